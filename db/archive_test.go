@@ -225,7 +225,8 @@ func TestAnArchivedSagasIDStaysTaken(t *testing.T) {
 	if moved := cleanup(t, s.pool, -time.Hour); moved != 1 {
 		t.Fatalf("%d sagas were moved, want 1", moved)
 	}
-	fresh := saga.New(saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id}, Payload: json.RawMessage(`{}`)}, s.def, 1, &node, s.now(), 0)
+	fresh := saga.New(saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id},
+		Payload: json.RawMessage(`{}`)}, s.def, 1, &node, s.now(), 0)
 	again := fresh
 	again.ID = run.ID
 	key := &saga.IdempotencyKey{TenantID: s.id, Principal: "p", Route: "r", Key: "k", Hash: []byte("h"), SagaID: run.ID}

@@ -281,7 +281,8 @@ func TestTheArchiveOfLettersHasEveryColumn(t *testing.T) {
 	pool := open(t, testdb.DSN(t))
 	const columns = `SELECT format('%s %s %s', column_name, data_type, character_maximum_length) FROM information_schema.columns
 		WHERE table_schema = 'dlq' AND table_name = $1 AND column_name NOT IN ('archived_at', 'archive_reason') ORDER BY 1`
-	if diff := cmp.Diff(texts(t, pool, columns, "dlq_messages"), texts(t, pool, columns, "dlq_messages_archive")); diff != "" {
+	if diff := cmp.Diff(texts(t, pool, columns, "dlq_messages"),
+		texts(t, pool, columns, "dlq_messages_archive")); diff != "" {
 		t.Errorf("columns (-live +archive):\n%s", diff)
 	}
 	if invented := texts(t, pool, `SELECT column_name FROM information_schema.columns
@@ -340,7 +341,8 @@ func TestTheTableOfLettersIsSeed3s(t *testing.T) {
 		t.Errorf("triggers %v", triggers)
 	}
 	if def := ask[string](t, pool, `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'chk_dlq_messages_status'`); strings.Count(def, "::") == 0 ||
-		!strings.Contains(def, "PENDING") || !strings.Contains(def, "RETRYING") || !strings.Contains(def, "RESOLVED") || !strings.Contains(def, "DEAD") {
+		!strings.Contains(def, "PENDING") || !strings.Contains(def, "RETRYING") || !strings.Contains(def, "RESOLVED") ||
+		!strings.Contains(def, "DEAD") {
 		t.Errorf("chk_dlq_messages_status: %s", def)
 	}
 	execute(t, pool, `INSERT INTO dlq.dlq_messages (original_topic, error_message, updated_at) VALUES ('t', 'e', now() - interval '1 day')`)

@@ -47,7 +47,8 @@ func TestListViewsHoldExactlyTheirStates(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", view, diff)
 		}
 	}
-	for view, order := range map[string]string{"active_sagas": "created_at", "failed_sagas": "updated_at", "completed_sagas": "completed_at"} {
+	for view, order := range map[string]string{"active_sagas": "created_at", "failed_sagas": "updated_at",
+		"completed_sagas": "completed_at"} {
 		inOrder := ask[bool](t, s.pool, `SELECT coalesce(bool_and(later), true) FROM (SELECT lag(at) OVER (ORDER BY n) >= at AS later
 			FROM (SELECT `+order+` AS at, row_number() OVER () AS n FROM saga.`+view+`) AS rows) AS pairs`)
 		if !inOrder {
@@ -76,7 +77,8 @@ func TestStatisticsAddUp(t *testing.T) {
 		t.Errorf("%s: %d sagas are %d completed, %d failed, %d active, %d pending and %d compensated; there are %d", definition, total, completed, failed, active, pending, compensated, len(runs))
 	}
 	if completed != want[saga.Completed] || failed != want[saga.Failed]+want[saga.Cancelled]+want[saga.TimedOut] ||
-		active != want[saga.Running]+want[saga.Compensating] || pending != want[saga.Pending] || compensated != want[saga.Compensated] {
+		active != want[saga.Running]+want[saga.Compensating] || pending != want[saga.Pending] ||
+		compensated != want[saga.Compensated] {
 		t.Errorf("%d completed, %d failed, %d active, %d pending, %d compensated; the sagas are %v", completed, failed, active, pending, compensated, want)
 	}
 	if seconds <= 0 || seconds > 60 {
@@ -99,7 +101,8 @@ func TestInstancesAndSeed4sSagasShowTheWholeSaga(t *testing.T) {
 		run := runs[tt.name]
 		got := strings.Join(texts(t, s.pool, `SELECT unnest(ARRAY[definition_id, state::text, initial_data::text, current_data::text, coalesce(result_data::text, ''),
 			coalesce(error->>'message', ''), retry_policy->>'max_attempts', timeout_ms::text]) FROM saga.saga_instances WHERE id = $1`, run.ID), "\n")
-		want := strings.Join([]string{"order@1", string(rune('0' + run.State)), `{"amount": 1.50}`, tt.current, tt.result, run.ErrorMessage(), "2", "60000"}, "\n")
+		want := strings.Join([]string{"order@1", string(rune('0' + run.State)), `{"amount": 1.50}`, tt.current, tt.result,
+			run.ErrorMessage(), "2", "60000"}, "\n")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s, instance (-want +got):\n%s", tt.name, diff)
 		}
@@ -107,7 +110,8 @@ func TestInstancesAndSeed4sSagasShowTheWholeSaga(t *testing.T) {
 		got = ask[string](t, s.pool, `SELECT concat_ws(' ', tenant_id, status, version, saga_type, jsonb_array_length(saga_data->'steps'), saga_data->'workflow'->>'name', timeout_at IS NOT NULL)
 			FROM saga.sagas WHERE transaction_id = $1`, run.ID)
 		logs := ask[string](t, s.pool, `SELECT count(*)::text FROM saga.saga_step_logs WHERE saga_id = $1`, run.ID)
-		want = strings.Join([]string{s.id.String(), run.State.Lifecycle(clean), ask[string](t, s.pool, `SELECT $1::bigint::text`, run.Version), "order", logs, "order", "t"}, " ")
+		want = strings.Join([]string{s.id.String(), run.State.Lifecycle(clean),
+			ask[string](t, s.pool, `SELECT $1::bigint::text`, run.Version), "order", logs, "order", "t"}, " ")
 		if got != want {
 			t.Errorf("%s: seed 4's saga is %q, want %q", tt.name, got, want)
 		}

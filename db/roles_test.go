@@ -340,7 +340,8 @@ func TestTablesOfLaterMigrationsAreSecuredToo(t *testing.T) {
 	dsn := testdb.DSN(t)
 	execute(t, open(t, dsn), `CREATE TABLE saga.later (tenant_id uuid NOT NULL, n int)`)
 	var insecure *db.Insecure
-	if err := db.Secured(t.Context(), dsn); !errors.As(err, &insecure) || !slices.Equal(insecure.Problems, []string{"table saga.later is open"}) {
+	if err := db.Secured(t.Context(), dsn); !errors.As(err, &insecure) ||
+		!slices.Equal(insecure.Problems, []string{"table saga.later is open"}) {
 		t.Errorf("an open table: %v", err)
 	}
 	if _, err := db.Up(t.Context(), dsn); err != nil {

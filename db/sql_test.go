@@ -53,7 +53,8 @@ func TestMigrationsNameEveryColumn(t *testing.T) {
 		if found := star.FindString(string(text)); found != "" {
 			t.Errorf("%s: %q takes whatever columns there are, in whatever order (failure F42)", file, found)
 		}
-		if up, down := strings.Count(string(text), "-- +migrate Up"), strings.Count(string(text), "-- +migrate Down"); up != 1 || down != 1 {
+		if up, down := strings.Count(string(text), "-- +migrate Up"),
+			strings.Count(string(text), "-- +migrate Down"); up != 1 || down != 1 {
 			t.Errorf("%s has %d ways up and %d down, want one each", file, up, down)
 		}
 	}

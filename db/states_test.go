@@ -161,7 +161,8 @@ func TestRowsThatContradictThemselvesAreRefused(t *testing.T) {
 		{"a log of a step before the first", insertLog + `-1, 'EXECUTE', 'SUCCESS', now())`, false},
 		{"a running call", insertLog + `0, 'EXECUTE', 'RUNNING', NULL)`, true},
 	} {
-		if _, err := pool.ExecContext(t.Context(), tt.statement); (err == nil) != tt.ok || err != nil && !checkViolation(err) {
+		if _, err := pool.ExecContext(t.Context(), tt.statement); (err == nil) != tt.ok || err != nil &&
+			!checkViolation(err) {
 			t.Errorf("%s: %v; want it accepted: %v", tt.name, err, tt.ok)
 		}
 	}

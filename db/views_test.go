@@ -25,37 +25,46 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 	for view, want := range map[string][]string{
 		// Seed 2, tables 1 and 2.
 		"saga_instances": {
-			"id", "definition_id", "name", "description", "state", "current_step", "total_steps", "created_at", "updated_at", "started_at",
-			"completed_at", "timed_out_at", "initial_data", "current_data", "result_data", "error", "timeout_ms", "retry_policy", "metadata",
+			"id", "definition_id", "name", "description", "state", "current_step", "total_steps", "created_at",
+			"updated_at", "started_at",
+			"completed_at", "timed_out_at", "initial_data", "current_data", "result_data", "error", "timeout_ms",
+			"retry_policy", "metadata",
 			"trace_id", "span_id",
 		},
 		"saga_steps": {
-			"id", "saga_id", "step_index", "name", "state", "attempts", "max_attempts", "created_at", "started_at", "completed_at",
+			"id", "saga_id", "step_index", "name", "state", "attempts", "max_attempts", "created_at",
+			"started_at", "completed_at",
 			"last_attempt_at", "input_data", "output_data", "error", "compensation_state", "metadata",
 		},
 		// Seed 2, table 3; the second row is ours.
 		"saga_events": {
-			"id", "saga_id", "event_type", "step_id", "step_index", "timestamp", "event_data", "old_state", "new_state", "error", "trace_id", "span_id", "metadata",
+			"id", "saga_id", "event_type", "step_id", "step_index", "timestamp", "event_data", "old_state", "new_state", "error",
+			"trace_id", "span_id", "metadata",
 			"tenant_id", "step_name", "attempt", "actor", "request_id", "digest", "txid",
 		},
 		// Seed 4.
 		"sagas": {
-			"transaction_id", "tenant_id", "tenant_region", "tenant_major", "tenant_minor", "saga_type", "initiated_by", "status", "saga_data",
+			"transaction_id", "tenant_id", "tenant_region", "tenant_major", "tenant_minor", "saga_type", "initiated_by",
+			"status", "saga_data",
 			"version", "created_at", "updated_at", "timeout_at",
 		},
 		// Seed 2, views.
 		"active_sagas": {
-			"id", "definition_id", "name", "state", "current_step", "total_steps", "created_at", "updated_at", "started_at", "trace_id", "metadata",
+			"id", "definition_id", "name", "state", "current_step", "total_steps", "created_at", "updated_at", "started_at",
+			"trace_id", "metadata",
 		},
 		"failed_sagas": {
-			"id", "definition_id", "name", "state", "current_step", "total_steps", "created_at", "updated_at", "completed_at", "error", "trace_id",
+			"id", "definition_id", "name", "state", "current_step", "total_steps", "created_at", "updated_at", "completed_at",
+			"error", "trace_id",
 		},
 		"completed_sagas": {
-			"id", "definition_id", "name", "current_step", "total_steps", "created_at", "started_at", "completed_at", "result_data", "trace_id",
+			"id", "definition_id", "name", "current_step", "total_steps", "created_at", "started_at", "completed_at",
+			"result_data", "trace_id",
 		},
 		// The last two are ours: without them the counts do not add up (trap X36).
 		"saga_statistics": {
-			"definition_id", "total_instances", "completed_count", "failed_count", "active_count", "avg_duration_seconds", "last_execution",
+			"definition_id", "total_instances", "completed_count", "failed_count", "active_count", "avg_duration_seconds",
+			"last_execution",
 			"pending_count", "compensated_count",
 		},
 	} {
@@ -115,8 +124,10 @@ func (s *story) now() time.Time {
 // begin stores a saga that node 1 drives, or nobody.
 func (s *story) begin(owner *int64) saga.Instance {
 	s.t.Helper()
-	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id}, Payload: json.RawMessage(`{"amount":1.50}`)}
-	results, err := s.st.Create(s.t.Context(), []saga.NewSaga{{Saga: saga.New(spec, s.def, 1, owner, s.now(), time.Minute)}})
+	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id},
+		Payload: json.RawMessage(`{"amount":1.50}`)}
+	results,
+		err := s.st.Create(s.t.Context(), []saga.NewSaga{{Saga: saga.New(spec, s.def, 1, owner, s.now(), time.Minute)}})
 	if err != nil || results[0].Created != saga.Stored {
 		s.t.Fatalf("create: %+v, %v", results, err)
 	}
@@ -258,7 +269,8 @@ func (s *story) want(run saga.Instance) []stepRow {
 	for _, v := range saga.Steps(saga.Rebuild(loaded[0].Saga, s.def, loaded[0].Logs), loaded[0].Logs) {
 		r := stepRow{
 			ID: v.ID, Index: v.Index, Name: v.Name, State: v.State, Attempts: v.Attempts, MaxAttempts: v.MaxAttempts,
-			Started: time(v.StartedAt), Last: time(v.LastAttemptAt), Ended: time(v.CompletedAt), Input: text(v.Input), Output: text(v.Output),
+			Started: time(v.StartedAt), Last: time(v.LastAttemptAt), Ended: time(v.CompletedAt), Input: text(v.Input),
+			Output: text(v.Output),
 		}
 		if v.Error != nil {
 			r.Error = v.Error.Message
@@ -311,6 +323,7 @@ func TestStepsViewAgreesWithTheRules(t *testing.T) {
 		agree(t, "created", s.begin(nil))
 		agree(t, "released between steps", s.play(s.begin(&node), s.done(`1`), true))
 		agree(t, "released in a wait", s.play(s.begin(&node), s.unanswered(), true))
-		agree(t, "released between undos", s.play(s.play(s.play(s.begin(&node), s.done(`1`), false), s.done(`2`), false), s.refused(), true))
+		agree(t, "released between undos", s.play(s.play(s.play(s.begin(&node), s.done(`1`), false), s.done(`2`), false),
+			s.refused(), true))
 	})
 }

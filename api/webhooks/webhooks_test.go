@@ -57,7 +57,8 @@ func TestThePublishedVectorsHold(t *testing.T) {
 		if got := webhooks.Sign(key, v.id, at(t, v.timestamp), []byte(v.body)); got != v.signature {
 			t.Errorf("%s: signature %s, want %s", v.name, got, v.signature)
 		}
-		if err := webhooks.Verify([]string{v.secret}, headers(v.id, v.timestamp, v.signature), []byte(v.body), at(t, v.timestamp)); err != nil {
+		if err := webhooks.Verify([]string{v.secret}, headers(v.id, v.timestamp, v.signature), []byte(v.body),
+			at(t, v.timestamp)); err != nil {
 			t.Errorf("%s: %v", v.name, err)
 		}
 		for _, part := range []string{v.secret, v.id, v.timestamp, v.body, v.signature} {

@@ -63,7 +63,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for operation, want := range map[string]string{"skald key revoke": "it was in a ticket", "skald key create": "new shop"} {
+	for operation, want := range map[string]string{"skald key revoke": "it was in a ticket",
+		"skald key create": "new shop"} {
 		var why string
 		err := db.QueryRowContext(t.Context(), `SELECT reason FROM saga.audit_actions WHERE kind = 'api_key' AND subject = $1 AND operation = $2 AND actor = 'cli'`,
 			row[1], operation).
@@ -77,7 +78,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 // TestAKeyGoesToTheOutputAlone lets scripts keep the key: KEY=$(skald key create …).
 func TestAKeyGoesToTheOutputAlone(t *testing.T) {
 	env := []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "HOME=" + t.TempDir()}
-	for _, args := range [][]string{{"key", "create", "--name", "a", "--role", "admin", "--any-tenant"}, {"key", "generate"}} {
+	for _, args := range [][]string{{"key", "create", "--name", "a", "--role", "admin", "--any-tenant"},
+		{"key", "generate"}} {
 		cmd := exec.Command(program, args...)
 		cmd.Dir, cmd.Env = t.TempDir(), env
 		out, err := cmd.Output()

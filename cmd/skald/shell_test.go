@@ -129,7 +129,8 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 	if blocks == nil {
 		t.Fatal("the page has no example")
 	}
-	out, err := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(blocks[1], "http://127.0.0.1:8080", base)).
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec",
+		strings.ReplaceAll(blocks[1], "http://127.0.0.1:8080", base)).
 		Output()
 	if err != nil || !strings.HasSuffix(string(out), blocks[2]) {
 		t.Errorf("the example of the page prints %s (%v), and not %s", out, err, blocks[2])

@@ -172,7 +172,8 @@ func TestATokenOfTheConfiguredIssuerCounts(t *testing.T) {
 		return text + "." + b64(ed25519.Sign(private, []byte(text)))
 	}
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
-		c.Auth.JWTIssuer, c.Auth.JWTAudience, c.Auth.JWTRoleClaim, c.Auth.JWTTenantClaim = issuer.URL, "orders", "groups.skald", "org"
+		c.Auth.JWTIssuer, c.Auth.JWTAudience, c.Auth.JWTRoleClaim, c.Auth.JWTTenantClaim = issuer.URL, "orders",
+			"groups.skald", "org"
 	})
 	req, err := http.NewRequestWithContext(t.Context(), "GET", n.url+"/api/v1/whoami", nil)
 	if err != nil {

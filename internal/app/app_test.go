@@ -143,7 +143,8 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 	}))
 	defer participant.Close()
 	n := start(t, testdb.DSN(t), "a")
-	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", n.url+"/api/v1/workflows",
+		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	for _, tt := range []struct{ payload, status, calls string }{

@@ -40,12 +40,14 @@ func TestBuiltInDefinitionsAreThereOnceAndRun(t *testing.T) {
 	if status != http.StatusOK || len(doc["job_definitions"].([]any)) != len(jobrun.BuiltIns) {
 		t.Fatalf("%d %v", status, doc)
 	}
-	for _, name := range []string{jobrun.SystemArchive, jobrun.SystemPurge, jobrun.SystemOffload, jobrun.SystemRetention, jobrun.SystemInvariants} {
+	for _, name := range []string{jobrun.SystemArchive, jobrun.SystemPurge, jobrun.SystemOffload, jobrun.SystemRetention,
+		jobrun.SystemInvariants} {
 		if doc := ran(t, a, name, `{}`); doc["state"] != "SUCCEEDED" || doc["result"] == nil {
 			t.Errorf("%s: %v", name, doc)
 		}
 	}
-	if status, doc := call(t, "DELETE", a.url+"/api/v1/job-definitions/"+jobrun.SystemArchive, ""); status != http.StatusConflict ||
+	if status, doc := call(t, "DELETE", a.url+"/api/v1/job-definitions/"+jobrun.SystemArchive,
+		""); status != http.StatusConflict ||
 		doc["code"] != "JOB_BUILT_IN" {
 		t.Errorf("it is deleted: %d %v", status, doc)
 	}

@@ -354,7 +354,8 @@ func (a *aviary) listen() *chirps {
 
 // quiet waits for the stranger's own sagas in the stream, and ends it.
 func (c *chirps) quiet() {
-	for end := time.Now().Add(time.Minute); !strings.Contains(c.text.String(), "saga.completed"); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(c.text.String(),
+		"saga.completed"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.a.t.Fatalf("the stream says %q", c.text)
 		}

@@ -86,7 +86,8 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	if err := postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: c.IOTimeout, Application: cfg.App.Name}); err != nil {
+	if err := postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: c.IOTimeout,
+		Application: cfg.App.Name}); err != nil {
 		return nil, err
 	}
 	if c.AutoMigrate {

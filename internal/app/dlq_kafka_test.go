@@ -34,9 +34,10 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 	for i := range all {
 		key, value := fmt.Sprintf("k-%d", i), fmt.Sprintf(`{"n":%d,"n":1.00}`, i)
 		want[key] = value
-		client.Produce(t.Context(), &kgo.Record{Topic: "orders.dlq", Key: []byte(key), Value: []byte(value), Headers: []kgo.RecordHeader{
-			{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "kafka_dlt-exception-message", Value: []byte("no stock")},
-		}}, nil)
+		client.Produce(t.Context(), &kgo.Record{Topic: "orders.dlq", Key: []byte(key), Value: []byte(value),
+			Headers: []kgo.RecordHeader{
+				{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "kafka_dlt-exception-message", Value: []byte("no stock")},
+			}}, nil)
 	}
 	if err := client.Flush(t.Context()); err != nil {
 		t.Fatal(err)

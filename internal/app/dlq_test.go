@@ -20,7 +20,8 @@ func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
 	}))
 	defer target.Close()
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
-		c.DLQ.InitialInterval, c.DLQ.MaxInterval, c.DLQ.PollInterval, c.DLQ.MaxRetries = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond, 5
+		c.DLQ.InitialInterval, c.DLQ.MaxInterval, c.DLQ.PollInterval, c.DLQ.MaxRetries = 10*time.Millisecond,
+			10*time.Millisecond, 10*time.Millisecond, 5
 	})
 	status, doc := call(
 		t,

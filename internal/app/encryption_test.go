@@ -35,7 +35,8 @@ func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 		}
 	}
 	a := start(t, dsn, "a", with(masterOne))
-	if status, doc := call(t, "POST", a.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", a.url+"/api/v1/workflows",
+		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	begin := func(payload string) string {
@@ -68,7 +69,8 @@ func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 	}
 	close(c.hold)
 	b := start(t, dsn, "b", with(masterTwo+","+masterOne))
-	for _, tt := range []struct{ id, status, who string }{{forward, "COMPLETED", "canary-1"}, {backward, "FAILED", "canary-2"}} {
+	for _, tt := range []struct{ id, status, who string }{{forward, "COMPLETED", "canary-1"},
+		{backward, "FAILED", "canary-2"}} {
 		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+tt.id+"?wait=30s", "")
 		payload, _ := doc["payload"].(map[string]any)
 		if doc["status"] != tt.status || payload["who"] != tt.who {

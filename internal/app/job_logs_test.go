@@ -115,7 +115,8 @@ func TestALogIsReadTheSameAfterItHasMoved(t *testing.T) {
 		if status, doc := call(t, "GET", n.url+"/api/v1/job-runs/"+run, ""); status != 200 {
 			t.Fatalf("read the run: %d %v", status, doc)
 		} else if ref, _ := doc["log_ref"].(string); ref != "" {
-			if got := objects(t, dir); len(got) != 1 || got[0] != ref || strings.Contains(n.logs.String(), "stays in the database") {
+			if got := objects(t, dir); len(got) != 1 || got[0] != ref ||
+				strings.Contains(n.logs.String(), "stays in the database") {
 				t.Errorf("ref %q; there are %v\n%s", ref, got, n.logs)
 			}
 			break

@@ -52,7 +52,8 @@ func (c *campaign) over(id any) map[string]any {
 func (c *campaign) newest(definition, trigger string, n int) map[string]any {
 	c.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		runs := c.must(c.operator, "GET", "/api/v1/job-runs?definition="+definition+"&trigger="+trigger, "", 200)["job_runs"].([]any)
+		runs := c.must(c.operator, "GET", "/api/v1/job-runs?definition="+definition+"&trigger="+trigger, "",
+			200)["job_runs"].([]any)
 		if len(runs) >= n {
 			return c.over(runs[0].(map[string]any)["id"])
 		}
@@ -131,7 +132,8 @@ func TestARedriveByAJobIsBoundAndNamesWhoIsBehindIt(t *testing.T) {
 		!strings.Contains(text, fmt.Sprint(mine["id"])) {
 		t.Errorf("the trail says %v", trail)
 	}
-	if r := c.must(c.admin, "GET", fmt.Sprintf("/api/v1/dlq/redrives/%v", result["redrive_id"]), "", 200); !strings.Contains(
+	if r := c.must(c.admin, "GET", fmt.Sprintf("/api/v1/dlq/redrives/%v", result["redrive_id"]), "",
+		200); !strings.Contains(
 		fmt.Sprint(r),
 		"key:op",
 	) {
@@ -226,7 +228,8 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 	// A schedule is an administrator's.
 	c.must(c.admin, "PATCH", "/api/v1/job-definitions/"+archive, `{"schedule":{"type":"interval","value":"1s"}}`, 200)
 	var run map[string]any // slots are made ahead, and skipped while another one runs
-	for deadline := time.Now().Add(time.Minute); run == nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); run == nil &&
+		time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if runs := c.must(c.operator, "GET", "/api/v1/job-runs?trigger=TIME&state=SUCCEEDED&definition="+archive, "", 200)["job_runs"].([]any); len(
 			runs,
 		) > 0 {

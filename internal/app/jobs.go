@@ -41,7 +41,8 @@ type jobStores struct {
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
 	joinSteps   func(sagadb.JobSteps)
 	ensure      func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
-	checkJobRun func(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
+	checkJobRun func(ctx context.Context, c saga.JobCall,
+		cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
 }
 
 func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas) *jobStores {

@@ -54,7 +54,8 @@ func newSettling(t *testing.T) (*settling, *node) {
 			t.Fatalf("define: %d %v", status, doc)
 		}
 	}
-	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(withJobs, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", n.url+"/api/v1/workflows",
+		strings.ReplaceAll(withJobs, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: s.dsn})
@@ -72,7 +73,8 @@ func newSettling(t *testing.T) (*settling, *node) {
 	if err := s.db.QueryRowContext(t.Context(), `SELECT tenant_id FROM jobs.job_definitions LIMIT 1`).Scan(&s.tenant); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.jobs.Register(t.Context(), jobrun.WorkerProcess{ID: s.worker, TenantID: s.tenant, Name: "w", Queues: []string{"default"}, MaxRuns: 10}); err != nil {
+	if err := s.jobs.Register(t.Context(), jobrun.WorkerProcess{ID: s.worker, TenantID: s.tenant, Name: "w",
+		Queues: []string{"default"}, MaxRuns: 10}); err != nil {
 		t.Fatal(err)
 	}
 	return s, n

@@ -44,7 +44,10 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 			)
 			return doc, err
 		},
-		jobrun.SystemInvariants: func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) { return prove(ctx, j.runs, r) },
+		jobrun.SystemInvariants: func(ctx context.Context, r *jobworker.Run) (json.RawMessage,
+			error) {
+			return prove(ctx, j.runs, r)
+		},
 		// One round of what every node does by itself all the time: for those who want
 		// it now.
 		jobrun.SystemOffload: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {

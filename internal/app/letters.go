@@ -119,7 +119,8 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 // letterPolicy is the policy of topics that have none.
 func letterPolicy(d config.DLQ) dlq.Policy {
 	p := dlq.DefaultPolicy
-	p.MaxRetries, p.AutoRetry, p.MaxGenerations, p.RetentionDays, p.ArchiveDays = d.MaxRetries, d.AutoRetry, d.MaxGenerations, d.RetentionDays, d.ArchiveDays
+	p.MaxRetries, p.AutoRetry, p.MaxGenerations, p.RetentionDays, p.ArchiveDays = d.MaxRetries, d.AutoRetry,
+		d.MaxGenerations, d.RetentionDays, d.ArchiveDays
 	p.Backoff = retry.Policy{
 		InitialIntervalMS: d.InitialInterval.Milliseconds(),
 		MaxIntervalMS:     d.MaxInterval.Milliseconds(),

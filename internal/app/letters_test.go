@@ -61,7 +61,8 @@ func newStranded(t *testing.T) *stranded {
 	t.Cleanup(participant.Close)
 	dsn := testdb.DSN(t)
 	s.node = start(t, dsn, "a", func(c *config.Config) { c.DLQ.Lease = 3 * time.Second })
-	if status, doc := call(t, "POST", s.url+"/api/v1/workflows", strings.ReplaceAll(oneUndo, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", s.url+"/api/v1/workflows",
+		strings.ReplaceAll(oneUndo, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
@@ -207,7 +208,8 @@ func TestAClaimThatDidNotReachTheSagaIsTakenBack(t *testing.T) {
 	if _, err := s.db.ExecContext(t.Context(), `UPDATE dlq.dlq_messages SET retry_lease_until = now() - interval '1 second' WHERE id = $1`, letter); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); s.letter(letter).Status == dlq.Retrying; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); s.letter(letter).Status == dlq.Retrying; time.Sleep(
+		20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody takes the letter back")
 		}

@@ -56,7 +56,8 @@ func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 	dsn := testdb.DSN(t)
 	nodes := []*node{start(t, dsn, "a"), start(t, dsn, "b")}
 	url := func(client int) string { return nodes[client%len(nodes)].url + "/api/v1" }
-	if status, doc := call(t, "POST", url(0)+"/workflows", strings.ReplaceAll(twoSteps, "URL", "http://127.0.0.1:9")); status != 201 {
+	if status, doc := call(t, "POST", url(0)+"/workflows",
+		strings.ReplaceAll(twoSteps, "URL", "http://127.0.0.1:9")); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	quiet := suspended(t, url(0))

@@ -151,7 +151,8 @@ func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, erro
 // RequireOwnSessions returns nil when dsn leads to sessions of PostgreSQL that are not shared
 // with others: the lock of who migrates is one session's.
 func RequireOwnSessions(ctx context.Context, cfg config.Config, dsn string) error {
-	return postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout, Application: cfg.App.Name})
+	return postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout,
+		Application: cfg.App.Name})
 }
 
 func (l *logins) dsn(ctx context.Context, d config.Database) (string, error) {

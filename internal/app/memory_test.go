@@ -24,7 +24,8 @@ func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {
 	if !strings.Contains(n.logs.String(), "ALL DATA IS IN MEMORY") {
 		t.Errorf("no warning:\n%s", n.logs)
 	}
-	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", n.url+"/api/v1/workflows",
+		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`)

@@ -76,7 +76,8 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 		),
 	}
 	for name, content := range files { // as root it becomes somebody who must be able to read them
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644), os.Chmod(dir, 0o755)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644),
+			os.Chmod(dir, 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +158,8 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			if err := postgres.RequireOwnSessions(t.Context(), postgres.Config{DSN: through}); !errors.Is(err, postgres.ErrSharedSessions) {
+			if err := postgres.RequireOwnSessions(t.Context(), postgres.Config{DSN: through}); !errors.Is(err,
+				postgres.ErrSharedSessions) {
 				t.Errorf("%v", err)
 			}
 		}
@@ -167,7 +169,8 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 	t.Run("nor does it migrate", func(t *testing.T) {
 		cfg := config.Default(config.Dev)
 		cfg.Database.URL = config.Secret(pgbouncer(t, dsn, "pool_mode = transaction\n"))
-		if err := app.RequireOwnSessions(t.Context(), cfg, string(cfg.Database.URL)); !errors.Is(err, postgres.ErrSharedSessions) {
+		if err := app.RequireOwnSessions(t.Context(), cfg, string(cfg.Database.URL)); !errors.Is(err,
+			postgres.ErrSharedSessions) {
 			t.Errorf("%v", err)
 		}
 	})

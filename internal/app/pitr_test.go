@@ -29,7 +29,8 @@ func TestARestoreToAPointInTimeIsFinishedByTheEngine(t *testing.T) {
 		"archive_command": "test ! -f " + archive + "/%f && cp %p " + archive + "/%f"})
 	soon := func(cfg *config.Config) { cfg.Engine.DrainTimeout = 0 }
 	a := start(t, primary.DSN(devpg.Database), "a", soon)
-	if status, doc := call(t, "POST", a.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", a.url+"/api/v1/workflows",
+		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	begin := func(query string) string {

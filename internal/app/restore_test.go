@@ -116,7 +116,8 @@ func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
 		cfg.Engine.SlowStepAfter = 50 * time.Millisecond // calls in flight are recorded as RUNNING
 	}
 	a := start(t, dsn, "a", short)
-	if status, doc := call(t, "POST", a.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", a.url+"/api/v1/workflows",
+		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 	begin := func(payload, query string) string {

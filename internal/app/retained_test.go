@@ -81,7 +81,8 @@ func TestWhatRetentionTakesIsOnRecord(t *testing.T) {
 	if diff := cmp.Diff(want, told("dead_letters"), cmp.AllowUnexported(row{})); diff != "" {
 		t.Errorf("of dead letters (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]row{{"system:retention", "sagas", "", `{"sagas_archived": 1}`}}, told("sagas"), cmp.AllowUnexported(row{})); diff != "" {
+	if diff := cmp.Diff([]row{{"system:retention", "sagas", "", `{"sagas_archived": 1}`}}, told("sagas"),
+		cmp.AllowUnexported(row{})); diff != "" {
 		t.Errorf("of sagas, after many rounds (-want +got):\n%s", diff)
 	}
 }

@@ -97,7 +97,8 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	if !errors.As(err, &insecure) {
 		t.Fatalf("in prod: %v; want a refusal", err)
 	}
-	for _, part := range []string{"role saga_engine_role does not exist", "skald migrate roles " + insecure.Login + " | psql " + devpg.Database, "skald migrate up", "tables are open"} {
+	for _, part := range []string{"role saga_engine_role does not exist", "skald migrate roles " + insecure.Login + " | psql " + devpg.Database,
+		"skald migrate up", "tables are open"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the refusal lacks %q: %v", part, err)
 		}
@@ -182,7 +183,8 @@ func TestThePrivateDatabasesSuperuserActsAsTheRoles(t *testing.T) {
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	logs := &syncBuffer{}
 	go func() {
-		ended <- app.Run(ctx, cfg, app.Options{Log: slog.New(slog.NewJSONHandler(logs, nil)), Ready: func(url string) { ready <- url }})
+		ended <- app.Run(ctx, cfg, app.Options{Log: slog.New(slog.NewJSONHandler(logs, nil)),
+			Ready: func(url string) { ready <- url }})
 	}()
 	defer func() {
 		stop()

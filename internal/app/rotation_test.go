@@ -183,7 +183,8 @@ func pair(t *testing.T, n *node) {
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, `{"ok":true}`) }),
 	)
 	t.Cleanup(participant.Close)
-	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
+	if status, doc := call(t, "POST", n.url+"/api/v1/workflows",
+		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 }
@@ -209,7 +210,8 @@ func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
 	o.run(all, map[int]func(){
 		100: func() { run(t, d, `ALTER ROLE `+r.name(1)+` NOLOGIN`); r.kick(1) },
 		// Vault asks for at most one new login in a second.
-		200: func() { time.Sleep(time.Second); run(t, d, `DROP ROLE `+r.name(2)) }, // its sessions stay, and go on as Skald's roles
+		// its sessions stay, and go on as Skald's roles
+		200: func() { time.Sleep(time.Second); run(t, d, `DROP ROLE `+r.name(2)) },
 		300: func() {
 			run(
 				t,
@@ -286,7 +288,8 @@ func TestOtherCommandsSignInLikeTheServer(t *testing.T) {
 	t.Cleanup(server.Close)
 	cfg := config.Default(config.Test)
 	cfg.Database.URL = "postgres://db/x"
-	cfg.Vault.Address, cfg.Vault.AuthMethod, cfg.Vault.RoleID, cfg.Vault.DynamicPath = server.URL, "approle", "skald", "database/creds/rw"
+	cfg.Vault.Address, cfg.Vault.AuthMethod, cfg.Vault.RoleID, cfg.Vault.DynamicPath = server.URL, "approle", "skald",
+		"database/creds/rw"
 	got, err := app.DSN(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	if want := "host='db' port='5432' dbname='x' user='v-user-1' password='canary-password-1'"; err != nil ||
 		!strings.HasPrefix(got, want) {

@@ -95,7 +95,8 @@ func (c *campaign) arguments() []string {
 	var docs []string
 	argv := []string{"/bin/sh", "-c", touch}
 	for n, name := range []string{
-		"script", "Script", "SCRIPT", "argv", "args", "{args}", "command", "command_name", "cmd", "program", "shell", "stdin", "input", "dir", "cwd", "env", "user", "uid", "unknown",
+		"script", "Script", "SCRIPT", "argv", "args", "{args}", "command", "command_name", "cmd", "program", "shell", "stdin",
+		"input", "dir", "cwd", "env", "user", "uid", "unknown",
 		"definition", "default_args", "spec", "$0", "-c", "0", "",
 	} {
 		values := []any{touch, argv, map[string]any{"script": touch, "argv": argv, "dir": "/tmp"}}
@@ -112,8 +113,10 @@ func (c *campaign) arguments() []string {
 		"-1",
 	)
 	for _, name := range []string{
-		"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG", "BASH_ENV", "ENV", "PATH", "HOME", "IFS", "PS4", "SHELLOPTS", "BASH_FUNC_echo%%", "PYTHONPATH", "PYTHONSTARTUP", "PERL5OPT",
-		"PERL5LIB", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "GCONV_PATH", "GIT_SSH_COMMAND", "TZ", "LANG", "SKALD_RUN_ID", "SKALD_ARG_X", "X", "X=1\nY",
+		"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG", "BASH_ENV", "ENV", "PATH", "HOME", "IFS", "PS4", "SHELLOPTS",
+		"BASH_FUNC_echo%%", "PYTHONPATH", "PYTHONSTARTUP", "PERL5OPT",
+		"PERL5LIB", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "GCONV_PATH", "GIT_SSH_COMMAND", "TZ", "LANG",
+		"SKALD_RUN_ID", "SKALD_ARG_X", "X", "X=1\nY",
 	} {
 		value := "$(" + touch + ")"
 		if strings.HasPrefix(name, "LD_") {
@@ -235,7 +238,8 @@ func TestNoOperatorSaysWhatAProgramIs(t *testing.T) {
 	c.brittle(fixed)
 	// The operator cannot change what the definition says, by no verb and no body.
 	for _, doc := range []string{`{"default_args":{"script":"id"}}`, `{"command_name":"system.dlq.redrive"}`, `{"event":{"event_type":"x"},"type":"event"}`, `{"args_schema":{}}`} {
-		for _, call := range [][2]string{{"PATCH", "/fixed"}, {"PUT", "/fixed"}, {"POST", ""}, {"DELETE", "/fixed"}, {"POST", "/fixed/backfills"}} {
+		for _, call := range [][2]string{{"PATCH", "/fixed"}, {"PUT", "/fixed"}, {"POST", ""}, {"DELETE", "/fixed"},
+			{"POST", "/fixed/backfills"}} {
 			if got, _ := c.try(c.operator, call[0], "/api/v1/job-definitions"+call[1], doc); got != 403 && got != 405 {
 				t.Errorf("%s %s %s of an operator: %d", call[0], call[1], doc, got)
 			}

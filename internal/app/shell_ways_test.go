@@ -43,7 +43,8 @@ func (c *campaign) byLetters() {
 		)
 	})
 	c.each("DLQ", func(doc string) {
-		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "transformed", `{"of":"many"}`), 201)["id"]
+		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "transformed", `{"of":"many"}`),
+			201)["id"]
 		c.must(
 			c.operator,
 			"POST",

@@ -152,7 +152,8 @@ func TestTheDeadLettersOfTwinsAreTheirOwn(t *testing.T) {
 		if doc := w.b.does("GET", "/dlq/messages/"+letters[w.b], ""); doc["status"] == "RESOLVED" {
 			t.Errorf("%s of the one makes the other's letter %v", how, doc)
 		}
-		if status, doc := w.as(w.b.key, "POST", "/api/v1/dlq/messages/"+letters[w.a]+"/"+how, `{"reason":"mine?"}`); status != 404 {
+		if status, doc := w.as(w.b.key, "POST", "/api/v1/dlq/messages/"+letters[w.a]+"/"+how,
+			`{"reason":"mine?"}`); status != 404 {
 			t.Errorf("%s of the other's letter: %d %v", how, status, doc)
 		}
 	}
@@ -175,7 +176,8 @@ func TestKeysKeepTheirFormWhateverTheDefaultTenantIs(t *testing.T) {
 	if want := []string{id + "/one/execute", id + "/two/execute"}; !slices.Equal(before[w.a], want) {
 		t.Fatalf("the default tenant's keys are %q, want %q", before[w.a], want)
 	}
-	if want := []string{w.b.tenant.String() + "/" + id + "/one/execute", w.b.tenant.String() + "/" + id + "/two/execute"}; !slices.Equal(
+	if want := []string{w.b.tenant.String() + "/" + id + "/one/execute", w.b.tenant.String() + "/" + id +
+		"/two/execute"}; !slices.Equal(
 		before[w.b],
 		want,
 	) {

@@ -367,7 +367,8 @@ func TestWebhooksHearOfTheirOwnTwin(t *testing.T) {
 		{w.a, []string{"saga.started", "saga.completed"}, []string{"saga.failed", "birch", w.b.tenant.String()}},
 		{w.b, []string{"saga.started", "saga.failed"}, []string{"saga.completed", "alder", w.a.tenant.String()}},
 	} {
-		for end := time.Now().Add(time.Minute); slices.ContainsFunc(tt.hears, func(s string) bool { return !strings.Contains(tt.of.hears(), s) }); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); slices.ContainsFunc(tt.hears,
+			func(s string) bool { return !strings.Contains(tt.of.hears(), s) }); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%s hears %s", tt.of.name, tt.of.hears())
 			}

@@ -130,7 +130,8 @@ func registerPair(t *testing.T, base string) {
 		io.WriteString(w, `{"card":"4111"}`)
 	}))
 	t.Cleanup(participant.Close)
-	if status, doc := call(t, "POST", base+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != http.StatusCreated {
+	if status, doc := call(t, "POST", base+"/api/v1/workflows",
+		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != http.StatusCreated {
 		t.Fatalf("register: %d %v", status, doc)
 	}
 }

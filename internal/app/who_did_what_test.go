@@ -357,7 +357,8 @@ func (w *walker) jobs() {
 	w.do("cancelJobRun", why, id)
 	w.do("rerunJobRun", why, id)
 	hour := time.Now().UTC().Truncate(time.Hour)
-	backfill := w.do("createBackfill", `{"from":"`+hour.Add(-50*time.Hour).Format(time.RFC3339)+`","to":"`+hour.Format(time.RFC3339)+`","max_active":1,"reason":"lost"}`, "report")
+	backfill := w.do("createBackfill", `{"from":"`+hour.Add(-50*time.Hour).Format(time.RFC3339)+`","to":"`+
+		hour.Format(time.RFC3339)+`","max_active":1,"reason":"lost"}`, "report")
 	w.do("cancelBackfill", why, backfill.text("id"))
 	bulk := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"reason":"a mistake"}`)
 	w.until("the bulk is canceled before the scheduler has ended it", func() bool {

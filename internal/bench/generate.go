@@ -53,7 +53,8 @@ var generatedWorkflows = []string{
 }
 
 var generatedSteps = []string{
-	"reserve-stock", "charge-payment", "ship-order", "print-label", "notify-customer", "book-courier", "update-ledger", "close-order",
+	"reserve-stock", "charge-payment", "ship-order", "print-label", "notify-customer", "book-courier",
+	"update-ledger", "close-order",
 }
 
 // generatePieceSize is how many sagas one transaction makes.
@@ -126,7 +127,8 @@ func registerGenerated(ctx context.Context, cfg GenerateConfig) error {
 			if err != nil {
 				return fmt.Errorf("workflow %s: %w", name, err)
 			}
-			if _, _, err := sagadb.NewWorkflows(store).Register(ctx, uuid.MustParse(tenant), def, false, time.Now()); err != nil {
+			if _, _, err := sagadb.NewWorkflows(store).Register(ctx, uuid.MustParse(tenant), def, false,
+				time.Now()); err != nil {
 				return err
 			}
 		}

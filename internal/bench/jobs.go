@@ -135,7 +135,8 @@ func (r *jobsRun) define(ctx context.Context) error {
 	var d struct {
 		ID string `json:"id"`
 	}
-	if err := r.call(ctx, http.MethodPost, "/api/v1/job-definitions", map[string]any{"name": "bench", "type": "manual", "command_name": "nothing"}, &d); err != nil {
+	if err := r.call(ctx, http.MethodPost, "/api/v1/job-definitions", map[string]any{"name": "bench", "type": "manual",
+		"command_name": "nothing"}, &d); err != nil {
 		return err
 	}
 	r.definition = d.ID

@@ -76,7 +76,8 @@ func (r *jobsRun) all(ctx context.Context, worker, verb string, runs any, n int)
 			Status int `json:"status"`
 		} `json:"results"`
 	}
-	if err := r.call(ctx, http.MethodPost, "/api/v1/workers/"+worker+"/"+verb, map[string]any{"runs": runs}, &got); err != nil {
+	if err := r.call(ctx, http.MethodPost, "/api/v1/workers/"+worker+"/"+verb, map[string]any{"runs": runs},
+		&got); err != nil {
 		return err
 	}
 	for _, one := range got.Results {

@@ -323,7 +323,8 @@ func (g *letterGenerator) marks(l *dlq.Letter, r *rand.Rand, i int) {
 		l.Assignee = []string{"ada", "bo", "cy", "di", "eve"}[r.IntN(5)]
 	}
 	if r.Float64() < 0.02 {
-		l.Generation, l.RootID, l.ParentID = 1+int(3*r.Float64()*r.Float64()), generatedID(g.until, r), generatedID(g.until, r)
+		l.Generation, l.RootID, l.ParentID = 1+int(3*r.Float64()*r.Float64()), generatedID(g.until, r),
+			generatedID(g.until, r)
 	}
 	if r.Float64() < 0.005 {
 		l.DedupeKey = fmt.Sprintf("generated-%d-%d", g.until.Unix(), i)

@@ -100,7 +100,8 @@ func (r *reader) knowLetters(ctx context.Context) (knownLetters, error) {
 	defer rows.Close()
 	for rows.Next() {
 		var s letterSample
-		if err := rows.Scan(&s.id, &s.fingerprint, &s.kind, &s.correlation, &s.trace, &s.root, &s.redrive, &s.key); err != nil {
+		if err := rows.Scan(&s.id, &s.fingerprint, &s.kind, &s.correlation, &s.trace, &s.root, &s.redrive,
+			&s.key); err != nil {
 			return k, fmt.Errorf("look for samples: %w", err)
 		}
 		k.samples = append(k.samples, s)
@@ -202,7 +203,8 @@ func letterLists(k knownLetters) []question {
 	for _, f := range all {
 		out = append(out, lettersOf(f.name, f.values))
 	}
-	for _, second := range []filter{{"status DEAD", one("status", "DEAD")}, {"topic orders.created", one("topic", "orders.created")}} {
+	for _, second := range []filter{{"status DEAD", one("status", "DEAD")},
+		{"topic orders.created", one("topic", "orders.created")}} {
 		for _, f := range all {
 			if both, ok := merged(f.values, second.values); ok {
 				out = append(out, lettersOf(f.name+", "+second.name, both))

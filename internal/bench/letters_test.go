@@ -38,7 +38,8 @@ func TestGeneratedLettersAreAsTheRulesMakeThem(t *testing.T) {
 	defer store.Close()
 	letters := dlqdb.NewLetters(store, dlq.DefaultPolicy)
 	total, mine := 0, 0
-	statuses, sources, resolutions, encodings := map[dlq.Status]int{}, map[dlq.Source]int{}, map[dlq.Resolution]int{}, map[dlq.Encoding]int{}
+	statuses, sources, resolutions, encodings := map[dlq.Status]int{}, map[dlq.Source]int{}, map[dlq.Resolution]int{},
+		map[dlq.Encoding]int{}
 	for _, name := range append([]string{defaultTenant.String()}, otherTenants...) {
 		tenant := uuid.MustParse(name)
 		if p, err := letters.Policy(t.Context(), tenant, ""); err != nil || p.RetentionDays < 3650 {
@@ -76,7 +77,8 @@ func TestGeneratedLettersAreAsTheRulesMakeThem(t *testing.T) {
 	if share := float64(mine) / float64(total); total != lettersHere || share < 0.88 || share > 0.92 {
 		t.Errorf("%d letters, %.3f of them the main tenant's", total, share)
 	}
-	for _, want := range []struct{ got, of int }{{len(sources), len(dlq.Sources)}, {len(resolutions), len(dlq.Resolutions) + 1}, {len(encodings), 3}} {
+	for _, want := range []struct{ got, of int }{{len(sources), len(dlq.Sources)},
+		{len(resolutions), len(dlq.Resolutions) + 1}, {len(encodings), 3}} {
 		if want.got != want.of {
 			t.Errorf("%v %v %v %v", statuses, sources, resolutions, encodings)
 		}

@@ -56,7 +56,8 @@ func newChecker() *validator.Validate {
 		"api_key":       apiKey,
 		"issuer_url":    issuerURL,
 	} {
-		if err := v.RegisterValidation(tag, func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
+		if err := v.RegisterValidation(tag,
+			func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
 			panic(err) // only for an empty or reserved tag name
 		}
 	}
@@ -158,7 +159,8 @@ var rules = []rule{
 	}},
 	{"kafka.event_topic", []string{"ingest.topics", "ingest.exclude"}, func(c Config) string {
 		return unless(
-			c.Ingest.Topics == "" || c.Kafka.EventTopic == "" || !regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
+			c.Ingest.Topics == "" || c.Kafka.EventTopic == "" ||
+				!regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
 				c.Ingest.Exclude != "" && regexp.MustCompile(c.Ingest.Exclude).MatchString(c.Kafka.EventTopic),
 			"must not match ingest.topics: every event would become a dead letter",
 		)

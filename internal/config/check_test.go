@@ -202,7 +202,8 @@ func TestAddresses(t *testing.T) {
 	}{
 		{"listen_addr", listenAddr,
 			[]string{"127.0.0.1:8080", ":8080", "0.0.0.0:0", "[::1]:65535", "localhost:80", "skald.internal:80"},
-			[]string{"", "8080", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:http", "::1:80", "http://127.0.0.1:80", "a b:80", "127.0.0.256:80"}},
+			[]string{"", "8080", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:http", "::1:80", "http://127.0.0.1:80", "a b:80",
+				"127.0.0.256:80"}},
 		{"debug_addr", loopbackAddr,
 			[]string{"127.0.0.1:6060", "127.1.2.3:6060", "[::1]:6060", "localhost:6060"},
 			[]string{":6060", "0.0.0.0:6060", "10.0.0.1:6060", "[::]:6060", "skald:6060", "127.0.0.1"}},
@@ -215,10 +216,15 @@ func TestAddresses(t *testing.T) {
 		{"api_key", apiKey, []string{sampleKey}, []string{"", "hunter2", sampleKey + "A", strings.ToUpper(sampleKey)}},
 		{"issuer_url", issuerURL,
 			[]string{"https://issuer.example", "https://issuer.example/realms/x", "http://127.0.0.1:8080/x", "http://localhost", "http://[::1]:1/x"},
-			[]string{"", "issuer.example", "http://issuer.example", "http://10.0.0.1", "ftp://127.0.0.1", "https://u:p@issuer.example", "https://", "https://issuer.example/#x"}},
+			[]string{"", "issuer.example", "http://issuer.example", "http://10.0.0.1", "ftp://127.0.0.1",
+				"https://u:p@issuer.example", "https://", "https://issuer.example/#x"}},
 		{"egress entry", egressEntry,
-			[]string{"127.0.0.1:18000-18100", "10.0.0.0/8", "10.0.0.0/8:443", "10.0.0.1", "orders.internal:8443", "orders", "::1", "fd00::/8", "[fd00::/8]:443", "[::1]:1-65535", "[::1]", "*.internal", "*.internal:443", "bücher.example", "orders.internal.", "localhost:80"},
-			[]string{"", ":80", "10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:20-10", "10.0.0.1:", "10.0.0.1:1-", "a:b", "http://orders", "*", "*internal", "a.*.b", "127.1", "0x7f000001", "orders.0X7F", "fe80::1%eth0", "[::1", "[::1]80", "[10.0.0.1]:80", "1.2.3", "a b", "10.0.0.1:1-2-3"}},
+			[]string{"127.0.0.1:18000-18100", "10.0.0.0/8", "10.0.0.0/8:443", "10.0.0.1", "orders.internal:8443", "orders",
+				"::1", "fd00::/8", "[fd00::/8]:443", "[::1]:1-65535", "[::1]", "*.internal", "*.internal:443", "bücher.example",
+				"orders.internal.", "localhost:80"},
+			[]string{"", ":80", "10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:20-10", "10.0.0.1:", "10.0.0.1:1-",
+				"a:b", "http://orders", "*", "*internal", "a.*.b", "127.1", "0x7f000001", "orders.0X7F", "fe80::1%eth0", "[::1",
+				"[::1]80", "[10.0.0.1]:80", "1.2.3", "a b", "10.0.0.1:1-2-3"}},
 	} {
 		for _, s := range tt.good {
 			if !tt.check(s) {

@@ -28,7 +28,8 @@ func TestDSNIsWhatTheDriverUnderstands(t *testing.T) {
 	}{
 		{"nothing given is the private PostgreSQL", dev, ""},
 		{"separate keys", with(func(d *Database) {
-			d.Host, d.Port, d.Name, d.User, d.Password, d.SSLMode = "db", 6432, "saga db", "app", `it's \ a "pass" word`, "require"
+			d.Host, d.Port, d.Name, d.User, d.Password, d.SSLMode = "db", 6432, "saga db", "app",
+				`it's \ a "pass" word`, "require"
 		}), `host='db' port='6432' dbname='saga db' user='app' password='it\'s \\ a "pass" word' sslmode='require'` + rest},
 		{"no password leaves it to the driver's other sources", with(func(d *Database) { d.Host = "db" }),
 			`host='db' port='5432' dbname='skald' user='skald' sslmode='disable'` + rest},
@@ -94,7 +95,8 @@ func TestTheDriverSeesEveryHostWithItsPort(t *testing.T) {
 		want := got
 		want.User, want.Password, want.Database, want.SSLMode = "u", "p", "n", "disable"
 		want.TargetSessionAttrs, want.ConnectTimeout = "read-write", 10*time.Second
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(pq.Config{}), cmpopts.EquateComparable(netip.Addr{})); diff != "" ||
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(pq.Config{}),
+			cmpopts.EquateComparable(netip.Addr{})); diff != "" ||
 			got.Runtime["statement_timeout"] != "30000" {
 			t.Errorf(
 				"%s: the driver sees a statement timeout of %s, and (-want +got):\n%s",
@@ -153,7 +155,8 @@ func TestAURLThatCannotBeReadIsLeftToTheDriver(t *testing.T) {
 // FuzzKeysReachTheDriver puts any text into name, user and password and asks
 // the driver what it reads.
 func FuzzKeysReachTheDriver(f *testing.F) {
-	for _, s := range []string{"a", "it's", `back\slash\`, "a b\tc\n", "=", "päss wörd", `''\'`, " lead", "sslmode=disable", "%41+&?#@:/"} {
+	for _, s := range []string{"a", "it's", `back\slash\`, "a b\tc\n", "=", "päss wörd", `''\'`, " lead",
+		"sslmode=disable", "%41+&?#@:/"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -182,15 +182,18 @@ func TestMistakesNeverCiteValues(t *testing.T) {
 		return file
 	}
 	for _, f := range fields {
-		for _, value := range []string{canary, "postgres://u:" + canary + "@h:x/d", "'" + canary, "postgres://u:%" + canary + "@h/d"} {
+		for _, value := range []string{canary, "postgres://u:" + canary + "@h:x/d", "'" + canary, "postgres://u:%" +
+			canary + "@h/d"} {
 			refused(f.key, "", f.names[0]+"="+value)
 		}
 		section, key, _ := strings.Cut(f.key, ".")
-		for _, value := range []string{canary, "[" + canary + "]", "{a: " + canary + "}", "*" + canary, "`" + canary + "`", "'" + canary} {
+		for _, value := range []string{canary, "[" + canary + "]", "{a: " + canary + "}", "*" + canary,
+			"`" + canary + "`", "'" + canary} {
 			refused(f.key, rewrite(section+":\n  "+key+": "+value+"\n"))
 		}
 	}
-	for _, content := range []string{canary, "- " + canary, "'" + canary, "*" + canary, "!!int " + canary, "a: !!int " + canary} {
+	for _, content := range []string{canary, "- " + canary, "'" + canary, "*" + canary, "!!int " + canary,
+		"a: !!int " + canary} {
 		refused(content, rewrite(content))
 	}
 }

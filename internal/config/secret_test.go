@@ -38,7 +38,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		return string(b)
 	}
 
-	for _, v := range []any{secret, &secret, []Secret{secret}, map[string]Secret{"k": secret}, config, &config, config.Database} {
+	for _, v := range []any{secret, &secret, []Secret{secret}, map[string]Secret{"k": secret}, config, &config,
+		config.Database} {
 		shown := map[string]string{
 			"Sprint":    fmt.Sprint(v),
 			"slog text": logged(text, v),
@@ -46,7 +47,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			"json":      encode(json.Marshal, v),
 			"yaml":      encode(yamlv3.Marshal, v),
 		}
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "% X", "%d", "%08.3f", "%t", "%c", "%U", "%e", "too many arguments"} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "% X", "%d", "%08.3f", "%t", "%c", "%U", "%e",
+			"too many arguments"} {
 			shown[verb] = fmt.Sprintf(verb, v)
 		}
 		for how, got := range shown {

@@ -223,7 +223,8 @@ func (l Letter) Edited(e Edit, m Moment) (Letter, error) {
 }
 
 func invalid(pointer, code, message string) *fault.Error {
-	return fault.New(fault.Invalid, CodeInvalid, "%s: %s", pointer, message).With(fault.Field{Pointer: pointer, Code: code, Message: message})
+	return fault.New(fault.Invalid, CodeInvalid, "%s: %s", pointer, message).With(fault.Field{Pointer: pointer, Code: code,
+		Message: message})
 }
 
 // opened makes l PENDING.

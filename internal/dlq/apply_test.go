@@ -30,7 +30,8 @@ func finished(l Letter, forced bool, was Resolution, outcome AttemptOutcome) *Le
 	p := DefaultPolicy
 	d := Drive{Letter: l, Forced: forced, Was: was}
 	f := d.Finished(Result{Outcome: outcome}, &p, testMoment())
-	l.Status, l.Resolution, l.RetryCount, l.NextRetryAt, l.TerminalAt = f.Status, f.Resolution, f.RetryCount, f.NextRetryAt, f.TerminalAt
+	l.Status, l.Resolution, l.RetryCount, l.NextRetryAt, l.TerminalAt = f.Status, f.Resolution, f.RetryCount,
+		f.NextRetryAt, f.TerminalAt
 	l.Token, l.LeaseUntil = uuid.Nil, nil
 	return &l
 }
@@ -159,7 +160,8 @@ func edgeOf(before, after *Letter, on Trigger) (Edge, bool) {
 // start is a new letter.
 func start(source Source, retries int) Letter {
 	p := DefaultPolicy
-	return New(Letter{Source: source, OriginalTopic: "t", Failure: Failure{Message: "m"}, MaxRetries: retries}, uuid.New(), &p, testMoment())
+	return New(Letter{Source: source, OriginalTopic: "t", Failure: Failure{Message: "m"}, MaxRetries: retries}, uuid.New(),
+		&p, testMoment())
 }
 
 // step is what a deed has made of a letter in explore.
@@ -296,7 +298,8 @@ func TestNoLifeLeavesALetterThatNothingCanFetch(t *testing.T) {
 			if after := rapid.SampledFrom(all).Draw(t, "deed").apply(l); after != nil {
 				l = *after
 			}
-			exhausted := l.Resolution == Exhausted && before.Resolution == Exhausted && l.Status == Dead // an edit may leave it retries
+			// an edit may leave it retries
+			exhausted := l.Resolution == Exhausted && before.Resolution == Exhausted && l.Status == Dead
 			if why := broken(&l); why != "" && !exhausted {
 				t.Fatalf("%s: %+v", why, l)
 			}
@@ -330,7 +333,8 @@ func TestAFinishedDrive(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := Drive{Letter: Letter{Source: FromKafka, Status: Retrying, RetryCount: tt.count, MaxRetries: tt.max}, Forced: tt.forced, Was: tt.was, Number: 7}
+			d := Drive{Letter: Letter{Source: FromKafka, Status: Retrying, RetryCount: tt.count, MaxRetries: tt.max},
+				Forced: tt.forced, Was: tt.was, Number: 7}
 			p := DefaultPolicy
 			f := d.Finished(tt.result, &p, testMoment())
 			if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.after || f.Attempt.Number != 7 {
@@ -358,7 +362,8 @@ func TestWhatAStatusForbidsIsAConflict(t *testing.T) {
 			}
 		}
 	}
-	if err := second((Letter{Status: Pending, RetryCount: 2, MaxRetries: 3}).Edited(Edit{MaxRetries: new(2)}, testMoment())); fault.KindOf(err) != fault.Invalid {
+	if err := second((Letter{Status: Pending, RetryCount: 2, MaxRetries: 3}).Edited(Edit{MaxRetries: new(2)},
+		testMoment())); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a bound that leaves no retry: %v", err)
 	}
 }

@@ -91,10 +91,13 @@ func (d *Drive) elsewhere() bool {
 // is to be stored by who drove it.
 func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 	f := Finish{
-		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID, At: m.Now, Fault: r.Fault,
+		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID,
+		At: m.Now, Fault: r.Fault,
 		Attempt: Attempt{
-			LetterID: d.ID, Number: d.Number, Token: d.Token, Revision: d.Revision, Target: d.To, Outcome: r.Outcome, Error: r.Error,
-			StatusCode: r.StatusCode, Written: r.Written, RedriveID: d.RedriveID, Actor: d.Actor, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+			LetterID: d.ID, Number: d.Number, Token: d.Token, Revision: d.Revision, Target: d.To,
+			Outcome: r.Outcome, Error: r.Error,
+			StatusCode: r.StatusCode, Written: r.Written, RedriveID: d.RedriveID, Actor: d.Actor, StartedAt: r.StartedAt,
+			EndedAt: r.EndedAt,
 		},
 	}
 	end := func(on Trigger, why Resolution) {

@@ -31,7 +31,8 @@ func TestARetryWhoseNodeIsGone(t *testing.T) {
 		if r.Outcome != tt.outcome || r.Error == "" || !r.StartedAt.Equal(began) || !r.EndedAt.Equal(testNow) {
 			t.Errorf("%s: %+v", tt.name, r)
 		}
-		if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.after || (f.NextRetryAt != nil) != (tt.status == Pending) {
+		if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.after ||
+			(f.NextRetryAt != nil) != (tt.status == Pending) {
 			t.Errorf("%s: %s %s after %d, next %v; want %s %s after %d", tt.name, f.Status, f.Resolution, f.RetryCount, f.NextRetryAt, tt.status, tt.why, tt.after)
 		}
 	}

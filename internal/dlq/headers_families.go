@@ -32,7 +32,8 @@ const (
 var families = [...]map[string]field{
 	{ // ours, written by a redrive; the failure by consumers that want to tell it without a framework
 		HeaderTopic: fTopic, HeaderPartition: fPartition, HeaderOffset: fOffset, "x-dlq-original-timestamp": fTimestamp,
-		"x-dlq-consumer-group": fGroup, "x-dlq-error-message": fMessage, "x-dlq-error-type": fType, "x-dlq-error-stack": fStack, "x-dlq-error-class": fClass,
+		"x-dlq-consumer-group": fGroup, "x-dlq-error-message": fMessage, "x-dlq-error-type": fType,
+		"x-dlq-error-stack": fStack, "x-dlq-error-class": fClass,
 		HeaderMessageID: fRoot, HeaderGeneration: fGeneration, HeaderRedriveID: fRedrive,
 	},
 	{"original_topic": fTopic, "error": fMessage}, // k1s0
@@ -52,14 +53,17 @@ var families = [...]map[string]field{
 		"__streams.errors.exception": fType, "__streams.errors.message": fMessage, "__streams.errors.stacktrace": fStack,
 	},
 	{ // share groups, KIP-1191, and the draft KIP-1317
-		"__dlq.errors.topic": fTopic, "__dlq.errors.partition": fPartition, "__dlq.errors.offset": fOffset, "__dlq.errors.group": fGroup, "__dlq.errors.message": fMessage,
+		"__dlq.errors.topic": fTopic, "__dlq.errors.partition": fPartition, "__dlq.errors.offset": fOffset,
+		"__dlq.errors.group": fGroup, "__dlq.errors.message": fMessage,
 		"_dlq.errors.original.topic": fTopic, "_dlq.errors.original.partition": fPartition, "_dlq.errors.original.offset": fOffset,
-		"_dlq.errors.topic": fTopic, "_dlq.errors.partition": fPartition, "_dlq.errors.offset": fOffset, "_dlq.errors.group": fGroup, "_dlq.errors.message": fMessage,
+		"_dlq.errors.topic": fTopic, "_dlq.errors.partition": fPartition, "_dlq.errors.offset": fOffset,
+		"_dlq.errors.group": fGroup, "_dlq.errors.message": fMessage,
 		"_dlq.errors.disposition": fType,
 	},
 	{ // Spring Cloud Stream, and what others have taken over from it
-		"x-original-topic": fTopic, "x-original-partition": fPartition, "x-original-offset": fOffset, "x-original-timestamp": fTimestamp,
-		"x-exception-message": fMessage, "x-exception-fqcn": fType, "x-exception-stacktrace": fStack,
+		"x-original-topic": fTopic, "x-original-partition": fPartition, "x-original-offset": fOffset,
+		"x-original-timestamp": fTimestamp,
+		"x-exception-message":  fMessage, "x-exception-fqcn": fType, "x-exception-stacktrace": fStack,
 	},
 	{ // SmallRye Reactive Messaging (Quarkus)
 		"dead-letter-topic": fTopic, "dead-letter-partition": fPartition, "dead-letter-offset": fOffset,
@@ -92,7 +96,8 @@ var slots = func() map[string]slot {
 
 // correlations are headers that name what a record belongs to, the best first.
 var correlations = map[string]int{
-	"x-correlation-id": 1, "correlation-id": 2, "correlation_id": 3, "correlationid": 4, "ce_correlationid": 5, "kafka_correlationid": 6,
+	"x-correlation-id": 1, "correlation-id": 2, "correlation_id": 3, "correlationid": 4, "ce_correlationid": 5,
+	"kafka_correlationid": 6,
 }
 
 // value is a header that may be there several times.

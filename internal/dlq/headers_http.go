@@ -53,7 +53,8 @@ func CarryOverHTTP(c Content, own bool) (CarriedOverHTTP, error) {
 		name := strings.ToLower(h.Name)
 		times[name]++
 		before, known := plainly[name]
-		plainly[name] = (before || !known) && ownName.MatchString(name) && !meansSomething(name) && h.Value != nil && ownValue.Match(h.Value)
+		plainly[name] = (before || !known) && ownName.MatchString(name) && !meansSomething(name) && h.Value != nil &&
+			ownValue.Match(h.Value)
 	}
 	trace, media := out.decided(c.Headers, times)
 	for _, h := range c.Headers {
@@ -138,7 +139,8 @@ func (l *Letter) SameHost(to *Target) bool {
 		return false
 	}
 	there, err := url.Parse(to.URL)
-	return err == nil && strings.EqualFold(mine.Scheme, there.Scheme) && strings.EqualFold(mine.Host, there.Host) && mine.Host != ""
+	return err == nil && strings.EqualFold(mine.Scheme, there.Scheme) && strings.EqualFold(mine.Host, there.Host) &&
+		mine.Host != ""
 }
 
 var (
@@ -157,7 +159,8 @@ var (
 		accept accept-charset accept-encoding accept-language x-real-ip x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip
 		x-http-method x-http-method-override x-method-override x-rewrite-url x-url-scheme x-ssl-client-cert front-end-https`)
 	meaningfulBegins = []string{
-		ownPrefix, "content-", "proxy-", "sec-", "if-", "access-control-", "x-forwarded-", "x-original-", "x-envoy-", "x-amzn-", "x-saga-", "x-skald-",
+		ownPrefix, "content-", "proxy-", "sec-", "if-", "access-control-", "x-forwarded-", "x-original-", "x-envoy-",
+		"x-amzn-", "x-saga-", "x-skald-",
 	}
 )
 
@@ -183,7 +186,8 @@ func meansSomething(name string) bool {
 
 // secretWords are what the names of headers with credentials hold.
 var secretWords = []string{
-	"authorization", "authenticate", "cookie", "password", "passwd", "secret", "token", "apikey", "api-key", "credential", "private-key",
+	"authorization", "authenticate", "cookie", "password", "passwd", "secret", "token", "apikey", "api-key",
+	"credential", "private-key",
 }
 
 var hyphens = strings.NewReplacer("_", "-", ".", "-")

@@ -28,11 +28,14 @@ func TestHeadersGoUnderTheirOwnNamesWhereThatIsSafe(t *testing.T) {
 		"an empty key":           {content: dlq.Content{Key: []byte{}}, want: headers("X-Dlq-Key", "")},
 		"names that proxies drop": {
 			content: dlq.Content{Headers: headers("tenant_id", "a", "a.b", "1", "", "nameless", "sp ace", "x")},
-			want:    headers("X-Dlq-Header", "tenant_id=a", "X-Dlq-Header", "a.b=1", "X-Dlq-Header", "=nameless", "X-Dlq-Header", "sp%20ace=x"),
+			want: headers("X-Dlq-Header", "tenant_id=a", "X-Dlq-Header", "a.b=1", "X-Dlq-Header", "=nameless",
+				"X-Dlq-Header", "sp%20ace=x"),
 		},
 		"values that a line cannot hold": {
-			content: dlq.Content{Headers: append(headers("a", "1\r\nHost: evil", "b", " blank", "c", "é", "d", ""), dlq.Header{Name: "e"})},
-			want: headers("X-Dlq-Header", "a=1%0D%0AHost%3A%20evil", "X-Dlq-Header", "b=%20blank", "X-Dlq-Header", "c=%C3%A9", "d", "",
+			content: dlq.Content{Headers: append(headers("a", "1\r\nHost: evil", "b", " blank", "c", "é", "d", ""),
+				dlq.Header{Name: "e"})},
+			want: headers("X-Dlq-Header", "a=1%0D%0AHost%3A%20evil", "X-Dlq-Header", "b=%20blank", "X-Dlq-Header",
+				"c=%C3%A9", "d", "",
 				"X-Dlq-Header", "e"),
 		},
 		"all of a name or none": {
@@ -40,10 +43,13 @@ func TestHeadersGoUnderTheirOwnNamesWhereThatIsSafe(t *testing.T) {
 			want:    headers("X-Dlq-Header", "x-tenant=right", "X-Dlq-Header", "X-Tenant=wr%00ng"),
 		},
 		"what means something in HTTP": {
-			content: dlq.Content{Headers: headers("Host", "evil", "content-length", "0", "Transfer-Encoding", "chunked", "X-Forwarded-For", "10.0.0.1",
+			content: dlq.Content{Headers: headers("Host", "evil", "content-length", "0", "Transfer-Encoding", "chunked",
+				"X-Forwarded-For", "10.0.0.1",
 				"Idempotency-Key", "theirs", "X-Saga-Fence", "9", "Content-Encoding", "gzip")},
-			want: headers("X-Dlq-Header", "Host=evil", "X-Dlq-Header", "content-length=0", "X-Dlq-Header", "Transfer-Encoding=chunked",
-				"X-Dlq-Header", "X-Forwarded-For=10.0.0.1", "X-Dlq-Header", "Idempotency-Key=theirs", "X-Dlq-Header", "X-Saga-Fence=9",
+			want: headers("X-Dlq-Header", "Host=evil", "X-Dlq-Header", "content-length=0", "X-Dlq-Header",
+				"Transfer-Encoding=chunked",
+				"X-Dlq-Header", "X-Forwarded-For=10.0.0.1", "X-Dlq-Header", "Idempotency-Key=theirs", "X-Dlq-Header",
+				"X-Saga-Fence=9",
 				"X-Dlq-Header", "Content-Encoding=gzip"),
 		},
 		"credentials to the letter's own host": {
@@ -51,8 +57,9 @@ func TestHeadersGoUnderTheirOwnNamesWhereThatIsSafe(t *testing.T) {
 			want:    headers("Authorization", "Bearer x", "X-Dlq-Header", "proxy-authorization=y"),
 		},
 		"credentials to another host": {
-			content: dlq.Content{Headers: headers("Authorization", "Bearer x", "X_Api_Key", "y", "x-tenant", "acme")}, foreign: true,
-			want: headers("X-Dlq-Withheld", "Authorization", "X-Dlq-Withheld", "X_Api_Key", "x-tenant", "acme"),
+			content: dlq.Content{Headers: headers("Authorization", "Bearer x", "X_Api_Key", "y", "x-tenant", "acme")},
+			foreign: true,
+			want:    headers("X-Dlq-Withheld", "Authorization", "X-Dlq-Withheld", "X_Api_Key", "x-tenant", "acme"),
 		},
 		"what is told otherwise": {
 			content: dlq.Content{Headers: headers("x-dlq-attempt", "3", "kafka_dlt-exception-stacktrace", strings.Repeat("at x\n", 20_000), "error", "mine")},
@@ -64,7 +71,8 @@ func TestHeadersGoUnderTheirOwnNamesWhereThatIsSafe(t *testing.T) {
 		},
 		"several types": {
 			content: dlq.Content{Headers: headers("content-type", "text/plain", "Content-Type", "a\r\nX: y")},
-			want:    headers("X-Dlq-Header", "content-type=text%2Fplain", "X-Dlq-Header", "Content-Type=a%0D%0AX%3A%20y"), media: "text/plain",
+			want:    headers("X-Dlq-Header", "content-type=text%2Fplain", "X-Dlq-Header", "Content-Type=a%0D%0AX%3A%20y"),
+			media:   "text/plain",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +134,8 @@ func FuzzWhatARequestCarriesIsTheRecord(f *testing.F) {
 				none = "\x00none"
 			}
 			lower := strings.ToLower(h.Name)
-			if lower != "traceparent" && lower != "content-type" && len(got.Dropped) == 0 && !told[h.Name+"\x00"+string(h.Value)+none] {
+			if lower != "traceparent" && lower != "content-type" && len(got.Dropped) == 0 &&
+				!told[h.Name+"\x00"+string(h.Value)+none] {
 				t.Errorf("%q: %q is not in %v", h.Name, h.Value, got.Headers)
 			}
 		}
@@ -158,7 +167,8 @@ func TestAnEditedLetterGoesOutUnderAnotherKey(t *testing.T) {
 		}
 		keys[key] = name
 	}
-	if again := drive(dlq.Content{Payload: []byte("{}"), Key: []byte("k"), Headers: headers("a", "1")}); again.EditTag() != "" {
+	if again := drive(dlq.Content{Payload: []byte("{}"), Key: []byte("k"),
+		Headers: headers("a", "1")}); again.EditTag() != "" {
 		t.Errorf("edited back: %q", again.EditTag())
 	}
 }

@@ -85,10 +85,14 @@ func hexID(s string) string {
 
 // Words in the names of exceptions that tell whether trying again may help.
 var (
-	transientWords = []string{"timeout", "timedout", "connect", "unavailable", "refused", "unreachable", "unknownhost", "throttl", "ratelimit",
-		"toomanyrequests", "deadlock", "optimisticlock", "lockacquisition", "retriable", "retryable", "transient", "notleader", "notenoughreplicas", "circuitbreaker", "callnotpermitted"}
-	permanentWords = []string{"serializ", "serialis", "deserial", "parse", "parsing", "malformed", "jsonmapping", "jsonprocessing", "databind", "validation", "invalid", "constraintviolation",
-		"nullpointer", "classcast", "illegalargument", "numberformat", "indexoutofbounds", "nosuchelement", "unsupported", "schema", "conversion", "notfound", "typeerror", "valueerror", "keyerror", "dataexception"}
+	transientWords = []string{"timeout", "timedout", "connect", "unavailable", "refused", "unreachable", "unknownhost",
+		"throttl", "ratelimit",
+		"toomanyrequests", "deadlock", "optimisticlock", "lockacquisition", "retriable", "retryable", "transient",
+		"notleader", "notenoughreplicas", "circuitbreaker", "callnotpermitted"}
+	permanentWords = []string{"serializ", "serialis", "deserial", "parse", "parsing", "malformed", "jsonmapping",
+		"jsonprocessing", "databind", "validation", "invalid", "constraintviolation",
+		"nullpointer", "classcast", "illegalargument", "numberformat", "indexoutofbounds", "nosuchelement", "unsupported",
+		"schema", "conversion", "notfound", "typeerror", "valueerror", "keyerror", "dataexception"}
 )
 
 // classOf returns the class that was given, or the one that an exception's name

@@ -40,7 +40,8 @@ func TestARedriveIsJudgedByItsNumbers(t *testing.T) {
 			t.Parallel()
 			tt.r.State = RedriveRunning
 			got, changed := tt.r.Judge(tt.busy, testNow)
-			if got.State != tt.state || got.HaltReason != tt.why || changed != tt.changed || got.State.Terminal() != (got.EndedAt != nil) {
+			if got.State != tt.state || got.HaltReason != tt.why || changed != tt.changed ||
+				got.State.Terminal() != (got.EndedAt != nil) {
 				t.Errorf("%s %q, changed %v; want %s %q, %v", got.State, got.HaltReason, changed, tt.state, tt.why, tt.changed)
 			}
 		})
@@ -51,7 +52,8 @@ func TestARedriveEndsOnlyWhenAllOfItIsThrough(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string) int64 { return rapid.Int64Range(0, 30).Draw(t, name) }
-		r := Redrive{State: RedriveRunning, Gathered: rapid.Bool().Draw(t, "gathered"), Done: n("done"), Failed: n("failed"), Skipped: n("skipped")}
+		r := Redrive{State: RedriveRunning, Gathered: rapid.Bool().Draw(t, "gathered"), Done: n("done"), Failed: n("failed"),
+			Skipped: n("skipped")}
 		r.Matched = r.Done + r.Failed + r.Skipped + n("left")
 		r.Bounced = rapid.Int64Range(0, r.Done).Draw(t, "bounced")
 		if rapid.Bool().Draw(t, "with a canary") {
@@ -107,7 +109,8 @@ func TestAGuardLeavesRoomForWhatWouldTripIt(t *testing.T) {
 func TestARedriveTellsThatItStandsStill(t *testing.T) {
 	t.Parallel()
 	long, just := testNow.Add(-10*time.Second), testNow.Add(-time.Second)
-	running := Redrive{State: RedriveRunning, Gathered: true, Matched: 5, Rate: 100, ProgressAt: &long, WaitingFor: "kafka", WaitingAt: &just}
+	running := Redrive{State: RedriveRunning, Gathered: true, Matched: 5, Rate: 100, ProgressAt: &long,
+		WaitingFor: "kafka", WaitingAt: &just}
 	for _, tt := range []struct {
 		name   string
 		change func(*Redrive)

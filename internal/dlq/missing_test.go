@@ -18,7 +18,8 @@ func TestATargetThatIsNotThereCountsOnlyWhenItIsTheLettersOwn(t *testing.T) {
 		"one that refuses the letter": {Target{Kind: ToKafka, Topic: "ordres"}, Result{Outcome: FailedDrive}, false, 1, Pending},
 	} {
 		policy := DefaultPolicy
-		d := Drive{Letter: Letter{OriginalTopic: "orders", Target: Target{Kind: ToKafka}, MaxRetries: 3}, To: tt.to, Forced: tt.forced}
+		d := Drive{Letter: Letter{OriginalTopic: "orders", Target: Target{Kind: ToKafka}, MaxRetries: 3}, To: tt.to,
+			Forced: tt.forced}
 		f := d.Finished(tt.result, &policy, testMoment())
 		if f.RetryCount != tt.count || f.Status != tt.status || f.Attempt.Outcome != FailedDrive {
 			t.Errorf("%s: %s with %d retries, outcome %s; want %s with %d", name, f.Status, f.RetryCount, f.Attempt.Outcome, tt.status, tt.count)

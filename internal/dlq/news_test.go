@@ -48,7 +48,8 @@ func TestNewsOfALetterFollowTheTable(t *testing.T) {
 						continue // no such letter
 					}
 					before := stored(source, status, retries)
-					n := dlq.SourceUpdate{Outcome: told, Token: uuid.UUID{8}, Actor: "op", Letter: dlq.Letter{Failure: failure, Fingerprint: "f"}}
+					n := dlq.SourceUpdate{Outcome: told, Token: uuid.UUID{8}, Actor: "op",
+						Letter: dlq.Letter{Failure: failure, Fingerprint: "f"}}
 					after, ended, changed := before.ApplyUpdate(&n, dlq.Moment{Now: later})
 					if wrong := contradiction(&after); wrong != nil {
 						t.Fatalf("%s %s, %s after %d retries: %v: %+v", source, status, told, retries, wrong, after)
@@ -98,7 +99,8 @@ func contradiction(l *dlq.Letter) error {
 }
 
 func TestARetryThatGivesUpCountsOnce(t *testing.T) {
-	n := dlq.SourceUpdate{Outcome: dlq.GaveUp, Actor: "op", Letter: dlq.Letter{Failure: dlq.Failure{Message: "again"}, Fingerprint: "f"}}
+	n := dlq.SourceUpdate{Outcome: dlq.GaveUp, Actor: "op",
+		Letter: dlq.Letter{Failure: dlq.Failure{Message: "again"}, Fingerprint: "f"}}
 	for _, tt := range []struct {
 		name    string
 		status  dlq.Status
@@ -113,14 +115,17 @@ func TestARetryThatGivesUpCountsOnce(t *testing.T) {
 		{"one whose lease has passed, and was the last", dlq.Dead, 3, dlq.Dead, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			after, ended, changed := stored(dlq.FromSaga, tt.status, tt.retries).ApplyUpdate(&n, dlq.Moment{Now: noon.Add(time.Minute)})
-			if !changed || after.Status != tt.want || after.RetryCount != tt.count || after.Failure.Message != "again" || after.Fingerprint != "f" {
+			after, ended, changed := stored(dlq.FromSaga, tt.status, tt.retries).ApplyUpdate(&n,
+				dlq.Moment{Now: noon.Add(time.Minute)})
+			if !changed || after.Status != tt.want || after.RetryCount != tt.count || after.Failure.Message != "again" ||
+				after.Fingerprint != "f" {
 				t.Errorf("%s, %d retries, %q; want %s, %d", after.Status, after.RetryCount, after.Failure.Message, tt.want, tt.count)
 			}
 			if tt.status != dlq.Retrying {
 				return
 			}
-			if ended.Outcome != dlq.FailedDrive || ended.Error != "again" || ended.Actor != "op" || ended.Token != (uuid.UUID{7}) || !ended.StartedAt.Equal(noon.Add(time.Second)) {
+			if ended.Outcome != dlq.FailedDrive || ended.Error != "again" || ended.Actor != "op" ||
+				ended.Token != (uuid.UUID{7}) || !ended.StartedAt.Equal(noon.Add(time.Second)) {
 				t.Errorf("the retry ended as %+v", ended)
 			}
 		})
@@ -130,10 +135,12 @@ func TestARetryThatGivesUpCountsOnce(t *testing.T) {
 func TestARetryThatGoesOnKeepsItsToken(t *testing.T) {
 	n := dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: uuid.UUID{8}}
 	m := dlq.Moment{Now: noon.Add(time.Minute)}
-	if after, _, _ := stored(dlq.FromSaga, dlq.Retrying, 0).ApplyUpdate(&n, m); after.Token != (uuid.UUID{7}) || !after.LeaseUntil.Equal(m.Now.Add(dlq.Lease)) {
+	if after, _, _ := stored(dlq.FromSaga, dlq.Retrying, 0).ApplyUpdate(&n, m); after.Token != (uuid.UUID{7}) ||
+		!after.LeaseUntil.Equal(m.Now.Add(dlq.Lease)) {
 		t.Errorf("token %s until %s; want the one that was claimed, with a new lease", after.Token, after.LeaseUntil)
 	}
-	if after, _, _ := stored(dlq.FromSaga, dlq.Pending, 0).ApplyUpdate(&n, m); after.Token != n.Token || !after.LastRetryAt.Equal(m.Now) {
+	if after, _, _ := stored(dlq.FromSaga, dlq.Pending, 0).ApplyUpdate(&n, m); after.Token != n.Token ||
+		!after.LastRetryAt.Equal(m.Now) {
 		t.Errorf("token %s, begun at %v; want the new one, now", after.Token, after.LastRetryAt)
 	}
 }

@@ -80,9 +80,10 @@ const clockSkew = time.Minute
 
 func (c Content) same(d Content) bool {
 	sameBytes := func(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
-	return sameBytes(c.Key, d.Key) && sameBytes(c.Payload, d.Payload) && slices.EqualFunc(c.Headers, d.Headers, func(a, b Header) bool {
-		return a.Name == b.Name && sameBytes(a.Value, b.Value)
-	})
+	return sameBytes(c.Key, d.Key) && sameBytes(c.Payload, d.Payload) &&
+		slices.EqualFunc(c.Headers, d.Headers, func(a, b Header) bool {
+			return a.Name == b.Name && sameBytes(a.Value, b.Value)
+		})
 }
 
 // Digest stands in for the id of the topic where it is not known and the place is

@@ -46,7 +46,8 @@ func CheckPolicy(p *Policy) error {
 	between("/retention_days", int64(p.RetentionDays), 1, maxRetention)
 	between("/archive_days", int64(p.ArchiveDays), 1, maxArchive)
 	between("/max_generations", int64(p.MaxGenerations), 0, maxGenerations)
-	for pointer, n := range map[string]int64{"/alert/age_ms": p.Alert.AgeMS, "/alert/count": p.Alert.Count, "/alert/rate": p.Alert.Rate} {
+	for pointer, n := range map[string]int64{"/alert/age_ms": p.Alert.AgeMS, "/alert/count": p.Alert.Count,
+		"/alert/rate": p.Alert.Rate} {
 		if n < 0 {
 			w.Add(pointer, "out_of_range", "must be 0 or more")
 		}

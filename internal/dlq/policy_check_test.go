@@ -62,7 +62,8 @@ func TestAGroupIsEditedByPeople(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	_, err = g.Edited(dlq.GroupEdit{State: new(dlq.GroupRegressed), Assignee: new(strings.Repeat("a", 256)), Note: new("\x00")}, newAt)
+	_, err = g.Edited(dlq.GroupEdit{State: new(dlq.GroupRegressed), Assignee: new(strings.Repeat("a", 256)),
+		Note: new("\x00")}, newAt)
 	if diff := cmp.Diff([]string{"/assignee", "/note", "/state"}, pointers(t, err)); diff != "" {
 		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}

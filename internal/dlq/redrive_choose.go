@@ -193,6 +193,7 @@ func (r *Redrive) Told(v *Verdict, before *Letter, id uuid.UUID) operator.Action
 // Verb is what the action of a redrive is called on record.
 func (a RedriveAction) Verb() string {
 	return map[RedriveAction]string{
-		BulkRetry: VerbRetry, BulkDiscard: VerbDiscard, BulkResolve: VerbResolve, BulkRequeue: VerbRequeue, BulkDelete: VerbDelete,
+		BulkRetry: VerbRetry, BulkDiscard: VerbDiscard, BulkResolve: VerbResolve, BulkRequeue: VerbRequeue,
+		BulkDelete: VerbDelete,
 	}[a]
 }

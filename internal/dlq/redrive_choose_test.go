@@ -92,7 +92,8 @@ func TestHowManyLettersMayBeTaken(t *testing.T) {
 	for _, tt := range []struct {
 		r    Redrive
 		want bool
-	}{{Redrive{}, false}, {Redrive{Canary: canary}, true}, {Redrive{Canary: canary, CanaryOK: true}, false}, {Redrive{StopOn: StopOn{Failures: 1}}, true}} {
+	}{{Redrive{}, false}, {Redrive{Canary: canary}, true}, {Redrive{Canary: canary, CanaryOK: true}, false},
+		{Redrive{StopOn: StopOn{Failures: 1}}, true}} {
 		if got := tt.r.Bounded(); got != tt.want {
 			t.Errorf("%+v is bounded by what is on its way: %t, want %t", tt.r, got, tt.want)
 		}
@@ -104,7 +105,8 @@ func TestHowManyLettersMayBeTaken(t *testing.T) {
 func waiting(words string) (all []Candidate) {
 	statuses := map[byte]Status{'P': Pending, 'D': Dead, 'R': Retrying, 'X': Resolved, '-': ""}
 	for i, word := range strings.Fields(words) {
-		c := Candidate{Seq: int64(i + 1), LetterID: uuid.UUID{byte(i + 1)}, Status: statuses[word[0]], Topic: "t", To: Target{Kind: ToKafka}}
+		c := Candidate{Seq: int64(i + 1), LetterID: uuid.UUID{byte(i + 1)}, Status: statuses[word[0]], Topic: "t",
+			To: Target{Kind: ToKafka}}
 		key, behind, _ := strings.Cut(word[1:], "<")
 		if key == "http" {
 			c.To.Kind, key = ToHTTP, ""
@@ -203,7 +205,8 @@ func TestWhatIsChosenIsChosenOnce(t *testing.T) { //nolint:paralleltest // anoth
 	rapid.Check(t, func(t *rapid.T) {
 		var words []string
 		for range rapid.IntRange(0, 30).Draw(t, "letters") {
-			words = append(words, rapid.SampledFrom([]string{"P", "P", "D", "R", "-"}).Draw(t, "status")+rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key")+
+			words = append(words, rapid.SampledFrom([]string{"P", "P", "D", "R", "-"}).Draw(t, "status")+
+				rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key")+
 				rapid.SampledFrom([]string{"", "", "", "<WAITING", "<TAKEN", "<FAILED", "<-"}).Draw(t, "behind"))
 		}
 		all := waiting(strings.Join(words, " "))
@@ -266,7 +269,8 @@ func TestActionsOfRedrives(t *testing.T) { //nolint:paralleltest // another test
 					continue
 				}
 				told := r.Told(&v, &l, uuid.UUID{7})
-				if told.ID != (uuid.UUID{7}) || told.Actor != "ann" || told.Verb != strings.ToLower(string(action)) || told.Kind != operator.DeadLetter || !told.At.Equal(testNow) {
+				if told.ID != (uuid.UUID{7}) || told.Actor != "ann" || told.Verb != strings.ToLower(string(action)) ||
+					told.Kind != operator.DeadLetter || !told.At.Equal(testNow) {
 					t.Errorf("%s: on record as %+v", name, told)
 				}
 				var detail map[string]any
@@ -283,7 +287,8 @@ func TestAHaltIsOnRecord(t *testing.T) { //nolint:paralleltest // another test c
 	r.Done, r.Failed = 7, 3
 	after, changed := r.Judge(2, testNow)
 	told := after.ToldHalt(uuid.UUID{7})
-	if !changed || told.ID != (uuid.UUID{7}) || told.Verb != VerbHalt || told.Subject != r.ID.String() || !told.At.Equal(testNow) {
+	if !changed || told.ID != (uuid.UUID{7}) || told.Verb != VerbHalt || told.Subject != r.ID.String() ||
+		!told.At.Equal(testNow) {
 		t.Errorf("changed %t, %+v", changed, told)
 	}
 	if diff := cmp.Diff(`{"bounced":0,"failed":3,"halt_reason":"failures","left":90,"tried":10}`, string(told.Detail)); diff != "" {

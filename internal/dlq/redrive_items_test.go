@@ -33,7 +33,8 @@ func TestWhatADriveMakesOfItsItem(t *testing.T) {
 	} {
 		tt.f.LetterID = uuid.UUID{3}
 		got, reach := tt.f.Item(tt.stored)
-		if diff := cmp.Diff(Item{LetterID: uuid.UUID{3}, State: tt.state, Detail: tt.detail}, got); diff != "" || reach != tt.reach {
+		if diff := cmp.Diff(Item{LetterID: uuid.UUID{3}, State: tt.state, Detail: tt.detail}, got); diff != "" ||
+			reach != tt.reach {
 			t.Errorf("%s: the target has %q, want %q (-want +got):\n%s", tt.name, reach, tt.reach, diff)
 		}
 	}
@@ -130,7 +131,8 @@ func TestALetterIsCountedOnce(t *testing.T) {
 // no rule leaves the table: to would panic.
 func TestEveryEdgeOfItemsIsTaken(t *testing.T) {
 	t.Parallel()
-	taken := map[ItemEdge]bool{{ItemDone, ItemBounced, ItemBack}: true, {ItemWaiting, ItemTaken, ItemChosen}: true} // by SQL
+	// by SQL
+	taken := map[ItemEdge]bool{{ItemDone, ItemBounced, ItemBack}: true, {ItemWaiting, ItemTaken, ItemChosen}: true}
 	for _, status := range append(slices.Clone(Statuses), "") {
 		for _, outcome := range []AttemptOutcome{Acknowledged, FailedDrive, Uncertain, Withdrawn, Abandoned} {
 			for _, resolution := range append(slices.Clone(Resolutions), "") {
@@ -146,7 +148,8 @@ func TestEveryEdgeOfItemsIsTaken(t *testing.T) {
 		}
 		for _, action := range []RedriveAction{BulkDiscard, BulkResolve, BulkRequeue, BulkDelete} {
 			v := (&Redrive{Action: action}).Act(1, &Letter{Status: status, MaxRetries: 3}, &DefaultPolicy, Moment{})
-			taken[ItemEdge{ItemWaiting, v.State, map[ItemState]ItemTrigger{ItemSkipped: ItemRefused, ItemDone: ItemActed}[v.State]}] = true
+			taken[ItemEdge{ItemWaiting, v.State, map[ItemState]ItemTrigger{ItemSkipped: ItemRefused,
+				ItemDone: ItemActed}[v.State]}] = true
 		}
 	}
 	for _, e := range ItemEdges {
@@ -171,7 +174,8 @@ func TestAnItemDoesNotLeaveItsTable(t *testing.T) {
 					i.to(to, on)
 					return false
 				}()
-				if legal := slices.Contains(ItemEdges, ItemEdge{from, to, on}); refused == legal || !refused && i.State != to || refused && i.State != from {
+				if legal := slices.Contains(ItemEdges, ItemEdge{from, to, on}); refused == legal || !refused && i.State != to ||
+					refused && i.State != from {
 					t.Errorf("%s to %s on %q: legal is %t, and it became %s", from, to, on, legal, i.State)
 				}
 			}
@@ -188,7 +192,8 @@ func TestAnItemDoesNotLeaveItsTable(t *testing.T) {
 func TestRedrivesFrom(t *testing.T) {
 	t.Parallel()
 	for _, s := range RedriveStates {
-		if active := slices.Contains(RedrivesFrom(BeginRedrive, CompleteRedrive), s); active != (&Redrive{State: s}).Active() {
+		if active := slices.Contains(RedrivesFrom(BeginRedrive, CompleteRedrive),
+			s); active != (&Redrive{State: s}).Active() {
 			t.Errorf("%s is found as active: %t", s, active)
 		}
 	}

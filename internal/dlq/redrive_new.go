@@ -150,7 +150,8 @@ func (f *Filter) Empty() bool {
 	}
 	v := reflect.ValueOf(&bare).Elem()
 	for i := range v.NumField() {
-		if at := v.Field(i); (at.Kind() == reflect.Slice && at.Type() != reflect.TypeFor[[]byte]() || at.Kind() == reflect.Map) && at.Len() == 0 {
+		if at := v.Field(i); (at.Kind() == reflect.Slice && at.Type() != reflect.TypeFor[[]byte]() ||
+			at.Kind() == reflect.Map) && at.Len() == 0 {
 			at.SetZero()
 		}
 	}
@@ -174,7 +175,8 @@ func (a RedriveAction) workable(force bool) []Status {
 	case a == BulkRequeue:
 		return From(Requeue)
 	}
-	return slices.DeleteFunc(slices.Clone(Statuses), func(s Status) bool { return (&Letter{Status: s}).Deletable() != nil })
+	return slices.DeleteFunc(slices.Clone(Statuses),
+		func(s Status) bool { return (&Letter{Status: s}).Deletable() != nil })
 }
 
 // mistakes gathers what is wrong with something asked for.
@@ -288,7 +290,8 @@ func (w *mistakes) retry(r *Redrive) {
 
 func (w *mistakes) onlyForRetries(r *Redrive) {
 	for pointer, given := range map[string]bool{
-		"/target": r.Target != nil, "/transform": r.Transform != nil, "/canary": r.Canary != nil, "/order": r.Order != Oldest, "/force": r.Force,
+		"/target": r.Target != nil, "/transform": r.Transform != nil, "/canary": r.Canary != nil, "/order": r.Order != Oldest,
+		"/force": r.Force,
 	} {
 		if given {
 			w.Add(pointer, "excluded", "is allowed for %s only", BulkRetry)
@@ -314,7 +317,8 @@ func TargetMistakes(pointer string, t Target) []fault.Field {
 			w.Add(pointer+"/url", "excluded", "is allowed with kind %s only", ToHTTP)
 		}
 	case ToHTTP:
-		if u, err := url.Parse(t.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(t.URL) > maxURL {
+		if u, err := url.Parse(t.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+			u.User != nil || len(t.URL) > maxURL {
 			w.Add(pointer+"/url", "invalid", "must be an absolute http or https URL without credentials, of at most %d bytes", maxURL)
 		}
 		if !slices.Contains([]string{"", "POST", "PUT", "PATCH", "DELETE"}, t.Method) {

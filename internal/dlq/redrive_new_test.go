@@ -65,7 +65,8 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 		"by a filter that is empty":    {retry(func(r *dlq.Redrive) { r.Filter = &dlq.Filter{} }), false, []string{"/filter"}},
 		"by a filter that says nothing": {retry(func(r *dlq.Redrive) {
 			r.Filter = &dlq.Filter{
-				Topic: "*", ErrorContains: " ! ", Statuses: []dlq.Status{}, Headers: map[string]string{}, Payload: map[string]string{}, RetryCountMin: new(0),
+				Topic: "*", ErrorContains: " ! ", Statuses: []dlq.Status{}, Headers: map[string]string{},
+				Payload: map[string]string{}, RetryCountMin: new(0),
 			}
 		}), false, []string{"/filter"}},
 		"by an empty key":                 {retry(func(r *dlq.Redrive) { r.Filter = &dlq.Filter{Key: []byte{}} }), false, nil},
@@ -82,7 +83,8 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 		"of dead letters with force":      {retry(func(r *dlq.Redrive) { r.Filter.Statuses, r.Force = []dlq.Status{dlq.Dead}, true }), false, nil},
 		"of resolved letters":             {retry(func(r *dlq.Redrive) { r.Filter.Statuses, r.Force = []dlq.Status{dlq.Resolved}, true }), false, []string{"/filter/status"}},
 		"in an order that does not exist": {retry(func(r *dlq.Redrive) { r.Order = "NEWEST" }), false, []string{"/order"}},
-		"with a canary that is none": {retry(func(r *dlq.Redrive) { r.Canary = &dlq.Canary{WatchSeconds: -1, MaxBounceRatio: 2} }), false,
+		"with a canary that is none": {
+			retry(func(r *dlq.Redrive) { r.Canary = &dlq.Canary{WatchSeconds: -1, MaxBounceRatio: 2} }), false,
 			[]string{"/canary/count", "/canary/max_bounce_ratio", "/canary/watch_seconds"}},
 		"that stops on what cannot be": {retry(func(r *dlq.Redrive) { r.StopOn = dlq.StopOn{Failures: -1, FailureRatio: 1.1} }), false, []string{"/stop_on/failure_ratio", "/stop_on/failures"}},
 		"with a patch that is none":    {retry(func(r *dlq.Redrive) { r.Transform = json.RawMessage(`[{"op":"twist","path":"/a"}]`) }), false, []string{"/transform/0/op"}},
@@ -115,12 +117,14 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 	t.Parallel()
 	filter := dlq.Filter{Topic: "orders"}
-	got, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Filter: &filter}, dlq.RedriveRequest{}, someIDs[0], limits, newAt)
+	got, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Filter: &filter}, dlq.RedriveRequest{},
+		someIDs[0], limits, newAt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := dlq.Redrive{
-		ID: someIDs[0], Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePending, Filter: &dlq.Filter{Topic: "orders", Statuses: []dlq.Status{dlq.Pending}},
+		ID: someIDs[0], Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePending, Filter: &dlq.Filter{Topic: "orders",
+			Statuses: []dlq.Status{dlq.Pending}},
 		Rate: 50, Concurrency: dlq.DefaultConcurrency, Order: dlq.Oldest, Reason: "r", CreatedAt: newAt, UpdatedAt: newAt,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -129,8 +133,10 @@ func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 	if filter.Statuses != nil {
 		t.Error("the caller's filter was changed")
 	}
-	twice := dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: []uuid.UUID{someIDs[1], someIDs[0], someIDs[1]}, Approval: true}
-	if got, err = dlq.NewRedrive(twice, dlq.RedriveRequest{}, someIDs[0], limits, newAt); err != nil || got.State != dlq.AwaitingApproval || !slices.Equal(got.IDs, []uuid.UUID{someIDs[1], someIDs[0]}) {
+	twice := dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: []uuid.UUID{someIDs[1], someIDs[0], someIDs[1]},
+		Approval: true}
+	if got, err = dlq.NewRedrive(twice, dlq.RedriveRequest{}, someIDs[0], limits, newAt); err != nil ||
+		got.State != dlq.AwaitingApproval || !slices.Equal(got.IDs, []uuid.UUID{someIDs[1], someIDs[0]}) {
 		t.Errorf("got %v %v, %v", got.State, got.IDs, err)
 	}
 }
@@ -138,7 +144,8 @@ func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 func TestWhatOnlyCountsNeedsNoReason(t *testing.T) {
 	t.Parallel()
 	for _, action := range dlq.RedriveActions {
-		if _, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.RedriveRequest{Unexplained: true}, someIDs[0], limits, newAt); err != nil {
+		if _, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.RedriveRequest{Unexplained: true},
+			someIDs[0], limits, newAt); err != nil {
 			t.Errorf("%s: %v", action, err)
 		}
 		_, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.RedriveRequest{}, someIDs[0], limits, newAt)
@@ -154,12 +161,14 @@ func TestAnActionIsForLettersItCanDoSomethingTo(t *testing.T) {
 		dlq.BulkRetry: {dlq.Pending}, dlq.BulkDiscard: {dlq.Pending}, dlq.BulkResolve: {dlq.Pending, dlq.Dead},
 		dlq.BulkRequeue: {dlq.Dead}, dlq.BulkDelete: {dlq.Pending, dlq.Resolved, dlq.Dead},
 	} {
-		r, err := dlq.NewRedrive(dlq.Redrive{Action: action, Reason: "r"}, dlq.RedriveRequest{All: true}, someIDs[0], limits, newAt)
+		r, err := dlq.NewRedrive(dlq.Redrive{Action: action, Reason: "r"}, dlq.RedriveRequest{All: true},
+			someIDs[0], limits, newAt)
 		if err != nil || !slices.Equal(r.Filter.Statuses, want) {
 			t.Errorf("%s is for %v, want %v (%v)", action, r.Filter.Statuses, want, err)
 		}
 	}
-	r, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Force: true}, dlq.RedriveRequest{All: true}, someIDs[0], limits, newAt)
+	r, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Force: true}, dlq.RedriveRequest{All: true},
+		someIDs[0], limits, newAt)
 	if err != nil || !slices.Equal(r.Filter.Statuses, []dlq.Status{dlq.Pending, dlq.Dead}) {
 		t.Errorf("a forced retry is for %v (%v)", r.Filter.Statuses, err)
 	}
@@ -199,13 +208,16 @@ func TestARedriveIsEditedUntilItIsOver(t *testing.T) {
 			}
 			continue
 		}
-		want := dlq.Redrive{State: state, Version: 4, Rate: 5, Concurrency: 2, StopOn: dlq.StopOn{Failures: 3}, UpdatedAt: newAt}
+		want := dlq.Redrive{State: state, Version: 4, Rate: 5, Concurrency: 2, StopOn: dlq.StopOn{Failures: 3},
+			UpdatedAt: newAt}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", state, err, diff)
 		}
 	}
-	_, err := (dlq.Redrive{Rate: 50, Concurrency: 8}).Edited(dlq.RedriveEdit{Rate: new(0.0), Concurrency: new(0), StopOn: &dlq.StopOn{FailureRatio: 2}}, limits, newAt)
-	if diff := cmp.Diff([]string{"/concurrency", "/rate_per_second", "/stop_on/failure_ratio"}, pointers(t, err)); diff != "" {
+	_, err := (dlq.Redrive{Rate: 50, Concurrency: 8}).Edited(dlq.RedriveEdit{Rate: new(0.0), Concurrency: new(0),
+		StopOn: &dlq.StopOn{FailureRatio: 2}}, limits, newAt)
+	if diff := cmp.Diff([]string{"/concurrency", "/rate_per_second", "/stop_on/failure_ratio"},
+		pointers(t, err)); diff != "" {
 		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}
 }

@@ -23,7 +23,8 @@ const (
 )
 
 // RedriveStates is every state.
-var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted, RedriveCompleted, RedriveCanceled}
+var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted,
+	RedriveCompleted, RedriveCanceled}
 
 // Terminal tells whether a redrive of this state does nothing more, ever.
 func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }

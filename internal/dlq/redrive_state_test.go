@@ -26,7 +26,8 @@ var happenings = map[string]func(Redrive) (Redrive, bool){
 
 // byWhat is the edge that a happening stands for.
 var byWhat = map[string]RedriveVerb{
-	"pause": PauseRedrive, "resume": ResumeRedrive, "cancel": CancelRedrive, "approve": ApproveRedrive, "begin": BeginRedrive,
+	"pause": PauseRedrive, "resume": ResumeRedrive, "cancel": CancelRedrive, "approve": ApproveRedrive,
+	"begin":   BeginRedrive,
 	"through": CompleteRedrive, "fail": HaltRedrive,
 }
 
@@ -38,7 +39,8 @@ func byOperator(verb RedriveVerb, who string) func(Redrive) (Redrive, bool) {
 }
 
 func redriveIn(s RedriveState) Redrive {
-	r := Redrive{State: s, Action: BulkRetry, Actor: "ann", Version: 7, Gathered: true, Matched: 100, Rate: 10, StopOn: StopOn{Failures: 3}}
+	r := Redrive{State: s, Action: BulkRetry, Actor: "ann", Version: 7, Gathered: true, Matched: 100, Rate: 10,
+		StopOn: StopOn{Failures: 3}}
 	if s == RedriveHalted {
 		r.HaltReason, r.LastHalt, r.Failed = "failures", "failures", 3
 	}
@@ -77,7 +79,8 @@ func TestStoriesOfRedrives(t *testing.T) { //nolint:paralleltest // another test
 			}
 			r = after
 		}
-		if r.State != tt.want || r.Version != version || r.State.Terminal() != (r.EndedAt != nil) || r.State == RedriveHalted && r.HaltReason == "" {
+		if r.State != tt.want || r.Version != version || r.State.Terminal() != (r.EndedAt != nil) ||
+			r.State == RedriveHalted && r.HaltReason == "" {
 			t.Errorf("%s: %+v; want %s at version %d", tt.name, r, tt.want, version)
 		}
 	}
@@ -146,7 +149,8 @@ func TestWhatOperatorsMayNotDoToARedrive(t *testing.T) { //nolint:paralleltest /
 		r := redriveIn(state)
 		for _, verb := range RedriveVerbs {
 			_, err := r.Moved(verb, "bob", testNow)
-			if allowed := slices.Contains(r.Actions(), string(verb)); (err == nil) != allowed || err != nil && !fault.IsCode(err, CodeRedriveConflict) {
+			if allowed := slices.Contains(r.Actions(), string(verb)); (err == nil) != allowed || err != nil &&
+				!fault.IsCode(err, CodeRedriveConflict) {
 				t.Errorf("%s while %s: %v; allowed: %t", verb, state, err, allowed)
 			}
 		}
@@ -215,7 +219,8 @@ func TestPagesOfARedrivesLetters(t *testing.T) {
 func TestACanceledRedriveSaysWhyItHadHalted(t *testing.T) { //nolint:paralleltest // another test changes the table
 	halted := Redrive{State: RedriveHalted, HaltReason: "failures", LastHalt: "failures"}
 	canceled, err := halted.Moved(CancelRedrive, "ada", time.Unix(0, 0))
-	if err != nil || canceled.State != RedriveCanceled || canceled.HaltReason != "failures" || canceled.LastHalt != "failures" {
+	if err != nil || canceled.State != RedriveCanceled || canceled.HaltReason != "failures" ||
+		canceled.LastHalt != "failures" {
 		t.Errorf("canceled: %+v, %v", canceled, err)
 	}
 	resumed, err := halted.Moved(ResumeRedrive, "ada", time.Unix(0, 0))

@@ -105,7 +105,8 @@ func (r *Refusal) Fault() *fault.Error {
 	case r.Own:
 		why = "the letter's own topic " + ReadAsDeadLetters
 	}
-	return fault.New(fault.Invalid, CodeTarget, "%s: %s", pointer, why).With(fault.Field{Pointer: pointer, Code: "not_allowed", Message: why})
+	return fault.New(fault.Invalid, CodeTarget, "%s: %s", pointer, why).With(fault.Field{Pointer: pointer,
+		Code: "not_allowed", Message: why})
 }
 
 // Claimable returns why a letter cannot be claimed, nil when it can, as far as older

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-var someWays = Ways{Kinds: []TargetKind{ToKafka, ToHTTP}, Forbidden: func(topic string) bool { return topic == "orders.dlq" }}
+var someWays = Ways{Kinds: []TargetKind{ToKafka, ToHTTP},
+	Forbidden: func(topic string) bool { return topic == "orders.dlq" }}
 
 func TestWhereALetterMayBeAimed(t *testing.T) {
 	t.Parallel()
@@ -53,11 +54,13 @@ func TestWhereALetterMayBeAimed(t *testing.T) {
 			continue
 		}
 		f := no.Fault()
-		if no.Why != tt.want || no.Own != (tt.to == nil) || no.String() == "" || f.Kind != fault.Invalid || f.Code != CodeTarget || f.Fields[0].Pointer != tt.pointer {
+		if no.Why != tt.want || no.Own != (tt.to == nil) || no.String() == "" || f.Kind != fault.Invalid ||
+			f.Code != CodeTarget || f.Fields[0].Pointer != tt.pointer {
 			t.Errorf("%s: %+v, %s: %+v", tt.name, no, no, f)
 		}
 	}
-	if someWays.Forbids("") || (Ways{}).Forbids("orders.dlq") || (Ways{}).Reaches(ToKafka) || !someWays.Reaches(ToHTTP) || someWays.Reaches(ToSaga) {
+	if someWays.Forbids("") || (Ways{}).Forbids("orders.dlq") || (Ways{}).Reaches(ToKafka) || !someWays.Reaches(ToHTTP) ||
+		someWays.Reaches(ToSaga) {
 		t.Error("where there is no topic, nothing is forbidden; where there is no driver, nothing is reached")
 	}
 }
@@ -66,7 +69,8 @@ func TestWhatIsNotSentThoughItIsClaimed(t *testing.T) {
 	t.Parallel()
 	strict := &Policy{AllowedTargets: []string{"payments"}}
 	drive := func(topic string, change func(*Drive)) Drive {
-		d := Drive{Letter: Letter{OriginalTopic: "orders", Target: Target{Kind: ToKafka}, RedriveID: uuid.UUID{1}}, To: Target{Kind: ToKafka, Topic: topic}}
+		d := Drive{Letter: Letter{OriginalTopic: "orders", Target: Target{Kind: ToKafka}, RedriveID: uuid.UUID{1}},
+			To: Target{Kind: ToKafka, Topic: topic}}
 		change(&d)
 		return d
 	}
@@ -152,7 +156,8 @@ func TestAnImportedLetter(t *testing.T) {
 		l.RetryCount = tt.count
 		got := l.Imported(tt.status, tt.why, tt.ended, testMoment())
 		tt.want.RetryCount = tt.count
-		short := Letter{Status: got.Status, Resolution: got.Resolution, TerminalAt: got.TerminalAt, MaxRetries: got.MaxRetries, RetryCount: got.RetryCount, NextRetryAt: got.NextRetryAt}
+		short := Letter{Status: got.Status, Resolution: got.Resolution, TerminalAt: got.TerminalAt,
+			MaxRetries: got.MaxRetries, RetryCount: got.RetryCount, NextRetryAt: got.NextRetryAt}
 		if diff := cmp.Diff(tt.want, short); diff != "" {
 			t.Errorf("one that %s (-want +got):\n%s", tt.name, diff)
 		}

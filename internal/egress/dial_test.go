@@ -74,7 +74,8 @@ func TestADecoyIsNeverConnectedTo(t *testing.T) {
 	p := policy(t, "", "", false)
 	p.Resolver = resolver(t, func(int) []string { return []string{"127.0.0.1", "0.0.0.0", "127.0.0.2"} })
 	dial := p.DialContext(5 * time.Second)
-	for _, host := range []string{"127.0.0.1", "::ffff:127.0.0.1", "::ffff:7f00:1", "0.0.0.0", "::", "::1", "decoy.example", "127.0.0.1.nip.example"} {
+	for _, host := range []string{"127.0.0.1", "::ffff:127.0.0.1", "::ffff:7f00:1", "0.0.0.0", "::", "::1",
+		"decoy.example", "127.0.0.1.nip.example"} {
 		conn, err := dial(t.Context(), "tcp", net.JoinHostPort(host, port(decoy)))
 		var denied *Denied
 		if !errors.As(err, &denied) {

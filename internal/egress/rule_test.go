@@ -92,7 +92,8 @@ func TestAnEntryMatchesExactlyWhatItSays(t *testing.T) {
 }
 
 func FuzzParsedEntriesNeverOpenTheMetadataService(f *testing.F) {
-	for _, s := range []string{"10.0.0.0/8", "*.a.b:1-2", "[::1]:80", "0.0.0.0/0", "169.254.0.0/16", "localhost", "::ffff:0:0/96", "::/0", "bücher.example"} {
+	for _, s := range []string{"10.0.0.0/8", "*.a.b:1-2", "[::1]:80", "0.0.0.0/0", "169.254.0.0/16", "localhost",
+		"::ffff:0:0/96", "::/0", "bücher.example"} {
 		f.Add(s)
 	}
 	metadata := netip.MustParseAddrPort("169.254.169.254:80")

@@ -107,7 +107,8 @@ var ofAllTenants = map[string]bool{"GET /api/v1/admin/storage": true}
 // is enforced.
 func TestEveryOperationForEveryRole(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
-	replace := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{key_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{topic}", "orders", "{name}", "order", "{version}", "1", "{step}", "0")
+	replace := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{key_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{topic}", "orders", "{name}", "order",
+		"{version}", "1", "{step}", "0")
 	all := apitest.Operations(t, replace)
 	if len(all) < 20 {
 		t.Fatalf("only %d operations", len(all))
@@ -170,7 +171,8 @@ func noQueue(r apitest.Reply) bool {
 // what belongs to somebody else with those for what nobody has.
 func TestWhatIsAnotherTenantsDoesNotExist(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
-	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"), apitest.As("admin")...); r.Status != 201 {
+	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"),
+		apitest.As("admin")...); r.Status != 201 {
 		t.Fatalf("register: %d %s", r.Status, r.Body)
 	}
 	sg := e.Start(`{"workflow_name":"order","payload":{"secret":"canary"}}`, apitest.As("operator")...)
@@ -182,14 +184,17 @@ func TestWhatIsAnotherTenantsDoesNotExist(t *testing.T) {
 	nobodys := uuid.Must(uuid.NewV7()).String()
 	real := apitest.Operations(t, with(sg.SagaID.String(), key.APIKey.ID.String(), "order"))
 	none := apitest.Operations(t, with(nobodys, nobodys, "borrow"))
-	same := strings.NewReplacer(nobodys, "ID", sg.SagaID.String(), "ID", key.APIKey.ID.String(), "ID", "borrow", "NAME", "order", "NAME")
+	same := strings.NewReplacer(nobodys, "ID", sg.SagaID.String(), "ID", key.APIKey.ID.String(), "ID", "borrow", "NAME",
+		"order", "NAME")
 	compared := 0
 	for i, op := range real {
-		if !strings.Contains(op.Path, "order") && !strings.Contains(op.Path, sg.SagaID.String()) && !strings.Contains(op.Path, key.APIKey.ID.String()) {
+		if !strings.Contains(op.Path, "order") && !strings.Contains(op.Path, sg.SagaID.String()) &&
+			!strings.Contains(op.Path, key.APIKey.ID.String()) {
 			continue
 		}
 		id := append(apitest.As("foreign"), "X-Request-Id", "r")
-		theirs, nothing := e.Send(op.Method, op.Path, op.Body(), id...), e.Send(none[i].Method, none[i].Path, op.Body(), id...)
+		theirs, nothing := e.Send(op.Method, op.Path, op.Body(), id...), e.Send(none[i].Method, none[i].Path,
+			op.Body(), id...)
 		if theirs.Status != 404 || strings.Contains(string(theirs.Body), "canary") {
 			t.Errorf("%s %s: %d %s, want 404", op.Method, op.Path, theirs.Status, theirs.Body)
 		}
@@ -264,7 +269,8 @@ func TestInDevelopmentModeWebPagesOfOtherSitesAreNotTrusted(t *testing.T) {
 			t.Errorf("%s: %d %s", tt.name, r.Status, r.Body)
 		}
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "GET", apitest.NewEdge(t, apitest.Guarded).URL+"/api/v1/whoami", nil)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", apitest.NewEdge(t, apitest.Guarded).URL+
+		"/api/v1/whoami", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -221,7 +221,8 @@ func TestABodyOfUnknownLengthHasTheSameLimit(t *testing.T) {
 	e.Register("order", "reserve")
 	for size, status := range map[int]int{10: http.StatusCreated, 2000: http.StatusRequestEntityTooLarge} {
 		body := `{"workflow_name":"order","payload":"` + strings.Repeat("x", size) + `"}`
-		req, err := http.NewRequestWithContext(t.Context(), "POST", e.URL+apitest.SagasPath, io.MultiReader(strings.NewReader(body)))
+		req, err := http.NewRequestWithContext(t.Context(), "POST", e.URL+apitest.SagasPath,
+			io.MultiReader(strings.NewReader(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +255,8 @@ func TestOddContentTypesAreUnderstood(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	for _, contentType := range []string{"application/json; charset=UTF-8", "Application/JSON", `application/json;charset="utf-8"`} {
-		if r := e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Content-Type", contentType); r.Status != http.StatusCreated {
+		if r := e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Content-Type",
+			contentType); r.Status != http.StatusCreated {
 			t.Errorf("%s: %d %s", contentType, r.Status, r.Body)
 		}
 	}

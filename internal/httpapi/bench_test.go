@@ -67,7 +67,8 @@ func BenchmarkCreate(b *testing.B) {
 					return saga.Verification{}, nil
 				},
 				Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
-				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
+				CursorKey:   bytes.Repeat([]byte("k"), 32),
 				SagaTimeout: time.Hour, Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 				Log:   slog.New(slog.DiscardHandler),
@@ -108,7 +109,8 @@ func BenchmarkCreate(b *testing.B) {
 
 func benchKey(b *testing.B, keys access.Store) string {
 	b.Helper()
-	k, token, err := access.Issue(access.Request{Name: "bench", Role: access.Operator, Tenant: &apitest.Tenant}, access.Anonymous, uuid.New(), [access.EntropyBytes]byte{1}, time.Now())
+	k, token, err := access.Issue(access.Request{Name: "bench", Role: access.Operator, Tenant: &apitest.Tenant},
+		access.Anonymous, uuid.New(), [access.EntropyBytes]byte{1}, time.Now())
 	if err == nil {
 		err = keys.Create(b.Context(), k)
 	}

@@ -114,7 +114,8 @@ type steady struct {
 
 func (b *steady) Read(p []byte) (int, error) {
 	now := time.Now()
-	if err := errors.Join(b.out.SetReadDeadline(now.Add(b.wait)), b.out.SetWriteDeadline(now.Add(2*b.wait))); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := errors.Join(b.out.SetReadDeadline(now.Add(b.wait)), b.out.SetWriteDeadline(now.Add(2*b.wait))); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return 0, err
 	}
 	return b.ReadCloser.Read(p)

@@ -83,7 +83,8 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 		return nil, err
 	}
 	relax(doc)
-	c := &contract{doc: doc, routes: map[routeKey]*route{}, redactor: rest.NewRedactor(doc), letter: doc.Components.Schemas["DeadLetterInput"].Value}
+	c := &contract{doc: doc, routes: map[routeKey]*route{}, redactor: rest.NewRedactor(doc),
+		letter: doc.Components.Schemas["DeadLetterInput"].Value}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op)

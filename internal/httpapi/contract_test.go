@@ -88,13 +88,15 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
 	e := apitest.NewEdge(t)
 	for path, item := range apitest.OpenapiYAML(t).Paths.Map() {
-		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{webhook_id}", "01234567-89ab-7def-8123-456789abcdef", "{delivery_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1").Replace(path)
+		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{webhook_id}", "01234567-89ab-7def-8123-456789abcdef", "{delivery_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}",
+			"order", "{version}", "1").Replace(path)
 		if path == "/api/v1/saga-events/stream" {
 			concrete += "?cursor=none" // it would not end
 		}
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 			r := e.Send(method, concrete, "")
-			served := r.Status != http.StatusMethodNotAllowed && (r.Status != http.StatusNotFound || r.Problem().Code != "REQ_NOT_FOUND")
+			served := r.Status != http.StatusMethodNotAllowed &&
+				(r.Status != http.StatusNotFound || r.Problem().Code != "REQ_NOT_FOUND")
 			inContract := item.Operations()[method] != nil && path != "/metrics" // served by somebody else
 			if served != inContract && !alsoAName[method+" "+path] {
 				t.Errorf("%s %s: served %t, in the contract %t (%d)", method, path, served, inContract, r.Status)

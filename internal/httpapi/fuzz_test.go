@@ -74,8 +74,9 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			return audit.Verify(ctx, store.Trail, tenant, from, limit)
 		},
 		Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
-		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
-		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
+		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
+		CursorKey: bytes.Repeat([]byte("k"), 32),
+		Now:       time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -70,8 +70,9 @@ func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) 
 		row := api.TableUsage{
 			Name: t.Name, TotalBytes: t.TotalBytes, HeapBytes: t.HeapBytes, ToastBytes: t.ToastBytes, IndexBytes: t.IndexBytes,
 			LiveTuples: t.LiveTuples, DeadTuples: t.DeadTuples, ModifiedSinceAnalyze: t.ModifiedSinceAnalyze,
-			LastVacuum: t.LastVacuum, LastAutovacuum: t.LastAutovacuum, LastAnalyze: t.LastAnalyze, LastAutoanalyze: t.LastAutoanalyze,
-			Indexes: []api.IndexUsage{},
+			LastVacuum: t.LastVacuum, LastAutovacuum: t.LastAutovacuum, LastAnalyze: t.LastAnalyze,
+			LastAutoanalyze: t.LastAutoanalyze,
+			Indexes:         []api.IndexUsage{},
 		}
 		for _, x := range t.Indexes {
 			row.Indexes = append(row.Indexes, api.IndexUsage{

@@ -61,7 +61,8 @@ func TestHeadIsGetWithoutTheBody(t *testing.T) {
 	for _, path := range []string{"/healthz", apitest.WorkflowsPath, apitest.WorkflowsPath + "/order"} {
 		get, head := e.Send("GET", path, ""), e.Send("HEAD", path, "")
 		if head.Status != http.StatusOK || len(head.Body) > 0 ||
-			head.Header.Get("Content-Length") != get.Header.Get("Content-Length") || head.Header.Get("ETag") != get.Header.Get("ETag") {
+			head.Header.Get("Content-Length") != get.Header.Get("Content-Length") ||
+			head.Header.Get("ETag") != get.Header.Get("ETag") {
 			t.Errorf("%s: %d %v", path, head.Status, head.Header)
 		}
 	}

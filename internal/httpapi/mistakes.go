@@ -58,7 +58,8 @@ func wrongDefinition(body []byte, wrong func(string) bool) []fault.Field {
 	}
 	spec := b.Complete()
 	if f := fault.As(jobrun.CheckNew(b.Name, &spec)); f != nil {
-		return slices.DeleteFunc(f.Fields, func(f fault.Field) bool { return wrong("/" + strings.Split(f.Pointer+"/", "/")[1]) })
+		return slices.DeleteFunc(f.Fields,
+			func(f fault.Field) bool { return wrong("/" + strings.Split(f.Pointer+"/", "/")[1]) })
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func (b brokenSagas) Load(context.Context, []saga.Ref) ([]saga.Loaded, error) { 
 func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas} })
 	e.Register("order", "a")
-	for _, path := range []string{apitest.SagasPath, apitest.MissingSaga, apitest.MissingSaga + "?wait=1s", apitest.MissingSaga + "/steps", apitest.MissingSaga + "/step-logs"} {
+	for _, path := range []string{apitest.SagasPath, apitest.MissingSaga, apitest.MissingSaga + "?wait=1s",
+		apitest.MissingSaga + "/steps", apitest.MissingSaga + "/step-logs"} {
 		r := e.Send("GET", path, "", "X-Request-Id", "outage-1")
 		r.Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
 		if r.Header.Get("Retry-After") == "" || bytes.Contains(r.Body, []byte("secret")) {
@@ -51,7 +52,8 @@ func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
 		}
 	}
 	e.Send("POST", apitest.MissingSaga+"/cancel", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
-	if log := e.Log.String(); !strings.Contains(log, "secret-host") || !strings.Contains(log, `"request_id":"outage-1"`) || !strings.Contains(log, "GET /api/v1/sagas/{saga_id}") {
+	if log := e.Log.String(); !strings.Contains(log, "secret-host") || !strings.Contains(log, `"request_id":"outage-1"`) ||
+		!strings.Contains(log, "GET /api/v1/sagas/{saga_id}") {
 		t.Errorf("the log does not tell what happened: %s", log)
 	}
 }
@@ -63,7 +65,8 @@ func TestAPanicIsA500ThatTellsNothingAndIsLogged(t *testing.T) {
 	if leak := leaks.Find(r.Body); leak != nil || bytes.Contains(r.Body, []byte("secret")) {
 		t.Errorf("the answer leaks: %s", r.Body)
 	}
-	if log := e.Log.String(); !strings.Contains(log, "secret state") || !strings.Contains(log, p.RequestID) || !strings.Contains(log, "outage_test.go") {
+	if log := e.Log.String(); !strings.Contains(log, "secret state") || !strings.Contains(log, p.RequestID) ||
+		!strings.Contains(log, "outage_test.go") {
 		t.Errorf("the log lacks the cause, the request id or the stack: %s", log)
 	}
 	if r := e.Send("GET", "/healthz", ""); r.Status != http.StatusOK {

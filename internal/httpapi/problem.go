@@ -49,7 +49,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		s.cfg.Log.DebugContext(r.Context(), "client disconnected", slog.String("request_id", req.ID), slog.String("route", req.Route))
+		s.cfg.Log.DebugContext(r.Context(), "client disconnected", slog.String("request_id", req.ID),
+			slog.String("route", req.Route))
 	} else {
 		s.cfg.Log.ErrorContext(r.Context(), "request failed",
 			slog.String("request_id", req.ID), slog.String("route", req.Route), slog.Any("error", err))
@@ -78,7 +79,8 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		RequestID: rest.RequestOf(r.Context()).ID,
 	}
 	for _, field := range f.Fields[:min(len(f.Fields), rest.MaxProblemFields)] {
-		p.Errors = append(p.Errors, api.ProblemField{Pointer: rest.Clip(field.Pointer), Code: field.Code, Message: rest.Clip(field.Message)})
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: rest.Clip(field.Pointer), Code: field.Code,
+			Message: rest.Clip(field.Message)})
 	}
 	if f.Allowed != nil {
 		p.AllowedActions = &f.Allowed
@@ -115,7 +117,8 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 // methods are those the contract uses, and HEAD, which every GET answers.
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+	http.MethodDelete}
 
 // methodNotAllowed names the methods the path has: chi leaves that to a
 // handler that replaces its own.
@@ -132,7 +135,8 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	s.writeProblem(w, r, http.StatusMethodNotAllowed, fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
+	s.writeProblem(w, r, http.StatusMethodNotAllowed,
+		fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
 }
 
 // unbound answers what the generated code could not bind, which the checks
@@ -160,7 +164,8 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 		err = rest.SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "has the wrong type, or has a fraction"})
 	case errors.As(err, &when):
 		// The schema knows the form of a time, and nothing of leap years.
-		err = rest.SchemaFault(fault.Field{Code: "invalid", Message: "holds " + rest.Clip(when.Value) + ", which is not a valid time"})
+		err = rest.SchemaFault(fault.Field{Code: "invalid", Message: "holds " + rest.Clip(when.Value) +
+			", which is not a valid time"})
 	}
 	s.fail(w, r, err)
 }

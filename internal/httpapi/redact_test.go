@@ -27,7 +27,8 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 		}
 		return apitest.Done(`{"canary":"output"}`)
 	}
-	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a", "b"), apitest.As("admin")...); r.Status != 201 {
+	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a", "b"),
+		apitest.As("admin")...); r.Status != 201 {
 		t.Fatalf("register: %d %s", r.Status, r.Body)
 	}
 	r := e.Send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"},"metadata":{"canary":"metadata"}}`, apitest.As("operator")...)
@@ -37,7 +38,8 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 	r = e.Send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"}}`, apitest.As("operator")...)
 	var completed client.Saga
 	r.Into(&completed)
-	if failed.Status != "FAILED" || completed.Status != "COMPLETED" || !strings.Contains(string(completed.Result), "canary") {
+	if failed.Status != "FAILED" || completed.Status != "COMPLETED" ||
+		!strings.Contains(string(completed.Result), "canary") {
 		t.Fatalf("%s and %s, result %s", failed.Status, completed.Status, completed.Result)
 	}
 
@@ -85,7 +87,8 @@ func cover(v any) (any, int) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, member := range v {
-			if slices.Contains([]string{"payload", "metadata", "result", "request_payload", "response_payload", "input_data", "output_data", "details"}, key) {
+			if slices.Contains([]string{"payload", "metadata", "result", "request_payload", "response_payload", "input_data",
+				"output_data", "details"}, key) {
 				v[key] = "***"
 				n++
 				continue
@@ -106,7 +109,8 @@ func cover(v any) (any, int) {
 
 func TestEveryMemberOfUnknownShapeInAnswersIsCovered(t *testing.T) {
 	names := httpapi.Veiled(t)
-	for _, want := range []string{"payload", "metadata", "result", "request_payload", "response_payload", "input_data", "output_data", "details"} {
+	for _, want := range []string{"payload", "metadata", "result", "request_payload", "response_payload", "input_data",
+		"output_data", "details"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not covered", want)
 		}
@@ -141,7 +145,8 @@ func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
 		t.Errorf("what is no payload: %s, %t", got.(row).Definition, ok)
 	}
 	for name, body := range map[string]any{
-		"JSON itself": secret, "a list of JSON": []json.RawMessage{secret}, "a map": map[string]json.RawMessage{"payload": secret},
+		"JSON itself": secret, "a list of JSON": []json.RawMessage{secret},
+		"a map":    map[string]json.RawMessage{"payload": secret},
 		"anything": struct{ Payload any }{secret}, "a map in a row": struct{ Rows map[string]row }{map[string]row{"a": {Payload: secret}}},
 	} {
 		if _, ok := httpapi.Cover(body); ok {
@@ -153,7 +158,8 @@ func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
 func TestWhoMayNotSeeContentMayNotGuessIt(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	filter := `/api/v1/sagas?metadata=%7B%22card%22%3A%224111%22%7D`
-	if p := e.Send("GET", filter, "", apitest.As("auditor")...).Wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
+	if p := e.Send("GET", filter, "", apitest.As("auditor")...).Wants(403, access.CodeForbidden); !strings.Contains(
+		p.Detail, "payloads:read") {
 		t.Errorf("detail %q does not name the permission", p.Detail)
 	}
 	if r := e.Send("GET", filter, "", apitest.As("operator")...); r.Status != 200 {

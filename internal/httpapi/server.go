@@ -162,7 +162,8 @@ func New(cfg Config) (http.Handler, error) {
 
 func (c *Config) complete() error {
 	switch {
-	case c.Sagas == nil, c.Workflows == nil, c.Archive == nil, c.Reports == nil, c.Create == nil, c.Commit == nil, c.Engine == nil,
+	case c.Sagas == nil, c.Workflows == nil, c.Archive == nil, c.Reports == nil, c.Create == nil, c.Commit == nil,
+		c.Engine == nil,
 		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Keys == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
 		return errors.New("Sagas, Workflows, Archive, Reports, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
 	case c.Development == (c.Identify != nil):
@@ -196,8 +197,10 @@ func (s *server) assemble() {
 		SagaTimeout: cfg.SagaTimeout, CompensationTimeout: cfg.CompensationTimeout,
 		Retention: cfg.Retention, RetentionBatch: cfg.RetentionBatch, Jobs: cfg.Jobs != nil,
 	})
-	s.trail = &trail{Kit: s.kit, Sagas: cfg.Sagas, Trail: cfg.Trail, Follow: cfg.Follow, Verify: cfg.Verify, Timeline: cfg.Timeline}
-	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks, Deliveries: cfg.Deliveries, Workflows: cfg.Workflows, CheckEndpoint: cfg.CheckEndpoint}
+	s.trail = &trail{Kit: s.kit, Sagas: cfg.Sagas, Trail: cfg.Trail, Follow: cfg.Follow, Verify: cfg.Verify,
+		Timeline: cfg.Timeline}
+	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks, Deliveries: cfg.Deliveries, Workflows: cfg.Workflows,
+		CheckEndpoint: cfg.CheckEndpoint}
 	s.keys = &keys{Kit: s.kit, Keys: cfg.Keys, Development: cfg.Development}
 	if q := cfg.DeadLetters; q != nil {
 		s.letters = &letters{Kit: s.kit, DeadLetters: *q, CheckEndpoint: cfg.CheckEndpoint, LetterSchema: s.contract.letter}

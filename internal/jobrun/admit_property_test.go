@@ -19,14 +19,18 @@ func TestAKeyIsNeverAdmittedTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var all []jobrun.Candidate
-		holder := rapid.SampledFrom([]jobrun.State{"", jobrun.Pending, jobrun.Assigned, jobrun.Running, jobrun.Orphaned}).Draw(t, "holder")
+		holder := rapid.SampledFrom([]jobrun.State{"", jobrun.Pending, jobrun.Assigned, jobrun.Running,
+			jobrun.Orphaned}).Draw(t, "holder")
 		if holder != "" { // of a key one is with a worker, or may come back to one
-			all = append(all, jobrun.Candidate{ID: uuid.UUID{1}, State: holder, Admitted: true, CancelRequested: rapid.Bool().Draw(t, "asked")})
+			all = append(all, jobrun.Candidate{ID: uuid.UUID{1}, State: holder, Admitted: true,
+				CancelRequested: rapid.Bool().Draw(t, "asked")})
 		}
 		for n := range rapid.IntRange(0, 8).Draw(t, "waiting") {
 			c := jobrun.Candidate{
-				ID: uuid.UUID{byte(2 + n)}, State: jobrun.Pending, Due: true, AvailableAt: noon.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "minutes")) * time.Minute),
-				Policy: rapid.SampledFrom([]jobrun.Policy{jobrun.Forbid, jobrun.Queue, jobrun.Replace}).Draw(t, "policy"), QueueLimit: rapid.IntRange(0, 2).Draw(t, "limit"),
+				ID: uuid.UUID{byte(2 + n)}, State: jobrun.Pending, Due: true,
+				AvailableAt: noon.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "minutes")) * time.Minute),
+				Policy:      rapid.SampledFrom([]jobrun.Policy{jobrun.Forbid, jobrun.Queue, jobrun.Replace}).Draw(t, "policy"),
+				QueueLimit:  rapid.IntRange(0, 2).Draw(t, "limit"),
 			}
 			if rapid.Bool().Draw(t, "retry") {
 				c.Trigger, c.HoldsKey, c.Due = jobrun.ByRetry, rapid.Bool().Draw(t, "holds"), rapid.Bool().Draw(t, "due")
@@ -69,7 +73,9 @@ func TestAKeyIsNeverAdmittedTwice(t *testing.T) {
 		if admitted > 1 || admitted == 1 && holder != "" {
 			t.Fatalf("%d are admitted beside one that is %q", admitted, holder)
 		}
-		if free := holder == "" && len(all) > 0 && !slices.ContainsFunc(all, func(c jobrun.Candidate) bool { return c.Trigger == jobrun.ByRetry }); free && admitted == 0 {
+		if free := holder == "" && len(all) > 0 &&
+			!slices.ContainsFunc(all, func(c jobrun.Candidate) bool { return c.Trigger == jobrun.ByRetry }); free &&
+			admitted == 0 {
 			t.Fatal("the key is free, and nothing is admitted")
 		}
 		mixed := rapid.Permutation(all).Draw(t, "order")

@@ -23,9 +23,11 @@ func TestOfAKeyOneRunAtATimeAsItsPolicySays(t *testing.T) {
 	limited.QueueLimit = 2
 	asked := running
 	asked.CancelRequested = true
-	held, later := retry(jobrun.Queue), c{State: jobrun.Pending, Policy: jobrun.Forbid, Trigger: jobrun.ByRetry, HoldsKey: true}
+	held, later := retry(jobrun.Queue), c{State: jobrun.Pending, Policy: jobrun.Forbid,
+		Trigger: jobrun.ByRetry, HoldsKey: true}
 	held.HoldsKey = true
-	const admit, skip, cancel, ask, wait = jobrun.StepAdmit, jobrun.StepSkip, jobrun.StepCancel, jobrun.StepAskCancel, jobrun.Step("")
+	const admit, skip, cancel, ask, wait = jobrun.StepAdmit, jobrun.StepSkip, jobrun.StepCancel,
+		jobrun.StepAskCancel, jobrun.Step("")
 	for _, tt := range []struct {
 		name string
 		all  []c

@@ -234,7 +234,8 @@ func TestARunThatIsLostWaitsBeforeItIsAssignedAgain(t *testing.T) {
 	s := begun(t, 1)
 	s.tell("claim +30s look")
 	r := s.run
-	if wait := r.AvailableAt.Sub(s.now); wait != settings.Seconds(jobrun.OrphanBackoff) || r.AdmittedAt != nil || r.LossesUsed != 1 {
+	if wait := r.AvailableAt.Sub(s.now); wait != settings.Seconds(jobrun.OrphanBackoff) || r.AdmittedAt != nil ||
+		r.LossesUsed != 1 {
 		t.Errorf("it waits %s, admitted %v, lost %d times", wait, r.AdmittedAt, r.LossesUsed)
 	}
 	if r.LeaseToken == uuid.Nil || r.WorkerID == uuid.Nil {
@@ -302,7 +303,8 @@ func TestARefusalSaysWhatMayBeDone(t *testing.T) {
 
 func TestTheLetterHearsHowItsRunEnded(t *testing.T) {
 	for story, want := range map[string]dlq.Outcome{
-		"claim start done": dlq.Succeeded, "cancel": dlq.RetryStopped, "skip": dlq.RetryStopped, "claim start fail!": dlq.GaveUp, lossOfAll: dlq.GaveUp,
+		"claim start done": dlq.Succeeded, "cancel": dlq.RetryStopped, "skip": dlq.RetryStopped,
+		"claim start fail!": dlq.GaveUp, lossOfAll: dlq.GaveUp,
 		"claim start cancel fail": dlq.RetryStopped, "claim start fail": "",
 	} {
 		s := begun(t, 3)

@@ -78,7 +78,8 @@ func TestAStepOfABackfill(t *testing.T) {
 				t.Errorf("%s: its run is of backfill %s", name, runs[i].BackfillID)
 			}
 		}
-		if !slices.Equal(made, tt.makes) || b.Skipped != tt.skips || swept.More != tt.more || b.State != tt.state || swept.Moved != len(made)+int(tt.skips) {
+		if !slices.Equal(made, tt.makes) || b.Skipped != tt.skips || swept.More != tt.more || b.State != tt.state ||
+			swept.Moved != len(made)+int(tt.skips) {
 			t.Errorf("%s: it makes %v, and is %+v; %+v", name, made, b, swept)
 		}
 		if tt.reaches >= 0 && (b.Cursor == nil || !b.Cursor.Equal(slot(tt.reaches))) || tt.reaches < 0 && b.Cursor != nil {
@@ -136,7 +137,8 @@ func TestABackfillWhoseJobMakesNoSlotsIsCanceled(t *testing.T) {
 				t.Fatal(name, step, err)
 			}
 			runs, swept, changed := b.Take(&step, nil, d, settings, moment())
-			if len(runs) != 0 || swept != (jobrun.Swept{}) || !changed || b.State != jobrun.BulkCanceled || b.EndedAt == nil || b.Version != 2 {
+			if len(runs) != 0 || swept != (jobrun.Swept{}) || !changed || b.State != jobrun.BulkCanceled || b.EndedAt == nil ||
+				b.Version != 2 {
 				t.Errorf("%s, %d of its runs active: %+v", name, active, b)
 			}
 		}

@@ -16,7 +16,8 @@ func TestABulkCancelsWhatHasNotEndedAndRunsOnceMoreWhatHas(t *testing.T) {
 	t.Parallel()
 	for _, p := range points() {
 		r := p.run()
-		cancel := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann", Reason: "enough"}, Action: jobrun.BulkCancel}
+		cancel := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann", Reason: "enough"},
+			Action: jobrun.BulkCancel}
 		in, ask := cancel.Does(&r)
 		if (in == nil) != p.state.Terminal() || ask != nil {
 			t.Fatalf("%+v: a cancel does %v, %v", p, in, ask)
@@ -45,14 +46,17 @@ func TestWhatABulkRunsOnceMore(t *testing.T) {
 		t.Errorf("its key is %q: the bulk would make it twice after a crash", ask.Key)
 	}
 	for policy, want := range map[jobrun.Policy]jobrun.Policy{
-		jobrun.Forbid: jobrun.Queue, jobrun.Queue: jobrun.Queue, jobrun.Replace: jobrun.Replace, jobrun.Allow: jobrun.Allow, "": jobrun.Allow,
+		jobrun.Forbid: jobrun.Queue, jobrun.Queue: jobrun.Queue, jobrun.Replace: jobrun.Replace, jobrun.Allow: jobrun.Allow,
+		"": jobrun.Allow,
 	} {
-		d := jobrun.Definition{ID: r.DefinitionID, SpecVersion: 3, Spec: jobrun.Spec{Concurrency: policy, CommandName: "report"}}
+		d := jobrun.Definition{ID: r.DefinitionID, SpecVersion: 3,
+			Spec: jobrun.Spec{Concurrency: policy, CommandName: "report"}}
 		n := jobrun.New(&d, *ask, settings, moment())
 		if n.Concurrency != want {
 			t.Errorf("of a job whose policy is %q it has the policy %q, want %q", policy, n.Concurrency, want)
 		}
-		if n.Trigger != jobrun.ByHand || n.RetryOfRunID != r.ID || n.InitiatedBy != "ann" || n.Rights() != jobrun.AsAdmin || n.FailuresUsed != 0 || n.LossesUsed != 0 {
+		if n.Trigger != jobrun.ByHand || n.RetryOfRunID != r.ID || n.InitiatedBy != "ann" || n.Rights() != jobrun.AsAdmin ||
+			n.FailuresUsed != 0 || n.LossesUsed != 0 {
 			t.Errorf("%+v", n)
 		}
 		if diff := cmp.Diff([]string{"team=a"}, n.Labels); diff != "" {
@@ -99,7 +103,8 @@ func TestWhichSlotsABackfillRuns(t *testing.T) {
 		{s{Succeeded: true}, false, false, true},
 		{s{Succeeded: true, Failed: true}, false, false, true},
 	} {
-		for p, want := range map[jobrun.Reprocess]bool{jobrun.ReprocessNone: tt.none, jobrun.ReprocessFailed: tt.failed, jobrun.ReprocessCompleted: tt.completed} {
+		for p, want := range map[jobrun.Reprocess]bool{jobrun.ReprocessNone: tt.none, jobrun.ReprocessFailed: tt.failed,
+			jobrun.ReprocessCompleted: tt.completed} {
 			if got := p.Wants(tt.slot); got != want {
 				t.Errorf("%s wants a slot that is %+v: %v", p, tt.slot, got)
 			}
@@ -154,13 +159,15 @@ func TestTheRunOfABackfill(t *testing.T) {
 		{"", jobrun.Replace, jobrun.Queue, 0, -10},
 		{jobrun.Allow, jobrun.Forbid, jobrun.Allow, 0, -10},
 	} {
-		d := jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Spec: jobrun.Spec{Concurrency: tt.policy, Priority: tt.priority}}
+		d := jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2},
+			Spec: jobrun.Spec{Concurrency: tt.policy, Priority: tt.priority}}
 		b := jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann"}, Overlap: tt.overlap}
 		r := b.Run(&d, noon.Add(-time.Hour), settings, moment())
 		if r.Concurrency != tt.want || r.Priority != tt.wantP {
 			t.Errorf("overlap %q of a job that is %q: policy %q, priority %d", tt.overlap, tt.policy, r.Concurrency, r.Priority)
 		}
-		if r.Trigger != jobrun.ByBackfill || r.BackfillID != b.ID || r.InitiatedBy != "ann" || r.IdempotencyKey != jobrun.BackfillKey(b.ID, noon.Add(-time.Hour)) {
+		if r.Trigger != jobrun.ByBackfill || r.BackfillID != b.ID || r.InitiatedBy != "ann" ||
+			r.IdempotencyKey != jobrun.BackfillKey(b.ID, noon.Add(-time.Hour)) {
 			t.Errorf("%+v", r)
 		}
 	}

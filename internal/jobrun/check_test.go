@@ -25,7 +25,8 @@ func TestACompleteSpecIsInOrderAndStaysAsItIs(t *testing.T) {
 		if err := jobrun.CheckNew("job", &full); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if full.Queue != jobrun.DefaultQueue || full.Concurrency != jobrun.Allow || full.Retry.MaxAttempts != 1 || full.DefaultArgs != nil {
+		if full.Queue != jobrun.DefaultQueue || full.Concurrency != jobrun.Allow || full.Retry.MaxAttempts != 1 ||
+			full.DefaultArgs != nil {
 			t.Errorf("%s: completed to %+v", name, full)
 		}
 		again, _ := json.Marshal(full.Complete())
@@ -38,11 +39,15 @@ func TestACompleteSpecIsInOrderAndStaysAsItIs(t *testing.T) {
 func TestEveryMistakeHasItsPointer(t *testing.T) {
 	t.Parallel()
 	s := jobrun.Spec{
-		Type: "nightly", Description: strings.Repeat("x", jobrun.MaxDescription+1), TimeoutMS: -1, MaxLosses: 101, Priority: 101, QueueLimit: -1,
-		Queue: "a b", Concurrency: "never", Misfire: "later", MisfireGraceMS: -1, CatchUpLimit: jobrun.MaxCatchUp + 1, JitterMS: -1,
-		Labels: map[string]string{"": "x", "ok": strings.Repeat("x", jobrun.MaxWord+1)}, Requires: map[string]string{"a=b": ""},
+		Type: "nightly", Description: strings.Repeat("x", jobrun.MaxDescription+1), TimeoutMS: -1, MaxLosses: 101,
+		Priority: 101, QueueLimit: -1,
+		Queue: "a b", Concurrency: "never", Misfire: "later", MisfireGraceMS: -1, CatchUpLimit: jobrun.MaxCatchUp +
+			1, JitterMS: -1,
+		Labels:   map[string]string{"": "x", "ok": strings.Repeat("x", jobrun.MaxWord+1)},
+		Requires: map[string]string{"a=b": ""},
 	}
-	s.Retry.MaxAttempts, s.Retry.Multiplier, s.Retry.Jitter, s.Retry.InitialIntervalMS = jobrun.MaxRetries+1, 101, new(1.5), -1
+	s.Retry.MaxAttempts, s.Retry.Multiplier, s.Retry.Jitter, s.Retry.InitialIntervalMS = jobrun.MaxRetries+
+		1, 101, new(1.5), -1
 	f := fault.As(jobrun.Check("", &s))
 	if f == nil || f.Kind != fault.Invalid || f.Code != jobrun.CodeInvalid {
 		t.Fatal(f)
@@ -65,7 +70,8 @@ func TestEveryMistakeHasItsPointer(t *testing.T) {
 func TestASchemaReachesForNothing(t *testing.T) {
 	t.Parallel()
 	for _, ref := range []string{"file:///etc/passwd", "http://127.0.0.1:1/x", "other.json", "/etc/passwd"} {
-		if _, err := jobrun.ParseSchema(json.RawMessage(`{"$ref":"` + ref + `"}`)); fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error(), "root:") {
+		if _, err := jobrun.ParseSchema(json.RawMessage(`{"$ref":"` + ref + `"}`)); fault.KindOf(err) != fault.Invalid ||
+			strings.Contains(err.Error(), "root:") {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}
@@ -92,8 +98,10 @@ func TestASchemaReachesForNothing(t *testing.T) {
 func TestARescheduledDefinitionIsDueAtItsNextSlot(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC)
-	d := jobrun.Definition{Enabled: true, Spec: jobrun.Spec{Type: jobrun.OnTime, Schedule: &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "15"}}}
-	if r := d.Rescheduled(now); r.NextDueAt == nil || !r.NextDueAt.Equal(now.Add(45*time.Minute)) || !r.LastMaterializedAt.Equal(now) {
+	d := jobrun.Definition{Enabled: true,
+		Spec: jobrun.Spec{Type: jobrun.OnTime, Schedule: &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "15"}}}
+	if r := d.Rescheduled(now); r.NextDueAt == nil || !r.NextDueAt.Equal(now.Add(45*time.Minute)) ||
+		!r.LastMaterializedAt.Equal(now) {
 		t.Errorf("due at %v", r.NextDueAt)
 	}
 	off, gone, by := d, d, d
@@ -135,7 +143,8 @@ func TestABackfillGoesThroughItsSlotsInItsOrder(t *testing.T) {
 	d := jobrun.Definition{ID: uuid.New(), Spec: jobrun.Spec{Concurrency: jobrun.Forbid, Priority: -95}}
 	b := jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.New()}}
 	r := b.Run(&d, from, jobrun.Settings{}, jobrun.Moment{Now: from.Add(time.Hour), NewID: uuid.New})
-	if r.Concurrency != jobrun.Queue || r.Priority != -jobrun.MaxPriority || r.AdmittedAt != nil || r.BackfillID != b.ID || !r.ScheduledFor.Equal(from) {
+	if r.Concurrency != jobrun.Queue || r.Priority != -jobrun.MaxPriority || r.AdmittedAt != nil || r.BackfillID != b.ID ||
+		!r.ScheduledFor.Equal(from) {
 		t.Errorf("%+v", r)
 	}
 }

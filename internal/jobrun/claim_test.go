@@ -15,7 +15,8 @@ import (
 
 // worker is one that takes anything of queue q, up to five runs.
 func worker(id byte, change ...func(*jobrun.WorkerProcess)) jobrun.WorkerProcess {
-	w := jobrun.WorkerProcess{ID: uuid.UUID{id}, State: jobrun.WorkerActive, Queues: []string{"q"}, MaxRuns: 5, HeartbeatAt: noon}
+	w := jobrun.WorkerProcess{ID: uuid.UUID{id}, State: jobrun.WorkerActive, Queues: []string{"q"}, MaxRuns: 5,
+		HeartbeatAt: noon}
 	for _, c := range change {
 		c(&w)
 	}

@@ -83,7 +83,9 @@ func TestWhichDefinitionsGetAnEvent(t *testing.T) {
 func TestWhatARunGetsOfAnEvent(t *testing.T) {
 	t.Parallel()
 	e := jobrun.PublishedEvent{
-		NewEvent: jobrun.NewEvent{ID: uuid.UUID{1}, Type: "order.paid", Payload: json.RawMessage(`{"n":1}`), By: "publisher"}, CreatedAt: noon,
+		NewEvent: jobrun.NewEvent{ID: uuid.UUID{1}, Type: "order.paid", Payload: json.RawMessage(`{"n":1}`),
+			By: "publisher"},
+		CreatedAt: noon,
 	}
 	plain := jobrun.EventTrigger{Args: "payload"}
 	if args, err := plain.ArgsOf(&e); err != nil || string(args) != `{"n":1}` {
@@ -102,7 +104,8 @@ func TestWhatARunGetsOfAnEvent(t *testing.T) {
 	}
 	d := jobrun.Definition{ID: uuid.UUID{3}, Name: "nightly"}
 	first, second := jobrun.EventRequest(&e, &d, args), jobrun.EventRequest(&e, &d, args)
-	if first.Key != second.Key || first.EventID != e.ID || first.Trigger != jobrun.ByEvent || first.By != "publisher" || first.CorrelationID != e.ID.String() {
+	if first.Key != second.Key || first.EventID != e.ID || first.Trigger != jobrun.ByEvent || first.By != "publisher" ||
+		first.CorrelationID != e.ID.String() {
 		t.Errorf("%+v", first)
 	}
 	e.CorrelationID = "c-1"
@@ -116,10 +119,12 @@ func TestTheLetterOfAnEventThatNobodyTook(t *testing.T) {
 	e := jobrun.PublishedEvent{NewEvent: jobrun.NewEvent{ID: uuid.UUID{1}, Type: "order.paid"}}
 	d := jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Name: "nightly"}
 	l := jobrun.Undelivered(&e, &d, json.RawMessage(`{"n":1}`), "no", moment())
-	if l.ID == uuid.Nil || l.TenantID != d.TenantID || l.Source != dlq.FromJob || l.Failure.Class != dlq.Permanent || !strings.HasSuffix(l.Failure.Message, "was rejected: no") {
+	if l.ID == uuid.Nil || l.TenantID != d.TenantID || l.Source != dlq.FromJob || l.Failure.Class != dlq.Permanent ||
+		!strings.HasSuffix(l.Failure.Message, "was rejected: no") {
 		t.Errorf("%+v", l)
 	}
-	if l.Target.Kind != dlq.ToJobRun || l.Target.Job != d.ID.String() || string(l.Content.Payload) != `{"n":1}` || l.Link.JobRunID != uuid.Nil {
+	if l.Target.Kind != dlq.ToJobRun || l.Target.Job != d.ID.String() || string(l.Content.Payload) != `{"n":1}` ||
+		l.Link.JobRunID != uuid.Nil {
 		t.Errorf("its retry goes to %+v with %s", l.Target, l.Content.Payload)
 	}
 }

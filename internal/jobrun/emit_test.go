@@ -22,11 +22,13 @@ func TestTheEventThatARunLeavesBehind(t *testing.T) {
 	for name, tt := range map[string]struct{ says, want jobrun.NewEvent }{
 		"of what it does not say": {
 			jobrun.NewEvent{Type: "order.paid", DedupeKey: "k"},
-			jobrun.NewEvent{ID: uuid.UUID{9}, Type: "order.paid", DedupeKey: "k", CorrelationID: "order-1", OccurredAt: &noon, By: "ann"},
+			jobrun.NewEvent{ID: uuid.UUID{9}, Type: "order.paid", DedupeKey: "k", CorrelationID: "order-1",
+				OccurredAt: &noon, By: "ann"},
 		},
 		"of what it says": {
 			jobrun.NewEvent{ID: uuid.UUID{8}, CorrelationID: "order-2", OccurredAt: &before, Payload: json.RawMessage(`{}`)},
-			jobrun.NewEvent{ID: uuid.UUID{8}, CorrelationID: "order-2", OccurredAt: &before, Payload: json.RawMessage(`{}`), By: "ann"},
+			jobrun.NewEvent{ID: uuid.UUID{8}, CorrelationID: "order-2", OccurredAt: &before,
+				Payload: json.RawMessage(`{}`), By: "ann"},
 		},
 		"in nobody else's name": {
 			jobrun.NewEvent{ID: uuid.UUID{8}, CorrelationID: "c", OccurredAt: &before, By: "eve"},
@@ -67,7 +69,8 @@ func TestTheRunThatFollowsARun(t *testing.T) {
 		if n.IdempotencyKey != tt.key || !n.ScheduledFor.Equal(tt.at) || string(n.Args) != string(args) {
 			t.Errorf("%s: %+v", name, n)
 		}
-		if n.Trigger != jobrun.ByEvent || n.InitiatedBy != "ann" || n.CorrelationID != "order-1" || n.TraceID != "trace" || n.DefinitionID != d.ID {
+		if n.Trigger != jobrun.ByEvent || n.InitiatedBy != "ann" || n.CorrelationID != "order-1" || n.TraceID != "trace" ||
+			n.DefinitionID != d.ID {
 			t.Errorf("%s: it is not made for the run that wanted it: %+v", name, n)
 		}
 		if n.Concurrency != jobrun.Forbid {

@@ -22,24 +22,30 @@ func moment() jobrun.Moment {
 func underWay() jobrun.Run {
 	id := uuid.New()
 	return jobrun.Run{
-		ID: id, TenantID: uuid.New(), DefinitionID: uuid.New(), DefinitionName: "nightly", SpecVersion: 3, CommandName: "report", Version: 7,
-		State: jobrun.Running, Trigger: jobrun.ByTime, Queue: "slow", Priority: 4, Args: []byte(`{"n":1}`), ConcurrencyKey: "k", Concurrency: jobrun.Queue,
-		TimeoutMS: 5, Attempt: 2, FailuresUsed: 1, LossesUsed: 1, MaxLosses: 5, WorkerID: uuid.New(), LeaseToken: uuid.New(), LeaderEpoch: 4,
+		ID: id, TenantID: uuid.New(), DefinitionID: uuid.New(), DefinitionName: "nightly", SpecVersion: 3,
+		CommandName: "report", Version: 7,
+		State: jobrun.Running, Trigger: jobrun.ByTime, Queue: "slow", Priority: 4, Args: []byte(`{"n":1}`),
+		ConcurrencyKey: "k", Concurrency: jobrun.Queue,
+		TimeoutMS: 5, Attempt: 2, FailuresUsed: 1, LossesUsed: 1, MaxLosses: 5, WorkerID: uuid.New(),
+		LeaseToken: uuid.New(), LeaderEpoch: 4,
 		Continuation: jobrun.Confirming, ConfirmStartedAt: &noon, ConfirmDeadlineAt: &noon, Checkpoint: []byte(`{"at":9}`),
 		RootRunID: id, CorrelationID: "c", TraceID: "t", StartedAt: &noon,
 	}
 }
 
 func spec(attempts int) *jobrun.Spec {
-	return &jobrun.Spec{Retry: retry.Policy{MaxAttempts: attempts, InitialIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0)}}
+	return &jobrun.Spec{Retry: retry.Policy{MaxAttempts: attempts, InitialIntervalMS: 1000, Multiplier: 2,
+		Jitter: new(0.0)}}
 }
 
 func failed(retryable bool) jobrun.Input {
-	return jobrun.Reported{Result: jobrun.Result{ExitCode: new(2), Error: &jobrun.Error{Code: "E", Message: "no", Retryable: retryable}}}
+	return jobrun.Reported{Result: jobrun.Result{ExitCode: new(2),
+		Error: &jobrun.Error{Code: "E", Message: "no", Retryable: retryable}}}
 }
 
 func timedOut(retryable bool) jobrun.Input {
-	return jobrun.Reported{Result: jobrun.Result{TimedOut: true, Error: &jobrun.Error{Code: jobrun.ErrTimedOut, Retryable: retryable}}}
+	return jobrun.Reported{Result: jobrun.Result{TimedOut: true,
+		Error: &jobrun.Error{Code: jobrun.ErrTimedOut, Retryable: retryable}}}
 }
 
 var succeeded jobrun.Input = jobrun.Reported{Result: jobrun.Result{Value: []byte(`1`)}}
@@ -71,10 +77,12 @@ func TestAnEndIsTerminalAndFreeOfDoubt(t *testing.T) {
 		if diff := cmp.Diff(want, r); diff != "" || !r.State.Terminal() {
 			t.Errorf("%s ends as (-want +got):\n%s", o.State, diff)
 		}
-		if len(e.Events) == 0 || e.Events[0].From != jobrun.Running || e.Events[0].To != o.State || e.Events[0].Version != r.Version || e.Events[0].Kind == "" {
+		if len(e.Events) == 0 || e.Events[0].From != jobrun.Running || e.Events[0].To != o.State ||
+			e.Events[0].Version != r.Version || e.Events[0].Kind == "" {
 			t.Errorf("%s is told as %+v", o.State, e.Events)
 		}
-		if bad := o.State == jobrun.Failed || o.State == jobrun.TimedOut; (r.Error != nil) != bad || (r.FailuresUsed == 2) != bad {
+		if bad := o.State == jobrun.Failed || o.State == jobrun.TimedOut; (r.Error != nil) != bad ||
+			(r.FailuresUsed == 2) != bad {
 			t.Errorf("%s has used %d failures, and has the error %+v", o.State, r.FailuresUsed, r.Error)
 		}
 	}
@@ -91,11 +99,15 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 		t.Errorf("it is due at %s (admitted %v), want %s", n.AvailableAt, n.AdmittedAt, due)
 	}
 	want := *n
-	want.State, want.Version, want.Attempt, want.LossesUsed, want.FailuresUsed, want.RetryNumber = jobrun.Pending, 1, 0, 0, 2, 1
-	want.RetryOfRunID, want.RootRunID, want.Trigger, want.IdempotencyKey = r.ID, r.RootRunID, jobrun.ByRetry, jobrun.RetryKey(r.ID, 1)
+	want.State, want.Version, want.Attempt, want.LossesUsed, want.FailuresUsed, want.RetryNumber = jobrun.Pending, 1, 0, 0,
+		2, 1
+	want.RetryOfRunID, want.RootRunID, want.Trigger, want.IdempotencyKey = r.ID, r.RootRunID, jobrun.ByRetry,
+		jobrun.RetryKey(r.ID, 1)
 	// What it retries had these, and it carries them on.
-	want.SpecVersion, want.Args, want.Queue, want.Priority, want.Checkpoint = r.SpecVersion, r.Args, r.Queue, r.Priority, r.Checkpoint
-	want.ConcurrencyKey, want.Concurrency, want.TimeoutMS, want.MaxLosses = r.ConcurrencyKey, r.Concurrency, r.TimeoutMS, r.MaxLosses
+	want.SpecVersion, want.Args, want.Queue, want.Priority, want.Checkpoint = r.SpecVersion, r.Args, r.Queue,
+		r.Priority, r.Checkpoint
+	want.ConcurrencyKey, want.Concurrency, want.TimeoutMS, want.MaxLosses = r.ConcurrencyKey, r.Concurrency,
+		r.TimeoutMS, r.MaxLosses
 	want.CorrelationID, want.TraceID = "c", "t"
 	want.WorkerID, want.LeaseToken, want.FinishedAt, want.Error = uuid.Nil, uuid.Nil, nil, nil // these it does not
 	if diff := cmp.Diff(want, *n); diff != "" || n.ID == r.ID {
@@ -176,7 +188,8 @@ func TestWhatGaveUpIsADeadLetterWhereItIsWanted(t *testing.T) {
 		if diff := cmp.Diff(want, l); diff != "" || e.LetterUpdate.Outcome != dlq.GaveUp || e.LetterUpdate.ID != uuid.Nil {
 			t.Errorf("%s: %s of the letter %s (-want +got):\n%s", name, e.LetterUpdate.Outcome, e.LetterUpdate.ID, diff)
 		}
-		if last := e.Events[len(e.Events)-1]; last.Kind != jobrun.WasDeadLetter || !strings.Contains(last.Reason, l.ID.String()) {
+		if last := e.Events[len(e.Events)-1]; last.Kind != jobrun.WasDeadLetter ||
+			!strings.Contains(last.Reason, l.ID.String()) {
 			t.Errorf("%s: told as %+v", name, last)
 		}
 	}

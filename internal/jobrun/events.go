@@ -12,13 +12,14 @@ import (
 
 // NewEvent is an event that is to be published.
 type NewEvent struct {
-	ID            uuid.UUID       `json:"-"`
-	Type          string          `json:"event_type"`
-	Payload       json.RawMessage `json:"payload,omitempty"`
-	DedupeKey     string          `json:"dedupe_key,omitempty"` // unique per type, while the setting event_dedupe_hours lasts (S16)
-	CorrelationID string          `json:"correlation_id,omitempty"`
-	OccurredAt    *time.Time      `json:"occurred_at,omitempty"` // nil: now
-	By            string          `json:"-"`                     // who publishes it; of a run's, who is behind that
+	ID      uuid.UUID       `json:"-"`
+	Type    string          `json:"event_type"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// unique per type, while the setting event_dedupe_hours lasts (S16)
+	DedupeKey     string     `json:"dedupe_key,omitempty"`
+	CorrelationID string     `json:"correlation_id,omitempty"`
+	OccurredAt    *time.Time `json:"occurred_at,omitempty"` // nil: now
+	By            string     `json:"-"`                     // who publishes it; of a run's, who is behind that
 }
 
 // PublishedEvent is seed 5's Event (A-05).

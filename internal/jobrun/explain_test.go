@@ -15,7 +15,8 @@ func TestWhatARunWaitsFor(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	soon, before := now.Add(time.Minute), now.Add(-time.Minute)
 	worker := func() jobrun.WorkerProcess {
-		return jobrun.WorkerProcess{ID: uuid.New(), State: jobrun.WorkerActive, Queues: []string{"q"}, Labels: []string{"gpu=yes"}, Commands: []string{"c"}, MaxRuns: 1}
+		return jobrun.WorkerProcess{ID: uuid.New(), State: jobrun.WorkerActive, Queues: []string{"q"},
+			Labels: []string{"gpu=yes"}, Commands: []string{"c"}, MaxRuns: 1}
 	}
 	for name, tt := range map[string]struct {
 		change func(*jobrun.Situation)
@@ -43,7 +44,8 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		"nothing": {func(s *jobrun.Situation) { s.Run.State, s.Run.FinishedAt = jobrun.Skipped, &before }, jobrun.ForNothing, "SKIPPED"},
 	} {
 		s := jobrun.Situation{
-			Run:    jobrun.Run{ID: uuid.New(), State: jobrun.Pending, Queue: "q", RequiredLabels: []string{"gpu=yes"}, CommandName: "c", AvailableAt: before, AdmittedAt: &before},
+			Run: jobrun.Run{ID: uuid.New(), State: jobrun.Pending, Queue: "q", RequiredLabels: []string{"gpu=yes"},
+				CommandName: "c", AvailableAt: before, AdmittedAt: &before},
 			Leader: jobrun.Leadership{Alive: true}, Now: now, Workers: []jobrun.WorkerProcess{worker()},
 		}
 		tt.change(&s)

@@ -14,7 +14,8 @@ import (
 // nil: a statement does it.
 var calls = map[jobrun.Call]jobrun.Input{
 	jobrun.CallStart: nil, jobrun.CallProgress: nil, jobrun.CallLogs: nil, jobrun.CallConfirm: nil,
-	jobrun.CallComplete: succeeded, jobrun.CallFail: failed(true), jobrun.CallRelease: jobrun.Released{}, jobrun.CallCancel: jobrun.CancelAcknowledged{},
+	jobrun.CallComplete: succeeded, jobrun.CallFail: failed(true), jobrun.CallRelease: jobrun.Released{},
+	jobrun.CallCancel: jobrun.CancelAcknowledged{},
 }
 
 // judged is what Judge must say of a call by the holder of the fence, written down
@@ -66,7 +67,8 @@ func TestEveryCallOnEveryRunIsCarriedOutRepeatedOrRefused(t *testing.T) {
 		for c, in := range calls {
 			replayed, again, err := jobrun.Judge(&r, r.Fence(), c)
 			wantReplayed, wantAgain, code := judged(p, c)
-			if replayed != wantReplayed || again != wantAgain || (code == "") != (err == nil) || code != "" && !fault.IsCode(err, code) {
+			if replayed != wantReplayed || again != wantAgain || (code == "") != (err == nil) || code != "" &&
+				!fault.IsCode(err, code) {
 				t.Fatalf("%+v, %s: %v, %v, %v; want %v, %v, %q", p, c, replayed, again, err, wantReplayed, wantAgain, code)
 			}
 			// What a call is let through for, the rules do.

@@ -64,8 +64,10 @@ func (p point) run() jobrun.Run {
 		when = noon.Add(-time.Hour)
 	}
 	r := jobrun.Run{
-		ID: uuid.UUID{1}, TenantID: uuid.UUID{2}, DefinitionID: uuid.UUID{3}, DefinitionName: "nightly", RootRunID: uuid.UUID{1},
-		State: p.state, Version: 7, Trigger: jobrun.ByTime, Queue: "default", AvailableAt: when, MaxLosses: 5, Continuation: jobrun.NoDoubt,
+		ID: uuid.UUID{1}, TenantID: uuid.UUID{2}, DefinitionID: uuid.UUID{3}, DefinitionName: "nightly",
+		RootRunID: uuid.UUID{1},
+		State:     p.state, Version: 7, Trigger: jobrun.ByTime, Queue: "default", AvailableAt: when, MaxLosses: 5,
+		Continuation: jobrun.NoDoubt,
 	}
 	if p.state != jobrun.Pending && p.state != jobrun.Skipped {
 		r.Attempt, r.WorkerID, r.LeaseToken, r.LeaderEpoch = 2, uuid.UUID{4}, uuid.UUID{5}, 6
@@ -257,7 +259,8 @@ func inconsistent(r *jobrun.Run) string {
 		return "in doubt, and not running until a deadline"
 	case r.Continuation != jobrun.Confirming && (r.ConfirmStartedAt != nil || r.ConfirmDeadlineAt != nil):
 		return "not in doubt, and with a deadline to confirm it"
-	case held && (r.WorkerID == uuid.Nil || r.LeaseToken == uuid.Nil || r.LeaseExpiresAt == nil || r.LeaderEpoch == 0 || r.AssignedAt == nil):
+	case held && (r.WorkerID == uuid.Nil || r.LeaseToken == uuid.Nil || r.LeaseExpiresAt == nil || r.LeaderEpoch == 0 ||
+		r.AssignedAt == nil):
 		return "with a worker, and without a fence"
 	case r.State == jobrun.Running && r.StartedAt == nil:
 		return "running, and never started"
@@ -279,7 +282,8 @@ func wrongChange(before *jobrun.Run, c *jobrun.Change) string {
 		return "it changes the run, and says that it does not"
 	case r.Attempt != before.Attempt || r.LeaseToken != before.LeaseToken || r.WorkerID != before.WorkerID:
 		return "the fence is another one"
-	case r.Version < before.Version || r.Version > before.Version+1 || r.State != before.State && r.Version == before.Version:
+	case r.Version < before.Version || r.Version > before.Version+1 || r.State != before.State &&
+		r.Version == before.Version:
 		return fmt.Sprintf("the version goes from %d to %d", before.Version, r.Version)
 	case c.Changes() && !r.UpdatedAt.Equal(noon):
 		return "it does not say when it changed"
@@ -299,7 +303,8 @@ func wrongChange(before *jobrun.Run, c *jobrun.Change) string {
 			return fmt.Sprintf("it is told as %+v", *e)
 		case moved && (e.From != before.State || e.To != r.State):
 			return fmt.Sprintf("another move is told: %+v", *e)
-		case moved && !slices.ContainsFunc(jobrun.Edges, func(d jobrun.Edge) bool { return d.From == e.From && d.To == e.To }):
+		case moved &&
+			!slices.ContainsFunc(jobrun.Edges, func(d jobrun.Edge) bool { return d.From == e.From && d.To == e.To }):
 			return fmt.Sprintf("%s → %s is not in the table", e.From, e.To)
 		}
 	}
@@ -355,7 +360,8 @@ func outcomes() (all []string) {
 		}
 	}
 	// Claims, and starts: statements move all that the table lets them.
-	return append(all, fmt.Sprint(jobrun.From(jobrun.Assigned, jobrun.Worker)), fmt.Sprint(jobrun.From(jobrun.Running, jobrun.Worker)))
+	return append(all, fmt.Sprint(jobrun.From(jobrun.Assigned, jobrun.Worker)),
+		fmt.Sprint(jobrun.From(jobrun.Running, jobrun.Worker)))
 }
 
 func TestWhatStatementsMoveIsWhatTheTableSays(t *testing.T) {
@@ -376,7 +382,8 @@ func TestWhatStatementsMoveIsWhatTheTableSays(t *testing.T) {
 			t.Errorf("to %s by %s: %v, want %v", tt.to, tt.by, got, tt.want)
 		}
 	}
-	if got, want := jobrun.Phases(jobrun.ActiveStates), []jobrun.Phase{"PENDING", jobrun.Held, "ORPHANED"}; !slices.Equal(got, want) {
+	if got, want := jobrun.Phases(jobrun.ActiveStates), []jobrun.Phase{"PENDING", jobrun.Held,
+		"ORPHANED"}; !slices.Equal(got, want) {
 		t.Errorf("the phases of what has not ended are %v, want %v", got, want)
 	}
 }

@@ -43,7 +43,8 @@ func TestSlotsAreThoseOfTheScheduleHoweverTheTicksFall(t *testing.T) {
 	t.Parallel()
 	plain(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom([]schedule.Spec{
-			everyMinute(), {Type: schedule.Interval, Value: "7s"}, {Type: schedule.Cron, Value: "*/10 2,3 * * *", Timezone: "Europe/Berlin"},
+			everyMinute(), {Type: schedule.Interval, Value: "7s"}, {Type: schedule.Cron, Value: "*/10 2,3 * * *",
+				Timezone: "Europe/Berlin"},
 			{Type: schedule.DailyAt, Value: "02:30", Timezone: "America/New_York"}, {Type: schedule.Cron, Value: "0 0 29 2 *"},
 		}).Draw(t, "schedule")
 		start := time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC)
@@ -110,7 +111,8 @@ func TestMissedSlotsDoAsTheMisfirePolicySays(t *testing.T) {
 				t.Fatal(err)
 			}
 			now := noon
-			d := &jobrun.Definition{ID: uuid.New(), LastMaterializedAt: now.Add(-tt.away), Spec: jobrun.Spec{Schedule: &spec, Misfire: tt.policy, CatchUpLimit: 3}}
+			d := &jobrun.Definition{ID: uuid.New(), LastMaterializedAt: now.Add(-tt.away),
+				Spec: jobrun.Spec{Schedule: &spec, Misfire: tt.policy, CatchUpLimit: 3}}
 			set := jobrun.NewSettings(1, nil)
 			slots, a := jobrun.PlanSlots(d, s, now.Add(time.Minute), set, at(now))
 			var got []row
@@ -149,7 +151,8 @@ func TestSlotsOfAPauseAreSkippedAsTheyPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	paused, until := noon.Add(90*time.Second), noon.Add(4*time.Minute)
-	d := &jobrun.Definition{ID: uuid.New(), LastMaterializedAt: noon, PausedAt: &paused, PausedUntil: &until, PauseReason: "audit", Spec: jobrun.Spec{Schedule: &spec}}
+	d := &jobrun.Definition{ID: uuid.New(), LastMaterializedAt: noon, PausedAt: &paused, PausedUntil: &until,
+		PauseReason: "audit", Spec: jobrun.Spec{Schedule: &spec}}
 	got := map[string]string{}
 	for now := noon; now.Before(noon.Add(6 * time.Minute)); now = now.Add(10 * time.Second) {
 		slots, a := jobrun.PlanSlots(d, s, now.Add(time.Minute), jobrun.NewSettings(1, nil), at(now))
@@ -161,7 +164,8 @@ func TestSlotsOfAPauseAreSkippedAsTheyPass(t *testing.T) {
 		}
 		d.LastMaterializedAt = a.Until
 	}
-	want := map[string]string{"12:01": "", "12:02": "paused: audit", "12:03": "paused: audit", "12:04": "", "12:05": "", "12:06": ""}
+	want := map[string]string{"12:01": "", "12:02": "paused: audit", "12:03": "paused: audit", "12:04": "",
+		"12:05": "", "12:06": ""}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -55,7 +55,8 @@ func TestJudgeTellsARepetitionFromALateCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			replayed, again, err := jobrun.Judge(tt.run, tt.fence, tt.call)
-			if replayed != tt.replayed || again != tt.again || (tt.code == "") != (err == nil) || tt.code != "" && !fault.IsCode(err, tt.code) {
+			if replayed != tt.replayed || again != tt.again || (tt.code == "") != (err == nil) || tt.code != "" &&
+				!fault.IsCode(err, tt.code) {
 				t.Errorf("Judge = %v, %v, %v; want %v, %v, %s", replayed, again, err, tt.replayed, tt.again, tt.code)
 			}
 		})

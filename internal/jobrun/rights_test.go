@@ -15,7 +15,8 @@ import (
 func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 	t.Parallel()
 	d := jobrun.Definition{ID: uuid.New(), Name: "d", SpecVersion: 7, UpdatedBy: "key:changer", Spec: jobrun.Spec{
-		CommandName: jobrun.ShellCommand, DefaultArgs: json.RawMessage(`{"script":"true"}`), Retry: retry.Policy{MaxAttempts: 3},
+		CommandName: jobrun.ShellCommand, DefaultArgs: json.RawMessage(`{"script":"true"}`),
+		Retry: retry.Policy{MaxAttempts: 3},
 	}}
 	event := &jobrun.PublishedEvent{NewEvent: jobrun.NewEvent{ID: uuid.New(), By: "key:publisher"}}
 	backfill := &jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.New(), Actor: "key:filler"}}
@@ -43,7 +44,8 @@ func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 		"of a slot":                       {jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByTime, By: d.UpdatedBy}, s, moment()), "key:changer", "admin"},
 		"of a retry that nobody knows of": {jobrun.Run{Trigger: jobrun.ByRetry, DefinitionID: d.ID, SpecVersion: 7, CommandName: "shell", InitiatedBy: "?"}, "?", "operator"},
 	} {
-		if r := tt.run; r.DefinitionID != d.ID || r.SpecVersion != 7 || r.CommandName != jobrun.ShellCommand || r.InitiatedBy != tt.by || r.Rights() != tt.as {
+		if r := tt.run; r.DefinitionID != d.ID || r.SpecVersion != 7 || r.CommandName != jobrun.ShellCommand ||
+			r.InitiatedBy != tt.by || r.Rights() != tt.as {
 			t.Errorf("%s: version %d of %s, %q as %s; want %q as %s", name, r.SpecVersion, r.DefinitionID, r.InitiatedBy, r.Rights(), tt.by, tt.as)
 		}
 		if tt.run.ID == uuid.Nil {
@@ -66,7 +68,8 @@ func TestArgumentsOfProgramsAreNotTheirDefaultOnes(t *testing.T) {
 	program := jobrun.Spec{CommandName: jobrun.ShellCommand, DefaultArgs: json.RawMessage(`{"script":"true"}`)}
 	other := jobrun.Spec{CommandName: "report", DefaultArgs: json.RawMessage(`{"n":1}`)}
 	given := json.RawMessage(`{"n":2}`)
-	if program.Data(nil) != nil || string(program.Data(given)) != `{"n":2}` || string(other.Data(nil)) != `{"n":1}` || string(other.Data(given)) != `{"n":2}` {
+	if program.Data(nil) != nil || string(program.Data(given)) != `{"n":2}` || string(other.Data(nil)) != `{"n":1}` ||
+		string(other.Data(given)) != `{"n":2}` {
 		t.Errorf("%s %s %s %s", program.Data(nil), program.Data(given), other.Data(nil), other.Data(given))
 	}
 	// The schema is about the data, so the program need not fit it.
@@ -80,7 +83,8 @@ func TestArgumentsOfProgramsAreNotTheirDefaultOnes(t *testing.T) {
 func TestWhatTouchesMoreThanAnOperatorMay(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]bool{
-		``: true, `{}`: true, `null`: true, `{"max_messages":0}`: true, `{"max_messages":1001}`: true, `{"max_messages":"1"}`: true, `[]`: true, `{"max_messages":-1}`: true,
+		``: true, `{}`: true, `null`: true, `{"max_messages":0}`: true, `{"max_messages":1001}`: true,
+		`{"max_messages":"1"}`: true, `[]`: true, `{"max_messages":-1}`: true,
 		`{"max_messages":1e30}`: true, `{"max_messages":1}`: false, `{"max_messages":1000,"topic":"t"}`: false,
 	} {
 		if got := jobrun.Beyond(jobrun.SystemRedrive, json.RawMessage(args), 1000); got != want {

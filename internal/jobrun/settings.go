@@ -51,7 +51,8 @@ const (
 // A-07 is not here does not apply where workers pull: docs/requirements.md says
 // of each what does instead.
 var SettingsList = []Setting{
-	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: sweep, Description: "how often the leader sweeps"},
+	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: sweep,
+		Description: "how often the leader sweeps"},
 	{Name: LeaderTTL, Unit: "seconds", Default: 10, Min: 3, Max: 120, Effect: sweep, Description: "how long the leader's lease lasts without renewal; after a crash, another node takes over that much later"},
 	{Name: AssignAhead, Unit: "seconds", Default: 60, Min: 1, Max: 3600, Effect: sweep, Description: "how long before its slot a run is created; until the slot it stays PENDING"},
 	{Name: HeartbeatInterval, Unit: "seconds", Default: 5, Min: 0.5, Max: 60, Effect: beat, Description: "how often workers are asked to send heartbeats"},
@@ -64,11 +65,13 @@ var SettingsList = []Setting{
 	{Name: CancelGrace, Unit: "seconds", Default: 30, Min: 0, Max: 86400, Effect: sweep, Description: "how long a worker has to stop a run that is to be canceled, before its result is refused"},
 	{Name: TimeoutGrace, Unit: "seconds", Default: 5, Min: 0, Max: 3600, Effect: sweep, Description: "how long after its timeout_ms the leader ends a run as TIMED_OUT, if its worker has not"},
 	{Name: MaxLosses, Unit: "count", Default: 5, Min: 1, Max: 100, Integer: true, Effect: next, Description: "how many assignments of a run may be lost before it is FAILED with the error code LOST, unless its definition says max_losses"},
-	{Name: MaxRunsPerWorker, Unit: "count", Default: 100, Min: 1, Max: 10_000, Integer: true, Effect: claim, Description: "how many runs a worker may hold at once, whatever it asks for"},
+	{Name: MaxRunsPerWorker, Unit: "count", Default: 100, Min: 1, Max: 10_000, Integer: true, Effect: claim,
+		Description: "how many runs a worker may hold at once, whatever it asks for"},
 	{Name: OrphanBackoff, Unit: "seconds", Default: 1, Min: 0, Max: 3600, Effect: sweep, Description: "how long an orphaned run waits for its next assignment"},
 	{Name: SkipLateAfter, Unit: "seconds", Default: 300, Min: 0, Max: 604800, Effect: sweep, Description: "how late a slot may be before its definition's misfire policy decides"},
 	{Name: LogRetentionDays, Unit: "days", Default: 7, Min: 0, Max: 3650, Effect: sweep, Description: "how long the log of an ended run stays in the database, if a log store is configured"},
-	{Name: RunRetentionDays, Unit: "days", Default: 90, Min: 1, Max: 36500, Effect: sweep, Description: "how long ended runs are kept"},
+	{Name: RunRetentionDays, Unit: "days", Default: 90, Min: 1, Max: 36500, Effect: sweep,
+		Description: "how long ended runs are kept"},
 	{Name: EventDedupeHours, Unit: "hours", Default: 24, Min: 0, Max: 8760, Effect: sweep, Description: "how long a dedupe key of an event counts"},
 	{Name: EventRetention, Unit: "days", Default: 30, Min: 1, Max: 3650, Effect: sweep, Description: "how long processed events are kept"},
 	{Name: SweepLimit, Unit: "count", Default: 1000, Min: 10, Max: 10_000, Integer: true, Effect: sweep, Description: "how many runs one sweep moves in one transaction"},

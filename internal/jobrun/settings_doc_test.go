@@ -56,7 +56,8 @@ func TestNoInternalCodesReachUsers(t *testing.T) {
 			t.Errorf("the meaning of %s has the internal code %s", s.Name, found)
 		}
 	}
-	for _, file := range []string{"../../openapi.yaml", "../../docs/workers.md", "../../docs/jobs.md", "../../docs/schedules.md", "../../docs/saga-jobs.md", "../../docs/problems.md"} {
+	for _, file := range []string{"../../openapi.yaml", "../../docs/workers.md", "../../docs/jobs.md",
+		"../../docs/schedules.md", "../../docs/saga-jobs.md", "../../docs/problems.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,8 @@ func TestOneMistakeHasOnePointer(t *testing.T) {
 			s.Type, s.Event = jobrun.OnEvent, &jobrun.EventTrigger{EventType: "a", Args: "x"}
 		}, "/event/args_from", "enum"},
 		"a value that is none": {func(s *jobrun.Spec) {
-			s.Type, s.Event = jobrun.OnEvent, &jobrun.EventTrigger{EventType: "a", Match: map[string]json.RawMessage{"b/c": json.RawMessage(`{}`)}}
+			s.Type, s.Event = jobrun.OnEvent, &jobrun.EventTrigger{EventType: "a",
+				Match: map[string]json.RawMessage{"b/c": json.RawMessage(`{}`)}}
 		}, "/event/match/b~1c", "type"},
 		"a key where all may run": {func(s *jobrun.Spec) { s.ConcurrencyKey, s.Concurrency = "k", jobrun.Allow }, "/concurrency_key", "excluded"},
 		"a key":                   {func(s *jobrun.Spec) { s.ConcurrencyKey, s.Concurrency = "k", jobrun.Queue }, "", ""},
@@ -74,7 +75,8 @@ func TestNamesOfDefinitions(t *testing.T) {
 	t.Parallel()
 	s := jobrun.Spec{Type: jobrun.OnDemand, CommandName: "report"}
 	for name, good := range map[string]bool{
-		"a": true, "A-1.b_c:d": true, "0": true, strings.Repeat("a", jobrun.MaxName): true, strings.Repeat("a", jobrun.MaxName+1): false, "": false, "-a": false,
+		"a": true, "A-1.b_c:d": true, "0": true, strings.Repeat("a", jobrun.MaxName): true,
+		strings.Repeat("a", jobrun.MaxName+1): false, "": false, "-a": false,
 		"a b": false, "a/b": false, "ä": false, "a*": false, uuid.NewString(): false, jobrun.SystemPrefix + "x": false,
 	} {
 		if err := jobrun.CheckNew(name, &s); (err == nil) != good {
@@ -114,7 +116,8 @@ func TestLabels(t *testing.T) {
 func TestSettingsOutOfBoundsCountAsTheDefault(t *testing.T) {
 	t.Parallel()
 	for _, d := range jobrun.SettingsList {
-		for v, good := range map[float64]bool{d.Default: true, d.Min: true, d.Max: true, d.Min - 1: false, d.Max + 1: false, math.NaN(): false, math.Inf(1): false} {
+		for v, good := range map[float64]bool{d.Default: true, d.Min: true, d.Max: true, d.Min - 1: false, d.Max + 1: false,
+			math.NaN(): false, math.Inf(1): false} {
 			err := jobrun.CheckSetting(d.Name, v)
 			if (err == nil) != good {
 				t.Errorf("%s = %v: %v", d.Name, v, err)
@@ -148,7 +151,8 @@ func TestAWorkerMayMissAHeartbeat(t *testing.T) {
 		"a lease that is short": {5, 10, 9, "/values/" + jobrun.RunLease},
 		"a worker lost at once": {5, 9, 10, "/values/" + jobrun.HeartbeatTTL},
 	} {
-		values := map[string]float64{jobrun.HeartbeatInterval: tt.interval, jobrun.HeartbeatTTL: tt.ttl, jobrun.RunLease: tt.lease}
+		values := map[string]float64{jobrun.HeartbeatInterval: tt.interval, jobrun.HeartbeatTTL: tt.ttl,
+			jobrun.RunLease: tt.lease}
 		f := fault.As(jobrun.CheckSettings(map[string]*float64{jobrun.RunLease: &tt.lease}, jobrun.NewSettings(1, values)))
 		if (f == nil) != (tt.at == "") || f != nil && (len(f.Fields) != 1 || f.Fields[0].Pointer != tt.at) {
 			t.Errorf("%s: %+v", name, f)
@@ -166,8 +170,10 @@ func TestTheStoryOfARunTellsEverythingInOrder(t *testing.T) {
 	r := underWay()
 	r.CreatedAt, r.State, r.Version = noon, jobrun.Succeeded, 9
 	r.AssignedAt, r.StartedAt, r.FinishedAt = minute(5), minute(6), minute(7)
-	lost := jobrun.Attempt{Number: 1, AssignedAt: *minute(1), StartedAt: minute(2), EndedAt: minute(3), Outcome: jobrun.AttemptOrphaned}
-	stored := []jobrun.Event{{At: *minute(3), Kind: jobrun.WasOrphaned, From: jobrun.Running, To: jobrun.Orphaned}, {At: *minute(4), Kind: jobrun.WasReassigned}}
+	lost := jobrun.Attempt{Number: 1, AssignedAt: *minute(1), StartedAt: minute(2), EndedAt: minute(3),
+		Outcome: jobrun.AttemptOrphaned}
+	stored := []jobrun.Event{{At: *minute(3), Kind: jobrun.WasOrphaned, From: jobrun.Running, To: jobrun.Orphaned},
+		{At: *minute(4), Kind: jobrun.WasReassigned}}
 	var got []jobrun.EventKind
 	state := jobrun.State("")
 	for _, e := range r.Story([]jobrun.Attempt{lost}, stored) {
@@ -180,12 +186,14 @@ func TestTheStoryOfARunTellsEverythingInOrder(t *testing.T) {
 		}
 	}
 	want := []jobrun.EventKind{
-		jobrun.WasCreated, jobrun.WasAssigned, jobrun.WasStarted, jobrun.WasOrphaned, jobrun.WasReassigned, jobrun.WasAssigned, jobrun.WasStarted, jobrun.WasSucceeded,
+		jobrun.WasCreated, jobrun.WasAssigned, jobrun.WasStarted, jobrun.WasOrphaned, jobrun.WasReassigned,
+		jobrun.WasAssigned, jobrun.WasStarted, jobrun.WasSucceeded,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if all := r.WithPresent([]jobrun.Attempt{lost}); len(all) != 2 || all[1].Outcome != "SUCCEEDED" || all[1].Fence != r.Fence() {
+	if all := r.WithPresent([]jobrun.Attempt{lost}); len(all) != 2 || all[1].Outcome != "SUCCEEDED" ||
+		all[1].Fence != r.Fence() {
 		t.Errorf("%+v", all)
 	}
 	if all := r.WithPresent([]jobrun.Attempt{lost, {Number: 2}}); len(all) != 2 {
@@ -219,7 +227,8 @@ func TestWhereARunComesFrom(t *testing.T) {
 func TestALogLineIsItsChunk(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"", "plain", "ä\n", "\xff\x00", "\xc3"} {
-		c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: 2, Seq: 3}, At: noon, Stream: "stdout", Body: []byte(body)}
+		c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: 2, Seq: 3}, At: noon, Stream: "stdout",
+			Body: []byte(body)}
 		l := jobrun.LineOf(&c)
 		if (l.Chunk != nil) != utf8.ValidString(body) {
 			t.Errorf("%q: as text %v", body, l.Chunk)
@@ -234,7 +243,8 @@ func TestBuiltInDefinitionsAreInOrder(t *testing.T) {
 	t.Parallel()
 	for _, b := range jobrun.BuiltIns {
 		d, err := b.Definition(uuid.UUID{2}, uuid.UUID{3}, noon)
-		if err != nil || !d.BuiltIn || !d.Enabled || d.Spec.Queue != jobrun.SystemQueue || d.Spec.CommandName != b.Name || !strings.HasPrefix(d.Name, jobrun.SystemPrefix) {
+		if err != nil || !d.BuiltIn || !d.Enabled || d.Spec.Queue != jobrun.SystemQueue || d.Spec.CommandName != b.Name ||
+			!strings.HasPrefix(d.Name, jobrun.SystemPrefix) {
 			t.Errorf("%s: %v, %+v", b.Name, err, d)
 		}
 		if err := jobrun.Check(d.Name, &d.Spec); err != nil {
@@ -244,8 +254,10 @@ func TestBuiltInDefinitionsAreInOrder(t *testing.T) {
 			t.Errorf("%s is due at %v", b.Name, d.NextDueAt)
 		}
 	}
-	for args, beyond := range map[string]bool{"": true, `{}`: true, `{"max_messages":0}`: true, `{"max_messages":10}`: false, `{"max_messages":11}`: true, `no`: true} {
-		if jobrun.Beyond(jobrun.SystemRedrive, json.RawMessage(args), 10) != beyond || jobrun.Beyond(jobrun.SystemPurge, json.RawMessage(args), 10) {
+	for args, beyond := range map[string]bool{"": true, `{}`: true, `{"max_messages":0}`: true,
+		`{"max_messages":10}`: false, `{"max_messages":11}`: true, `no`: true} {
+		if jobrun.Beyond(jobrun.SystemRedrive, json.RawMessage(args), 10) != beyond ||
+			jobrun.Beyond(jobrun.SystemPurge, json.RawMessage(args), 10) {
 			t.Errorf("arguments %s: beyond should be %v, and for redrives alone", args, beyond)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 
 func TestHowAnOperatorMovesAWorker(t *testing.T) {
 	t.Parallel()
-	const active, draining, lost, detached = jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost, jobrun.WorkerDetached
+	const active, draining, lost, detached = jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost,
+		jobrun.WorkerDetached
 	for _, tt := range []struct {
 		from    jobrun.WorkerState
 		drains  bool // when it comes back
@@ -55,8 +56,10 @@ func TestHowAnOperatorMovesAWorker(t *testing.T) {
 
 func TestWhichWorkersAreGivenRuns(t *testing.T) {
 	t.Parallel()
-	for _, state := range []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost, jobrun.WorkerDetached} {
-		for silence, fresh := range map[time.Duration]bool{0: true, 14 * time.Second: true, 15 * time.Second: false, time.Hour: false} {
+	for _, state := range []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost,
+		jobrun.WorkerDetached} {
+		for silence, fresh := range map[time.Duration]bool{0: true, 14 * time.Second: true, 15 * time.Second: false,
+			time.Hour: false} {
 			w := worker(1)
 			w.State, w.HeartbeatAt = state, noon.Add(-silence)
 			if got := w.MayClaim(settings, noon); got != (fresh && state == jobrun.WorkerActive) {

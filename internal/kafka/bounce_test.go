@@ -63,9 +63,10 @@ func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	orders, graveyard := c.create("orders", 2), c.create("orders.dlq", 1)
 	r := c.redriver()
-	record := c.produce(&kgo.Record{Topic: graveyard, Key: []byte("k"), Value: []byte(`{"b":1.00,"a":2}`), Headers: []kgo.RecordHeader{
-		{Key: "kafka_dlt-original-topic", Value: []byte(orders)}, {Key: "kafka_dlt-exception-message", Value: []byte("first")}, {Key: "n", Value: nil},
-	}})[0]
+	record := c.produce(&kgo.Record{Topic: graveyard, Key: []byte("k"), Value: []byte(`{"b":1.00,"a":2}`),
+		Headers: []kgo.RecordHeader{
+			{Key: "kafka_dlt-original-topic", Value: []byte(orders)}, {Key: "kafka_dlt-exception-message", Value: []byte("first")}, {Key: "n", Value: nil},
+		}})[0]
 	b.ingest(c)
 	b.has(1)
 	root := b.letter(record)

@@ -37,9 +37,10 @@ type IngestConfig struct {
 	Topics  string // regular expression: the dead-letter topics
 	Exclude string // regular expression: not these; "": no exception
 	Group   string // consumer group
-	Member  string // this node's name in it, the same over restarts, which takes its partitions back at once; "": a new one at each start
-	Latest  bool   // a partition that the group has never read begins at its end, not at its beginning
-	Backlog bool   // letters of what lay in a topic when it was first seen are retried by themselves, as all others are
+	// this node's name in it, the same over restarts, which takes its partitions back at once; "": a new one at each start
+	Member  string
+	Latest  bool // a partition that the group has never read begins at its end, not at its beginning
+	Backlog bool // letters of what lay in a topic when it was first seen are retried by themselves, as all others are
 	Intake  dlq.Intake
 	Store   Arrivals
 	NewID   func() uuid.UUID
@@ -113,7 +114,8 @@ func (c IngestConfig) options() []kgo.Opt {
 	}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeRegex(), kgo.ConsumeTopics(c.Topics),
-		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // what was deleted is gone, the rest is read
+		// what was deleted is gone, the rest is read
+		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		// Partitions of a node that died go to another one after so long.
@@ -124,7 +126,8 @@ func (c IngestConfig) options() []kgo.Opt {
 		kgo.MetadataMaxAge(c.NewTopics),
 		// Memory: so many fetches are asked for or waiting to be polled, whatever
 		// the number of brokers. A record that is larger than a fetch comes alone.
-		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes), kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 1<<20)),
+		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes),
+		kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 1<<20)),
 	}
 	if c.Member != "" {
 		opts = append(opts, kgo.InstanceID(c.Member))
@@ -233,7 +236,8 @@ type topicPartition struct {
 // when a failpoint says that it died; without committing, then.
 func (in *ingest) member(ctx context.Context) error {
 	in.mu.Lock()
-	in.owned, in.gone, in.lags, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{}, map[topicPartition]int64{}, false
+	in.owned, in.gone, in.lags, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{},
+		map[topicPartition]int64{}, false
 	in.committed, in.ended, in.looked = map[topicPartition]uuid.UUID{}, map[string]bool{}, time.Time{}
 	if in.assumed == nil {
 		in.assumed = map[string]uuid.UUID{} // it outlives a member: what was read is remembered

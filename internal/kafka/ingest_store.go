@@ -40,7 +40,8 @@ func (in *ingest) round(ctx context.Context, records []read) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := errors.Join(failpoint.Hit(failpoint.IngestAfterInsert), failpoint.Hit(failpoint.IngestBeforeCommit)); err != nil {
+	if err := errors.Join(failpoint.Hit(failpoint.IngestAfterInsert),
+		failpoint.Hit(failpoint.IngestBeforeCommit)); err != nil {
 		return err
 	}
 	for at, e := range ends {

@@ -45,7 +45,8 @@ func newWorld(t *testing.T, opts ...kfake.Opt) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, store: memstore.New(time.Now), broker: broker, def: def, config: kafka.Config{Connection: kafka.Connection{Brokers: broker.ListenAddrs(), ClientID: "test"}, Topic: topic}}
+	w := &world{t: t, store: memstore.New(time.Now), broker: broker, def: def,
+		config: kafka.Config{Connection: kafka.Connection{Brokers: broker.ListenAddrs(), ClientID: "test"}, Topic: topic}}
 	return w
 }
 
@@ -66,7 +67,8 @@ func (w *world) sagas(tenant uuid.UUID, n int) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		change, err := saga.Apply(saga.NewInstance(loaded[0].Saga, w.def), saga.CancelRequested{By: "t"}, saga.Moment{Now: at, NewID: uuid.New})
+		change, err := saga.Apply(saga.NewInstance(loaded[0].Saga, w.def), saga.CancelRequested{By: "t"},
+			saga.Moment{Now: at, NewID: uuid.New})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -81,7 +83,8 @@ func (w *world) publisher(node string, change ...func(*publication.Config)) (sto
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg := publication.Config{
 		Name: "kafka", Node: node, Store: w.store.Publications, Trail: w.store.Trail, Open: w.config.Open, Now: time.Now,
-		Log: slog.New(slog.DiscardHandler), Lease: time.Second, Poll: 10 * time.Millisecond, Timeout: 2 * time.Second, Batch: 7,
+		Log: slog.New(slog.DiscardHandler), Lease: time.Second, Poll: 10 * time.Millisecond,
+		Timeout: 2 * time.Second, Batch: 7,
 	}
 	for _, f := range change {
 		f(&cfg)

@@ -130,12 +130,15 @@ func TestWhatKafkaRefusesIsFailedAndSpoilsNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Forbidden = pattern.Forbidden })
-	nowhere, cut, edited, far := driven(topic, nil, []byte("x")), driven(topic, nil, []byte("x")), driven(topic, nil, []byte("x")), int32(7)
+	nowhere, cut, edited, far := driven(topic, nil, []byte("x")), driven(topic, nil, []byte("x")),
+		driven(topic, nil, []byte("x")), int32(7)
 	nowhere.To.Partition = &far
 	cut.Labels, edited.Labels, edited.Revision = []string{dlq.LabelTruncated}, []string{dlq.LabelTruncated}, 1
 	batch := []dlq.Drive{
-		driven(topic, nil, []byte("good")), driven(dead, nil, []byte("x")), driven(c.name("missing"), nil, []byte("x")), nowhere, cut, edited,
-		driven(topic, nil, noise(21_000_000)), driven("unknown:"+topic, nil, []byte("x")), driven(topic, nil, []byte("good too")),
+		driven(topic, nil, []byte("good")), driven(dead, nil, []byte("x")), driven(c.name("missing"), nil, []byte("x")),
+		nowhere, cut, edited,
+		driven(topic, nil, noise(21_000_000)), driven("unknown:"+topic, nil, []byte("x")),
+		driven(topic, nil, []byte("good too")),
 	}
 	results := r.Drive(t.Context(), batch)
 	want := []string{
@@ -282,7 +285,8 @@ func TestNothingIsCountedWhenNoBrokerCouldBeReached(t *testing.T) {
 	c := &cluster{t: t, addrs: []string{testnet.Nobody(t)}}
 	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Timeout = time.Second })
 	begun := time.Now()
-	for _, res := range r.Drive(t.Context(), []dlq.Drive{driven("orders", nil, []byte("a")), driven("orders", nil, make([]byte, 1<<20))}) {
+	drives := []dlq.Drive{driven("orders", nil, []byte("a")), driven("orders", nil, make([]byte, 1<<20))}
+	for _, res := range r.Drive(t.Context(), drives) {
 		if res.Outcome != dlq.Withdrawn || res.Error == "" {
 			t.Errorf("%+v; want it withdrawn", res)
 		}
@@ -303,7 +307,8 @@ func TestTopicsAreMadeOnlyWhenThatIsAllowed(t *testing.T) {
 		c := newFake(t, kfake.AllowAutoTopicCreation())
 		results := c.redriver(func(cfg *targets.KafkaConfig) { cfg.CreateTopics = allowed }).
 			Drive(t.Context(), []dlq.Drive{driven(c.name("new"), nil, []byte("a"))})
-		if want := map[bool]dlq.AttemptOutcome{true: dlq.Acknowledged, false: dlq.FailedDrive}[allowed]; results[0].Outcome != want {
+		if want := map[bool]dlq.AttemptOutcome{true: dlq.Acknowledged,
+			false: dlq.FailedDrive}[allowed]; results[0].Outcome != want {
 			t.Errorf("allowed %v: %+v; want %s", allowed, results[0], want)
 		}
 	}

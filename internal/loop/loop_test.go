@@ -51,7 +51,8 @@ func TestAnEndedContextIsNeverOverlooked(t *testing.T) {
 }
 
 func TestJitterIsAFifthEitherWay(t *testing.T) {
-	for chance, want := range map[float64]time.Duration{0: 8 * time.Second, 0.5: 10 * time.Second, 0.75: 11 * time.Second} {
+	for chance, want := range map[float64]time.Duration{0: 8 * time.Second, 0.5: 10 * time.Second,
+		0.75: 11 * time.Second} {
 		if got := loop.JitteredBy(chance, 10*time.Second); got != want {
 			t.Errorf("JitteredBy(%g, 10s) = %s; want %s", chance, got, want)
 		}

@@ -12,14 +12,17 @@ import (
 
 func copySaga(s *saga.Saga) saga.Saga {
 	c := *s
-	for _, text := range []**string{&c.Name, &c.Description, &c.BusinessKey, &c.CorrelationID, &c.TraceID, &c.SpanID, &c.AttentionReason} {
+	for _, text := range []**string{&c.Name, &c.Description, &c.BusinessKey, &c.CorrelationID, &c.TraceID, &c.SpanID,
+		&c.AttentionReason} {
 		*text = copied(*text)
 	}
 	c.Payload, c.Metadata = bytes.Clone(s.Payload), bytes.Clone(s.Metadata)
 	c.LeaseOwner, c.EndCause, c.Clean = copied(s.LeaseOwner), copied(s.EndCause), copied(s.Clean)
 	c.TimeoutMS, c.CompensationTimeoutMS = copied(s.TimeoutMS), copied(s.CompensationTimeoutMS)
-	c.NextRunAt, c.TimeoutAt, c.CompensationTimeoutAt = copied(s.NextRunAt), copied(s.TimeoutAt), copied(s.CompensationTimeoutAt)
-	c.TimedOutAt, c.CancelRequestedAt, c.SuspendedAt = copied(s.TimedOutAt), copied(s.CancelRequestedAt), copied(s.SuspendedAt)
+	c.NextRunAt, c.TimeoutAt, c.CompensationTimeoutAt = copied(s.NextRunAt), copied(s.TimeoutAt),
+		copied(s.CompensationTimeoutAt)
+	c.TimedOutAt, c.CancelRequestedAt, c.SuspendedAt = copied(s.TimedOutAt), copied(s.CancelRequestedAt),
+		copied(s.SuspendedAt)
 	c.StartedAt, c.CompletedAt = copied(s.StartedAt), copied(s.CompletedAt)
 	c.Error = copyError(s.Error)
 	c.Result = bytes.Clone(s.Result)

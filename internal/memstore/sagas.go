@@ -152,7 +152,8 @@ func (m *memory) commit(c *saga.Change) error {
 		after = c.WithoutLetter().After.Saga
 	}
 	s := copySaga(&after)
-	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt, s.SuspendedAt = now.Tenant, now.TimeoutAt, now.CompensationTimeoutAt, now.SuspendedAt
+	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt, s.SuspendedAt = now.Tenant, now.TimeoutAt,
+		now.CompensationTimeoutAt, now.SuspendedAt
 	m.operate(&s, c.Operated)
 	if c.StartsCompensation {
 		s.CompensationTimeoutAt = nil

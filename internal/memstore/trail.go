@@ -26,7 +26,9 @@ func (t *Trail) Feed(
 	end = after
 	looked := 0
 	// Event number i of all has the position (i, i).
-	for i := int(min(after.TxID, uint64(len(t.m.audit)))); i < len(t.m.audit) && len(events) < limit && looked < max(limit, saga.FeedScan); i++ { //nolint:gosec // bounded
+	//nolint:gosec // bounded
+	for i := int(min(after.TxID, uint64(len(t.m.audit)))); i < len(t.m.audit) && len(events) < limit &&
+		looked < max(limit, saga.FeedScan); i++ {
 		if t.m.audit[i].TenantID != tenant {
 			continue
 		}

@@ -80,7 +80,8 @@ func (m *Metrics) JobSwept(sweep string, moved int, took time.Duration, ok bool)
 
 // JobBacklog records how many runs have not ended; now gives the oldest an age.
 func (m *Metrics) JobBacklog(b jobrun.Backlog, now time.Time) {
-	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "assigned": b.Assigned, "running": b.Running - b.Doubted, "confirming": b.Doubted} {
+	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "assigned": b.Assigned,
+		"running": b.Running - b.Doubted, "confirming": b.Doubted} {
 		m.jobs.runs.WithLabelValues(state).Set(float64(n))
 	}
 	age := time.Duration(0)

@@ -69,7 +69,8 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_step_call_seconds_count{action="EXECUTE"}`:        1,
 		}},
 		{"a call that is not", func(m *ops.Metrics) {
-			m.Call(saga.Compensate, &saga.Outcome{Verdict: saga.Unknown, Class: "timeout", StartedAt: noon, EndedAt: noon.Add(time.Second)})
+			m.Call(saga.Compensate, &saga.Outcome{Verdict: saga.Unknown, Class: "timeout", StartedAt: noon,
+				EndedAt: noon.Add(time.Second)})
 		}, map[string]float64{
 			`skald_step_calls_total{action="COMPENSATE",result="timeout"}`: 1,
 			`skald_step_call_seconds_sum{action="COMPENSATE"}`:             1,
@@ -86,18 +87,20 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 		{"an attempt to deliver", func(m *ops.Metrics) { m.WebhookAttempted("retried") }, map[string]float64{`skald_webhook_attempts_total{result="retried"}`: 1}},
 		{"a webhook that is disabled", (*ops.Metrics).WebhookDisabled, map[string]float64{"skald_webhooks_disabled_total": 1}},
 		{"what webhooks have not got", func(m *ops.Metrics) { m.WebhookBacklog(9, time.Minute) }, map[string]float64{"skald_webhook_deliveries_pending": 9, "skald_webhook_lag_seconds": 60}},
-		{"what Kafka has", func(m *ops.Metrics) { m.Published(6); m.PublishLag(time.Minute); m.PublishLeading(true) }, map[string]float64{
-			"skald_kafka_events_published_total": 6, "skald_kafka_lag_seconds": 60, "skald_kafka_leader": 1,
-		}},
+		{"what Kafka has", func(m *ops.Metrics) { m.Published(6); m.PublishLag(time.Minute); m.PublishLeading(true) },
+			map[string]float64{
+				"skald_kafka_events_published_total": 6, "skald_kafka_lag_seconds": 60, "skald_kafka_leader": 1,
+			}},
 		{"what Kafka has not", (*ops.Metrics).PublishFailed, map[string]float64{"skald_kafka_publish_failures_total": 1}},
 		{"letters that are driven", func(m *ops.Metrics) { m.LetterDrove(dlq.ToHTTP, dlq.FailedDrive) }, map[string]float64{
 			`skald_dead_letter_drives_total{kind="http",outcome="` + string(dlq.FailedDrive) + `"}`: 1,
 		}},
-		{"letters that go", func(m *ops.Metrics) { m.LettersReclaimed(1); m.LettersArchived(2); m.LettersPurged(3) }, map[string]float64{
-			"skald_dead_letters_reclaimed_total": 1,
-			"skald_dead_letters_archived_total":  2,
-			"skald_dead_letters_purged_total":    3,
-		}},
+		{"letters that go", func(m *ops.Metrics) { m.LettersReclaimed(1); m.LettersArchived(2); m.LettersPurged(3) },
+			map[string]float64{
+				"skald_dead_letters_reclaimed_total": 1,
+				"skald_dead_letters_archived_total":  2,
+				"skald_dead_letters_purged_total":    3,
+			}},
 		{"records that are read", func(m *ops.Metrics) {
 			m.Ingested(10, 8)
 			m.IngestReduced()

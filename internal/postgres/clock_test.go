@@ -35,14 +35,17 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 			free, owned := &batch[0].Saga, &batch[1].Saga
 			free.LeaseOwner, free.LeaseEpoch, free.Attempt, free.StartedAt, free.NextRunAt = nil, 0, 0, nil, &there
 			owned.RetryPolicy = &retry.Policy{MaxAttempts: 3, InitialIntervalMS: 20_000}
-			if results, err := st.Create(t.Context(), batch); err != nil || results[0].Created != saga.Stored || results[1].Created != saga.Stored {
+			if results, err := st.Create(t.Context(), batch); err != nil || results[0].Created != saga.Stored ||
+				results[1].Created != saga.Stored {
 				t.Fatal(results, err)
 			}
 			if ms := dueIn(*free); ms > 0 || ms < -60_000 {
 				t.Errorf("a saga without an owner is due in %d ms, not now", ms)
 			}
-			refused := saga.Answered{Outcome: saga.Outcome{Verdict: saga.NotApplied, Class: retry.Network, Code: "connection_refused", StartedAt: there, EndedAt: there}}
-			retried, err := saga.Apply(saga.NewInstance(*owned, pgtest.Order), refused, saga.Moment{Now: there, NewID: pgtest.NewID})
+			refused := saga.Answered{Outcome: saga.Outcome{Verdict: saga.NotApplied, Class: retry.Network,
+				Code: "connection_refused", StartedAt: there, EndedAt: there}}
+			retried, err := saga.Apply(saga.NewInstance(*owned, pgtest.Order), refused,
+				saga.Moment{Now: there, NewID: pgtest.NewID})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +63,8 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 			if err != nil || len(loaded) != 1 {
 				t.Fatal(loaded, err)
 			}
-			longer, err := saga.Apply(saga.NewInstance(loaded[0].Saga, pgtest.Order), saga.DeadlineSet{TimeoutMS: 600_000}, saga.Moment{Now: there, NewID: pgtest.NewID})
+			longer, err := saga.Apply(saga.NewInstance(loaded[0].Saga, pgtest.Order), saga.DeadlineSet{TimeoutMS: 600_000},
+				saga.Moment{Now: there, NewID: pgtest.NewID})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,8 @@ import (
 // TenantQuery is OfTenant.
 var TenantQuery = OfTenant
 
-func ReadTenant(ctx context.Context, db *DB, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+func ReadTenant(ctx context.Context, db *DB, tenant uuid.UUID, query string, row func(*sql.Rows) error,
+	args ...any) error {
 	return db.ReadTenant(ctx, tenant, query, row, args...)
 }
 

@@ -159,7 +159,8 @@ func TestARestartOfTheServerLosesNothingThatWasToldAndTellsNoLie(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start := func() *devpg.Server {
-		s, err := devpg.Start(t.Context(), devpg.Config{Dir: dir, Exclusive: true, Settings: map[string]string{"fsync": "off"}})
+		s, err := devpg.Start(t.Context(), devpg.Config{Dir: dir, Exclusive: true,
+			Settings: map[string]string{"fsync": "off"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,8 @@ func roles(t *testing.T, d *sql.DB, n int) []credentials.Login {
 	var out []credentials.Login
 	for i := range n {
 		l := credentials.Login{User: fmt.Sprint(group, "_", i), Password: fmt.Sprint("secret-", i)}
-		pgtest.Execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(l.User)+` LOGIN PASSWORD '`+l.Password+`' IN ROLE `+pq.QuoteIdentifier(group))
+		pgtest.Execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(l.User)+` LOGIN PASSWORD '`+l.Password+`' IN ROLE `+
+			pq.QuoteIdentifier(group))
 		out, made = append(out, l), append(made, l.User)
 	}
 	t.Cleanup(func() {
@@ -179,7 +180,8 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 				use("after")
 			}
 			// A session outlives its dropped login: it acts as one of Skald's roles.
-			if noticed := !strings.HasPrefix(tt.take, "DROP"); noticed && len(source.refused) == 0 || slices.ContainsFunc(source.refused, func(l credentials.Login) bool { return l != as[0] }) {
+			if noticed := !strings.HasPrefix(tt.take, "DROP"); noticed && len(source.refused) == 0 ||
+				slices.ContainsFunc(source.refused, func(l credentials.Login) bool { return l != as[0] }) {
 				t.Errorf("refused: %v, want the first role only", source.refused)
 			}
 		})
@@ -188,7 +190,9 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 
 func TestARefusedLoginWithoutAnotherSaysWhy(t *testing.T) {
 	t.Parallel()
-	_, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), Logins: credentials.Fixed{User: "nobody_here", Password: "canary"}})
+	_,
+		err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t),
+		Logins: credentials.Fixed{User: "nobody_here", Password: "canary"}})
 	if err == nil || !strings.Contains(err.Error(), "password authentication failed") || strings.Contains(err.Error(), "canary") {
 		t.Errorf("error = %v; want the server's words and no password", err)
 	}

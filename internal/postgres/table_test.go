@@ -74,8 +74,10 @@ func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
 	when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
 	rows := []kinds{
 		{
-			ID: uuid.New(), Maybe: uuid.New(), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3), Float: new(0.5), Yes: true,
-			Perhaps: new(false), At: when, Ended: &when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`}, Serial: 1, asked: true,
+			ID: uuid.New(), Maybe: uuid.New(), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3),
+			Float: new(0.5), Yes: true,
+			Perhaps: new(false), At: when, Ended: &when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`},
+			Serial: 1, asked: true,
 		},
 		{ID: uuid.New(), Some: -1, At: when, List: []string{}, Serial: 2, asked: true},
 		{ID: uuid.New(), Number: 7, At: when, List: []string{}}, // not asked for
@@ -136,7 +138,8 @@ func TestAStatementWhoseParametersDoNotFitIsNoStatement(t *testing.T) {
 			postgres.Named(postgres.Unnest("k", list), list).Args(other.Batch(1))
 		}},
 		{"too few", "too few", func() {
-			postgres.Named(postgres.Unnest("k", list)+` WHERE @limit > 0`, list, postgres.Single("limit")).Args(kindsTable.Batch(1))
+			postgres.Named(postgres.Unnest("k", list)+` WHERE @limit > 0`, list,
+				postgres.Single("limit")).Args(kindsTable.Batch(1))
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

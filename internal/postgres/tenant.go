@@ -29,7 +29,8 @@ func OfTenant(query, order string) string {
 }
 
 // ReadTenant runs a query of OfTenant and calls row for each row it finds.
-func (db *DB) ReadTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+func (db *DB) ReadTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error,
+	args ...any) error {
 	args = append([]any{tenant.String()}, args...)
 	if db.pooled {
 		return db.ListTenant(ctx, tenant, query, row, args...)
@@ -62,7 +63,8 @@ func (db *DB) ReadOne(
 
 // ListTenant runs any query in the name of tenant and calls row for each row it
 // finds.
-func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error,
+	args ...any) error {
 	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {

@@ -39,7 +39,8 @@ func neighboursOn(t *testing.T, login string) neighbours {
 	st := sagadb.NewSagas(n.db)
 	for i := range n.tenants {
 		n.tenants[i] = pgtest.NewID()
-		if _, _, err := sagadb.NewWorkflows(n.db).Register(t.Context(), n.tenants[i], pgtest.Order, false, pgtest.Now()); err != nil {
+		if _, _, err := sagadb.NewWorkflows(n.db).Register(t.Context(), n.tenants[i], pgtest.Order, false,
+			pgtest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		batch := pgtest.SomeSagas(3)
@@ -59,7 +60,8 @@ func neighboursOn(t *testing.T, login string) neighbours {
 // own are the tables and views whose rows belong to somebody, and the column that says to whom.
 var own = map[string]string{
 	"saga_states": "tenant_id", "saga_step_logs": "saga_id", "idempotency_keys": "tenant_id", "workflows": "tenant_id",
-	"workflow_definitions": "tenant_id", "sagas": "tenant_id", "saga_instances": "id", "saga_steps": "saga_id", "tenant_metadata": "id",
+	"workflow_definitions": "tenant_id", "sagas": "tenant_id", "saga_instances": "id", "saga_steps": "saga_id",
+	"tenant_metadata": "id",
 }
 
 // Invariant I14, threat T12: with our own WHERE forgotten, the tenant still
@@ -85,7 +87,8 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 				t.Fatalf("%s: %d rows to look for", table, len(want))
 			}
 			var got pq.StringArray
-			err := postgres.InTenant(t.Context(), n.db, tenant, func(tx *sqlx.Tx) error { return tx.GetContext(t.Context(), &got, query) })
+			err := postgres.InTenant(t.Context(), n.db, tenant,
+				func(tx *sqlx.Tx) error { return tx.GetContext(t.Context(), &got, query) })
 			slices.Sort(got)
 			slices.Sort(want)
 			if diff := cmp.Diff([]string(want), []string(got)); diff != "" || err != nil {
@@ -94,10 +97,11 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 			// The same in the form of a prepared read, with either kind of plan.
 			for range 7 {
 				got = nil
-				err := postgres.ReadTenant(t.Context(), n.db, tenant, postgres.TenantQuery(`SELECT `+column+` FROM saga.`+table, ""), func(rows *sql.Rows) error {
-					got = append(got, "")
-					return rows.Scan(&got[len(got)-1])
-				})
+				err := postgres.ReadTenant(t.Context(), n.db, tenant,
+					postgres.TenantQuery(`SELECT `+column+` FROM saga.`+table, ""), func(rows *sql.Rows) error {
+						got = append(got, "")
+						return rows.Scan(&got[len(got)-1])
+					})
 				slices.Sort(got)
 				if diff := cmp.Diff([]string(want), append([]string{}, got...)); diff != "" || err != nil {
 					t.Fatalf("%s, prepared: %v (-own +seen):\n%s", table, err, diff)
@@ -109,7 +113,8 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 				t.Errorf("%s: the connections for %s show %d rows without a tenant", table, name, rows)
 			}
 		}
-		if rows, all := pgtest.Ask[int](t, n.db.SQL(), `SELECT count(*) FROM saga.`+table), pgtest.Ask[int](t, super, `SELECT count(*) FROM saga.`+table); rows != all {
+		if rows, all := pgtest.Ask[int](t, n.db.SQL(), `SELECT count(*) FROM saga.`+table),
+			pgtest.Ask[int](t, super, `SELECT count(*) FROM saga.`+table); rows != all {
 			t.Errorf("%s: the engine sees %d of %d rows", table, rows, all)
 		}
 	}
@@ -159,7 +164,8 @@ func TestATenantCannotWriteAForeignRow(t *testing.T) {
 		{"drop a policy", `DROP POLICY tenant_rows ON saga.saga_states`, nil, true},
 		{"switch the fence off", `ALTER TABLE saga.saga_states NO FORCE ROW LEVEL SECURITY`, nil, true},
 	} {
-		if touched, err := write(tt.statement, tt.args...); touched != 0 || refused(err) != tt.refused || !tt.refused && err != nil {
+		if touched, err := write(tt.statement, tt.args...); touched != 0 || refused(err) != tt.refused ||
+			!tt.refused && err != nil {
 			t.Errorf("%s: %d rows, %v; want none, refused: %v", tt.name, touched, err, tt.refused)
 		}
 	}
@@ -203,7 +209,8 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 					}
 					return nil
 				}
-				if err := postgres.ReadTenant(t.Context(), n.db, tenant, everything, func(r *sql.Rows) error { return row(r.Scan) }); err != nil || rows != 3 {
+				if err := postgres.ReadTenant(t.Context(), n.db, tenant, everything,
+					func(r *sql.Rows) error { return row(r.Scan) }); err != nil || rows != 3 {
 					t.Fatalf("round %d: prepared: %d rows, %v", i, rows, err)
 				}
 				if s, err := st.Get(t.Context(), tenant, n.sagas[me]); err != nil || s.Tenant.ID != tenant {
@@ -216,7 +223,8 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 					continue
 				}
 				page, err := st.List(t.Context(), tenant, saga.Filter{Limit: 10, Total: true, Metadata: []byte(`{"team":5}`)})
-				if err != nil || page.Total != 3 || slices.ContainsFunc(page.Sagas, func(s saga.Saga) bool { return s.Tenant.ID != tenant }) {
+				if err != nil || page.Total != 3 ||
+					slices.ContainsFunc(page.Sagas, func(s saga.Saga) bool { return s.Tenant.ID != tenant }) {
 					t.Fatalf("round %d: list: %d sagas, %v", i, page.Total, err)
 				}
 				if i%16 == 0 {

@@ -45,7 +45,8 @@ func certificate(t *testing.T, dir, name string) (cert, key string) {
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +73,9 @@ func TestTLSToTheServerIsWhatTheModeSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := postgres.Open(t.Context(), postgres.Config{Unsecured: true, DSN: fmt.Sprintf("port=%d user=%s password=%s dbname=%s %s", c.Port, c.User, c.Password, c.Database, parameters)})
+		d,
+			err := postgres.Open(t.Context(),
+			postgres.Config{Unsecured: true, DSN: fmt.Sprintf("port=%d user=%s password=%s dbname=%s %s", c.Port, c.User, c.Password, c.Database, parameters)})
 		if err != nil {
 			return err
 		}

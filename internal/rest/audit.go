@@ -19,7 +19,8 @@ const (
 // ByOf is who asks, as the record of actions keeps it.
 func ByOf(ctx context.Context, reason *string) operator.By {
 	req := RequestOf(ctx)
-	by := operator.By{Actor: req.Principal, Reason: Text(reason), RequestID: req.ID, Credential: req.Who.KeyID, Address: req.Remote, Operation: req.Operation}
+	by := operator.By{Actor: req.Principal, Reason: Text(reason), RequestID: req.ID, Credential: req.Who.KeyID,
+		Address: req.Remote, Operation: req.Operation}
 	if host, _, err := net.SplitHostPort(req.Remote); err == nil {
 		by.Address = host
 	}
@@ -33,7 +34,8 @@ func WithActor(ctx context.Context, reason *string) context.Context {
 
 // Did is the action of the one who asks. The detail is what is to be kept of it
 // beside the verb: nil, JSON, or members, which are few and hold no content.
-func (k *Kit) Did(ctx context.Context, at time.Time, kind operator.Kind, subject, verb, reason string, detail any) operator.Action {
+func (k *Kit) Did(ctx context.Context, at time.Time, kind operator.Kind, subject, verb, reason string,
+	detail any) operator.Action {
 	var doc json.RawMessage
 	switch d := detail.(type) {
 	case json.RawMessage:

@@ -78,7 +78,8 @@ func BadCursor() error {
 
 // TimeAndIDKeys are the sort keys of lists by a time and an id.
 func TimeAndIDKeys(at time.Time, id uuid.UUID) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), id[:]...) //nolint:gosec // read back as it was
+	//nolint:gosec // read back as it was
+	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), id[:]...)
 }
 
 // TimeAndID is the inverse of TimeAndIDKeys.
@@ -100,5 +101,6 @@ func TimeAndText(keys []byte) (time.Time, string, error) {
 	if len(keys) < 8 {
 		return time.Time{}, "", BadCursor()
 	}
-	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC(), string(keys[8:]), nil //nolint:gosec // as it was made
+	//nolint:gosec // as it was made
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC(), string(keys[8:]), nil
 }

@@ -28,7 +28,8 @@ func Clip(s string) string {
 
 // BadParameter is the fault of one parameter.
 func BadParameter(name, code, format string, args ...any) *fault.Error {
-	return ParameterFault(CodeInvalidParameter, fault.Field{Pointer: name, Code: code, Message: fmt.Sprintf(format, args...)})
+	return ParameterFault(CodeInvalidParameter, fault.Field{Pointer: name, Code: code,
+		Message: fmt.Sprintf(format, args...)})
 }
 
 // ParameterFault is the fault of several parameters.
@@ -92,7 +93,8 @@ func Unreadable(err error) error {
 func ItemProblem(f *fault.Error) *api.ItemProblem {
 	p := &api.ItemProblem{Code: f.Code, Detail: Clip(f.Detail)}
 	for _, field := range f.Fields[:min(len(f.Fields), MaxProblemFields)] {
-		p.Errors = append(p.Errors, api.ProblemField{Pointer: Clip(field.Pointer), Code: field.Code, Message: Clip(field.Message)})
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: Clip(field.Pointer), Code: field.Code,
+			Message: Clip(field.Message)})
 	}
 	return p
 }

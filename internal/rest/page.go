@@ -30,7 +30,8 @@ type Paging struct {
 // PagingOf reads the parameters of a list. Their ranges are the contract's.
 func (k *Kit) PagingOf(list ListID, page, size *int32, cursor *string, include []string) (Paging, error) {
 	exact := slices.Contains(include, "exact_total")
-	p := Paging{Page: 1, Size: DefaultPageSize, list: list, cursors: k.Cursors, Total: exact || slices.Contains(include, "total"), exact: exact}
+	p := Paging{Page: 1, Size: DefaultPageSize, list: list, cursors: k.Cursors,
+		Total: exact || slices.Contains(include, "total"), exact: exact}
 	if size != nil {
 		p.Size = int(*size)
 	}

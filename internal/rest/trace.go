@@ -10,7 +10,8 @@ func TraceOf(header string) (trace, parent *string) {
 		return nil, nil
 	}
 	version, traceID, parentID, flags := parts[0], parts[1], parts[2], parts[3]
-	if !lowerHex(version, 2) || version == "ff" || !lowerHex(traceID, 32) || !lowerHex(parentID, 16) || !lowerHex(flags, 2) ||
+	if !lowerHex(version, 2) || version == "ff" || !lowerHex(traceID, 32) || !lowerHex(parentID, 16) ||
+		!lowerHex(flags, 2) ||
 		strings.Trim(traceID, "0") == "" || strings.Trim(parentID, "0") == "" {
 		return nil, nil
 	}

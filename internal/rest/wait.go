@@ -45,7 +45,8 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 
 // AwaitBy reads v anew, less and less often, until it is over, the wait is, or the
 // server begins to stop; and returns what it then is.
-func AwaitBy[T any](ctx context.Context, stopping <-chan struct{}, v T, wait time.Duration, over func(*T) bool, read func(context.Context) (T, error)) (T, error) {
+func AwaitBy[T any](ctx context.Context, stopping <-chan struct{}, v T, wait time.Duration, over func(*T) bool,
+	read func(context.Context) (T, error)) (T, error) {
 	end := time.NewTimer(wait)
 	defer end.Stop()
 	interval := FirstPoll

@@ -236,14 +236,16 @@ func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	if !turnable(&d.After) {
 		return false
 	}
-	text := map[Cause]string{CauseCancelled: "cancelled", CauseDeadline: "the deadline passed", CauseOperator: "compensation requested"}[cause]
+	text := map[Cause]string{CauseCancelled: "cancelled", CauseDeadline: "the deadline passed",
+		CauseOperator: "compensation requested"}[cause]
 	if by != "" {
 		text += " by " + by
 	}
 	if reason != "" {
 		text += ": " + reason
 	}
-	asked := map[Cause]AuditType{CauseCancelled: CancelAsked, CauseDeadline: DeadlineReached, CauseOperator: CompensationAsked}[cause]
+	asked := map[Cause]AuditType{CauseCancelled: CancelAsked, CauseDeadline: DeadlineReached,
+		CauseOperator: CompensationAsked}[cause]
 	if e := d.tell(asked); by != "" || reason != "" {
 		e.say(words{By: by, Reason: reason})
 	}
@@ -339,7 +341,8 @@ func (d *decision) undoFrom(from int) {
 		d.tellSkipped(k)
 		d.Logs = append(d.Logs, StepLog{
 			ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: k, StepName: d.After.Def.Steps[k].Name, Action: Compensate,
-			Attempt: 1 + d.After.base(k, Compensate), Status: LogSkipped, Final: true, StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
+			Attempt: 1 + d.After.base(k, Compensate), Status: LogSkipped, Final: true, StartedAt: d.m.Now, CompletedAt: &d.m.Now,
+			UpdatedAt: d.m.Now,
 		})
 		d.undone(k, 1+d.After.base(k, Compensate), false)
 	}

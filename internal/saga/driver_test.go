@@ -145,8 +145,10 @@ func (w *world) meddler(r *Instance) *rapid.Generator[Event] {
 		return rapid.Just[Event](w.retry(r)) // rarely possible, so often tried
 	}
 	return rapid.SampledFrom([]Event{
-		CancelRequested{By: "user", Reason: "no"}, CompensateRequested{By: "op"}, DeadlinePassed{}, DeadlinePassed{}, ResumeRequested{By: "op"},
-		order(SkipStep), order(CompleteStep), order(FailStep), SuspendRequested{By: "op"}, UnsuspendRequested{}, DeadlineSet{TimeoutMS: 5000},
+		CancelRequested{By: "user", Reason: "no"}, CompensateRequested{By: "op"}, DeadlinePassed{}, DeadlinePassed{},
+		ResumeRequested{By: "op"},
+		order(SkipStep), order(CompleteStep), order(FailStep), SuspendRequested{By: "op"}, UnsuspendRequested{},
+		DeadlineSet{TimeoutMS: 5000},
 		CompletionForced{By: "op"}, FailureForced{By: "op"}, Acknowledged{By: "op"}, Neglected{"no_progress"}, w.retry(r),
 	})
 }

@@ -59,7 +59,8 @@ var mustHappen = []string{
 	"StepOrdered in failed", "SuspendRequested in running", "SuspendRequested in compensating", "UnsuspendRequested in running", "DeadlineSet in running",
 	"CompletionForced in running", "FailureForced in running", "FailureForced in compensating", "Acknowledged in failed", "Neglected in running",
 	"ResumeRequested in failed",
-	string(dlq.GaveUp), string(dlq.RetryStarted), string(dlq.Succeeded), string(dlq.HandledManually), string(dlq.RetryStopped),
+	string(dlq.GaveUp), string(dlq.RetryStarted), string(dlq.Succeeded), string(dlq.HandledManually),
+	string(dlq.RetryStopped),
 }
 
 // checkEnd is called when the saga has ended, and at each dirty end before it is reopened.

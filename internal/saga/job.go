@@ -137,7 +137,8 @@ func (d *decision) begun() bool {
 // beginRun begins the job run of the current step, if that is what comes next.
 func (d *decision) beginRun() {
 	r := &d.After
-	if r.State != Running && r.State != Compensating || r.recorded || r.SuspendedAt != nil || r.job() == nil || r.flagged() || r.ordered() ||
+	if r.State != Running && r.State != Compensating || r.recorded || r.SuspendedAt != nil || r.job() == nil ||
+		r.flagged() || r.ordered() ||
 		r.Attempt == 0 ||
 		r.NextRunAt != nil && r.NextRunAt.After(d.m.Now) {
 		return

@@ -120,15 +120,18 @@ func TestALetterSaysWhatGaveUp(t *testing.T) {
 		}
 		l := c.Letter.Letter
 		switch {
-		case l.ID == uuid.Nil || l.ID != c.After.DeadLetter() || l.TenantID != r.Tenant.ID || l.Source != dlq.FromSaga || l.Target.Kind != dlq.ToSaga:
+		case l.ID == uuid.Nil || l.ID != c.After.DeadLetter() || l.TenantID != r.Tenant.ID || l.Source != dlq.FromSaga ||
+			l.Target.Kind != dlq.ToSaga:
 			t.Errorf("%+v", l)
-		case l.OriginalTopic != "saga.w.s1.compensate" || l.Link != dlq.Link{SagaID: r.ID, StepIndex: 1, StepName: "s1", Action: "COMPENSATE"}:
+		case l.OriginalTopic != "saga.w.s1.compensate" || l.Link != dlq.Link{SagaID: r.ID, StepIndex: 1, StepName: "s1",
+			Action: "COMPENSATE"}:
 			t.Errorf("topic %q, link %+v", l.OriginalTopic, l.Link)
 		case string(l.Content.Payload) != body || string(c.Logs[0].Request) != body || l.Encoding != dlq.JSON:
 			t.Errorf("payload %s (%s); the call was %s", l.Content.Payload, l.Encoding, body)
 		case l.Failure.Class != tt.want || l.Failure.Type != "the_code" || l.Failure.Message != c.After.Error.Message:
 			t.Errorf("%s: %+v", tt.class, l.Failure)
-		case l.Status != dlq.Pending || l.NextRetryAt != nil || l.MaxRetries != 3 || l.CorrelationID != "order-7" || l.TraceID != *r.TraceID:
+		case l.Status != dlq.Pending || l.NextRetryAt != nil || l.MaxRetries != 3 || l.CorrelationID != "order-7" ||
+			l.TraceID != *r.TraceID:
 			t.Errorf("%+v", l)
 		case strings.Contains(Plain(&l).Message, "secret") || !strings.Contains(Plain(&l).Message, "the_code"):
 			t.Errorf("what may be shown is %q", Plain(&l).Message)
@@ -182,7 +185,8 @@ func TestWhatWasUndoneByHandIsClean(t *testing.T) {
 func TestTopicsOfLettersStayShortAndApart(t *testing.T) {
 	long := strings.Repeat("ü", 200)
 	seen := map[string]bool{}
-	for _, names := range [][2]string{{"order", "reserve"}, {long, long}, {long, long + "x"}, {long + "x", long}, {long, "short"}, {strings.Repeat("a", 255), strings.Repeat("b", 255)}} {
+	for _, names := range [][2]string{{"order", "reserve"}, {long, long}, {long, long + "x"}, {long + "x", long},
+		{long, "short"}, {strings.Repeat("a", 255), strings.Repeat("b", 255)}} {
 		topic := letterTopic(names[0], names[1])
 		if n := utf8.RuneCountInString(topic); n > dlq.MaxTopic || !strings.HasPrefix(topic, "saga.") ||
 			!strings.HasSuffix(topic, ".compensate") ||

@@ -20,7 +20,8 @@ const outcomeOperator = "operator"
 // drives the saga a call may be in flight: the order then waits for its
 // outcome, as a flag does. If the call turns out to be done, it is done.
 func (d *decision) order(e StepOrdered) bool {
-	verb := map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb, UndoneStep: SkipStepVerb}[e.Verb]
+	verb := map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
+		UndoneStep: SkipStepVerb}[e.Verb]
 	switch {
 	case !allows(verb, &d.After), e.Verb == UndoneStep && d.s.State != Failed:
 		return false

@@ -40,9 +40,11 @@ func events() []Event {
 		}, StepOrdered{Order: Order{Verb: CompleteStep, Output: json.RawMessage(`{"o":2}`)}},
 		StepOrdered{
 			Order: Order{Verb: FailStep},
-		}, StepOrdered{Order: Order{Verb: UndoneStep, By: "op", Reason: "by hand"}}, StepOrdered{Step: 17, Order: Order{Verb: SkipStep}},
+		}, StepOrdered{Order: Order{Verb: UndoneStep, By: "op", Reason: "by hand"}}, StepOrdered{Step: 17,
+			Order: Order{Verb: SkipStep}},
 		SuspendRequested{By: "op"}, UnsuspendRequested{}, UnsuspendRequested{KeepDeadline: true}, DeadlineSet{TimeoutMS: 5},
-		CompletionForced{}, CompletionForced{Result: json.RawMessage(`7`)}, FailureForced{Reason: "enough"}, Acknowledged{}, Neglected{"no_progress"},
+		CompletionForced{}, CompletionForced{Result: json.RawMessage(`7`)}, FailureForced{Reason: "enough"}, Acknowledged{},
+		Neglected{"no_progress"},
 	}
 }
 

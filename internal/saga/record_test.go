@@ -37,10 +37,12 @@ func TestALogHoldsTheWholeAttempt(t *testing.T) {
 			l.Status, l.Final = LogSuccess, true
 		}},
 		{"a refusal has its reason", func(o *Outcome) {
-			o.Verdict, o.Class, o.Code, o.Message, o.Response = Refused, retry.Refused, "http_409", "sold out", json.RawMessage(`{"left":0}`)
+			o.Verdict, o.Class, o.Code, o.Message, o.Response = Refused, retry.Refused, "http_409", "sold out",
+				json.RawMessage(`{"left":0}`)
 		}, func(l *StepLog) {
 			l.Status, l.Final, l.Response, l.Outcome = LogFailed, true, json.RawMessage(`{"left":0}`), new("http_409")
-			l.Error = &Error{Code: "http_409", Message: "sold out", Type: "refused", Timestamp: noon, Details: json.RawMessage(`{"left":0}`)}
+			l.Error = &Error{Code: "http_409", Message: "sold out", Type: "refused", Timestamp: noon,
+				Details: json.RawMessage(`{"left":0}`)}
 		}},
 		{"no answer in time is a timeout", func(o *Outcome) {
 			o.Verdict, o.Class, o.Code, o.Message = Unknown, retry.Timeout, "timeout", "no answer"

@@ -94,7 +94,8 @@ func (r *Instance) Next(now time.Time) Task {
 	switch {
 	case r.State.Terminal():
 		return Rest
-	case (r.flagged() || r.ordered()) && !r.recorded: // a recorded call was sent: it is repeated, and its answer turns the saga
+	// a recorded call was sent: it is repeated, and its answer turns the saga
+	case (r.flagged() || r.ordered()) && !r.recorded:
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait

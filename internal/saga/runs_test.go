@@ -242,7 +242,8 @@ func inconsistent(r *Instance) string {
 		return "doubt about an undo"
 	case r.CompensationExpired && r.State.Forward():
 		return "the deadline of an undo that has not begun"
-	case r.recorded && (r.State.Terminal() || r.State == StepCompleted || r.State == Pending || r.Attempt == 0 || r.LeaseOwner == nil):
+	case r.recorded && (r.State.Terminal() || r.State == StepCompleted || r.State == Pending || r.Attempt == 0 ||
+		r.LeaseOwner == nil):
 		return "a call in flight that nobody made"
 	}
 	return ""

@@ -55,7 +55,8 @@ func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) 
 		return StepStatePending, -1
 	case !r.State.Forward() && r.State != Completed && r.restartAt() > i:
 		return passed, -1
-	case w.undoByHand[i] && !r.State.Forward() && r.State != Completed && (r.State != Failed && r.State != Compensating || i > r.CurrentStep):
+	case w.undoByHand[i] && !r.State.Forward() && r.State != Completed &&
+		(r.State != Failed && r.State != Compensating || i > r.CurrentStep):
 		switch u := w.row(i, Compensate, LogSkipped); {
 		case u != nil && u.Outcome != nil:
 			return passed, UndoStateSkipped

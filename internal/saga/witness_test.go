@@ -162,7 +162,8 @@ func (w *world) checkCall(c Call) {
 		switch {
 		case c.Action == Execute && i < c.Index && !w.done[i] && !w.skipped[i]: // I3
 			t.Fatalf("step %d is executed before step %d is done", c.Index, i)
-		case c.Action == Compensate && i > c.Index && w.mustUndo(i) && w.row(i, Compensate, LogSuccess, LogSkipped) == nil: // I4
+		// I4
+		case c.Action == Compensate && i > c.Index && w.mustUndo(i) && w.row(i, Compensate, LogSuccess, LogSkipped) == nil:
 			t.Fatalf("step %d is undone before step %d", c.Index, i)
 		}
 	}

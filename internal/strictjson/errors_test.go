@@ -135,7 +135,8 @@ func TestPointersStayShort(t *testing.T) {
 }
 
 func TestErrorTextHoldsNothingOfTheDocument(t *testing.T) {
-	for _, src := range []string{`{"secret":1,"secret":2}`, `{"secret":secret}`, `{"secret":"\ud800secret"}`, `{"secret":{} secret`} {
+	for _, src := range []string{`{"secret":1,"secret":2}`, `{"secret":secret}`, `{"secret":"\ud800secret"}`,
+		`{"secret":{} secret`} {
 		_, err := strictjson.Canonical(nil, []byte(src), strictjson.Limits{})
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Canonical(%s): %v; want an error that does not quote it", src, err)

@@ -77,15 +77,16 @@ func Canonical(dst, src []byte, l Limits) ([]byte, error) {
 
 // The values of Error.Code.
 const (
-	CodeEmpty            = "empty"               // nothing, or blanks only
-	CodeSyntax           = "syntax"              // not JSON, or not all of it
-	CodeTrailingData     = "trailing_data"       // something follows the value
-	CodeInvalidUTF8      = "invalid_utf8"        // bytes that are not UTF-8
-	CodeNULCharacter     = "nul_character"       // U+0000 in a string, raw or escaped
-	CodeLoneSurrogate    = "lone_surrogate"      // half of a surrogate pair
-	CodeDuplicateKey     = "duplicate_key"       // the same decoded key twice in one object
-	CodeTooDeep          = "too_deep"            // beyond Limits.MaxDepth
-	CodeNumberOutOfRange = "number_out_of_range" // beyond Limits.MaxNumberDigits, or exponents that add 64 Ki digits in all
+	CodeEmpty         = "empty"          // nothing, or blanks only
+	CodeSyntax        = "syntax"         // not JSON, or not all of it
+	CodeTrailingData  = "trailing_data"  // something follows the value
+	CodeInvalidUTF8   = "invalid_utf8"   // bytes that are not UTF-8
+	CodeNULCharacter  = "nul_character"  // U+0000 in a string, raw or escaped
+	CodeLoneSurrogate = "lone_surrogate" // half of a surrogate pair
+	CodeDuplicateKey  = "duplicate_key"  // the same decoded key twice in one object
+	CodeTooDeep       = "too_deep"       // beyond Limits.MaxDepth
+	// beyond Limits.MaxNumberDigits, or exponents that add 64 Ki digits in all
+	CodeNumberOutOfRange = "number_out_of_range"
 )
 
 // Error says what is wrong with a document, and where.

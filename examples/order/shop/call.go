@@ -45,8 +45,9 @@ type order struct {
 }
 
 // receive reads a call to its end. An error means that the body did not arrive
-// whole, so that there is no call: it is an *http.MaxBytesError or the network's. A call that breaks the contract is returned with
-// broken set: it belongs in the ledger too.
+// whole, so that there is no call: it is an *http.MaxBytesError or the network's.
+// A call that breaks the contract is returned with broken set: it belongs in the
+// ledger too.
 func receive(w http.ResponseWriter, r *http.Request, to service, action ledger.Action) (call, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {

@@ -35,7 +35,8 @@ func TestMannersAreRead(t *testing.T) {
 			t.Errorf("parseManner(%q) = %+v, %v; want %+v", tt.text, got, err, tt.want)
 		}
 	}
-	for _, text := range []string{"sulk", "slow", "late", "slow:", "slow:fast", "slow:-1s", "drop_reply:1s", "_always", ":1s"} {
+	for _, text := range []string{"sulk", "slow", "late", "slow:", "slow:fast", "slow:-1s", "drop_reply:1s",
+		"_always", ":1s"} {
 		if got, err := parseManner(text); err == nil {
 			t.Errorf("parseManner(%q) = %+v, want an error", text, got)
 		}

@@ -62,7 +62,8 @@ func keyRequestOf(req *rest.Request, b *api.APIKeyInput) access.Request {
 	tenant := req.Tenant
 	details := b.TenantRegion != nil || b.TenantMajor != nil || b.TenantMinor != nil
 	if b.TenantID != nil && (*b.TenantID != tenant.ID || details) {
-		tenant = saga.Tenant{ID: *b.TenantID, Region: rest.Text(b.TenantRegion), Major: number(b.TenantMajor), Minor: number(b.TenantMinor)}
+		tenant = saga.Tenant{ID: *b.TenantID, Region: rest.Text(b.TenantRegion), Major: number(b.TenantMajor),
+			Minor: number(b.TenantMinor)}
 	}
 	if b.AnyTenant == nil || !*b.AnyTenant {
 		want.Tenant = &tenant
@@ -147,7 +148,8 @@ func (s *Handlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestO
 func toAPIKey(k *access.Key, now time.Time) api.APIKey {
 	out := api.APIKey{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Role: api.Role(k.Role), AnyTenant: k.Tenant == nil, Active: k.Active(now),
-		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt,
+		LastUsedAt: k.LastUsedAt,
 	}
 	if k.Tenant != nil {
 		t := *k.Tenant
@@ -165,7 +167,8 @@ func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.R
 	who := req.Who
 	out := api.CallerIdentity{
 		Subject: who.Subject, Permissions: []string{}, AnyTenant: who.AnyTenant, Development: s.Development,
-		TenantID: req.Tenant.ID, TenantRegion: req.Tenant.Region, TenantMajor: req.Tenant.Major, TenantMinor: req.Tenant.Minor,
+		TenantID: req.Tenant.ID, TenantRegion: req.Tenant.Region, TenantMajor: req.Tenant.Major,
+		TenantMinor: req.Tenant.Minor,
 	}
 	for _, p := range who.Role.Permissions() {
 		out.Permissions = append(out.Permissions, string(p))

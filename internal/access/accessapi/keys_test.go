@@ -21,25 +21,29 @@ func TestAKeyIsShownOnceAndFoundAgain(t *testing.T) {
 	r := e.Send("POST", apitest.KeysPath, `{"name":"orders","role":"operator","expires_at":"2027-01-01T00:00:00+01:00"}`, apitest.As("admin")...)
 	var made client.CreatedAPIKey
 	r.Into(&made)
-	if r.Status != 201 || r.Header.Get("Location") != apitest.KeysPath+"/"+made.APIKey.ID.String() || r.Header.Get("Cache-Control") != "no-store" {
+	if r.Status != 201 || r.Header.Get("Location") != apitest.KeysPath+"/"+made.APIKey.ID.String() ||
+		r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d, Location %q, Cache-Control %q", r.Status, r.Header.Get("Location"), r.Header.Get("Cache-Control"))
 	}
 	token, ok := access.ParseToken(made.Key)
 	stored, err := e.Store.Keys.Get(t.Context(), nil, made.APIKey.ID)
-	if !ok || err != nil || stored.Check(token, time.Date(2026, 12, 31, 22, 59, 59, 0, time.UTC)) != nil || stored.Check(token, time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)) == nil {
+	if !ok || err != nil || stored.Check(token, time.Date(2026, 12, 31, 22, 59, 59, 0, time.UTC)) != nil ||
+		stored.Check(token, time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)) == nil {
 		t.Errorf("the key %q is not what is stored: %v", made.Key, err)
 	}
 	want := client.APIKey{
 		ID: made.APIKey.ID, Name: "orders", Prefix: token.Prefix(), Role: client.RoleOperator, Active: true,
 		TenantID: &apitest.Tenant.ID, TenantRegion: new(""), TenantMajor: new(0), TenantMinor: new(0),
-		CreatedBy: "key:admin", CreatedAt: made.APIKey.CreatedAt, ExpiresAt: new(time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)),
+		CreatedBy: "key:admin", CreatedAt: made.APIKey.CreatedAt,
+		ExpiresAt: new(time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)),
 	}
 	if diff := cmp.Diff(want, made.APIKey); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, path := range []string{r.Header.Get("Location"), apitest.KeysPath} {
 		again := e.Send("GET", path, "", apitest.As("admin")...)
-		if again.Status != 200 || !strings.Contains(string(again.Body), token.Prefix()) || strings.Contains(string(again.Body), made.Key[16:]) {
+		if again.Status != 200 || !strings.Contains(string(again.Body), token.Prefix()) ||
+			strings.Contains(string(again.Body), made.Key[16:]) {
 			t.Errorf("%s: %d %s", path, again.Status, again.Body)
 		}
 	}
@@ -106,8 +110,10 @@ func TestEachSeesTheKeysItMayGive(t *testing.T) {
 			t.Errorf("%s%s sees %q, want %q", tt.who, tt.query, got, tt.want)
 		}
 	}
-	e.Send("GET", apitest.KeysPath+"?tenant_id="+apitest.ForeignTenant.ID.String(), "", apitest.As("admin")...).Wants(403, access.CodeTenantMismatch)
-	e.Send("POST", apitest.KeysPath+"/"+ours.APIKey.ID.String()+"/revoke", `{"reason":"lost"}`, apitest.As("foreign")...).Wants(404, access.CodeKeyNotFound)
+	e.Send("GET", apitest.KeysPath+"?tenant_id="+apitest.ForeignTenant.ID.String(), "", apitest.As("admin")...).Wants(403,
+		access.CodeTenantMismatch)
+	e.Send("POST", apitest.KeysPath+"/"+ours.APIKey.ID.String()+"/revoke", `{"reason":"lost"}`,
+		apitest.As("foreign")...).Wants(404, access.CodeKeyNotFound)
 }
 
 func TestKeysAreListedInPages(t *testing.T) {
@@ -131,7 +137,8 @@ func TestKeysAreListedInPages(t *testing.T) {
 	if diff := cmp.Diff([]string{"k4", "k3", "k2", "k1", "k0"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	e.Send("GET", apitest.KeysPath+strings.Replace(query, "active=true", "active=false", 1), "", apitest.As("admin")...).Wants(400, "REQ_INVALID_PARAMETER")
+	e.Send("GET", apitest.KeysPath+strings.Replace(query, "active=true", "active=false", 1), "",
+		apitest.As("admin")...).Wants(400, "REQ_INVALID_PARAMETER")
 }
 
 func TestAKeyIsRevokedOnceAndForGood(t *testing.T) {
@@ -167,23 +174,27 @@ func TestWhoIsWho(t *testing.T) {
 		r.Into(&w)
 		return w
 	}
-	if w := whoami(apitest.As("auditor")...); w.Subject != "key:auditor" || *w.Role != client.RoleAuditor || w.TenantID != apitest.Tenant.ID || w.Development ||
+	if w := whoami(apitest.As("auditor")...); w.Subject != "key:auditor" || *w.Role != client.RoleAuditor ||
+		w.TenantID != apitest.Tenant.ID || w.Development ||
 		strings.Join(w.Permissions, " ") != "sagas:read workflows:read dlq:read jobs:read" {
 		t.Errorf("an auditor: %+v", w)
 	}
-	if w := whoami(apitest.As("foreign")...); w.TenantID != apitest.ForeignTenant.ID || w.TenantRegion != "us" || w.TenantMajor != 1 || w.TenantMinor != 2 || w.AnyTenant {
+	if w := whoami(apitest.As("foreign")...); w.TenantID != apitest.ForeignTenant.ID || w.TenantRegion != "us" ||
+		w.TenantMajor != 1 || w.TenantMinor != 2 || w.AnyTenant {
 		t.Errorf("an admin of another tenant: %+v", w)
 	}
 	if w := whoami(apitest.As("nobody")...); w.Role != nil || len(w.Permissions) != 0 {
 		t.Errorf("one without a role: %+v", w)
 	}
 	other := uuid.NewString()
-	if w := whoami(append(apitest.As("root"), "X-Tenant-Id", other, "X-Tenant-Region", "ap", "X-Tenant-Major", "3", "X-Tenant-Minor", "65535")...); w.TenantID.String() != other || w.TenantRegion != "ap" || w.TenantMajor != 3 || w.TenantMinor != 65535 || !w.AnyTenant {
+	w := whoami(append(apitest.As("root"), "X-Tenant-Id", other, "X-Tenant-Region", "ap", "X-Tenant-Major", "3",
+		"X-Tenant-Minor", "65535")...)
+	if w.TenantID.String() != other || w.TenantRegion != "ap" || w.TenantMajor != 3 || w.TenantMinor != 65535 ||
+		!w.AnyTenant {
 		t.Errorf("one for any tenant: %+v", w)
 	}
-	dev := apitest.NewEdge(t)
-	var w client.CallerIdentity
-	dev.Send("GET", "/api/v1/whoami", "", "X-Tenant-Id", other).Into(&w)
+	w = client.CallerIdentity{}
+	apitest.NewEdge(t).Send("GET", "/api/v1/whoami", "", "X-Tenant-Id", other).Into(&w)
 	if w.Subject != "anonymous" || !w.Development || w.TenantID.String() != other {
 		t.Errorf("in development mode: %+v", w)
 	}
@@ -198,7 +209,8 @@ func TestTenantHeadersAreReadStrictly(t *testing.T) {
 		{"X-Tenant-Major", "-1"}, {"X-Tenant-Major", "65536"}, {"X-Tenant-Major", ""}, {"X-Tenant-Minor", "1.0"},
 	} {
 		for _, who := range []string{"root", "operator"} {
-			p := e.Send("GET", "/api/v1/sagas", "", append(apitest.As(who), tt.header, tt.value)...).Wants(400, "REQ_INVALID_PARAMETER")
+			p := e.Send("GET", "/api/v1/sagas", "", append(apitest.As(who), tt.header, tt.value)...).Wants(400,
+				"REQ_INVALID_PARAMETER")
 			if len(p.Errors) != 1 || p.Errors[0].Pointer != tt.header {
 				t.Errorf("%s: %q: %+v", tt.header, tt.value, p.Errors)
 			}
@@ -234,7 +246,8 @@ func TestWhatIsDoneForATenantIsItsAndBearsWhoDidIt(t *testing.T) {
 
 func TestIdempotencyKeysAreEachSubjectsOwn(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
-	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"), apitest.As("admin")...); r.Status != 201 {
+	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"),
+		apitest.As("admin")...); r.Status != 201 {
 		t.Fatalf("register: %d %s", r.Status, r.Body)
 	}
 	body := `{"workflow_name":"order"}`

@@ -54,7 +54,8 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 			INSERT INTO saga.api_keys (id, name, prefix, hash, role, bound_tenant_id, tenant_region, tenant_major, tenant_minor,
 			                           created_by, created_at, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-			k.ID, k.Name, k.Prefix, k.Hash, k.Role, uuid.NullUUID{UUID: t.ID, Valid: k.Tenant != nil}, t.Region, t.Major, t.Minor,
+			k.ID, k.Name, k.Prefix, k.Hash, k.Role, uuid.NullUUID{UUID: t.ID, Valid: k.Tenant != nil}, t.Region,
+			t.Major, t.Minor,
 			k.CreatedBy, k.CreatedAt, k.ExpiresAt)
 		if err != nil {
 			return err
@@ -148,7 +149,8 @@ func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (ac
 }
 
 // Revoke implements access.Store.
-func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (access.Key, error) {
+func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string,
+	at time.Time) (access.Key, error) {
 	var k access.Key
 	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
 		before, err := scanKey(tx.QueryRowContext(ctx, `
@@ -174,7 +176,8 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 
 // tellKey records what was done to a key, with its tenant's actions; a key for
 // any tenant concerns them all.
-func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before, after *access.Key) error {
+func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before,
+	after *access.Key) error {
 	tenant := operator.Deployment
 	if after.Tenant != nil {
 		tenant = after.Tenant.ID
@@ -205,7 +208,8 @@ func (st *Keys) Used(ctx context.Context, at map[uuid.UUID]time.Time) error {
 	for id, t := range at {
 		ids, times = append(ids, id), append(times, t)
 	}
-	if _, err := st.db.Read.ExecContext(ctx, useKeys, pq.Array(ids), pq.Array(times), access.UsedEvery.Microseconds()); err != nil {
+	if _, err := st.db.Read.ExecContext(ctx, useKeys, pq.Array(ids), pq.Array(times),
+		access.UsedEvery.Microseconds()); err != nil {
 		return fmt.Errorf("record the use of API keys: %w", err)
 	}
 	return nil

@@ -18,7 +18,8 @@ import (
 func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	k := access.Key{ID: uuid.New(), Name: "a", Prefix: "aaaaaaaa", Hash: make([]byte, 32), Role: access.Admin, CreatedBy: "x", CreatedAt: time.Now()}
+	k := access.Key{ID: uuid.New(), Name: "a", Prefix: "aaaaaaaa", Hash: make([]byte, 32), Role: access.Admin,
+		CreatedBy: "x", CreatedAt: time.Now()}
 	keys := accessdb.NewKeys(db)
 	if err := keys.Create(t.Context(), k); err != nil {
 		t.Fatal(err)

@@ -274,7 +274,8 @@ func TestStrangersCannotFillTheMemory(t *testing.T) {
 	_, token := w.issue("orders", 0)
 	w.wants("before", token, nil)
 	for i := range 25_000 {
-		if _, err := w.checker.Identify(t.Context(), strings.Repeat("x", i%4000)+"."+strings.Repeat("y", i/4000)); err == nil {
+		if _, err := w.checker.Identify(t.Context(), strings.Repeat("x", i%4000)+"."+
+			strings.Repeat("y", i/4000)); err == nil {
 			t.Fatal("garbage counts")
 		}
 	}

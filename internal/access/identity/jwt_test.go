@@ -80,10 +80,13 @@ func TestATokenThatIsNotAsItMustBeDoesNotCount(t *testing.T) {
 		return text + "." + b64(mac.Sum(nil))
 	}
 	for name, token := range map[string]string{
-		"expired":                                   i.token("es", map[string]any{"exp": time.Now().Add(-31 * time.Second).Unix()}),
-		"without an end":                            i.token("es", map[string]any{"exp": nil}),
-		"not yet":                                   i.token("es", map[string]any{"nbf": time.Now().Add(40 * time.Second).Unix()}),
-		"issued in the future":                      i.token("es", map[string]any{"iat": time.Now().Add(40 * time.Second).Unix()}),
+		"expired": i.token("es",
+			map[string]any{"exp": time.Now().Add(-31 * time.Second).Unix()}),
+		"without an end": i.token("es", map[string]any{"exp": nil}),
+		"not yet": i.token("es",
+			map[string]any{"nbf": time.Now().Add(40 * time.Second).Unix()}),
+		"issued in the future": i.token("es",
+			map[string]any{"iat": time.Now().Add(40 * time.Second).Unix()}),
 		"a word for a time":                         i.token("es", map[string]any{"nbf": "never"}),
 		"for somebody else":                         i.token("es", map[string]any{"aud": "other"}),
 		"for nobody":                                i.token("es", map[string]any{"aud": nil}),
@@ -114,10 +117,11 @@ func TestATokenThatIsNotAsItMustBeDoesNotCount(t *testing.T) {
 		"signed by a stranger with a known kid":     stranger.token("es", nil),
 		"signed by a stranger with an unknown kid":  stranger.sign(stranger.keys["es"], jose.ES256, "who", nil),
 		"signed by one key, named another":          i.sign(i.keys["es"], jose.ES256, "ed", nil),
-		"with another payload":                      good[0] + "." + strings.Split(i.token("es", map[string]any{"role": "admin"}), ".")[1] + "." + good[2],
-		"without a signature":                       good[0] + "." + good[1] + ".",
-		"garbage":                                   "a.b.c",
-		"its own key in its header":                 embedded(t, good[1]),
+		"with another payload": good[0] + "." +
+			strings.Split(i.token("es", map[string]any{"role": "admin"}), ".")[1] + "." + good[2],
+		"without a signature":       good[0] + "." + good[1] + ".",
+		"garbage":                   "a.b.c",
+		"its own key in its header": embedded(t, good[1]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := i.checker().Identify(t.Context(), token)

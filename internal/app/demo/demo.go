@@ -139,7 +139,8 @@ func startSkald(ctx context.Context, cfg Config) (url string, stop func() error,
 	cfg.Skald.Auth.Mode = config.AuthOff // nobody else talks to it
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- app.Run(ctx, cfg.Skald, app.Options{Version: cfg.Version, Log: cfg.Log, Ready: func(url string) { ready <- url }})
+		ended <- app.Run(ctx, cfg.Skald, app.Options{Version: cfg.Version, Log: cfg.Log,
+			Ready: func(url string) { ready <- url }})
 	}()
 	select {
 	case url = <-ready:

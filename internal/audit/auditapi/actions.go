@@ -27,7 +27,8 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 		return nil, err
 	}
 	f := operator.Filter{
-		Kind: operator.Kind(rest.Text(p.Kind)), Subject: rest.Text(p.Subject), Actor: rest.Text(p.Actor), Verb: rest.Text(p.Verb),
+		Kind: operator.Kind(rest.Text(p.Kind)), Subject: rest.Text(p.Subject), Actor: rest.Text(p.Actor),
+		Verb:      rest.Text(p.Verb),
 		Operation: rest.Text(p.Operation), RequestID: rest.Text(p.RequestID),
 		Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total,
 	}
@@ -72,7 +73,9 @@ func toAPIAction(a *operator.Action) api.Action {
 	return api.Action{
 		ID: a.ID, At: a.At, Kind: api.ActionKind(a.Kind), Subject: a.Subject, Verb: a.Verb, Actor: rest.UnlessEmpty(a.Actor),
 		Reason: rest.UnlessEmpty(a.Reason), RequestID: rest.UnlessEmpty(a.RequestID), Detail: a.Detail,
-		CredentialID: rest.UnlessNil(a.Credential), Address: rest.UnlessEmpty(a.Address), Operation: rest.UnlessEmpty(a.Operation),
-		BeforeHash: rest.UnlessEmpty(hex.EncodeToString(a.Before)), AfterHash: rest.UnlessEmpty(hex.EncodeToString(a.After)), Result: new(api.ActionResult(cmp.Or(a.Result, operator.Done))),
+		CredentialID: rest.UnlessNil(a.Credential), Address: rest.UnlessEmpty(a.Address),
+		Operation:  rest.UnlessEmpty(a.Operation),
+		BeforeHash: rest.UnlessEmpty(hex.EncodeToString(a.Before)), AfterHash: rest.UnlessEmpty(hex.EncodeToString(a.After)),
+		Result: new(api.ActionResult(cmp.Or(a.Result, operator.Done))),
 	}
 }

@@ -53,7 +53,8 @@ func toAPIVerification(v *saga.Verification, ofActions bool) api.AuditVerificati
 		out.UnsealedEvents = &v.Unsealed
 	}
 	if v.Head != nil {
-		out.Head = &api.AuditVerification_Head{Seq: v.Head.Seq, Hash: hex.EncodeToString(v.Head.Hash), SealedAt: v.Head.SealedAt}
+		out.Head = &api.AuditVerification_Head{Seq: v.Head.Seq, Hash: hex.EncodeToString(v.Head.Hash),
+			SealedAt: v.Head.SealedAt}
 	}
 	if bad := v.FirstBad; bad != nil {
 		out.FirstBad = &api.AuditVerification_FirstBad{Kind: api.AuditVerificationFirstBadKind(bad.Kind), Detail: bad.Detail}

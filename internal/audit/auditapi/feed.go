@@ -19,7 +19,8 @@ import (
 // Follow gives live events to those who wait for them: every event of a tenant
 // after a position, in batches that nobody may change. The channel is closed
 // when its reader falls behind, who then asks again. stop must be called.
-type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []saga.StoredEvent, after saga.Position, stop func(), err error)
+type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []saga.StoredEvent, after saga.Position,
+	stop func(), err error)
 
 // lookLonger is how long one request goes on looking for events that fit a
 // filter before it answers with none and a cursor to go on from.
@@ -30,7 +31,8 @@ const lookLonger = time.Second
 func feedOf(tenant uuid.UUID) rest.ListID { return rest.NewListID(tenant, "/api/v1/saga-events", nil) }
 
 func positionKeys(p saga.Position) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.TxID), uint64(p.ID)) //nolint:gosec // ids are positive
+	//nolint:gosec // ids are positive
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.TxID), uint64(p.ID))
 }
 
 // positionOf opens a cursor of the feed.
@@ -42,11 +44,13 @@ func (s *Handlers) positionOf(list rest.ListID, cursor string) (saga.Position, e
 	if len(b) != 16 {
 		return saga.Position{}, rest.BadCursor()
 	}
-	return saga.Position{TxID: binary.BigEndian.Uint64(b), ID: int64(binary.BigEndian.Uint64(b[8:]))}, nil //nolint:gosec // as it was put in
+	//nolint:gosec // as it was put in
+	return saga.Position{TxID: binary.BigEndian.Uint64(b), ID: int64(binary.BigEndian.Uint64(b[8:]))}, nil
 }
 
 // eventFilter makes the filter of a feed's parameters.
-func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, actor *string, from, to *time.Time) (saga.EventFilter, error) {
+func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, actor *string, from,
+	to *time.Time) (saga.EventFilter, error) {
 	f := saga.EventFilter{WorkflowName: rest.Text(workflow), TraceID: rest.Text(trace), Actor: rest.Text(actor)}
 	for _, t := range types {
 		f.Types = append(f.Types, saga.AuditType(t))
@@ -120,7 +124,8 @@ type feedPage struct {
 }
 
 // readFeed reads until a page is full, the feed ends, or it has looked long enough.
-func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int) (feedPage, error) {
+func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter,
+	size int) (feedPage, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	until := time.Now().Add(lookLonger)
@@ -148,7 +153,8 @@ func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Posit
 }
 
 // awaitEvents waits for an event that fits and returns what there is then.
-func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int, wait time.Duration) (feedPage, error) {
+func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int,
+	wait time.Duration) (feedPage, error) {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	for {
@@ -173,7 +179,8 @@ func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Po
 
 // nextFit returns true when an event after a position fits, the time is over or
 // nobody waits any more, and false when the batches have ended.
-func (s *Handlers) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent, at saga.Position, f saga.EventFilter, over <-chan time.Time) bool {
+func (s *Handlers) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent, at saga.Position, f saga.EventFilter,
+	over <-chan time.Time) bool {
 	for {
 		select {
 		case <-over:
@@ -230,7 +237,8 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 			return nil, err
 		}
 	}
-	out := api.AuditEventList{Events: make([]api.AuditEvent, len(events)), Pagination: api.Pagination{PageSize: size, HasNext: more}}
+	out := api.AuditEventList{Events: make([]api.AuditEvent, len(events)),
+		Pagination: api.Pagination{PageSize: size, HasNext: more}}
 	for i := range events {
 		cursor := s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, uint64(events[i].ID))) //nolint:gosec // positive
 		out.Events[i] = toAPIEvent(&events[i], cursor)

@@ -50,7 +50,8 @@ func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
 		t.Errorf("the first event, of request %v (-want +got):\n%s", first.RequestID, diff)
 	}
 	step := all.Events[1]
-	if *step.StepID != s.SagaID.String()+":0" || *step.StepIndex != 0 || *step.OldState != "pending" || *step.NewState != "running" {
+	if *step.StepID != s.SagaID.String()+":0" || *step.StepIndex != 0 || *step.OldState != "pending" ||
+		*step.NewState != "running" {
 		t.Errorf("the event of a step = %+v", step)
 	}
 	// Page by page, both ways.
@@ -147,7 +148,8 @@ func TestEveryFilterOfTheFeedSelects(t *testing.T) {
 	}
 	for _, query := range []string{
 		"event_type=saga.exploded", "event_type=", "saga_id=1", "saga_id=00000000-0000-0000-0000-000000000000", "from=yesterday", "to=0001-01-01T00:00:00Z",
-		"page_size=0", "page_size=201", "page=1", "cursor=abc", "cursor=" + a.SagaID.String(), "wait=soon", "wait=-1s", "workflow_name=", "include=total", "colour=red",
+		"page_size=0", "page_size=201", "page=1", "cursor=abc", "cursor=" + a.SagaID.String(), "wait=soon", "wait=-1s",
+		"workflow_name=", "include=total", "colour=red",
 	} {
 		for _, path := range []string{sagaEvents, sagaEvents + "/stream"} {
 			if r := e.Send("GET", path+"?"+query, ""); r.Status != http.StatusBadRequest {
@@ -209,7 +211,8 @@ func TestTheTrailIsVerifiedByTheAPI(t *testing.T) {
 		}
 	}
 	e.Done(`{"workflow_name":"order"}`)
-	if v := verify("limit=2"); !v.Ok || v.CheckedSeals != 2 || v.CheckedEvents != 8 || *v.NextSeq != 3 || v.UnsealedEvents != nil || v.Head.Seq != 2 {
+	if v := verify("limit=2"); !v.Ok || v.CheckedSeals != 2 || v.CheckedEvents != 8 || *v.NextSeq != 3 ||
+		v.UnsealedEvents != nil || v.Head.Seq != 2 {
 		t.Errorf("two seals: %+v", v)
 	}
 	if v := verify("from_seq=3"); !v.Ok || v.CheckedSeals != 1 || v.NextSeq != nil || *v.UnsealedEvents != 4 {

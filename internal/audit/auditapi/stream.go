@@ -27,7 +27,8 @@ func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestO
 	if err != nil {
 		return nil, err
 	}
-	st := &stream{s: s, tenant: req.Tenant.ID, list: feedOf(req.Tenant.ID), filter: filter, bare: req.Method == http.MethodHead}
+	st := &stream{s: s, tenant: req.Tenant.ID, list: feedOf(req.Tenant.ID), filter: filter,
+		bare: req.Method == http.MethodHead}
 	fromStart := p.FromStart != nil && *p.FromStart
 	resumed := p.LastEventID != nil && *p.LastEventID != ""
 	switch {
@@ -251,7 +252,8 @@ func (st *stream) flush() {
 // end says good-bye: the client is to come back with its last id.
 func (st *stream) end(because error) {
 	if because != nil && st.ctx.Err() == nil {
-		st.s.Log.WarnContext(st.ctx, "event stream interrupted", slog.String("request_id", rest.RequestOf(st.ctx).ID), slog.Any("error", because))
+		st.s.Log.WarnContext(st.ctx, "event stream interrupted", slog.String("request_id", rest.RequestOf(st.ctx).ID),
+			slog.Any("error", because))
 	}
 	st.buf.WriteString(": come back with the last id\nretry: 1000\n")
 	st.mark()

@@ -46,7 +46,8 @@ func TestAStreamBeginsNowOrAtTheBeginningOrAfterAnID(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	e.Send("GET", sagaEvents+"/stream", "", "Last-Event-ID", "made up").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	e.Send("GET", sagaEvents+"/stream", "", "Last-Event-ID", "made up").Wants(http.StatusBadRequest,
+		"REQ_INVALID_PARAMETER")
 	e.Send("GET", sagaEvents+"/stream?from_start=true&cursor="+start, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
 	if r := e.Send("HEAD", sagaEvents+"/stream", ""); r.Status != http.StatusOK {
 		t.Errorf("HEAD: %d", r.Status)

@@ -57,8 +57,10 @@ func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObj
 
 func toAPITimeline(e *timeline.Entry) api.TimelineEntry {
 	out := api.TimelineEntry{
-		At: e.At, Kind: api.TimelineEntryKind(e.Kind), SagaID: rest.UnlessNil(e.SagaID), RunID: rest.UnlessNil(e.RunID), MessageID: rest.UnlessNil(e.Letter),
-		Name: e.Name, Action: rest.UnlessEmpty(e.Action), State: e.State, Code: rest.UnlessEmpty(e.Code), EndedAt: e.EndedAt,
+		At: e.At, Kind: api.TimelineEntryKind(e.Kind), SagaID: rest.UnlessNil(e.SagaID), RunID: rest.UnlessNil(e.RunID),
+		MessageID: rest.UnlessNil(e.Letter),
+		Name:      e.Name, Action: rest.UnlessEmpty(e.Action), State: e.State, Code: rest.UnlessEmpty(e.Code),
+		EndedAt: e.EndedAt,
 	}
 	if e.Number > 0 {
 		out.Number = &e.Number

@@ -43,7 +43,8 @@ SELECT a.txid, a.n, a.digest, a.id::text, ARRAY[
  ORDER BY a.txid, a.n LIMIT $6`
 
 // Links implements saga.Sealed.
-func (st *Actions) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.Link, error) {
+func (st *Actions) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position,
+	limit int) ([]saga.Link, error) {
 	var links []saga.Link
 	err := st.db.ListTenant(ctx, tenant, actionLinks, func(rows *sql.Rows) error {
 		var l saga.Link

@@ -120,11 +120,13 @@ SELECT tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, ha
   FROM SEALS WHERE tenant_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`
 
 // SealsIn is saga.Chain.Seals.
-func (c *Chain) SealsIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
+func (c *Chain) SealsIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID, from int64,
+	limit int) ([]saga.Seal, error) {
 	var seals []saga.Seal
 	err := db.ListTenant(ctx, tenant, c.seals, func(rows *sql.Rows) error {
 		var s saga.Seal
-		err := rows.Scan(&s.TenantID, &s.Seq, &s.From.TxID, &s.From.ID, &s.To.TxID, &s.To.ID, &s.Events, &s.Prev, &s.Hash, &s.SealedAt)
+		err := rows.Scan(&s.TenantID, &s.Seq, &s.From.TxID, &s.From.ID, &s.To.TxID, &s.To.ID, &s.Events, &s.Prev,
+			&s.Hash, &s.SealedAt)
 		postgres.UTC(&s.SealedAt)
 		seals = append(seals, s)
 		return err

@@ -54,7 +54,8 @@ func TestActionsAreFoundByIndex(t *testing.T) {
 				t.Errorf("the count reads everything:\n%s", p)
 			}
 			var n int
-			if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM ("+query+") AS page", args...).Scan(&n); err != nil || n != tt.found {
+			if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM ("+query+") AS page",
+				args...).Scan(&n); err != nil || n != tt.found {
 				t.Errorf("%d actions, %v, want %d", n, err, tt.found)
 			}
 		})

@@ -79,14 +79,16 @@ func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO saga.audit_actions (`+actionNames+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		a.ID, a.TenantID, a.At, a.Kind, a.Subject, a.Verb, a.Actor, a.Reason, a.RequestID, detail,
-		uuid.NullUUID{UUID: a.Credential, Valid: a.Credential != uuid.Nil}, a.Address, a.Operation, a.Before, a.After, cmp.Or(a.Result, operator.Done))
+		uuid.NullUUID{UUID: a.Credential, Valid: a.Credential != uuid.Nil}, a.Address, a.Operation, a.Before, a.After,
+		cmp.Or(a.Result, operator.Done))
 	return err
 }
 
 // Tell stores what whoever acts in ctx has done to a subject of the store's own.
 // id is the record's. before and after are what is hashed of it; a nil detail says
 // nothing more.
-func Tell(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, at time.Time, kind operator.Kind, subject, verb string, before, after any, detail map[string]any) error {
+func Tell(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, at time.Time, kind operator.Kind, subject,
+	verb string, before, after any, detail map[string]any) error {
 	var doc json.RawMessage
 	if detail != nil {
 		var err error

@@ -82,21 +82,24 @@ SELECT at, key, kind, saga_id, run_id, letter_id, name, action, number, state, c
  ORDER BY at, key COLLATE "C" LIMIT $8`
 
 // Timeline implements timeline.Store.
-func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show timeline.Shown, after *timeline.Cursor, limit int) (list []timeline.Entry, more bool, err error) {
+func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show timeline.Shown,
+	after *timeline.Cursor, limit int) (list []timeline.Entry, more bool, err error) {
 	var at sql.NullTime
 	key := ""
 	if after != nil {
 		at, key = sql.NullTime{Time: after.At, Valid: true}, after.Key
 	}
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		rows, err := tx.QueryContext(ctx, timelineOf, tenant, correlation, show.Sagas, show.Runs, show.Letters, at, key, limit+1, dlqdb.Term(tenant, dlqdb.TermCorrelation, correlation))
+		rows, err := tx.QueryContext(ctx, timelineOf, tenant, correlation, show.Sagas, show.Runs, show.Letters, at, key,
+			limit+1, dlqdb.Term(tenant, dlqdb.TermCorrelation, correlation))
 		if err != nil {
 			return err
 		}
 		return postgres.EachRow(rows, func() error {
 			var e timeline.Entry
 			var sagaID, run, letter uuid.NullUUID
-			if err := rows.Scan(&e.At, &e.Key, &e.Kind, &sagaID, &run, &letter, &e.Name, &e.Action, &e.Number, &e.State, &e.Code, &e.EndedAt); err != nil {
+			if err := rows.Scan(&e.At, &e.Key, &e.Kind, &sagaID, &run, &letter, &e.Name, &e.Action, &e.Number, &e.State, &e.Code,
+				&e.EndedAt); err != nil {
 				return err
 			}
 			postgres.UTC(&e.At, e.EndedAt)

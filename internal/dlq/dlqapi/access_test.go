@@ -24,7 +24,8 @@ func TestTheStoreInMemoryHasNoDeadLetterQueue(t *testing.T) {
 			continue
 		}
 		r := e.Send(op.Method, op.Path, "")
-		if p := r.Wants(503, "DLQ_UNAVAILABLE"); !strings.Contains(p.Detail, "PostgreSQL") || r.Header.Get("Retry-After") == "" {
+		if p := r.Wants(503, "DLQ_UNAVAILABLE"); !strings.Contains(p.Detail, "PostgreSQL") ||
+			r.Header.Get("Retry-After") == "" {
 			t.Errorf("%s %s: %+v", op.Method, op.Path, p)
 		}
 		n++
@@ -41,10 +42,12 @@ func TestWhoLacksPayloadsReadSeesThatALetterIsAndNotWhatIsInIt(t *testing.T) {
 	q.target.answer(500)
 	l := q.push(q.toTarget(`"payload":{"a":"canary"},"key":"canary","error_stack":"at canary","headers":[{"name":"h","value":"canary"},{"name":"none"}],"max_retries":5`), apitest.As("operator")...)
 	raw := q.push(`{"original_topic":"orders","error_message":"boom","payload_base64":"Y2FuYXJ5/w==","key_base64":"Y2FuYXJ5/w=="}`, apitest.As("operator")...)
-	if r := q.Send("POST", at(l)+"/retry", `{"payload_patch":[{"op":"add","path":"/b","value":"canary"}],"headers_patch":[{"op":"set","name":"x","value":"canary"}],"key_base64":"Y2FuYXJ5"}`, apitest.As("operator")...); r.Status != 502 || strings.Contains(string(r.Body), "canary") {
+	if r := q.Send("POST", at(l)+"/retry", `{"payload_patch":[{"op":"add","path":"/b","value":"canary"}],"headers_patch":[{"op":"set","name":"x","value":"canary"}],"key_base64":"Y2FuYXJ5"}`, apitest.As("operator")...); r.Status != 502 ||
+		strings.Contains(string(r.Body), "canary") {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	for _, path := range []string{at(l), at(l) + "?include=raw&include=attempts&include=lineage", at(raw), letters + "?view=full", topicPath("orders") + "?view=full", at(l) + "/revisions", at(l) + "/attempts"} {
+	for _, path := range []string{at(l), at(l) + "?include=raw&include=attempts&include=lineage", at(raw), letters + "?view=full", topicPath("orders") + "?view=full",
+		at(l) + "/revisions", at(l) + "/attempts"} {
 		open, covered := q.Send("GET", path, "", apitest.As("operator")...), q.Send("GET", path, "", apitest.As("auditor")...)
 		if open.Status != 200 || covered.Status != 200 {
 			t.Fatalf("%s: %d and %d", path, open.Status, covered.Status)
@@ -68,7 +71,8 @@ func TestWhoLacksPayloadsReadSeesThatALetterIsAndNotWhatIsInIt(t *testing.T) {
 	}
 	for _, filter := range []string{"key=canary", "key_base64=AA%3D%3D", "header=h=canary", "payload=a=canary"} {
 		for _, list := range []string{letters, "/api/v1/dlq/archive"} {
-			if p := q.Send("GET", list+"?"+filter, "", apitest.As("auditor")...).Wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
+			if p := q.Send("GET", list+"?"+filter, "", apitest.As("auditor")...).Wants(403,
+				access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
 				t.Errorf("%s: %s", filter, p.Detail)
 			}
 			if r := q.Send("GET", list+"?"+filter, "", apitest.As("operator")...); r.Status != 200 {
@@ -93,8 +97,10 @@ func TestWhatAPolicyRedactsNobodyIsShown(t *testing.T) {
 	}
 	q.target.answer(500)
 	q.Send("POST", at(l)+"/retry", `{"payload_patch":[{"op":"add","path":"/card/number","value":"canary2"}]}`).Wants(502, "DLQ_PROCESS_FAILED")
-	for _, path := range []string{at(l) + "?include=raw", at(text) + "?include=raw", at(l) + "/revisions", letters + "?view=full"} {
-		if r := q.Send("GET", path, ""); strings.Contains(string(r.Body), "canary") || strings.Contains(string(r.Body), "Y2FuYX") || r.Status != 200 {
+	for _, path := range []string{at(l) + "?include=raw", at(text) + "?include=raw", at(l) + "/revisions",
+		letters + "?view=full"} {
+		if r := q.Send("GET", path, ""); strings.Contains(string(r.Body), "canary") ||
+			strings.Contains(string(r.Body), "Y2FuYX") || r.Status != 200 {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)
 		}
 	}
@@ -114,9 +120,10 @@ func jsonEqual(t *testing.T, a, b string) bool {
 // letterOperations lists those on single letters, with a body each that is all right.
 func letterOperations(t *testing.T, id string) []apitest.Operation {
 	t.Helper()
-	return slices.DeleteFunc(apitest.Operations(t, strings.NewReplacer("{message_id}", id)), func(op apitest.Operation) bool {
-		return !strings.Contains(op.Path, id)
-	})
+	return slices.DeleteFunc(apitest.Operations(t, strings.NewReplacer("{message_id}", id)),
+		func(op apitest.Operation) bool {
+			return !strings.Contains(op.Path, id)
+		})
 }
 
 func letterBody(op apitest.Operation) string {
@@ -135,7 +142,8 @@ func TestEveryOperationOnALetterForEveryRole(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, apitest.Guarded)
 	for role, may := range map[string][]string{
-		"auditor": {"dlq:read"}, "operator": {"dlq:read", "dlq:write"}, "admin": {"dlq:read", "dlq:write", "dlq:admin"}, "nobody": nil,
+		"auditor": {"dlq:read"}, "operator": {"dlq:read", "dlq:write"}, "admin": {"dlq:read", "dlq:write", "dlq:admin"},
+		"nobody": nil,
 	} {
 		l := q.push(q.toTarget(""), apitest.As("admin")...)
 		ops := letterOperations(t, l.ID.String())
@@ -163,13 +171,16 @@ func TestALetterOfAnotherTenantDoesNotExist(t *testing.T) {
 	theirs, nobodys := letterOperations(t, l.ID.String()), letterOperations(t, none)
 	for i, op := range theirs {
 		id := append(apitest.As("foreign"), "X-Request-Id", "r")
-		a, b := q.Send(op.Method, op.Path, letterBody(op), id...), q.Send(nobodys[i].Method, nobodys[i].Path, letterBody(op), id...)
+		a, b := q.Send(op.Method, op.Path, letterBody(op), id...), q.Send(nobodys[i].Method, nobodys[i].Path,
+			letterBody(op), id...)
 		if a.Status != 404 || same.Replace(string(a.Body)) != same.Replace(string(b.Body)) {
 			t.Errorf("%s %s: %d %s, and of nobody's %s", op.Method, op.Path, a.Status, a.Body, b.Body)
 		}
 	}
-	for _, list := range []string{letters, letters + "?view=full&label=canary", "/api/v1/dlq/archive", letters + "?root_id=" + l.ID.String()} {
-		if got := q.Send("GET", list, "", apitest.As("foreign")...).Messages(); len(got.Messages) > 0 || *got.Pagination.TotalCount != 0 {
+	for _, list := range []string{letters, letters + "?view=full&label=canary", "/api/v1/dlq/archive",
+		letters + "?root_id=" + l.ID.String()} {
+		if got := q.Send("GET", list, "", apitest.As("foreign")...).Messages(); len(got.Messages) > 0 ||
+			*got.Pagination.TotalCount != 0 {
 			t.Errorf("%s: %+v", list, got)
 		}
 	}
@@ -180,7 +191,8 @@ func TestALetterOfAnotherTenantDoesNotExist(t *testing.T) {
 	if other := q.push(q.toTarget(`"dedupe_key":"d"`), apitest.As("foreign")...); other.ID == l.ID {
 		t.Error("a dedupe key counts for all tenants")
 	}
-	if kept := q.Send("GET", at(l), "", apitest.As("operator")...).Letter(200); kept.Version != 1 || kept.Status != client.DeadLetterStatusPENDING {
+	if kept := q.Send("GET", at(l), "", apitest.As("operator")...).Letter(200); kept.Version != 1 ||
+		kept.Status != client.DeadLetterStatusPENDING {
 		t.Errorf("%+v", kept)
 	}
 }
@@ -192,7 +204,8 @@ func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
 	l := q.push(q.toTarget(`"payload":{"a":1},"max_retries":1000`))
 	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}})
 	bodies := []string{
-		``, `{}`, `[]`, `null`, `0`, `"x"`, `{`, "\xff", `{"a":1,"a":2}`, `{"reason":null}`, `{"reason":1}`, `{"force":"yes"}`, `{"force":true}`, `{"payload":null}`, `{"payload":"\ud800"}`,
+		``, `{}`, `[]`, `null`, `0`, `"x"`, `{`, "\xff", `{"a":1,"a":2}`, `{"reason":null}`, `{"reason":1}`,
+		`{"force":"yes"}`, `{"force":true}`, `{"payload":null}`, `{"payload":"\ud800"}`,
 		`{"payload":1e400}`, `{"payload":[[[[[]]]]]}`, `{"payload_patch":[{}]}`, `{"payload_patch":[{"op":"test","path":"","value":1}]}`, `{"payload_patch":[{"op":"add","path":"/a/b/c","value":1e400}]}`,
 		`{"payload_patch":[{"op":"copy","from":"/a","path":"/a/a"}]}`, `{"payload_patch":[{"op":"move","from":"","path":"/a"}]}`, `{"payload_patch":[{"op":"add","path":"/-","value":1}]}`,
 		`{"headers_patch":[{"op":"set","name":"bad header\r\n","value":"x\r\ny"}]}`, `{"headers_patch":[{"op":"set","name":"host","value":"evil"}]}`, `{"headers_patch":[{"op":"set","name":"ö"}]}`,
@@ -205,8 +218,10 @@ func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
 		`{"messages":[{"original_topic":"t","error_message":"e","payload":1e400}]}`, `{"messages":[null]}`, `{"messages":[{"original_topic":"t","error_message":"e","labels":["\u0007"]}]}`,
 	}
 	queries := []string{
-		"", "?", "?page=2147483647", "?cursor=%00", "?cursor=" + strings.Repeat("A", 80), "?error_contains=%27%3B--", "?error_contains=%25", "?topic=%25*", "?topic=*", "?topic=**", "?topic=a*b", "?topic=%5C*", "?key=", "?header=a=",
-		"?payload=a..b=1", "?payload=.=1", "?payload=a=%7B", "?payload=a=1e400", "?payload=a=null", "?payload=0=x", "?label=%27", "?assignee=%F0%9F%92%A9", "?retry_count_min=1000000&retry_count_max=0",
+		"", "?", "?page=2147483647", "?cursor=%00", "?cursor=" + strings.Repeat("A", 80), "?error_contains=%27%3B--",
+		"?error_contains=%25", "?topic=%25*", "?topic=*", "?topic=**", "?topic=a*b", "?topic=%5C*", "?key=", "?header=a=",
+		"?payload=a..b=1", "?payload=.=1", "?payload=a=%7B", "?payload=a=1e400", "?payload=a=null", "?payload=0=x",
+		"?label=%27", "?assignee=%F0%9F%92%A9", "?retry_count_min=1000000&retry_count_max=0",
 		"?created_from=9999-12-31T23:59:59.999999999Z", "?created_to=1970-01-01T00:00:00-23:59", "?include=exact_total&page_size=1", "?view=full&page_size=200", "?status=PENDING&status=PENDING", "?limit=1", "?force=maybe",
 	}
 	for _, op := range apitest.Operations(t, strings.NewReplacer("{message_id}", l.ID.String(), "{topic}", "%25*")) {

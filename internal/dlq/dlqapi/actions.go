@@ -40,9 +40,10 @@ func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetter
 	if len(changed) == 0 {
 		return nil, rest.SchemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
 	}
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, changed, func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
-		return l.Edited(e, s.moment())
-	})
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, changed,
+		func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
+			return l.Edited(e, s.moment())
+		})
 }
 
 // RequeueDeadLetter gives a DEAD letter another chance.
@@ -58,13 +59,14 @@ func (s *Handlers) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLett
 		bound = new(int(*b.MaxRetries))
 		detail["max_retries"] = *bound
 	}
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbRequeue, b.Reason, detail, func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
-		p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
-		if err != nil {
-			return l, err
-		}
-		return l.Requeued(reset, bound, &p, s.moment())
-	})
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbRequeue, b.Reason, detail,
+		func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
+			p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+			if err != nil {
+				return l, err
+			}
+			return l.Requeued(reset, bound, &p, s.moment())
+		})
 }
 
 // DiscardDeadLetter gives a letter up.
@@ -78,13 +80,14 @@ func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLett
 		return nil, err
 	}
 	force := b.Force != nil && *b.Force
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, map[string]any{"force": force}, func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
-		after, err := l.Discarded(s.moment())
-		if err == nil && !force {
-			err = sagaWaits(&l)
-		}
-		return after, err
-	})
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, map[string]any{"force": force},
+		func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
+			after, err := l.Discarded(s.moment())
+			if err == nil && !force {
+				err = sagaWaits(&l)
+			}
+			return after, err
+		})
 }
 
 // sagaWaits returns nil when no saga waits for the letter. Fault: Conflict.
@@ -130,16 +133,18 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 }
 
 // AcknowledgeDeadLetter takes a consumer's word on a redriven letter.
-func (s *Handlers) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDeadLetterRequestObject) (api.Response, error) {
+func (s *Handlers) AcknowledgeDeadLetter(ctx context.Context,
+	in api.AcknowledgeDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	detail := map[string]any{"generation": b.Generation, "outcome": b.Outcome}
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbAck, b.Reason, detail, func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
-		p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
-		if err != nil {
-			return l, err
-		}
-		return l.Acknowledged(int(b.Generation), b.Outcome == api.DeadLetterAckInputOutcomePROCESSED, &p, s.moment())
-	})
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbAck, b.Reason, detail,
+		func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
+			p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+			if err != nil {
+				return l, err
+			}
+			return l.Acknowledged(int(b.Generation), b.Outcome == api.DeadLetterAckInputOutcomePROCESSED, &p, s.moment())
+		})
 }
 
 // DeleteDeadLetter removes a letter; its tombstone is in the audit trail.
@@ -177,7 +182,8 @@ func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLett
 		reason = in.Body.Reason
 	}
 	tenant := rest.RequestOf(ctx).Tenant.ID
-	l, err := s.Letters.Restore(ctx, tenant, in.MessageID, s.Now(), s.didLetter(ctx, in.MessageID, verbRestore, reason, nil))
+	l, err := s.Letters.Restore(ctx, tenant, in.MessageID, s.Now(),
+		s.didLetter(ctx, in.MessageID, verbRestore, reason, nil))
 	if err == nil {
 		return s.letterAnswer(ctx, http.StatusOK, &l)
 	}

@@ -29,9 +29,11 @@ func TestPatchChangesNotesAndNeverContent(t *testing.T) {
 	q := newQueue(t)
 	l := q.push(q.toTarget(`"payload":1`))
 	next := time.Now().UTC().Add(time.Hour).Truncate(time.Microsecond)
-	r, err := q.UpdateDeadLetterWithResponse(t.Context(), l.ID, &client.UpdateDeadLetterParams{IfMatch: new(`"1"`)}, client.DeadLetterPatch{
-		MaxRetries: new(int32(5)), NextRetryAt: &next, Labels: []string{"z", "a", "z"}, Assignee: new("ann"), Note: new("looks bad"), Reason: new("triage"),
-	})
+	r, err := q.UpdateDeadLetterWithResponse(t.Context(), l.ID, &client.UpdateDeadLetterParams{IfMatch: new(`"1"`)},
+		client.DeadLetterPatch{
+			MaxRetries: new(int32(5)), NextRetryAt: &next, Labels: []string{"z", "a", "z"}, Assignee: new("ann"),
+			Note: new("looks bad"), Reason: new("triage"),
+		})
 	if err != nil || r.JSON200 == nil {
 		t.Fatalf("%v %s", err, r.Body)
 	}
@@ -45,10 +47,12 @@ func TestPatchChangesNotesAndNeverContent(t *testing.T) {
 	if kept := q.Send("GET", at(l), "").Letter(200); !cmp.Equal(kept, got) {
 		t.Errorf("(-answered +kept):\n%s", cmp.Diff(got, kept))
 	}
-	if cleared := q.Send("PATCH", at(l), `{"labels":[],"assignee":"","note":""}`).Letter(200); len(cleared.Labels) > 0 || cleared.Assignee != nil || cleared.Note != nil || cleared.MaxRetries != 5 {
+	if cleared := q.Send("PATCH", at(l), `{"labels":[],"assignee":"","note":""}`).Letter(200); len(cleared.Labels) > 0 || cleared.Assignee != nil ||
+		cleared.Note != nil || cleared.MaxRetries != 5 {
 		t.Errorf("%+v", cleared)
 	}
-	for _, body := range []string{`{}`, `{"payload":1}`, `{"status":"DEAD"}`, `{"labels":[""]}`, `{"max_retries":-1}`, `{"reason":"only"}`, `{"next_retry_at":"0001-01-01T00:00:00Z"}`, `null`} {
+	for _, body := range []string{`{}`, `{"payload":1}`, `{"status":"DEAD"}`, `{"labels":[""]}`, `{"max_retries":-1}`,
+		`{"reason":"only"}`, `{"next_retry_at":"0001-01-01T00:00:00Z"}`, `null`} {
 		q.Send("PATCH", at(l), body).Wants(422, "REQ_SCHEMA")
 	}
 	q.target.answer(500)
@@ -60,7 +64,8 @@ func TestPatchChangesNotesAndNeverContent(t *testing.T) {
 	}
 	q.Send("PATCH", at(l), `{"note":"x"}`, "If-Match", "1").Wants(400, "REQ_INVALID_PARAMETER")
 	for _, body := range []string{"", `{}`, `{"reason":""}`, `{"reason":" \n"}`, `{"force":true}`} {
-		if p := q.Send("POST", at(l)+"/discard", body).Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "/reason" {
+		if p := q.Send("POST", at(l)+"/discard", body).Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 ||
+			p.Errors[0].Pointer != "/reason" {
 			t.Errorf("discard with %q: %+v", body, p.Errors)
 		}
 	}
@@ -95,11 +100,13 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	}
 	refuse("requeue", "")
 	refuse("ack", `{"generation":0,"outcome":"PROCESSED"}`)
-	if d := act("discard", `{"reason":"not worth it"}`); d.Status != client.DeadLetterStatusDEAD || *d.Resolution != client.DeadLetterResolutionDISCARDED || d.TerminalAt == nil {
+	if d := act("discard", `{"reason":"not worth it"}`); d.Status != client.DeadLetterStatusDEAD ||
+		*d.Resolution != client.DeadLetterResolutionDISCARDED || d.TerminalAt == nil {
 		t.Errorf("discarded: %+v", d)
 	}
 	refuse("discard", `{"reason":"r"}`)
-	if r := act("requeue", `{"reset_retry_count":true,"max_retries":4}`); r.Status != client.DeadLetterStatusPENDING || r.MaxRetries != 4 || r.RetryCount != 0 || r.Resolution != nil {
+	if r := act("requeue", `{"reset_retry_count":true,"max_retries":4}`); r.Status != client.DeadLetterStatusPENDING || r.MaxRetries != 4 || r.RetryCount != 0 ||
+		r.Resolution != nil {
 		t.Errorf("requeued: %+v", r)
 	}
 	retried := q.Send("POST", at(l)+"/retry", "")
@@ -127,7 +134,8 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	}
 	q.audited(l.ID, "push", "discard not worth it", "requeue", "retry", "ack", "retry", "ack")
 	l = q.push(q.toTarget(""))
-	if r := act("resolve", `{"reason":"booked by hand"}`); r.Status != client.DeadLetterStatusRESOLVED || *r.Resolution != client.DeadLetterResolutionMANUAL {
+	if r := act("resolve", `{"reason":"booked by hand"}`); r.Status != client.DeadLetterStatusRESOLVED ||
+		*r.Resolution != client.DeadLetterResolutionMANUAL {
 		t.Errorf("resolved: %+v", r)
 	}
 	for _, verb := range []string{"retry", "requeue", "discard", "resolve"} {
@@ -135,8 +143,10 @@ func TestOperatorsMoveLetters(t *testing.T) {
 		refuse(verb, `{"reason":"r"}`)
 		q.Send("POST", at(l)+"/"+verb, `{"colour":1}`).Wants(422, "REQ_SCHEMA")
 	}
-	for _, query := range []string{"", "?force=true", "?reason=", "?reason=%20%09", "?reason=" + strings.Repeat("x", 501)} {
-		if p := q.Send("DELETE", at(l)+query, "").Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
+	for _, query := range []string{"", "?force=true", "?reason=", "?reason=%20%09",
+		"?reason=" + strings.Repeat("x", 501)} {
+		if p := q.Send("DELETE", at(l)+query, "").Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 ||
+			p.Errors[0].Pointer != "reason" {
 			t.Errorf("DELETE with %q: %+v", query, p.Errors)
 		}
 	}
@@ -155,7 +165,8 @@ func TestOperatorsMoveLetters(t *testing.T) {
 // and reasons.
 func (q *queue) audited(id uuid.UUID, want ...string) {
 	q.T.Helper()
-	page, err := q.actions.Actions(q.T.Context(), apitest.Tenant.ID, operator.Filter{Kind: operator.DeadLetter, Subject: id.String(), Limit: 200})
+	page, err := q.actions.Actions(q.T.Context(), apitest.Tenant.ID, operator.Filter{Kind: operator.DeadLetter,
+		Subject: id.String(), Limit: 200})
 	if err != nil {
 		q.T.Fatal(err)
 	}
@@ -188,7 +199,8 @@ func (m *meanwhile) Change(ctx context.Context, l dlq.Letter, by operator.Action
 			return err
 		}
 		other.Version = now.Version + 1
-		if err := m.Letters.Change(ctx, other, operator.Action{ID: uuid.New(), TenantID: l.TenantID, At: time.Now(), Kind: operator.DeadLetter, Subject: l.ID.String(), Verb: "update", Actor: "bob", RequestID: "r"}); err != nil {
+		if err := m.Letters.Change(ctx, other, operator.Action{ID: uuid.New(), TenantID: l.TenantID, At: time.Now(),
+			Kind: operator.DeadLetter, Subject: l.ID.String(), Verb: "update", Actor: "bob", RequestID: "r"}); err != nil {
 			return err
 		}
 	}
@@ -200,11 +212,13 @@ func TestWhoeverIsFasterTheOtherDecidesAnew(t *testing.T) {
 	race := &meanwhile{times: 2}
 	q := newQueue(t, func(c *httpapi.Config) { race.Letters, c.DeadLetters.Letters = c.DeadLetters.Letters, race })
 	l := q.push(q.toTarget(""))
-	if got := q.Send("PATCH", at(l), `{"note":"mine"}`).Letter(200); got.Version != 4 || *got.Note != "mine" || *got.Assignee != "bob" {
+	if got := q.Send("PATCH", at(l), `{"note":"mine"}`).Letter(200); got.Version != 4 || *got.Note != "mine" ||
+		*got.Assignee != "bob" {
 		t.Errorf("%+v", got)
 	}
 	race.times = 1
-	if got := q.Send("POST", at(l)+"/discard", `{"reason":"r"}`).Letter(200); got.Version != 6 || got.Status != client.DeadLetterStatusDEAD {
+	if got := q.Send("POST", at(l)+"/discard", `{"reason":"r"}`).Letter(200); got.Version != 6 ||
+		got.Status != client.DeadLetterStatusDEAD {
 		t.Errorf("%+v", got)
 	}
 	race.times = 1
@@ -238,12 +252,14 @@ func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
 	q := newQueue(t)
 	waiting := func() client.DeadLetter {
 		return q.store(dlq.Letter{
-			Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}, Link: dlq.Link{SagaID: uuid.New(), StepIndex: 2, StepName: "pay", Action: "COMPENSATE"},
+			Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}, Link: dlq.Link{SagaID: uuid.New(), StepIndex: 2,
+				StepName: "pay", Action: "COMPENSATE"},
 		})
 	}
 	l := waiting()
 	got := q.Send("GET", at(l), "").Letter(200)
-	if got.Source != client.DeadLetterSourceSAGA || *got.StepIndex != 2 || *got.StepName != "pay" || *got.StepAction != client.StepActionCOMPENSATE || got.Target.Kind != client.DeadLetterTargetKindSagaStep {
+	if got.Source != client.DeadLetterSourceSAGA || *got.StepIndex != 2 || *got.StepName != "pay" ||
+		*got.StepAction != client.StepActionCOMPENSATE || got.Target.Kind != client.DeadLetterTargetKindSagaStep {
 		t.Errorf("%+v", got)
 	}
 	for _, op := range [][]string{{"POST", at(l) + "/discard", `{"reason":"r"}`}, {"DELETE", at(l) + "?reason=r", ""}} {
@@ -252,7 +268,8 @@ func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
 			t.Errorf("%v: %+v", op, p)
 		}
 	}
-	if d := q.Send("POST", at(l)+"/discard", `{"force":true,"reason":"r"}`).Letter(200); *d.Resolution != client.DeadLetterResolutionDISCARDED {
+	if d := q.Send("POST", at(l)+"/discard",
+		`{"force":true,"reason":"r"}`).Letter(200); *d.Resolution != client.DeadLetterResolutionDISCARDED {
 		t.Errorf("forced: %+v", d)
 	}
 	q.Send("DELETE", at(l)+"?reason=r", "").Wants(409, "DLQ_SAGA_WAITS")
@@ -292,7 +309,8 @@ func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
 	for _, path := range []string{at(l), archived} {
 		r := q.Send("GET", path, "")
 		got := r.Letter(200)
-		if got.Archived == nil || !*got.Archived || got.ArchivedAt == nil || string(got.Payload) != `{"n":1}` || r.Header.Get("ETag") != `"2-archived"` ||
+		if got.Archived == nil || !*got.Archived || got.ArchivedAt == nil || string(got.Payload) != `{"n":1}` ||
+			r.Header.Get("ETag") != `"2-archived"` ||
 			!cmp.Equal(got.AllowedActions, []client.DeadLetterVerb{client.DeadLetterVerbRestore}) {
 			t.Errorf("%s: %v %s", path, r.Header, r.Body)
 		}
@@ -304,11 +322,13 @@ func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
 		{"POST", at(l) + "/retry", ""}, {"POST", at(l) + "/requeue", ""}, {"POST", at(l) + "/discard", `{"reason":"r"}`}, {"POST", at(l) + "/resolve", ""},
 		{"POST", at(l) + "/ack", `{"generation":0,"outcome":"FAILED"}`}, {"PATCH", at(l), `{"note":"x"}`}, {"DELETE", at(l) + "?reason=r", ""},
 	} {
-		if p := q.Send(op[0], op[1], op[2]).Wants(409, "DLQ_CONFLICT"); p.AllowedActions == nil || !cmp.Equal(p.AllowedActions, []string{"restore"}) {
+		if p := q.Send(op[0], op[1], op[2]).Wants(409, "DLQ_CONFLICT"); p.AllowedActions == nil ||
+			!cmp.Equal(p.AllowedActions, []string{"restore"}) {
 			t.Errorf("%v: %+v", op, p)
 		}
 	}
-	if list := q.Send("GET", "/api/v1/dlq/archive?topic=orders&resolution=MANUAL&view=full", "").Messages(); len(list.Messages) != 1 || list.Messages[0].ID != l.ID || list.Messages[0].Payload == nil {
+	if list := q.Send("GET", "/api/v1/dlq/archive?topic=orders&resolution=MANUAL&view=full", "").Messages(); len(list.Messages) != 1 || list.Messages[0].ID != l.ID ||
+		list.Messages[0].Payload == nil {
 		t.Errorf("the archive: %+v", list)
 	}
 	if list := q.Send("GET", letters, "").Messages(); len(list.Messages) != 1 || list.Messages[0].ID != live.ID {

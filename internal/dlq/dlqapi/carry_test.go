@@ -50,7 +50,8 @@ func TestALetterOverHTTPKeepsItsKeyAndHeaders(t *testing.T) {
 		t.Errorf("an edited letter went out under %q", key)
 	}
 	q.target.answer(200)
-	expect(retry(`{"force":true,"reason":"r"}`), http.Header{"Idempotency-Key": {key}, "X-Dlq-Revision": {"1"}, "X-Corrected": {"1"}})
+	expect(retry(`{"force":true,"reason":"r"}`), http.Header{"Idempotency-Key": {key}, "X-Dlq-Revision": {"1"},
+		"X-Corrected": {"1"}})
 }
 
 func TestAnEditMayLeaveNoHeader(t *testing.T) {
@@ -76,7 +77,8 @@ func TestCredentialsOfARecordStayOnItsHost(t *testing.T) {
 	if r := q.Send("POST", at(l)+"/retry", `{`+there+`}`); r.Status != 200 {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if h := elsewhere.last(t).header; h.Get("Authorization") != "" || h.Get("X-Dlq-Withheld") != "Authorization" || h.Get("X-Tenant") != "acme" {
+	if h := elsewhere.last(t).header; h.Get("Authorization") != "" || h.Get("X-Dlq-Withheld") != "Authorization" ||
+		h.Get("X-Tenant") != "acme" {
 		t.Errorf("sent to another host: %v", h)
 	}
 }

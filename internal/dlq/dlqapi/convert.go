@@ -20,18 +20,25 @@ type letterView struct {
 
 func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	out := api.DeadLetter{
-		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount, MaxRetries: l.MaxRetries,
-		Status: api.DeadLetterStatus(l.Status), Resolution: rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount,
+		MaxRetries:      l.MaxRetries,
+		Status:          api.DeadLetterStatus(l.Status),
+		Resolution:      rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
 		PayloadEncoding: rest.EnumUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
-		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt, LastError: rest.UnlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetry(), TerminalAt: l.TerminalAt,
+		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt,
+		LastError: rest.UnlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetry(),
+		TerminalAt: l.TerminalAt,
 		LeaseUntil: l.LeaseUntil, Version: l.Version, Source: api.DeadLetterSource(l.Source),
 		OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
-		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup), ErrorType: rest.UnlessEmpty(l.Failure.Type),
+		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup),
+		ErrorType:  rest.UnlessEmpty(l.Failure.Type),
 		ErrorClass: api.DeadLetterErrorClass(l.Failure.Class), Fingerprint: l.Fingerprint,
-		SagaID: rest.UnlessNil(l.Link.SagaID), JobRunID: rest.UnlessNil(l.Link.JobRunID), WebhookID: rest.UnlessNil(l.Link.WebhookID), DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
+		SagaID: rest.UnlessNil(l.Link.SagaID), JobRunID: rest.UnlessNil(l.Link.JobRunID),
+		WebhookID: rest.UnlessNil(l.Link.WebhookID), DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
 		StepName: rest.UnlessEmpty(l.Link.StepName), StepAction: rest.EnumUnlessEmpty[api.StepAction](l.Link.Action),
-		CorrelationID: rest.UnlessEmpty(l.CorrelationID), TraceID: rest.UnlessEmpty(l.TraceID), DedupeKey: rest.UnlessEmpty(l.DedupeKey),
-		Labels: append([]string{}, l.Labels...), Assignee: rest.UnlessEmpty(l.Assignee), Note: rest.UnlessEmpty(l.Note),
+		CorrelationID: rest.UnlessEmpty(l.CorrelationID), TraceID: rest.UnlessEmpty(l.TraceID),
+		DedupeKey: rest.UnlessEmpty(l.DedupeKey),
+		Labels:    append([]string{}, l.Labels...), Assignee: rest.UnlessEmpty(l.Assignee), Note: rest.UnlessEmpty(l.Note),
 		Target: toAPITarget(&l.Target), Revision: l.Revision, Ordered: l.Ordered, RedriveID: rest.UnlessNil(l.RedriveID),
 		RootID: l.RootID, ParentID: rest.UnlessNil(l.ParentID), Generation: l.Generation,
 		ArchivedAt: l.ArchivedAt, ArchiveReason: rest.UnlessEmpty(l.ArchiveReason), AllowedActions: []api.DeadLetterVerb{},
@@ -110,7 +117,8 @@ func showHeaders(headers []dlq.Header) []api.DeadLetterHeader {
 
 func toAPITarget(t *dlq.Target) api.DeadLetterTarget {
 	return api.DeadLetterTarget{
-		Kind: api.DeadLetterTargetKind(t.Kind), Topic: rest.UnlessEmpty(t.Topic), Partition: t.Partition, URL: rest.UnlessEmpty(t.URL), Job: rest.UnlessEmpty(t.Job),
+		Kind: api.DeadLetterTargetKind(t.Kind), Topic: rest.UnlessEmpty(t.Topic), Partition: t.Partition,
+		URL: rest.UnlessEmpty(t.URL), Job: rest.UnlessEmpty(t.Job),
 		Method: rest.EnumUnlessEmpty[api.DeadLetterTargetMethod](t.Method),
 	}
 }
@@ -127,8 +135,10 @@ func toAPIAttempts(attempts []dlq.Attempt) []api.DeadLetterAttempt {
 	for i := range attempts {
 		a := &attempts[i]
 		out[i] = api.DeadLetterAttempt{
-			Number: a.Number, Outcome: api.DeadLetterAttemptOutcome(a.Outcome), Error: rest.UnlessEmpty(a.Error), Target: toAPITarget(&a.Target),
-			Revision: a.Revision, Written: toAPIPlace(a.Written), RedriveID: rest.UnlessNil(a.RedriveID), Actor: rest.UnlessEmpty(a.Actor),
+			Number: a.Number, Outcome: api.DeadLetterAttemptOutcome(a.Outcome), Error: rest.UnlessEmpty(a.Error),
+			Target:   toAPITarget(&a.Target),
+			Revision: a.Revision, Written: toAPIPlace(a.Written), RedriveID: rest.UnlessNil(a.RedriveID),
+			Actor:     rest.UnlessEmpty(a.Actor),
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt,
 		}
 		if a.StatusCode != 0 {
@@ -143,7 +153,8 @@ func toAPILineage(letters []dlq.Letter) []api.DeadLetterAncestor {
 	for i := range letters {
 		l := &letters[i]
 		out[i] = api.DeadLetterAncestor{
-			ID: l.ID, ParentID: rest.UnlessNil(l.ParentID), Status: api.DeadLetterStatus(l.Status), Resolution: rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+			ID: l.ID, ParentID: rest.UnlessNil(l.ParentID), Status: api.DeadLetterStatus(l.Status),
+			Resolution: rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
 			Generation: l.Generation, RedriveID: rest.UnlessNil(l.RedriveID), CreatedAt: l.CreatedAt,
 		}
 		if l.ArchivedAt != nil {
@@ -157,7 +168,8 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 	out := make([]api.DeadLetterRevision, len(revisions))
 	for i := range revisions {
 		r := &revisions[i]
-		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, Reason: rest.UnlessEmpty(r.Reason), CreatedAt: r.CreatedAt, PayloadPatch: r.Patch}
+		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, Reason: rest.UnlessEmpty(r.Reason),
+			CreatedAt: r.CreatedAt, PayloadPatch: r.Patch}
 		enc := dlq.EncodingOf(r.Content.Payload)
 		shown.PayloadEncoding = rest.EnumUnlessEmpty[api.DeadLetterEncoding](string(enc))
 		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})

@@ -92,8 +92,10 @@ func TestAnExportIsImportedElsewhereAndTwiceChangesNothing(t *testing.T) {
 		t.Errorf("elsewhere again: %+v", got)
 	}
 	for _, l := range []client.DeadLetter{pending, binary, resolved} {
-		was, is := q.Send("GET", at(l)+"?include=raw", "").Letter(200), other.Send("GET", at(l)+"?include=raw", "").Letter(200)
-		if diff := cmp.Diff(was, is, cmpopts.IgnoreFields(client.DeadLetter{}, "Version", "UpdatedAt", "Target", "LastError", "LastErrorAt")); diff != "" {
+		was, is := q.Send("GET", at(l)+"?include=raw", "").Letter(200),
+			other.Send("GET", at(l)+"?include=raw", "").Letter(200)
+		if diff := cmp.Diff(was, is, cmpopts.IgnoreFields(client.DeadLetter{}, "Version", "UpdatedAt", "Target", "LastError",
+			"LastErrorAt")); diff != "" {
 			t.Errorf("(-exported +imported):\n%s", diff)
 		}
 	}
@@ -196,7 +198,8 @@ func TestALineThatCannotBeReadDoesNotStopTheOthers(t *testing.T) {
 	}
 	q.Send("POST", imprt, `{}`).Wants(415, "REQ_UNSUPPORTED_MEDIA_TYPE")
 	long := q.imported("x\n{\"id\":\"" + strings.Repeat("x", 33<<20) + "\"}\n{" + id("b") + "}\n")
-	if long.Imported != 1 || long.Failed != 2 || long.Errors[1].Line != 2 || long.Errors[1].Problem.Code != "REQ_TOO_LARGE" {
+	if long.Imported != 1 || long.Failed != 2 || long.Errors[1].Line != 2 ||
+		long.Errors[1].Problem.Code != "REQ_TOO_LARGE" {
 		t.Errorf("a line that is too long: %+v", long)
 	}
 }
@@ -207,16 +210,19 @@ func TestAnIdOfSomebodyElseIsNotTaken(t *testing.T) {
 	l := q.push(q.toTarget(`"payload":"secret"`), apitest.As("admin")...)
 	line := `{"id":"` + l.ID.String() + `","original_topic":"mine","error_message":"e"}`
 	none := []client.DeadLetterImportDuplicate{}
-	for n, want := range []client.DeadLetterImportResult{{Imported: 1, Known: none, Errors: []client.DeadLetterImportError{}}, {Duplicates: 1, Known: none, Errors: []client.DeadLetterImportError{}}} {
+	for n, want := range []client.DeadLetterImportResult{{Imported: 1, Known: none,
+		Errors: []client.DeadLetterImportError{}}, {Duplicates: 1, Known: none, Errors: []client.DeadLetterImportError{}}} {
 		if got := q.imported(line, apitest.As("foreign")...); !cmp.Equal(got, want) {
 			t.Errorf("import %d: %+v", n+1, got)
 		}
 	}
 	list := q.Send("GET", letters, "", apitest.As("foreign")...).Messages()
-	if len(list.Messages) != 1 || list.Messages[0].ID == l.ID || list.Messages[0].OriginalTopic != "mine" || list.Messages[0].RootID != list.Messages[0].ID {
+	if len(list.Messages) != 1 || list.Messages[0].ID == l.ID || list.Messages[0].OriginalTopic != "mine" ||
+		list.Messages[0].RootID != list.Messages[0].ID {
 		t.Errorf("%+v", list.Messages)
 	}
-	if kept, err := q.letters.Get(t.Context(), apitest.Tenant.ID, l.ID); err != nil || kept.OriginalTopic != "orders" || kept.Status != dlq.Pending {
+	if kept, err := q.letters.Get(t.Context(), apitest.Tenant.ID, l.ID); err != nil || kept.OriginalTopic != "orders" ||
+		kept.Status != dlq.Pending {
 		t.Errorf("%+v %v", kept, err)
 	}
 }

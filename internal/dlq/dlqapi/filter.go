@@ -20,8 +20,9 @@ import (
 // Forbidden when the reader may not know what it filters by.
 func letterFilter(ctx context.Context, query url.Values) (dlq.Filter, error) {
 	f := dlq.Filter{
-		Topic: query.Get("topic"), Statuses: wordsOfQuery[dlq.Status](query["status"]), Resolutions: wordsOfQuery[dlq.Resolution](query["resolution"]),
-		Sources: wordsOfQuery[dlq.Source](query["source"]), Classes: wordsOfQuery[dlq.ErrorClass](query["error_class"]),
+		Topic: query.Get("topic"), Statuses: wordsOfQuery[dlq.Status](query["status"]),
+		Resolutions: wordsOfQuery[dlq.Resolution](query["resolution"]),
+		Sources:     wordsOfQuery[dlq.Source](query["source"]), Classes: wordsOfQuery[dlq.ErrorClass](query["error_class"]),
 		Fingerprint: query.Get("fingerprint"), ErrorType: query.Get("error_type"), ErrorContains: query.Get("error_contains"),
 		ConsumerGroup: query.Get("consumer_group"), Labels: query["label"], Assignee: query.Get("assignee"),
 		CorrelationID: query.Get("correlation_id"), TraceID: query.Get("trace_id"),
@@ -49,7 +50,8 @@ func letterFilter(ctx context.Context, query url.Values) (dlq.Filter, error) {
 		}
 	}
 	for name, at := range map[string]*time.Time{
-		"created_from": &f.CreatedFrom, "created_to": &f.CreatedTo, "last_retry_from": &f.LastRetryFrom, "last_retry_to": &f.LastRetryTo,
+		"created_from": &f.CreatedFrom, "created_to": &f.CreatedTo, "last_retry_from": &f.LastRetryFrom,
+		"last_retry_to": &f.LastRetryTo,
 	} {
 		if !query.Has(name) {
 			continue

@@ -12,7 +12,8 @@ import (
 )
 
 // ListDeadLetterGroups answers a page of groups, those seen last first.
-func (s *Handlers) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
+func (s *Handlers) ListDeadLetterGroups(ctx context.Context,
+	in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
@@ -20,7 +21,8 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLett
 	if err != nil {
 		return nil, err
 	}
-	f := dlq.GroupFilter{States: rest.Enums[dlq.GroupState](p.State), Topic: rest.Text(p.Topic), Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total}
+	f := dlq.GroupFilter{States: rest.Enums[dlq.GroupState](p.State), Topic: rest.Text(p.Topic), Limit: paging.Size,
+		Offset: paging.Offset(), Total: paging.Total}
 	if paging.Page == 0 {
 		at, fingerprint, err := rest.TimeAndText(paging.After)
 		if err != nil {
@@ -41,7 +43,8 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLett
 }
 
 // GetDeadLetterGroup answers a group.
-func (s *Handlers) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *Handlers) GetDeadLetterGroup(ctx context.Context,
+	in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	g, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, in.Fingerprint)
@@ -52,7 +55,8 @@ func (s *Handlers) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterG
 }
 
 // UpdateDeadLetterGroup keeps what people have made of a group.
-func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
+	in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -101,8 +105,10 @@ func toAPIGroups(groups []dlq.Group) []api.DeadLetterGroup {
 
 func toAPIGroup(g *dlq.Group) api.DeadLetterGroup {
 	return api.DeadLetterGroup{
-		Fingerprint: g.Fingerprint, State: api.DeadLetterGroupState(g.State), Topic: g.Topic, ErrorType: rest.UnlessEmpty(g.ErrorType), Message: g.Message,
-		Received: g.Received, Open: &g.Open, OpenIsCapped: &g.OpenCapped, FirstSeen: g.FirstSeen, LastSeen: g.LastSeen, SampleID: g.Sample,
+		Fingerprint: g.Fingerprint, State: api.DeadLetterGroupState(g.State), Topic: g.Topic,
+		ErrorType: rest.UnlessEmpty(g.ErrorType), Message: g.Message,
+		Received: g.Received, Open: &g.Open, OpenIsCapped: &g.OpenCapped, FirstSeen: g.FirstSeen, LastSeen: g.LastSeen,
+		SampleID: g.Sample,
 		Assignee: rest.UnlessEmpty(g.Assignee), Note: rest.UnlessEmpty(g.Note), UpdatedAt: g.UpdatedAt, Version: g.Version,
 	}
 }

@@ -43,7 +43,8 @@ type DeadLetters struct {
 
 // Complete tells whether every field is there.
 func (d *DeadLetters) Complete() bool {
-	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 && d.WakeRedrives != nil &&
+	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 &&
+		d.WakeRedrives != nil &&
 		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Ways.Forbidden != nil && d.UndoneByHand != nil
 }
 

@@ -58,7 +58,8 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := targets.NewHTTP(targets.HTTPConfig{Policy: allowed, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	web := targets.NewHTTP(targets.HTTPConfig{Policy: allowed, Version: "1.2.3", Now: time.Now,
+		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(web.Close)
 	q := &queue{policy: dlq.DefaultPolicy, target: newReceiver(t)}
 	q.policy.AutoRetry = false
@@ -80,7 +81,8 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 		c.DeadLetters = &dlqapi.DeadLetters{
 			Letters: q.letters, Drive: driver.Now, Ways: driver.Ways(),
 			PolicyOf: ruled{loops, q}.PolicyOf, UndoneByHand: q.undoneByHand,
-			Redrives: redrives, Overview: store, Actions: q.actions, VerifyActions: apitest.Verified(q.actions), WakeRedrives: func() {},
+			Redrives: redrives, Overview: store, Actions: q.actions, VerifyActions: apitest.Verified(q.actions),
+			WakeRedrives:  func() {},
 			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},
 		}
 	}}, change...)...)
@@ -129,7 +131,8 @@ func (q *queue) undoneByHand(ctx context.Context, l dlq.Letter, by operator.By) 
 	if err != nil {
 		return l, err
 	}
-	return after, q.letters.Change(ctx, after, by.Did(uuid.Must(uuid.NewV7()), l.TenantID, now, operator.DeadLetter, l.ID.String(), "saga-resolve", nil))
+	return after, q.letters.Change(ctx, after, by.Did(uuid.Must(uuid.NewV7()), l.TenantID, now, operator.DeadLetter,
+		l.ID.String(), "saga-resolve", nil))
 }
 
 // receiver is a target that letters are driven to.
@@ -180,7 +183,8 @@ func (q *queue) push(body string, header ...string) client.DeadLetter {
 	q.T.Helper()
 	r := q.Send("POST", letters, body, header...)
 	var l client.DeadLetter
-	if r.Into(&l); r.Status != http.StatusCreated || r.Header.Get("Location") != letters+"/"+l.ID.String() || r.Header.Get("ETag") != `"1"` {
+	if r.Into(&l); r.Status != http.StatusCreated || r.Header.Get("Location") != letters+"/"+l.ID.String() ||
+		r.Header.Get("ETag") != `"1"` {
 		q.T.Fatalf("push %s: %d %v %s", body, r.Status, r.Header, r.Body)
 	}
 	return l
@@ -200,7 +204,8 @@ func at(l client.DeadLetter) string { return letters + "/" + l.ID.String() }
 // store keeps a letter of another source than REST.
 func (q *queue) store(l dlq.Letter) client.DeadLetter {
 	q.T.Helper()
-	l.TenantID, l.OriginalTopic, l.Failure.Message, l.MaxRetries = apitest.Tenant.ID, cmp.Or(l.OriginalTopic, "saga.order.pay.compensate"), "gave up", 3
+	l.TenantID, l.OriginalTopic, l.Failure.Message, l.MaxRetries = apitest.Tenant.ID,
+		cmp.Or(l.OriginalTopic, "saga.order.pay.compensate"), "gave up", 3
 	l = dlq.New(l, uuid.Must(uuid.NewV7()), &q.policy, dlq.Moment{Now: time.Now().UTC().Truncate(time.Microsecond)})
 	pushed, err := q.letters.Push(q.T.Context(), []dlq.Letter{l})
 	if err != nil || pushed[0].Err != nil {

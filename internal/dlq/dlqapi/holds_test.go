@@ -16,17 +16,21 @@ func TestATopicIsHeldByOneField(t *testing.T) {
 	topic, common := "/api/v1/dlq/topics/orders/policy", "/api/v1/dlq/policy"
 	var before, p client.DeadLetterPolicy
 	e.Send("GET", topic, "").Into(&before)
-	e.Send("PATCH", topic, `{"auto_retry":false}`, "If-Match", `"3"`).Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
+	e.Send("PATCH", topic, `{"auto_retry":false}`, "If-Match", `"3"`).Wants(http.StatusPreconditionFailed,
+		"DLQ_VERSION_CONFLICT")
 	r := e.Send("PATCH", topic, `{"auto_retry":false,"reason":"the billing database is down"}`, "If-Match", `"0"`)
-	if r.Into(&p); r.Status != http.StatusOK || p.AutoRetry || p.Version != 1 || p.Inherited || r.Header.Get("ETag") != `"1"` {
+	if r.Into(&p); r.Status != http.StatusOK || p.AutoRetry || p.Version != 1 || p.Inherited ||
+		r.Header.Get("ETag") != `"1"` {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if p.MaxRetries != before.MaxRetries || p.RetentionDays != before.RetentionDays || p.Backoff != before.Backoff || p.HoldAll != nil {
+	if p.MaxRetries != before.MaxRetries || p.RetentionDays != before.RetentionDays || p.Backoff != before.Backoff ||
+		p.HoldAll != nil {
 		t.Errorf("the rest of the policy changed: %s", r.Body)
 	}
 	p = client.DeadLetterPolicy{}
 	r = e.Send("PATCH", topic, `{"backoff":{"jitter":0.25},"alert":{"count":9},"redact":["card"]}`)
-	if r.Into(&p); p.Version != 2 || p.AutoRetry || p.Backoff.Jitter != 0.25 || p.Backoff.Multiplier != before.Backoff.Multiplier || *p.Alert.Count != 9 || len(p.Redact) != 1 {
+	if r.Into(&p); p.Version != 2 || p.AutoRetry || p.Backoff.Jitter != 0.25 ||
+		p.Backoff.Multiplier != before.Backoff.Multiplier || *p.Alert.Count != 9 || len(p.Redact) != 1 {
 		t.Errorf("%s", r.Body)
 	}
 	p = client.DeadLetterPolicy{}
@@ -72,7 +76,8 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 		t.Errorf("%+v", list.Messages)
 	}
 	// Who sets the time of one letter means it.
-	q.Send("PATCH", letters+"/"+id.String(), fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	q.Send("PATCH", letters+"/"+id.String(),
+		fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 	if l := show(); l.NextRetryAt == nil || l.HeldBy != nil {
 		t.Errorf("next %v, held by %v", l.NextRetryAt, l.HeldBy)
 	}
@@ -88,7 +93,8 @@ func TestAGuardSurvivesTheResume(t *testing.T) {
 	r := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000,"stop_on":{"failures":5},"concurrency":2}`)
 	at := apitest.RedrivesPath + "/" + r.ID.String()
 	halted := e.Until(r.ID, "halted", func(r client.Redrive) bool { return r.State == client.RedriveStateHALTED })
-	if halted.Failed < 5 || halted.Failed > 7 || halted.Halts != 1 || halted.LastHalt == nil || halted.Sent != halted.Failed || halted.NeverSent != 100-halted.Failed {
+	if halted.Failed < 5 || halted.Failed > 7 || halted.Halts != 1 || halted.LastHalt == nil ||
+		halted.Sent != halted.Failed || halted.NeverSent != 100-halted.Failed {
 		t.Errorf("%+v", halted)
 	}
 	if halted.LastError == nil || halted.LastErrorAt == nil {
@@ -97,7 +103,8 @@ func TestAGuardSurvivesTheResume(t *testing.T) {
 	e.Send("PATCH", at, `{"stop_on":{"failures":10}}`)
 	var resumed client.Redrive
 	res := e.Send("POST", at+"/resume", `{"reason":"again"}`)
-	if res.Into(&resumed); resumed.StopOn.Failures == nil || *resumed.StopOn.Failures != 10 || resumed.Counted.Failed != 0 {
+	if res.Into(&resumed); resumed.StopOn.Failures == nil || *resumed.StopOn.Failures != 10 ||
+		resumed.Counted.Failed != 0 {
 		t.Errorf("resumed: %s", res.Body)
 	}
 	again := e.Until(r.ID, "halted again", func(r client.Redrive) bool { return r.Halts == 2 })
@@ -112,7 +119,8 @@ func TestAGuardSurvivesTheResume(t *testing.T) {
 		t.Errorf("resumed: %s", res.Body)
 	}
 	end := e.Until(r.ID, "complete", func(r client.Redrive) bool { return r.State == client.RedriveStateCOMPLETED })
-	if end.Halts != 2 || end.HaltReason != nil || end.LastHalt.Reason != "failures" || end.Sent != 100 || end.MaybeSent+end.Repeated+end.NeverSent != 0 {
+	if end.Halts != 2 || end.HaltReason != nil || end.LastHalt.Reason != "failures" || end.Sent != 100 ||
+		end.MaybeSent+end.Repeated+end.NeverSent != 0 {
 		t.Errorf("%+v", end)
 	}
 	var actions client.ActionList

@@ -40,7 +40,8 @@ func (s *Handlers) tellImport(ctx context.Context) error {
 }
 
 // ImportDeadLetters stores the lines of an export, each on its own, as they come.
-func (s *Handlers) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.Response, error) {
+func (s *Handlers) ImportDeadLetters(ctx context.Context,
+	req api.ImportDeadLettersRequestObject) (api.Response, error) {
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
 	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportDuplicate{}
@@ -116,7 +117,8 @@ func isEnd(line []byte) bool {
 		End *bool      `json:"end"`
 		ID  *uuid.UUID `json:"id"`
 	}
-	return bytes.HasPrefix(line, []byte(`{"end":`)) && json.Unmarshal(line, &last) == nil && last.End != nil && last.ID == nil
+	return bytes.HasPrefix(line, []byte(`{"end":`)) && json.Unmarshal(line, &last) == nil &&
+		last.End != nil && last.ID == nil
 }
 
 // importing is an import on its way.

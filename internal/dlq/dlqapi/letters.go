@@ -34,7 +34,8 @@ func insteadOf(err error, l *dlq.Letter) error {
 	if k := fault.KindOf(err); k != fault.Conflict && k != fault.Precondition {
 		return err
 	}
-	return &letterFault{error: err, current: &api.DeadLetterCurrent{Status: api.DeadLetterStatus(l.Status), Version: l.Version}}
+	return &letterFault{error: err, current: &api.DeadLetterCurrent{Status: api.DeadLetterStatus(l.Status),
+		Version: l.Version}}
 }
 
 func (s *Handlers) moment() dlq.Moment {
@@ -42,7 +43,8 @@ func (s *Handlers) moment() dlq.Moment {
 }
 
 // didLetter is the action of the one who asks on a letter.
-func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string, detail any) operator.Action {
+func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string,
+	detail any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, rest.Text(reason), detail)
 }
 
@@ -54,7 +56,9 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 		return l, err
 	}
 	if l.ArchivedAt != nil {
-		return l, insteadOf(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is archived").Allowing([]string{verbRestore}), &l)
+		return l,
+			insteadOf(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is archived").Allowing([]string{verbRestore}),
+				&l)
 	}
 	switch fits, err := rest.IfMatch(match, l.Version); {
 	case err != nil:
@@ -68,7 +72,8 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 // changeLetter reads a letter, decides, and stores the decision with the
 // action, and anew when somebody else changed it meanwhile. A decision of the
 // same version changes nothing. The detail is what the action says of it.
-func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string, verb string, reason *string, detail map[string]any,
+func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string, verb string, reason *string,
+	detail map[string]any,
 	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -104,7 +109,8 @@ func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) 
 	if err != nil {
 		return rest.Answer{}, err
 	}
-	return rest.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}), ETag: letterETag(l)}, nil
+	return rest.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}),
+		ETag: letterETag(l)}, nil
 }
 
 // letterETag is the entity tag of a letter; archived it looks different.

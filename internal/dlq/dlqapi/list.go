@@ -22,18 +22,20 @@ type letterPage struct {
 type readLetters func(context.Context, uuid.UUID, dlq.Query) (dlq.Page, error)
 
 // ListDeadLettersOfTopic answers a page of one topic's letters.
-func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context, in api.ListDeadLettersOfTopicRequestObject) (api.Response, error) {
+func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
+	in api.ListDeadLettersOfTopicRequestObject) (api.Response, error) {
 	p := in.Params
 	if rest.Unstorable(in.Topic) {
 		return nil, rest.BadParameter("topic", "invalid", "contains a NUL character or is not UTF-8")
 	}
-	return s.listLetters(ctx, in.Topic, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
-		page, err := s.Letters.List(ctx, tenant, q)
-		if err == nil && len(page.Letters) == 0 {
-			err = s.knownTopic(ctx, tenant, in.Topic)
-		}
-		return page, err
-	})
+	return s.listLetters(ctx, in.Topic, letterPage{p.Page, p.PageSize, p.Cursor, p.Include},
+		func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
+			page, err := s.Letters.List(ctx, tenant, q)
+			if err == nil && len(page.Letters) == 0 {
+				err = s.knownTopic(ctx, tenant, in.Topic)
+			}
+			return page, err
+		})
 }
 
 // ListDeadLetters answers a page of live letters.
@@ -43,7 +45,8 @@ func (s *Handlers) ListDeadLetters(ctx context.Context, in api.ListDeadLettersRe
 }
 
 // ListArchivedDeadLetters answers a page of the archive.
-func (s *Handlers) ListArchivedDeadLetters(ctx context.Context, in api.ListArchivedDeadLettersRequestObject) (api.Response, error) {
+func (s *Handlers) ListArchivedDeadLetters(ctx context.Context,
+	in api.ListArchivedDeadLettersRequestObject) (api.Response, error) {
 	p := in.Params
 	return s.listLetters(ctx, "", letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.ListArchived)
 }
@@ -69,7 +72,8 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, p letterPage, 
 		return rest.Answer{}, err
 	}
 	q := dlq.Query{
-		Filter: f, Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total, TotalCap: paging.CountUpTo(), Oldest: oldest, Bare: !full, Largest: largestListed,
+		Filter: f, Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total, TotalCap: paging.CountUpTo(),
+		Oldest: oldest, Bare: !full, Largest: largestListed,
 	}
 	if paging.Page == 0 {
 		if q.After, err = letterCursor(paging.After); err != nil {
@@ -143,7 +147,8 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 	for _, what := range in.Params.Include {
 		with[what] = true
 	}
-	shown := toAPILetter(&l, letterView{content: true, raw: with[api.GetDeadLetterParamsIncludeRaw], redact: p.Redact, held: p.Held})
+	shown := toAPILetter(&l, letterView{content: true, raw: with[api.GetDeadLetterParamsIncludeRaw],
+		redact: p.Redact, held: p.Held})
 	if with[api.GetDeadLetterParamsIncludeAttempts] {
 		attempts, err := s.Letters.Attempts(ctx, tenant, l.ID)
 		if err != nil {
@@ -162,7 +167,8 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 }
 
 // GetArchivedDeadLetter answers an archived letter.
-func (s *Handlers) GetArchivedDeadLetter(ctx context.Context, in api.GetArchivedDeadLetterRequestObject) (api.Response, error) {
+func (s *Handlers) GetArchivedDeadLetter(ctx context.Context,
+	in api.GetArchivedDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	l, err := s.Letters.Get(ctx, rest.RequestOf(ctx).Tenant.ID, in.MessageID)
@@ -180,7 +186,8 @@ func (s *Handlers) GetArchivedDeadLetter(ctx context.Context, in api.GetArchived
 }
 
 // ListDeadLetterAttempts answers the retries of a letter.
-func (s *Handlers) ListDeadLetterAttempts(ctx context.Context, in api.ListDeadLetterAttemptsRequestObject) (api.Response, error) {
+func (s *Handlers) ListDeadLetterAttempts(ctx context.Context,
+	in api.ListDeadLetterAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
@@ -195,7 +202,8 @@ func (s *Handlers) ListDeadLetterAttempts(ctx context.Context, in api.ListDeadLe
 }
 
 // GetDeadLetterLineage answers the lineage of a letter.
-func (s *Handlers) GetDeadLetterLineage(ctx context.Context, in api.GetDeadLetterLineageRequestObject) (api.Response, error) {
+func (s *Handlers) GetDeadLetterLineage(ctx context.Context,
+	in api.GetDeadLetterLineageRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	lineage, err := s.Letters.Lineage(ctx, rest.RequestOf(ctx).Tenant.ID, in.MessageID)
@@ -209,7 +217,8 @@ func (s *Handlers) GetDeadLetterLineage(ctx context.Context, in api.GetDeadLette
 }
 
 // ListDeadLetterRevisions answers the edits of a letter.
-func (s *Handlers) ListDeadLetterRevisions(ctx context.Context, in api.ListDeadLetterRevisionsRequestObject) (api.Response, error) {
+func (s *Handlers) ListDeadLetterRevisions(ctx context.Context,
+	in api.ListDeadLetterRevisionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
@@ -221,5 +230,6 @@ func (s *Handlers) ListDeadLetterRevisions(ctx context.Context, in api.ListDeadL
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterRevisionList{Revisions: toAPIRevisions(revisions, p.Redact)}}, nil
+	return rest.Answer{Status: http.StatusOK,
+		Body: api.DeadLetterRevisionList{Revisions: toAPIRevisions(revisions, p.Redact)}}, nil
 }

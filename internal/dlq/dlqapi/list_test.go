@@ -103,10 +103,13 @@ func TestFiltersThatCannotBeAreRefused(t *testing.T) {
 		q.Send("GET", letters+"?"+query, "").Wants(400, code)
 	}
 	for _, query := range []string{
-		"status=OPEN", "topic=", "topic=a&topic=b", "fingerprint=xyz", "error_class=BAD", "resolution=GONE", "source=MARS", "saga_id=1",
+		"status=OPEN", "topic=", "topic=a&topic=b", "fingerprint=xyz", "error_class=BAD", "resolution=GONE",
+		"source=MARS", "saga_id=1",
 		"saga_id=00000000-0000-0000-0000-000000000000", "created_from=yesterday", "created_from=0001-01-01T00:00:00Z", "created_from=2026-99-99T00:00:00Z",
-		"retry_count_min=-1", "retry_count_max=x", "generation_min=1.5", "key=a&key_base64=AA%3D%3D", "key_base64=%21", "header=h", "header=%3Dx",
-		"header=h=1&header=h=2", "payload=x", "label=", "order=up", "view=all", "page=1&cursor=x", "cursor=AAAA", "page=0", "page_size=201", "page=10000&page_size=200",
+		"retry_count_min=-1", "retry_count_max=x", "generation_min=1.5", "key=a&key_base64=AA%3D%3D", "key_base64=%21",
+		"header=h", "header=%3Dx",
+		"header=h=1&header=h=2", "payload=x", "label=", "order=up", "view=all", "page=1&cursor=x", "cursor=AAAA", "page=0",
+		"page_size=201", "page=10000&page_size=200",
 		"assignee=%00",
 	} {
 		q.Send("GET", letters+"?"+query, "").Wants(400, "REQ_INVALID_PARAMETER")
@@ -121,7 +124,8 @@ func TestPagesMissAndRepeatNothing(t *testing.T) {
 		want = append(want, q.push(`{"original_topic":"orders","error_message":"boom"}`).ID)
 	}
 	q.push(`{"original_topic":"other","error_message":"boom"}`)
-	for path, newestFirst := range map[string]bool{letters + "?topic=orders": true, letters + "?topic=orders&order=asc": false, topicPath("orders") + "?status=PENDING": true} {
+	for path, newestFirst := range map[string]bool{letters + "?topic=orders": true,
+		letters + "?topic=orders&order=asc": false, topicPath("orders") + "?status=PENDING": true} {
 		for _, mode := range []string{"page", "cursor"} {
 			var got []uuid.UUID
 			next := path + "&page_size=3&page=1"
@@ -151,7 +155,8 @@ func TestPagesMissAndRepeatNothing(t *testing.T) {
 	for _, path := range []string{letters + "?topic=other&cursor=", letters + "?topic=orders&order=asc&cursor=", topicPath("orders") + "?cursor=", "/api/v1/dlq/archive?topic=orders&cursor="} {
 		q.Send("GET", path+cursor, "").Wants(400, "REQ_INVALID_PARAMETER")
 	}
-	if p := q.Send("GET", letters+"?topic=orders&cursor="+cursor+"&include=total", "").Messages().Pagination; p.TotalCount == nil || *p.TotalCount != 7 || p.Page != nil {
+	if p := q.Send("GET", letters+"?topic=orders&cursor="+cursor+"&include=total",
+		"").Messages().Pagination; p.TotalCount == nil || *p.TotalCount != 7 || p.Page != nil {
 		t.Errorf("include=total: %+v", p)
 	}
 }
@@ -160,7 +165,8 @@ func TestATopicMayHaveAnyName(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	names := []string{
-		"a/b", "/a", "a//b", "a%b", "a%2Fb", "a%zz", "a b", "a+b", "a?b", "a#b", "a;b", "a,b", "a=b", "a&b", "a:b", "[a]", "ö/ü", "注文", "*a", "...", "a\\b", "\"a\"", "{topic}", "messages2",
+		"a/b", "/a", "a//b", "a%b", "a%2Fb", "a%zz", "a b", "a+b", "a?b", "a#b", "a;b", "a,b", "a=b", "a&b", "a:b", "[a]",
+		"ö/ü", "注文", "*a", "...", "a\\b", "\"a\"", "{topic}", "messages2",
 	}
 	for _, name := range names {
 		l := q.push(strings.Replace(q.toTarget(""), `"orders"`, quoted(name), 1))

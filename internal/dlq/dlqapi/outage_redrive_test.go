@@ -103,7 +103,8 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	}
 	e.Send("GET", path, "").Into(&paused)
 	taken, _ = target.counts()
-	if paused.State != "PAUSED" || paused.Done != int64(len(taken)) || paused.Left != 2000-paused.Done || paused.Left == 0 || paused.Eta != nil {
+	if paused.State != "PAUSED" || paused.Done != int64(len(taken)) || paused.Left != 2000-paused.Done ||
+		paused.Left == 0 || paused.Eta != nil {
 		t.Errorf("with %d taken, the redrive is %+v", len(taken), paused)
 	}
 	if r := e.Send("PATCH", path, `{"rate_per_second":5000,"concurrency":16}`); r.Status != http.StatusOK {
@@ -113,7 +114,8 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 		t.Fatalf("resume: %d %s", r.Status, r.Body)
 	}
 	done := e.Until(made.ID, "completed", inState("COMPLETED"))
-	if done.Done != 2000 || done.Failed+done.Skipped+done.Bounced+done.Left != 0 || done.EndedAt == nil || done.RatePerSecond != 5000 {
+	if done.Done != 2000 || done.Failed+done.Skipped+done.Bounced+done.Left != 0 || done.EndedAt == nil ||
+		done.RatePerSecond != 5000 {
 		t.Errorf("in the end: %+v", done)
 	}
 	taken, refused := target.counts()
@@ -137,7 +139,8 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	}
 	var stats client.DeadLetterStats
 	e.Send("GET", "/api/v1/dlq/stats", "").Into(&stats)
-	want := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "RESOLVED", Count: 2000}, {OriginalTopic: "refunds", Status: "PENDING", Count: 3}}
+	want := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "RESOLVED", Count: 2000},
+		{OriginalTopic: "refunds", Status: "PENDING", Count: 3}}
 	if diff := cmp.Diff(want, stats.Stats); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
@@ -153,18 +156,21 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	path := apitest.RedrivesPath + "/" + made.ID.String()
 	halted := e.Until(made.ID, "halted", inState("HALTED"))
 	_, refused := target.counts()
-	if *halted.HaltReason != "failure_ratio" || halted.Failed < 20 || halted.Left == 0 || halted.Done != 0 || len(refused) < 20 || halted.EndedAt != nil {
+	if *halted.HaltReason != "failure_ratio" || halted.Failed < 20 || halted.Left == 0 || halted.Done != 0 ||
+		len(refused) < 20 || halted.EndedAt != nil {
 		t.Errorf("with %d refused, the redrive is %+v", len(refused), halted)
 	}
 	target.set(false)
 	var r client.Redrive
 	out := e.Send("POST", path+"/resume", `{"reason":"it is up again"}`)
-	if out.Into(&r); out.Status != http.StatusOK || r.HaltReason != nil || r.StopOn.FailureRatio == nil || r.Counted.Tried != 0 {
+	if out.Into(&r); out.Status != http.StatusOK || r.HaltReason != nil || r.StopOn.FailureRatio == nil ||
+		r.Counted.Tried != 0 {
 		t.Fatalf("resume: %d %s", out.Status, out.Body)
 	}
 	done := e.Until(made.ID, "completed", inState("COMPLETED"))
 	taken, refused := target.counts()
-	if done.Done+done.Failed != 300 || done.Done != int64(len(taken)) || done.Failed != int64(len(refused)) || done.Skipped != 0 {
+	if done.Done+done.Failed != 300 || done.Done != int64(len(taken)) || done.Failed != int64(len(refused)) ||
+		done.Skipped != 0 {
 		t.Errorf("with %d taken and %d refused: %+v", len(taken), len(refused), done)
 	}
 	for id := range refused {
@@ -175,7 +181,8 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	// What was refused waits again.
 	var all client.RetryAllResult
 	out = e.Send("POST", "/api/v1/dlq/orders/retry-all?wait=60s", `{"rate_per_second":5000}`)
-	if out.Into(&all); out.Status != http.StatusOK || all.RetriedCount != done.Failed || all.Redrive.State != "COMPLETED" || !strings.Contains(all.Message, "COMPLETED") {
+	if out.Into(&all); out.Status != http.StatusOK || all.RetriedCount != done.Failed ||
+		all.Redrive.State != "COMPLETED" || !strings.Contains(all.Message, "COMPLETED") {
 		t.Errorf("retry-all: %d %s", out.Status, out.Body)
 	}
 	taken, _ = target.counts()

@@ -34,7 +34,8 @@ func TestGroupsAreWhatPeopleMakeOfThem(t *testing.T) {
 	path := apitest.GroupsPath + "/" + g.Fingerprint
 	r := e.Send("PATCH", path, `{"state":"RESOLVED","assignee":"ann","note":"fixed in 1.2"}`, "If-Match", `"1"`)
 	r.Into(&g)
-	if r.Status != 200 || g.State != "RESOLVED" || *g.Assignee != "ann" || *g.Note != "fixed in 1.2" || r.Header.Get("ETag") != `"2"` {
+	if r.Status != 200 || g.State != "RESOLVED" || *g.Assignee != "ann" || *g.Note != "fixed in 1.2" ||
+		r.Header.Get("ETag") != `"2"` {
 		t.Errorf("patched: %d %s", r.Status, r.Body)
 	}
 	e.Send("PATCH", path, `{"note":"x"}`, "If-Match", `"1"`).Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
@@ -75,7 +76,8 @@ func TestTopicsAreCounted(t *testing.T) {
 	e.Send("POST", "/api/v1/dlq/messages/"+ids[0].String()+"/resolve", `{"reason":"r"}`)
 	var list client.DeadLetterTopicList
 	e.Send("GET", "/api/v1/dlq/topics?page_size=1", "").Into(&list)
-	if len(list.Topics) != 1 || list.Topics[0].Topic != "a/b c" || !list.Pagination.HasNext || list.Topics[0].Counts.PENDING != 2 {
+	if len(list.Topics) != 1 || list.Topics[0].Topic != "a/b c" || !list.Pagination.HasNext ||
+		list.Topics[0].Counts.PENDING != 2 {
 		t.Fatalf("page 1: %+v", list)
 	}
 	next := client.DeadLetterTopicList{}
@@ -91,7 +93,8 @@ func TestTopicsAreCounted(t *testing.T) {
 	}
 	e.Send("GET", "/api/v1/dlq/topics/orders", "").Into(&topic)
 	if diff := cmp.Diff(client.DeadLetterCounts{PENDING: 2, RESOLVED: 1}, topic.Counts); diff != "" ||
-		topic.Arrivals != (client.DeadLetterArrivals{Last5M: 3, Last1H: 3, Last24H: 3}) || len(topic.TopGroups) != 1 || topic.OldestOpenAt == nil || *topic.OldestOpenAgeMS < 0 {
+		topic.Arrivals != (client.DeadLetterArrivals{Last5M: 3, Last1H: 3, Last24H: 3}) || len(topic.TopGroups) != 1 ||
+		topic.OldestOpenAt == nil || *topic.OldestOpenAgeMS < 0 {
 		t.Errorf("orders: %+v (-want +got):\n%s", topic, diff)
 	}
 	e.Send("GET", "/api/v1/dlq/topics/none", "").Wants(http.StatusNotFound, "DLQ_TOPIC_NOT_FOUND")
@@ -114,7 +117,8 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 	topic, common := "/api/v1/dlq/topics/orders/policy", "/api/v1/dlq/policy"
 	var p client.DeadLetterPolicy
 	r := e.Send("GET", topic, "")
-	if r.Into(&p); r.Status != 200 || !p.Inherited || p.Version != 0 || p.MaxRetries != 3 || r.Header.Get("ETag") != `"0"` || *p.Topic != "orders" {
+	if r.Into(&p); r.Status != 200 || !p.Inherited || p.Version != 0 || p.MaxRetries != 3 ||
+		r.Header.Get("ETag") != `"0"` || *p.Topic != "orders" {
 		t.Errorf("before: %d %s", r.Status, r.Body)
 	}
 	p = client.DeadLetterPolicy{}
@@ -129,7 +133,8 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 	}
 	r = e.Send("PUT", topic, strings.Replace(somePolicy, `"max_retries":7`, `"max_retries":1`, 1)+`,"alert":{"count":2},"redact":["card.number"],"allowed_targets":["retry.*"]}`)
 	p = client.DeadLetterPolicy{}
-	if r.Into(&p); r.Status != 200 || p.Inherited || p.MaxRetries != 1 || *p.Alert.Count != 2 || p.Redact[0] != "card.number" || p.AllowedTargets[0] != "retry.*" {
+	if r.Into(&p); r.Status != 200 || p.Inherited || p.MaxRetries != 1 || *p.Alert.Count != 2 ||
+		p.Redact[0] != "card.number" || p.AllowedTargets[0] != "retry.*" {
 		t.Errorf("the topic's: %d %s", r.Status, r.Body)
 	}
 	if r := e.Send("GET", topic, "", "If-None-Match", `"1"`); r.Status != http.StatusNotModified {
@@ -140,11 +145,13 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 		somePolicy + `,"allowed_targets":["[x"]}`:                                                "/allowed_targets/0",
 		strings.Replace(somePolicy, `"max_interval_ms":60000`, `"max_interval_ms":999`, 1) + `}`: "/backoff/max_interval_ms",
 	} {
-		if got := e.Send("PUT", topic, body).Wants(http.StatusUnprocessableEntity, "DLQ_INVALID"); len(got.Errors) != 1 || got.Errors[0].Pointer != pointer {
+		if got := e.Send("PUT", topic, body).Wants(http.StatusUnprocessableEntity, "DLQ_INVALID"); len(got.Errors) != 1 ||
+			got.Errors[0].Pointer != pointer {
 			t.Errorf("errors %+v, want %s", got.Errors, pointer)
 		}
 	}
-	for _, body := range []string{`{}`, somePolicy + `,"colour":"red"}`, strings.Replace(somePolicy, `"retention_days":10`, `"retention_days":0`, 1) + `}`} {
+	for _, body := range []string{`{}`, somePolicy + `,"colour":"red"}`,
+		strings.Replace(somePolicy, `"retention_days":10`, `"retention_days":0`, 1) + `}`} {
 		e.Send("PUT", topic, body).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
 	}
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d,"card":{"number":"4111"}}`, 3)
@@ -160,7 +167,8 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 	}
 	var actions client.ActionList
 	e.Send("GET", "/api/v1/audit?kind=topic_policy&subject=*", "").Into(&actions)
-	if len(actions.Actions) != 1 || actions.Actions[0].Verb != "update" || *actions.Actions[0].Reason != "ours" || !strings.Contains(string(actions.Actions[0].Detail), `"max_retries":7`) {
+	if len(actions.Actions) != 1 || actions.Actions[0].Verb != "update" || *actions.Actions[0].Reason != "ours" ||
+		!strings.Contains(string(actions.Actions[0].Detail), `"max_retries":7`) {
 		t.Errorf("actions: %+v", actions)
 	}
 }
@@ -173,9 +181,11 @@ func TestActionsAreFilteredAndPaged(t *testing.T) {
 		e.Send("POST", "/api/v1/dlq/messages/"+id.String()+"/discard", `{"reason":"r"}`, apitest.As("operator")...)
 	}
 	since := time.Now().UTC().Add(time.Hour).Format(time.RFC3339)
-	e.Send("POST", "/api/v1/dlq/messages/"+ids[2].String()+"/resolve", `{"reason":"r"}`, append(apitest.As("admin"), "X-Request-Id", "req-7")...)
+	e.Send("POST", "/api/v1/dlq/messages/"+ids[2].String()+"/resolve", `{"reason":"r"}`,
+		append(apitest.As("admin"), "X-Request-Id", "req-7")...)
 	for query, want := range map[string]int{
-		"": 4, "?verb=push": 1, "?verb=discard": 2, "?actor=key:admin": 1, "?subject=" + ids[0].String(): 1, "?kind=redrive": 0, "?kind=dead_letter&verb=resolve": 1,
+		"": 4, "?verb=push": 1, "?verb=discard": 2, "?actor=key:admin": 1, "?subject=" + ids[0].String(): 1,
+		"?kind=redrive": 0, "?kind=dead_letter&verb=resolve": 1,
 		"?from=" + since: 0, "?to=" + since: 4,
 	} {
 		var list client.ActionList
@@ -200,9 +210,12 @@ func TestActionsAreFilteredAndPaged(t *testing.T) {
 			path = "/api/v1/audit?page_size=2&cursor=" + *list.Pagination.NextCursor
 		}
 	}
-	if diff := cmp.Diff([]string{"resolve by key:admin", "discard by key:operator", "discard by key:operator", "push by key:operator"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"resolve by key:admin", "discard by key:operator", "discard by key:operator",
+		"push by key:operator"}, got); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
-	e.Send("GET", "/api/v1/audit?kind=saga", "", apitest.As("auditor")...).Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
-	e.Send("GET", "/api/v1/audit?colour=red", "", apitest.As("auditor")...).Wants(http.StatusBadRequest, "REQ_UNKNOWN_PARAMETER")
+	e.Send("GET", "/api/v1/audit?kind=saga", "", apitest.As("auditor")...).Wants(http.StatusBadRequest,
+		"REQ_INVALID_PARAMETER")
+	e.Send("GET", "/api/v1/audit?colour=red", "", apitest.As("auditor")...).Wants(http.StatusBadRequest,
+		"REQ_UNKNOWN_PARAMETER")
 }

@@ -43,7 +43,8 @@ func (s *Handlers) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPoli
 }
 
 // UpdateDefaultPolicy changes members of the policy of topics that have none.
-func (s *Handlers) UpdateDefaultPolicy(ctx context.Context, in api.UpdateDefaultPolicyRequestObject) (api.Response, error) {
+func (s *Handlers) UpdateDefaultPolicy(ctx context.Context,
+	in api.UpdateDefaultPolicyRequestObject) (api.Response, error) {
 	return s.patchPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
@@ -62,16 +63,20 @@ func (s *Handlers) policy(ctx context.Context, topic string, ifNone *string) (re
 	return a.Unchanged(ifNone)
 }
 
-func (s *Handlers) putPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyInput) (rest.Answer, error) {
+func (s *Handlers) putPolicy(ctx context.Context, topic string, match *string,
+	b *api.DeadLetterPolicyInput) (rest.Answer, error) {
 	return s.setPolicy(ctx, topic, match, rest.Text(b.Reason), func(dlq.Policy) dlq.Policy { return policyOf(b) })
 }
 
-func (s *Handlers) patchPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyPatch) (rest.Answer, error) {
-	return s.setPolicy(ctx, topic, match, rest.Text(b.Reason), func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
+func (s *Handlers) patchPolicy(ctx context.Context, topic string, match *string,
+	b *api.DeadLetterPolicyPatch) (rest.Answer, error) {
+	return s.setPolicy(ctx, topic, match, rest.Text(b.Reason),
+		func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
 }
 
 // setPolicy stores what decide makes of the policy that serves a topic, as its own.
-func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, reason string, decide func(there dlq.Policy) dlq.Policy) (rest.Answer, error) {
+func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, reason string,
+	decide func(there dlq.Policy) dlq.Policy) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	req := rest.RequestOf(ctx)
@@ -100,7 +105,8 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 		if subject == "" {
 			subject = defaultSubject
 		}
-		by := s.Did(ctx, p.UpdatedAt, operator.TopicPolicy, subject, rest.VerbUpdate, reason, map[string]any{"policy": toAPIPolicy(&p, topic)})
+		by := s.Did(ctx, p.UpdatedAt, operator.TopicPolicy, subject, rest.VerbUpdate, reason,
+			map[string]any{"policy": toAPIPolicy(&p, topic)})
 		switch err := s.Overview.PutPolicy(ctx, p, by); {
 		case err == nil:
 			return s.policyAnswer(ctx, &p, topic)
@@ -137,10 +143,13 @@ func (s *Handlers) mayBeAllowed(p *dlq.Policy) error {
 
 func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
 	out := dlq.Policy{
-		MaxRetries: int(b.MaxRetries), AutoRetry: b.AutoRetry, Ordered: b.Ordered, RetentionDays: int(b.RetentionDays), ArchiveDays: int(b.ArchiveDays),
-		MaxGenerations: int(b.MaxGenerations), Redact: b.Redact, AllowedTargets: b.AllowedTargets, HoldAll: b.HoldAll != nil && *b.HoldAll,
+		MaxRetries: int(b.MaxRetries), AutoRetry: b.AutoRetry, Ordered: b.Ordered, RetentionDays: int(b.RetentionDays),
+		ArchiveDays:    int(b.ArchiveDays),
+		MaxGenerations: int(b.MaxGenerations), Redact: b.Redact, AllowedTargets: b.AllowedTargets,
+		HoldAll: b.HoldAll != nil && *b.HoldAll,
 		Backoff: retry.Policy{
-			InitialIntervalMS: b.Backoff.InitialIntervalMS, MaxIntervalMS: b.Backoff.MaxIntervalMS, Multiplier: b.Backoff.Multiplier, Jitter: &b.Backoff.Jitter,
+			InitialIntervalMS: b.Backoff.InitialIntervalMS, MaxIntervalMS: b.Backoff.MaxIntervalMS,
+			Multiplier: b.Backoff.Multiplier, Jitter: &b.Backoff.Jitter,
 		},
 	}
 	if a := b.Alert; a != nil {
@@ -150,7 +159,8 @@ func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
 			}
 			return *n
 		}
-		out.Alert = dlq.Alert{Count: number(a.Count), Rate: number(a.Rate), AgeMS: number(a.AgeMS), NewGroup: a.NewGroup != nil && *a.NewGroup}
+		out.Alert = dlq.Alert{Count: number(a.Count), Rate: number(a.Rate), AgeMS: number(a.AgeMS),
+			NewGroup: a.NewGroup != nil && *a.NewGroup}
 	}
 	return out
 }
@@ -201,10 +211,16 @@ func replace[T any](to, from *T) {
 
 func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 	out := api.DeadLetterPolicy{
-		Topic: rest.UnlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered, RetentionDays: int32(p.RetentionDays), //nolint:gosec // CheckPolicy bounds them
-		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact, AllowedTargets: p.AllowedTargets, //nolint:gosec // as above
-		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS, Multiplier: p.Backoff.Multiplier},
-		Alert:   api.DeadLetterAlert{Count: &p.Alert.Count, Rate: &p.Alert.Rate, AgeMS: &p.Alert.AgeMS, NewGroup: &p.Alert.NewGroup},
+		//nolint:gosec // CheckPolicy bounds them
+		Topic: rest.UnlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered,
+		RetentionDays: int32(p.RetentionDays),
+		//nolint:gosec // as above
+		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact,
+		AllowedTargets: p.AllowedTargets,
+		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS,
+			Multiplier: p.Backoff.Multiplier},
+		Alert: api.DeadLetterAlert{Count: &p.Alert.Count, Rate: &p.Alert.Rate, AgeMS: &p.Alert.AgeMS,
+			NewGroup: &p.Alert.NewGroup},
 		Version: p.Version, Inherited: p.Version == 0, UpdatedBy: rest.UnlessEmpty(p.UpdatedBy),
 	}
 	if topic == "" {

@@ -85,9 +85,11 @@ func dedupeKeyOf(key string) string {
 
 // sameLetter tells whether two letters were pushed by the same request.
 func sameLetter(a, b *dlq.Letter) bool {
-	return a.OriginalTopic == b.OriginalTopic && a.Failure == b.Failure && a.ConsumerGroup == b.ConsumerGroup && a.Link == b.Link &&
+	return a.OriginalTopic == b.OriginalTopic && a.Failure == b.Failure && a.ConsumerGroup == b.ConsumerGroup &&
+		a.Link == b.Link &&
 		a.CorrelationID == b.CorrelationID && a.TraceID == b.TraceID && bytes.Equal(a.Content.Payload, b.Content.Payload) &&
-		bytes.Equal(a.Content.Key, b.Content.Key) && sameHeaders(a.Content.Headers, b.Content.Headers) && reflect.DeepEqual(a.Target, b.Target)
+		bytes.Equal(a.Content.Key, b.Content.Key) && sameHeaders(a.Content.Headers, b.Content.Headers) &&
+		reflect.DeepEqual(a.Target, b.Target)
 }
 
 func sameHeaders(a, b []dlq.Header) bool {
@@ -138,7 +140,8 @@ func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRe
 }
 
 // batched reads one message of a batch, which is canonical JSON. Faults: Invalid.
-func (s *Handlers) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMessage, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+func (s *Handlers) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMessage,
+	policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
 	if fields := rest.Violations(s.LetterSchema, raw); fields != nil {
 		return dlq.Letter{}, rest.SchemaFault(fields...)
 	}
@@ -181,7 +184,8 @@ func (s *Handlers) policies(tenant uuid.UUID) func(context.Context, string) (*dl
 }
 
 // letterOf makes a letter of a push. Faults: Invalid.
-func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput,
+	policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
 	l, wrong := readLetter(b)
 	l.TenantID = tenant
 	for _, prefix := range []string{keyPrefix, ownPrefix} {
@@ -227,7 +231,8 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 		Source: dlq.FromREST, OriginalTopic: b.OriginalTopic, ConsumerGroup: rest.Text(b.ConsumerGroup),
 		Origin:        dlq.Origin{Partition: b.OriginalPartition, Offset: b.OriginalOffset},
 		Failure:       dlq.Failure{Message: b.ErrorMessage, Type: rest.Text(b.ErrorType), Stack: rest.Text(b.ErrorStack)},
-		CorrelationID: rest.Text(b.CorrelationID), TraceID: rest.Text(b.TraceID), DedupeKey: rest.Text(b.DedupeKey), Labels: b.Labels, MaxRetries: -1,
+		CorrelationID: rest.Text(b.CorrelationID), TraceID: rest.Text(b.TraceID), DedupeKey: rest.Text(b.DedupeKey),
+		Labels: b.Labels, MaxRetries: -1,
 	}
 	if b.ErrorClass != nil {
 		l.Failure.Class = dlq.ErrorClass(*b.ErrorClass)
@@ -252,10 +257,12 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 	}
 	l.Content.Key = bytesOf("/key", b.Key, b.KeyBase64)
 	for i, h := range b.Headers {
-		l.Content.Headers = append(l.Content.Headers, dlq.Header{Name: h.Name, Value: bytesOf(fmt.Sprintf("/headers/%d/value", i), h.Value, h.ValueBase64)})
+		l.Content.Headers = append(l.Content.Headers,
+			dlq.Header{Name: h.Name, Value: bytesOf(fmt.Sprintf("/headers/%d/value", i), h.Value, h.ValueBase64)})
 	}
 	if t := b.Target; t != nil {
-		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: rest.Text(t.Topic), Partition: t.Partition, URL: rest.Text(t.URL), Job: rest.Text(t.Job)}
+		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: rest.Text(t.Topic), Partition: t.Partition,
+			URL: rest.Text(t.URL), Job: rest.Text(t.Job)}
 		if t.Method != nil {
 			l.Target.Method = string(*t.Method)
 		}
@@ -337,5 +344,6 @@ func (s *Handlers) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
 }
 
 func notAllowed(pointer, reason string) error {
-	return fault.New(fault.Invalid, dlq.CodeTarget, "%s: %s", pointer, reason).With(fault.Field{Pointer: pointer, Code: "not_allowed", Message: reason})
+	return fault.New(fault.Invalid, dlq.CodeTarget, "%s: %s", pointer, reason).With(fault.Field{Pointer: pointer,
+		Code: "not_allowed", Message: reason})
 }

@@ -20,10 +20,13 @@ func TestAPushedLetterIsKeptByteForByte(t *testing.T) {
 	b64 := func(s string) *string { return new(base64.StdEncoding.EncodeToString([]byte(s))) }
 	transient := client.DeadLetterErrorClassTRANSIENT
 	in := client.DeadLetterInput{
-		OriginalTopic: "orders", ErrorMessage: "boom", ErrorType: new("java.lang.Boom"), ErrorClass: &transient, ErrorStack: new("at a.b(C.java:1)"),
+		OriginalTopic: "orders", ErrorMessage: "boom", ErrorType: new("java.lang.Boom"), ErrorClass: &transient,
+		ErrorStack:    new("at a.b(C.java:1)"),
 		PayloadBase64: b64(binary), KeyBase64: b64("k\x00"),
-		Headers:           []client.DeadLetterHeader{{Name: "a", ValueBase64: b64(header)}, {Name: "a", Value: new("ö")}, {Name: "none"}},
-		OriginalPartition: new(int32(3)), OriginalOffset: new(int64(1 << 40)), ConsumerGroup: new("billing"), MaxRetries: new(int32(7)),
+		Headers: []client.DeadLetterHeader{{Name: "a", ValueBase64: b64(header)}, {Name: "a", Value: new("ö")},
+			{Name: "none"}},
+		OriginalPartition: new(int32(3)), OriginalOffset: new(int64(1 << 40)), ConsumerGroup: new("billing"),
+		MaxRetries:    new(int32(7)),
 		CorrelationID: new("c-1"), TraceID: new("t-1"), Labels: []string{"b", "a"}, DedupeKey: new("d-1"),
 	}
 	created, err := q.PushDeadLetterWithResponse(t.Context(), nil, in)
@@ -60,14 +63,16 @@ func TestAPushedLetterIsKeptByteForByte(t *testing.T) {
 		}
 	}
 	text := q.push(`{"original_topic":"orders","error_message":"boom","payload_base64":"` + *b64("no JSON {") + `"}`)
-	if string(text.Payload) != `"no JSON {"` || *text.PayloadEncoding != client.DeadLetterEncodingText || text.PayloadBase64 != nil {
+	if string(text.Payload) != `"no JSON {"` || *text.PayloadEncoding != client.DeadLetterEncodingText ||
+		text.PayloadBase64 != nil {
 		t.Errorf("text: %+v", text)
 	}
 	raw := q.Send("GET", at(text)+"?include=raw", "").Letter(200)
 	if raw.PayloadBase64 == nil || *raw.PayloadBase64 != *b64("no JSON {") {
 		t.Errorf("raw: %+v", raw)
 	}
-	if none := q.push(`{"original_topic":"orders","error_message":"boom"}`); none.Payload != nil || none.PayloadEncoding != nil || none.PayloadBytes != nil || none.KeyBase64 != nil {
+	if none := q.push(`{"original_topic":"orders","error_message":"boom"}`); none.Payload != nil || none.PayloadEncoding != nil || none.PayloadBytes != nil ||
+		none.KeyBase64 != nil {
 		t.Errorf("without a payload: %+v", none)
 	}
 	has := q.Send("GET", at(text), "", "If-None-Match", `"1"`)
@@ -95,8 +100,10 @@ func TestALetterIsPushedOnce(t *testing.T) {
 			t.Errorf("%s: Idempotent-Replayed %q", tt.name, r.Header.Get("Idempotent-Replayed"))
 		}
 	}
-	q.Send("POST", letters, fmt.Sprintf(body, `,"trace_id":"other"`), "Idempotency-Key", "i").Wants(422, "REQ_IDEMPOTENCY_KEY_REUSED")
-	q.Send("POST", letters, fmt.Sprintf(body, `,"dedupe_key":"d"`), "Idempotency-Key", "i").Wants(400, "REQ_INVALID_PARAMETER")
+	q.Send("POST", letters, fmt.Sprintf(body, `,"trace_id":"other"`), "Idempotency-Key", "i").Wants(422,
+		"REQ_IDEMPOTENCY_KEY_REUSED")
+	q.Send("POST", letters, fmt.Sprintf(body, `,"dedupe_key":"d"`), "Idempotency-Key", "i").Wants(400,
+		"REQ_INVALID_PARAMETER")
 	other := `{"original_topic":"other","error_message":"other","dedupe_key":"d"}`
 	if l := q.Send("POST", letters, other).Letter(200); l.OriginalTopic != "orders" {
 		t.Errorf("a known dedupe key gave %+v", l)
@@ -142,13 +149,16 @@ func TestWhatCannotBeADeadLetterIsRefused(t *testing.T) {
 			t.Errorf("%s: errors %+v, want %s", name, p.Errors, tt.pointer)
 		}
 	}
-	if dead := q.push(with(`"max_retries":0`)); dead.Status != client.DeadLetterStatusDEAD || *dead.Resolution != client.DeadLetterResolutionEXHAUSTED {
+	if dead := q.push(with(`"max_retries":0`)); dead.Status != client.DeadLetterStatusDEAD ||
+		*dead.Resolution != client.DeadLetterResolutionEXHAUSTED {
 		t.Errorf("a letter that may not be retried: %+v", dead)
 	}
-	if r := q.Send("POST", letters, with(`"payload_base64":"`+base64.StdEncoding.EncodeToString(make([]byte, 10<<20))+`"`)); r.Status != 201 {
+	if r := q.Send("POST", letters, with(`"payload_base64":"`+base64.StdEncoding.EncodeToString(make([]byte, 10<<20))+
+		`"`)); r.Status != 201 {
 		t.Errorf("10 MiB: %d", r.Status)
 	}
-	q.Send("POST", letters, with(`"payload_base64":"`+base64.StdEncoding.EncodeToString(make([]byte, 10<<20+1))+`"`)).Wants(422, "DLQ_INVALID")
+	q.Send("POST", letters, with(`"payload_base64":"`+base64.StdEncoding.EncodeToString(make([]byte, 10<<20+1))+
+		`"`)).Wants(422, "DLQ_INVALID")
 	q.Send("POST", letters, with(`"payload_base64":"`+strings.Repeat("A", 16<<20)+`"`)).Wants(413, "REQ_TOO_LARGE")
 }
 
@@ -160,7 +170,8 @@ func TestABatchTellsWhatBecameOfEach(t *testing.T) {
 		return `{"original_topic":"` + topic + `","error_message":"boom"` + more + `}`
 	}
 	r := q.Send("POST", letters+"/batch", `{"messages":[`+strings.Join([]string{
-		one("a", ""), one("", ""), `{"original_topic":"no-message"}`, `5`, one("x", `,"max_retries":"3"`), one("x", `,"original_timestamp":"2026-02-30T00:00:00Z"`), one("b", `,"dedupe_key":"known"`), one("c", `,"target":{"kind":"http","url":"http://169.254.1.1/"}`), one("d", `,"dedupe_key":"twice"`), one("e", `,"dedupe_key":"twice"`),
+		one("a", ""), one("", ""), `{"original_topic":"no-message"}`, `5`, one("x", `,"max_retries":"3"`), one("x", `,"original_timestamp":"2026-02-30T00:00:00Z"`), one("b", `,"dedupe_key":"known"`),
+		one("c", `,"target":{"kind":"http","url":"http://169.254.1.1/"}`), one("d", `,"dedupe_key":"twice"`), one("e", `,"dedupe_key":"twice"`),
 	}, ",")+`]}`)
 	var out client.DeadLetterResults
 	r.Into(&out)
@@ -178,7 +189,8 @@ func TestABatchTellsWhatBecameOfEach(t *testing.T) {
 		}
 		got = append(got, s)
 	}
-	want := []string{"201", "422 DLQ_INVALID", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "200 known", "422 DLQ_TARGET_NOT_ALLOWED", "201", "200 known"}
+	want := []string{"201", "422 DLQ_INVALID", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "422 REQ_SCHEMA",
+		"200 known", "422 DLQ_TARGET_NOT_ALLOWED", "201", "200 known"}
 	if diff := cmp.Diff(want, got); diff != "" || r.Status != 200 {
 		t.Errorf("%d (-want +got):\n%s", r.Status, diff)
 	}
@@ -188,7 +200,8 @@ func TestABatchTellsWhatBecameOfEach(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(one("many", "")+",", 501), ",")
 	q.Send("POST", letters+"/batch", `{"messages":[`+many+`]}`).Wants(422, "REQ_SCHEMA")
 	q.Send("POST", letters+"/batch", `{"messages":[]}`).Wants(422, "REQ_SCHEMA")
-	if r := q.Send("POST", letters+"/batch", `{"messages":[`+many[:500*(len(one("many", ""))+1)-1]+`]}`); r.Status != 200 || strings.Count(string(r.Body), `"status":201`) != 500 {
+	if r := q.Send("POST", letters+"/batch", `{"messages":[`+many[:500*(len(one("many", ""))+1)-1]+
+		`]}`); r.Status != 200 || strings.Count(string(r.Body), `"status":201`) != 500 {
 		t.Errorf("500 letters: %d %.200s", r.Status, r.Body)
 	}
 }

@@ -39,7 +39,8 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 			t.Errorf("the record shows a payload: %s", r.Body)
 		}
 		for _, a := range list.Actions {
-			if a.Kind != "dead_letter" || *a.Actor != "key:operator" || a.Address == nil || *a.Address != "127.0.0.1" || *a.RequestID != request {
+			if a.Kind != "dead_letter" || *a.Actor != "key:operator" || a.Address == nil || *a.Address != "127.0.0.1" ||
+				*a.RequestID != request {
 				t.Errorf("%s is on record as %s of %s by %s", request, a.Verb, a.Kind, *a.Actor)
 			}
 		}
@@ -52,7 +53,8 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 
 	var one client.DeadLetter
 	send("single", letters, message("a")).Into(&one)
-	if got := told("single"); len(got) != 1 || got[0].Verb != "push" || *got[0].Operation != "pushDeadLetter" || got[0].Subject != one.ID.String() || len(got[0].Detail) != 0 && string(got[0].Detail) != "null" {
+	if got := told("single"); len(got) != 1 || got[0].Verb != "push" || *got[0].Operation != "pushDeadLetter" ||
+		got[0].Subject != one.ID.String() || len(got[0].Detail) != 0 && string(got[0].Detail) != "null" {
 		t.Errorf("one letter: %+v", got)
 	}
 	if r := send("again", letters, message("a")); r.Status != http.StatusOK || len(told("again")) != 0 {
@@ -61,7 +63,8 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 
 	// Two of four are new: one is known, one cannot be.
 	var results client.DeadLetterResults
-	send("many", batch, `{"messages":[`+message("a")+`,`+message("b")+`,{"original_topic":""},`+message("c")+`]}`).Into(&results)
+	send("many", batch, `{"messages":[`+message("a")+`,`+message("b")+`,{"original_topic":""},`+message("c")+
+		`]}`).Into(&results)
 	var want []uuid.UUID
 	for _, i := range []int{1, 3} {
 		want = append(want, *results.Results[i].ID)
@@ -87,7 +90,8 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 		large[i] = message(fmt.Sprint("n", i))
 	}
 	send("large", batch, `{"messages":[`+strings.Join(large, ",")+`]}`)
-	if got := told("large"); len(got) != 1 || json.Unmarshal(got[0].Detail, &detail) != nil || detail.Letters != 500 || len(slices.Compact(detail.IDs)) != 500 {
+	if got := told("large"); len(got) != 1 || json.Unmarshal(got[0].Detail, &detail) != nil || detail.Letters != 500 ||
+		len(slices.Compact(detail.IDs)) != 500 {
 		t.Errorf("500 letters: %d rows, of the last %d letters, %d ids", len(got), detail.Letters, len(detail.IDs))
 	}
 }
@@ -97,7 +101,8 @@ func TestTheRecordSaysWhoImportedALetter(t *testing.T) {
 	e := apitest.NewQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Limits.StreamAge = time.Minute })
 	id := e.Pushed("orders", nowhere(t), `{"n":%d}`, 1, apitest.As("operator")...)[0]
 	export := e.Send("GET", "/api/v1/dlq/export", "", apitest.As("admin")...)
-	if r := e.Send("DELETE", letters+"/"+id.String()+"?reason=moved", "", apitest.As("admin")...); r.Status != http.StatusOK {
+	if r := e.Send("DELETE", letters+"/"+id.String()+"?reason=moved", "",
+		apitest.As("admin")...); r.Status != http.StatusOK {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	header := append(apitest.As("admin"), "Content-Type", "application/x-ndjson", "X-Request-Id", "import")

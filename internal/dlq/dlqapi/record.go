@@ -51,16 +51,22 @@ const maxURL = 2048
 func recordOf(l *dlq.Letter, cursor string) letterRecord {
 	target := toAPITarget(&l.Target)
 	r := letterRecord{
-		ID: &l.ID, Source: l.Source, Status: l.Status, Resolution: l.Resolution, RetryCount: l.RetryCount, CreatedAt: &l.CreatedAt,
+		ID: &l.ID, Source: l.Source, Status: l.Status, Resolution: l.Resolution, RetryCount: l.RetryCount,
+		CreatedAt:   &l.CreatedAt,
 		LastRetryAt: l.LastRetryAt, TerminalAt: l.TerminalAt, ReadFrom: toAPIPlace(l.Arrived), StepIndex: l.Link.StepIndex,
-		StepName: l.Link.StepName, StepAction: l.Link.Action, WebhookID: rest.UnlessNil(l.Link.WebhookID), DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
-		Assignee: l.Assignee, Note: l.Note, RootID: &l.RootID, ParentID: rest.UnlessNil(l.ParentID), Generation: l.Generation, Cursor: cursor,
+		StepName: l.Link.StepName, StepAction: l.Link.Action, WebhookID: rest.UnlessNil(l.Link.WebhookID),
+		DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
+		Assignee:   l.Assignee, Note: l.Note, RootID: &l.RootID, ParentID: rest.UnlessNil(l.ParentID),
+		Generation: l.Generation, Cursor: cursor,
 		DeadLetterInput: api.DeadLetterInput{
 			OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, ErrorType: rest.UnlessEmpty(l.Failure.Type),
-			ErrorStack: rest.UnlessEmpty(l.Failure.Stack), ErrorClass: rest.EnumUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
+			ErrorStack:        rest.UnlessEmpty(l.Failure.Stack),
+			ErrorClass:        rest.EnumUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
 			OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
-			ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup), DedupeKey: rest.UnlessEmpty(l.DedupeKey), CorrelationID: rest.UnlessEmpty(l.CorrelationID),
-			TraceID: rest.UnlessEmpty(l.TraceID), MaxRetries: new(int32(l.MaxRetries)), SagaID: rest.UnlessNil(l.Link.SagaID), //nolint:gosec // at most MaxRetries
+			ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup), DedupeKey: rest.UnlessEmpty(l.DedupeKey),
+			CorrelationID: rest.UnlessEmpty(l.CorrelationID),
+			//nolint:gosec // at most MaxRetries
+			TraceID: rest.UnlessEmpty(l.TraceID), MaxRetries: new(int32(l.MaxRetries)), SagaID: rest.UnlessNil(l.Link.SagaID),
 			JobRunID: rest.UnlessNil(l.Link.JobRunID), Labels: l.Labels, Target: &target,
 			PayloadBase64: asBase64(l.Content.Payload), KeyBase64: asBase64(l.Content.Key),
 		},
@@ -128,7 +134,8 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	if a := r.StepAction; a != "" && a != "EXECUTE" && a != "COMPENSATE" {
 		wrong.Add("/step_action", "enum", "must be EXECUTE or COMPENSATE")
 	}
-	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic || len(t.URL) > maxURL ||
+	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic ||
+		len(t.URL) > maxURL ||
 		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !api.DeadLetterTargetMethod(t.Method).Valid() {
 		wrong.Add("/target", "invalid", "must be a valid target")
 	}
@@ -140,7 +147,8 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 			wrong.Add(pointer, "too_long", "is too long")
 		}
 	}
-	for pointer, at := range map[string]*time.Time{"/created_at": r.CreatedAt, "/last_retry_at": r.LastRetryAt, "/terminal_at": r.TerminalAt} {
+	for pointer, at := range map[string]*time.Time{"/created_at": r.CreatedAt, "/last_retry_at": r.LastRetryAt,
+		"/terminal_at": r.TerminalAt} {
 		if at != nil && (at.UTC().Year() < 1970 || at.UTC().Year() > 9999) {
 			wrong.Add(pointer, "invalid", "must be in the years 1970 to 9999")
 		}
@@ -159,7 +167,8 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	l.Arrived = place // so that the record is known again where its topic is read
 	l.Assignee, l.Note = r.Assignee, r.Note
 	l.Link.StepIndex, l.Link.StepName, l.Link.Action = r.StepIndex, r.StepName, r.StepAction
-	l.RootID, l.ParentID, l.Link.WebhookID, l.Link.DeliveryID = orNil(r.RootID), orNil(r.ParentID), orNil(r.WebhookID), orNil(r.DeliveryID)
+	l.RootID, l.ParentID, l.Link.WebhookID, l.Link.DeliveryID = orNil(r.RootID), orNil(r.ParentID), orNil(r.WebhookID),
+		orNil(r.DeliveryID)
 	if r.Source != "" {
 		l.Source = r.Source
 	}

@@ -39,14 +39,17 @@ func (s *Handlers) CreateRedrive(ctx context.Context, in api.CreateRedriveReques
 }
 
 // RetryDeadLetterGroup retries the letters of a group.
-func (s *Handlers) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *Handlers) RetryDeadLetterGroup(ctx context.Context,
+	in api.RetryDeadLetterGroupRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.GroupRedriveInput{}
 	}
 	asked, err := redriveAsked(ctx, &api.RedriveInput{
-		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
-		RatePerSecond: b.RatePerSecond, Order: b.Order, Force: b.Force, Canary: b.Canary, StopOn: b.StopOn, DryRun: b.DryRun, Reason: b.Reason,
+		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint},
+		MaxMessages:   b.MaxMessages,
+		RatePerSecond: b.RatePerSecond, Order: b.Order, Force: b.Force, Canary: b.Canary, StopOn: b.StopOn, DryRun: b.DryRun,
+		Reason: b.Reason,
 	})
 	if err != nil {
 		return nil, err
@@ -56,10 +59,12 @@ func (s *Handlers) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLet
 }
 
 // DiscardDeadLetterGroup gives up the letters of a group.
-func (s *Handlers) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *Handlers) DiscardDeadLetterGroup(ctx context.Context,
+	in api.DiscardDeadLetterGroupRequestObject) (api.Response, error) {
 	b := in.Body
 	asked, err := redriveAsked(ctx, &api.RedriveInput{
-		Action: api.RedriveAction(dlq.BulkDiscard), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
+		Action: api.RedriveAction(dlq.BulkDiscard), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint},
+		MaxMessages:   b.MaxMessages,
 		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Reason: &b.Reason,
 	})
 	if err != nil {
@@ -77,7 +82,8 @@ func (s *Handlers) redriveGroup(ctx context.Context, fingerprint string, asked b
 }
 
 // RetryAllDeadLetters retries what waits of a topic, and waits for it.
-func (s *Handlers) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
+func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
+	in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -97,7 +103,8 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadL
 		return nil, err
 	}
 	// Its body may be left out, as it always could: the record then says who and when.
-	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.RedriveRequest{All: asked.redrive.Filter.Empty(), Unexplained: true}
+	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.RedriveRequest{All: asked.redrive.Filter.Empty(),
+		Unexplained: true}
 	r, err := s.newRedrive(ctx, asked)
 	if err == nil {
 		err = s.knownTopic(ctx, r.TenantID, in.Topic)
@@ -110,7 +117,8 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadL
 		if err != nil {
 			return nil, err
 		}
-		return rest.Answer{Status: http.StatusOK, Body: api.RetryAllResult{Message: fmt.Sprintf("%d letters would be retried", p.Matched), Preview: p}}, nil
+		return rest.Answer{Status: http.StatusOK,
+			Body: api.RetryAllResult{Message: fmt.Sprintf("%d letters would be retried", p.Matched), Preview: p}}, nil
 	}
 	r, replayed, err := s.storeRedrive(ctx, r, rest.RequestOf(ctx).Who)
 	if err == nil {
@@ -157,7 +165,8 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error)
 	shown := toAPIRedrive(&r, s.Now())
 	shown.UnknownIds = unknown
 	return rest.Answer{
-		Status: http.StatusAccepted, Body: shown, ETag: rest.ETagOf(r.Version), Location: redrivePath(r.ID), Replayed: replayed,
+		Status: http.StatusAccepted, Body: shown, ETag: rest.ETagOf(r.Version), Location: redrivePath(r.ID),
+		Replayed: replayed,
 	}, nil
 }
 
@@ -190,7 +199,8 @@ func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, err
 // redriveID makes the id of a redrive of an Idempotency-Key, so that a second
 // request under it meets the first wherever it is: a UUIDv8.
 func redriveID(req *rest.Request, key string) uuid.UUID {
-	sum := sha256.Sum256([]byte("redrive\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" + req.Route + "\n" + key))
+	sum := sha256.Sum256([]byte("redrive\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" +
+		req.Route + "\n" + key))
 	id := uuid.UUID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
 	return id
@@ -220,7 +230,8 @@ func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 
 // storeRedrive stores a redrive, or finds the one of the same request. Faults:
 // Invalid with CodeKeyUsed when its Idempotency-Key stands for another request.
-func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive, who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
+func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
+	who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	by := s.Did(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), rest.VerbCreate, r.Reason, redriveDetail(&r))
@@ -283,7 +294,8 @@ func redriveDetail(r *dlq.Redrive) map[string]any {
 	if r.Max > 0 {
 		out["max_messages"] = r.Max
 	}
-	for name, set := range map[string]bool{"force": r.Force, "transform": r.Transform != nil, "approval_required": r.Approval} {
+	for name, set := range map[string]bool{"force": r.Force, "transform": r.Transform != nil,
+		"approval_required": r.Approval} {
 		if set {
 			out[name] = true
 		}

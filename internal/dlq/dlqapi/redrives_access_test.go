@@ -52,7 +52,8 @@ func TestHowMuchSomebodyMayTouchIsCheckedBeforeAnythingIsStored(t *testing.T) {
 	}
 	made := e.Bulk(`{"action":"RETRY","reason":"r","ids":[`+quoted[0]+`],"scheduled_for":"`+later()+`"}`, apitest.As("operator")...)
 	for _, verb := range []string{"pause", "resume", "cancel", "approve"} {
-		e.Send("POST", apitest.RedrivesPath+"/"+made.ID.String()+"/"+verb, "", apitest.As("operator")...).Wants(http.StatusForbidden, access.CodeForbidden)
+		e.Send("POST", apitest.RedrivesPath+"/"+made.ID.String()+"/"+verb, "",
+			apitest.As("operator")...).Wants(http.StatusForbidden, access.CodeForbidden)
 	}
 }
 
@@ -67,12 +68,15 @@ func TestAFilterInABodyHasEveryFilterOfTheList(t *testing.T) {
 	e.Pushed("orders", nowhere(t), `{"n":%d,"who":{"name":"ann"}}`, 2)
 	id := uuid.NewString()
 	all := map[string]string{ // filter → whether it lets the first letter through
-		`"status":["PENDING","DEAD"]`: "2", `"topic":"ord*"`: "2", `"fingerprint":"` + e.Group() + `"`: "2", `"error_type":"IOError"`: "2",
+		`"status":["PENDING","DEAD"]`: "2", `"topic":"ord*"`: "2", `"fingerprint":"` + e.Group() + `"`: "2",
+		`"error_type":"IOError"`:    "2",
 		`"error_class":["UNKNOWN"]`: "2", `"error_contains":"Connection refused"`: "2", `"consumer_group":"g"`: "0", `"key":"k"`: "0", `"key_base64":"aw=="`: "0",
 		`"header":["h=v"]`: "0", `"payload":["n=1","who.name=ann"]`: "1", `"created_from":"2020-01-01T00:00:00.5Z"`: "2", `"created_to":"2020-01-01T00:00:00+02:00"`: "0",
 		`"last_retry_from":"2020-01-01T00:00:00Z"`: "0", `"last_retry_to":"2020-01-01T00:00:00Z"`: "0", `"retry_count_min":1`: "0", `"retry_count_max":0`: "2",
-		`"resolution":["MANUAL"]`: "0", `"generation_min":1`: "0", `"source":["REST","KAFKA"]`: "2", `"saga_id":"` + id + `"`: "0", `"job_run_id":"` + id + `"`: "0",
-		`"correlation_id":"c"`: "0", `"trace_id":"t"`: "0", `"label":["a","b"]`: "0", `"assignee":"ann"`: "0", `"redrive_id":"` + id + `"`: "0", `"root_id":"` + id + `"`: "0",
+		`"resolution":["MANUAL"]`: "0", `"generation_min":1`: "0", `"source":["REST","KAFKA"]`: "2", `"saga_id":"` + id +
+			`"`: "0", `"job_run_id":"` + id + `"`: "0",
+		`"correlation_id":"c"`: "0", `"trace_id":"t"`: "0", `"label":["a","b"]`: "0",
+		`"assignee":"ann"`: "0", `"redrive_id":"` + id + `"`: "0", `"root_id":"` + id + `"`: "0",
 	}
 	properties := apitest.OpenapiYAML(t).Components.Schemas["DeadLetterFilter"].Value.Properties
 	if len(all) != len(properties) {
@@ -139,12 +143,16 @@ func TestRedrivesGroupsTopicsAndActionsOfOthersDoNotExist(t *testing.T) {
 		{"GET", "", ""}, {"PATCH", "", `{"note":"n"}`}, {"POST", "/retry", `{"reason":"r"}`}, {"POST", "/discard", `{"reason":"r"}`},
 	} {
 		for _, fingerprint := range []string{group, strings.Repeat("0", 32)} {
-			e.Send(call[0], "/api/v1/dlq/groups/"+fingerprint+call[1], call[2], apitest.As("foreign")...).Wants(http.StatusNotFound, "DLQ_GROUP_NOT_FOUND")
+			e.Send(call[0], "/api/v1/dlq/groups/"+fingerprint+call[1], call[2],
+				apitest.As("foreign")...).Wants(http.StatusNotFound, "DLQ_GROUP_NOT_FOUND")
 		}
 	}
-	e.Send("GET", "/api/v1/dlq/topics/orders", "", apitest.As("foreign")...).Wants(http.StatusNotFound, "DLQ_TOPIC_NOT_FOUND")
-	for _, list := range []string{apitest.RedrivesPath, "/api/v1/dlq/groups", "/api/v1/dlq/topics", "/api/v1/dlq/stats", "/api/v1/audit"} {
-		if r := e.Send("GET", list, "", apitest.As("foreign")...); r.Status != 200 || !strings.Contains(string(r.Body), ":[]") {
+	e.Send("GET", "/api/v1/dlq/topics/orders", "", apitest.As("foreign")...).Wants(http.StatusNotFound,
+		"DLQ_TOPIC_NOT_FOUND")
+	for _, list := range []string{apitest.RedrivesPath, "/api/v1/dlq/groups", "/api/v1/dlq/topics", "/api/v1/dlq/stats",
+		"/api/v1/audit"} {
+		if r := e.Send("GET", list, "", apitest.As("foreign")...); r.Status != 200 ||
+			!strings.Contains(string(r.Body), ":[]") {
 			t.Errorf("%s: %d %s, want an empty list", list, r.Status, r.Body)
 		}
 	}

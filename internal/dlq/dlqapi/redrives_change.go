@@ -29,9 +29,10 @@ func (s *Handlers) ResumeRedrive(ctx context.Context, in api.ResumeRedriveReques
 			detail = map[string]any{"stop_on": *stop}
 		}
 	}
-	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, string(dlq.ResumeRedrive), reason, detail, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
-		return r.Resumed(stop, rest.RequestOf(ctx).Principal, now)
-	})
+	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, string(dlq.ResumeRedrive), reason, detail,
+		func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+			return r.Resumed(stop, rest.RequestOf(ctx).Principal, now)
+		})
 }
 
 // CancelRedrive ends a redrive.
@@ -44,14 +45,16 @@ func (s *Handlers) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequ
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ApproveRedrive, in.Body)
 }
 
-func (s *Handlers) moveRedrive(ctx context.Context, id uuid.UUID, match *string, verb dlq.RedriveVerb, b *api.DeadLetterActionInput) (rest.Answer, error) {
+func (s *Handlers) moveRedrive(ctx context.Context, id uuid.UUID, match *string, verb dlq.RedriveVerb,
+	b *api.DeadLetterActionInput) (rest.Answer, error) {
 	reason := ""
 	if b != nil {
 		reason = rest.Text(b.Reason)
 	}
-	return s.changeRedrive(ctx, id, match, string(verb), reason, nil, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
-		return r.Moved(verb, rest.RequestOf(ctx).Principal, now)
-	})
+	return s.changeRedrive(ctx, id, match, string(verb), reason, nil,
+		func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+			return r.Moved(verb, rest.RequestOf(ctx).Principal, now)
+		})
 }
 
 // UpdateRedrive changes the pace of a redrive.
@@ -71,14 +74,16 @@ func (s *Handlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveReques
 	if edit.StopOn != nil {
 		detail["stop_on"] = *edit.StopOn
 	}
-	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, rest.VerbUpdate, rest.Text(b.Reason), detail, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
-		return r.Edited(edit, s.RedriveLimits, now)
-	})
+	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, rest.VerbUpdate, rest.Text(b.Reason), detail,
+		func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+			return r.Edited(edit, s.RedriveLimits, now)
+		})
 }
 
 // changeRedrive reads a redrive, decides, and stores the decision, and anew
 // when somebody else changed it meanwhile.
-func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string, detail map[string]any,
+func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string,
+	detail map[string]any,
 	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()

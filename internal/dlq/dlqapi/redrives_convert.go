@@ -106,7 +106,8 @@ func redriveFilter(ctx context.Context, in *api.DeadLetterFilter) (*dlq.Filter, 
 }
 
 func targetOf(in *api.DeadLetterTarget) dlq.Target {
-	return dlq.Target{Kind: dlq.TargetKind(in.Kind), Topic: rest.Text(in.Topic), Partition: in.Partition, URL: rest.Text(in.URL), Method: rest.Text(in.Method)}
+	return dlq.Target{Kind: dlq.TargetKind(in.Kind), Topic: rest.Text(in.Topic), Partition: in.Partition,
+		URL: rest.Text(in.URL), Method: rest.Text(in.Method)}
 }
 
 func stopOf(in *api.RedriveStop) *dlq.StopOn {
@@ -125,12 +126,17 @@ func stopOf(in *api.RedriveStop) *dlq.StopOn {
 
 func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 	out := api.Redrive{
-		ID: r.ID, Action: api.RedriveAction(r.Action), State: api.RedriveState(r.State), HaltReason: rest.UnlessEmpty(r.HaltReason),
-		Filter: r.Query, RatePerSecond: r.Rate, Concurrency: r.Concurrency, Order: api.RedriveOrder(r.Order),
-		Transform: r.Transform, Force: r.Force, ScheduledFor: r.ScheduledFor, ApprovalRequired: r.Approval, Reason: rest.UnlessEmpty(r.Reason),
-		Actor: r.Actor, ApprovedBy: rest.UnlessEmpty(r.ApprovedBy), Matched: r.Matched, Gathered: r.Gathered, Done: r.Done, Failed: r.Failed,
-		Skipped: r.Skipped, Bounced: r.Bounced, Left: r.Left(), Eta: r.ETA(now), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt,
-		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version, AllowedActions: rest.Enums[api.RedriveVerb](r.Actions()),
+		ID: r.ID, Action: api.RedriveAction(r.Action), State: api.RedriveState(r.State),
+		HaltReason: rest.UnlessEmpty(r.HaltReason),
+		Filter:     r.Query, RatePerSecond: r.Rate, Concurrency: r.Concurrency, Order: api.RedriveOrder(r.Order),
+		Transform: r.Transform, Force: r.Force, ScheduledFor: r.ScheduledFor, ApprovalRequired: r.Approval,
+		Reason: rest.UnlessEmpty(r.Reason),
+		Actor:  r.Actor, ApprovedBy: rest.UnlessEmpty(r.ApprovedBy), Matched: r.Matched, Gathered: r.Gathered, Done: r.Done,
+		Failed:  r.Failed,
+		Skipped: r.Skipped, Bounced: r.Bounced, Left: r.Left(), Eta: r.ETA(now), CreatedAt: r.CreatedAt,
+		StartedAt: r.StartedAt,
+		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
+		AllowedActions: rest.Enums[api.RedriveVerb](r.Actions()),
 	}
 	if r.IDs != nil {
 		out.Selected = new(int64(len(r.IDs)))
@@ -142,7 +148,9 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 		out.Target = new(toAPITarget(r.Target))
 	}
 	if c := r.Canary; c != nil {
-		out.Canary = &api.RedriveCanary{Count: int32(c.Count), WatchSeconds: new(int32(c.WatchSeconds)), MaxBounceRatio: &c.MaxBounceRatio} //nolint:gosec // as they came
+		//nolint:gosec // as they came
+		out.Canary = &api.RedriveCanary{Count: int32(c.Count), WatchSeconds: new(int32(c.WatchSeconds)),
+			MaxBounceRatio: &c.MaxBounceRatio}
 		out.CanaryPassed = &r.CanaryOK
 	}
 	if r.StopOn.Failures > 0 {
@@ -169,7 +177,8 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 
 func toAPIPreview(p *dlq.Preview) *api.RedrivePreview {
 	out := api.RedrivePreview{
-		Matched: p.Matched, BlockedKeys: p.BlockedKeys, ByTopic: api.CountsByName{}, ByGroup: api.CountsByName{}, ByStatus: api.CountsByName{}, Sample: []api.DeadLetter{},
+		Matched: p.Matched, BlockedKeys: p.BlockedKeys, ByTopic: api.CountsByName{}, ByGroup: api.CountsByName{},
+		ByStatus: api.CountsByName{}, Sample: []api.DeadLetter{},
 	}
 	for topic, n := range p.ByTopic {
 		out.ByTopic[topic] = n

@@ -25,7 +25,8 @@ func TestARedrivePassesOverLettersOfADisabledWebhook(t *testing.T) {
 	go func() { defer close(ended); q.driver.Run(running) }()
 	defer func() { stop(); <-ended }()
 	hooked := func() client.DeadLetter {
-		return q.store(dlq.Letter{Source: dlq.FromWebhook, Target: dlq.Target{Kind: dlq.ToWebhook}, Link: dlq.Link{WebhookID: uuid.New(), DeliveryID: uuid.New()}})
+		return q.store(dlq.Letter{Source: dlq.FromWebhook, Target: dlq.Target{Kind: dlq.ToWebhook},
+			Link: dlq.Link{WebhookID: uuid.New(), DeliveryID: uuid.New()}})
 	}
 	first, second, other := hooked(), hooked(), q.push(q.toTarget(""))
 	ids := `["` + first.ID.String() + `","` + second.ID.String() + `","` + other.ID.String() + `"]`
@@ -45,7 +46,8 @@ func TestARedrivePassesOverLettersOfADisabledWebhook(t *testing.T) {
 		t.Errorf("passed over: %+v", items.Items)
 	}
 	for _, l := range []client.DeadLetter{first, second} {
-		if got := q.Send("GET", at(l), "").Letter(http.StatusOK); got.Status != client.DeadLetterStatusPENDING || got.RetryCount != 0 {
+		if got := q.Send("GET", at(l), "").Letter(http.StatusOK); got.Status != client.DeadLetterStatusPENDING ||
+			got.RetryCount != 0 {
 			t.Errorf("the letter is %s after %d retries", got.Status, got.RetryCount)
 		}
 	}

@@ -94,7 +94,8 @@ func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItems
 		}
 		after = int64(binary.BigEndian.Uint64(paging.After)) //nolint:gosec // as it was made
 	}
-	items, more, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, rest.Enums[dlq.ItemState](p.State), after, paging.Size)
+	items, more, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, rest.Enums[dlq.ItemState](p.State),
+		after, paging.Size)
 	if err != nil {
 		return nil, err
 	}

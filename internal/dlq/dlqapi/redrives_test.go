@@ -96,14 +96,16 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	}
 	var all client.RetryAllResult
 	r = e.Send("POST", "/api/v1/dlq/orders/retry-all", `{"dry_run":true,"max_messages":7}`)
-	if r.Into(&all); r.Status != http.StatusOK || all.RetriedCount != 0 || all.Preview == nil || all.Preview.Matched != 7 || all.Redrive != nil {
+	if r.Into(&all); r.Status != http.StatusOK || all.RetriedCount != 0 || all.Preview == nil ||
+		all.Preview.Matched != 7 || all.Redrive != nil {
 		t.Errorf("dry run of retry-all: %d %.600s", r.Status, r.Body)
 	}
 	var list client.RedriveList
 	var stats client.DeadLetterStats
 	e.Send("GET", apitest.RedrivesPath, "").Into(&list)
 	e.Send("GET", "/api/v1/dlq/stats", "").Into(&stats)
-	want := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "PENDING", Count: 25}, {OriginalTopic: "refunds", Status: "PENDING", Count: 5}}
+	want := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "PENDING", Count: 25},
+		{OriginalTopic: "refunds", Status: "PENDING", Count: 5}}
 	if diff := cmp.Diff(want, stats.Stats); diff != "" || len(list.Redrives) != 0 {
 		t.Errorf("after dry runs: %+v (-want +got):\n%s", list.Redrives, diff)
 	}
@@ -121,7 +123,8 @@ func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
 	if r.Status != http.StatusAccepted || again.ID != first.ID || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("again: %d %v %s", r.Status, r.Header, r.Body)
 	}
-	e.Send("POST", apitest.RedrivesPath, strings.Replace(body, "duplicates", "mistakes", 1), "Idempotency-Key", "k-1").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", apitest.RedrivesPath, strings.Replace(body, "duplicates", "mistakes", 1), "Idempotency-Key",
+		"k-1").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
 	if other := e.Bulk(body, "Idempotency-Key", "k-2"); other.ID == first.ID {
 		t.Error("two keys made one redrive")
 	}
@@ -165,7 +168,8 @@ func TestEachActionDoesWhatItSays(t *testing.T) {
 		made := e.Bulk(`{"action":"` + tt.action + `","ids":["` + tt.id.String() + `"],"reason":"r"}`)
 		r := e.Send("GET", apitest.RedrivesPath+"/"+made.ID.String()+"?wait=30s", "")
 		var done client.Redrive
-		if r.Into(&done); done.State != "COMPLETED" || done.Done != 1 || done.Failed != 0 || *done.Selected != 1 || len(done.AllowedActions) != 0 {
+		if r.Into(&done); done.State != "COMPLETED" || done.Done != 1 || done.Failed != 0 || *done.Selected != 1 ||
+			len(done.AllowedActions) != 0 {
 			t.Errorf("%s: %s", tt.action, r.Body)
 		}
 		if got := status(tt.id); got != tt.want {
@@ -178,7 +182,8 @@ func TestEachActionDoesWhatItSays(t *testing.T) {
 		}
 	}
 	// What somebody else has dealt with meanwhile is skipped.
-	made := e.Bulk(`{"action":"DISCARD","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() + `"],"reason":"r"}`)
+	made := e.Bulk(`{"action":"DISCARD","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() +
+		`"],"reason":"r"}`)
 	done := e.Until(made.ID, "over", inState("COMPLETED"))
 	if done.Done != 1 || done.Skipped+done.Failed != done.Matched-1 {
 		t.Errorf("of three letters, of which one can be discarded: %+v", done)
@@ -188,7 +193,8 @@ func TestEachActionDoesWhatItSays(t *testing.T) {
 	if len(items.Items) != 1 || items.Items[0].MessageID != ids[3] {
 		t.Errorf("items: %+v", items)
 	}
-	e.Send("GET", apitest.RedrivesPath+"/"+made.ID.String()+"/items?cursor=abc", "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	e.Send("GET", apitest.RedrivesPath+"/"+made.ID.String()+"/items?cursor=abc", "").Wants(http.StatusBadRequest,
+		"REQ_INVALID_PARAMETER")
 }
 
 func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
@@ -204,13 +210,16 @@ func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
 		out.Into(&r)
 		return out
 	}
-	if p := e.Send("POST", path+"/resume", "").Wants(http.StatusConflict, "DLQ_REDRIVE_CONFLICT"); !slices.Equal(p.AllowedActions, []string{"pause", "cancel", "update"}) {
+	if p := e.Send("POST", path+"/resume", "").Wants(http.StatusConflict,
+		"DLQ_REDRIVE_CONFLICT"); !slices.Equal(p.AllowedActions, []string{"pause", "cancel", "update"}) {
 		t.Errorf("a waiting redrive allows %v", p.AllowedActions)
 	}
-	if out := step("PATCH", "", `{"rate_per_second":7,"stop_on":{"failures":3}}`, "If-Match", `"1"`); out.Status != 200 || r.RatePerSecond != 7 || *r.StopOn.Failures != 3 || out.Header.Get("ETag") != `"2"` {
+	if out := step("PATCH", "", `{"rate_per_second":7,"stop_on":{"failures":3}}`, "If-Match", `"1"`); out.Status != 200 || r.RatePerSecond != 7 ||
+		*r.StopOn.Failures != 3 || out.Header.Get("ETag") != `"2"` {
 		t.Errorf("patched: %d %s", out.Status, out.Body)
 	}
-	for _, call := range [][3]string{{"PATCH", "", `{"rate_per_second":8}`}, {"POST", "/pause", ""}, {"POST", "/cancel", ""}} {
+	for _, call := range [][3]string{{"PATCH", "", `{"rate_per_second":8}`}, {"POST", "/pause", ""},
+		{"POST", "/cancel", ""}} {
 		e.Send(call[0], path+call[1], call[2], "If-Match", `"1"`).Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
 	}
 	e.Send("PATCH", path, `{"rate_per_second":100000}`).Wants(http.StatusUnprocessableEntity, "DLQ_INVALID")
@@ -221,7 +230,8 @@ func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
 	if out := step("POST", "/resume", ""); out.Status != 200 || r.State != "PENDING" {
 		t.Errorf("resumed: %d %s", out.Status, out.Body)
 	}
-	if out := step("POST", "/cancel", ""); out.Status != 200 || r.State != "CANCELED" || r.EndedAt == nil || len(r.AllowedActions) != 0 {
+	if out := step("POST", "/cancel", ""); out.Status != 200 || r.State != "CANCELED" || r.EndedAt == nil ||
+		len(r.AllowedActions) != 0 {
 		t.Errorf("canceled: %d %s", out.Status, out.Body)
 	}
 	e.Send("PATCH", path, `{"rate_per_second":8}`).Wants(http.StatusConflict, "DLQ_REDRIVE_CONFLICT")
@@ -235,7 +245,8 @@ func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
 	if diff := cmp.Diff([]string{"cancel", "resume", "pause", "update", "create"}, verbs); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
-	if a := actions.Actions; *a[4].Reason != "later" || *a[4].Actor != "anonymous" || !json.Valid(a[4].Detail) || *a[2].Reason != "wait" {
+	if a := actions.Actions; *a[4].Reason != "later" || *a[4].Actor != "anonymous" || !json.Valid(a[4].Detail) ||
+		*a[2].Reason != "wait" {
 		t.Errorf("actions: %+v", a)
 	}
 	for _, what := range []string{"", "/items"} {

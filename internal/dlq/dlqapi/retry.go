@@ -134,7 +134,8 @@ func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLe
 	return &to, s.aimed(ctx, l, &to)
 }
 
-func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
+func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target,
+	t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	to := dlq.Target{Kind: dlq.ToHTTP, URL: own.URL, Method: own.Method}
 	if t.URL != nil {
 		to.URL = *t.URL
@@ -186,7 +187,8 @@ func (s *Handlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLet
 	if l.Target.Kind != dlq.ToKafka && l.Target.Kind != dlq.ToHTTP && l.Target.Kind != dlq.ToJobRun {
 		return nil, rest.SchemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source"})
 	}
-	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: rest.RequestOf(ctx).Principal, Reason: rest.Text(b.Reason), CreatedAt: s.Now()}
+	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: rest.RequestOf(ctx).Principal, Reason: rest.Text(b.Reason),
+		CreatedAt: s.Now()}
 	revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
 	if err != nil {
 		return nil, err
@@ -270,7 +272,8 @@ func patchedHeaders(headers []dlq.Header, patch []api.DeadLetterHeaderPatch) ([]
 	for i := range patch {
 		p := &patch[i]
 		mistake := func(member, code, message string) error {
-			return rest.SchemaFault(fault.Field{Pointer: "/headers_patch/" + strconv.Itoa(i) + member, Code: code, Message: message})
+			return rest.SchemaFault(fault.Field{Pointer: "/headers_patch/" + strconv.Itoa(i) + member, Code: code,
+				Message: message})
 		}
 		out = slices.DeleteFunc(out, func(h dlq.Header) bool { return h.Name == p.Name })
 		if p.Op == api.DeadLetterHeaderPatchOpRemove {
@@ -295,7 +298,8 @@ func patchedHeaders(headers []dlq.Header, patch []api.DeadLetterHeaderPatch) ([]
 		out = append(out, dlq.Header{Name: p.Name, Value: value})
 	}
 	if len(out) > dlq.MaxHeaders {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "too_many", Message: "makes more than " + strconv.Itoa(dlq.MaxHeaders) + " headers"})
+		return nil, rest.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "too_many",
+			Message: "makes more than " + strconv.Itoa(dlq.MaxHeaders) + " headers"})
 	}
 	return out, nil
 }

@@ -20,11 +20,13 @@ func TestARetrySucceedsOrSaysWhyNot(t *testing.T) {
 	l := q.push(q.toTarget(`"payload":{"n":1.00},"max_retries":2`))
 	q.target.answer(422)
 	p := q.Send("POST", at(l)+"/retry", `{"reason":"try"}`).Wants(502, "DLQ_PROCESS_FAILED")
-	if p.Message == nil || p.Message.ID != l.ID || p.Message.Status != client.DeadLetterStatusPENDING || p.Message.RetryCount != 1 || p.Message.Payload != nil {
+	if p.Message == nil || p.Message.ID != l.ID || p.Message.Status != client.DeadLetterStatusPENDING ||
+		p.Message.RetryCount != 1 || p.Message.Payload != nil {
 		t.Fatalf("the problem's message: %+v", p.Message)
 	}
 	p = q.Send("POST", at(l)+"/retry", "").Wants(502, "DLQ_PROCESS_FAILED")
-	if p.Message.Status != client.DeadLetterStatusDEAD || *p.Message.Resolution != client.DeadLetterResolutionEXHAUSTED || p.Message.RetryCount != 2 {
+	if p.Message.Status != client.DeadLetterStatusDEAD || *p.Message.Resolution != client.DeadLetterResolutionEXHAUSTED ||
+		p.Message.RetryCount != 2 {
 		t.Fatalf("after the last retry: %+v", p.Message)
 	}
 	p = q.Send("POST", at(l)+"/retry", "").Wants(409, "DLQ_CONFLICT")
@@ -39,11 +41,14 @@ func TestARetrySucceedsOrSaysWhyNot(t *testing.T) {
 		t.Errorf("forced in vain: %+v", p.Message)
 	}
 	q.target.answer(200)
-	ok, err := q.RetryDeadLetterWithResponse(t.Context(), l.ID, nil, client.DeadLetterRetryInput{Force: new(true), Reason: new("it is back")})
+	ok, err := q.RetryDeadLetterWithResponse(t.Context(), l.ID, nil, client.DeadLetterRetryInput{Force: new(true),
+		Reason: new("it is back")})
 	if err != nil || ok.JSON200 == nil {
 		t.Fatalf("%v %s", err, ok.Body)
 	}
-	if m := ok.JSON200.Message; m.Status != client.DeadLetterStatusRESOLVED || *m.Resolution != client.DeadLetterResolutionREDRIVEN || string(m.Payload) != `{"n":1.00}` || ok.HTTPResponse.Header.Get("ETag") == "" {
+	if m := ok.JSON200.Message; m.Status != client.DeadLetterStatusRESOLVED ||
+		*m.Resolution != client.DeadLetterResolutionREDRIVEN || string(m.Payload) != `{"n":1.00}` ||
+		ok.HTTPResponse.Header.Get("ETag") == "" {
 		t.Errorf("%+v", m)
 	}
 	if got := q.target.last(t); got.body != `{"n":1.00}` || got.header.Get("X-Dlq-Message-Id") != l.ID.String() {
@@ -79,10 +84,12 @@ func TestARetryWithoutItsTargetChangesNothing(t *testing.T) {
 	if r.Wants(503, "DLQ_NO_KAFKA"); r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
-	if now := q.Send("GET", at(l), "").Letter(200); now.Version != 1 || now.Status != client.DeadLetterStatusPENDING || now.RetryCount != 0 {
+	if now := q.Send("GET", at(l), "").Letter(200); now.Version != 1 || now.Status != client.DeadLetterStatusPENDING ||
+		now.RetryCount != 0 {
 		t.Errorf("%+v", now)
 	}
-	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}, Link: dlq.Link{SagaID: uuid.New(), StepName: "pay", Action: "COMPENSATE"}})
+	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga},
+		Link: dlq.Link{SagaID: uuid.New(), StepName: "pay", Action: "COMPENSATE"}})
 	var accepted client.DeadLetterRetryResult
 	r = q.Send("POST", at(saga)+"/retry", "")
 	if r.Into(&accepted); r.Status != http.StatusAccepted || accepted.Message.Status != client.DeadLetterStatusRETRYING {
@@ -96,7 +103,8 @@ func TestARetryWithoutItsTargetChangesNothing(t *testing.T) {
 	for body, code := range map[string]string{
 		`{"payload":1}`: "REQ_SCHEMA", `{"target":{"topic":"orders"}}`: "DLQ_TARGET_NOT_ALLOWED",
 	} {
-		q.Send("POST", at(q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}}))+"/retry", body).Wants(422, code)
+		q.Send("POST", at(q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}}))+"/retry",
+			body).Wants(422, code)
 	}
 }
 
@@ -193,7 +201,8 @@ func TestEditsAndTargetsThatCannotBeAreRefused(t *testing.T) {
 	}
 	q.Send("POST", at(l)+"/retry", "", "If-Match", `"7"`).Wants(412, "DLQ_VERSION_CONFLICT")
 	q.Send("POST", at(l)+"/retry", `{"target":{"topic":"orders.retry"}}`).Wants(503, "DLQ_NO_KAFKA")
-	if r := q.Send("POST", at(l)+"/retry", `{"target":{"url":"`+q.target.URL+`/allowed/x","method":"PUT"}}`, "If-Match", `"1"`); r.Status != 200 {
+	if r := q.Send("POST", at(l)+"/retry", `{"target":{"url":"`+q.target.URL+`/allowed/x","method":"PUT"}}`, "If-Match",
+		`"1"`); r.Status != 200 {
 		t.Errorf("an allowed URL: %d %s", r.Status, r.Body)
 	}
 	own := q.store(dlq.Letter{Source: dlq.FromKafka, OriginalTopic: "orders.dlq"})

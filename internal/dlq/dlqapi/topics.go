@@ -15,7 +15,8 @@ import (
 )
 
 // ListDeadLetterTopics answers a page of topics by name.
-func (s *Handlers) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
+func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
+	in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
@@ -36,7 +37,8 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLett
 }
 
 // GetDeadLetterTopic answers the statistics of a topic, with its largest groups.
-func (s *Handlers) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
+func (s *Handlers) GetDeadLetterTopic(ctx context.Context,
+	in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	t, err := s.Overview.Topic(ctx, rest.RequestOf(ctx).Tenant.ID, in.Topic)
@@ -50,7 +52,8 @@ func (s *Handlers) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterT
 }
 
 // GetDeadLetterStats counts letters by topic and status.
-func (s *Handlers) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
+func (s *Handlers) GetDeadLetterStats(ctx context.Context,
+	_ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	topics, err := s.Overview.Stats(ctx, rest.RequestOf(ctx).Tenant.ID)
@@ -61,7 +64,8 @@ func (s *Handlers) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterSt
 	for i := range topics {
 		for _, status := range dlq.Statuses {
 			if n := topics[i].Counts[status]; n > 0 {
-				out.Stats = append(out.Stats, api.DeadLetterStat{OriginalTopic: topics[i].Topic, Status: api.DeadLetterStatus(status), Count: n})
+				out.Stats = append(out.Stats, api.DeadLetterStat{OriginalTopic: topics[i].Topic,
+					Status: api.DeadLetterStatus(status), Count: n})
 			}
 		}
 	}
@@ -85,7 +89,8 @@ func (s *Handlers) knownTopic(ctx context.Context, tenant uuid.UUID, topic strin
 func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {
 	out := api.DeadLetterTopic{
 		Topic: t.Topic, OldestOpenAt: t.Oldest,
-		Counts:   api.DeadLetterCounts{PENDING: t.Counts[dlq.Pending], RETRYING: t.Counts[dlq.Retrying], RESOLVED: t.Counts[dlq.Resolved], DEAD: t.Counts[dlq.Dead]},
+		Counts: api.DeadLetterCounts{PENDING: t.Counts[dlq.Pending], RETRYING: t.Counts[dlq.Retrying],
+			RESOLVED: t.Counts[dlq.Resolved], DEAD: t.Counts[dlq.Dead]},
 		Arrivals: api.DeadLetterArrivals{Last5M: t.Last5m, Last1H: t.Last1h, Last24H: t.Last24h},
 	}
 	if t.Oldest != nil {

@@ -26,10 +26,12 @@ func TestAMisspeltTopicIsSaidToBeUnknown(t *testing.T) {
 	if list := q.Send("GET", topicPath("orders")+"?status=DEAD", "").Messages(); len(list.Messages) != 0 {
 		t.Errorf("a filter that fits none: %+v", list)
 	}
-	if list := q.Send("GET", topicPath("orders")+"?label=a&order=asc", "").Messages(); len(list.Messages) != 1 || list.Messages[0].ID != l.ID {
+	if list := q.Send("GET", topicPath("orders")+"?label=a&order=asc", "").Messages(); len(list.Messages) != 1 ||
+		list.Messages[0].ID != l.ID {
 		t.Errorf("by label: %+v", list)
 	}
-	if list := q.Send("GET", topicPath("orders")+"?order=asc", "").Messages(); len(list.Messages) != 2 || list.Messages[0].ID != l.ID {
+	if list := q.Send("GET", topicPath("orders")+"?order=asc", "").Messages(); len(list.Messages) != 2 ||
+		list.Messages[0].ID != l.ID {
 		t.Errorf("oldest first: %+v", list)
 	}
 	q.Send("DELETE", at(l)+"?reason=r", "").Wants2xx()
@@ -48,7 +50,8 @@ func TestAMisspeltTopicIsSaidToBeUnknown(t *testing.T) {
 	if list := q.Send("GET", topicPath("later"), "").Messages(); len(list.Messages) != 0 {
 		t.Errorf("a topic that a policy names: %+v", list)
 	}
-	for target, code := range map[string]string{"ftp://x/*": "DLQ_INVALID", "my orders": "DLQ_INVALID", "http:///x": "DLQ_INVALID", "orders.dlq": "DLQ_TARGET_NOT_ALLOWED"} {
+	for target, code := range map[string]string{"ftp://x/*": "DLQ_INVALID", "my orders": "DLQ_INVALID",
+		"http:///x": "DLQ_INVALID", "orders.dlq": "DLQ_TARGET_NOT_ALLOWED"} {
 		r := q.Send("PUT", "/api/v1/dlq/topics/orders/policy", policy+`,"allowed_targets":["retry.*","https://*.example/in","`+target+`"]}`)
 		if p := r.Wants(422, code); p.Errors[0].Pointer != "/allowed_targets/2" {
 			t.Errorf("%s: %+v", target, p.Errors)
@@ -62,7 +65,8 @@ func TestALetterSaysWhatCanBeDoneAndWhatItsLastRetrySaid(t *testing.T) {
 	l := q.push(q.toTarget(`"max_retries":1`))
 	q.target.answer(422)
 	p := q.Send("POST", at(l)+"/retry", "").Wants(502, "DLQ_PROCESS_FAILED")
-	if m := p.Message; m.ErrorMessage != "boom" || m.LastError == nil || *m.LastError != "the target answered 422" || m.LastErrorAt == nil {
+	if m := p.Message; m.ErrorMessage != "boom" || m.LastError == nil || *m.LastError != "the target answered 422" ||
+		m.LastErrorAt == nil {
 		t.Errorf("%+v", m)
 	}
 	if list := q.Send("GET", letters, "").Messages(); list.Messages[0].LastError == nil {
@@ -76,16 +80,19 @@ func TestALetterSaysWhatCanBeDoneAndWhatItsLastRetrySaid(t *testing.T) {
 	if now := q.Send("GET", at(l), "").Letter(200); now.LastError != nil {
 		t.Errorf("after one that went well: %s", *now.LastError)
 	}
-	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}, Link: dlq.Link{SagaID: uuid.New(), StepName: "pay", Action: "COMPENSATE"}})
+	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga},
+		Link: dlq.Link{SagaID: uuid.New(), StepName: "pay", Action: "COMPENSATE"}})
 	want := []client.DeadLetterVerb{"retry", "resolve", "update"}
 	if got := q.Send("GET", at(saga), "").Letter(200).AllowedActions; !cmp.Equal(got, want) {
 		t.Errorf("of a letter that a saga waits for: %v, want %v", got, want)
 	}
-	if p := q.Send("POST", at(saga)+"/discard", `{"reason": "not wanted"}`).Wants(409, "DLQ_SAGA_WAITS"); len(p.AllowedActions) != len(want) {
+	if p := q.Send("POST", at(saga)+"/discard", `{"reason": "not wanted"}`).Wants(409,
+		"DLQ_SAGA_WAITS"); len(p.AllowedActions) != len(want) {
 		t.Errorf("%v", p.AllowedActions)
 	}
 	hook := q.store(dlq.Letter{Source: dlq.FromWebhook, Target: dlq.Target{Kind: dlq.ToWebhook}})
-	if p := q.Send("POST", at(hook)+"/retry", "").Wants(409, "WEBHOOK_DISABLED"); p.Current == nil || p.Current.Status != client.DeadLetterStatusPENDING {
+	if p := q.Send("POST", at(hook)+"/retry", "").Wants(409, "WEBHOOK_DISABLED"); p.Current == nil ||
+		p.Current.Status != client.DeadLetterStatusPENDING {
 		t.Errorf("%+v", p)
 	}
 	if now := q.Send("GET", at(hook), "").Letter(200); now.RetryCount != 0 || now.LastError == nil {
@@ -97,7 +104,8 @@ func TestAPushWarnsOfWhatNothingHereDrives(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l := q.push(`{"original_topic":"orders","error_message":"boom"}`)
-	if l.Warnings == nil || (*l.Warnings)[0].Code != "DLQ_NO_KAFKA" || !strings.Contains((*l.Warnings)[0].Detail, "kafka.brokers") {
+	if l.Warnings == nil || (*l.Warnings)[0].Code != "DLQ_NO_KAFKA" ||
+		!strings.Contains((*l.Warnings)[0].Detail, "kafka.brokers") {
 		t.Errorf("%+v", l.Warnings)
 	}
 	if p := q.Send("POST", at(l)+"/retry", "").Wants(503, "DLQ_NO_KAFKA"); !strings.Contains(p.Detail, "kafka.brokers") {
@@ -151,7 +159,8 @@ func TestTheLargestLetterComesOverWithItsPlace(t *testing.T) {
 	}
 	now := dlq.Moment{Now: time.Now().UTC().Truncate(time.Microsecond)}
 	again := dlq.New(dlq.Letter{
-		TenantID: apitest.Tenant.ID, Source: dlq.FromKafka, OriginalTopic: "orders", Arrived: &place, Content: content, Failure: dlq.Failure{Message: "e"}, MaxRetries: -1,
+		TenantID: apitest.Tenant.ID, Source: dlq.FromKafka, OriginalTopic: "orders", Arrived: &place, Content: content,
+		Failure: dlq.Failure{Message: "e"}, MaxRetries: -1,
 	}, uuid.Must(uuid.NewV7()), &other.policy, now)
 	if n, err := other.loops.Arrive(t.Context(), []dlq.Arrival{{Letter: again}}); err != nil || n != 0 {
 		t.Errorf("reading the same place again stored %d, %v", n, err)
@@ -160,7 +169,8 @@ func TestTheLargestLetterComesOverWithItsPlace(t *testing.T) {
 	if _, err := third.loops.Arrive(t.Context(), []dlq.Arrival{{Letter: again}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := third.imported(all); got.Duplicates != 1 || len(got.Known) != 1 || got.Known[0].ID != again.ID || got.Known[0].Line != 1 {
+	if got := third.imported(all); got.Duplicates != 1 || len(got.Known) != 1 || got.Known[0].ID != again.ID ||
+		got.Known[0].Line != 1 {
 		t.Errorf("where the place is taken: %+v", got)
 	}
 }

@@ -27,7 +27,8 @@ func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, e
 	batch = slices.Clone(batch)
 	// The order in which rows are locked.
 	slices.SortStableFunc(batch, func(a, b dlq.Arrival) int {
-		return cmp.Or(cmp.Compare(a.Arrived.Topic, b.Arrived.Topic), cmp.Compare(a.Arrived.Partition, b.Arrived.Partition), cmp.Compare(a.Arrived.Offset, b.Arrived.Offset))
+		return cmp.Or(cmp.Compare(a.Arrived.Topic, b.Arrived.Topic), cmp.Compare(a.Arrived.Partition, b.Arrived.Partition),
+			cmp.Compare(a.Arrived.Offset, b.Arrived.Offset))
 	})
 	stored, err = postgres.RetryCollision(func() (int, error) {
 		return len(batch), st.db.InWrite(ctx, func(tx *sqlx.Tx) error { return st.arriveNew(ctx, tx, slices.Clone(batch)) })
@@ -140,7 +141,9 @@ func (st *Queue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (
 	if err != nil {
 		return nil, err
 	}
-	return isNew, st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
+	return isNew,
+		st.markBounced(ctx, tx,
+			slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
 }
 
 // prepareBatch returns a batch as it travels, linked to what it came back from.

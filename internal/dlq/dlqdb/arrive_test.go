@@ -211,7 +211,8 @@ func TestWhatABatchAddsIsTheSameHoweverItIsStored(t *testing.T) {
 			pgtest.Execute(t, db, `CALL dlq.archive_old_dlq_messages(30, 100)`)
 		}
 		batch := []dlq.Arrival{
-			letter("orders", "back", 10*time.Second), letter("bills", "new", 70*time.Second), letter("bills", "new", 20*time.Second), letter("orders", "new", 30*time.Second),
+			letter("orders", "back", 10*time.Second), letter("bills", "new", 70*time.Second),
+			letter("bills", "new", 20*time.Second), letter("orders", "new", 30*time.Second),
 		}
 		if how == "all is new" {
 			arrive(4, batch...)

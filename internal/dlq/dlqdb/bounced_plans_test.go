@@ -33,7 +33,8 @@ func TestLettersThatComeBackAreFoundByTheirIDs(t *testing.T) {
 	defer conn.Close()
 	var tenants, ids, redrives []string
 	for _, l := range letters[:100] {
-		tenants, ids, redrives = append(tenants, l.TenantID.String()), append(ids, l.ID.String()), append(redrives, pgtest.NewID().String())
+		tenants, ids, redrives = append(tenants, l.TenantID.String()), append(ids, l.ID.String()),
+			append(redrives, pgtest.NewID().String())
 	}
 	for _, set := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} { // as writers have it
 		if _, err := conn.ExecContext(t.Context(), "SET "+set+" = off"); err != nil {

@@ -40,10 +40,13 @@ func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action)
 		var res sql.Result
 		var err error
 		if l.Status == dlq.Retrying {
-			res, err = tx.ExecContext(ctx, describeLetter, l.TenantID, l.ID, l.Version, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt)
+			res, err = tx.ExecContext(ctx, describeLetter, l.TenantID, l.ID, l.Version, postgres.ArrayOf(l.Labels), l.Assignee,
+				l.Note, terms, l.UpdatedAt)
 		} else {
-			res, err = tx.ExecContext(ctx, changeLetter, l.TenantID, l.ID, l.Version, l.Status, postgres.NilIfZero(l.Resolution), l.RetryCount, l.MaxRetries,
-				l.NextRetryAt, l.TerminalAt, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt, l.HeldRetryAt, l.RetryAsked)
+			res, err = tx.ExecContext(ctx, changeLetter, l.TenantID, l.ID, l.Version, l.Status, postgres.NilIfZero(l.Resolution),
+				l.RetryCount, l.MaxRetries,
+				l.NextRetryAt, l.TerminalAt, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt,
+				l.HeldRetryAt, l.RetryAsked)
 		}
 		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
 			return err

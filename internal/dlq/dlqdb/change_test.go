@@ -23,7 +23,8 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 	l := b.PushAll(t, b.NewLetter(b.Everything))[0]
 	for _, change := range []func(l dlq.Letter) (dlq.Letter, error){
 		func(l dlq.Letter) (dlq.Letter, error) {
-			return l.Edited(dlq.Edit{MaxRetries: new(9), NextRetryAt: new(pgtest.Now().Add(time.Hour)), Labels: []string{"x"}, Assignee: new("bo"), Note: new("n")}, pgtest.Moment())
+			return l.Edited(dlq.Edit{MaxRetries: new(9), NextRetryAt: new(pgtest.Now().Add(time.Hour)), Labels: []string{"x"},
+				Assignee: new("bo"), Note: new("n")}, pgtest.Moment())
 		},
 		func(l dlq.Letter) (dlq.Letter, error) { return l.Discarded(pgtest.Moment()) },
 		func(l dlq.Letter) (dlq.Letter, error) {
@@ -52,18 +53,21 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 		}
 		// The same again is refused, and tells nothing.
 		n := len(b.Told(t, operator.Filter{}))
-		if err := b.Change(t.Context(), changed, b.Action(changed, "change")); !fault.IsCode(err, dlq.CodeStale) || len(b.Told(t, operator.Filter{})) != n {
+		if err := b.Change(t.Context(), changed, b.Action(changed, "change")); !fault.IsCode(err, dlq.CodeStale) ||
+			len(b.Told(t, operator.Filter{})) != n {
 			t.Errorf("the same version again: %v", err)
 		}
 		l = changed
 	}
 	// What was changed is found by what it is now.
 	for label, want := range map[string]int{"x": 0, "b": 0} {
-		if p, err := b.List(t.Context(), b.Tenant, dlq.Query{Limit: 5, Filter: dlq.Filter{Labels: []string{label}}}); err != nil || len(p.Letters) != want {
+		if p, err := b.List(t.Context(), b.Tenant,
+			dlq.Query{Limit: 5, Filter: dlq.Filter{Labels: []string{label}}}); err != nil || len(p.Letters) != want {
 			t.Errorf("label %s: %d letters, %v", label, len(p.Letters), err)
 		}
 	}
-	if p, err := b.List(t.Context(), b.Tenant, dlq.Query{Limit: 5, Filter: dlq.Filter{Assignee: "bo"}}); err != nil || len(p.Letters) != 1 {
+	if p, err := b.List(t.Context(), b.Tenant, dlq.Query{Limit: 5, Filter: dlq.Filter{Assignee: "bo"}}); err != nil ||
+		len(p.Letters) != 1 {
 		t.Errorf("assignee: %d letters, %v", len(p.Letters), err)
 	}
 }
@@ -79,20 +83,22 @@ func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
 	other.Tenant = foreign.TenantID
 	missing := b.NewLetter()
 	for what, err := range map[string]error{
-		"change a foreign one":  b.Change(t.Context(), foreign, other.Action(foreign, "change")),
-		"delete a foreign one":  b.Delete(t.Context(), foreign, other.Action(foreign, "delete")),
-		"change a missing one":  b.Change(t.Context(), missing, b.Action(missing, "change")),
-		"delete a missing one":  b.Delete(t.Context(), missing, b.Action(missing, "delete")),
-		"restore a foreign one": second(b.Restore(t.Context(), foreign.TenantID, l.ID, pgtest.Now(), other.Action(l, "restore"))),
-		"restore a live one":    second(b.Restore(t.Context(), b.Tenant, l.ID, pgtest.Now(), b.Action(l, "restore"))),
-		"lineage of another's":  second(b.Lineage(t.Context(), foreign.TenantID, l.ID)),
+		"change a foreign one": b.Change(t.Context(), foreign, other.Action(foreign, "change")),
+		"delete a foreign one": b.Delete(t.Context(), foreign, other.Action(foreign, "delete")),
+		"change a missing one": b.Change(t.Context(), missing, b.Action(missing, "change")),
+		"delete a missing one": b.Delete(t.Context(), missing, b.Action(missing, "delete")),
+		"restore a foreign one": second(b.Restore(t.Context(), foreign.TenantID, l.ID, pgtest.Now(),
+			other.Action(l, "restore"))),
+		"restore a live one":   second(b.Restore(t.Context(), b.Tenant, l.ID, pgtest.Now(), b.Action(l, "restore"))),
+		"lineage of another's": second(b.Lineage(t.Context(), foreign.TenantID, l.ID)),
 	} {
 		if fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	told := b.Told(t, operator.Filter{})
-	if diff := cmp.Diff(l, b.Read(t, l.ID)); diff != "" || len(told) != 1 || told[0].Verb != dlq.VerbPush || told[0].Subject != l.ID.String() {
+	if diff := cmp.Diff(l, b.Read(t, l.ID)); diff != "" || len(told) != 1 || told[0].Verb != dlq.VerbPush ||
+		told[0].Subject != l.ID.String() {
 		t.Errorf("something changed or was told: %+v\n%s", told, diff)
 	}
 }
@@ -122,7 +128,8 @@ func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
 	if err := b.Change(t.Context(), discarded, b.Action(discarded, dlq.VerbDiscard)); !fault.IsCode(err, dlq.CodeStale) {
 		t.Errorf("discard what is being retried: %v", err)
 	}
-	f := d.Finished(dlq.Result{Outcome: dlq.Acknowledged, StartedAt: pgtest.Now(), EndedAt: pgtest.Now()}, &dlq.DefaultPolicy, pgtest.Moment())
+	f := d.Finished(dlq.Result{Outcome: dlq.Acknowledged, StartedAt: pgtest.Now(), EndedAt: pgtest.Now()},
+		&dlq.DefaultPolicy, pgtest.Moment())
 	if ok, err := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil || !ok[0] {
 		t.Errorf("the retry lost its letter: %v, %v", ok, err)
 	}
@@ -138,7 +145,8 @@ func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 	if err := b.Delete(t.Context(), d.Letter, b.Action(l, dlq.VerbDelete)); !fault.IsCode(err, dlq.CodeStale) {
 		t.Errorf("delete while it is retried: %v", err)
 	}
-	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: pgtest.Now(), EndedAt: pgtest.Now()}, &dlq.DefaultPolicy, pgtest.Moment())
+	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: pgtest.Now(), EndedAt: pgtest.Now()},
+		&dlq.DefaultPolicy, pgtest.Moment())
 	if ok, err := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil || !ok[0] {
 		t.Fatal(ok, err)
 	}
@@ -147,7 +155,8 @@ func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 		t.Errorf("attempts %+v, %v; want %+v", attempts, err, f.Attempt)
 	}
 	revisions, err := b.Revisions(t.Context(), b.Tenant, l.ID)
-	if err != nil || len(revisions) != 1 || string(revisions[0].Content.Payload) != "edited" || string(revisions[0].Patch) != `[{"op":"test"}]` || revisions[0].Number != 1 {
+	if err != nil || len(revisions) != 1 || string(revisions[0].Content.Payload) != "edited" ||
+		string(revisions[0].Patch) != `[{"op":"test"}]` || revisions[0].Number != 1 {
 		t.Errorf("revisions %+v, %v", revisions, err)
 	}
 	if strangers, err := b.Attempts(t.Context(), pgtest.NewID(), l.ID); err != nil || len(strangers) != 0 {
@@ -167,7 +176,8 @@ func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 	if left != "1 0 0 1" {
 		t.Errorf("left: %s", left)
 	}
-	if got := b.Told(t, operator.Filter{Verb: dlq.VerbDelete}); len(got) != 1 || !strings.Contains(string(got[0].Detail), l.Fingerprint) {
+	if got := b.Told(t, operator.Filter{Verb: dlq.VerbDelete}); len(got) != 1 ||
+		!strings.Contains(string(got[0].Detail), l.Fingerprint) {
 		t.Errorf("told %+v", got)
 	}
 }
@@ -192,7 +202,8 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 	if diff := cmp.Diff(l, got); diff != "" {
 		t.Errorf("(-live +archived):\n%s", diff)
 	}
-	if p, err := b.ListArchived(t.Context(), b.Tenant, dlq.Query{Limit: 5, Total: true}); err != nil || len(p.Letters) != 1 || p.Total != 1 || cmp.Diff(archived, p.Letters[0]) != "" {
+	if p, err := b.ListArchived(t.Context(), b.Tenant, dlq.Query{Limit: 5, Total: true}); err != nil ||
+		len(p.Letters) != 1 || p.Total != 1 || cmp.Diff(archived, p.Letters[0]) != "" {
 		t.Errorf("listed %+v, %v", p, err)
 	}
 	b.PushAll(t, b.NewLetter(func(o *dlq.Letter) { o.DedupeKey = l.DedupeKey })) // somebody else has its key by now
@@ -213,7 +224,8 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 	if told := b.Told(t, operator.Filter{Verb: "restore"}); len(told) != 1 || cmp.Diff(by, told[0]) != "" {
 		t.Errorf("told %+v", told)
 	}
-	if _, err := b.Restore(t.Context(), b.Tenant, l.ID, pgtest.Now(), b.Action(l, "restore")); fault.KindOf(err) != fault.NotFound {
+	if _, err := b.Restore(t.Context(), b.Tenant, l.ID, pgtest.Now(),
+		b.Action(l, "restore")); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("again: %v", err)
 	}
 	if diff := cmp.Diff(keeper, b.Read(t, keeper.ID)); diff != "" {
@@ -264,7 +276,8 @@ func TestALineageIsLiveAndArchivedLetters(t *testing.T) {
 	root := b.PushAll(t, b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))[0]
 	var want []string
 	back := func(parent uuid.UUID, generation int) dlq.Letter {
-		return b.PushAll(t, b.NewLetter(func(l *dlq.Letter) { l.RootID, l.ParentID, l.Generation = root.ID, parent, generation }))[0]
+		return b.PushAll(t,
+			b.NewLetter(func(l *dlq.Letter) { l.RootID, l.ParentID, l.Generation = root.ID, parent, generation }))[0]
 	}
 	first := back(root.ID, 1)
 	last := back(first.ID, 2)

@@ -16,7 +16,8 @@ func BenchmarkEncodeLetters(b *testing.B) {
 	letters := make([]dlq.Letter, 64)
 	for i := range letters {
 		l := &letters[i]
-		l.ID, l.TenantID, l.Source, l.OriginalTopic, l.CreatedAt = uuid.New(), pgtest.Big, dlq.FromKafka, "orders", pgtest.Now()
+		l.ID, l.TenantID, l.Source, l.OriginalTopic, l.CreatedAt = uuid.New(), pgtest.Big, dlq.FromKafka,
+			"orders", pgtest.Now()
 		l.Arrived = &dlq.Position{Topic: "orders.dlq", Partition: 1, Offset: int64(i), TopicID: uuid.New()}
 		l.Content = dlq.Content{Key: fmt.Append(nil, i), Payload: []byte(`{"order": 1, "customer": "somebody", "lines": [1, 2, 3]}`)}
 		l.Encoding, l.Status, l.Failure = dlq.JSON, dlq.Pending, dlq.Failure{Type: "Timeout", Message: "no answer after 5 s"}

@@ -57,7 +57,8 @@ func PlacesOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 const ByBitmaps = byBitmaps
 
 // GatherLetters reads a page by bitmaps alone, if that is not dearer than cost. total is -1 when it is not known.
-func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, cost float64) (letters []dlq.Letter, total int64, ok bool, err error) {
+func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query,
+	cost float64) (letters []dlq.Letter, total int64, ok bool, err error) {
 	f, err := st.gather(ctx, tenant, &LiveLetters, q, try{gather: true, cost: cost, within: 20 * time.Second})
 	if f == nil {
 		return nil, -1, false, err
@@ -66,8 +67,10 @@ func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Que
 }
 
 // FindLetters reads a page as lists do, with one try of each way.
-func FindLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, inOrder, gathered time.Duration) (letters []dlq.Letter, total int64, err error) {
-	f, err := st.find(ctx, tenant, &LiveLetters, q, []try{{within: inOrder}, {gather: true, cost: math.Inf(1), within: gathered}})
+func FindLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, inOrder,
+	gathered time.Duration) (letters []dlq.Letter, total int64, err error) {
+	f, err := st.find(ctx, tenant, &LiveLetters, q,
+		[]try{{within: inOrder}, {gather: true, cost: math.Inf(1), within: gathered}})
 	if err != nil {
 		return nil, -1, err
 	}

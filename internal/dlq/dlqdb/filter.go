@@ -85,7 +85,8 @@ func reconcile(f *dlq.Filter) bool {
 		return true
 	}
 	if len(f.Statuses) > 0 {
-		f.Resolutions = slices.DeleteFunc(slices.Clone(f.Resolutions), func(r dlq.Resolution) bool { return !slices.Contains(f.Statuses, r.Status()) })
+		f.Resolutions = slices.DeleteFunc(slices.Clone(f.Resolutions),
+			func(r dlq.Resolution) bool { return !slices.Contains(f.Statuses, r.Status()) })
 	}
 	f.Statuses = nil
 	for _, r := range f.Resolutions {

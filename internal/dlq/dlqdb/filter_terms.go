@@ -13,8 +13,10 @@ import (
 
 // byTerms tells whether terms find what f asks for.
 func byTerms(t *LetterTable, f *dlq.Filter) bool {
-	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" || f.ConsumerGroup != "" || f.Key != nil ||
-		len(f.Headers) > 0 || len(f.Payload) > 0 || len(f.Labels) > 0 || f.Assignee != "" || f.CorrelationID != "" || f.TraceID != "" ||
+	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" ||
+		f.ConsumerGroup != "" || f.Key != nil ||
+		len(f.Headers) > 0 || len(f.Payload) > 0 || len(f.Labels) > 0 || f.Assignee != "" || f.CorrelationID != "" ||
+		f.TraceID != "" ||
 		f.SagaID != uuid.Nil || f.JobRunID != uuid.Nil || f.Fingerprint != "" && !t.groups
 }
 

@@ -211,7 +211,8 @@ func (st *Queue) Reclaim(ctx context.Context, limit int, chance dlq.Chance) (int
 	return n, postgres.Outage("reclaim dead letters", err)
 }
 
-func (st *Queue) lost(ctx context.Context, limit int, chance dlq.Chance) (lost []dlq.Finish, going []uuid.UUID, err error) {
+func (st *Queue) lost(ctx context.Context, limit int,
+	chance dlq.Chance) (lost []dlq.Finish, going []uuid.UUID, err error) {
 	rows, err := st.db.QueryRead(ctx, lostRetries, limit)
 	if err != nil {
 		return nil, nil, err
@@ -224,7 +225,8 @@ func (st *Queue) lost(ctx context.Context, limit int, chance dlq.Chance) (lost [
 		var redrive uuid.NullUUID
 		var target []byte
 		var goesOn, unsent bool
-		if err := rows.Scan(&d.ID, &d.TenantID, &d.Source, &d.OriginalTopic, &d.RetryCount, &d.MaxRetries, &d.Token, &d.Number, &d.Revision, &target,
+		if err := rows.Scan(&d.ID, &d.TenantID, &d.Source, &d.OriginalTopic, &d.RetryCount, &d.MaxRetries, &d.Token,
+			&d.Number, &d.Revision, &target,
 			&started, &now, &unsent, &redrive, &goesOn); err != nil {
 			return err
 		}

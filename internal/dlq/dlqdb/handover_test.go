@@ -28,7 +28,8 @@ func TestWhatWasNeverHandedOverIsGivenBack(t *testing.T) {
 		retries  int
 	}{{"ABANDONED", 1}, {"WITHDRAWN", 0}, {"ABANDONED", 1}} {
 		l := m.Read(t, drives[i].ID)
-		if got := m.Outcomes(t, l.ID); got != want.attempts || l.RetryCount != want.retries || l.Status != dlq.Pending || l.NextRetryAt == nil {
+		if got := m.Outcomes(t, l.ID); got != want.attempts || l.RetryCount != want.retries || l.Status != dlq.Pending ||
+			l.NextRetryAt == nil {
 			t.Errorf("letter %d is %s after %s, %d retries, next %v; want %+v", i, l.Status, got, l.RetryCount, l.NextRetryAt, want)
 		}
 	}
@@ -41,7 +42,8 @@ func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	m := pgtest.NewLetterQueue(t)
 	l := m.PushAll(t, m.Due(func(l *dlq.Letter) { l.MaxRetries = 1 }))[0]
 	m.End(t, m.ClaimDue(t, 1)[0], dlq.FailedDrive)
-	claim := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Force: true, Ways: dlq.Ways{Kinds: dlq.TargetKinds}, By: m.Action(m.Read(t, l.ID), "retry")}
+	claim := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Force: true, Ways: dlq.Ways{Kinds: dlq.TargetKinds},
+		By: m.Action(m.Read(t, l.ID), "retry")}
 	if _, err := m.Queue.Take(t.Context(), claim, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,8 @@ func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	if n, err := m.Queue.Reclaim(t.Context(), 10, pgtest.Chance); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v", n, err)
 	}
-	if got := m.Read(t, l.ID); got.Status != dlq.Dead || got.Resolution != dlq.Exhausted || got.RetryCount != 1 || m.Outcomes(t, l.ID) != "FAILED WITHDRAWN" {
+	if got := m.Read(t, l.ID); got.Status != dlq.Dead || got.Resolution != dlq.Exhausted || got.RetryCount != 1 ||
+		m.Outcomes(t, l.ID) != "FAILED WITHDRAWN" {
 		t.Errorf("%s %s after %d, %s", got.Status, got.Resolution, got.RetryCount, m.Outcomes(t, l.ID))
 	}
 }
@@ -87,7 +90,8 @@ func TestNothingIsHandedOverForARedriveThatDoesNotRun(t *testing.T) {
 	m := pgtest.NewLetterQueue(t)
 	l := m.PushAll(t, m.Due())[0]
 	r := dlq.Redrive{
-		ID: pgtest.NewID(), TenantID: m.Tenant, Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePaused, IDs: []uuid.UUID{l.ID}, Rate: 1, Concurrency: 1,
+		ID: pgtest.NewID(), TenantID: m.Tenant, Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePaused,
+		IDs: []uuid.UUID{l.ID}, Rate: 1, Concurrency: 1,
 		Order: dlq.Oldest, CreatedAt: pgtest.Now(), UpdatedAt: pgtest.Now(),
 	}
 	if err := redrivedb.NewRedrives(m.DB, m.Queue).Create(t.Context(), r, m.Action(l, "create")); err != nil {

@@ -84,7 +84,8 @@ var fieldPatch = envelope.Field{Name: "dlq.patch"}
 func scanRevision(row postgres.Scanner, sealer *envelope.Sealer) (dlq.Revision, error) {
 	var r dlq.Revision
 	var key, headers, payload, patch []byte
-	if err := row.Scan(&r.LetterID, &r.Number, &key, &headers, &payload, &patch, &r.Author, &r.Reason, &r.CreatedAt); err != nil {
+	if err := row.Scan(&r.LetterID, &r.Number, &key, &headers, &payload, &patch, &r.Author, &r.Reason,
+		&r.CreatedAt); err != nil {
 		return r, err
 	}
 	postgres.UTC(&r.CreatedAt)

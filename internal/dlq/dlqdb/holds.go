@@ -18,7 +18,8 @@ func heldTopic(at string, common int) string {
 	of := func(column, topic string) string {
 		return `(SELECT p.` + column + ` FROM dlq.dlq_policies p WHERE p.tenant_id = ` + at + `.tenant_id AND p.topic = ` + topic + `)`
 	}
-	return `coalesce(` + of("hold_all", "''") + `, false) OR NOT coalesce(` + of("auto_retry", at+".original_topic") + `, ` + of("auto_retry", "''") +
+	return `coalesce(` + of("hold_all", "''") + `, false) OR NOT coalesce(` + of("auto_retry", at+".original_topic") +
+		`, ` + of("auto_retry", "''") +
 		fmt.Sprintf(", $%d::boolean)", common)
 }
 

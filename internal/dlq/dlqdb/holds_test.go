@@ -74,7 +74,8 @@ func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
 	off := dlq.DefaultPolicy
 	off.AutoRetry = false
 	m.Queue = dlqdb.NewQueue(m.DB, off)
-	l := m.PushAll(t, m.Due(func(l *dlq.Letter) { l.OriginalTopic = "a" }), m.Due(func(l *dlq.Letter) { l.OriginalTopic = "b" }))
+	l := m.PushAll(t, m.Due(func(l *dlq.Letter) { l.OriginalTopic = "a" }),
+		m.Due(func(l *dlq.Letter) { l.OriginalTopic = "b" }))
 	m.ChangePolicy(t, "b", func(p *dlq.Policy) { p.AutoRetry = true })
 	if got := m.ClaimDue(t, 1)[0].ID; got != l[1].ID {
 		t.Errorf("claimed %s", got)

@@ -20,7 +20,8 @@ SELECT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = tenant.id AND 
 
 // KnownTopic implements dlq.Overview.
 func (st *Letters) KnownTopic(ctx context.Context, tenant uuid.UUID, topic string) (letters, policy bool, err error) {
-	err = st.db.ReadTenant(ctx, tenant, knownTopic, func(rows *sql.Rows) error { return rows.Scan(&letters, &policy) }, topic)
+	err = st.db.ReadTenant(ctx, tenant, knownTopic, func(rows *sql.Rows) error { return rows.Scan(&letters, &policy) },
+		topic)
 	return letters, policy, postgres.Outage("look for a topic", err)
 }
 

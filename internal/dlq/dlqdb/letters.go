@@ -67,7 +67,8 @@ func sealContent(p *envelope.Sealer, fields [3]envelope.Field, c dlq.Content) (s
 }
 
 // openContent reads what sealContent returned.
-func openContent(p *envelope.Sealer, fields [3]envelope.Field, key, headers, payload []byte) (c dlq.Content, err error) {
+func openContent(p *envelope.Sealer, fields [3]envelope.Field, key, headers,
+	payload []byte) (c dlq.Content, err error) {
 	var plain [3][]byte
 	for i, stored := range [...][]byte{key, headers, payload} {
 		if plain[i], err = p.OpenBytes(fields[i], stored); err != nil {

@@ -81,7 +81,8 @@ func TestALetterWithAKnownDedupeKeyIsNotStoredAgain(t *testing.T) {
 	}
 	stranger := batch[3]
 	stranger.TenantID = pgtest.NewID()
-	if again, err = b.Push(t.Context(), []dlq.Letter{stranger}); err != nil || again[0].Duplicate || !fault.IsCode(again[0].Err, dlq.CodeConflict) || again[0].Letter.TenantID == b.Tenant {
+	if again, err = b.Push(t.Context(), []dlq.Letter{stranger}); err != nil || again[0].Duplicate ||
+		!fault.IsCode(again[0].Err, dlq.CodeConflict) || again[0].Letter.TenantID == b.Tenant {
 		t.Errorf("an id of somebody else's letter: %+v, %v", again, err)
 	}
 }
@@ -106,7 +107,8 @@ func TestARecordOfKafkaIsStoredOnce(t *testing.T) {
 	if n := pgtest.Ask[int](t, super, `SELECT dlq.archive_batch(NULL, 30, 10)`); n != 1 {
 		t.Fatalf("%d letters were archived, want 1", n)
 	}
-	if pushed, err = b.Push(t.Context(), []dlq.Letter{at(7), at(10)}); err != nil || !pushed[0].Duplicate || pushed[1].Duplicate {
+	if pushed, err = b.Push(t.Context(), []dlq.Letter{at(7), at(10)}); err != nil || !pushed[0].Duplicate ||
+		pushed[1].Duplicate {
 		t.Errorf("pushed once more: %+v, %v", pushed, err)
 	}
 }
@@ -203,7 +205,8 @@ func TestSealedLettersShowNothingAndOpen(t *testing.T) {
 			b := pgtest.LetterStore{DB: pgtest.ConnectWith(t, testdb.DSN(t), keys), Tenant: pgtest.NewID()}
 			b.Letters = dlqdb.NewLetters(b.DB, dlq.DefaultPolicy)
 			want := b.PushAll(t, b.NewLetter(b.Everything, func(l *dlq.Letter) {
-				l.Content = dlq.Content{Key: []byte(pgtest.Canary), Payload: pgtest.Says("payload"), Headers: []dlq.Header{{Name: pgtest.Canary, Value: []byte(pgtest.Canary)}}}
+				l.Content = dlq.Content{Key: []byte(pgtest.Canary), Payload: pgtest.Says("payload"),
+					Headers: []dlq.Header{{Name: pgtest.Canary, Value: []byte(pgtest.Canary)}}}
 				l.Failure.Stack = "at " + pgtest.Canary
 			}))[0]
 			if diff := cmp.Diff(want, b.Read(t, want.ID)); diff != "" {

@@ -70,7 +70,8 @@ func (t *LetterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []
 	order := " ORDER BY m." + t.at + direction + ", m.id" + direction
 	parts, args := t.SelectLetters(tenant, q, "m."+t.at+" AS at, m.id", fmt.Sprint(order, " LIMIT ", q.Offset+q.Limit+1))
 	return "SELECT " + t.listed(&q) + " FROM (SELECT p.at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p" + t.order(&q, "p") +
-		fmt.Sprint(" LIMIT ", q.Limit+1, " OFFSET ", q.Offset) + ") AS page JOIN " + t.table + " m ON m.id = page.id" + t.order(&q, "page"), args
+		fmt.Sprint(" LIMIT ", q.Limit+1, " OFFSET ", q.Offset) + ") AS page JOIN " + t.table + " m ON m.id = page.id" +
+		t.order(&q, "page"), args
 }
 
 // listed are the columns of scanListed.
@@ -83,7 +84,8 @@ func (t *LetterTable) listed(q *dlq.Query) string {
 		omitted = fmt.Sprintf(`coalesce(octet_length(m.payload_raw), 0) + coalesce(octet_length(m.headers), 0)
 			+ coalesce(octet_length(m.message_key), 0) + octet_length(m.error_stack) > %d`, q.Largest)
 		unless := func(column string) string { return "CASE WHEN NOT (" + omitted + ") THEN " + column + " END" }
-		columns = strings.NewReplacer("m.error_stack", "coalesce("+unless("m.error_stack")+", '')", "m.message_key", unless("m.message_key"),
+		columns = strings.NewReplacer("m.error_stack", "coalesce("+unless("m.error_stack")+", '')", "m.message_key",
+			unless("m.message_key"),
 			"m.headers", unless("m.headers"), "m.payload_raw", unless("m.payload_raw")).Replace(LetterColumns)
 	}
 	if t == &archivedLetters {
@@ -101,7 +103,8 @@ func scanListed(db *postgres.DB, row postgres.Scanner) (dlq.Letter, error) {
 }
 
 // bareColumns are LetterColumns without what may be megabytes.
-var bareColumns = strings.NewReplacer("m.error_stack", "''", "m.message_key", "NULL", "m.headers", "NULL", "m.payload_raw", "NULL").Replace(LetterColumns)
+var bareColumns = strings.NewReplacer("m.error_stack", "''", "m.message_key", "NULL", "m.headers", "NULL",
+	"m.payload_raw", "NULL").Replace(LetterColumns)
 
 // total counts for a page that has been read, as lists of sagas do: what would
 // take long is counted as far as the time allows.
@@ -113,12 +116,14 @@ func (st *Letters) total(ctx context.Context, tenant uuid.UUID, t *LetterTable, 
 	}
 	query, args := t.count(tenant, q)
 	if q.TotalCap == 0 {
-		if err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...); err != nil {
+		if err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) },
+			args...); err != nil {
 			return fmt.Errorf("count dead letters: %w", err)
 		}
 		return nil
 	}
-	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
+	err := st.db.Within(ctx, tenant, st.db.CountFor,
+		func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
 	switch {
 	case postgres.TimedOut(err) && ctx.Err() == nil:
 		if page.Total, page.TotalCapped = seen, true; q.After != nil || len(page.Letters) == 0 {

@@ -30,7 +30,10 @@ func letterFilters(like *dlq.Letter) []letterFilter {
 	at, half := like.CreatedAt, time.Hour
 	has := func(name, value string) func(l *dlq.Letter) bool {
 		return func(l *dlq.Letter) bool {
-			return slices.ContainsFunc(l.Content.Headers, func(h dlq.Header) bool { return h.Name == name && h.Value != nil && string(h.Value) == value })
+			return slices.ContainsFunc(l.Content.Headers, func(h dlq.Header) bool {
+				return h.Name == name && h.Value != nil &&
+					string(h.Value) == value
+			})
 		}
 	}
 	payload := func(doc string) func(l *dlq.Letter) bool {
@@ -39,9 +42,10 @@ func letterFilters(like *dlq.Letter) []letterFilter {
 	return []letterFilter{
 		{"everything", dlq.Filter{}, func(*dlq.Letter) bool { return true }},
 		{"topic", dlq.Filter{Topic: "orders.made"}, func(l *dlq.Letter) bool { return l.OriginalTopic == "orders.made" }},
-		{"topic and statuses", dlq.Filter{Topic: "orders.made", Statuses: []dlq.Status{dlq.Dead, dlq.Pending, dlq.Dead}}, func(l *dlq.Letter) bool {
-			return l.OriginalTopic == "orders.made" && (l.Status == dlq.Dead || l.Status == dlq.Pending)
-		}},
+		{"topic and statuses", dlq.Filter{Topic: "orders.made", Statuses: []dlq.Status{dlq.Dead, dlq.Pending, dlq.Dead}},
+			func(l *dlq.Letter) bool {
+				return l.OriginalTopic == "orders.made" && (l.Status == dlq.Dead || l.Status == dlq.Pending)
+			}},
 		{"topic and resolution", dlq.Filter{Topic: "orders.made", Resolutions: []dlq.Resolution{dlq.Manual}}, func(l *dlq.Letter) bool { return l.OriginalTopic == "orders.made" && l.Resolution == dlq.Manual }},
 		{"topics", dlq.Filter{Topic: "orders.*"}, func(l *dlq.Letter) bool { return strings.HasPrefix(l.OriginalTopic, "orders.") }},
 		{"all topics", dlq.Filter{Topic: "*"}, func(*dlq.Letter) bool { return true }},
@@ -52,7 +56,8 @@ func letterFilters(like *dlq.Letter) []letterFilter {
 			return l.Resolution == dlq.Manual || l.Resolution == dlq.Exhausted
 		}},
 		{"what cannot be", dlq.Filter{Statuses: []dlq.Status{dlq.Dead}, Resolutions: []dlq.Resolution{dlq.Manual}}, func(*dlq.Letter) bool { return false }},
-		{"what can be, in part", dlq.Filter{Statuses: []dlq.Status{dlq.Dead, dlq.Pending}, Resolutions: []dlq.Resolution{dlq.Manual, dlq.Exhausted}}, func(l *dlq.Letter) bool {
+		{"what can be, in part", dlq.Filter{Statuses: []dlq.Status{dlq.Dead, dlq.Pending},
+			Resolutions: []dlq.Resolution{dlq.Manual, dlq.Exhausted}}, func(l *dlq.Letter) bool {
 			return l.Resolution == dlq.Exhausted
 		}},
 		{"source", dlq.Filter{Sources: []dlq.Source{dlq.FromKafka}}, func(l *dlq.Letter) bool { return l.Source == dlq.FromKafka }},
@@ -133,7 +138,8 @@ func TestEveryFilterFindsItsLetters(t *testing.T) {
 				want = append(want, all[i])
 			}
 		}
-		if len(want) == 0 && !slices.Contains([]string{"no word", "a part of a word", "topics that nobody has", "what cannot be"}, f.name) {
+		if len(want) == 0 &&
+			!slices.Contains([]string{"no word", "a part of a word", "topics that nobody has", "what cannot be"}, f.name) {
 			t.Errorf("%s: nothing to find", f.name)
 		}
 		wantList(t, b, f.name, f.Filter, want)
@@ -180,7 +186,8 @@ func TestACountStopsAtItsBound(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	b.AMess(t, 60)
-	for _, q := range []dlq.Query{{}, {Filter: dlq.Filter{Statuses: dlq.Statuses}}, {Filter: dlq.Filter{Classes: dlq.Classes}}} {
+	for _, q := range []dlq.Query{{}, {Filter: dlq.Filter{Statuses: dlq.Statuses}},
+		{Filter: dlq.Filter{Classes: dlq.Classes}}} {
 		q.Limit, q.Total, q.TotalCap = 5, true, 20
 		if p, err := b.List(t.Context(), b.Tenant, q); err != nil || p.Total != 20 || !p.TotalCapped {
 			t.Errorf("%+v: total %d, capped %v, %v", q.Filter, p.Total, p.TotalCapped, err)
@@ -257,8 +264,10 @@ func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, wan
 			}
 		}
 		// The other way to a page, which is taken when this one takes long.
-		gathered, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant, dlq.Query{Filter: f, Limit: limit, Offset: 3, Oldest: oldest}, math.Inf(1))
-		if rest := expected[min(3, len(expected)):]; err != nil || !ok || (total != int64(len(want)) || !slices.Equal(idsOf(gathered), idsOf(rest[:min(limit+1, len(rest))]))) {
+		gathered, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant,
+			dlq.Query{Filter: f, Limit: limit, Offset: 3, Oldest: oldest}, math.Inf(1))
+		if rest := expected[min(3, len(expected)):]; err != nil || !ok ||
+			(total != int64(len(want)) || !slices.Equal(idsOf(gathered), idsOf(rest[:min(limit+1, len(rest))]))) {
 			t.Errorf("%s gathered: %v of %d, %v, %v; want a page of %d", name, idsOf(gathered), total, ok, err, len(want))
 		}
 		if diff := cmp.Diff(idsOf(expected), idsOf(byCursor)); diff != "" {

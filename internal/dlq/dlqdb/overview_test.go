@@ -33,7 +33,8 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	b.PushAll(t, b.NewLetter(failing("refunds", "no such account")))
-	letters := b.PushAll(t, terminalLetter(b.NewLetter(), dlq.Dead, dlq.Discarded), b.NewLetter(), b.NewLetter(), b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
+	letters := b.PushAll(t, terminalLetter(b.NewLetter(), dlq.Dead, dlq.Discarded), b.NewLetter(), b.NewLetter(),
+		b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
 	page, err := b.Groups(t.Context(), b.Tenant, dlq.GroupFilter{Limit: 1, Total: true})
 	if err != nil || page.Total != 2 || !page.More || len(page.Groups) != 1 {
 		t.Fatalf("page 1: %+v, %v", page, err)
@@ -45,18 +46,21 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	if diff := cmp.Diff(group, g); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}
-	page, err = b.Groups(t.Context(), b.Tenant, dlq.GroupFilter{Limit: 1, After: &dlq.GroupCursor{LastSeen: g.LastSeen, Fingerprint: g.Fingerprint}})
+	page, err = b.Groups(t.Context(), b.Tenant,
+		dlq.GroupFilter{Limit: 1, After: &dlq.GroupCursor{LastSeen: g.LastSeen, Fingerprint: g.Fingerprint}})
 	if err != nil || page.More || len(page.Groups) != 1 || page.Groups[0].Topic != "refunds" {
 		t.Errorf("page 2: %+v, %v", page, err)
 	}
-	for name, f := range map[string]dlq.GroupFilter{"another state": {States: []dlq.GroupState{dlq.GroupResolved}}, "another topic": {Topic: "none"}} {
+	for name, f := range map[string]dlq.GroupFilter{"another state": {States: []dlq.GroupState{dlq.GroupResolved}},
+		"another topic": {Topic: "none"}} {
 		f.Limit = 10
 		if page, err := b.Groups(t.Context(), b.Tenant, f); err != nil || len(page.Groups) != 0 {
 			t.Errorf("%s: %+v, %v", name, page, err)
 		}
 	}
 
-	edited, err := g.Edited(dlq.GroupEdit{State: new(dlq.GroupResolved), Assignee: new("ann"), Note: new("fixed")}, pgtest.Now())
+	edited, err := g.Edited(dlq.GroupEdit{State: new(dlq.GroupResolved), Assignee: new("ann"), Note: new("fixed")},
+		pgtest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +68,8 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	if err := b.ChangeGroup(t.Context(), edited, change); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ChangeGroup(t.Context(), edited, b.Did(operator.DeadGroup, g.Fingerprint, "update")); !fault.IsCode(err, dlq.CodeStale) {
+	if err := b.ChangeGroup(t.Context(), edited, b.Did(operator.DeadGroup, g.Fingerprint, "update")); !fault.IsCode(err,
+		dlq.CodeStale) {
 		t.Errorf("a second change of one version: %v", err)
 	}
 	if got, err := b.Group(t.Context(), b.Tenant, g.Fingerprint); err != nil || cmp.Diff(edited, got) != "" {
@@ -85,7 +90,8 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	if err := b.ChangeGroup(t.Context(), foreign, by); !fault.IsCode(err, dlq.CodeGroupNotFound) {
 		t.Errorf("a change of somebody else's group: %v", err)
 	}
-	b.Actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10}, change.From(g.Audited(), edited.Audited()))
+	b.Actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10},
+		change.From(g.Audited(), edited.Audited()))
 }
 
 func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
@@ -95,7 +101,8 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	if err != nil || len(none) != 0 {
 		t.Errorf("of nobody: %+v, %v", none, err)
 	}
-	orders := b.PushAll(t, terminalLetter(b.NewLetter(), dlq.Resolved, dlq.Manual), b.NewLetter(), b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
+	orders := b.PushAll(t, terminalLetter(b.NewLetter(), dlq.Resolved, dlq.Manual), b.NewLetter(),
+		b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
 	b.PushAll(t, b.NewLetter(failing("a/b c", "x")), b.NewLetter(failing("Zebra", "y")))
 	want := map[dlq.Status]int64{dlq.Pending: 1, dlq.Resolved: 1, dlq.Dead: 1}
 	seen := map[string]map[dlq.Status]int64{}
@@ -109,7 +116,8 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 			seen[after] = page[i].Counts
 		}
 	}
-	if diff := cmp.Diff(map[string]map[dlq.Status]int64{"orders": want, "a/b c": {dlq.Pending: 1}, "Zebra": {dlq.Pending: 1}}, seen); diff != "" {
+	if diff := cmp.Diff(map[string]map[dlq.Status]int64{"orders": want, "a/b c": {dlq.Pending: 1},
+		"Zebra": {dlq.Pending: 1}}, seen); diff != "" {
 		t.Errorf("topics (-want +got):\n%s", diff)
 	}
 	got, err := b.Topic(t.Context(), b.Tenant, "orders")
@@ -119,7 +127,8 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	topic := got
 	topic.Counts, topic.Oldest, topic.Alerts = want, &orders[1].CreatedAt, nil
 	topic.Last5m, topic.Last1h, topic.Last24h = 3, 3, 3
-	if diff := cmp.Diff(topic, got, cmpopts.EquateEmpty()); diff != "" || len(got.TopGroups) != 1 || got.TopGroups[0].Open != 2 {
+	if diff := cmp.Diff(topic, got, cmpopts.EquateEmpty()); diff != "" || len(got.TopGroups) != 1 ||
+		got.TopGroups[0].Open != 2 {
 		t.Errorf("orders with the groups %+v (-want +got):\n%s", got.TopGroups, diff)
 	}
 	stats, err := b.Stats(t.Context(), b.Tenant)
@@ -149,8 +158,10 @@ func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
 	}
 	put := func(topic string, version int64, retries int) (dlq.Policy, error) {
 		p := dlq.DefaultPolicy
-		p.TenantID, p.Topic, p.Version, p.MaxRetries, p.UpdatedBy, p.UpdatedAt = b.Tenant, topic, version, retries, "key:ann", pgtest.Now()
-		p.Alert, p.Redact, p.AllowedTargets = dlq.Alert{Count: 1, AgeMS: 1, Rate: 1, NewGroup: true}, []string{"a.b"}, []string{"retry.*"}
+		p.TenantID, p.Topic, p.Version, p.MaxRetries, p.UpdatedBy, p.UpdatedAt = b.Tenant, topic, version, retries,
+			"key:ann", pgtest.Now()
+		p.Alert, p.Redact, p.AllowedTargets = dlq.Alert{Count: 1, AgeMS: 1, Rate: 1, NewGroup: true}, []string{"a.b"},
+			[]string{"retry.*"}
 		return p, b.PutPolicy(t.Context(), p, b.Did(operator.TopicPolicy, topic, "update"))
 	}
 	common, err := put("", 1, 5)
@@ -177,7 +188,8 @@ func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
 	if got, err = b.Policy(t.Context(), b.Tenant, "orders"); err != nil || cmp.Diff(own, got) != "" {
 		t.Errorf("its own: %v (-want +got):\n%s", err, cmp.Diff(own, got))
 	}
-	if got, err = b.Policy(t.Context(), pgtest.NewID(), "orders"); err != nil || got.Version != 0 || got.MaxRetries != dlq.DefaultPolicy.MaxRetries {
+	if got, err = b.Policy(t.Context(), pgtest.NewID(), "orders"); err != nil || got.Version != 0 ||
+		got.MaxRetries != dlq.DefaultPolicy.MaxRetries {
 		t.Errorf("somebody else's: %+v, %v", got, err)
 	}
 	topic, err := b.Topic(t.Context(), b.Tenant, "orders") // a policy names it
@@ -221,13 +233,15 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 	}
 	for i := range all {
 		all[i].Before, all[i].After = kept.Actions[i].Before, kept.Actions[i].After
-		if len(all[i].After) != 32 || bytes.Equal(all[i].Before, all[i].After) || i > 0 && !bytes.Equal(all[i-1].Before, all[i].After) {
+		if len(all[i].After) != 32 || bytes.Equal(all[i].Before, all[i].After) || i > 0 &&
+			!bytes.Equal(all[i-1].Before, all[i].After) {
 			t.Errorf("action %d is from %x to %x", i, all[i].Before, all[i].After)
 		}
 	}
 	all = append(all, kept.Actions[len(all)])
 	b.Actions(t, operator.Filter{Limit: 10}, all...)
-	b.Actions(t, operator.Filter{Limit: 10, Verb: "requeue", Kind: operator.DeadLetter, Subject: l.ID.String(), Actor: "key:ann"}, all[1])
+	b.Actions(t, operator.Filter{Limit: 10, Verb: "requeue", Kind: operator.DeadLetter, Subject: l.ID.String(),
+		Actor: "key:ann"}, all[1])
 	b.Actions(t, operator.Filter{Limit: 10, Operation: "requeueDeadLetter", RequestID: all[1].RequestID}, all[1])
 	b.Actions(t, operator.Filter{Limit: 10, RequestID: "of nobody"})
 	b.Actions(t, operator.Filter{Limit: 10, From: all[1].At, To: all[0].At}, all[1])

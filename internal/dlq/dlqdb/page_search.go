@@ -58,7 +58,8 @@ type found struct {
 
 // find reads a page: by the first of tries that comes to an end, or as the planner
 // likes, however long that takes.
-func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query, tries []try) (*found, error) {
+func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query,
+	tries []try) (*found, error) {
 	query, args := t.page(tenant, q)
 	f := &found{total: -1}
 	read := func(tx *sqlx.Tx) error {
@@ -106,7 +107,8 @@ func combined(t *LetterTable, f *dlq.Filter) bool {
 	topic := group || t.groups && f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
 	asked := 0
 	for _, is := range []bool{
-		group, f.Topic != "" && !group, (f.Statuses != nil || f.Resolutions != nil) && !topic, f.RootID != uuid.Nil, f.RedriveID != uuid.Nil,
+		group, f.Topic != "" && !group, (f.Statuses != nil || f.Resolutions != nil) && !topic, f.RootID != uuid.Nil,
+		f.RedriveID != uuid.Nil,
 		!f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero(), !f.LastRetryFrom.IsZero() || !f.LastRetryTo.IsZero(),
 		f.RetryCountMin != nil || f.RetryCountMax != nil, f.GenerationMin > 0,
 	} {
@@ -133,7 +135,8 @@ const byBitmaps = `SELECT set_config('enable_indexscan', 'off', true), set_confi
 
 // gather reads a page by bringing together all letters that fit; nil: they are
 // too many, or finding them takes too long, or would.
-func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query, try try) (f *found, err error) {
+func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query,
+	try try) (f *found, err error) {
 	err = st.db.Within(ctx, tenant, try.within, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, byBitmaps); err != nil {
 			return err
@@ -228,7 +231,8 @@ func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, a
 }
 
 // lettersAt reads the letters at places. One that is gone by now is left out.
-func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *LetterTable, places []sortKey, q *dlq.Query) ([]dlq.Letter, error) {
+func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *LetterTable, places []sortKey,
+	q *dlq.Query) ([]dlq.Letter, error) {
 	ids := make([]uuid.UUID, len(places))
 	index := make(map[uuid.UUID]int, len(places))
 	for i, p := range places {

@@ -57,7 +57,8 @@ func testTurns(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 		t.Error("nothing was gathered")
 	}
 	nothing := dlq.Query{Limit: 20, Filter: dlq.Filter{Topic: "orders.made", ErrorType: "Rare"}}
-	if letters, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant, nothing, math.Inf(1)); len(letters) > 0 || total != 0 || !ok || err != nil {
+	if letters, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant, nothing,
+		math.Inf(1)); len(letters) > 0 || total != 0 || !ok || err != nil {
 		t.Errorf("gathered what there is not: %v of %d, %v, %v", idsOf(letters), total, ok, err)
 	}
 	if _, _, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant, nothing, 1); ok || err != nil {

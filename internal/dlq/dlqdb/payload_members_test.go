@@ -10,9 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// membersDecoded is members by the standard decoder: it returns the first scalar members of a JSON text as path, NUL, value.
-// Members of arrays have numbers for names. One whose path has a dot in a name is
-// left out: its path would be another one's.
+// membersDecoded is members by the standard decoder: it returns the first scalar
+// members of a JSON text as path, NUL, value. Members of arrays have numbers for
+// names. One whose path has a dot in a name is left out: its path would be
+// another one's.
 func membersDecoded(doc []byte) []string {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
@@ -61,7 +62,8 @@ func (w *decodedWalk) value(path string, depth int) bool {
 func FuzzMembersAreThoseOfTheDecoder(f *testing.F) {
 	for _, doc := range []string{
 		`{"a":1,"b":"x","c":true,"d":null,"e":false}`, ` { "a" : { "b" : [ 1 , -2.50e3 , { "c" : "\u00e9\"\\" } ] } , "d.e" : 1 , "" : 2 } `,
-		`[1,[],{},[[2]],"",1e999,-0]`, `"x"`, `5`, `{"é":"ü","a":"` + strings.Repeat("x", 300) + `"}`, "[" + strings.Repeat("[", 50) + strings.Repeat("]", 50) + ",1]",
+		`[1,[],{},[[2]],"",1e999,-0]`, `"x"`, `5`, `{"é":"ü","a":"` + strings.Repeat("x", 300) + `"}`, "[" +
+			strings.Repeat("[", 50) + strings.Repeat("]", 50) + ",1]",
 		"[" + strings.Repeat("1,", 99) + "1]",
 	} {
 		f.Add([]byte(doc))

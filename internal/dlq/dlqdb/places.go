@@ -55,7 +55,8 @@ func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 // What is stored while this runs is not seen: it is in the way of the INSERT, and
 // whoever inserts has to look again. That is not so of places of the other form, with
 // an id or without; lockPlaces keeps them away.
-func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, batch []arrival) (known map[int]uuid.UUID, err error) {
+func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
+	batch []arrival) (known map[int]uuid.UUID, err error) {
 	var asked [5]postgres.BinaryColumn
 	for i, a := range batch {
 		if p := a.letter.Arrived; p != nil {
@@ -116,7 +117,8 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, 
 // compareAt adds to known which letters double a stored one by what they carry. One
 // whose content does not open is none that could be compared: whatever is read at its
 // place is stored.
-func compareAt(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, batch []arrival, known map[int]uuid.UUID, compare *[2]postgres.BinaryColumn) error {
+func compareAt(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, batch []arrival, known map[int]uuid.UUID,
+	compare *[2]postgres.BinaryColumn) error {
 	if compare[0].N == 0 {
 		return nil
 	}

@@ -64,7 +64,8 @@ func TestARecordOfATopicThatWasMadeAnewIsAnotherOne(t *testing.T) {
 					}
 					if got, err := m.Get(t.Context(), m.Tenant, l.ID); (err == nil) != r.stored {
 						t.Errorf("record %d: %v", i, err)
-					} else if r.stored && (string(got.Content.Payload) != r.payload || got.Arrived.KnownTopic() != r.life || got.Arrived.Offset != 7) {
+					} else if r.stored && (string(got.Content.Payload) != r.payload || got.Arrived.KnownTopic() != r.life ||
+						got.Arrived.Offset != 7) {
 						t.Errorf("record %d is stored as %q at %v", i, got.Content.Payload, got.Arrived)
 					}
 				}

@@ -29,7 +29,8 @@ func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 	all := b.AMess(t, differentLetters)
 	// What is rare among them is rarer than AMess makes it.
 	rare := b.PushAll(t, b.NewLetter(b.Everything, func(l *dlq.Letter) {
-		l.OriginalTopic, l.Failure.Message, l.Content.Payload = "rare.topic", "an unheard of mishap", []byte(`{"rare":{"id":77}}`)
+		l.OriginalTopic, l.Failure.Message, l.Content.Payload = "rare.topic", "an unheard of mishap",
+			[]byte(`{"rare":{"id":77}}`)
 		l.Failure.Type, l.ConsumerGroup, l.Assignee, l.Labels = "Rare", "rare", "nobody else", []string{"unique"}
 		l.Content.Key, l.Content.Headers = []byte("rare"), []dlq.Header{{Name: "rare", Value: []byte("1")}}
 	}))
@@ -86,7 +87,9 @@ func TestLargeQueue(t *testing.T) {
 	const inOrder, terms = "idx_dlq_messages_created_at", "idx_dlq_messages_terms"
 	for _, tt := range letterPurposes(rare, like) {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, q := range []dlq.Query{{Limit: 50}, {Limit: 50, After: &dlq.Cursor{At: like.CreatedAt.Add(-20 * 24 * time.Hour), ID: like.ID}}, {Limit: 50, Oldest: true}} {
+			for _, q := range []dlq.Query{{Limit: 50},
+				{Limit: 50, After: &dlq.Cursor{At: like.CreatedAt.Add(-20 * 24 * time.Hour), ID: like.ID}}, {Limit: 50,
+					Oldest: true}} {
 				q.Filter = tt.Filter
 				query, args := dlqdb.PageOfLetters(b.Tenant, q)
 				check(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
@@ -96,19 +99,22 @@ func TestLargeQueue(t *testing.T) {
 		})
 	}
 	t.Run("what a status holds in order is not sorted", func(t *testing.T) {
-		query, args := dlqdb.PageOfLetters(b.Tenant, dlq.Query{Limit: 50, Filter: dlq.Filter{Statuses: []dlq.Status{dlq.Dead}}})
+		query, args := dlqdb.PageOfLetters(b.Tenant,
+			dlq.Query{Limit: 50, Filter: dlq.Filter{Statuses: []dlq.Status{dlq.Dead}}})
 		p := pgtest.Explain(t, lists, query, args...)
 		if p.Has("Bitmap Heap Scan") || !p.Has("Index Only Scan") {
 			t.Errorf("the plan reads all of them:\n%s", p)
 		}
 	})
 	t.Run("what many have is read in order, not gathered", func(t *testing.T) {
-		query, args := dlqdb.PageOfLetters(b.Tenant, dlq.Query{Limit: 50, Filter: dlq.Filter{Classes: []dlq.ErrorClass{dlq.Permanent}}})
+		query, args := dlqdb.PageOfLetters(b.Tenant,
+			dlq.Query{Limit: 50, Filter: dlq.Filter{Classes: []dlq.ErrorClass{dlq.Permanent}}})
 		check(t, pgtest.Explain(t, lists, query, args...), inOrder)
 	})
 	t.Run("a group's letters of a topic are found without a row", func(t *testing.T) {
 		for _, topic := range []string{"orders.made", "stock", "orders.*"} {
-			query, args := dlqdb.PageOfLetters(b.Tenant, dlq.Query{Limit: 50, Filter: dlq.Filter{Fingerprint: like.Fingerprint, Topic: topic}})
+			query, args := dlqdb.PageOfLetters(b.Tenant,
+				dlq.Query{Limit: 50, Filter: dlq.Filter{Fingerprint: like.Fingerprint, Topic: topic}})
 			p := pgtest.Explain(t, lists, query, args...)
 			if check(t, p, "idx_dlq_messages_group"); p.Has("Bitmap Heap Scan") {
 				t.Errorf("%s: the plan reads rows to find which they are:\n%s", topic, p)
@@ -185,7 +191,8 @@ func placesInDoubt(t *testing.T, conn *sql.Conn) string {
 	if !found || !ends {
 		t.Fatalf("dlq.places_in_doubt has another form: %s", source)
 	}
-	return strings.NewReplacer("p_tenants", "$1::uuid[]", "p_topics", "$2::text[]", "p_partitions", "$3::bigint[]", "p_firsts", "$4::bigint[]",
+	return strings.NewReplacer("p_tenants", "$1::uuid[]", "p_topics", "$2::text[]", "p_partitions", "$3::bigint[]",
+		"p_firsts", "$4::bigint[]",
 		"p_lasts", "$5::bigint[]", "p_lives", "$6::uuid[]").Replace(query)
 }
 
@@ -196,7 +203,8 @@ type letterPurpose struct {
 }
 
 func letterPurposes(rare, like *dlq.Letter) []letterPurpose {
-	const inOrder, terms, topic, status = "idx_dlq_messages_created_at", "idx_dlq_messages_terms", "idx_dlq_messages_original_topic", "idx_dlq_messages_status"
+	const inOrder, terms, topic, status = "idx_dlq_messages_created_at", "idx_dlq_messages_terms", "idx_dlq_messages_original_topic",
+		"idx_dlq_messages_status"
 	at := like.CreatedAt
 	by := func(name string, f dlq.Filter, indexes ...string) letterPurpose {
 		return letterPurpose{name, f, indexes}
@@ -228,8 +236,10 @@ func letterPurposes(rare, like *dlq.Letter) []letterPurpose {
 		by("lineage", dlq.Filter{RootID: rare.RootID}, "idx_dlq_messages_lineage", "dlq_messages_pkey"),
 		by("redrive", dlq.Filter{RedriveID: rare.RedriveID}, "idx_dlq_messages_redrive"),
 		by("created", dlq.Filter{CreatedFrom: at.Add(-time.Hour), CreatedTo: at}, inOrder),
-		by("retried", dlq.Filter{LastRetryFrom: at.Add(-48 * time.Hour), LastRetryTo: at.Add(-48*time.Hour + 10*time.Minute)}, "idx_dlq_messages_retried|"+inOrder),
-		by("retried in a short while", dlq.Filter{LastRetryFrom: at, LastRetryTo: at.Add(time.Microsecond)}, "idx_dlq_messages_retried"),
+		by("retried", dlq.Filter{LastRetryFrom: at.Add(-48 * time.Hour), LastRetryTo: at.Add(-48*time.Hour + 10*time.Minute)},
+			"idx_dlq_messages_retried|"+inOrder),
+		by("retried in a short while", dlq.Filter{LastRetryFrom: at, LastRetryTo: at.Add(time.Microsecond)},
+			"idx_dlq_messages_retried"),
 		by("retries", dlq.Filter{RetryCountMin: new(3)}, "idx_dlq_messages_retry_count"),
 		by("retries from and to", dlq.Filter{RetryCountMin: new(3), RetryCountMax: new(4)}, "idx_dlq_messages_retry_count"),
 		by("generation", dlq.Filter{GenerationMin: 3}, "idx_dlq_messages_generation"),
@@ -237,7 +247,8 @@ func letterPurposes(rare, like *dlq.Letter) []letterPurpose {
 }
 
 // testLoopPlans looks at what is asked for all tenants.
-func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter, check func(*testing.T, pgtest.Plan, ...string)) {
+func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
+	check func(*testing.T, pgtest.Plan, ...string)) {
 	reads := pgtest.Connection(t, b.DB.SQL())
 	kinds := "{kafka,http}"
 	one := func(v any) string { return fmt.Sprintf("{%v}", v) }
@@ -270,26 +281,31 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter, check f
 	t.Run("a batch is stored without a scan", func(t *testing.T) {
 		writers := pgtest.Connection(t, b.DB.Write.DB)
 		args := dlqdb.PushParameters(t, []dlq.Letter{b.NewLetter(), b.NewLetter()})
-		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, dlqdb.PushLetters, args...), pgtest.ExplainGeneric(t, writers, dlqdb.PushLetters, args...)} {
+		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, dlqdb.PushLetters, args...),
+			pgtest.ExplainGeneric(t, writers, dlqdb.PushLetters, args...)} {
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			pgtest.WantNestedLoops(t, p)
 		}
 		args = dlqdb.PushToldParameters(t, []dlq.Letter{b.NewLetter(), b.NewLetter()})
-		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, dlqdb.PushTold, args...), pgtest.ExplainGeneric(t, writers, dlqdb.PushTold, args...)} {
+		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, dlqdb.PushTold, args...),
+			pgtest.ExplainGeneric(t, writers, dlqdb.PushTold, args...)} {
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			pgtest.WantNestedLoops(t, p)
 		}
 		args = dlqdb.ArriveParameters(t, []dlq.Letter{b.NewLetter(), b.NewLetter()})
 		for _, p := range []pgtest.Plan{
-			pgtest.Explain(t, writers, dlqdb.ArriveLetters, args...), pgtest.ExplainGeneric(t, writers, dlqdb.ArriveLetters, args...),
+			pgtest.Explain(t, writers, dlqdb.ArriveLetters, args...),
+			pgtest.ExplainGeneric(t, writers, dlqdb.ArriveLetters, args...),
 		} {
 			check(t, p, "dlq_groups_pkey")
 			pgtest.WantNestedLoops(t, p)
 		}
 		// Whether any of it is known the statement asks a function.
 		asks, place := placesInDoubt(t, writers), b.NewLetter()
-		args = []any{"{" + place.TenantID.String() + "}", "{orders.dlq}", "{0}", "{7}", "{9}", "{" + pgtest.NewID().String() + "}"}
-		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, asks, args...), pgtest.ExplainGeneric(t, writers, asks, args...)} {
+		args = []any{"{" + place.TenantID.String() + "}", "{orders.dlq}", "{0}", "{7}", "{9}",
+			"{" + pgtest.NewID().String() + "}"}
+		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, asks, args...),
+			pgtest.ExplainGeneric(t, writers, asks, args...)} {
 			check(t, p, "idx_dlq_messages_place", "idx_dlq_messages_archive_place")
 			pgtest.WantNestedLoops(t, p)
 		}

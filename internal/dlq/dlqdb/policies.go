@@ -68,8 +68,10 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		after, err := scanPolicy(tx.QueryRowContext(ctx, statement, p.TenantID, p.Topic, p.Version, p.MaxRetries, string(backoff), p.AutoRetry, p.Ordered, p.RetentionDays, p.ArchiveDays,
-			p.MaxGenerations, string(alert), postgres.ArrayOf(p.Redact), postgres.ArrayOf(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt, p.HoldAll))
+		after, err := scanPolicy(tx.QueryRowContext(ctx, statement, p.TenantID, p.Topic, p.Version, p.MaxRetries,
+			string(backoff), p.AutoRetry, p.Ordered, p.RetentionDays, p.ArchiveDays,
+			p.MaxGenerations, string(alert), postgres.ArrayOf(p.Redact), postgres.ArrayOf(p.AllowedTargets), p.UpdatedBy,
+			p.UpdatedAt, p.HoldAll))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return fault.New(fault.Precondition, dlq.CodeStale, "the policy is no longer at version %d", p.Version-1)

@@ -17,7 +17,8 @@ const policyColumns = `p.tenant_id, p.topic, p.version, p.max_retries, p.backoff
 
 func scanPolicy(row postgres.Scanner, more ...any) (p dlq.Policy, err error) {
 	var backoff, alert []byte
-	err = row.Scan(append([]any{&p.TenantID, &p.Topic, &p.Version, &p.MaxRetries, &backoff, &p.AutoRetry, &p.HoldAll, &p.Ordered, &p.RetentionDays, &p.ArchiveDays,
+	err = row.Scan(append([]any{&p.TenantID, &p.Topic, &p.Version, &p.MaxRetries, &backoff, &p.AutoRetry, &p.HoldAll,
+		&p.Ordered, &p.RetentionDays, &p.ArchiveDays,
 		&p.MaxGenerations, &alert, pq.Array(&p.Redact), pq.Array(&p.AllowedTargets), &p.UpdatedBy, &p.UpdatedAt}, more...)...)
 	if err != nil {
 		return p, err

@@ -162,7 +162,8 @@ func pushedBy(by operator.By, newID func() uuid.UUID, batch []dlq.Letter) postgr
 
 // whyNotPushed finds what was in the way of the letters at left, and pushes
 // those again for which it is gone.
-func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int, out []dlq.Pushed, tries int) error {
+func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int,
+	out []dlq.Pushed, tries int) error {
 	found, err := st.known(ctx, batch, doubles, left)
 	if err != nil {
 		return fmt.Errorf("look for known dead letters: %w", err)
@@ -194,7 +195,8 @@ func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, doubles
 }
 
 // known returns, of the letters at left, the stored ones they would double.
-func (st *Letters) known(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int) (map[int]dlq.Letter, error) {
+func (st *Letters) known(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID,
+	left []int) (map[int]dlq.Letter, error) {
 	n := make([]int64, len(left))
 	tenants, ids := make([]uuid.UUID, len(left)), make([]uuid.UUID, len(left))
 	keys, topics := make([]sql.NullString, len(left)), make([]sql.NullString, len(left))
@@ -212,7 +214,8 @@ func (st *Letters) known(ctx context.Context, batch []dlq.Letter, doubles map[in
 		}
 		double[k].UUID, double[k].Valid = doubles[i]
 	}
-	rows, err := st.db.QueryRead(ctx, knownLetters, pq.Array(n), pq.Array(tenants), pq.Array(ids), pq.Array(keys), pq.Array(topics),
+	rows, err := st.db.QueryRead(ctx, knownLetters, pq.Array(n), pq.Array(tenants), pq.Array(ids), pq.Array(keys),
+		pq.Array(topics),
 		pq.Array(partitions), pq.Array(offsets), pq.Array(lives), pq.Array(double))
 	if err != nil {
 		return nil, err

@@ -73,7 +73,8 @@ func (st *Queue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Dur
 	if done, err := st.park(ctx, kinds); err != nil || !done {
 		return nil, postgres.Outage("hold dead letters", err)
 	}
-	rows, err := st.db.QueryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit, ClaimedBytes, st.common.AutoRetry)
+	rows, err := st.db.QueryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit, ClaimedBytes,
+		st.common.AutoRetry)
 	if err != nil {
 		return nil, fmt.Errorf("claim dead letters: %w", err)
 	}

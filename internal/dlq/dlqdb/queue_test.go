@@ -195,7 +195,8 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 		t.Fatalf("reclaimed %d again, %v", n, err)
 	}
 	before := m.Read(t, l.ID)
-	if before.Status != dlq.Pending || before.RetryCount != 2 || before.NextRetryAt == nil || m.Outcomes(t, l.ID) != "FAILED ABANDONED" {
+	if before.Status != dlq.Pending || before.RetryCount != 2 || before.NextRetryAt == nil ||
+		m.Outcomes(t, l.ID) != "FAILED ABANDONED" {
 		t.Fatalf("reclaimed: %s, %d retries, next %v, %s", before.Status, before.RetryCount, before.NextRetryAt, m.Outcomes(t, l.ID))
 	}
 	if m.End(t, lost, dlq.Acknowledged) {
@@ -313,7 +314,8 @@ func TestALetterOfASagaThatIsBeingUndoneIsLeftToIt(t *testing.T) {
 	if n, err := m.Queue.Reclaim(t.Context(), 10, pgtest.Chance); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v; want the one without a saga", n, err)
 	}
-	if a, b := m.Read(t, undone.ID), m.Read(t, gone.ID); a.Status != dlq.Retrying || a.RetryCount != 0 || b.Status != dlq.Pending || b.RetryCount != 1 {
+	if a, b := m.Read(t, undone.ID), m.Read(t, gone.ID); a.Status != dlq.Retrying || a.RetryCount != 0 ||
+		b.Status != dlq.Pending || b.RetryCount != 1 {
 		t.Errorf("the saga's is %s after %d, the other %s after %d", a.Status, a.RetryCount, b.Status, b.RetryCount)
 	}
 }

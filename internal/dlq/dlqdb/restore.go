@@ -45,7 +45,8 @@ WITH gone AS (
 	"g.version", "$4::bigint", "g.max_retries", "$5::integer", "g.status", "$6::text", "g.updated_at", "$3::timestamptz",
 	"g.dedupe_key", `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
 	"g.dlq_topic_id", "g.dlq_topic_id", // or else it were g.dlq_topic and the rest
-	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset", placeFree("g.dlq_offset"),
+	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset",
+	placeFree("g.dlq_offset"),
 	"g.resolution", "NULL", "g.next_retry_at", "NULL::timestamptz", "g.terminal_at", "NULL::timestamptz",
 ).Replace(qualified("g", movedColumns)) + `
 	  FROM gone g
@@ -73,7 +74,8 @@ func qualified(alias, names string) string {
 var tellRestored = auditdb.InsertActions(1)
 
 // Restore implements dlq.Letters.
-func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (dlq.Letter, error) {
+func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time,
+	by operator.Action) (dlq.Letter, error) {
 	r := restoration{tenant, id, now, by}
 	l, err := postgres.RetryCollision(func() (dlq.Letter, error) { return st.restore(ctx, r) })
 	// A key or a place was taken while the statement ran, of which the trigger of
@@ -94,7 +96,8 @@ type restoration struct {
 func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) { // for column
 		was := dlq.Letter{ID: r.id, TenantID: r.tenant}
-		err = tx.QueryRowContext(ctx, lockArchived, r.tenant, r.id).Scan(&was.Version, &was.Status, &was.RetryCount, &was.MaxRetries)
+		err = tx.QueryRowContext(ctx, lockArchived, r.tenant, r.id).Scan(&was.Version, &was.Status, &was.RetryCount,
+			&was.MaxRetries)
 		if errors.Is(err, sql.ErrNoRows) {
 			return dlq.NotFound(r.id)
 		}
@@ -105,7 +108,8 @@ func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, er
 		if err != nil {
 			return err
 		}
-		l, err = ScanLetter(st.db, tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version, back.MaxRetries, back.Status))
+		l, err = ScanLetter(st.db, tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version,
+			back.MaxRetries, back.Status))
 		if errors.Is(err, sql.ErrNoRows) { // the trigger of places says nothing
 			return dlq.NotFound(r.id)
 		}

@@ -148,7 +148,8 @@ func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter,
 type groupRow struct {
 	tenant                                 uuid.UUID
 	fingerprint, topic, errorType, message string
-	regression                             uuid.UUID // of the action that tells that it came back, should it have been resolved
+	// of the action that tells that it came back, should it have been resolved
+	regression uuid.UUID
 
 	received    int64
 	first, last time.Time

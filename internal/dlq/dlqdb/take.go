@@ -82,7 +82,8 @@ func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dl
 
 // putRevision stores an edited content under the next number of its letter, and
 // returns that. The letter's row is locked.
-func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.UUID, r dlq.Revision) (number int, err error) {
+func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.UUID,
+	r dlq.Revision) (number int, err error) {
 	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1 FROM dlq.dlq_revisions WHERE tenant_id = $1 AND message_id = $2`, tenant, r.LetterID)
 	if err != nil {
 		return 0, err
@@ -99,6 +100,7 @@ func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.
 	_, err = tx.ExecContext(ctx, `
 		INSERT INTO dlq.dlq_revisions (message_id, tenant_id, number, message_key, headers, payload_raw, patch, author, reason, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9, $10)`,
-		r.LetterID, tenant, number, content[0], content[1], content[2], postgres.NullText(patch), r.Author, r.Reason, r.CreatedAt)
+		r.LetterID, tenant, number, content[0], content[1], content[2], postgres.NullText(patch), r.Author,
+		r.Reason, r.CreatedAt)
 	return number, err
 }

@@ -15,7 +15,8 @@ func TestTakingOneLetter(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	take := func(l dlq.Letter, change func(*dlq.Claim)) (dlq.Drive, error) {
-		c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: pgtest.KafkaOnly}, Actor: "ada", By: m.Action(l, dlq.VerbRetry)}
+		c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: pgtest.KafkaOnly}, Actor: "ada",
+			By: m.Action(l, dlq.VerbRetry)}
 		if change != nil {
 			change(&c)
 		}
@@ -56,7 +57,8 @@ func TestTakingOneLetter(t *testing.T) {
 	d, err := take(pending, func(c *dlq.Claim) {
 		c.Version = pending.Version
 		c.Target = &dlq.Target{Kind: dlq.ToKafka, Topic: "elsewhere"}
-		c.Revision = &dlq.Revision{LetterID: pending.ID, Content: dlq.Content{Payload: []byte(`{"fixed":true}`)}, Author: "ada", Reason: "typo", CreatedAt: pgtest.Now(), Patch: []byte(`[{"op":"test","path":"","value":1}]`)}
+		c.Revision = &dlq.Revision{LetterID: pending.ID, Content: dlq.Content{Payload: []byte(`{"fixed":true}`)},
+			Author: "ada", Reason: "typo", CreatedAt: pgtest.Now(), Patch: []byte(`[{"op":"test","path":"","value":1}]`)}
 	})
 	if err != nil {
 		t.Fatal(err)

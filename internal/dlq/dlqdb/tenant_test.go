@@ -47,7 +47,8 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 		if strings.HasPrefix(table, "dlq.tenant_") {
 			continue // these show the tenant of the transaction, whoever asks
 		}
-		if n, all := pgtest.Ask[int](t, one.DB.SQL(), `SELECT count(*) FROM `+table), pgtest.Ask[int](t, root, `SELECT count(*) FROM `+table); n != all {
+		if n, all := pgtest.Ask[int](t, one.DB.SQL(), `SELECT count(*) FROM `+table),
+			pgtest.Ask[int](t, root, `SELECT count(*) FROM `+table); n != all {
 			t.Errorf("%s: the engine sees %d of %d rows", table, n, all)
 		}
 	}
@@ -58,9 +59,11 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 		}
 	}
 	for _, me := range []pgtest.LetterStore{one, two} {
-		for _, f := range []dlq.Filter{{}, {Topic: "orders"}, {Statuses: dlq.Statuses}, {Sources: dlq.Sources}, {ErrorType: "IOException"}} {
+		for _, f := range []dlq.Filter{{}, {Topic: "orders"}, {Statuses: dlq.Statuses}, {Sources: dlq.Sources},
+			{ErrorType: "IOException"}} {
 			p, err := me.List(t.Context(), me.Tenant, dlq.Query{Filter: f, Limit: 10, Total: true})
-			if err != nil || len(p.Letters) != 2 || p.Total != 2 || p.Letters[0].TenantID != me.Tenant || p.Letters[1].TenantID != me.Tenant {
+			if err != nil || len(p.Letters) != 2 || p.Total != 2 || p.Letters[0].TenantID != me.Tenant ||
+				p.Letters[1].TenantID != me.Tenant {
 				t.Errorf("%+v: %d letters of %d, %v", f, len(p.Letters), p.Total, err)
 			}
 		}

@@ -136,7 +136,8 @@ func headerTerm(name, value string) string { return name + "\x00" + value }
 // words returns the first words of a message, in lower case, each once.
 func words(message string) []string {
 	var out []string
-	for w := range strings.FieldsFuncSeq(message, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	for w := range strings.FieldsFuncSeq(message,
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		if w = strings.ToLower(w); len(w) > maxTermValue || slices.Contains(out, w) {
 			continue
 		}

@@ -87,7 +87,8 @@ func TestWordsOfMessages(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", message, diff)
 		}
 	}
-	if n := len(words(strings.Repeat("a b ", 50) + strings.Join(strings.Split(strings.Repeat("xyz", 99), ""), "1 "))); n > maxWordTerms {
+	if n := len(words(strings.Repeat("a b ", 50) + strings.Join(strings.Split(strings.Repeat("xyz", 99), ""),
+		"1 "))); n > maxWordTerms {
 		t.Errorf("%d words", n)
 	}
 }
@@ -95,7 +96,8 @@ func TestWordsOfMessages(t *testing.T) {
 func TestTermsOfALetter(t *testing.T) {
 	t.Parallel()
 	l := dlq.Letter{
-		TenantID: uuid.MustParse("11111111-1111-4111-8111-111111111111"), Source: dlq.FromKafka, ConsumerGroup: "g", Fingerprint: "ff", CorrelationID: "c", TraceID: "t",
+		TenantID: uuid.MustParse("11111111-1111-4111-8111-111111111111"), Source: dlq.FromKafka, ConsumerGroup: "g", Fingerprint: "ff",
+		CorrelationID: "c", TraceID: "t",
 		Assignee: "ada", Labels: []string{"x", "y"}, Link: dlq.Link{SagaID: uuid.Max, JobRunID: uuid.Max}, Encoding: dlq.JSON,
 		Failure: dlq.Failure{Message: "no no", Type: "E", Class: dlq.Permanent},
 		Content: dlq.Content{Key: []byte{0}, Payload: []byte(`{"n":1}`), Headers: []dlq.Header{
@@ -105,8 +107,10 @@ func TestTermsOfALetter(t *testing.T) {
 	}
 	of := func(l dlq.Letter, k TermKind, value string) int32 { return Term(l.TenantID, k, value) }
 	readable := []int32{
-		of(l, termSource, "KAFKA"), of(l, termConsumers, "g"), of(l, termFingerprint, "ff"), of(l, TermCorrelation, "c"), of(l, termTrace, "t"), of(l, termAssignee, "ada"),
-		of(l, termLabel, "x"), of(l, termLabel, "y"), of(l, termSaga, uuid.Max.String()), of(l, termJobRun, uuid.Max.String()),
+		of(l, termSource, "KAFKA"), of(l, termConsumers, "g"), of(l, termFingerprint, "ff"), of(l, TermCorrelation, "c"),
+		of(l, termTrace, "t"), of(l, termAssignee, "ada"),
+		of(l, termLabel, "x"), of(l, termLabel, "y"), of(l, termSaga, uuid.Max.String()),
+		of(l, termJobRun, uuid.Max.String()),
 		of(l, termErrorType, "E"), of(l, termErrorClass, "PERMANENT"), of(l, termWord, "no"),
 	}
 	content := []int32{of(l, termKey, "\x00"), of(l, termHeader, "h\x00v"), of(l, termPayload, "n\x001")}

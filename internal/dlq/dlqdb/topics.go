@@ -35,7 +35,8 @@ WITH RECURSIVE t (topic) AS (
 SELECT t.topic FROM t WHERE t.topic IS NOT NULL LIMIT $3`
 
 // Topics implements dlq.Overview.
-func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID, after string, limit int) ([]dlq.TopicStats, bool, error) {
+func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID, after string,
+	limit int) ([]dlq.TopicStats, bool, error) {
 	var topics []string
 	var found []dlq.TopicStats
 	more := false

@@ -53,7 +53,8 @@ SELECT ` + LetterColumns + `
    FOR NO KEY UPDATE OF m`
 
 // LockForUpdates returns the live letters that all are about, by id, locked.
-func (t *Teller) LockForUpdates(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate) (map[uuid.UUID]dlq.Letter, error) {
+func (t *Teller) LockForUpdates(ctx context.Context, tx *sqlx.Tx,
+	all []LetterUpdate) (map[uuid.UUID]dlq.Letter, error) {
 	var tenants, ids []uuid.UUID
 	for _, n := range all {
 		if n.ID != uuid.Nil {
@@ -77,7 +78,8 @@ func (t *Teller) LockForUpdates(ctx context.Context, tx *sqlx.Tx, all []LetterUp
 
 // UpdateLetters writes what comes of all, of which found are those of LockForUpdates. tx is
 // of the writers' connections, or nothing in all is GaveUp.
-func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate, found map[uuid.UUID]dlq.Letter) error {
+func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate,
+	found map[uuid.UUID]dlq.Letter) error {
 	allowed := map[policyKey]int{}         // what was read of policies
 	fresh, n := batchOf(t.db, len(all)), 0 // n: those that nothing can be in the way of
 	for _, told := range all {
@@ -183,17 +185,20 @@ func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Let
 	sealer := t.db.Keys.SealerFor(l.TenantID, l.ID)
 	var id uuid.UUID
 	err = tx.QueryRowContext(ctx, putLetter, l.TenantID, l.ID, before.Version,
-		l.Version, l.Status, postgres.NullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type, l.Failure.Class,
+		l.Version, l.Status, postgres.NullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type,
+		l.Failure.Class,
 		l.Fingerprint, termArray(letterTerms(l, sealer.Seals())), l.LastRetryAt, l.TerminalAt,
 		postgres.NullIfZero(l.Token), dlq.Lease.Microseconds(), l.UpdatedAt,
-		postgres.NullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error, postgres.NullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt, ended.EndedAt).Scan(&id)
+		postgres.NullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error,
+		postgres.NullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt, ended.EndedAt).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("move dead letter %s: %w", l.ID, err)
 	}
 	if l.Fingerprint == before.Fingerprint {
 		return nil
 	}
-	_, err = tx.ExecContext(ctx, joinGroup, l.TenantID, l.Fingerprint, l.OriginalTopic, l.Failure.Type, dlq.Normalised(l.Failure.Message), l.UpdatedAt, l.ID)
+	_, err = tx.ExecContext(ctx, joinGroup, l.TenantID, l.Fingerprint, l.OriginalTopic, l.Failure.Type,
+		dlq.Normalised(l.Failure.Message), l.UpdatedAt, l.ID)
 	return err
 }
 

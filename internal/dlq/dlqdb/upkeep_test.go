@@ -22,10 +22,12 @@ func TestUpkeepOfLetters(t *testing.T) {
 	pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_messages SET resolution = 'DISCARDED', terminal_at = now() - interval '31 days' WHERE id = $1`, old.ID)
 	m.ClaimDue(t, 10)
 	b, err := m.Queue.Backlog(ctx)
-	if err != nil || cmp.Diff(map[dlq.Status]int64{dlq.Pending: 1, dlq.Retrying: 1}, b.ByStatus) != "" || b.Oldest.IsZero() {
+	if err != nil || cmp.Diff(map[dlq.Status]int64{dlq.Pending: 1, dlq.Retrying: 1}, b.ByStatus) != "" ||
+		b.Oldest.IsZero() {
 		t.Fatalf("backlog %+v, %v", b, err)
 	}
-	for name, f := range map[string]func(context.Context, int) (int, error){"archived": m.Queue.Archive, "then": m.Queue.Archive} {
+	for name, f := range map[string]func(context.Context, int) (int, error){"archived": m.Queue.Archive,
+		"then": m.Queue.Archive} {
 		if _, err := f(ctx, 10); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -42,7 +44,8 @@ func TestUpkeepOfLetters(t *testing.T) {
 		t.Fatalf("expired %d, %v", n, err)
 	}
 	told := tally.Actions(operator.By{}, "dead_letters", pgtest.Now(), pgtest.NewID)
-	if len(told) != 1 || told[0].TenantID != m.Tenant || string(told[0].Detail) != `{"dead_letters_archived":1,"dead_letters_deleted":1}` || told[0].Actor != operator.SystemRetention {
+	if len(told) != 1 || told[0].TenantID != m.Tenant || string(told[0].Detail) != `{"dead_letters_archived":1,"dead_letters_deleted":1}` ||
+		told[0].Actor != operator.SystemRetention {
 		t.Errorf("the round tells %+v", told)
 	}
 }

@@ -149,7 +149,8 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 				continue
 			}
 			if a.State == dlq.RedriveHalted && before.State != a.State {
-				r.cfg.Log.WarnContext(ctx, "redrive halted", slog.String("redrive_id", a.ID.String()), slog.String("reason", a.HaltReason))
+				r.cfg.Log.WarnContext(ctx, "redrive halted", slog.String("redrive_id", a.ID.String()),
+					slog.String("reason", a.HaltReason))
 			}
 		}
 		more = more && ctx.Err() == nil && a.State == dlq.RedriveRunning
@@ -163,7 +164,8 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 // step gathers, and does what is to be done to one batch. progress tells that
 // something was done, again that more can be done at once. A batch that is on its
 // way, behind before, is to be landed.
-func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace, before *flight) (under *flight, progress, again bool, err error) {
+func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace,
+	before *flight) (under *flight, progress, again bool, err error) {
 	if a.State == dlq.RedrivePending || !a.Gathered {
 		done, err := r.cfg.Redrives.Gather(ctx, a, 2*r.cfg.Batch)
 		if err != nil {
@@ -220,7 +222,8 @@ type flight struct {
 // take claims one batch of a redrive's letters and sends it on its way, in its
 // order behind before; full tells that it was as many as may be claimed at once.
 // What may take long has ended when it returns, and under is nil.
-func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, before *flight) (under *flight, full bool, n int, err error) {
+func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
+	before *flight) (under *flight, full bool, n int, err error) {
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	batch, err := r.cfg.Redrives.TakeItems(call, a, r.Ways(), r.cfg.Lease, p.limit)

@@ -18,7 +18,8 @@ func (p *post) redrive(ids []uuid.UUID, change ...func(*dlq.Redrive)) dlq.Redriv
 	for _, c := range change {
 		c(&r)
 	}
-	r, err := dlq.NewRedrive(r, dlq.RedriveRequest{}, id(), dlq.RedriveLimits{DefaultRate: 5000, MaxRate: 10_000}, moment().Now)
+	r, err := dlq.NewRedrive(r, dlq.RedriveRequest{}, id(), dlq.RedriveLimits{DefaultRate: 5000, MaxRate: 10_000},
+		moment().Now)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends [
 	if as.after != nil {
 		<-as.after
 	}
-	d := &desk{r: r, batch: batch, held: held, redrive: as.redrive, progress: as.progress, passed: make([]uuid.UUID, len(batch))}
+	d := &desk{r: r, batch: batch, held: held, redrive: as.redrive, progress: as.progress,
+		passed: make([]uuid.UUID, len(batch))}
 	results := r.send(ctx, d, policies, as)
 	held.stop()
 	if failpoint.Hit(failpoint.LetterAfterDrive) != nil {
@@ -112,7 +113,8 @@ func (r *Redriver) send(ctx context.Context, at *desk, policies []dlq.Policy, as
 }
 
 // sendTogether hands letters over and sends them, all at once.
-func (r *Redriver) sendTogether(ctx context.Context, at *desk, kind dlq.TargetKind, members []int, results []dlq.Result) {
+func (r *Redriver) sendTogether(ctx context.Context, at *desk, kind dlq.TargetKind, members []int,
+	results []dlq.Result) {
 	allowed, why := at.handOver(ctx, members)
 	for i, result := range r.sendTo(ctx, kind, at, allowed) {
 		results[allowed[i]] = result
@@ -130,7 +132,8 @@ func (r *Redriver) sendTogether(ctx context.Context, at *desk, kind dlq.TargetKi
 // sendInTurn hands over and sends letters so many at a time: what has not been
 // handed over when the node dies, or the redrive is stopped, is not sent. Those that
 // wait for it at the same time are handed over together.
-func (r *Redriver) sendInTurn(ctx context.Context, at *desk, kind dlq.TargetKind, members []int, atOnce int, results []dlq.Result) {
+func (r *Redriver) sendInTurn(ctx context.Context, at *desk, kind dlq.TargetKind, members []int, atOnce int,
+	results []dlq.Result) {
 	handovers := groupcommit.New(groupcommit.Config[int, string]{
 		Key: func(i int) any { return i }, MaxBatch: len(members),
 		Flush: func(_ context.Context, turns []int) ([]string, error) { return at.pass(ctx, turns), nil },

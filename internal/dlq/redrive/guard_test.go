@@ -47,7 +47,8 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	p.full(r)
 	run(t, p.config(t))
 	first := p.awaitState(r, dlq.RedriveHalted)
-	if most := 10 + int64(dlq.DefaultConcurrency); first.Failed < 10 || first.Failed > most || first.HaltReason != "failures" {
+	if most := 10 + int64(dlq.DefaultConcurrency); first.Failed < 10 || first.Failed > most ||
+		first.HaltReason != "failures" {
 		t.Fatalf("halted after %d failures, want 10 to %d: %+v", first.Failed, most, first)
 	}
 	// What it stops on stays, and counts from here.
@@ -70,7 +71,8 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	if p.target.requests() != int(third.Sent) {
 		t.Errorf("the target has seen %d, and it tells %d", p.target.requests(), third.Sent)
 	}
-	page, err := auditdb.NewActions(p.db).Actions(t.Context(), p.tenant, operator.Filter{Kind: operator.Redrive, Subject: r.ID.String(), Verb: dlq.VerbHalt, Limit: 10})
+	page, err := auditdb.NewActions(p.db).Actions(t.Context(), p.tenant, operator.Filter{Kind: operator.Redrive,
+		Subject: r.ID.String(), Verb: dlq.VerbHalt, Limit: 10})
 	if err != nil || len(page.Actions) != 3 {
 		t.Fatalf("%d halts are in the audit trail, %v", len(page.Actions), err)
 	}
@@ -80,7 +82,8 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	// The last one is still told of after it goes on.
 	p.target.answers(func(string, int) int { return http.StatusOK })
 	p.resume(r, nil)
-	if got := p.awaitState(r, dlq.RedriveCompleted); got.Halts != 3 || got.LastHalt != "failures" || got.LastHaltedAt == nil || got.HaltReason != "" || got.Sent != 300 {
+	if got := p.awaitState(r, dlq.RedriveCompleted); got.Halts != 3 || got.LastHalt != "failures" ||
+		got.LastHaltedAt == nil || got.HaltReason != "" || got.Sent != 300 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -101,7 +104,8 @@ func TestAPauseStopsWhatWasNotHandedOver(t *testing.T) {
 	close(answer)
 	p.await("what was claimed to be given back", func() bool { return p.statuses()[dlq.Retrying] == 0 })
 	got := p.read(r)
-	if got.State != dlq.RedrivePaused || got.Done > 2 || got.Sent != got.Done || int(got.Done) != p.target.requests() || got.NeverSent() != 20-got.Done {
+	if got.State != dlq.RedrivePaused || got.Done > 2 || got.Sent != got.Done || int(got.Done) != p.target.requests() ||
+		got.NeverSent() != 20-got.Done {
 		t.Errorf("%d requests, %+v", p.target.requests(), got)
 	}
 	for _, letter := range ids {
@@ -110,7 +114,8 @@ func TestAPauseStopsWhatWasNotHandedOver(t *testing.T) {
 		}
 	}
 	p.move(r, dlq.ResumeRedrive)
-	if got := p.awaitState(r, dlq.RedriveCompleted); got.Done != 20 || got.Sent != 20 || got.NeverSent() != 0 || p.target.requests() != 20 {
+	if got := p.awaitState(r, dlq.RedriveCompleted); got.Done != 20 || got.Sent != 20 || got.NeverSent() != 0 ||
+		p.target.requests() != 20 {
 		t.Errorf("%d requests, %+v", p.target.requests(), got)
 	}
 }

@@ -182,7 +182,8 @@ func (n *progress) add(results []dlq.Result) {
 		return
 	}
 	for i := range results {
-		if r := &results[i]; r.Outcome == dlq.Acknowledged || r.Outcome == dlq.FailedDrive || r.StatusCode != 0 || r.Accepted {
+		if r := &results[i]; r.Outcome == dlq.Acknowledged || r.Outcome == dlq.FailedDrive ||
+			r.StatusCode != 0 || r.Accepted {
 			n.handled.Add(1)
 		}
 	}

@@ -27,7 +27,8 @@ func httpDriver(t *testing.T, loopback bool, timeout time.Duration, atOnce int) 
 		t.Fatal(err)
 	}
 	h := targets.NewHTTP(targets.HTTPConfig{
-		Policy: policy, Timeout: timeout, Concurrency: atOnce, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Policy: policy, Timeout: timeout, Concurrency: atOnce, Version: "1.2.3", Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(h.Close)
 	return h
@@ -60,12 +61,15 @@ func TestARequestCarriesThePayloadAndWhoItIs(t *testing.T) {
 	d := parcel(url+"/in?a=1", `{"n":1.00}`, dlq.Header{Name: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")})
 	d.RedriveID = uuid.New()
 	r := h.Drive(t.Context(), []dlq.Drive{d})[0]
-	if r.Outcome != dlq.Acknowledged || r.StatusCode != 200 || r.Error != "" || r.StartedAt.IsZero() || r.EndedAt.Before(r.StartedAt) {
+	if r.Outcome != dlq.Acknowledged || r.StatusCode != 200 || r.Error != "" || r.StartedAt.IsZero() ||
+		r.EndedAt.Before(r.StartedAt) {
 		t.Fatalf("result %+v", r)
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "application/json", "User-Agent": "skald/1.2.3", "Idempotency-Key": d.RootID.String() + "/2", targets.HeaderMessageID: d.RootID.String(),
-		targets.HeaderGeneration: "2", targets.HeaderRevision: "0", targets.HeaderAttempt: "4", targets.HeaderRedriveID: d.RedriveID.String(), targets.HeaderOriginalTopic: "ord%C3%A9rs",
+		"Content-Type": "application/json", "User-Agent": "skald/1.2.3", "Idempotency-Key": d.RootID.String() +
+			"/2", targets.HeaderMessageID: d.RootID.String(),
+		targets.HeaderGeneration: "2", targets.HeaderRevision: "0", targets.HeaderAttempt: "4",
+		targets.HeaderRedriveID: d.RedriveID.String(), targets.HeaderOriginalTopic: "ord%C3%A9rs",
 		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	} {
 		if got.Header.Get(name) != want {
@@ -102,7 +106,8 @@ func TestTheContentTypeIsTheRecordsOrWhatThePayloadIs(t *testing.T) {
 func TestWhatAnAnswerMeans(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]dlq.AttemptOutcome{
-		200: dlq.Acknowledged, 204: dlq.Acknowledged, 400: dlq.FailedDrive, 404: dlq.FailedDrive, 408: dlq.FailedDrive, 425: dlq.FailedDrive, 429: dlq.FailedDrive,
+		200: dlq.Acknowledged, 204: dlq.Acknowledged, 400: dlq.FailedDrive, 404: dlq.FailedDrive, 408: dlq.FailedDrive,
+		425: dlq.FailedDrive, 429: dlq.FailedDrive,
 		503: dlq.FailedDrive, 500: dlq.Uncertain, 502: dlq.Uncertain, 504: dlq.Uncertain, 302: dlq.Uncertain,
 	} {
 		asked := new(atomic.Int32)
@@ -118,7 +123,8 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		if r.Outcome != want || r.StatusCode != code || asked.Load() != 1 {
 			t.Errorf("%d: %s %d after %d requests, want %s", code, r.Outcome, r.StatusCode, asked.Load(), want)
 		}
-		if (want != dlq.Acknowledged) != strings.HasPrefix(r.Error, "the target answered ") || len(r.Error) > 600 || r.Error != dlq.Storable(r.Error, 600) {
+		if (want != dlq.Acknowledged) != strings.HasPrefix(r.Error, "the target answered ") || len(r.Error) > 600 ||
+			r.Error != dlq.Storable(r.Error, 600) {
 			t.Errorf("%d: %q", code, r.Error)
 		}
 	}

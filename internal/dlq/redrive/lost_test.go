@@ -56,7 +56,8 @@ func TestWhatADeadNodeHeldIsDrivenAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l := p.get(letter); l.RetryCount != 1 || len(attempts) != 2 || attempts[0].Outcome != dlq.Abandoned || attempts[1].Outcome != dlq.Acknowledged {
+		if l := p.get(letter); l.RetryCount != 1 || len(attempts) != 2 || attempts[0].Outcome != dlq.Abandoned ||
+			attempts[1].Outcome != dlq.Acknowledged {
 			t.Errorf("after %d: %+v", l.RetryCount, attempts)
 		}
 	}

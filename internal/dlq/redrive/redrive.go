@@ -69,8 +69,9 @@ type Config struct {
 
 // Observer is told what happens; nil functions are not called.
 type Observer struct {
-	Drove     func(kind dlq.TargetKind, outcome dlq.AttemptOutcome) // of each letter; Accepted ones are "ACCEPTED"
-	Loop      func(name string)                                     // a loop has gone through: automatic, bulk, reclaim, upkeep
+	Drove func(kind dlq.TargetKind, outcome dlq.AttemptOutcome) // of each letter; Accepted ones are "ACCEPTED"
+	// a loop has gone through: automatic, bulk, reclaim, upkeep
+	Loop      func(name string)
 	Reclaimed func(letters int)
 	Archived  func(letters int)
 	Purged    func(letters int)

@@ -106,7 +106,8 @@ func (p *post) push(n int, due bool, change ...func(*dlq.Letter)) []uuid.UUID {
 	ids := make([]uuid.UUID, n)
 	for i := range batch {
 		l := dlq.Letter{
-			TenantID: p.tenant, Source: dlq.FromREST, OriginalTopic: "orders", MaxRetries: -1, Failure: dlq.Failure{Message: "no"},
+			TenantID: p.tenant, Source: dlq.FromREST, OriginalTopic: "orders", MaxRetries: -1,
+			Failure: dlq.Failure{Message: "no"},
 			Content: dlq.Content{Payload: []byte(`{"n":1}`)}, Target: dlq.Target{Kind: dlq.ToHTTP, URL: p.target.url},
 		}
 		for _, c := range change {
@@ -143,7 +144,8 @@ func (p *post) get(letter uuid.UUID) dlq.Letter {
 func (p *post) config(t *testing.T) redrive.Config {
 	t.Helper()
 	return redrive.Config{
-		Queue: p.queue, Redrives: p.redrives, Now: func() time.Time { return moment().Now }, Log: slog.New(slog.DiscardHandler),
+		Queue: p.queue, Redrives: p.redrives, Now: func() time.Time { return moment().Now },
+		Log:     slog.New(slog.DiscardHandler),
 		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: httpDriver(t, true, 5*time.Second, 4)},
 		Poll:    10 * time.Millisecond, Lease: 4 * time.Second, Batch: 20, AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 10},
 	}
@@ -215,7 +217,8 @@ func TestDueLettersAreDrivenByThemselves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.Resolution != dlq.Redriven || l.RetryCount != 1 || len(attempts) != 2 || attempts[0].Outcome != dlq.Uncertain || attempts[1].Outcome != dlq.Acknowledged {
+		if l.Resolution != dlq.Redriven || l.RetryCount != 1 || len(attempts) != 2 || attempts[0].Outcome != dlq.Uncertain ||
+			attempts[1].Outcome != dlq.Acknowledged {
 			t.Errorf("%s %s after %d: %+v", l.Status, l.Resolution, l.RetryCount, attempts)
 		}
 	}
@@ -241,7 +244,8 @@ func TestALetterThatNobodyTakesDies(t *testing.T) {
 
 func (p *post) claim(letter uuid.UUID) dlq.Claim {
 	by := operator.By{Actor: "ada"}
-	return dlq.Claim{TenantID: p.tenant, LetterID: letter, Actor: "ada", By: by.Did(id(), p.tenant, moment().Now, operator.DeadLetter, letter.String(), dlq.VerbRetry, nil)}
+	return dlq.Claim{TenantID: p.tenant, LetterID: letter, Actor: "ada",
+		By: by.Did(id(), p.tenant, moment().Now, operator.DeadLetter, letter.String(), dlq.VerbRetry, nil)}
 }
 
 func TestOneLetterNow(t *testing.T) {
@@ -252,7 +256,8 @@ func TestOneLetterNow(t *testing.T) {
 	r := redrive.New(cfg)
 	ids := p.push(3, false)
 	end, err := r.Now(t.Context(), p.claim(ids[0]))
-	if err != nil || end.Status != dlq.Resolved || end.Attempt.Outcome != dlq.Acknowledged || p.get(ids[0]).Status != dlq.Resolved {
+	if err != nil || end.Status != dlq.Resolved || end.Attempt.Outcome != dlq.Acknowledged ||
+		p.get(ids[0]).Status != dlq.Resolved {
 		t.Errorf("%+v, %v", end, err)
 	}
 	if _, err := r.Now(t.Context(), p.claim(ids[0])); !fault.IsCode(err, dlq.CodeConflict) {
@@ -260,7 +265,8 @@ func TestOneLetterNow(t *testing.T) {
 	}
 	p.target.answers(func(string, int) int { return 400 })
 	end, err = r.Now(t.Context(), p.claim(ids[1]))
-	if err != nil || end.Status != dlq.Pending || end.RetryCount != 1 || end.Attempt.StatusCode != 400 || p.get(ids[1]).RetryCount != 1 {
+	if err != nil || end.Status != dlq.Pending || end.RetryCount != 1 || end.Attempt.StatusCode != 400 ||
+		p.get(ids[1]).RetryCount != 1 {
 		t.Errorf("a failure is no error: %+v, %v", end, err)
 	}
 	gone, leave := context.WithCancel(t.Context())
@@ -298,7 +304,10 @@ func TestWhatATargetHasAcceptedStaysUnderWay(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	cfg := p.config(t)
-	cfg.Drivers[dlq.ToSaga] = told(func(dlq.Drive) dlq.Result { return dlq.Result{Accepted: true, Outcome: dlq.Uncertain} })
+	cfg.Drivers[dlq.ToSaga] = told(func(dlq.Drive) dlq.Result {
+		return dlq.Result{Accepted: true,
+			Outcome: dlq.Uncertain}
+	})
 	letter := p.push(1, false, func(l *dlq.Letter) { l.Target = dlq.Target{Kind: dlq.ToSaga} })[0]
 	end, err := redrive.New(cfg).Now(t.Context(), p.claim(letter))
 	if err != nil || end.Status != dlq.Retrying {
@@ -321,7 +330,8 @@ func TestATopicThatIsReadIsNeverDrivenTo(t *testing.T) {
 	truncated := func(l *dlq.Letter) { l.Labels = []string{dlq.LabelTruncated}; l.OriginalTopic = "payments" }
 	for name, letter := range map[string]uuid.UUID{
 		"a dead-letter topic": p.push(1, false, func(l *dlq.Letter) { l.Target = dlq.Target{Kind: dlq.ToKafka} })[0],
-		"a part of a payload": p.push(1, false, func(l *dlq.Letter) { l.Target = dlq.Target{Kind: dlq.ToKafka} }, truncated)[0],
+		"a part of a payload": p.push(1, false, func(l *dlq.Letter) { l.Target = dlq.Target{Kind: dlq.ToKafka} },
+			truncated)[0],
 	} {
 		end, err := redrive.New(cfg).Now(t.Context(), p.claim(letter))
 		if err != nil || end.Attempt.Outcome != dlq.FailedDrive || end.Attempt.Error == "" || end.Status != dlq.Pending {

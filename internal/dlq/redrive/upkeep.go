@@ -51,12 +51,14 @@ func (r *Redriver) Purge(ctx context.Context) (purged int, ok bool) {
 }
 
 // withChance is f with what the rules need that it calls.
-func (r *Redriver) withChance(f func(context.Context, int, dlq.Chance) (int, error)) func(context.Context, int) (int, error) {
+func (r *Redriver) withChance(f func(context.Context, int, dlq.Chance) (int,
+	error)) func(context.Context, int) (int, error) {
 	return func(ctx context.Context, limit int) (int, error) { return f(ctx, limit, r.chance()) }
 }
 
 // batches calls f until it finds nothing more; false after an error.
-func (r *Redriver) batches(ctx context.Context, message string, f func(context.Context, int) (int, error), found func(int)) bool {
+func (r *Redriver) batches(ctx context.Context, message string, f func(context.Context, int) (int, error),
+	found func(int)) bool {
 	for ctx.Err() == nil {
 		n, err := f(ctx, r.cfg.Batch)
 		if n > 0 {

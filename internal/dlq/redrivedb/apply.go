@@ -92,7 +92,8 @@ func (a *applying) load(ctx context.Context, limit int) error {
 	return postgres.EachRow(rows, func() error {
 		i := item{letter: dlq.Letter{TenantID: a.r.TenantID}}
 		l := &i.letter
-		err := rows.Scan(&i.seq, &l.ID, &l.Version, &l.Source, &l.OriginalTopic, &l.Status, &l.Resolution, &l.RetryCount, &l.MaxRetries, &l.NextRetryAt, &l.TerminalAt,
+		err := rows.Scan(&i.seq, &l.ID, &l.Version, &l.Source, &l.OriginalTopic, &l.Status, &l.Resolution, &l.RetryCount,
+			&l.MaxRetries, &l.NextRetryAt, &l.TerminalAt,
 			&l.CreatedAt, &l.Fingerprint, &l.Failure.Type, &l.RootID)
 		postgres.UTC(l.NextRetryAt, l.TerminalAt, &l.CreatedAt)
 		a.items = append(a.items, i)
@@ -118,7 +119,8 @@ func (a *applying) apply(ctx context.Context) error {
 	if err := a.storeLetters(ctx); err != nil {
 		return err
 	}
-	_, err := a.tx.ExecContext(ctx, applyItems, a.r.TenantID, a.r.ID, seqs.Parameter(), states.Parameter(), whys.Parameter())
+	_, err := a.tx.ExecContext(ctx, applyItems, a.r.TenantID, a.r.ID, seqs.Parameter(), states.Parameter(),
+		whys.Parameter())
 	return err
 }
 
@@ -192,7 +194,8 @@ DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[]
 
 func (a *applying) storeLetters(ctx context.Context) error {
 	if n := a.changed.columns[0].N; n > 0 {
-		if err := a.mustChange(ctx, n, applyLetters, append([]any{a.r.TenantID}, postgres.Parameters(a.changed.columns[:])...)...); err != nil {
+		if err := a.mustChange(ctx, n, applyLetters,
+			append([]any{a.r.TenantID}, postgres.Parameters(a.changed.columns[:])...)...); err != nil {
 			return err
 		}
 	}

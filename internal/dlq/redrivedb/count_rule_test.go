@@ -59,7 +59,8 @@ func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 			want.Count(item.State, reach == dlq.Answered, hands, after)
 			wantStates[seq] = string(item.State)
 		}
-		pgtest.Execute(t, m.DB.SQL(), redrivedb.FinishItems, m.Tenant, r.ID, pq.Array(ids), pq.Array(states), pq.Array(details), pq.Array(reaches), "")
+		pgtest.Execute(t, m.DB.SQL(), redrivedb.FinishItems, m.Tenant, r.ID, pq.Array(ids), pq.Array(states),
+			pq.Array(details), pq.Array(reaches), "")
 		got := counted(t, m.DB.SQL(), r.ID, gotStates)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("world %d: the ends %v, %v are counted otherwise than the rule says (-rule +statement):\n%s", seed, states, reaches, diff)
@@ -72,7 +73,8 @@ func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 
 // anEnd is an end of a drive, with the resolution that its letter has then.
 func anEnd(random *rand.Rand) (f dlq.Finish, stored dlq.Resolution) {
-	f.Attempt.Outcome = []dlq.AttemptOutcome{dlq.Acknowledged, dlq.FailedDrive, dlq.Uncertain, dlq.Withdrawn}[random.IntN(4)]
+	f.Attempt.Outcome = []dlq.AttemptOutcome{dlq.Acknowledged, dlq.FailedDrive, dlq.Uncertain,
+		dlq.Withdrawn}[random.IntN(4)]
 	switch f.Status = dlq.Pending; f.Attempt.Outcome {
 	case dlq.Acknowledged:
 		f.Status, stored = dlq.Resolved, []dlq.Resolution{dlq.Redriven, dlq.Bounced}[random.IntN(2)]

@@ -104,7 +104,8 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			if c[0].N == 0 {
 				return nil
 			}
-			_, err = tx.ExecContext(ctx, finishItems, append(append([]any{batch[0].TenantID, r}, postgres.Parameters(c[:])...), problem)...)
+			_, err = tx.ExecContext(ctx, finishItems,
+				append(append([]any{batch[0].TenantID, r}, postgres.Parameters(c[:])...), problem)...)
 			return err
 		})
 	})
@@ -164,7 +165,8 @@ func settle(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) error {
 	if err != nil || seqs == nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, settleLost, tenant, id, pq.Array(seqs), pq.Array(states), pq.Array(details), pq.Array(handed),
+	_, err = tx.ExecContext(ctx, settleLost, tenant, id, pq.Array(seqs), pq.Array(states), pq.Array(details),
+		pq.Array(handed),
 		p.Done, p.Failed, p.Bounced, p.Sent, p.MaybeSent, p.Repeated)
 	return err
 }
@@ -213,8 +215,9 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Ch
 	_, err = tx.ExecContext(ctx, `
 		UPDATE dlq.dlq_redrives SET version = $3, state = $4, halt_reason = $5, watched_at = $6, canary_ok = $7, ended_at = $8, updated_at = $9,
 		       halts = $10, last_halt_reason = $11, last_halted_at = $12
-		 WHERE tenant_id = $1 AND id = $2`, tenant, id, after.Version, after.State, after.HaltReason, after.WatchedAt, after.CanaryOK, after.EndedAt, after.UpdatedAt,
-		after.Halts, after.LastHalt, after.LastHaltedAt)
+		 WHERE tenant_id = $1 AND id = $2`,
+		tenant, id, after.Version, after.State, after.HaltReason, after.WatchedAt, after.CanaryOK, after.EndedAt,
+		after.UpdatedAt, after.Halts, after.LastHalt, after.LastHaltedAt)
 	if err != nil || after.State != dlq.RedriveHalted {
 		return after, err
 	}

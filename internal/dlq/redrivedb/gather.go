@@ -49,7 +49,8 @@ func selected(r *dlq.Redrive, after *dlq.Cursor, before time.Time, limit int64) 
 	if f.CreatedTo.IsZero() || before.Before(f.CreatedTo) {
 		f.CreatedTo = before
 	}
-	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID, dlq.Query{Filter: f, Oldest: true, After: after}, selectedColumns, order)
+	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID, dlq.Query{Filter: f, Oldest: true, After: after},
+		selectedColumns, order)
 	s.args = args
 	s.query = "SELECT p.at, p.id, p.seq FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.at, p.id"
 	if limit > 0 {
@@ -104,7 +105,8 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 }
 
 // gatherMore stores one page of the letters of r, numbered from after seq on.
-func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cursor, seq int64, now time.Time, limit int) (done bool, err error) {
+func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cursor, seq int64, now time.Time,
+	limit int) (done bool, err error) {
 	size := r.PageSize(limit)
 	var found, stored int64
 	at, last := sql.NullTime{}, uuid.NullUUID{}

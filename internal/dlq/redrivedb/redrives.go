@@ -44,16 +44,20 @@ func scanRedrive(row postgres.Scanner, more ...any) (r dlq.Redrive, err error) {
 	var ids []uuid.UUID
 	var filter, query, target, transform, canary, stopOn []byte
 	dest := []any{
-		&r.ID, &r.TenantID, &r.Version, &r.Action, &r.State, &r.HaltReason, pq.Array(&ids), &filter, &query, &r.Max, &r.Rate, &r.Concurrency,
-		&r.Order, &target, &transform, &r.Force, &canary, &stopOn, &r.ScheduledFor, &r.Approval, &r.RequestHash, &r.Reason, &r.Actor, &r.ApprovedBy,
-		&r.Gathered, &r.Matched, &r.Done, &r.Failed, &r.Skipped, &r.Bounced, &r.CreatedAt, &r.StartedAt, &r.WatchedAt, &r.CanaryOK, &r.EndedAt, &r.UpdatedAt,
+		&r.ID, &r.TenantID, &r.Version, &r.Action, &r.State, &r.HaltReason, pq.Array(&ids), &filter, &query, &r.Max,
+		&r.Rate, &r.Concurrency,
+		&r.Order, &target, &transform, &r.Force, &canary, &stopOn, &r.ScheduledFor, &r.Approval, &r.RequestHash, &r.Reason,
+		&r.Actor, &r.ApprovedBy,
+		&r.Gathered, &r.Matched, &r.Done, &r.Failed, &r.Skipped, &r.Bounced, &r.CreatedAt, &r.StartedAt, &r.WatchedAt,
+		&r.CanaryOK, &r.EndedAt, &r.UpdatedAt,
 		&r.Sent, &r.MaybeSent, &r.Repeated, &r.DoneBefore, &r.FailedBefore, &r.Halts, &r.LastHalt, &r.LastHaltedAt,
 		&r.ProgressAt, &r.WaitingFor, &r.WaitingAt, &r.LastError, &r.LastErrorAt,
 	}
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return r, err
 	}
-	postgres.UTC(r.ScheduledFor, &r.CreatedAt, r.StartedAt, r.WatchedAt, r.EndedAt, &r.UpdatedAt, r.LastHaltedAt, r.ProgressAt, r.WaitingAt, r.LastErrorAt)
+	postgres.UTC(r.ScheduledFor, &r.CreatedAt, r.StartedAt, r.WatchedAt, r.EndedAt, &r.UpdatedAt, r.LastHaltedAt,
+		r.ProgressAt, r.WaitingAt, r.LastErrorAt)
 	r.IDs, r.Query, r.Transform = ids, query, transform
 	for _, doc := range []struct {
 		stored []byte
@@ -77,7 +81,8 @@ func redriveDocs(r *dlq.Redrive) (docs map[string]sql.NullString, err error) {
 		value any
 		there bool
 	}{
-		"filter": {r.Filter, r.Filter != nil}, "target": {r.Target, r.Target != nil}, "canary": {r.Canary, r.Canary != nil}, "stop_on": {r.StopOn, true},
+		"filter": {r.Filter, r.Filter != nil}, "target": {r.Target, r.Target != nil}, "canary": {r.Canary, r.Canary != nil},
+		"stop_on": {r.StopOn, true},
 	} {
 		if !doc.there {
 			continue
@@ -107,8 +112,10 @@ func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Actio
 			       target, transform, force, canary, stop_on, scheduled_for, approval, request_hash, reason, actor, approved_by, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8::jsonb, $9, $10, $11, $12, $13::jsonb, $14::jsonb, $15, $16::jsonb, $17::jsonb, $18, $19, $20, $21, $22, $23, $24, $25)
 			ON CONFLICT (id) DO NOTHING`,
-			r.ID, r.TenantID, r.Version, r.Action, r.State, ids, docs["filter"], docs["query"], r.Max, r.Rate, r.Concurrency, r.Order,
-			docs["target"], docs["transform"], r.Force, docs["canary"], docs["stop_on"], r.ScheduledFor, r.Approval, r.RequestHash, r.Reason, r.Actor, r.ApprovedBy,
+			r.ID, r.TenantID, r.Version, r.Action, r.State, ids, docs["filter"], docs["query"], r.Max, r.Rate,
+			r.Concurrency, r.Order,
+			docs["target"], docs["transform"], r.Force, docs["canary"], docs["stop_on"], r.ScheduledFor, r.Approval,
+			r.RequestHash, r.Reason, r.Actor, r.ApprovedBy,
 			r.CreatedAt, r.UpdatedAt)
 		if err != nil {
 			return err
@@ -139,7 +146,8 @@ func (st *Redrives) Get(ctx context.Context, tenant, id uuid.UUID) (r dlq.Redriv
 }
 
 // List implements dlq.Redrives. Redrives are few: they are counted to the end.
-func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.RedriveState, q dlq.Query) (page dlq.RedrivePage, err error) {
+func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.RedriveState,
+	q dlq.Query) (page dlq.RedrivePage, err error) {
 	var w postgres.Where
 	w.Add("d.tenant_id = ?", tenant)
 	if len(states) > 0 {
@@ -176,7 +184,8 @@ func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.Red
 }
 
 // Items implements dlq.Redrives.
-func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dlq.ItemState, after int64, limit int) (items []dlq.Item, more bool, err error) {
+func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dlq.ItemState, after int64,
+	limit int) (items []dlq.Item, more bool, err error) {
 	names := make([]string, len(states))
 	for i, s := range states {
 		names[i] = string(s)
@@ -228,7 +237,8 @@ func (st *Redrives) Change(ctx context.Context, r dlq.Redrive, by operator.Actio
 		return err
 	}
 	return postgres.Outage("change redrive", st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
-		res, err := tx.ExecContext(ctx, changeRedrive, r.TenantID, r.ID, r.Version-1, r.Version, r.State, r.HaltReason, r.Rate, r.Concurrency, docs["stop_on"],
+		res, err := tx.ExecContext(ctx, changeRedrive, r.TenantID, r.ID, r.Version-1, r.Version, r.State, r.HaltReason,
+			r.Rate, r.Concurrency, docs["stop_on"],
 			r.ScheduledFor, r.ApprovedBy, r.CanaryOK, r.WatchedAt, r.EndedAt, r.UpdatedAt)
 		if err != nil {
 			return err

@@ -47,7 +47,8 @@ func (m redriving) redrive(t *testing.T, action dlq.RedriveAction, change ...fun
 }
 
 func (m redriving) did(r dlq.Redrive, verb string) operator.Action {
-	return operator.By{Actor: "ada"}.Did(pgtest.NewID(), m.Tenant, pgtest.Now(), operator.Redrive, r.ID.String(), verb, nil)
+	return operator.By{Actor: "ada"}.Did(pgtest.NewID(), m.Tenant, pgtest.Now(), operator.Redrive,
+		r.ID.String(), verb, nil)
 }
 
 // create stores a redrive and gathers its letters.
@@ -136,17 +137,20 @@ func TestARedriveComesBackAsItWasCreated(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	want := m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) {
-		r.Filter = &dlq.Filter{Topic: "orders", Key: []byte{1}, Headers: map[string]string{"a": "b"}, RetryCountMin: new(1), CreatedFrom: pgtest.Now().Add(-time.Hour)}
+		r.Filter = &dlq.Filter{Topic: "orders", Key: []byte{1}, Headers: map[string]string{"a": "b"}, RetryCountMin: new(1),
+			CreatedFrom: pgtest.Now().Add(-time.Hour)}
 		r.Query, r.Transform = []byte(`{"topic":"orders"}`), []byte(`[{"op": "remove", "path": "/a"}]`)
 		r.Target = &dlq.Target{Kind: dlq.ToKafka, Topic: "retry"}
 		r.Canary, r.StopOn = &dlq.Canary{Count: 2, WatchSeconds: 3, MaxBounceRatio: 0.5}, dlq.StopOn{Failures: 4}
-		r.ScheduledFor, r.Approval, r.RequestHash, r.Order, r.Max = new(pgtest.Now().Add(time.Hour)), true, []byte{7}, dlq.PerKey, 9
+		r.ScheduledFor, r.Approval, r.RequestHash, r.Order, r.Max = new(pgtest.Now().Add(time.Hour)), true,
+			[]byte{7}, dlq.PerKey, 9
 	})
 	if err := m.redrives.Create(t.Context(), want, m.did(want, "create")); err != nil {
 		t.Fatal(err)
 	}
 	got := m.read(t, want)
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(dlq.Redrive{}, "Query", "Transform")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(dlq.Redrive{}, "Query", "Transform")); diff != "" {
 		t.Errorf("(-created +read):\n%s", diff)
 	}
 	if err := m.redrives.Create(t.Context(), want, m.did(want, "create")); !fault.IsCode(err, dlq.CodeRedriveExists) {
@@ -176,7 +180,8 @@ func TestARedriveComesBackAsItWasCreated(t *testing.T) {
 		t.Fatalf("%d redrives, more %v, of %d, %v", len(page.Redrives), page.More, page.Total, err)
 	}
 	last := page.Redrives[2]
-	rest, err := m.redrives.List(t.Context(), m.Tenant, nil, dlq.Query{Limit: 3, After: &dlq.Cursor{At: last.CreatedAt, ID: last.ID}})
+	rest, err := m.redrives.List(t.Context(), m.Tenant, nil,
+		dlq.Query{Limit: 3, After: &dlq.Cursor{At: last.CreatedAt, ID: last.ID}})
 	if err != nil || len(rest.Redrives) != 1 || rest.Redrives[0].ID != want.ID || rest.More {
 		t.Errorf("then %+v, %v", rest, err)
 	}
@@ -194,7 +199,8 @@ func TestARedriveGathersWhatFitsWhenItBegins(t *testing.T) {
 	m.pushed(t, 1, func(l *dlq.Letter) { l.MaxRetries = 0 })
 	orders := func(r *dlq.Redrive) { r.Filter = &dlq.Filter{Topic: "orders"} }
 	p, err := m.redrives.Preview(t.Context(), m.Tenant, m.redrive(t, dlq.BulkRetry))
-	if err != nil || p.Matched != 12 || p.ByTopic["payments"] != 2 || p.ByStatus[dlq.Pending] != 12 || len(p.Sample) != 10 || len(p.ByGroup) != 2 {
+	if err != nil || p.Matched != 12 || p.ByTopic["payments"] != 2 || p.ByStatus[dlq.Pending] != 12 ||
+		len(p.Sample) != 10 || len(p.ByGroup) != 2 {
 		t.Errorf("preview %+v, %v", p, err)
 	}
 	r := m.create(t, m.redrive(t, dlq.BulkRetry, orders))
@@ -215,7 +221,9 @@ func TestARedriveGathersWhatFitsWhenItBegins(t *testing.T) {
 	if few.Matched != 4 || !few.Gathered {
 		t.Errorf("at most 4: %d", few.Matched)
 	}
-	ids := m.create(t, m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) { r.IDs = []uuid.UUID{letters[3].ID, pgtest.NewID(), letters[1].ID} }))
+	ids := m.create(t,
+		m.redrive(t, dlq.BulkRetry,
+			func(r *dlq.Redrive) { r.IDs = []uuid.UUID{letters[3].ID, pgtest.NewID(), letters[1].ID} }))
 	if ids.Matched != 2 || !ids.Gathered {
 		t.Errorf("by ids: %d", ids.Matched)
 	}
@@ -264,7 +272,8 @@ func TestARedriveAppliesItsActionToEachLetter(t *testing.T) {
 				}
 			}
 			got := m.judge(t, r)
-			want := map[dlq.RedriveAction]int64{dlq.BulkDiscard: 3, dlq.BulkResolve: 5, dlq.BulkRequeue: 2, dlq.BulkDelete: 5}[tt.action]
+			want := map[dlq.RedriveAction]int64{dlq.BulkDiscard: 3, dlq.BulkResolve: 5, dlq.BulkRequeue: 2,
+				dlq.BulkDelete: 5}[tt.action]
 			if total != 6 || got.State != dlq.RedriveCompleted || got.Done != want || got.Skipped != 6-want {
 				t.Fatalf("came to %d: %+v", total, got)
 			}

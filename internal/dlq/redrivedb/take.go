@@ -41,7 +41,8 @@ SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
 var errNotRunning = errors.New("the redrive is not running, or another node is working on it")
 
 // TakeItems implements dlq.Redrives.
-func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, ways dlq.Ways, lease time.Duration, limit int) ([]dlq.Drive, error) {
+func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, ways dlq.Ways, lease time.Duration,
+	limit int) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
 	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
 		t := taking{st: st, tx: tx, ways: ways, lease: lease}
@@ -241,7 +242,8 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 		ids[i] = t.choice.Taken[i].LetterID
 		place[ids[i]] = i
 	}
-	rows, err := t.tx.QueryContext(ctx, claimChosen, t.r.TenantID, t.lease.Microseconds(), pq.Array(ids), t.r.Force, t.r.ID, dlqdb.ClaimedBytes)
+	rows, err := t.tx.QueryContext(ctx, claimChosen, t.r.TenantID, t.lease.Microseconds(), pq.Array(ids), t.r.Force,
+		t.r.ID, dlqdb.ClaimedBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +302,8 @@ func (t *taking) store(ctx context.Context, drives []dlq.Drive) error {
 	for i := range t.choice.Skipped {
 		seqs[i], whys[i] = t.choice.Skipped[i].Seq, t.choice.Skipped[i].Detail
 	}
-	_, err := t.tx.ExecContext(ctx, storeTaken, t.r.TenantID, t.r.ID, pq.Array(taken), t.lease.Microseconds(), pq.Array(seqs), pq.Array(whys),
+	_, err := t.tx.ExecContext(ctx, storeTaken, t.r.TenantID, t.r.ID, pq.Array(taken), t.lease.Microseconds(),
+		pq.Array(seqs), pq.Array(whys),
 		t.allowance-float64(len(drives)), t.at)
 	return err
 }

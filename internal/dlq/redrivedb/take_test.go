@@ -16,7 +16,8 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	letters := m.pushed(t, 6)
-	if _, err := m.Queue.Take(t.Context(), dlq.Claim{TenantID: m.Tenant, LetterID: letters[5].ID, Ways: dlq.Ways{Kinds: pgtest.KafkaOnly}, By: m.Action(letters[5], "retry")}, time.Minute); err != nil {
+	if _, err := m.Queue.Take(t.Context(), dlq.Claim{TenantID: m.Tenant, LetterID: letters[5].ID,
+		Ways: dlq.Ways{Kinds: pgtest.KafkaOnly}, By: m.Action(letters[5], "retry")}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	r := m.create(t, m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) {
@@ -30,7 +31,8 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 		t.Fatalf("took %d at first", len(first))
 	}
 	d := first[0]
-	if d.ID != letters[0].ID || d.RedriveID != r.ID || d.Actor != "ada" || d.To.Topic != "retry" || d.Status != dlq.Retrying {
+	if d.ID != letters[0].ID || d.RedriveID != r.ID || d.Actor != "ada" || d.To.Topic != "retry" ||
+		d.Status != dlq.Retrying {
 		t.Errorf("drive %+v", d)
 	}
 	m.full(t, r)
@@ -90,7 +92,8 @@ func TestACanaryIsWatchedBeforeTheRestFollows(t *testing.T) {
 			t.Parallel()
 			m := newRedriving(t)
 			letters := m.pushed(t, 5)
-			r := m.create(t, m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) { r.Canary = &dlq.Canary{Count: 2, WatchSeconds: 60} }))
+			r := m.create(t,
+				m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) { r.Canary = &dlq.Canary{Count: 2, WatchSeconds: 60} }))
 			m.full(t, r)
 			batch := m.take(t, r, 10)
 			m.full(t, r)
@@ -106,7 +109,9 @@ func TestACanaryIsWatchedBeforeTheRestFollows(t *testing.T) {
 					l.Source, l.RootID, l.Generation = dlq.FromKafka, letters[0].ID, 1
 					l.Arrived = &dlq.Position{Topic: "canary.dlq." + m.Tenant.String(), Offset: 1}
 				})
-				if _, err := m.Queue.Arrive(t.Context(), []dlq.Arrival{{Letter: back, BounceOf: letters[0].ID, OnRedrive: r.ID}}); err != nil {
+				if _,
+					err := m.Queue.Arrive(t.Context(),
+					[]dlq.Arrival{{Letter: back, BounceOf: letters[0].ID, OnRedrive: r.ID}}); err != nil {
 					t.Fatal(err)
 				}
 				got := m.judge(t, r)
@@ -232,7 +237,8 @@ func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
 		t.Errorf("who lost the letters counted %d", got.Done)
 	}
 	m.finish(t, r, dlq.Acknowledged, again...)
-	if got := m.judge(t, r); got.State != dlq.RedriveCompleted || got.Done != 3 || got.Sent != 3 || got.MaybeSent != 0 || got.Repeated != 3 {
+	if got := m.judge(t, r); got.State != dlq.RedriveCompleted || got.Done != 3 || got.Sent != 3 || got.MaybeSent != 0 ||
+		got.Repeated != 3 {
 		t.Errorf("%+v", got)
 	}
 	for _, l := range letters {

@@ -126,7 +126,8 @@ func (h *HTTP) one(ctx context.Context, d *dlq.Drive) dlq.Result {
 }
 
 func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOutcome, status int, problem string) {
-	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL, bytes.NewReader(d.Send.Payload))
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL,
+		bytes.NewReader(d.Send.Payload))
 	if err != nil {
 		return dlq.FailedDrive, 0, "invalid URL or method"
 	}

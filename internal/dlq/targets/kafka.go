@@ -62,7 +62,8 @@ func (c KafkaConfig) Open() (*Kafka, error) {
 	if r.most, err = kafka.NewClient(c.Connection, opts...); err != nil {
 		return nil, err
 	}
-	if r.single, err = kafka.NewClient(c.Connection, append(opts, kgo.ProducerBatchMaxBytes(maxOneRecord))...); err != nil {
+	if r.single, err = kafka.NewClient(c.Connection,
+		append(opts, kgo.ProducerBatchMaxBytes(maxOneRecord))...); err != nil {
 		r.most.Close()
 		return nil, err
 	}
@@ -165,7 +166,8 @@ func produce(ctx context.Context, client *kgo.Client, chosen []int, records []*k
 
 // spoilt tells that a batch was refused for what one of its records is.
 func spoilt(err error) bool {
-	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord) ||
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
+		errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
 }
 
@@ -183,7 +185,8 @@ var refusals = []error{
 func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	switch {
 	case err == nil:
-		return dlq.Result{Outcome: dlq.Acknowledged, Written: &dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}}
+		return dlq.Result{Outcome: dlq.Acknowledged, Written: &dlq.Position{Topic: r.Topic, Partition: r.Partition,
+			Offset: r.Offset}}
 	case lacksPartition(r):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: the topic %s has no partition %d", r.Topic, r.Partition)}
 	case slices.ContainsFunc(absences, func(e error) bool { return errors.Is(err, e) }):

@@ -98,7 +98,8 @@ func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (
 		if run.State != saga.Failed {
 			return nil, l.Conflict("resolved manually while its saga is compensating again")
 		}
-		return saga.StepOrdered{Step: run.CurrentStep, Order: saga.Order{Verb: saga.UndoneStep, By: by.Actor, Reason: by.Reason}}, nil
+		return saga.StepOrdered{Step: run.CurrentStep,
+			Order: saga.Order{Verb: saga.UndoneStep, By: by.Actor, Reason: by.Reason}}, nil
 	})
 	if fault.IsCode(err, codeNotWaiting) {
 		after, err := l.ResolvedManually(dlq.Moment{Now: d.Now()})
@@ -125,7 +126,8 @@ var (
 // action is stored with it, unless nil. Faults: Conflict, also codeNotWaiting;
 // dlq.CodeStale. After errNotRead nothing was written; after another error nobody
 // knows.
-func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action, event func(*saga.Instance) (saga.Event, error)) error {
+func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action,
+	event func(*saga.Instance) (saga.Event, error)) error {
 	for range sagaTries {
 		run, err := d.waiting(ctx, l)
 		if err != nil {

@@ -39,7 +39,8 @@ func (d *Webhook) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 		r.Fault = fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook %s is disabled (%s): enable it first", hook.ID, hook.DisabledReason)
 		r.Outcome, r.Error = dlq.Withdrawn, r.Fault.Detail
 	case err == nil:
-		_, err = d.Deliveries.Redeliver(ctx, l.TenantID, l.Link.WebhookID, l.Link.DeliveryID, webhook.Moment{Now: d.Now(), NewID: d.NewID})
+		_, err = d.Deliveries.Redeliver(ctx, l.TenantID, l.Link.WebhookID, l.Link.DeliveryID,
+			webhook.Moment{Now: d.Now(), NewID: d.NewID})
 		r.Accepted, r.Outcome = true, dlq.Uncertain // also when nobody knows: the lease of the letter tells then
 	case fault.As(err) == nil:
 		r.Outcome, r.Error = dlq.Withdrawn, "the webhook cannot be read"

@@ -65,7 +65,8 @@ func TestARequestIsWhatReceiversAreTold(t *testing.T) {
 	if o := sender(t, io.Discard, true, time.Second).Send(t.Context(), s, parcel); o != (webhook.Outcome{Status: 200}) {
 		t.Fatalf("outcome %+v", o)
 	}
-	if got.Method != "POST" || got.RequestURI != "/in?a=1" || string(body) != string(parcel.Body) || got.UserAgent() != "skald/1.2.3" ||
+	if got.Method != "POST" || got.RequestURI != "/in?a=1" || string(body) != string(parcel.Body) ||
+		got.UserAgent() != "skald/1.2.3" ||
 		got.Header.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" ||
 		got.Header.Get(webhooks.HeaderID) != parcel.ID.String() {
 		t.Errorf("%s %s %v %s", got.Method, got.RequestURI, got.Header, body)

@@ -37,7 +37,8 @@ func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestO
 }
 
 // webhookFilter reads the parameters that lists of webhooks and of deliveries share.
-func (s *Handlers) webhookFilter(list rest.ListID, page, size *int32, cursor *string, include []string) (rest.Paging, webhook.Filter, error) {
+func (s *Handlers) webhookFilter(list rest.ListID, page, size *int32, cursor *string,
+	include []string) (rest.Paging, webhook.Filter, error) {
 	p, err := s.PagingOf(list, page, size, cursor, include)
 	if err != nil {
 		return p, webhook.Filter{}, err
@@ -52,7 +53,8 @@ func (s *Handlers) webhookFilter(list rest.ListID, page, size *int32, cursor *st
 }
 
 // ListWebhookDeliveries answers a page of deliveries, newest first.
-func (s *Handlers) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDeliveriesRequestObject) (api.Response, error) {
+func (s *Handlers) ListWebhookDeliveries(ctx context.Context,
+	in api.ListWebhookDeliveriesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
@@ -78,7 +80,8 @@ func (s *Handlers) ListWebhookDeliveries(ctx context.Context, in api.ListWebhook
 }
 
 // GetWebhookDelivery answers a delivery with its body.
-func (s *Handlers) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDeliveryRequestObject) (api.Response, error) {
+func (s *Handlers) GetWebhookDelivery(ctx context.Context,
+	in api.GetWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	d, err := s.Deliveries.Delivery(ctx, rest.RequestOf(ctx).Tenant.ID, in.WebhookID, in.DeliveryID)
@@ -89,7 +92,8 @@ func (s *Handlers) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDeli
 }
 
 // RedeliverWebhookDelivery makes a delivery due again.
-func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
+func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context,
+	in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
@@ -136,9 +140,11 @@ func deliveryAccepted(d *webhook.Delivery) rest.Answer {
 
 func toAPIWebhook(s *webhook.Subscription) api.Webhook {
 	out := api.Webhook{
-		ID: s.ID, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, WorkflowNames: s.WorkflowNames, Enabled: s.Enabled,
+		ID: s.ID, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, WorkflowNames: s.WorkflowNames,
+		Enabled:        s.Enabled,
 		DisabledReason: rest.UnlessEmpty(s.DisabledReason), DisabledAt: s.DisabledAt, FailingSince: s.Health.FailingSince,
-		CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, Version: s.Version, Secrets: []api.WebhookSecret{},
+		CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, Version: s.Version,
+		Secrets: []api.WebhookSecret{},
 	}
 	if out.EventTypes == nil {
 		out.EventTypes = []string{}
@@ -158,7 +164,8 @@ func toAPIWebhook(s *webhook.Subscription) api.Webhook {
 func toAPIDelivery(d *webhook.Delivery) api.Delivery {
 	out := api.Delivery{
 		ID: d.ID, WebhookID: d.WebhookID, EventType: d.EventType, Status: api.DeliveryStatus(d.Status), Attempts: d.Attempt,
-		LastAttemptAt: d.LastAttemptAt, Error: rest.UnlessEmpty(d.Error), CreatedAt: d.CreatedAt, EndedAt: d.EndedAt, Body: d.Body,
+		LastAttemptAt: d.LastAttemptAt, Error: rest.UnlessEmpty(d.Error), CreatedAt: d.CreatedAt,
+		EndedAt: d.EndedAt, Body: d.Body,
 	}
 	if !d.IsTest() {
 		id := strconv.FormatInt(d.EventID, 10)

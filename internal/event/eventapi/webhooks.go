@@ -48,7 +48,8 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Webhooks.Create(rest.WithActor(ctx, b.Reason), sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
+	if err := s.Webhooks.Create(rest.WithActor(ctx, b.Reason), sub, b.From != nil &&
+		*b.From == api.WebhookInputFromBeginning); err != nil {
 		return nil, err
 	}
 	a := wondering(webhookAnswer(sub, key), unknown)
@@ -63,7 +64,8 @@ func (s *Handlers) checkEndpoint(url *string) error {
 		return nil
 	}
 	if reason := s.CheckEndpoint(*url); reason != "" {
-		return fault.New(fault.Invalid, webhook.CodeURL, "/url: %s", reason).With(fault.Field{Pointer: "/url", Code: webhook.CodeURL, Message: reason})
+		return fault.New(fault.Invalid, webhook.CodeURL, "/url: %s", reason).With(fault.Field{Pointer: "/url",
+			Code: webhook.CodeURL, Message: reason})
 	}
 	return nil
 }
@@ -83,7 +85,8 @@ func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObjec
 // when somebody else changed it meanwhile. decide returns skip, and whether
 // there is anything to store.
 func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
-	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (webhook.Subscription, error) {
+	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (
+	webhook.Subscription, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	for range rest.MaxReloads {
@@ -114,7 +117,8 @@ func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reaso
 // UpdateWebhook changes what the body names.
 func (s *Handlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.Response, error) {
 	b := in.Body
-	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled}
+	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes,
+		WorkflowNames: b.WorkflowNames, Enabled: b.Enabled}
 	var names []string
 	if b.WorkflowNames != nil {
 		names = *b.WorkflowNames
@@ -123,13 +127,14 @@ func (s *Handlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookReques
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, b.Reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
-		after, err := sub.With(settings, s.Now())
-		if err == nil {
-			err = s.checkEndpoint(b.URL)
-		}
-		return after, false, true, err
-	})
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, b.Reason,
+		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+			after, err := sub.With(settings, s.Now())
+			if err == nil {
+				err = s.checkEndpoint(b.URL)
+			}
+			return after, false, true, err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -159,22 +164,26 @@ func (s *Handlers) DisableWebhook(ctx context.Context, in api.DisableWebhookRequ
 	return webhookAnswer(sub, nil), nil
 }
 
-func (s *Handlers) setWebhook(ctx context.Context, id uuid.UUID, match, reason *string, enabled, skip bool) (webhook.Subscription, error) {
-	return s.changeWebhook(ctx, id, match, reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
-		after, err := sub.With(webhook.Settings{Enabled: &enabled}, s.Now())
-		return after, skip, skip || sub.Enabled != enabled, err
-	})
+func (s *Handlers) setWebhook(ctx context.Context, id uuid.UUID, match, reason *string, enabled,
+	skip bool) (webhook.Subscription, error) {
+	return s.changeWebhook(ctx, id, match, reason,
+		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+			after, err := sub.With(webhook.Settings{Enabled: &enabled}, s.Now())
+			return after, skip, skip || sub.Enabled != enabled, err
+		})
 }
 
 // RotateWebhookSecret makes a new secret and shows it, once.
-func (s *Handlers) RotateWebhookSecret(ctx context.Context, in api.RotateWebhookSecretRequestObject) (api.Response, error) {
+func (s *Handlers) RotateWebhookSecret(ctx context.Context,
+	in api.RotateWebhookSecretRequestObject) (api.Response, error) {
 	key, err := newSecret()
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonOf(in.Body), func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
-		return sub.Rotated(key, s.Now()), false, true, nil
-	})
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonOf(in.Body),
+		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+			return sub.Rotated(key, s.Now()), false, true, nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +224,8 @@ func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObj
 		return nil, err
 	}
 	d := webhook.Delivery{
-		TenantID: tenant, WebhookID: in.WebhookID, ID: s.NewID(), EventType: cloudevent.PingType, Status: webhook.Pending, CreatedAt: s.Now(),
+		TenantID: tenant, WebhookID: in.WebhookID, ID: s.NewID(), EventType: cloudevent.PingType, Status: webhook.Pending,
+		CreatedAt: s.Now(),
 	}
 	d.DueAt = d.CreatedAt
 	doc, err := cloudevent.Ping(tenant, d.WebhookID, d.ID, d.CreatedAt)

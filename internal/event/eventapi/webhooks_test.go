@@ -26,7 +26,8 @@ func TestASecretIsShownWhereItIsMadeAndNeverAgain(t *testing.T) {
 	}
 	path := apitest.WebhooksPath + "/" + w.ID.String()
 	for _, r := range []apitest.Reply{
-		e.Send("GET", path, ""), e.Send("GET", apitest.WebhooksPath, ""), e.Send("PATCH", path, `{"description":"e"}`), e.Send("POST", path+"/disable", ""),
+		e.Send("GET", path, ""), e.Send("GET", apitest.WebhooksPath, ""), e.Send("PATCH", path, `{"description":"e"}`),
+		e.Send("POST", path+"/disable", ""),
 		e.Send("POST", path+"/enable", ""),
 	} {
 		if r.Status != http.StatusOK || strings.Contains(string(r.Body), "whsec_") {
@@ -44,7 +45,8 @@ func TestASecretIsShownWhereItIsMadeAndNeverAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := stored.Keys(e.Cfg.Now()); len(got) != 2 || webhooks.FormatSecret(got[0]) != *rotated.Secret || webhooks.FormatSecret(got[1]) != first {
+	if got := stored.Keys(e.Cfg.Now()); len(got) != 2 || webhooks.FormatSecret(got[0]) != *rotated.Secret ||
+		webhooks.FormatSecret(got[1]) != first {
 		t.Errorf("%d keys sign, want the new one and the former", len(got))
 	}
 	if strings.Contains(e.Log.String(), "whsec_") {
@@ -63,8 +65,10 @@ func TestAWebhookIsChangedByWhatTheBodyNames(t *testing.T) {
 	r := e.Send("PATCH", path, `{"url":"https://other.example/","event_types":[],"enabled":true}`, "If-Match", `"1"`)
 	r.Into(&changed)
 	want := changed
-	want.URL, want.EventTypes, want.Enabled, want.DisabledReason, want.Version = "https://other.example/", nil, true, nil, 2
-	if diff := cmp.Diff(want, changed, cmpopts.EquateEmpty()); diff != "" || r.Status != http.StatusOK || r.Header.Get("ETag") != `"2"` {
+	want.URL, want.EventTypes, want.Enabled, want.DisabledReason, want.Version = "https://other.example/",
+		nil, true, nil, 2
+	if diff := cmp.Diff(want, changed, cmpopts.EquateEmpty()); diff != "" || r.Status != http.StatusOK ||
+		r.Header.Get("ETag") != `"2"` {
 		t.Errorf("changed: %d, ETag %s (-want +got):\n%s", r.Status, r.Header.Get("ETag"), diff)
 	}
 	for _, r := range []apitest.Reply{
@@ -145,7 +149,8 @@ func TestDeliveriesAreListedAndSentAgain(t *testing.T) {
 	last := e.Failed(id)
 	var page client.DeliveryList
 	e.Send("GET", path+"/deliveries?status=failed&page_size=1", "").Into(&page)
-	if len(page.Deliveries) != 1 || page.Deliveries[0].ID != last.ID || *page.Pagination.TotalCount != 2 || !page.Pagination.HasNext || page.Deliveries[0].Body != nil {
+	if len(page.Deliveries) != 1 || page.Deliveries[0].ID != last.ID || *page.Pagination.TotalCount != 2 ||
+		!page.Pagination.HasNext || page.Deliveries[0].Body != nil {
 		t.Fatalf("page 1: %+v", page)
 	}
 	next := "/deliveries?status=failed&page_size=1&cursor=" + *page.Pagination.NextCursor
@@ -154,13 +159,15 @@ func TestDeliveriesAreListedAndSentAgain(t *testing.T) {
 	if len(page.Deliveries) != 1 || page.Deliveries[0].ID == last.ID || page.Pagination.HasNext {
 		t.Errorf("page 2: %+v", page)
 	}
-	e.Send("GET", path+strings.Replace(next, "failed", "pending", 1), "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	e.Send("GET", path+strings.Replace(next, "failed", "pending", 1), "").Wants(http.StatusBadRequest,
+		"REQ_INVALID_PARAMETER")
 	e.Send("GET", path+"/deliveries?status=lost", "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
 
 	var d client.Delivery
 	one := path + "/deliveries/" + last.ID.String()
 	e.Send("GET", one, "").Into(&d)
-	if d.Status != "failed" || d.Attempts != 1 || *d.ResponseStatus != 500 || *d.EventID != "7" || string(d.Body) != `{"id":"7"}` || d.NextAttemptAt != nil {
+	if d.Status != "failed" || d.Attempts != 1 || *d.ResponseStatus != 500 || *d.EventID != "7" ||
+		string(d.Body) != `{"id":"7"}` || d.NextAttemptAt != nil {
 		t.Errorf("delivery: %+v", d)
 	}
 	var all client.RedeliverResult
@@ -170,14 +177,17 @@ func TestDeliveriesAreListedAndSentAgain(t *testing.T) {
 	}
 	d = client.Delivery{}
 	r := e.Send("POST", one+"/redeliver", "")
-	if r.Into(&d); r.Status != http.StatusAccepted || d.Status != "pending" || d.NextAttemptAt == nil || r.Header.Get("Location") != one {
+	if r.Into(&d); r.Status != http.StatusAccepted || d.Status != "pending" || d.NextAttemptAt == nil ||
+		r.Header.Get("Location") != one {
 		t.Errorf("redeliver: %d %s", r.Status, r.Body)
 	}
 	e.Send("GET", path+"/deliveries/"+uuid.NewString(), "").Wants(http.StatusNotFound, "WEBHOOK_DELIVERY_NOT_FOUND")
-	e.Send("POST", path+"/deliveries/"+uuid.NewString()+"/redeliver", "").Wants(http.StatusNotFound, "WEBHOOK_DELIVERY_NOT_FOUND")
+	e.Send("POST", path+"/deliveries/"+uuid.NewString()+"/redeliver", "").Wants(http.StatusNotFound,
+		"WEBHOOK_DELIVERY_NOT_FOUND")
 
 	e.Send("POST", path+"/disable", "")
-	for _, r := range []apitest.Reply{e.Send("POST", path+"/test", ""), e.Send("POST", one+"/redeliver", ""), e.Send("POST", path+"/redeliver", `{"since":"2026-01-01T00:00:00Z"}`)} {
+	for _, r := range []apitest.Reply{e.Send("POST", path+"/test", ""), e.Send("POST", one+"/redeliver", ""),
+		e.Send("POST", path+"/redeliver", `{"since":"2026-01-01T00:00:00Z"}`)} {
 		if p := r.Wants(http.StatusConflict, "WEBHOOK_DISABLED"); !strings.Contains(p.Detail, "disabled by request") {
 			t.Errorf("detail %q", p.Detail)
 		}
@@ -196,7 +206,8 @@ func TestATestIsADeliveryOfItsOwn(t *testing.T) {
 	var d client.Delivery
 	r := e.Send("POST", path+"/test", "")
 	r.Into(&d)
-	if r.Status != http.StatusAccepted || d.EventID != nil || d.SagaID != nil || d.EventType != "webhook.ping" || !strings.Contains(string(d.Body), `"type":"io.skald.webhook.ping"`) ||
+	if r.Status != http.StatusAccepted || d.EventID != nil || d.SagaID != nil || d.EventType != "webhook.ping" ||
+		!strings.Contains(string(d.Body), `"type":"io.skald.webhook.ping"`) ||
 		!strings.Contains(string(d.Body), `"id":"`+d.ID.String()) {
 		t.Errorf("test: %d %s", r.Status, r.Body)
 	}

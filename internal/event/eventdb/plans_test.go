@@ -46,7 +46,8 @@ func TestNoticesAreFoundByIndex(t *testing.T) {
 			p := pgtest.Explain(t, fill, tt.Query, tt.Args...)
 			pgtest.WantIndexes(t, p, tt.Indexes...)
 			p.Each(func(n pgtest.Plan) {
-				if n.Relation == "webhook_deliveries" && !slices.Contains([]string{"Index Scan", "Index Only Scan", "Bitmap Heap Scan", "ModifyTable"}, n.Type) {
+				if n.Relation == "webhook_deliveries" &&
+					!slices.Contains([]string{"Index Scan", "Index Only Scan", "Bitmap Heap Scan", "ModifyTable"}, n.Type) {
 					t.Errorf("%s on webhook_deliveries:\n%s", n.Type, p)
 				}
 			})

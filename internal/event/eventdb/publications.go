@@ -92,7 +92,8 @@ INSERT INTO saga.publication_cursors (name, tenant_id, txid, id) SELECT name, $3
 ON CONFLICT (name, tenant_id) DO UPDATE SET txid = excluded.txid, id = excluded.id`
 
 // Advance implements saga.Publications. The publisher acts for all tenants.
-func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID, to saga.Position) (bool, error) {
+func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID,
+	to saga.Position) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)
 	return postgres.ChangedOne(res, "advance publication", err)
 }

@@ -24,7 +24,8 @@ SELECT ` + dlqdb.LetterColumns + ` FROM dlq.dlq_messages m
    FOR NO KEY UPDATE OF m`
 
 // tellOf writes what is told of the letters of deliveries, by LetterKey.
-func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, told map[string]*dlq.SourceUpdate) error {
+func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time,
+	told map[string]*dlq.SourceUpdate) error {
 	if len(told) == 0 {
 		return nil
 	}
@@ -55,7 +56,8 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 
 // tellRedelivered tells of the letters of deliveries that are sent again; before
 // are these as they were.
-func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, m webhook.Moment, before ...webhook.Delivery) error {
+func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, m webhook.Moment,
+	before ...webhook.Delivery) error {
 	told := map[string]*dlq.SourceUpdate{}
 	for i := range before {
 		if n := webhook.Redelivered(&before[i], m); n != nil {
@@ -86,7 +88,8 @@ SELECT d.id, $1, greatest(d.attempts, 1), d.retry_token, d.revision, d.target, '
   FROM doomed d WHERE d.status = 'RETRYING'
 ON CONFLICT (message_id, number) DO NOTHING`
 
-func (st *Webhooks) dropLetters(ctx context.Context, tx *sqlx.Tx, s *webhook.Subscription, on dlq.Trigger, why string) error {
+func (st *Webhooks) dropLetters(ctx context.Context, tx *sqlx.Tx, s *webhook.Subscription, on dlq.Trigger,
+	why string) error {
 	_, err := tx.ExecContext(ctx, dropLetters, s.TenantID, s.LetterTopic(), pq.Array(dlq.From(on)), why)
 	return err
 }

@@ -25,10 +25,12 @@ type webhookLetters struct {
 func newWebhookLetters(t *testing.T) *webhookLetters {
 	t.Helper()
 	db := pgtest.Connect(t, pgtest.PlainLogin(t, testdb.DSN(t)))
-	p := &webhookLetters{Lettered: &pgtest.Lettered{T: t, DB: db.SQL(), Letters: dlqdb.NewLetters(db, dlq.DefaultPolicy)}, hooks: eventdb.NewWebhooks(db, nil)}
+	p := &webhookLetters{Lettered: &pgtest.Lettered{T: t, DB: db.SQL(), Letters: dlqdb.NewLetters(db, dlq.DefaultPolicy)},
+		hooks: eventdb.NewWebhooks(db, nil)}
 	url := "https://example.com/events"
 	var err error
-	if p.hook, err = webhook.New(pgtest.Big, pgtest.NewID(), webhook.Settings{URL: &url}, []byte("a key of thirty-two bytes length"), "op", pgtest.Now()); err != nil {
+	if p.hook, err = webhook.New(pgtest.Big, pgtest.NewID(), webhook.Settings{URL: &url}, []byte("a key of thirty-two bytes length"), "op",
+		pgtest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.hooks.Create(t.Context(), p.hook, false); err != nil {
@@ -41,7 +43,8 @@ func newWebhookLetters(t *testing.T) *webhookLetters {
 func (p *webhookLetters) failed() uuid.UUID {
 	p.T.Helper()
 	d := webhook.Delivery{
-		TenantID: pgtest.Big, WebhookID: p.hook.ID, ID: pgtest.NewID(), EventID: 7, EventType: "saga.failed", Body: []byte(`{"event":1}`),
+		TenantID: pgtest.Big, WebhookID: p.hook.ID, ID: pgtest.NewID(), EventID: 7, EventType: "saga.failed",
+		Body:   []byte(`{"event":1}`),
 		Status: webhook.Pending, DueAt: pgtest.Now().Add(-time.Second), CreatedAt: pgtest.Now().Add(-time.Hour),
 	}
 	if err := p.hooks.Add(p.T.Context(), d); err != nil {
@@ -61,7 +64,8 @@ func (p *webhookLetters) settle(o webhook.Outcome) {
 		p.T.Fatalf("%d claimed, %v", len(claimed), err)
 	}
 	for i := range claimed {
-		if _, stored, err := p.hooks.Settle(p.T.Context(), &claimed[i], o, policy, webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil || !stored {
+		if _, stored, err := p.hooks.Settle(p.T.Context(), &claimed[i], o, policy,
+			webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil || !stored {
 			p.T.Fatalf("stored %v, %v", stored, err)
 		}
 	}
@@ -75,7 +79,8 @@ func (p *webhookLetters) letterOf(delivery uuid.UUID) dlq.Letter {
 
 func (p *webhookLetters) redeliver(id uuid.UUID) {
 	p.T.Helper()
-	if _, err := p.hooks.Redeliver(p.T.Context(), pgtest.Big, p.hook.ID, id, webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil {
+	if _, err := p.hooks.Redeliver(p.T.Context(), pgtest.Big, p.hook.ID, id,
+		webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil {
 		p.T.Fatal(err)
 	}
 }
@@ -87,7 +92,8 @@ func TestADeliveryThatIsGivenUpLeavesALetter(t *testing.T) {
 	l := p.letterOf(id)
 	want := l
 	want.Status, want.NextRetryAt, want.Source, want.RootID = dlq.Pending, nil, dlq.FromWebhook, l.ID
-	want.OriginalTopic, want.Content.Payload, want.Failure.Type = "webhook."+p.hook.ID.String(), []byte(`{"event":1}`), "http_503"
+	want.OriginalTopic, want.Content.Payload, want.Failure.Type = "webhook."+p.hook.ID.String(),
+		[]byte(`{"event":1}`), "http_503"
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Fatalf("the letter (-want +got):\n%s", diff)
 	}
@@ -99,7 +105,8 @@ func TestADeliveryThatIsGivenUpLeavesALetter(t *testing.T) {
 	if l = p.letterOf(id); l.Status != dlq.Pending || l.RetryCount != 1 || l.Failure.Type != "http_500" {
 		t.Fatalf("given up again: %+v", l)
 	}
-	if n, _, err := p.hooks.RedeliverFailed(t.Context(), pgtest.Big, p.hook.ID, time.Time{}, webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil || n != 1 {
+	if n, _, err := p.hooks.RedeliverFailed(t.Context(), pgtest.Big, p.hook.ID, time.Time{},
+		webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	p.settle(webhook.Outcome{Status: 204})

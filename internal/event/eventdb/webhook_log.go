@@ -29,7 +29,8 @@ func scanDelivery(row postgres.Scanner) (webhook.Delivery, error) {
 	var saga uuid.NullUUID
 	var response sql.NullInt64
 	var failure sql.NullString
-	err := row.Scan(&d.TenantID, &d.WebhookID, &d.ID, &d.EventID, &d.EventType, &saga, &d.Body, &d.Status, &d.Attempt, &d.RoundStart,
+	err := row.Scan(&d.TenantID, &d.WebhookID, &d.ID, &d.EventID, &d.EventType, &saga, &d.Body, &d.Status,
+		&d.Attempt, &d.RoundStart,
 		&d.DueAt, &d.LastAttemptAt, &response, &failure, &d.CreatedAt, &d.EndedAt)
 	d.SagaID, d.ResponseStatus, d.Error = saga.UUID, int(response.Int64), failure.String
 	postgres.UTC(&d.DueAt, d.LastAttemptAt, &d.CreatedAt, d.EndedAt)
@@ -51,7 +52,8 @@ func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
 		if err != nil {
 			return err
 		}
-		return auditdb.Tell(ctx, tx, st.db.NewID(), d.TenantID, d.CreatedAt, operator.Webhook, d.WebhookID.String(), "test", nil, nil, map[string]any{"delivery": d.ID})
+		return auditdb.Tell(ctx, tx, st.db.NewID(), d.TenantID, d.CreatedAt, operator.Webhook, d.WebhookID.String(), "test",
+			nil, nil, map[string]any{"delivery": d.ID})
 	}))
 }
 
@@ -66,7 +68,8 @@ func (st *Webhooks) Delivery(ctx context.Context, tenant, webhookID, id uuid.UUI
 }
 
 // findDelivery is getDelivery with the faults of webhook.Log.
-func findDelivery(ctx context.Context, tx *sqlx.Tx, tenant, webhookID, id uuid.UUID, suffix string) (webhook.Delivery, error) {
+func findDelivery(ctx context.Context, tx *sqlx.Tx, tenant, webhookID, id uuid.UUID,
+	suffix string) (webhook.Delivery, error) {
 	d, err := getDelivery(ctx, tx, tenant, webhookID, id, suffix)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return d, err
@@ -78,13 +81,15 @@ func findDelivery(ctx context.Context, tx *sqlx.Tx, tenant, webhookID, id uuid.U
 }
 
 // getDelivery reads one delivery, or sql.ErrNoRows; suffix locks it or is empty.
-func getDelivery(ctx context.Context, q sqlx.QueryerContext, tenant, webhookID, id uuid.UUID, suffix string) (webhook.Delivery, error) {
+func getDelivery(ctx context.Context, q sqlx.QueryerContext, tenant, webhookID, id uuid.UUID,
+	suffix string) (webhook.Delivery, error) {
 	return scanDelivery(q.QueryRowxContext(ctx, `SELECT `+deliveryColumns+` FROM saga.webhook_deliveries d
 		 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = $3 `+suffix, tenant, webhookID, id))
 }
 
 // Deliveries implements webhook.Log.
-func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID, f webhook.Filter) (webhook.DeliveryPage, error) {
+func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
+	f webhook.Filter) (webhook.DeliveryPage, error) {
 	var p webhook.DeliveryPage
 	w := postgres.Where{}
 	w.Add("d.tenant_id = ?", tenant)
@@ -137,12 +142,14 @@ func putDelivery(ctx context.Context, tx *sqlx.Tx, d webhook.Delivery, release b
 		       lease_until = CASE WHEN $10 THEN NULL ELSE lease_until END
 		 WHERE tenant_id = $1 AND webhook_id = $2 AND id = $3`,
 		d.TenantID, d.WebhookID, d.ID, d.Status, d.RoundStart, d.DueAt,
-		sql.NullInt64{Int64: int64(d.ResponseStatus), Valid: d.ResponseStatus != 0}, sql.NullString{String: d.Error, Valid: d.Error != ""}, d.EndedAt, release)
+		sql.NullInt64{Int64: int64(d.ResponseStatus), Valid: d.ResponseStatus != 0}, sql.NullString{String: d.Error,
+			Valid: d.Error != ""}, d.EndedAt, release)
 	return err
 }
 
 // Redeliver implements webhook.Log.
-func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, m webhook.Moment) (webhook.Delivery, error) {
+func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID,
+	m webhook.Moment) (webhook.Delivery, error) {
 	var d webhook.Delivery
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
 		if d, err = findDelivery(ctx, tx, tenant, webhookID, id, "FOR NO KEY UPDATE"); err != nil {
@@ -156,7 +163,8 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 		if err := st.tellRedelivered(ctx, tx, tenant, m, before); err != nil || operator.Acting(ctx) == (operator.By{}) {
 			return err // a dead letter has it sent again, and has a record of its own
 		}
-		return auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"delivery": id})
+		return auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil,
+			map[string]any{"delivery": id})
 	})
 	return d, postgres.Outage("redeliver", err)
 }
@@ -174,7 +182,8 @@ UPDATE saga.webhook_deliveries d
 RETURNING d.id, d.event_id`
 
 // RedeliverFailed implements webhook.Log.
-func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since time.Time, m webhook.Moment) (count int, more bool, err error) {
+func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since time.Time,
+	m webhook.Moment) (count int, more bool, err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
 			return err
@@ -194,7 +203,8 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 			err = st.tellRedelivered(ctx, tx, tenant, m, before...)
 		}
 		if err == nil && len(before) > 0 {
-			err = auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"deliveries": len(before), "since": since})
+			err = auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil,
+				map[string]any{"deliveries": len(before), "since": since})
 		}
 		if count = len(before); err != nil || count < webhook.MaxRedeliver {
 			return err

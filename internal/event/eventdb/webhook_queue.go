@@ -74,7 +74,8 @@ WITH moved AS (
 SELECT count(*) FROM moved`
 
 // Enqueue implements webhook.Queue.
-func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, to saga.Position, deliveries []webhook.Delivery) (bool, error) {
+func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, to saga.Position,
+	deliveries []webhook.Delivery) (bool, error) {
 	var c [7]postgres.BinaryColumn
 	for i := range deliveries {
 		d := &deliveries[i]
@@ -116,8 +117,10 @@ UPDATE saga.webhook_deliveries d
 RETURNING ` + deliveryColumns
 
 // Claim implements webhook.Queue.
-func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time.Time, lease time.Duration, limit int) ([]webhook.Delivery, error) {
-	rows, err := st.db.Read.QueryContext(ctx, claimDeliveries, s.TenantID, s.ID, s.Version, now, lease.Microseconds(), limit)
+func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time.Time, lease time.Duration,
+	limit int) ([]webhook.Delivery, error) {
+	rows, err := st.db.Read.QueryContext(ctx, claimDeliveries, s.TenantID, s.ID, s.Version, now,
+		lease.Microseconds(), limit)
 	if err != nil {
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
@@ -138,7 +141,8 @@ func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time
 
 // Settle implements webhook.Queue. The subscription is locked first: outcomes
 // of one endpoint count its failures one after the other.
-func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy, m webhook.Moment) (r webhook.Result, stored bool, err error) {
+func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy,
+	m webhook.Moment) (r webhook.Result, stored bool, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
 		s, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR NO KEY UPDATE")
 		if err != nil {
@@ -182,7 +186,8 @@ func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subsc
 		return nil
 	}
 	ctx = operator.As(ctx, operator.By{Reason: after.DisabledReason})
-	return auditdb.Tell(ctx, tx, m.NewID(), after.TenantID, m.Now, operator.Webhook, after.ID.String(), "disable", before.Audited(), after.Audited(), nil)
+	return auditdb.Tell(ctx, tx, m.NewID(), after.TenantID, m.Now, operator.Webhook, after.ID.String(), "disable",
+		before.Audited(), after.Audited(), nil)
 }
 
 // expireDeliveries keeps what was given up as long as its letter may have it

@@ -52,8 +52,10 @@ type webhookRow struct {
 func (r *webhookRow) dest() []any {
 	s := &r.s
 	return []any{
-		&s.TenantID, &s.ID, &s.URL, &s.Description, pq.Array(&s.EventTypes), pq.Array(&s.WorkflowNames), &s.Enabled, &s.DisabledReason,
-		&s.DisabledAt, &s.CreatedBy, &s.CreatedAt, &s.UpdatedAt, &s.Version, &s.Health.FailingSince, &s.Health.GivenUp, &r.secrets,
+		&s.TenantID, &s.ID, &s.URL, &s.Description, pq.Array(&s.EventTypes), pq.Array(&s.WorkflowNames), &s.Enabled,
+		&s.DisabledReason,
+		&s.DisabledAt, &s.CreatedBy, &s.CreatedAt, &s.UpdatedAt, &s.Version, &s.Health.FailingSince,
+		&s.Health.GivenUp, &r.secrets,
 	}
 }
 
@@ -87,7 +89,8 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 			       created_by, created_at, updated_at, version, cursor_txid, cursor_id)
 			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, CASE WHEN $14 THEN '0'::xid8 ELSE `+cursorNow+` END, 0
 			 WHERE (SELECT count(*) FROM saga.webhooks WHERE tenant_id = $1) < $15`,
-			s.TenantID, s.ID, s.URL, s.Description, postgres.ArrayOf(s.EventTypes), postgres.ArrayOf(s.WorkflowNames), s.Enabled, s.DisabledReason, s.DisabledAt,
+			s.TenantID, s.ID, s.URL, s.Description, postgres.ArrayOf(s.EventTypes), postgres.ArrayOf(s.WorkflowNames), s.Enabled,
+			s.DisabledReason, s.DisabledAt,
 			s.CreatedBy, s.CreatedAt, s.UpdatedAt, s.Version, fromBeginning, webhook.MaxPerTenant)
 		if err != nil {
 			return err
@@ -101,7 +104,8 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 		if err := putSecrets(ctx, tx, s); err != nil {
 			return err
 		}
-		return auditdb.Tell(ctx, tx, st.db.NewID(), s.TenantID, s.CreatedAt, operator.Webhook, s.ID.String(), "create", nil, s.Audited(), nil)
+		return auditdb.Tell(ctx, tx, st.db.NewID(), s.TenantID, s.CreatedAt, operator.Webhook, s.ID.String(), "create", nil,
+			s.Audited(), nil)
 	}))
 }
 
@@ -130,7 +134,8 @@ func (st *Webhooks) Get(ctx context.Context, tenant, id uuid.UUID) (webhook.Subs
 }
 
 // getWebhook reads one subscription; suffix locks it or is empty.
-func getWebhook(ctx context.Context, q sqlx.QueryerContext, tenant, id uuid.UUID, suffix string) (webhook.Subscription, error) {
+func getWebhook(ctx context.Context, q sqlx.QueryerContext, tenant, id uuid.UUID,
+	suffix string) (webhook.Subscription, error) {
 	var r webhookRow
 	err := q.QueryRowxContext(ctx, `SELECT `+webhookColumns+` FROM saga.webhooks w WHERE w.tenant_id = $1 AND w.id = $2 `+suffix, tenant, id).Scan(r.dest()...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -198,7 +203,8 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 		if skip {
 			detail = map[string]any{"from": "now"}
 		}
-		err = auditdb.Tell(ctx, tx, st.db.NewID(), s.TenantID, s.UpdatedAt, operator.Webhook, s.ID.String(), webhookVerb(&present, &s), present.Audited(), s.Audited(), detail)
+		err = auditdb.Tell(ctx, tx, st.db.NewID(), s.TenantID, s.UpdatedAt, operator.Webhook, s.ID.String(),
+			webhookVerb(&present, &s), present.Audited(), s.Audited(), detail)
 		if err != nil || !skip {
 			return err
 		}
@@ -236,7 +242,8 @@ func putWebhook(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error 
 		   SET url = $3, description = $4, event_types = $5, workflow_names = $6, enabled = $7, disabled_reason = $8, disabled_at = $9,
 		       updated_at = $10, version = $11, failing_since = $12, given_up = $13
 		 WHERE tenant_id = $1 AND id = $2`,
-		s.TenantID, s.ID, s.URL, s.Description, postgres.ArrayOf(s.EventTypes), postgres.ArrayOf(s.WorkflowNames), s.Enabled, s.DisabledReason, s.DisabledAt,
+		s.TenantID, s.ID, s.URL, s.Description, postgres.ArrayOf(s.EventTypes), postgres.ArrayOf(s.WorkflowNames), s.Enabled,
+		s.DisabledReason, s.DisabledAt,
 		s.UpdatedAt, s.Version, s.Health.FailingSince, s.Health.GivenUp)
 	return err
 }
@@ -254,7 +261,8 @@ func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version in
 		if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhooks WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
 			return err
 		}
-		if err := auditdb.Tell(ctx, tx, st.db.NewID(), tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook, id.String(), "delete", present.Audited(), nil, nil); err != nil {
+		if err := auditdb.Tell(ctx, tx, st.db.NewID(), tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook,
+			id.String(), "delete", present.Audited(), nil, nil); err != nil {
 			return err
 		}
 		return st.dropLetters(ctx, tx, &present, dlq.SourceGone, "the webhook was deleted")

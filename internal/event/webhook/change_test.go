@@ -67,7 +67,8 @@ func TestWhatASubscriptionMayBe(t *testing.T) {
 			EventTypes:    &[]string{"saga.completed", "sag*", "saga.done", "dream.*", ""},
 			WorkflowNames: &[]string{"order", "-"},
 			Description:   new(strings.Repeat("ü", webhook.MaxDescription+1)),
-		}, []string{"/description", "/event_types/1", "/event_types/2", "/event_types/3", "/event_types/4", "/workflow_names/1"}},
+		}, []string{"/description", "/event_types/1", "/event_types/2", "/event_types/3", "/event_types/4",
+			"/workflow_names/1"}},
 	} {
 		_, err := webhook.New(uuid.New(), uuid.New(), tt.c, []byte("k"), "", now)
 		var got []string

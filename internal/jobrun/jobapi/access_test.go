@@ -18,11 +18,14 @@ func TestTheStoreInMemoryHasNoJobRuns(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)
 	n := 0
-	for _, op := range apitest.Operations(t, strings.NewReplacer("{run_id}", uuid.NewString(), "{definition}", "x", "{backfill_id}", uuid.NewString(), "{bulk_id}", uuid.NewString())) {
-		if !strings.HasPrefix(op.Path, "/api/v1/job") && !strings.HasPrefix(op.Path, "/api/v1/backfills") && !strings.HasPrefix(op.Path, "/api/v1/schedules") {
+	for _, op := range apitest.Operations(t, strings.NewReplacer("{run_id}", uuid.NewString(), "{definition}", "x",
+		"{backfill_id}", uuid.NewString(), "{bulk_id}", uuid.NewString())) {
+		if !strings.HasPrefix(op.Path, "/api/v1/job") && !strings.HasPrefix(op.Path, "/api/v1/backfills") &&
+			!strings.HasPrefix(op.Path, "/api/v1/schedules") {
 			continue
 		}
-		if p := e.Send(op.Method, op.Path, "").Wants(http.StatusServiceUnavailable, "JOB_UNAVAILABLE"); !strings.Contains(p.Detail, "PostgreSQL") {
+		if p := e.Send(op.Method, op.Path, "").Wants(http.StatusServiceUnavailable,
+			"JOB_UNAVAILABLE"); !strings.Contains(p.Detail, "PostgreSQL") {
 			t.Errorf("%s %s: %+v", op.Method, op.Path, p)
 		}
 		n++
@@ -41,7 +44,8 @@ func TestWhoLacksPayloadsReadSeesThatARunIsAndNotWhatIsInIt(t *testing.T) {
 	_, offers := e.claim(1, true)
 	e.finish(&offers[0], &jobrun.Error{Code: "X", Message: "shown", Stack: "at canary"})
 	path := jobRuns + "/" + r.ID.String()
-	for _, path := range []string{path, jobRuns + "?view=full", definitions + "/job", definitions, definitions + "/job/versions", path + "/explain", path + "/events", path + "/attempts"} {
+	for _, path := range []string{path, jobRuns + "?view=full", definitions + "/job", definitions,
+		definitions + "/job/versions", path + "/explain", path + "/events", path + "/attempts"} {
 		open, covered := e.Send("GET", path, "", apitest.As("operator")...), e.Send("GET", path, "", apitest.As("auditor")...)
 		if open.Status != 200 || covered.Status != 200 {
 			t.Fatalf("%s: %d and %d %s", path, open.Status, covered.Status, covered.Body)
@@ -51,7 +55,8 @@ func TestWhoLacksPayloadsReadSeesThatARunIsAndNotWhatIsInIt(t *testing.T) {
 		}
 	}
 	got := e.Send("GET", path, "", apitest.As("auditor")...).Run(200)
-	if string(got.Args) != `"***"` || got.Error.Message != "shown" || *got.Error.Stack != "***" || got.Labels["l"] != "shown" {
+	if string(got.Args) != `"***"` || got.Error.Message != "shown" || *got.Error.Stack != "***" ||
+		got.Labels["l"] != "shown" {
 		t.Errorf("an auditor sees %+v", got)
 	}
 }
@@ -83,7 +88,8 @@ func TestRolesOfJobs(t *testing.T) {
 	e.Send("POST", definitions+"/job/pause", "", apitest.As("operator")...).Definition(200)
 	r := e.Send("POST", definitions+"/job/runs", "", apitest.As("operator")...).Run(201)
 	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"queue":"default"}}`, apitest.As("operator")...).Wants(http.StatusForbidden, access.CodeForbidden)
-	e.Send("POST", jobRuns+"/"+r.ID.String()+"/cancel", "", apitest.As("auditor")...).Wants(http.StatusForbidden, access.CodeForbidden)
+	e.Send("POST", jobRuns+"/"+r.ID.String()+"/cancel", "", apitest.As("auditor")...).Wants(http.StatusForbidden,
+		access.CodeForbidden)
 	e.Send("GET", jobRuns+"/"+r.ID.String(), "", apitest.As("auditor")...).Run(200)
 }
 
@@ -106,11 +112,13 @@ func TestWhatIsAnotherTenantsOfJobsDoesNotExist(t *testing.T) {
 	}
 	for _, query := range []string{"", "?label=a%3Db", "?root_run_id=" + r.ID.String(), "?state=PENDING"} {
 		var l client.JobRunList
-		if e.Send("GET", jobRuns+query, "", apitest.As("foreign")...).Into(&l); len(l.JobRuns) > 0 || *l.Pagination.TotalCount != 0 {
+		if e.Send("GET", jobRuns+query, "", apitest.As("foreign")...).Into(&l); len(l.JobRuns) > 0 ||
+			*l.Pagination.TotalCount != 0 {
 			t.Errorf("%s: %+v", query, l)
 		}
 	}
-	e.Send("GET", jobRuns+"?definition="+d.ID.String(), "", apitest.As("foreign")...).Wants(http.StatusUnprocessableEntity, "JOB_DEFINITION_NOT_FOUND")
+	e.Send("GET", jobRuns+"?definition="+d.ID.String(), "", apitest.As("foreign")...).Wants(http.StatusUnprocessableEntity,
+		"JOB_DEFINITION_NOT_FOUND")
 	e.sweep()
 	if got := e.Send("GET", run, "", apitest.As("operator")...).Run(200); got.State != "PENDING" || got.Version != 1 {
 		t.Errorf("%+v", got)

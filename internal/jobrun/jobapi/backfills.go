@@ -77,13 +77,15 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 		return s.previewBackfill(ctx, &b, &d, slots)
 	}
 	by := s.Did(ctx, now, operator.JobBackfill, b.ID.String(), rest.VerbCreate, b.Reason, map[string]any{
-		"definition_id": d.ID, "from": b.From, "to": b.To, "reprocess": b.Reprocess, "max_active": b.MaxActive, "slots": slots,
+		"definition_id": d.ID, "from": b.From, "to": b.To, "reprocess": b.Reprocess,
+		"max_active": b.MaxActive, "slots": slots,
 	})
 	stored, created, err := s.Bulks.CreateBackfill(ctx, b, by)
 	if err != nil {
 		return nil, err
 	}
-	if !created && (stored.DefinitionID != b.DefinitionID || !stored.From.Equal(b.From) || !stored.To.Equal(b.To) || stored.Reprocess != b.Reprocess ||
+	if !created && (stored.DefinitionID != b.DefinitionID || !stored.From.Equal(b.From) || !stored.To.Equal(b.To) ||
+		stored.Reprocess != b.Reprocess ||
 		stored.NewestFirst != b.NewestFirst || stored.MaxActive != b.MaxActive || stored.Overlap != b.Overlap) {
 		return nil, rest.KeyReused()
 	}
@@ -92,7 +94,8 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	return a, nil
 }
 
-func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *jobrun.Definition, slots int) (rest.Answer, error) {
+func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *jobrun.Definition,
+	slots int) (rest.Answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
 	if err != nil {
 		return rest.Answer{}, err
@@ -102,7 +105,8 @@ func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *j
 	if err != nil {
 		return rest.Answer{}, err
 	}
-	out := api.BackfillPreview{SlotsTotal: slots, Truncated: slots > len(shown), Slots: make([]api.BackfillSlot, len(shown))}
+	out := api.BackfillPreview{SlotsTotal: slots, Truncated: slots > len(shown),
+		Slots: make([]api.BackfillSlot, len(shown))}
 	for i, slot := range shown {
 		out.Slots[i] = api.BackfillSlot{At: slot, Runs: b.Reprocess.Wants(states[slot])}
 	}
@@ -179,12 +183,16 @@ func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
 		order = "newest"
 	}
 	return api.Backfill{
-		ID: b.ID, DefinitionID: b.DefinitionID, State: api.BulkState(b.State), From: b.From, To: b.To, Reprocess: api.BackfillReprocess(b.Reprocess),
-		Order: order, MaxActive: b.MaxActive, Overlap: rest.EnumUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)), Reached: b.Cursor,
-		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version,
+		ID: b.ID, DefinitionID: b.DefinitionID, State: api.BulkState(b.State), From: b.From, To: b.To,
+		Reprocess: api.BackfillReprocess(b.Reprocess),
+		Order:     order, MaxActive: b.MaxActive, Overlap: rest.EnumUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)),
+		Reached: b.Cursor,
+		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: rest.UnlessEmpty(b.Reason),
+		Actor: rest.UnlessEmpty(b.Actor), Version: b.Version,
 		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{
-			"self": backfillPath(b.ID), "job_definition": "/api/v1/job-definitions/" + b.DefinitionID.String(), "runs": "/api/v1/job-runs?backfill_id=" + b.ID.String(),
+			"self": backfillPath(b.ID), "job_definition": "/api/v1/job-definitions/" + b.DefinitionID.String(),
+			"runs": "/api/v1/job-runs?backfill_id=" + b.ID.String(),
 		},
 	}
 }

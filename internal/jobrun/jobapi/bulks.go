@@ -46,13 +46,16 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 		return nil, err
 	}
 	if body.DryRun != nil && *body.DryRun {
-		_, page, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter, jobrun.Paging{Limit: 1, Total: true, TotalCap: rest.MaxPageDepth})
+		_, page, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter, jobrun.Paging{Limit: 1, Total: true,
+			TotalCap: rest.MaxPageDepth})
 		if err != nil {
 			return nil, err
 		}
-		return rest.Answer{Status: http.StatusOK, Body: api.JobBulkPreview{Matched: page.Total, MatchedIsCapped: page.TotalCapped}}, nil
+		return rest.Answer{Status: http.StatusOK,
+			Body: api.JobBulkPreview{Matched: page.Total, MatchedIsCapped: page.TotalCapped}}, nil
 	}
-	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), rest.VerbCreate, b.Reason, map[string]any{"action": b.Action, "filter": b.Filter})
+	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), rest.VerbCreate, b.Reason,
+		map[string]any{"action": b.Action, "filter": b.Filter})
 	stored, created, err := s.Bulks.CreateBulk(ctx, b, by)
 	if err != nil {
 		return nil, err
@@ -136,8 +139,10 @@ func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
 		return api.JobBulk{}, fmt.Errorf("encode the filter of a bulk: %w", err)
 	}
 	return api.JobBulk{
-		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.BulkState(b.State), Filter: filter, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
-		Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
-		Links: api.JobLinks{"self": bulkPath(b.ID)},
+		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.BulkState(b.State), Filter: filter, Matched: b.Matched,
+		Done: b.Done, Skipped: b.Skipped,
+		Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt,
+		EndedAt: b.EndedAt,
+		Links:   api.JobLinks{"self": bulkPath(b.ID)},
 	}, nil
 }

@@ -62,18 +62,22 @@ func TestABackfillRunsItsSlotsAFewAtATime(t *testing.T) {
 	ask := `{` + span(hour.Add(-5*time.Hour), hour) + `,"max_active":2,"reason":"a gap"`
 	var preview client.BackfillPreview
 	e.Send("POST", path, ask+`,"dry_run":true,"order":"newest"}`).Into(&preview)
-	if preview.SlotsTotal != 5 || len(preview.Slots) != 5 || !preview.Slots[0].Runs || !preview.Slots[0].At.Equal(hour.Add(-time.Hour)) {
+	if preview.SlotsTotal != 5 || len(preview.Slots) != 5 || !preview.Slots[0].Runs ||
+		!preview.Slots[0].At.Equal(hour.Add(-time.Hour)) {
 		t.Errorf("it would run %+v", preview)
 	}
 	r := e.Send("POST", path, ask+"}", "Idempotency-Key", "k")
 	var b client.Backfill
-	if r.Into(&b); r.Status != http.StatusAccepted || b.State != "RUNNING" || r.Header.Get("Location") != "/api/v1/backfills/"+b.ID.String() {
+	if r.Into(&b); r.Status != http.StatusAccepted || b.State != "RUNNING" ||
+		r.Header.Get("Location") != "/api/v1/backfills/"+b.ID.String() {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if again := e.Send("POST", path, ask+"}", "Idempotency-Key", "k"); again.Status != http.StatusAccepted || again.Header.Get("Idempotent-Replayed") != "true" {
+	if again := e.Send("POST", path, ask+"}", "Idempotency-Key", "k"); again.Status != http.StatusAccepted ||
+		again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("again: %d %s", again.Status, again.Body)
 	}
-	e.Send("POST", path, `{`+span(hour.Add(-2*time.Hour), hour)+`}`, "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", path, `{`+span(hour.Add(-2*time.Hour), hour)+`}`, "Idempotency-Key",
+		"k").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
 	var slots []time.Time
 	for range 10 {
 		e.sweep()
@@ -132,7 +136,8 @@ func TestWhatABackfillReprocesses(t *testing.T) {
 			}
 		}
 	}
-	for reprocess, want := range map[string]string{"NONE": "false false false true", "FAILED": "false false true true", "COMPLETED": "true true true true"} {
+	for reprocess, want := range map[string]string{"NONE": "false false false true", "FAILED": "false false true true",
+		"COMPLETED": "true true true true"} {
 		var p client.BackfillPreview
 		e.Send("POST", path, `{`+whole+`,"dry_run":true,"reprocess":"`+reprocess+`"}`).Into(&p)
 		got := ""
@@ -192,11 +197,13 @@ func TestABackfillThatCannotBeIsRefused(t *testing.T) {
 		span(hour, hour.Add(time.Minute*0)) + ``:                    "/to",
 		`"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:00:00Z"`: "/to",
 	} {
-		if p := e.Send("POST", definitions+"/job/backfills", "{"+body+"}").Wants(http.StatusUnprocessableEntity, "JOB_INVALID"); p.Errors[0].Pointer != pointer {
+		if p := e.Send("POST", definitions+"/job/backfills", "{"+body+"}").Wants(http.StatusUnprocessableEntity,
+			"JOB_INVALID"); p.Errors[0].Pointer != pointer {
 			t.Errorf("%s: %+v", body, p.Errors)
 		}
 	}
-	e.Send("POST", definitions+"/by-hand/backfills", "{"+span(hour.Add(-time.Hour), hour)+"}").Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
+	e.Send("POST", definitions+"/by-hand/backfills", "{"+span(hour.Add(-time.Hour), hour)+
+		"}").Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 }
 
 func TestABulkDealsWithWhatFitsItsFilter(t *testing.T) {
@@ -246,14 +253,16 @@ func TestABulkDealsWithWhatFitsItsFilter(t *testing.T) {
 	}
 	var first, second, none client.JobBulkList
 	e.Send("GET", jobRuns+"/bulk?page_size=1&state=COMPLETED", "").Into(&first)
-	if len(first.Bulks) != 1 || first.Bulks[0].ID != b.ID || first.Pagination.NextCursor == nil || first.Pagination.TotalCount == nil || *first.Pagination.TotalCount != 2 {
+	if len(first.Bulks) != 1 || first.Bulks[0].ID != b.ID || first.Pagination.NextCursor == nil ||
+		first.Pagination.TotalCount == nil || *first.Pagination.TotalCount != 2 {
 		t.Fatalf("the first page of bulks is %+v", first)
 	}
 	e.Send("GET", jobRuns+"/bulk?page_size=1&state=COMPLETED&cursor="+*first.Pagination.NextCursor, "").Into(&second)
 	if len(second.Bulks) != 1 || second.Bulks[0].Action != "CANCEL" || second.Pagination.NextCursor != nil {
 		t.Errorf("the second page of bulks is %+v", second)
 	}
-	e.Send("GET", jobRuns+"/bulk?page_size=1&cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	e.Send("GET", jobRuns+"/bulk?page_size=1&cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest,
+		"REQ_INVALID_PARAMETER")
 	e.Send("GET", jobRuns+"/bulk?state=RUNNING", "").Into(&none)
 	if len(none.Bulks) != 0 {
 		t.Errorf("%d bulks are RUNNING", len(none.Bulks))
@@ -262,5 +271,6 @@ func TestABulkDealsWithWhatFitsItsFilter(t *testing.T) {
 	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"states":["FAILED"]}}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"definition":"nobody"}}`).Wants(http.StatusUnprocessableEntity, "JOB_DEFINITION_NOT_FOUND")
 	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{}}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
-	e.Send("POST", jobRuns+"/bulk", `{"action":"RERUN","filter":{"definition":"job"}}`, "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", jobRuns+"/bulk", `{"action":"RERUN","filter":{"definition":"job"}}`, "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity,
+		"REQ_IDEMPOTENCY_KEY_REUSED")
 }

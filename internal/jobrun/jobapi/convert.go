@@ -14,22 +14,29 @@ import (
 // toAPIRun is a run as it is answered; with content also what it carries.
 func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 	out := api.JobRun{
-		ID: r.ID, JobDefinition: api.JobDefinitionSummary{ID: r.DefinitionID, Name: r.DefinitionName, SpecVersion: r.SpecVersion},
+		ID: r.ID, JobDefinition: api.JobDefinitionSummary{ID: r.DefinitionID, Name: r.DefinitionName,
+			SpecVersion: r.SpecVersion},
 		CommandName: r.CommandName, Version: r.Version, State: api.JobRunState(r.State), Trigger: api.JobTrigger(r.Trigger),
-		ScheduledFor: r.ScheduledFor, AvailableAt: r.AvailableAt, AdmittedAt: r.AdmittedAt, Queue: r.Queue, Priority: r.Priority,
+		ScheduledFor: r.ScheduledFor, AvailableAt: r.AvailableAt, AdmittedAt: r.AdmittedAt, Queue: r.Queue,
+		Priority:       r.Priority,
 		RequiredLabels: labelsOf(r.RequiredLabels), Labels: labelsOf(r.Labels), IdempotencyKey: r.IdempotencyKey,
 		ConcurrencyKey: rest.UnlessEmpty(r.ConcurrencyKey), ConcurrencyPolicy: api.JobConcurrencyPolicy(r.Concurrency),
 		Attempt: r.Attempt, FailuresUsed: r.FailuresUsed, LossesUsed: r.LossesUsed, MaxLosses: r.MaxLosses,
 		AssignedAt: r.AssignedAt, AssignedWorkerID: rest.UnlessNil(r.WorkerID), LeaseExpiresAt: r.LeaseExpiresAt,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ContinuationState: api.JobRunContinuationState(r.Continuation),
 		ContinuationCheckStartedAt: r.ConfirmStartedAt, ContinuationCheckDeadlineAt: r.ConfirmDeadlineAt,
-		CancelRequestedAt: r.CancelRequestedAt, CancelReason: rest.UnlessEmpty(r.CancelReason), ExitCode: r.ExitCode, ErrorSummary: rest.UnlessEmpty(r.Summary()),
+		CancelRequestedAt: r.CancelRequestedAt, CancelReason: rest.UnlessEmpty(r.CancelReason), ExitCode: r.ExitCode,
+		ErrorSummary:            rest.UnlessEmpty(r.Summary()),
 		ResourceCPUSecondsTotal: r.Resources.CPUSecondsTotal, ResourcePeakRssBytes: r.Resources.PeakRSSBytes,
-		ResourceIoReadBytes: r.Resources.IOReadBytes, ResourceIoWriteBytes: r.Resources.IOWriteBytes, LogBytes: r.LogBytes, LogRef: rest.UnlessEmpty(r.LogRef),
+		ResourceIoReadBytes: r.Resources.IOReadBytes, ResourceIoWriteBytes: r.Resources.IOWriteBytes, LogBytes: r.LogBytes,
+		LogRef:    rest.UnlessEmpty(r.LogRef),
 		RootRunID: r.RootRunID, RetryOfRunID: rest.UnlessNil(r.RetryOfRunID), RetryNumber: r.RetryNumber,
-		SagaID: rest.UnlessNil(r.SagaID), SagaAction: rest.UnlessEmpty(r.SagaAction), EventID: rest.UnlessNil(r.EventID), DlqMessageID: rest.UnlessNil(r.LetterID),
-		BackfillID: rest.UnlessNil(r.BackfillID), CorrelationID: rest.UnlessEmpty(r.CorrelationID), TraceID: rest.UnlessEmpty(r.TraceID),
-		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, AllowedActions: verbsOf(r), Links: linksOf(r), InitiatedBy: rest.UnlessEmpty(r.InitiatedBy),
+		SagaID: rest.UnlessNil(r.SagaID), SagaAction: rest.UnlessEmpty(r.SagaAction), EventID: rest.UnlessNil(r.EventID),
+		DlqMessageID: rest.UnlessNil(r.LetterID),
+		BackfillID:   rest.UnlessNil(r.BackfillID), CorrelationID: rest.UnlessEmpty(r.CorrelationID),
+		TraceID:   rest.UnlessEmpty(r.TraceID),
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, AllowedActions: verbsOf(r), Links: linksOf(r),
+		InitiatedBy: rest.UnlessEmpty(r.InitiatedBy),
 	}
 	if r.TimeoutMS > 0 {
 		out.TimeoutMS = &r.TimeoutMS
@@ -45,7 +52,8 @@ func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 		out.Progress = &api.JobProgress{Percent: p.Percent, Message: rest.UnlessEmpty(p.Message), Counters: p.Counters}
 	}
 	if r.Error != nil {
-		out.Error = &api.JobRunError{Code: r.Error.Code, Type: rest.UnlessEmpty(r.Error.Type), Message: r.Error.Message, Retryable: r.Error.Retryable}
+		out.Error = &api.JobRunError{Code: r.Error.Code, Type: rest.UnlessEmpty(r.Error.Type), Message: r.Error.Message,
+			Retryable: r.Error.Retryable}
 	}
 	if content {
 		out.Args, out.Result, out.Checkpoint = r.Args, r.Result, r.Checkpoint
@@ -89,8 +97,9 @@ func linksOf(r *jobrun.Run) api.JobLinks {
 		path string
 		id   uuid.UUID
 	}{
-		"saga": {"/api/v1/sagas/", r.SagaID}, "event": {"/api/v1/events/", r.EventID}, "dead_letter": {"/api/v1/dlq/messages/", r.LetterID},
-		"backfill": {"/api/v1/backfills/", r.BackfillID}, "worker": {"/api/v1/workers/", r.WorkerID},
+		"saga": {"/api/v1/sagas/", r.SagaID}, "event": {"/api/v1/events/", r.EventID},
+		"dead_letter": {"/api/v1/dlq/messages/", r.LetterID},
+		"backfill":    {"/api/v1/backfills/", r.BackfillID}, "worker": {"/api/v1/workers/", r.WorkerID},
 	} {
 		if to.id != uuid.Nil {
 			out[name] = to.path + to.id.String()
@@ -103,7 +112,8 @@ func toAPIJobAttempt(a *jobrun.Attempt) api.JobAttempt {
 	r := jobrun.Run{LeaderEpoch: a.Fence.LeaderEpoch, FencingSeq: a.FencingSeq}
 	return api.JobAttempt{
 		Attempt: a.Number, WorkerID: a.Fence.WorkerID, LeaderEpoch: a.Fence.LeaderEpoch, FencingToken: new(r.FencingToken()),
-		AssignedAt: a.AssignedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: rest.UnlessEmpty(a.Outcome), Reason: rest.UnlessEmpty(a.Reason),
+		AssignedAt: a.AssignedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: rest.UnlessEmpty(a.Outcome),
+		Reason: rest.UnlessEmpty(a.Reason),
 	}
 }
 
@@ -112,7 +122,8 @@ func toAPIJobEvents(events []jobrun.Event) []api.JobEvent {
 	for i := range events {
 		e := &events[i]
 		out[i] = api.JobEvent{
-			At: e.At, Kind: api.JobEventKind(e.Kind), FromState: rest.EnumUnlessEmpty[api.JobRunState](string(e.From)), ToState: rest.EnumUnlessEmpty[api.JobRunState](string(e.To)),
+			At: e.At, Kind: api.JobEventKind(e.Kind), FromState: rest.EnumUnlessEmpty[api.JobRunState](string(e.From)),
+			ToState:  rest.EnumUnlessEmpty[api.JobRunState](string(e.To)),
 			WorkerID: rest.UnlessNil(e.WorkerID), Actor: rest.UnlessEmpty(e.Actor), Reason: rest.UnlessEmpty(e.Reason),
 		}
 		if e.Version > 0 {

@@ -27,7 +27,8 @@ func DefinitionSent(body []byte) (b definitionBody, err error) {
 }
 
 // CreateJobDefinition stores a new definition.
-func (s *Handlers) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinitionRequestObject) (api.Response, error) {
+func (s *Handlers) CreateJobDefinition(ctx context.Context,
+	_ api.CreateJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	req := rest.RequestOf(ctx)
@@ -41,7 +42,8 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefin
 	}
 	d := jobrun.Definition{
 		ID: s.NewID(), TenantID: req.Tenant.ID, Name: b.Name, Version: 1, SpecVersion: 1, Spec: b.Complete(),
-		Enabled: b.Enabled == nil || *b.Enabled, CreatedAt: now, UpdatedAt: now, CreatedBy: req.Principal, UpdatedBy: req.Principal,
+		Enabled: b.Enabled == nil || *b.Enabled, CreatedAt: now, UpdatedAt: now, CreatedBy: req.Principal,
+		UpdatedBy: req.Principal,
 	}
 	if err := jobrun.CheckNew(d.Name, &d.Spec); err != nil {
 		return nil, err
@@ -66,7 +68,8 @@ func (s *Handlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb,
 }
 
 // ListJobDefinitions answers a page of definitions, newest first.
-func (s *Handlers) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitionsRequestObject) (api.Response, error) {
+func (s *Handlers) ListJobDefinitions(ctx context.Context,
+	in api.ListJobDefinitionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
@@ -75,7 +78,8 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context, in api.ListJobDefinit
 		return nil, err
 	}
 	f := jobrun.DefinitionFilter{
-		Name: rest.Text(p.Name), Type: jobrun.Type(rest.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused, Label: rest.Text(p.Label), Command: rest.Text(p.CommandName), BuiltIn: p.BuiltIn,
+		Name: rest.Text(p.Name), Type: jobrun.Type(rest.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused,
+		Label: rest.Text(p.Label), Command: rest.Text(p.CommandName), BuiltIn: p.BuiltIn,
 	}
 	found, page, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, jp)
 	if err != nil {
@@ -95,7 +99,8 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context, in api.ListJobDefinit
 }
 
 // jobPaging reads the parameters of a list of jobs or runs.
-func (s *Handlers) jobPaging(list rest.ListID, page, size *int32, cursor *string, include []string) (rest.Paging, jobrun.Paging, error) {
+func (s *Handlers) jobPaging(list rest.ListID, page, size *int32, cursor *string,
+	include []string) (rest.Paging, jobrun.Paging, error) {
 	p, err := s.PagingOf(list, page, size, cursor, include)
 	out := jobrun.Paging{Limit: p.Size, Offset: p.Offset(), Total: p.Total, TotalCap: p.CountUpTo()}
 	if err == nil && p.Page == 0 {
@@ -117,7 +122,8 @@ func (s *Handlers) GetJobDefinition(ctx context.Context, in api.GetJobDefinition
 }
 
 // ListJobDefinitionVersions answers what a definition said.
-func (s *Handlers) ListJobDefinitionVersions(ctx context.Context, in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
+func (s *Handlers) ListJobDefinitionVersions(ctx context.Context,
+	in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
@@ -132,7 +138,8 @@ func (s *Handlers) ListJobDefinitionVersions(ctx context.Context, in api.ListJob
 	out := shownVersions{Versions: make([]shownVersion, len(versions))}
 	for i, v := range versions {
 		spec, event := showSpec(&v.Spec)
-		out.Versions[i] = shownVersion{Number: v.Number, Spec: spec, Event: event, CreatedAt: v.CreatedAt, CreatedBy: v.CreatedBy}
+		out.Versions[i] = shownVersion{Number: v.Number, Spec: spec, Event: event, CreatedAt: v.CreatedAt,
+			CreatedBy: v.CreatedBy}
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }

@@ -86,7 +86,8 @@ func same(a, b *jobrun.Definition) bool {
 		}
 		return *p
 	}
-	return a.Name == b.Name && a.SpecVersion == b.SpecVersion && a.Enabled == b.Enabled && a.PauseReason == b.PauseReason &&
+	return a.Name == b.Name && a.SpecVersion == b.SpecVersion && a.Enabled == b.Enabled &&
+		a.PauseReason == b.PauseReason &&
 		at(a.PausedAt).Equal(at(b.PausedAt)) && at(a.PausedUntil).Equal(at(b.PausedUntil))
 }
 
@@ -109,7 +110,8 @@ func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definit
 
 // ofSkald is says of a definition of Skald's own, which stays what it is.
 func ofSkald(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
-	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue || d.Spec.Type != before.Spec.Type {
+	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue ||
+		d.Spec.Type != before.Spec.Type {
 		return d, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in: its name, type, command_name and queue cannot change")
 	}
 	if err := jobrun.Check(d.Name, &d.Spec); err != nil {
@@ -136,30 +138,34 @@ func alike(a, b any) bool {
 }
 
 // ReplaceJobDefinition stores what a definition says instead.
-func (s *Handlers) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
+func (s *Handlers) ReplaceJobDefinition(ctx context.Context,
+	in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
 	b, err := DefinitionSent(rest.RequestOf(ctx).Body)
 	if err != nil {
 		return nil, err
 	}
-	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbReplace, b.Reason, func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
-		return says(d, &b, now)
-	})
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbReplace, b.Reason,
+		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+			return says(d, &b, now)
+		})
 }
 
 // UpdateJobDefinition changes members of a definition.
-func (s *Handlers) UpdateJobDefinition(ctx context.Context, in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
+func (s *Handlers) UpdateJobDefinition(ctx context.Context,
+	in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
 	body := rest.RequestOf(ctx).Body
 	given, err := DefinitionSent(body)
 	if err != nil {
 		return nil, err
 	}
-	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, rest.VerbUpdate, given.Reason, func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
-		b, err := overlaid(&d, body)
-		if err != nil {
-			return d, err
-		}
-		return says(d, &b, now)
-	})
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, rest.VerbUpdate, given.Reason,
+		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+			b, err := overlaid(&d, body)
+			if err != nil {
+				return d, err
+			}
+			return says(d, &b, now)
+		})
 }
 
 // overlaid returns the definition as it would be sent, with each member of the
@@ -183,45 +189,50 @@ func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 }
 
 // PauseJobDefinition keeps a definition from making runs by itself.
-func (s *Handlers) PauseJobDefinition(ctx context.Context, in api.PauseJobDefinitionRequestObject) (api.Response, error) {
+func (s *Handlers) PauseJobDefinition(ctx context.Context,
+	in api.PauseJobDefinitionRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.JobPauseInput{}
 	}
-	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbPause, rest.Text(b.Reason), func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
-		if b.Until != nil && (!b.Until.After(now) || b.Until.UTC().Year() > 9999) {
-			return d, fault.New(fault.Invalid, jobrun.CodeInvalid, "/until must be later than now, and before the year 10000").
-				With(fault.Field{Pointer: "/until", Code: "out_of_range", Message: "must be later than now, and before the year 10000"})
-		}
-		if !d.Paused(now) {
-			d.PausedAt = &now
-		}
-		d.PausedUntil, d.PauseReason = nil, rest.Text(b.Reason)
-		if b.Until != nil {
-			d.PausedUntil = new(b.Until.UTC().Truncate(time.Microsecond))
-		}
-		return d, nil
-	})
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbPause, rest.Text(b.Reason),
+		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+			if b.Until != nil && (!b.Until.After(now) || b.Until.UTC().Year() > 9999) {
+				return d, fault.New(fault.Invalid, jobrun.CodeInvalid, "/until must be later than now, and before the year 10000").
+					With(fault.Field{Pointer: "/until", Code: "out_of_range", Message: "must be later than now, and before the year 10000"})
+			}
+			if !d.Paused(now) {
+				d.PausedAt = &now
+			}
+			d.PausedUntil, d.PauseReason = nil, rest.Text(b.Reason)
+			if b.Until != nil {
+				d.PausedUntil = new(b.Until.UTC().Truncate(time.Microsecond))
+			}
+			return d, nil
+		})
 }
 
 // ResumeJobDefinition ends a pause.
-func (s *Handlers) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefinitionRequestObject) (api.Response, error) {
+func (s *Handlers) ResumeJobDefinition(ctx context.Context,
+	in api.ResumeJobDefinitionRequestObject) (api.Response, error) {
 	var reason string
 	if in.Body != nil {
 		reason = rest.Text(in.Body.Reason)
 	}
-	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason, func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
-		if d.Paused(now) {
-			// The pause is kept as one that is over: slots of it that the leader has not
-			// come to yet are recorded as skipped, and not lost (J8).
-			d.PausedUntil = &now
-		}
-		return d, nil
-	})
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason,
+		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+			if d.Paused(now) {
+				// The pause is kept as one that is over: slots of it that the leader has not
+				// come to yet are recorded as skipped, and not lost (J8).
+				d.PausedUntil = &now
+			}
+			return d, nil
+		})
 }
 
 // DeleteJobDefinition takes a definition away. Its runs are kept.
-func (s *Handlers) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefinitionRequestObject) (api.Response, error) {
+func (s *Handlers) DeleteJobDefinition(ctx context.Context,
+	in api.DeleteJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	p := in.Params
@@ -240,7 +251,8 @@ func (s *Handlers) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefi
 		now := s.Now()
 		switch err := s.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, rest.Text(p.Reason))); {
 		case err == nil:
-			d.Version, d.DeletedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy = d.Version+1, &now, nil, now, rest.RequestOf(ctx).Principal
+			d.Version, d.DeletedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy = d.Version+1, &now, nil, now,
+				rest.RequestOf(ctx).Principal
 			return s.definitionAnswer(&d), nil
 		case !fault.IsCode(err, jobrun.CodeStale):
 			return nil, err

@@ -76,8 +76,10 @@ func showSpec(s *jobrun.Spec) (jobrun.Spec, *shownTrigger) {
 func showDefinition(d *jobrun.Definition, now time.Time) shownDefinition {
 	path := definitionPath(d)
 	out := shownDefinition{
-		ID: d.ID, Name: d.Name, Version: d.Version, SpecVersion: d.SpecVersion, Enabled: d.Enabled, Paused: d.Paused(now), BuiltIn: d.BuiltIn,
-		NextDueAt: d.NextDueAt, CreatedAt: d.CreatedAt, CreatedBy: d.CreatedBy, UpdatedAt: d.UpdatedAt, UpdatedBy: d.UpdatedBy, DeletedAt: d.DeletedAt,
+		ID: d.ID, Name: d.Name, Version: d.Version, SpecVersion: d.SpecVersion, Enabled: d.Enabled, Paused: d.Paused(now),
+		BuiltIn:   d.BuiltIn,
+		NextDueAt: d.NextDueAt, CreatedAt: d.CreatedAt, CreatedBy: d.CreatedBy, UpdatedAt: d.UpdatedAt,
+		UpdatedBy: d.UpdatedBy, DeletedAt: d.DeletedAt,
 		Links: map[string]string{
 			"self": path, "versions": path + "/versions", "runs": "/api/v1/job-runs?definition=" + d.ID.String(),
 			"next_runs": path + "/next-runs", "backfills": path + "/backfills",

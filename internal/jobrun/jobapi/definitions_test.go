@@ -25,7 +25,8 @@ func TestADefinitionIsStoredAsItIsSent(t *testing.T) {
 	d := r.Definition(http.StatusCreated)
 	stored := d
 	stored.Version, stored.SpecVersion, stored.Enabled, stored.Paused = 1, 1, true, false
-	if diff := cmp.Diff(stored, d); diff != "" || d.NextDueAt == nil || d.NextDueAt.Before(time.Now()) || d.CreatedBy == nil {
+	if diff := cmp.Diff(stored, d); diff != "" || d.NextDueAt == nil || d.NextDueAt.Before(time.Now()) ||
+		d.CreatedBy == nil {
 		t.Errorf("stored as %s (-want +got):\n%s", r.Body, diff)
 	}
 	for _, want := range []string{
@@ -40,7 +41,8 @@ func TestADefinitionIsStoredAsItIsSent(t *testing.T) {
 	if byName.Definition(200).ID != d.ID || byID.Definition(200).ID != d.ID {
 		t.Error("it is not found by its name and id")
 	}
-	if not := e.Send("GET", definitions+"/nightly.report", "", "If-None-Match", byName.Header.Get("ETag")); not.Status != http.StatusNotModified {
+	if not := e.Send("GET", definitions+"/nightly.report", "", "If-None-Match",
+		byName.Header.Get("ETag")); not.Status != http.StatusNotModified {
 		t.Errorf("unchanged: %d", not.Status)
 	}
 	e.Send("POST", definitions, `{"name":"nightly.report","type":"manual","command_name":"x"}`).Wants(http.StatusConflict, "JOB_NAME_TAKEN")
@@ -92,12 +94,14 @@ func TestChangesOfADefinitionAreVersions(t *testing.T) {
 	if changed.Version != 2 || changed.SpecVersion != 2 || len(*changed.Labels) != 1 || *changed.TimeoutMS != 1000 {
 		t.Errorf("patched to %+v", changed)
 	}
-	e.Send("PATCH", path, `{"description":"late"}`, "If-Match", `"1"`).Wants(http.StatusPreconditionFailed, "JOB_VERSION_CONFLICT")
+	e.Send("PATCH", path, `{"description":"late"}`, "If-Match", `"1"`).Wants(http.StatusPreconditionFailed,
+		"JOB_VERSION_CONFLICT")
 	if same := e.Send("PATCH", path, `{"description":"new"}`).Definition(200); same.Version != 2 {
 		t.Errorf("a change of nothing makes version %d", same.Version)
 	}
 	replaced := e.Send("PUT", path, `{"name":"renamed","type":"manual","command_name":"report"}`, "If-Match", `"2"`).Definition(200)
-	if replaced.Version != 3 || replaced.SpecVersion != 3 || replaced.Labels != nil || replaced.TimeoutMS != nil || replaced.Name != "renamed" {
+	if replaced.Version != 3 || replaced.SpecVersion != 3 || replaced.Labels != nil || replaced.TimeoutMS != nil ||
+		replaced.Name != "renamed" {
 		t.Errorf("replaced by %+v", replaced)
 	}
 	if off := e.Send("PATCH", path, `{"enabled":false}`).Definition(200); off.Enabled || off.SpecVersion != 3 {
@@ -105,7 +109,8 @@ func TestChangesOfADefinitionAreVersions(t *testing.T) {
 	}
 	var list client.JobDefinitionVersionList
 	e.Send("GET", path+"/versions", "").Into(&list)
-	if len(list.Versions) != 3 || list.Versions[0].SpecVersion != 3 || list.Versions[1].Description == nil || *list.Versions[1].Description != "new" {
+	if len(list.Versions) != 3 || list.Versions[0].SpecVersion != 3 || list.Versions[1].Description == nil ||
+		*list.Versions[1].Description != "new" {
 		t.Errorf("versions %+v", list.Versions)
 	}
 	e.Send("GET", definitions+"/job", "").Wants(http.StatusNotFound, "JOB_DEFINITION_NOT_FOUND")
@@ -143,7 +148,8 @@ func TestAPausedDefinition(t *testing.T) {
 	path := definitions + "/x"
 	e.Send("POST", path+"/pause", `{"until":"2020-01-01T00:00:00Z"}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	p := e.Send("POST", path+"/pause", `{"until":"`+until.Format(time.RFC3339Nano)+`","reason":"a freeze"}`).Definition(200)
+	p := e.Send("POST", path+"/pause", `{"until":"`+until.Format(time.RFC3339Nano)+
+		`","reason":"a freeze"}`).Definition(200)
 	if !p.Paused || p.PausedUntil == nil || !p.PausedUntil.Equal(until) || *p.PauseReason != "a freeze" {
 		t.Errorf("paused: %+v", p)
 	}
@@ -155,12 +161,14 @@ func TestAPausedDefinition(t *testing.T) {
 	if list("true") != 1 || list("false") != 0 {
 		t.Error("the paused one is not listed as such")
 	}
-	e.run("x", "")                                                                                                                                          // by hand it can be run all the same
+	// by hand it can be run all the same
+	e.run("x", "")
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_definitions SET paused_at = now() - interval '2 hours', paused_until = now() - interval '1 hour'`) //nolint:errcheck // seen below
 	if p := e.Send("GET", path, "").Definition(200); p.Paused || p.PausedAt != nil || list("true") != 0 {
 		t.Errorf("after its time it is paused: %+v", p)
 	}
-	if p := e.Send("POST", path+"/pause", "").Definition(200); !p.Paused || p.PausedUntil != nil || time.Since(*p.PausedAt) > time.Minute {
+	if p := e.Send("POST", path+"/pause", "").Definition(200); !p.Paused || p.PausedUntil != nil ||
+		time.Since(*p.PausedAt) > time.Minute {
 		t.Errorf("paused anew: %+v", p)
 	}
 	if p := e.Send("POST", path+"/resume", `{"reason":"over"}`).Definition(200); p.Paused {

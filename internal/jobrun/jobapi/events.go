@@ -22,8 +22,9 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 	defer cancel()
 	b := in.Body
 	e := jobrun.NewEvent{
-		ID: s.NewID(), Type: b.EventType, Payload: b.Payload, DedupeKey: rest.Text(b.DedupeKey), CorrelationID: rest.Text(b.CorrelationID),
-		By: rest.RequestOf(ctx).Principal,
+		ID: s.NewID(), Type: b.EventType, Payload: b.Payload, DedupeKey: rest.Text(b.DedupeKey),
+		CorrelationID: rest.Text(b.CorrelationID),
+		By:            rest.RequestOf(ctx).Principal,
 	}
 	if strings.HasSuffix(e.Type, "*") {
 		return nil, rest.SchemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *: that is for the selectors of definitions"})
@@ -106,7 +107,8 @@ func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsReques
 	if err != nil {
 		return nil, err
 	}
-	f := jobrun.EventFilter{Type: rest.Text(p.EventType), Processed: p.Processed, CorrelationID: rest.Text(p.CorrelationID)}
+	f := jobrun.EventFilter{Type: rest.Text(p.EventType), Processed: p.Processed,
+		CorrelationID: rest.Text(p.CorrelationID)}
 	if f.From, err = rest.TimeOf("created_from", p.CreatedFrom); err != nil {
 		return nil, err
 	}
@@ -131,8 +133,10 @@ func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsReques
 
 func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {
 	out := api.JobEventRecord{
-		EventID: e.ID, EventType: e.Type, Payload: e.Payload, DedupeKey: rest.UnlessEmpty(e.DedupeKey), CorrelationID: rest.UnlessEmpty(e.CorrelationID),
-		OccurredAt: *e.OccurredAt, CreatedAt: e.CreatedAt, ProcessedAt: e.ProcessedAt, SourceRunID: rest.UnlessNil(e.SourceRunID),
+		EventID: e.ID, EventType: e.Type, Payload: e.Payload, DedupeKey: rest.UnlessEmpty(e.DedupeKey),
+		CorrelationID: rest.UnlessEmpty(e.CorrelationID),
+		OccurredAt:    *e.OccurredAt, CreatedAt: e.CreatedAt, ProcessedAt: e.ProcessedAt,
+		SourceRunID: rest.UnlessNil(e.SourceRunID),
 	}
 	for i := range e.Deliveries {
 		d := &e.Deliveries[i]

@@ -27,20 +27,24 @@ func TestEventsArePublishedReadAndListed(t *testing.T) {
 	if again := publish(`{"event_type":"order.paid","payload":{"n":2},"dedupe_key":"k"}`, http.StatusOK); again.EventID != first.EventID {
 		t.Errorf("the second one is %s", again.EventID)
 	}
-	for payload, differs := range map[string]bool{`{"n":1}`: false, `{"n":1e0}`: false, `{"n":2}`: true, `{"n":1,"m":0}`: true, `[1]`: true, `null`: true} {
+	for payload, differs := range map[string]bool{`{"n":1}`: false, `{"n":1e0}`: false, `{"n":2}`: true,
+		`{"n":1,"m":0}`: true, `[1]`: true, `null`: true} {
 		r := e.Send("POST", "/api/v1/events", `{"event_type":"order.paid","dedupe_key":"k","payload":`+payload+`}`)
 		var again client.JobEventRecord
-		if r.Into(&again); r.Status != 200 || again.Duplicate == nil || (again.PayloadDiffers != nil) != differs || r.Header.Get("Idempotent-Replayed") != "true" {
+		if r.Into(&again); r.Status != 200 || again.Duplicate == nil || (again.PayloadDiffers != nil) != differs ||
+			r.Header.Get("Idempotent-Replayed") != "true" {
 			t.Errorf("the same key with %s: %d %s", payload, r.Status, r.Body)
 		}
 	}
 	publish(`{"event_type":"order.sent"}`, http.StatusAccepted)
 	r := e.Send("GET", "/api/v1/events/"+first.EventID.String(), "")
-	if body := strings.ReplaceAll(string(r.Body), " ", ""); r.Status != http.StatusOK || !strings.Contains(body, `"payload":{"n":1}`) || !strings.Contains(body, `"occurred_at":"2026-01-02T03:04:05Z"`) {
+	if body := strings.ReplaceAll(string(r.Body), " ", ""); r.Status != http.StatusOK ||
+		!strings.Contains(body, `"payload":{"n":1}`) || !strings.Contains(body, `"occurred_at":"2026-01-02T03:04:05Z"`) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	var list client.JobEventRecordList
-	for query, want := range map[string]int{"": 2, "?event_type=order.paid": 1, "?correlation_id=c": 1, "?processed=true": 0, "?processed=false": 2} {
+	for query, want := range map[string]int{"": 2, "?event_type=order.paid": 1, "?correlation_id=c": 1,
+		"?processed=true": 0, "?processed=false": 2} {
 		r := e.Send("GET", "/api/v1/events"+query, "")
 		if r.Into(&list); r.Status != http.StatusOK || len(list.Events) != want {
 			t.Errorf("%s: %d %s", query, r.Status, r.Body)

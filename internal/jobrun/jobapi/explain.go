@@ -34,7 +34,8 @@ func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunReques
 	}
 	x := jobrun.Explain(situation)
 	out := api.JobRunExplanation{
-		RunID: r.ID, State: api.JobRunState(r.State), WaitsFor: api.JobRunWaitReason(x.WaitsFor), Summary: x.Summary, Since: x.Since, Until: x.Until,
+		RunID: r.ID, State: api.JobRunState(r.State), WaitsFor: api.JobRunWaitReason(x.WaitsFor), Summary: x.Summary,
+		Since: x.Since, Until: x.Until,
 		BlockingRunID: rest.UnlessNil(x.Blocking), Decisions: toAPIJobEvents(events), AllowedActions: verbsOf(&r),
 	}
 	if situation.Leader.Epoch > 0 {
@@ -71,7 +72,8 @@ func (s *Handlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run
 		}
 	}
 	if r.ConcurrencyKey != "" {
-		f := jobrun.Filter{ConcurrencyKey: r.ConcurrencyKey, States: []jobrun.State{jobrun.Assigned, jobrun.Running, jobrun.Orphaned}}
+		f := jobrun.Filter{ConcurrencyKey: r.ConcurrencyKey,
+			States: []jobrun.State{jobrun.Assigned, jobrun.Running, jobrun.Orphaned}}
 		holders, _, err := s.Runs.ListRuns(ctx, tenant, f, jobrun.Paging{Limit: 1})
 		if err != nil {
 			return x, err

@@ -53,7 +53,8 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
-		Definitions: jobdb.NewDefinitions(base), Runs: runs, Elections: leader, Settings: settings, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: masses,
+		Definitions: jobdb.NewDefinitions(base), Runs: runs, Elections: leader, Settings: settings,
+		Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: masses,
 		Events: jobdb.NewEvents(base, settings.Current),
 	}}
 	e.Edge = apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
@@ -71,7 +72,8 @@ func (e *jobEdge) define(name, more string) client.JobDefinition {
 	}
 	r := e.Send("POST", definitions, `{"name":"`+name+`","type":"manual","command_name":"report"`+more+`}`)
 	var d client.JobDefinition
-	if r.Into(&d); r.Status != http.StatusCreated || r.Header.Get("ETag") != `"1"` || r.Header.Get("Location") != definitions+"/"+d.ID.String() {
+	if r.Into(&d); r.Status != http.StatusCreated || r.Header.Get("ETag") != `"1"` ||
+		r.Header.Get("Location") != definitions+"/"+d.ID.String() {
 		e.T.Fatalf("define %s: %d %v %s", name, r.Status, r.Header, r.Body)
 	}
 	return d
@@ -88,11 +90,13 @@ func (e *jobEdge) run(name, body string, header ...string) client.JobRun {
 // them if asked to, and returns what it has then.
 func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobrun.Offer) {
 	e.T.Helper()
-	w := jobrun.WorkerProcess{ID: uuid.Must(uuid.NewV7()), TenantID: apitest.Tenant.ID, Name: "w", Queues: []string{jobrun.DefaultQueue}, MaxRuns: 100}
+	w := jobrun.WorkerProcess{ID: uuid.Must(uuid.NewV7()), TenantID: apitest.Tenant.ID, Name: "w",
+		Queues: []string{jobrun.DefaultQueue}, MaxRuns: 100}
 	if err := e.work.Register(e.T.Context(), w); err != nil {
 		e.T.Fatal(err)
 	}
-	offers, err := e.work.Claim(e.T.Context(), jobrun.ClaimRequest{TenantID: apitest.Tenant.ID, WorkerID: w.ID, Slots: slots, Start: start})
+	offers, err := e.work.Claim(e.T.Context(), jobrun.ClaimRequest{TenantID: apitest.Tenant.ID, WorkerID: w.ID,
+		Slots: slots, Start: start})
 	if err != nil {
 		e.T.Fatal(err)
 	}
@@ -102,7 +106,8 @@ func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobru
 // finish has the worker of an offer report a success, or the failure.
 func (e *jobEdge) finish(o *jobrun.Offer, failure *jobrun.Error) {
 	e.T.Helper()
-	done, err := e.work.Finish(e.T.Context(), []jobrun.Result{{TenantID: apitest.Tenant.ID, RunID: o.ID, Fence: o.Fence(), Error: failure}})
+	done, err := e.work.Finish(e.T.Context(),
+		[]jobrun.Result{{TenantID: apitest.Tenant.ID, RunID: o.ID, Fence: o.Fence(), Error: failure}})
 	if err == nil {
 		err = done[0].Err
 	}

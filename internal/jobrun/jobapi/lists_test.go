@@ -47,7 +47,8 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 	}
 	saga, backfill := uuid.New(), uuid.New()
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET saga_id = $1, saga_step = 1, backfill_id = $2 WHERE id = $3`, saga, backfill, plain.ID) //nolint:errcheck // seen below
-	name := map[uuid.UUID]string{plain.ID: "plain", labeled.ID: "labeled", failed.ID: "failed", again.ID: "again", late.ID: "late", started.ID: "started"}
+	name := map[uuid.UUID]string{plain.ID: "plain", labeled.ID: "labeled", failed.ID: "failed", again.ID: "again",
+		late.ID: "late", started.ID: "started"}
 	at := func(t time.Time) string { return url.QueryEscape(t.Format(time.RFC3339Nano)) }
 	for query, want := range map[string]string{
 		"":                           "started late again failed labeled plain",
@@ -107,7 +108,8 @@ func TestRunsArePagedByCursor(t *testing.T) {
 	if !first.Pagination.HasNext || *first.Pagination.TotalCount != 7 || first.JobRuns[0].Args != nil {
 		t.Errorf("%+v", first.Pagination)
 	}
-	if full := e.list("view=full&page=3&page_size=3"); len(full.JobRuns) != 1 || string(full.JobRuns[0].Args) != `{"a":1}` {
+	if full := e.list("view=full&page=3&page_size=3"); len(full.JobRuns) != 1 ||
+		string(full.JobRuns[0].Args) != `{"a":1}` {
 		t.Errorf("%+v", full)
 	}
 	seen, cursor := 0, ""
@@ -151,7 +153,8 @@ func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
 		t.Errorf("in spring (-want +got):\n%s", diff)
 	}
 	l = preview(`{"schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin","dst_overlap":"both"},"from":"2027-10-30T12:00:00Z","count":3}`)
-	if len(l.Ticks) != 3 || l.Ticks[1].Note == nil || *l.Ticks[1].Note != "repeated" || l.Ticks[1].At.Sub(l.Ticks[0].At) != time.Hour {
+	if len(l.Ticks) != 3 || l.Ticks[1].Note == nil || *l.Ticks[1].Note != "repeated" ||
+		l.Ticks[1].At.Sub(l.Ticks[0].At) != time.Hour {
 		t.Errorf("%+v", l)
 	}
 	p := e.Send("POST", "/api/v1/schedules/preview", `{"schedule":{"type":"cron","value":"* * *"}}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
@@ -159,7 +162,8 @@ func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
 		t.Errorf("%+v", p.Errors)
 	}
 	l = preview(`{"schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin","dst_gap":"skip"},"from":"2027-03-27T12:00:00Z","count":2}`)
-	if len(l.Ticks) != 2 || !l.Ticks[0].At.Equal(time.Date(2027, 3, 29, 0, 30, 0, 0, time.UTC)) || len(l.Omitted) != 1 || *l.Omitted[0].Note != "skipped_gap" {
+	if len(l.Ticks) != 2 || !l.Ticks[0].At.Equal(time.Date(2027, 3, 29, 0, 30, 0, 0, time.UTC)) || len(l.Omitted) != 1 ||
+		*l.Omitted[0].Note != "skipped_gap" {
 		t.Errorf("what is left out is no tick: %+v", l)
 	}
 	l = preview(`{"schedule":{"type":"cron","value":"@daily"},"from":"2027-01-01T00:00:00Z","count":1}`)
@@ -169,7 +173,8 @@ func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
 	e.hourly("job", "")
 	e.define("by-hand", "")
 	var next client.TickList
-	if e.Send("GET", definitions+"/job/next-runs?count=3&from=2027-01-01T00:00:00Z", "").Into(&next); len(next.Ticks) != 3 || !next.Ticks[0].At.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
+	if e.Send("GET", definitions+"/job/next-runs?count=3&from=2027-01-01T00:00:00Z", "").Into(&next); len(next.Ticks) != 3 ||
+		!next.Ticks[0].At.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("%+v", next)
 	}
 	if e.Send("GET", definitions+"/by-hand/next-runs", "").Into(&next); len(next.Ticks) != 0 {
@@ -198,7 +203,8 @@ func TestARunTellsWhatItWaitsFor(t *testing.T) {
 		return x
 	}
 	later := e.run("job", `{"scheduled_for":"2100-01-01T00:00:00Z"}`)
-	if x := expect(later, "slot", "2100-01-01"); x.Until == nil || len(x.Decisions) != 1 || x.Decisions[0].Kind != "created" || *x.LeaderEpoch != 1 {
+	if x := expect(later, "slot", "2100-01-01"); x.Until == nil || len(x.Decisions) != 1 ||
+		x.Decisions[0].Kind != "created" || *x.LeaderEpoch != 1 {
 		t.Errorf("%+v", x)
 	}
 	run := e.run("job", "")
@@ -212,7 +218,8 @@ func TestARunTellsWhatItWaitsFor(t *testing.T) {
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() + interval '1 hour'`) //nolint:errcheck // seen below
 	_, offers := e.claim(1, false)
 	expect(run, "start", "must start it")
-	if _, err := e.work.Start(t.Context(), apitest.Tenant.ID, []jobrun.RunFence{{RunID: offers[0].ID, Fence: offers[0].Fence()}}); err != nil {
+	if _, err := e.work.Start(t.Context(), apitest.Tenant.ID,
+		[]jobrun.RunFence{{RunID: offers[0].ID, Fence: offers[0].Fence()}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(run, "end", "attempt 1")
@@ -235,7 +242,8 @@ func TestAListOfRunsOfNoDefinitionIsRefusedAndOfADeletedOneIsNot(t *testing.T) {
 	d := e.define("job", "")
 	r := e.run("job", "")
 	for _, ref := range []string{"typo", uuid.NewString()} {
-		if p := e.Send("GET", jobRuns+"?definition="+ref, "").Wants(http.StatusUnprocessableEntity, "JOB_DEFINITION_NOT_FOUND"); p.Errors[0].Pointer != "definition" {
+		if p := e.Send("GET", jobRuns+"?definition="+ref, "").Wants(http.StatusUnprocessableEntity,
+			"JOB_DEFINITION_NOT_FOUND"); p.Errors[0].Pointer != "definition" {
 			t.Errorf("%s: %+v", ref, p)
 		}
 	}
@@ -244,11 +252,13 @@ func TestAListOfRunsOfNoDefinitionIsRefusedAndOfADeletedOneIsNot(t *testing.T) {
 	if e.Send("GET", jobRuns+"?definition="+d.ID.String(), "").Into(&l); len(l.JobRuns) != 1 || l.JobRuns[0].ID != r.ID {
 		t.Errorf("runs of a definition that was deleted: %+v", l)
 	}
-	full, basic := e.Send("GET", jobRuns+"/"+r.ID.String()+"?view=full", "").Run(200), e.Send("GET", jobRuns+"/"+r.ID.String()+"?view=basic", "").Run(200)
+	full, basic := e.Send("GET", jobRuns+"/"+r.ID.String()+"?view=full", "").Run(200),
+		e.Send("GET", jobRuns+"/"+r.ID.String()+"?view=basic", "").Run(200)
 	if full.ID != r.ID || basic.ID != r.ID || basic.Args != nil {
 		t.Errorf("by view: %+v and %+v", full, basic)
 	}
-	for format, media := range map[string]string{"text": "text/plain", "ndjson": "application/x-ndjson", "sse": "text/event-stream"} {
+	for format, media := range map[string]string{"text": "text/plain", "ndjson": "application/x-ndjson",
+		"sse": "text/event-stream"} {
 		got := e.Send("GET", jobRuns+"/"+r.ID.String()+"/logs?format="+format, "", "Accept", "application/x-ndjson")
 		if got.Status != 200 || !strings.HasPrefix(got.Header.Get("Content-Type"), media) {
 			t.Errorf("%s: %d %s", format, got.Status, got.Header.Get("Content-Type"))

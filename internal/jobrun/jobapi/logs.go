@@ -65,7 +65,8 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 	}
 	switch {
 	case p.LastEventID != nil && *p.LastEventID != "":
-		if _, err := fmt.Sscanf(*p.LastEventID, "%d.%d", &l.next.Attempt, &l.next.Seq); err != nil || l.next.Attempt < 1 || l.next.Seq < 0 {
+		if _, err := fmt.Sscanf(*p.LastEventID, "%d.%d", &l.next.Attempt, &l.next.Seq); err != nil || l.next.Attempt < 1 ||
+			l.next.Seq < 0 {
 			return nil, rest.BadParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
 		}
 		l.next.Seq++

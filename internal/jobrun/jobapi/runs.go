@@ -38,11 +38,13 @@ func (s *Handlers) jobsNow(ctx context.Context) (time.Time, error) {
 
 func (s *Handlers) jobMoment(ctx context.Context) (jobrun.Moment, error) {
 	now, err := s.jobsNow(ctx)
-	return jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: s.NewID}, err //nolint:gosec // spreads retries, guards nothing
+	//nolint:gosec // spreads retries, guards nothing
+	return jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: s.NewID}, err
 }
 
 // didRun is the action of the one who asks on a run.
-func (s *Handlers) didRun(ctx context.Context, id uuid.UUID, verb, reason string, detail map[string]any) operator.Action {
+func (s *Handlers) didRun(ctx context.Context, id uuid.UUID, verb, reason string,
+	detail map[string]any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.JobRun, id.String(), verb, reason, detail)
 }
 
@@ -63,7 +65,8 @@ func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestO
 		labels = *b.Labels
 	}
 	a := jobrun.Request{
-		Trigger: jobrun.ByHand, Args: rest.UnlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil && !*b.RespectConcurrency,
+		Trigger: jobrun.ByHand, Args: rest.UnlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil &&
+			!*b.RespectConcurrency,
 		CorrelationID: rest.Text(b.CorrelationID),
 	}
 	if in.Params.Traceparent != nil {
@@ -87,7 +90,8 @@ func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestO
 
 // startRun stores a run of d that somebody asks for, or finds the one that the
 // same request made before. Faults: Invalid; Conflict (CodeForbidden).
-func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb, reason string) (rest.Answer, error) {
+func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb,
+	reason string) (rest.Answer, error) {
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {
 		return rest.Answer{}, err
@@ -162,8 +166,10 @@ func keyOfRun(req *rest.Request, verb, key string) string {
 // askedTheSame tells whether the run that an Idempotency-Key has made is what is
 // asked for now. A time that was not given is that of the first request.
 func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
-	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID && stored.Trigger == asked.Trigger &&
-		(stored.SpecVersion != asked.SpecVersion || stored.Priority == asked.Priority && slices.Equal(stored.Labels, asked.Labels) &&
+	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID &&
+		stored.Trigger == asked.Trigger &&
+		(stored.SpecVersion != asked.SpecVersion || stored.Priority == asked.Priority &&
+			slices.Equal(stored.Labels, asked.Labels) &&
 			(stored.ConcurrencyKey == "") == (asked.ConcurrencyKey == "") && sameJSON(stored.Args, asked.Args)) &&
 		stored.CorrelationID == asked.CorrelationID && (scheduled.IsZero() || stored.ScheduledFor.Equal(asked.ScheduledFor))
 }
@@ -174,7 +180,8 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 		return (stored == nil) == (canonical == nil)
 	}
 	var compact, other bytes.Buffer
-	return json.Compact(&compact, stored) == nil && json.Compact(&other, canonical) == nil && bytes.Equal(compact.Bytes(), other.Bytes())
+	return json.Compact(&compact, stored) == nil && json.Compact(&other, canonical) == nil &&
+		bytes.Equal(compact.Bytes(), other.Bytes())
 }
 
 // GetJobRun answers a run, at its end when the client waits for that.

@@ -48,9 +48,12 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 // definition: an empty list would look as if it had no runs.
 func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
 	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
-		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label, CorrelationID: p.CorrelationID,
-		SagaID: p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode, ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
-		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, FinishedFrom: p.FinishedFrom, FinishedTo: p.FinishedTo, LateByMin: p.LateByMin,
+		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label,
+		CorrelationID: p.CorrelationID,
+		SagaID:        p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode,
+		ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
+		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, FinishedFrom: p.FinishedFrom, FinishedTo: p.FinishedTo,
+		LateByMin: p.LateByMin,
 	})
 	if wrong != nil {
 		return f, rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
@@ -63,9 +66,11 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 
 // filterOfRuns reads filters that fit the contract. wrong is what is not right
 // with them all the same, by the names of the parameters of the list.
-func (s *Handlers) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
+func (s *Handlers) filterOfRuns(ctx context.Context,
+	p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
 	f = jobrun.Filter{
-		States: rest.Enums[jobrun.State](p.States), Triggers: rest.Enums[jobrun.Trigger](p.Triggers), Queue: rest.Text(p.Queue), Label: rest.Text(p.Label),
+		States: rest.Enums[jobrun.State](p.States), Triggers: rest.Enums[jobrun.Trigger](p.Triggers),
+		Queue: rest.Text(p.Queue), Label: rest.Text(p.Label),
 		CorrelationID: rest.Text(p.CorrelationID), ErrorCode: rest.Text(p.ErrorCode),
 	}
 	if p.LateByMin != nil {
@@ -75,7 +80,8 @@ func (s *Handlers) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f job
 		name string
 		in   *uuid.UUID
 		out  *uuid.UUID
-	}{{"worker", p.Worker, &f.WorkerID}, {"saga_id", p.SagaID, &f.SagaID}, {"root_run_id", p.RootRunID, &f.RootRunID}, {"backfill_id", p.BackfillID, &f.BackfillID}} {
+	}{{"worker", p.Worker, &f.WorkerID}, {"saga_id", p.SagaID, &f.SagaID}, {"root_run_id", p.RootRunID, &f.RootRunID},
+		{"backfill_id", p.BackfillID, &f.BackfillID}} {
 		switch {
 		case id.in == nil:
 		case *id.in == uuid.Nil: // zero does not filter
@@ -115,7 +121,8 @@ func (s *Handlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUI
 }
 
 // ListJobRunAttempts answers to whom a run was assigned.
-func (s *Handlers) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
+func (s *Handlers) ListJobRunAttempts(ctx context.Context,
+	in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	attempts, err := s.Runs.Attempts(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID)

@@ -16,12 +16,14 @@ func TestARunByHandIsWhatWasAskedFor(t *testing.T) {
 	e := newJobEdge(t)
 	d := e.define("job", `"default_args":{"n":1},"labels":{"a":"1"},"args_schema":{"properties":{"n":{"type":"integer","minimum":1}},"additionalProperties":false}`)
 	r := e.run("job", "")
-	if r.State != "PENDING" || r.Trigger != "MANUAL" || r.JobDefinition.ID != d.ID || string(r.Args) != `{"n":1}` || r.AdmittedAt == nil || r.Labels["a"] != "1" {
+	if r.State != "PENDING" || r.Trigger != "MANUAL" || r.JobDefinition.ID != d.ID || string(r.Args) != `{"n":1}` ||
+		r.AdmittedAt == nil || r.Labels["a"] != "1" {
 		t.Errorf("%+v", r)
 	}
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	r = e.run(d.ID.String(), `{"args":{"n":5},"scheduled_for":"`+at.Format(time.RFC3339)+`","priority":-3,"labels":{"b":"2"},"correlation_id":"c-1","reason":"why not"}`)
-	if !r.ScheduledFor.Equal(at) || r.Priority != -3 || r.Labels["b"] != "2" || string(r.Args) != `{"n":5}` || r.AdmittedAt != nil || *r.CorrelationID != "c-1" {
+	if !r.ScheduledFor.Equal(at) || r.Priority != -3 || r.Labels["b"] != "2" || string(r.Args) != `{"n":5}` ||
+		r.AdmittedAt != nil || *r.CorrelationID != "c-1" {
 		t.Errorf("%+v", r)
 	}
 	if r := e.run("job", "", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"); r.TraceID == nil || *r.TraceID != "4bf92f3577b34da6a3ce929d0e0e4736" {
@@ -30,7 +32,8 @@ func TestARunByHandIsWhatWasAskedFor(t *testing.T) {
 	if r := e.run("job", "", "traceparent", "nonsense"); r.TraceID != nil {
 		t.Errorf("of nonsense the run has the trace %s", *r.TraceID)
 	}
-	p := e.Send("POST", definitions+"/job/runs", `{"args":{"n":0,"x":1}}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
+	p := e.Send("POST", definitions+"/job/runs", `{"args":{"n":0,"x":1}}`).Wants(http.StatusUnprocessableEntity,
+		"JOB_INVALID")
 	if len(p.Errors) != 2 || p.Errors[0].Pointer != "/args" && p.Errors[1].Pointer != "/args/n" {
 		t.Errorf("errors %+v", p.Errors)
 	}
@@ -53,8 +56,10 @@ func TestAnIdempotencyKeyStandsForOneRun(t *testing.T) {
 	if again.Run(http.StatusOK).ID != first.ID || again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("again: %s", again.Body)
 	}
-	e.Send("POST", definitions+"/job/runs", `{"args":{"a": 2}}`, key...).Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
-	e.Send("POST", definitions+"/other/runs", `{"args":{"a": 1.0}}`, key...).Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", definitions+"/job/runs", `{"args":{"a": 2}}`, key...).Wants(http.StatusUnprocessableEntity,
+		"REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", definitions+"/other/runs", `{"args":{"a": 1.0}}`, key...).Wants(http.StatusUnprocessableEntity,
+		"REQ_IDEMPOTENCY_KEY_REUSED")
 	if n := e.ask(`SELECT count(*) FROM jobs.job_runs`); n != 1 {
 		t.Errorf("%d runs, want 1", n)
 	}
@@ -83,7 +88,8 @@ func TestACancelEndsWhatWasNotStartedAndAsksForTheRest(t *testing.T) {
 	pending := e.run("job", "")
 	path := jobRuns + "/" + pending.ID.String()
 	canceled := e.Send("POST", path+"/cancel", `{"reason":"not needed"}`).Run(http.StatusOK)
-	if canceled.State != "CANCELED" || canceled.FinishedAt == nil || len(canceled.AllowedActions) != 1 || canceled.AllowedActions[0] != "rerun" {
+	if canceled.State != "CANCELED" || canceled.FinishedAt == nil || len(canceled.AllowedActions) != 1 ||
+		canceled.AllowedActions[0] != "rerun" {
 		t.Errorf("%+v", canceled)
 	}
 	p := e.Send("POST", path+"/cancel", "").Wants(http.StatusConflict, "JOB_STATE_CONFLICT")
@@ -93,7 +99,8 @@ func TestACancelEndsWhatWasNotStartedAndAsksForTheRest(t *testing.T) {
 	running := e.run("job", "")
 	_, offers := e.claim(1, true)
 	path = jobRuns + "/" + running.ID.String()
-	if asked := e.Send("POST", path+"/cancel", `{"reason":"stop"}`).Run(http.StatusAccepted); asked.State != "RUNNING" || asked.CancelRequestedAt == nil || *asked.CancelReason != "stop" {
+	if asked := e.Send("POST", path+"/cancel", `{"reason":"stop"}`).Run(http.StatusAccepted); asked.State != "RUNNING" ||
+		asked.CancelRequestedAt == nil || *asked.CancelReason != "stop" {
 		t.Errorf("asked: %+v", asked)
 	}
 	e.Send("POST", path+"/cancel", "").Run(http.StatusAccepted)
@@ -104,7 +111,9 @@ func TestACancelEndsWhatWasNotStartedAndAsksForTheRest(t *testing.T) {
 	if forced := e.Send("POST", path+"/cancel", `{"force":true,"reason":"now"}`).Run(http.StatusOK); forced.State != "CANCELED" {
 		t.Errorf("forced: %+v", forced)
 	}
-	done, err := e.work.Finish(t.Context(), []jobrun.Result{{TenantID: apitest.Tenant.ID, RunID: offers[0].ID, Fence: offers[0].Fence()}})
+	done,
+		err := e.work.Finish(t.Context(),
+		[]jobrun.Result{{TenantID: apitest.Tenant.ID, RunID: offers[0].ID, Fence: offers[0].Fence()}})
 	if err != nil || done[0].Err == nil {
 		t.Errorf("the result of a canceled run is taken: %v %v", done, err)
 	}
@@ -121,7 +130,8 @@ func TestAReassignedRunIsNobodysAndClaimedAnew(t *testing.T) {
 	path := jobRuns + "/" + r.ID.String()
 	e.Send("POST", path+"/reassign", "").Wants(http.StatusConflict, "JOB_STATE_CONFLICT")
 	_, first := e.claim(1, false)
-	if back := e.Send("POST", path+"/reassign", `{"reason":"slow"}`).Run(http.StatusOK); back.State != "ORPHANED" || back.AdmittedAt == nil || back.LossesUsed != 0 {
+	if back := e.Send("POST", path+"/reassign", `{"reason":"slow"}`).Run(http.StatusOK); back.State != "ORPHANED" ||
+		back.AdmittedAt == nil || back.LossesUsed != 0 {
 		t.Errorf("taken away: %+v", back)
 	}
 	_, second := e.claim(1, true)
@@ -162,17 +172,20 @@ func TestARerunIsANewRunLinkedToTheOld(t *testing.T) {
 	_, offers := e.claim(1, true)
 	e.finish(&offers[0], &jobrun.Error{Code: "BOOM", Message: "no luck", Stack: "line 1"})
 	failed := e.Send("GET", path+"?wait=1s", "").Run(http.StatusOK)
-	if failed.State != "FAILED" || failed.Error.Code != "BOOM" || *failed.ErrorSummary != "BOOM: no luck" || failed.FailuresUsed != 1 {
+	if failed.State != "FAILED" || failed.Error.Code != "BOOM" || *failed.ErrorSummary != "BOOM: no luck" ||
+		failed.FailuresUsed != 1 {
 		t.Errorf("failed: %+v", failed)
 	}
 	again := e.Send("POST", path+"/rerun", "", "Idempotency-Key", "k").Run(http.StatusCreated)
-	if *again.RetryOfRunID != r.ID || again.RootRunID != r.ID || string(again.Args) != `{"a":1}` || again.FailuresUsed != 0 || again.Labels["x"] != "y" {
+	if *again.RetryOfRunID != r.ID || again.RootRunID != r.ID || string(again.Args) != `{"a":1}` ||
+		again.FailuresUsed != 0 || again.Labels["x"] != "y" {
 		t.Errorf("once more: %+v", again)
 	}
 	if replay := e.Send("POST", path+"/rerun", "", "Idempotency-Key", "k").Run(http.StatusOK); replay.ID != again.ID {
 		t.Errorf("replayed as %s", replay.ID)
 	}
-	if other := e.Send("POST", path+"/rerun", `{"args":{"a":2}}`).Run(http.StatusCreated); string(other.Args) != `{"a":2}` {
+	if other := e.Send("POST", path+"/rerun", `{"args":{"a":2}}`).Run(http.StatusCreated); string(
+		other.Args) != `{"a":2}` {
 		t.Errorf("with other arguments: %+v", other)
 	}
 	e.Send("POST", path+"/rerun", `{"args":7}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
@@ -205,11 +218,13 @@ func TestADefinitionIsDeletedWithoutActiveRuns(t *testing.T) {
 	waiting := e.run("job", "")
 	e.Send("DELETE", definitions+"/job", "").Wants(http.StatusConflict, "JOB_ACTIVE_RUNS")
 	for _, query := range []string{"", "&reason=", "&reason=%20"} {
-		if p := e.Send("DELETE", definitions+"/job?force=true"+query, "").Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
+		if p := e.Send("DELETE", definitions+"/job?force=true"+query, "").Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 ||
+			p.Errors[0].Pointer != "reason" {
 			t.Errorf("force with %q: %+v", query, p.Errors)
 		}
 	}
-	e.Send("DELETE", definitions+"/job?force=true&reason=old", "", "If-Match", `"7"`).Wants(http.StatusPreconditionFailed, "JOB_VERSION_CONFLICT")
+	e.Send("DELETE", definitions+"/job?force=true&reason=old", "", "If-Match", `"7"`).Wants(http.StatusPreconditionFailed,
+		"JOB_VERSION_CONFLICT")
 	d := e.Send("DELETE", definitions+"/job?force=true&reason=old", "", "If-Match", `"1"`).Definition(200)
 	if d.DeletedAt == nil || d.Version != 2 {
 		t.Errorf("deleted: %+v", d)
@@ -217,7 +232,8 @@ func TestADefinitionIsDeletedWithoutActiveRuns(t *testing.T) {
 	if r := e.Send("GET", jobRuns+"/"+waiting.ID.String(), "").Run(200); r.State != "CANCELED" {
 		t.Errorf("what waited is %s", r.State)
 	}
-	if r := e.Send("GET", jobRuns+"/"+running.ID.String(), "").Run(200); r.State != "RUNNING" || r.CancelRequestedAt == nil {
+	if r := e.Send("GET", jobRuns+"/"+running.ID.String(), "").Run(200); r.State != "RUNNING" ||
+		r.CancelRequestedAt == nil {
 		t.Errorf("what ran is %s, asked at %v", r.State, r.CancelRequestedAt)
 	}
 	e.Send("GET", definitions+"/job", "").Wants(http.StatusNotFound, "JOB_DEFINITION_NOT_FOUND")

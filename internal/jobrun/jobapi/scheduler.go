@@ -27,9 +27,11 @@ func (s *Handlers) leader(ctx context.Context) (rest.Answer, error) {
 	if err != nil {
 		return rest.Answer{}, err
 	}
-	out := api.SchedulerLeader{Alive: l.Alive, Epoch: l.Epoch, Standbys: make([]api.SchedulerNode, len(l.Standbys)), SweptAt: l.SweptAt}
+	out := api.SchedulerLeader{Alive: l.Alive, Epoch: l.Epoch, Standbys: make([]api.SchedulerNode, len(l.Standbys)),
+		SweptAt: l.SweptAt}
 	if l.Epoch > 0 {
-		out.Node, out.LeaderID, out.AcquiredAt, out.ExpiresAt = rest.UnlessEmpty(l.Node), rest.UnlessNil(l.LeaderID), &l.AcquiredAt, &l.ExpiresAt
+		out.Node, out.LeaderID, out.AcquiredAt, out.ExpiresAt = rest.UnlessEmpty(l.Node), rest.UnlessNil(l.LeaderID),
+			&l.AcquiredAt, &l.ExpiresAt
 	}
 	if !rest.RequestOf(ctx).Who.AnyTenant {
 		// Nodes are named by host and port, unless somebody names them otherwise: no
@@ -38,7 +40,8 @@ func (s *Handlers) leader(ctx context.Context) (rest.Answer, error) {
 		return rest.Answer{Status: http.StatusOK, Body: out}, nil
 	}
 	for i, st := range l.Standbys {
-		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt, IsLeader: st.IsLeader}
+		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt,
+			IsLeader: st.IsLeader}
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
@@ -61,7 +64,8 @@ func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequ
 	if err != nil {
 		return nil, err
 	}
-	by := s.Did(ctx, s.Now(), operator.JobScheduler, l.Node, "step-down", rest.Text(reason), map[string]any{"epoch": l.Epoch})
+	by := s.Did(ctx, s.Now(), operator.JobScheduler, l.Node, "step-down", rest.Text(reason),
+		map[string]any{"epoch": l.Epoch})
 	by.TenantID = operator.Deployment
 	if err := s.Elections.ForceResign(ctx, by); err != nil {
 		return nil, err
@@ -89,7 +93,8 @@ func (s *Handlers) settings(ctx context.Context) (rest.Answer, error) {
 	for i := range values {
 		v := &values[i]
 		out.Settings[i] = api.Setting{
-			Name: v.Name, Value: v.Value, Default: v.Default, IsDefault: v.IsDefault, Minimum: v.Min, Maximum: v.Max, Unit: v.Unit, Integer: v.Integer || v.Switch,
+			Name: v.Name, Value: v.Value, Default: v.Default, IsDefault: v.IsDefault, Minimum: v.Min, Maximum: v.Max,
+			Unit: v.Unit, Integer: v.Integer || v.Switch,
 			Effect: v.Effect, Description: v.Description, UpdatedAt: v.UpdatedAt,
 		}
 		if rest.RequestOf(ctx).Who.AnyTenant { // see ListSettingChanges
@@ -139,7 +144,8 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 
 // ListSettingChanges answers who changed what. By whom and why is the deployment's
 // own affair: a tenant sees what the values were.
-func (s *Handlers) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.Response, error) {
+func (s *Handlers) ListSettingChanges(ctx context.Context,
+	in api.ListSettingChangesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	limit := 100
@@ -153,7 +159,8 @@ func (s *Handlers) ListSettingChanges(ctx context.Context, in api.ListSettingCha
 	out := api.SettingChangeList{Changes: make([]api.SettingChange, len(changes))}
 	for i := range changes {
 		c := &changes[i]
-		out.Changes[i] = api.SettingChange{Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New, ChangedAt: c.At}
+		out.Changes[i] = api.SettingChange{Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New,
+			ChangedAt: c.At}
 		if rest.RequestOf(ctx).Who.AnyTenant {
 			out.Changes[i].ChangedBy, out.Changes[i].Reason = rest.UnlessEmpty(c.By), rest.UnlessEmpty(c.Reason)
 		}

@@ -29,7 +29,8 @@ func (s *Handlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRe
 		return nil, err
 	}
 	if d.Spec.Schedule == nil {
-		return rest.Answer{Status: http.StatusOK, Body: api.TickList{Timezone: "UTC", Ticks: []api.Tick{}, Omitted: []api.Tick{}}}, nil
+		return rest.Answer{Status: http.StatusOK,
+			Body: api.TickList{Timezone: "UTC", Ticks: []api.Tick{}, Omitted: []api.Tick{}}}, nil
 	}
 	return s.ticks(*d.Spec.Schedule, from, in.Params.Count)
 }

@@ -45,7 +45,8 @@ func benchmarkRuns(b *testing.B, batch int) {
 	pgtest.Execute(b, db.SQL(), fillRuns, tenant, definition, 100_000, "SUCCEEDED")
 	pgtest.Execute(b, db.SQL(), fillRuns, tenant, definition, b.N*batch+batch, "PENDING")
 	pgtest.Execute(b, db.SQL(), `VACUUM ANALYZE jobs.job_runs`)
-	if err := st.Register(b.Context(), jobrun.WorkerProcess{ID: w, TenantID: tenant, Name: "w", Queues: []string{"default"}, MaxRuns: 1000}); err != nil {
+	if err := st.Register(b.Context(), jobrun.WorkerProcess{ID: w, TenantID: tenant, Name: "w",
+		Queues: []string{"default"}, MaxRuns: 1000}); err != nil {
 		b.Fatal(err)
 	}
 	spent := serverTime(b, db)
@@ -56,7 +57,8 @@ func benchmarkRuns(b *testing.B, batch int) {
 			b.Fatal(err)
 		}
 		t0 := spent()
-		offers, err := st.Claim(b.Context(), jobrun.ClaimRequest{TenantID: tenant, WorkerID: w, Slots: batch, Queues: []string{"default"}})
+		offers, err := st.Claim(b.Context(), jobrun.ClaimRequest{TenantID: tenant, WorkerID: w, Slots: batch,
+			Queues: []string{"default"}})
 		if err != nil || len(offers) != batch {
 			b.Fatal(len(offers), err)
 		}

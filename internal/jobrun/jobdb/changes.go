@@ -126,7 +126,8 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Preconditio
 	}
 	return db.putRow(ctx, tx, r, storeEnd, r.TenantID, r.ID, before.Version, before.State,
 		r.State, r.Version, r.FinishedAt, r.FailuresUsed, r.LossesUsed, r.ExitCode, postgres.NullIfEmpty(string(result)),
-		postgres.NullIfEmpty(string(failure)), code, summary, r.Resources.CPUSecondsTotal, r.Resources.PeakRSSBytes, r.Resources.IOReadBytes, r.Resources.IOWriteBytes)
+		postgres.NullIfEmpty(string(failure)), code, summary, r.Resources.CPUSecondsTotal, r.Resources.PeakRSSBytes,
+		r.Resources.IOReadBytes, r.Resources.IOWriteBytes)
 }
 
 // putRow carries out storeMove or storeEnd. Fault: see putChange.

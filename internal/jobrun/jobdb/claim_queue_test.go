@@ -66,7 +66,8 @@ func TestWorkersThatDifferAreNotGivenEachOthersRuns(t *testing.T) {
 		t.Errorf("a worker without the label got %v", ids(got[0]))
 	}
 	for _, order := range [][2]uuid.UUID{{plain, able}, {able, plain}} {
-		got := j.ClaimAtOnce(t, jobrun.ClaimRequest{WorkerID: order[0], Slots: 1}, jobrun.ClaimRequest{WorkerID: order[1], Slots: 1})
+		got := j.ClaimAtOnce(t, jobrun.ClaimRequest{WorkerID: order[0], Slots: 1},
+			jobrun.ClaimRequest{WorkerID: order[1], Slots: 1})
 		for i, offers := range got {
 			if order[i] == plain && len(offers) != 0 {
 				t.Errorf("a worker without the label got %v", ids(offers))

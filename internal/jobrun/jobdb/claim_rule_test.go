@@ -59,8 +59,10 @@ func (w *claimWorld) build() {
 	pgtest.Execute(w.t, w.j.DB.SQL(), `UPDATE jobs.leader SET expires_at = now() + $1 * interval '1 hour'`, map[bool]int{true: 1, false: -1}[w.Led])
 	for range 1 + w.rand.IntN(4) {
 		p := jobrun.WorkerProcess{
-			ID: pgtest.NewID(), TenantID: w.j.Tenant, State: jobrun.WorkerActive, Queues: []string{"a", "b", "c"}[w.rand.IntN(2):][:1+w.rand.IntN(2)],
-			Labels: w.some("gpu=yes", "zone=a"), Commands: w.some("mail", "report"), MaxRuns: 1 + w.rand.IntN(5), HeartbeatAt: w.Now,
+			ID: pgtest.NewID(), TenantID: w.j.Tenant, State: jobrun.WorkerActive,
+			Queues: []string{"a", "b", "c"}[w.rand.IntN(2):][:1+w.rand.IntN(2)],
+			Labels: w.some("gpu=yes", "zone=a"), Commands: w.some("mail", "report"), MaxRuns: 1 + w.rand.IntN(5),
+			HeartbeatAt: w.Now,
 		}
 		if w.often(20) {
 			p.State = jobrun.WorkerState(w.one("DRAINING", "LOST", "DETACHED"))
@@ -122,7 +124,9 @@ func (w *claimWorld) addRun() {
 
 // keyTaken: the database lets one run of a key be with a worker.
 func (w *claimWorld) keyTaken(key string) bool {
-	return key != "" && slices.ContainsFunc(w.Runs, func(r jobrun.Pooled) bool { return r.ConcurrencyKey == key && r.State != jobrun.Pending })
+	return key != "" &&
+		slices.ContainsFunc(w.Runs,
+			func(r jobrun.Pooled) bool { return r.ConcurrencyKey == key && r.State != jobrun.Pending })
 }
 
 // asks is a claim of any queues by one worker, or claims of one queue by several.

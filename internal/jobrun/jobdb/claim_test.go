@@ -37,7 +37,8 @@ func TestAWorkerGetsOnlyWhatItCanRun(t *testing.T) {
 	} {
 		var want []uuid.UUID
 		for i, d := range []jobrun.Definition{plain, mail, gpu, slow} {
-			r := j.CreateAll(t, j.NewRun(d, func(a *jobrun.Request) { a.ScheduledFor = pgtest.Now().Add(time.Duration(i-10) * time.Second) }))[0]
+			r := j.CreateAll(t,
+				j.NewRun(d, func(a *jobrun.Request) { a.ScheduledFor = pgtest.Now().Add(time.Duration(i-10) * time.Second) }))[0]
 			if slices.ContainsFunc(tt.want, func(w jobrun.Definition) bool { return w.ID == d.ID }) {
 				want = append(want, r.ID)
 			}
@@ -124,7 +125,8 @@ func TestWhoGetsNothing(t *testing.T) {
 		}
 	}
 	for name, w := range map[string]uuid.UUID{"it is detached": change(`state = 'DETACHED', detached_at = now()`), "it does not exist": pgtest.NewID()} {
-		if _, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: j.Tenant, WorkerID: w, Slots: 1}); !fault.IsCode(err, jobrun.CodeWorkerGone) || fault.KindOf(err) != fault.Gone {
+		if _, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: j.Tenant, WorkerID: w, Slots: 1}); !fault.IsCode(err,
+			jobrun.CodeWorkerGone) || fault.KindOf(err) != fault.Gone {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -159,8 +161,10 @@ func TestTheCheckpointGoesToTheNextAttempt(t *testing.T) {
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)
 	r := j.Running(t, w, j.Job)
-	kept, err := j.Progress(t.Context(), j.Tenant, jobrun.Beat{RunID: r.ID, Fence: r.Fence(), Progress: &jobrun.Progress{Percent: new(40.0)}, Checkpoint: []byte(`{"row": 7}`)})
-	if err != nil || *kept.Progress.Percent != 40 || !kept.LeaseExpiresAt.After(*r.LeaseExpiresAt) || kept.Version != r.Version {
+	kept, err := j.Progress(t.Context(), j.Tenant, jobrun.Beat{RunID: r.ID, Fence: r.Fence(),
+		Progress: &jobrun.Progress{Percent: new(40.0)}, Checkpoint: []byte(`{"row": 7}`)})
+	if err != nil || *kept.Progress.Percent != 40 || !kept.LeaseExpiresAt.After(*r.LeaseExpiresAt) ||
+		kept.Version != r.Version {
 		t.Fatalf("progress: %+v, %v", kept, err)
 	}
 	if _, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), "deploy"); err != nil {

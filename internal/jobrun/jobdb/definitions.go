@@ -36,7 +36,8 @@ func ScanDefinition(row postgres.Scanner, more ...any) (d jobrun.Definition, err
 	var spec []byte
 	dest := []any{
 		&d.ID, &d.TenantID, &d.Name, &d.Version, &d.SpecVersion, &spec, &d.Enabled, &d.PausedAt, &d.PausedUntil,
-		&d.PauseReason, &d.BuiltIn, &d.LastMaterializedAt, &d.NextDueAt, &d.CreatedAt, &d.UpdatedAt, &d.CreatedBy, &d.UpdatedBy, &d.DeletedAt,
+		&d.PauseReason, &d.BuiltIn, &d.LastMaterializedAt, &d.NextDueAt, &d.CreatedAt, &d.UpdatedAt, &d.CreatedBy,
+		&d.UpdatedBy, &d.DeletedAt,
 	}
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return d, err
@@ -68,8 +69,10 @@ func (st *Definitions) Create(ctx context.Context, d jobrun.Definition, by opera
 			       paused_until, pause_reason, built_in, event_type, last_materialized_at, next_due_at, created_at, updated_at, created_by, updated_by)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 			RETURNING `+DefinitionColumns,
-			d.ID, d.TenantID, d.Name, d.Version, d.SpecVersion, d.Spec.Type, d.Spec.CommandName, string(spec), postgres.ArrayOf(jobrun.Pairs(d.Spec.Labels)), d.Enabled, d.PausedAt,
-			d.PausedUntil, d.PauseReason, d.BuiltIn, eventTypeOf(&d.Spec), d.LastMaterializedAt, d.NextDueAt, d.CreatedAt, d.UpdatedAt, d.CreatedBy, d.UpdatedBy))
+			d.ID, d.TenantID, d.Name, d.Version, d.SpecVersion, d.Spec.Type, d.Spec.CommandName, string(spec),
+			postgres.ArrayOf(jobrun.Pairs(d.Spec.Labels)), d.Enabled, d.PausedAt,
+			d.PausedUntil, d.PauseReason, d.BuiltIn, eventTypeOf(&d.Spec), d.LastMaterializedAt, d.NextDueAt, d.CreatedAt,
+			d.UpdatedAt, d.CreatedBy, d.UpdatedBy))
 		if err != nil {
 			return err
 		}
@@ -163,7 +166,8 @@ func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by opera
 			       paused_until = $12, pause_reason = $13, event_type = $14, last_materialized_at = $15, next_due_at = $16, updated_at = $17, updated_by = $18
 			 WHERE d.tenant_id = $1 AND d.id = $2 AND d.version = $4 - 1 AND d.deleted_at IS NULL
 			RETURNING `+DefinitionColumns,
-			d.TenantID, d.ID, d.Name, d.Version, d.SpecVersion, d.Spec.Type, d.Spec.CommandName, string(spec), postgres.ArrayOf(jobrun.Pairs(d.Spec.Labels)), d.Enabled, d.PausedAt,
+			d.TenantID, d.ID, d.Name, d.Version, d.SpecVersion, d.Spec.Type, d.Spec.CommandName, string(spec),
+			postgres.ArrayOf(jobrun.Pairs(d.Spec.Labels)), d.Enabled, d.PausedAt,
 			d.PausedUntil, d.PauseReason, eventTypeOf(&d.Spec), d.LastMaterializedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy))
 		if err == nil && d.SpecVersion > before.SpecVersion {
 			err = putSpec(ctx, tx, &d, string(spec))

@@ -51,7 +51,8 @@ func (l *listening) listener(trigger jobrun.EventTrigger, change ...func(*jobrun
 
 func (l *listening) publish(typ, payload string) uuid.UUID {
 	l.t.Helper()
-	e, _, err := l.events.Publish(l.t.Context(), l.Tenant, jobrun.NewEvent{ID: pgtest.NewID(), Type: typ, Payload: json.RawMessage(payload)})
+	e, _, err := l.events.Publish(l.t.Context(), l.Tenant, jobrun.NewEvent{ID: pgtest.NewID(), Type: typ,
+		Payload: json.RawMessage(payload)})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -79,9 +80,11 @@ func TestAnEventMakesARunOfEachDefinitionThatItIsFor(t *testing.T) {
 	t.Parallel()
 	l := newListening(t)
 	exact := l.listener(jobrun.EventTrigger{EventType: "order.paid"})
-	prefix := l.listener(jobrun.EventTrigger{EventType: "order.*", Args: "payload", Match: map[string]json.RawMessage{"customer.vip": json.RawMessage("true")}})
+	prefix := l.listener(jobrun.EventTrigger{EventType: "order.*", Args: "payload",
+		Match: map[string]json.RawMessage{"customer.vip": json.RawMessage("true")}})
 	l.listener(jobrun.EventTrigger{EventType: "order.sent"})
-	l.listener(jobrun.EventTrigger{EventType: "order.*", Match: map[string]json.RawMessage{"customer.vip": json.RawMessage("false")}})
+	l.listener(jobrun.EventTrigger{EventType: "order.*",
+		Match: map[string]json.RawMessage{"customer.vip": json.RawMessage("false")}})
 	paused := l.listener(jobrun.EventTrigger{EventType: "order.paid"})
 	pgtest.Execute(t, l.DB.SQL(), `UPDATE jobs.job_definitions SET paused_at = now() WHERE id = $1`, paused.ID)
 	disabled := l.listener(jobrun.EventTrigger{EventType: "order.paid"})
@@ -109,7 +112,8 @@ func TestAnEventMakesARunOfEachDefinitionThatItIsFor(t *testing.T) {
 		default:
 			t.Errorf("%s gets a run", r.DefinitionName)
 		}
-		if r.Trigger != jobrun.ByEvent || r.EventID != id || r.IdempotencyKey != jobrun.EventKey(id, r.DefinitionID) || r.AdmittedAt == nil {
+		if r.Trigger != jobrun.ByEvent || r.EventID != id || r.IdempotencyKey != jobrun.EventKey(id, r.DefinitionID) ||
+			r.AdmittedAt == nil {
 			t.Errorf("the run is %+v", r)
 		}
 	}
@@ -133,7 +137,8 @@ func TestAnEventThatIsNotTakenIsTriedAgainAndBecomesALetter(t *testing.T) {
 			if d.DefinitionID == good.ID && (d.RunID == uuid.Nil || d.Attempts != 1) {
 				t.Errorf("try %d: the good one is %+v", try, d)
 			}
-			if d.DefinitionID == bad.ID && (d.RunID != uuid.Nil || d.Attempts != try || d.Error == "" || (d.NextTryAt == nil) != (try == jobrun.DeliveryRetry.MaxAttempts)) {
+			if d.DefinitionID == bad.ID && (d.RunID != uuid.Nil || d.Attempts != try || d.Error == "" ||
+				(d.NextTryAt == nil) != (try == jobrun.DeliveryRetry.MaxAttempts)) {
 				t.Errorf("try %d: the bad one is %+v", try, d)
 			}
 		}
@@ -147,7 +152,9 @@ func TestAnEventThatIsNotTakenIsTriedAgainAndBecomesALetter(t *testing.T) {
 	if err != nil || len(page.Letters) != 1 {
 		t.Fatal(page, err)
 	}
-	if n := page.Letters[0]; n.Source != dlq.FromJob || n.Target != (dlq.Target{Kind: dlq.ToJobRun, Job: bad.ID.String()}) || pgtest.Compact(t, n.Content.Payload) != `{"m":1}` {
+	if n := page.Letters[0]; n.Source != dlq.FromJob ||
+		n.Target != (dlq.Target{Kind: dlq.ToJobRun, Job: bad.ID.String()}) ||
+		pgtest.Compact(t, n.Content.Payload) != `{"m":1}` {
 		t.Errorf("the letter is %+v", n)
 	}
 }

@@ -36,7 +36,8 @@ func movableTo(to jobrun.State, by jobrun.Mover) string {
 func phaseMovableTo(to jobrun.State, by jobrun.Mover) string {
 	from := jobrun.From(to, by)
 	phases := slices.DeleteFunc(jobrun.Phases(from), func(p jobrun.Phase) bool {
-		return slices.ContainsFunc(jobrun.States, func(s jobrun.State) bool { return s.Phase() == p && !slices.Contains(from, s) })
+		return slices.ContainsFunc(jobrun.States,
+			func(s jobrun.State) bool { return s.Phase() == p && !slices.Contains(from, s) })
 	})
 	return stateIn(phases)
 }

@@ -31,7 +31,8 @@ func TestAMoveThatIsNotInTheTableIsInNoStatement(t *testing.T) {
 		{"what nobody confirms", jobrun.Running, jobrun.Orphaned, jobrun.Leader,
 			func() string { return Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) }, " = 'RUNNING'", " IN (NULL)"},
 		{"what is with a worker", jobrun.Assigned, jobrun.Orphaned, jobrun.Leader,
-			func() string { return phaseMovableTo(jobrun.Orphaned, jobrun.Leader) }, " = 'HELD'", " IN (NULL)"}, // a phase is moved whole, or not at all
+			// a phase is moved whole, or not at all
+			func() string { return phaseMovableTo(jobrun.Orphaned, jobrun.Leader) }, " = 'HELD'", " IN (NULL)"},
 	} {
 		jobrun.Edges = whole
 		if got := tt.render(); got != tt.with {

@@ -17,9 +17,12 @@ func BenchmarkEncodeRuns(b *testing.B) {
 	runs := make([]jobrun.Run, 64)
 	for i := range runs {
 		runs[i] = jobrun.Run{
-			ID: uuid.New(), TenantID: pgtest.Big, DefinitionID: pgtest.Big, DefinitionName: "report", CommandName: "report", Queue: "default",
-			State: jobrun.Pending, Trigger: jobrun.ByHand, ScheduledFor: pgtest.Now(), AvailableAt: pgtest.Now(), AdmittedAt: new(time.Now()), Args: []byte(`{"n":1}`),
-			IdempotencyKey: fmt.Sprint("manual:", i), RootRunID: uuid.New(), CreatedAt: pgtest.Now(), UpdatedAt: pgtest.Now(), Labels: []string{"a", "b"},
+			ID: uuid.New(), TenantID: pgtest.Big, DefinitionID: pgtest.Big, DefinitionName: "report", CommandName: "report",
+			Queue: "default",
+			State: jobrun.Pending, Trigger: jobrun.ByHand, ScheduledFor: pgtest.Now(), AvailableAt: pgtest.Now(),
+			AdmittedAt: new(time.Now()), Args: []byte(`{"n":1}`),
+			IdempotencyKey: fmt.Sprint("manual:", i), RootRunID: uuid.New(), CreatedAt: pgtest.Now(), UpdatedAt: pgtest.Now(),
+			Labels: []string{"a", "b"},
 		}
 	}
 	for name, encode := range map[string]func(){

@@ -84,7 +84,8 @@ func TestACallOfAnotherTenantFindsNothing(t *testing.T) {
 	if n := j.Count(t, `SELECT count(*) FROM jobs.job_run_events`); n != 0 {
 		t.Errorf("%d events", n)
 	}
-	if _, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: r.TenantID, WorkerID: w, Slots: 1}); !fault.IsCode(err, jobrun.CodeWorkerGone) {
+	if _, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: r.TenantID, WorkerID: w, Slots: 1}); !fault.IsCode(err,
+		jobrun.CodeWorkerGone) {
 		t.Errorf("a claim with a worker of another tenant: %v", err)
 	}
 	if _, _, err := j.Heartbeat(t.Context(), r.TenantID, w, 1, 0, nil); !fault.IsCode(err, jobrun.CodeWorkerGone) {
@@ -119,8 +120,10 @@ func TestTerminalRunsAnswerByTheirOutcome(t *testing.T) {
 			t.Fatalf("it is %s, want %s", before.State, end)
 		}
 		want := map[jobrun.Call]string{
-			jobrun.CallStart: jobrun.CodeConflict, jobrun.CallProgress: jobrun.CodeConflict, jobrun.CallRelease: jobrun.CodeConflict, jobrun.CallConfirm: jobrun.CodeConflict,
-			jobrun.CallComplete: jobrun.CodeConflict, jobrun.CallFail: jobrun.CodeConflict, jobrun.CallCancel: jobrun.CodeConflict,
+			jobrun.CallStart: jobrun.CodeConflict, jobrun.CallProgress: jobrun.CodeConflict,
+			jobrun.CallRelease: jobrun.CodeConflict, jobrun.CallConfirm: jobrun.CodeConflict,
+			jobrun.CallComplete: jobrun.CodeConflict, jobrun.CallFail: jobrun.CodeConflict,
+			jobrun.CallCancel: jobrun.CodeConflict,
 		}
 		switch end {
 		case jobrun.Succeeded:
@@ -128,7 +131,8 @@ func TestTerminalRunsAnswerByTheirOutcome(t *testing.T) {
 		case jobrun.Failed, jobrun.TimedOut:
 			want[jobrun.CallFail] = ""
 		case jobrun.Canceled:
-			want[jobrun.CallComplete], want[jobrun.CallFail], want[jobrun.CallCancel] = jobrun.CodeCancelWins, jobrun.CodeCancelWins, ""
+			want[jobrun.CallComplete], want[jobrun.CallFail], want[jobrun.CallCancel] = jobrun.CodeCancelWins,
+				jobrun.CodeCancelWins, ""
 		}
 		for call, code := range want {
 			err := j.CallsOf(t, r)[call]()
@@ -148,13 +152,15 @@ func TestAResultBeforeTheStartIsAnErrorOfTheWorker(t *testing.T) {
 	w := j.NewWorker(t)
 	j.CreateAll(t, j.NewRun(j.Job))
 	o := j.ClaimRuns(t, w)[0]
-	for _, call := range []jobrun.Call{jobrun.CallComplete, jobrun.CallFail, jobrun.CallProgress, jobrun.CallConfirm, jobrun.CallLogs} {
+	for _, call := range []jobrun.Call{jobrun.CallComplete, jobrun.CallFail, jobrun.CallProgress, jobrun.CallConfirm,
+		jobrun.CallLogs} {
 		if err := j.CallsOf(t, o.Run)[call](); !fault.IsCode(err, jobrun.CodeNotStarted) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
 	// Given back before the start it is claimable as well.
-	if back, err := j.Release(t.Context(), j.Tenant, o.ID, o.Fence(), "drain"); err != nil || back.Run.State != jobrun.Orphaned {
+	if back, err := j.Release(t.Context(), j.Tenant, o.ID, o.Fence(), "drain"); err != nil ||
+		back.Run.State != jobrun.Orphaned {
 		t.Errorf("released: %v, %v", back.Run.State, err)
 	}
 }
@@ -168,7 +174,8 @@ func TestABatchSaysOfEachRunWhatBecameOfIt(t *testing.T) {
 	unstorable := j.Running(t, w, j.Job)
 	odd := pgtest.Success(unstorable)
 	odd.Value = []byte(`"\u0000"`)
-	done := j.FinishRuns(t, pgtest.Success(good), pgtest.Success(bad), pgtest.Failure(failed, true), odd, pgtest.Success(unknown), pgtest.Success(good))
+	done := j.FinishRuns(t, pgtest.Success(good), pgtest.Success(bad), pgtest.Failure(failed, true), odd,
+		pgtest.Success(unknown), pgtest.Success(good))
 	if done[0].Err != nil || done[0].Run.State != jobrun.Succeeded || done[0].Run.ID != good.ID {
 		t.Errorf("the good one: %+v", done[0])
 	}

@@ -46,7 +46,8 @@ func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 		t.Errorf("before the first assignment: %v", err)
 	}
 	r := j.Running(t, j.NewWorker(t), j.Job)
-	for _, tt := range [][2]int64{{r.LeaderEpoch + 1, r.FencingSeq}, {r.LeaderEpoch, r.FencingSeq + 1}, {999999, 1}, {0, 1}, {1, 0}} {
+	for _, tt := range [][2]int64{{r.LeaderEpoch + 1, r.FencingSeq}, {r.LeaderEpoch, r.FencingSeq + 1}, {999999, 1},
+		{0, 1}, {1, 0}} {
 		ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", tt[0], tt[1])
 		if f := fault.As(err); ok || f == nil || f.Kind != fault.Invalid || f.Code != jobrun.CodeFenceNotIssued {
 			t.Errorf("%v: %v, %v", tt, ok, err)
@@ -74,7 +75,8 @@ func TestAFenceIsShownAndResetWithATrace(t *testing.T) {
 	if err != nil || !more || len(page) != 2 || page[0].Key != "a" || page[1].Key != "b" {
 		t.Fatalf("the first page: %+v %v %v", page, more, err)
 	}
-	if page, more, err = st.ListFences(t.Context(), j.Tenant, "b", 2); err != nil || more || len(page) != 1 || page[0].Key != "c" {
+	if page, more, err = st.ListFences(t.Context(), j.Tenant, "b", 2); err != nil || more || len(page) != 1 ||
+		page[0].Key != "c" {
 		t.Fatalf("the second page: %+v %v %v", page, more, err)
 	}
 	if page, _, err = st.ListFences(t.Context(), pgtest.NewID(), "", 2); err != nil || len(page) != 0 {

@@ -24,7 +24,8 @@ func (st *Jobs) Register(ctx context.Context, w jobrun.WorkerProcess) error {
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO jobs.workers (id, tenant_id, state, name, node, pid, sdk, sdk_version, labels, queues, commands, max_runs, principal, registered_at, heartbeat_at)
 			VALUES ($1, $2, 'ACTIVE', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, clock_timestamp(), clock_timestamp())`,
-			w.ID, w.TenantID, w.Name, w.Node, w.PID, w.SDK, w.SDKVersion, postgres.TextArray(w.Labels), postgres.TextArray(w.Queues), postgres.TextArray(w.Commands), w.MaxRuns, w.Principal)
+			w.ID, w.TenantID, w.Name, w.Node, w.PID, w.SDK, w.SDKVersion, postgres.TextArray(w.Labels),
+			postgres.TextArray(w.Queues), postgres.TextArray(w.Commands), w.MaxRuns, w.Principal)
 		return err
 	}))
 }
@@ -294,7 +295,8 @@ func (st *Jobs) keep(ctx context.Context, tenant uuid.UUID, b jobrun.Beat, call 
 		if !leases[0].OK {
 			return r, fmt.Errorf("the lease of job run %s was not renewed although it is locked: %s", r.ID, leases[0].Reason)
 		}
-		r.LeaseExpiresAt, r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt = &leases[0].ExpiresAt, jobrun.NoDoubt, nil, nil
+		r.LeaseExpiresAt, r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt = &leases[0].ExpiresAt,
+			jobrun.NoDoubt, nil, nil
 		if b.Progress != nil {
 			r.Progress = b.Progress
 		}

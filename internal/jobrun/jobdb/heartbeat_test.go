@@ -17,7 +17,8 @@ func TestAHeartbeatRenewsWhatTheWorkerHolds(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)
-	fine, doubted, canceled, lost := j.Running(t, w, j.Job), j.Running(t, w, j.Job), j.Running(t, w, j.Job), j.Running(t, w, j.Job)
+	fine, doubted, canceled, lost := j.Running(t, w, j.Job), j.Running(t, w, j.Job), j.Running(t, w, j.Job),
+		j.Running(t, w, j.Job)
 	j.CreateAll(t, j.NewRun(j.Job))
 	assigned := j.ClaimRuns(t, w)[0].Run
 	ended := j.Running(t, w, j.Job)
@@ -40,7 +41,8 @@ func TestAHeartbeatRenewsWhatTheWorkerHolds(t *testing.T) {
 	forged, stranger := fine, pgtest.NewID()
 	forged.LeaseToken = pgtest.NewID()
 	worker, leases := j.Beat(t, w, 1,
-		jobrun.Beat{RunID: fine.ID, Fence: fine.Fence(), Progress: &jobrun.Progress{Message: "half"}, Checkpoint: []byte(`{"n": 2}`)},
+		jobrun.Beat{RunID: fine.ID, Fence: fine.Fence(), Progress: &jobrun.Progress{Message: "half"},
+			Checkpoint: []byte(`{"n": 2}`)},
 		jobrun.Beat{RunID: doubted.ID, Fence: doubted.Fence()}, jobrun.Beat{RunID: canceled.ID, Fence: canceled.Fence()},
 		jobrun.Beat{RunID: lost.ID, Fence: lost.Fence()}, jobrun.Beat{RunID: assigned.ID, Fence: assigned.Fence()},
 		jobrun.Beat{RunID: ended.ID, Fence: ended.Fence()}, jobrun.Beat{RunID: stranger, Fence: fine.Fence()})
@@ -62,7 +64,8 @@ func TestAHeartbeatRenewsWhatTheWorkerHolds(t *testing.T) {
 		}
 	}
 	for id, version := range before {
-		if got := j.GetRun(t, id); got.Version != version || got.Continuation != jobrun.NoDoubt || got.ConfirmDeadlineAt != nil {
+		if got := j.GetRun(t, id); got.Version != version || got.Continuation != jobrun.NoDoubt ||
+			got.ConfirmDeadlineAt != nil {
 			t.Errorf("renewed run: version %d, want %d; %s", got.Version, version, got.Continuation)
 		}
 	}
@@ -72,7 +75,8 @@ func TestAHeartbeatRenewsWhatTheWorkerHolds(t *testing.T) {
 	if j.CountEvents(t, doubted.ID, jobrun.WasConfirmed) != 1 || j.CountEvents(t, fine.ID, jobrun.WasConfirmed) != 0 {
 		t.Error("that the run is confirmed is not on record")
 	}
-	if _, leases := j.Beat(t, w, 2, jobrun.Beat{RunID: fine.ID, Fence: forged.Fence()}); leases[0].OK || leases[0].Reason != jobrun.CodeFenceLost {
+	if _, leases := j.Beat(t, w, 2, jobrun.Beat{RunID: fine.ID, Fence: forged.Fence()}); leases[0].OK ||
+		leases[0].Reason != jobrun.CodeFenceLost {
 		t.Errorf("a wrong token: %+v", leases[0])
 	}
 }
@@ -135,7 +139,8 @@ func TestADoubtedRunIsConfirmedBeforeTheDeadline(t *testing.T) {
 	}
 	r := doubt("20 seconds")
 	got, err := j.Confirm(t.Context(), j.Tenant, r.ID, r.Fence())
-	if err != nil || got.Continuation != jobrun.NoDoubt || !got.LeaseExpiresAt.After(time.Now()) || got.Version != r.Version {
+	if err != nil || got.Continuation != jobrun.NoDoubt || !got.LeaseExpiresAt.After(time.Now()) ||
+		got.Version != r.Version {
 		t.Errorf("confirmed: %+v, %v", got, err)
 	}
 	if _, err := j.Confirm(t.Context(), j.Tenant, r.ID, r.Fence()); err != nil {
@@ -159,7 +164,8 @@ func TestALogIsAppendedOnce(t *testing.T) {
 		}
 		r := j.Running(t, j.NewWorker(t), j.Job)
 		chunk := func(seq int, body string) (int, error) {
-			return j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: seq}, Stream: "stdout", Body: []byte(body)})
+			return j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: seq},
+				Stream: "stdout", Body: []byte(body)})
 		}
 		for _, tt := range []struct {
 			seq  int
@@ -205,8 +211,10 @@ func TestASignOfLifeIsNotedOnceInAWhile(t *testing.T) {
 		return id
 	}
 	const silent = `, heartbeat_at = now() - interval '1 hour'`
-	fresh, quiet, lost, drains := put(jobrun.WorkerActive, ""), put(jobrun.WorkerActive, silent), put(jobrun.WorkerLost, silent), put(jobrun.WorkerLost, silent+`, drain_at = now()`)
-	gone, foreign := put(jobrun.WorkerDetached, silent), putWorker(t, j.DB.SQL(), pgtest.NewID(), jobrun.WorkerActive, time.Hour)
+	fresh, quiet, lost, drains := put(jobrun.WorkerActive, ""), put(jobrun.WorkerActive, silent),
+		put(jobrun.WorkerLost, silent), put(jobrun.WorkerLost, silent+`, drain_at = now()`)
+	gone, foreign := put(jobrun.WorkerDetached, silent), putWorker(t, j.DB.SQL(), pgtest.NewID(),
+		jobrun.WorkerActive, time.Hour)
 	pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.workers SET heartbeat_at = now() - interval '1 hour' WHERE id = $1`, foreign)
 	was := map[uuid.UUID]string{}
 	row := func(id uuid.UUID) (s string) {
@@ -218,8 +226,10 @@ func TestASignOfLifeIsNotedOnceInAWhile(t *testing.T) {
 	for _, id := range []uuid.UUID{fresh, gone, foreign} {
 		was[id] = row(id)
 	}
-	states, err := j.Alive(t.Context(), j.Tenant, []uuid.UUID{fresh, quiet, lost, drains, gone, foreign, pgtest.NewID()}, time.Minute)
-	want := map[uuid.UUID]jobrun.WorkerState{fresh: jobrun.WorkerActive, quiet: jobrun.WorkerActive, lost: jobrun.WorkerActive, drains: jobrun.WorkerDraining}
+	states, err := j.Alive(t.Context(), j.Tenant, []uuid.UUID{fresh, quiet, lost, drains, gone, foreign, pgtest.NewID()},
+		time.Minute)
+	want := map[uuid.UUID]jobrun.WorkerState{fresh: jobrun.WorkerActive, quiet: jobrun.WorkerActive,
+		lost: jobrun.WorkerActive, drains: jobrun.WorkerDraining}
 	if diff := cmp.Diff(want, states); diff != "" || err != nil {
 		t.Errorf("the states, %v (-want +got):\n%s", err, diff)
 	}

@@ -77,7 +77,8 @@ func TestAnOperatorDeposesTheLeader(t *testing.T) {
 	dsn := testdb.DSN(t)
 	db := pgtest.Connect(t, dsn)
 	e := jobdb.NewElections(db)
-	by := operator.By{Actor: "ada", Reason: "a try"}.Did(uuid.New(), uuid.New(), time.Now(), operator.JobScheduler, "node", "step-down", nil)
+	by := operator.By{Actor: "ada", Reason: "a try"}.Did(uuid.New(), uuid.New(), time.Now(), operator.JobScheduler, "node",
+		"step-down", nil)
 	if err := e.ForceResign(t.Context(), by); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("without a leader: %v", err)
 	}
@@ -153,7 +154,8 @@ func TestALeadersWriteAndTheNextEpochComeOneAfterTheOther(t *testing.T) {
 	}()
 	<-inside
 	// Its own renewals do not wait for it.
-	if again, leads, err := e.Acquire(t.Context(), term.LeaderID, "node", time.Minute); err != nil || !leads || again.Epoch != term.Epoch {
+	if again, leads, err := e.Acquire(t.Context(), term.LeaderID, "node", time.Minute); err != nil || !leads ||
+		again.Epoch != term.Epoch {
 		t.Fatalf("renewal: %+v, %v, %v", again, leads, err)
 	}
 	pgtest.Expire(t, see)

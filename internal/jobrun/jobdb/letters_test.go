@@ -26,7 +26,8 @@ func (m *jobMail) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 		pgtest.Execute(m.t, m.DB.SQL(), `UPDATE jobs.job_runs SET `+set+` WHERE id = $1`, id)
 	}
 	r := m.GetRun(m.t, id)
-	done, err := m.Finish(m.t.Context(), []jobrun.Result{{TenantID: m.Tenant, RunID: id, Fence: r.Fence(), Error: failure}})
+	done,
+		err := m.Finish(m.t.Context(), []jobrun.Result{{TenantID: m.Tenant, RunID: id, Fence: r.Fence(), Error: failure}})
 	if err != nil || done[0].Err != nil {
 		m.t.Fatal(done, err)
 	}
@@ -53,7 +54,8 @@ func (m *jobMail) exhausted() dlq.Letter {
 func (m *jobMail) retried(l dlq.Letter, change ...func(*dlq.Claim)) (dlq.Drive, uuid.UUID) {
 	m.t.Helper()
 	c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: []dlq.TargetKind{dlq.ToJobRun}}, Actor: "ada",
-		By: operator.By{Actor: "ada"}.Did(pgtest.NewID(), m.Tenant, pgtest.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbRetry, nil)}
+		By: operator.By{Actor: "ada"}.Did(pgtest.NewID(), m.Tenant, pgtest.Now(), operator.DeadLetter, l.ID.String(),
+			dlq.VerbRetry, nil)}
 	for _, f := range change {
 		f(&c)
 	}
@@ -80,12 +82,14 @@ func TestARunThatGivesUpLeavesALetterThatAnotherRunResolves(t *testing.T) {
 	t.Parallel()
 	m := newJobMail(t)
 	l := m.exhausted()
-	if l.Source != dlq.FromJob || l.Status != dlq.Pending || l.Target.Kind != dlq.ToJobRun || pgtest.Compact(t, l.Content.Payload) != `{"n":1}` || l.Failure.Type != "BROKEN" {
+	if l.Source != dlq.FromJob || l.Status != dlq.Pending || l.Target.Kind != dlq.ToJobRun ||
+		pgtest.Compact(t, l.Content.Payload) != `{"n":1}` || l.Failure.Type != "BROKEN" {
 		t.Errorf("the letter is %+v", l)
 	}
 	d, run := m.retried(l)
 	r := m.GetRun(t, run)
-	if r.Trigger != jobrun.ByLetter || r.IdempotencyKey != jobrun.LetterKey(l.ID, d.Number) || pgtest.Compact(t, r.Args) != `{"n":1}` {
+	if r.Trigger != jobrun.ByLetter || r.IdempotencyKey != jobrun.LetterKey(l.ID, d.Number) ||
+		pgtest.Compact(t, r.Args) != `{"n":1}` {
 		t.Errorf("the run is %+v", r)
 	}
 	if again := m.Rerun(t.Context(), &d, pgtest.Now); !again.Accepted || m.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE letter_id = $1`, l.ID) != 1 {
@@ -129,7 +133,8 @@ func TestAnEditedPayloadIsTheArgumentsOfTheRun(t *testing.T) {
 	m := newJobMail(t)
 	l := m.exhausted()
 	_, run := m.retried(l, func(c *dlq.Claim) {
-		c.Revision = &dlq.Revision{LetterID: l.ID, Number: 1, Content: dlq.Content{Payload: []byte(`{"n":2}`)}, Author: "ada", CreatedAt: pgtest.Now()}
+		c.Revision = &dlq.Revision{LetterID: l.ID, Number: 1, Content: dlq.Content{Payload: []byte(`{"n":2}`)}, Author: "ada",
+			CreatedAt: pgtest.Now()}
 	})
 	if args := pgtest.Compact(t, m.GetRun(t, run).Args); args != `{"n":2}` {
 		t.Errorf("the run gets %s", args)

@@ -60,15 +60,19 @@ func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
 		t.Errorf("%v may leave, want %s alone", got, r.ID)
 	}
 	j.Writes(t, r, 2, "last words\n") // of a worker that was slow to send them
-	for name, given := range map[string][2]int{"another number": {2, 19}, "other bytes": {3, 8}, "the old state": {2, 8}, "nothing": {0, 0}} {
-		if done, err := logs.Offloaded(t.Context(), j.Tenant, r.ID, "ref", logSum[:], given[0], int64(given[1])); done || err != nil {
+	for name, given := range map[string][2]int{"another number": {2, 19}, "other bytes": {3, 8}, "the old state": {2, 8},
+		"nothing": {0, 0}} {
+		if done, err := logs.Offloaded(t.Context(), j.Tenant, r.ID, "ref", logSum[:], given[0], int64(given[1])); done ||
+			err != nil {
 			t.Errorf("%s: %v, %v", name, done, err)
 		}
 	}
-	if _, err := logs.Offloaded(t.Context(), pgtest.NewID(), r.ID, "ref", logSum[:], 3, 19); fault.KindOf(err) != fault.NotFound {
+	if _, err := logs.Offloaded(t.Context(), pgtest.NewID(), r.ID, "ref", logSum[:], 3,
+		19); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("for another tenant: %v", err)
 	}
-	if got := j.GetRun(t, r.ID); got.LogRef != "" || j.Chunks(t, r.ID) != 3 || j.CountEvents(t, r.ID, jobrun.WasOffloaded) != 0 {
+	if got := j.GetRun(t, r.ID); got.LogRef != "" || j.Chunks(t, r.ID) != 3 ||
+		j.CountEvents(t, r.ID, jobrun.WasOffloaded) != 0 {
 		t.Errorf("a refusal left ref %q and %d chunks", got.LogRef, j.Chunks(t, r.ID))
 	}
 	for range 2 { // the second time because the answer to the first was lost
@@ -80,7 +84,8 @@ func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
 		t.Errorf("once more, elsewhere: %v, %v", done, err)
 	}
 	got := j.GetRun(t, r.ID)
-	if got.LogRef != "ref" || !bytes.Equal(got.LogSHA256, logSum[:]) || got.LogBytes != 19 || got.State != jobrun.Succeeded {
+	if got.LogRef != "ref" || !bytes.Equal(got.LogSHA256, logSum[:]) || got.LogBytes != 19 ||
+		got.State != jobrun.Succeeded {
 		t.Errorf("the run says %q, %x, %d bytes, %s", got.LogRef, got.LogSHA256, got.LogBytes, got.State)
 	}
 	if n := j.Chunks(t, r.ID); n != 0 || j.CountEvents(t, r.ID, jobrun.WasOffloaded) != 1 {
@@ -89,7 +94,8 @@ func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
 	if got := offloadable(t, logs, hour); len(got) != 0 {
 		t.Errorf("afterwards %v may leave", got)
 	}
-	_, err := j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 3}, Body: []byte("x")})
+	_, err := j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 3},
+		Body: []byte("x")})
 	if fault.KindOf(err) != fault.Conflict || j.Chunks(t, r.ID) != 0 {
 		t.Errorf("appending afterwards: %v, %d chunks", err, j.Chunks(t, r.ID))
 	}
@@ -110,7 +116,8 @@ func TestAChunkThatComesMeanwhileIsNotLost(t *testing.T) {
 		var appended error
 		var done bool
 		both.Go(func() {
-			_, appended = j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 1}, Body: []byte("two")})
+			_, appended = j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(),
+				jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 1}, Body: []byte("two")})
 		})
 		both.Go(func() {
 			var err error
@@ -189,7 +196,8 @@ func TestStartingARunAndAppendingToItsLogTouchNoIndex(t *testing.T) {
 	dsn := testdb.DSN(t)
 	db := pgtest.Connect(t, dsn)
 	base := jobdb.NewDB(db, pgtest.JobChance, nil)
-	j := pgtest.Jobs{Jobs: jobdb.NewJobs(base, pgtest.Defaults), DB: db, Base: base, Dsn: dsn, Tenant: pgtest.NewID(), Job: jobrun.Definition{}}
+	j := pgtest.Jobs{Jobs: jobdb.NewJobs(base, pgtest.Defaults), DB: db, Base: base, Dsn: dsn, Tenant: pgtest.NewID(),
+		Job: jobrun.Definition{}}
 	j.Lead(t, 1)
 	j.Job = j.Define(t, nil)
 	r := j.Running(t, j.NewWorker(t), j.Job)

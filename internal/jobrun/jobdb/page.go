@@ -19,7 +19,8 @@ type NewestFirst struct {
 
 // ReadPage reads a page of a list: what w selects, after the cursor of p. more
 // tells that there is another page.
-func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *postgres.Where, p jobrun.Paging, scan func(postgres.Scanner) (T, error)) (list []T, more bool, err error) {
+func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *postgres.Where, p jobrun.Paging,
+	scan func(postgres.Scanner) (T, error)) (list []T, more bool, err error) {
 	if p.After != nil {
 		w.Add(fmt.Sprintf("(%s, %s) < (?, ?)", l.At, l.ID), p.After.At, p.After.ID)
 	}

@@ -60,7 +60,8 @@ func (db *DB) scanEvent(row postgres.Scanner) (e jobrun.PublishedEvent, err erro
 	if err != nil {
 		return e, err
 	}
-	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID, e.By = key.String, correlation.String, &occurred, source.UUID, by.String
+	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID, e.By = key.String, correlation.String, &occurred,
+		source.UUID, by.String
 	sealer := db.Keys.SealerFor(e.TenantID, e.ID)
 	e.Payload, err = postgres.Unseal(&sealer, fieldEventPayload, payload)
 	return e, err
@@ -87,7 +88,8 @@ func (db *DB) publishEvent(
 			}
 		}
 		stored, err = db.scanEvent(tx.QueryRowContext(ctx, insertEvent,
-			e.ID, tenant, e.Type, postgres.NullText(payload), postgres.NullIfEmpty(e.DedupeKey), postgres.NullIfEmpty(e.CorrelationID), e.OccurredAt, postgres.NullIfZero(source), postgres.NullIfEmpty(e.By)))
+			e.ID, tenant, e.Type, postgres.NullText(payload), postgres.NullIfEmpty(e.DedupeKey),
+			postgres.NullIfEmpty(e.CorrelationID), e.OccurredAt, postgres.NullIfZero(source), postgres.NullIfEmpty(e.By)))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return stored, err == nil, err
 		}

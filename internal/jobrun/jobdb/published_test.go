@@ -23,7 +23,8 @@ func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 	tenant, other := pgtest.NewID(), pgtest.NewID()
 	publish := func(tenant uuid.UUID, typ, key string) (jobrun.PublishedEvent, bool) {
 		t.Helper()
-		e, created, err := events.Publish(t.Context(), tenant, jobrun.NewEvent{ID: pgtest.NewID(), Type: typ, DedupeKey: key, Payload: []byte(`{"n":1}`), CorrelationID: "c-1"})
+		e, created, err := events.Publish(t.Context(), tenant, jobrun.NewEvent{ID: pgtest.NewID(), Type: typ, DedupeKey: key,
+			Payload: []byte(`{"n":1}`), CorrelationID: "c-1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +41,8 @@ func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 	for _, tt := range []struct {
 		tenant   uuid.UUID
 		typ, key string
-	}{{tenant, "order.sent", "k"}, {other, "order.paid", "k"}, {tenant, "order.paid", "l"}, {tenant, "order.paid", ""}, {tenant, "order.paid", ""}} {
+	}{{tenant, "order.sent", "k"}, {other, "order.paid", "k"}, {tenant, "order.paid", "l"}, {tenant, "order.paid", ""},
+		{tenant, "order.paid", ""}} {
 		if _, created := publish(tt.tenant, tt.typ, tt.key); !created {
 			t.Errorf("%+v counts as the first one", tt)
 		}
@@ -54,7 +56,8 @@ func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stored.Type != "order.paid" || string(stored.Payload) != `{"n":1}` || stored.DedupeKey != "k" || stored.CorrelationID != "c-1" || stored.ProcessedAt != nil || stored.OccurredAt == nil {
+	if stored.Type != "order.paid" || string(stored.Payload) != `{"n":1}` || stored.DedupeKey != "k" ||
+		stored.CorrelationID != "c-1" || stored.ProcessedAt != nil || stored.OccurredAt == nil {
 		t.Errorf("stored is %+v", stored)
 	}
 	if _, err := events.Event(t.Context(), other, later.ID); !fault.IsCode(err, jobrun.CodeEventNotFound) {
@@ -71,13 +74,15 @@ func TestEventsAreListedByFilterAndPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := events.Publish(t.Context(), tenant, jobrun.NewEvent{ID: pgtest.NewID(), Type: "b", CorrelationID: "c"}); err != nil {
+	if _, _, err := events.Publish(t.Context(), tenant, jobrun.NewEvent{ID: pgtest.NewID(), Type: "b",
+		CorrelationID: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[uuid.UUID]bool{}
 	var after *jobrun.Cursor
 	for {
-		page, paged, err := events.ListEvents(t.Context(), tenant, jobrun.EventFilter{Type: "a"}, jobrun.Paging{Limit: 2, After: after, Total: true, TotalCap: 4})
+		page, paged, err := events.ListEvents(t.Context(), tenant, jobrun.EventFilter{Type: "a"},
+			jobrun.Paging{Limit: 2, After: after, Total: true, TotalCap: 4})
 		if err != nil {
 			t.Fatal(err)
 		}

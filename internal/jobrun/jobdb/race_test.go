@@ -52,7 +52,8 @@ func TestWorkersThatRaceNeverShareARun(t *testing.T) {
 		var mu sync.Mutex
 		holders := map[uuid.UUID]uuid.UUID{}
 		atOnce(workers, func(i int) {
-			offers, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: j.Tenant, WorkerID: ids[i], Slots: 15, Start: i%2 == 0})
+			offers, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: j.Tenant, WorkerID: ids[i], Slots: 15,
+				Start: i%2 == 0})
 			if err != nil {
 				t.Error(err)
 			}
@@ -251,7 +252,8 @@ func TestALeaseThatRanOutIsNoRefusal(t *testing.T) {
 	if done.Err != nil || done.Replayed {
 		t.Fatalf("%+v", done)
 	}
-	if got := j.GetRun(t, r.ID); got.State != jobrun.Succeeded || got.Continuation != jobrun.NoDoubt || got.ConfirmDeadlineAt != nil {
+	if got := j.GetRun(t, r.ID); got.State != jobrun.Succeeded || got.Continuation != jobrun.NoDoubt ||
+		got.ConfirmDeadlineAt != nil {
 		t.Errorf("it ended as %+v", got)
 	}
 	late := j.CreateAll(t, j.NewRun(j.Job))[0]

@@ -16,7 +16,8 @@ func TestWhatWasToBeCanceledIsNotGivenToAnother(t *testing.T) {
 	w := j.NewWorker(t)
 	for name, lost := range map[string]bool{"RUNNING": false, "ORPHANED": true} {
 		r := j.Running(t, w, d)
-		if asked, err := j.Cancel(t.Context(), j.Tenant, r.ID, false, j.Action(r)); err != nil || asked.State != jobrun.Running || asked.CancelRequestedAt == nil {
+		if asked, err := j.Cancel(t.Context(), j.Tenant, r.ID, false, j.Action(r)); err != nil ||
+			asked.State != jobrun.Running || asked.CancelRequestedAt == nil {
 			t.Fatalf("%s: ask to cancel: %s %v", name, asked.State, err)
 		}
 		if lost {

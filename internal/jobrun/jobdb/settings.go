@@ -188,7 +188,8 @@ func changeSettings(
 }
 
 // changeSetting stores one setting and its history, unless it is as it was.
-func changeSetting(ctx context.Context, tx *sqlx.Tx, version int64, name string, before map[string]float64, value *float64, by operator.Action) error {
+func changeSetting(ctx context.Context, tx *sqlx.Tx, version int64, name string, before map[string]float64,
+	value *float64, by operator.Action) error {
 	var old *float64
 	if v, differs := before[name]; differs {
 		old = &v

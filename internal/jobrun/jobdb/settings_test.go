@@ -17,7 +17,8 @@ import (
 )
 
 func jobAction(tenant uuid.UUID, kind operator.Kind, subject, verb string) operator.Action {
-	return operator.By{Actor: "key:ops", Reason: "a test", RequestID: "r1"}.Did(uuid.Must(uuid.NewV7()), tenant, time.Now().UTC(), kind, subject, verb, nil)
+	return operator.By{Actor: "key:ops", Reason: "a test", RequestID: "r1"}.Did(uuid.Must(uuid.NewV7()), tenant,
+		time.Now().UTC(), kind, subject, verb, nil)
 }
 
 func openJobs(t *testing.T) *postgres.DB {
@@ -50,7 +51,8 @@ func TestSettingsAreChangedAllOrNone(t *testing.T) {
 	if now, err := st.Current(t.Context()); err != nil || now.Version != 2 {
 		t.Errorf("the node that changed them sees %+v, %v", now, err)
 	}
-	if _, err := change(1, map[string]*float64{jobrun.RunLease: new(50.0)}); fault.KindOf(err) != fault.Precondition || !fault.IsCode(err, jobrun.CodeStale) {
+	if _, err := change(1, map[string]*float64{jobrun.RunLease: new(50.0)}); fault.KindOf(err) != fault.Precondition ||
+		!fault.IsCode(err, jobrun.CodeStale) {
 		t.Errorf("with an old version: %v", err)
 	}
 	for name, values := range map[string]map[string]*float64{
@@ -92,7 +94,8 @@ func TestSettingsAreChangedAllOrNone(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	page, err := auditdb.NewActions(db).Actions(t.Context(), tenant, operator.Filter{Kind: operator.JobSettings, Limit: 10})
+	page, err := auditdb.NewActions(db).Actions(t.Context(), tenant,
+		operator.Filter{Kind: operator.JobSettings, Limit: 10})
 	if err != nil || len(page.Actions) != 2 {
 		t.Errorf("%d actions were recorded (%v), want one for each change", len(page.Actions), err)
 	}

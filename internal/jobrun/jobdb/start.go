@@ -31,7 +31,8 @@ type started struct {
 }
 
 func (s *started) of(r jobrun.Run) jobrun.Run {
-	r.State, r.Version, r.StartedAt, r.LeaseExpiresAt, r.UpdatedAt = jobrun.Running, s.version, new(s.at.UTC()), new(s.until.UTC()), s.at.UTC()
+	r.State, r.Version, r.StartedAt, r.LeaseExpiresAt, r.UpdatedAt = jobrun.Running, s.version, new(s.at.UTC()),
+		new(s.until.UTC()), s.at.UTC()
 	return r
 }
 

@@ -84,7 +84,8 @@ func TestTheDatabaseRefusesWhatNoTransitionMayDo(t *testing.T) {
 	} {
 		id := pgtest.NewID()
 		pgtest.Execute(t, j.DB.SQL(), putRunIn, id, j.Tenant, tt.from)
-		if _, err := j.DB.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET `+tt.set+` WHERE id = $1`, id); !moveRefused(err) {
+		if _, err := j.DB.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET `+tt.set+` WHERE id = $1`,
+			id); !moveRefused(err) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

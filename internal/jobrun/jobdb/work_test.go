@@ -48,7 +48,8 @@ func TestARunIsClaimedStartedAndFinished(t *testing.T) {
 		t.Error("two assignments have one token")
 	}
 	done := j.StartRuns(t, offers[1].Run, o.Run)
-	if done[1].Run.ID != high.ID || done[1].Run.State != jobrun.Running || done[1].Run.Version != o.Version+1 || done[1].Replayed || done[1].Err != nil {
+	if done[1].Run.ID != high.ID || done[1].Run.State != jobrun.Running || done[1].Run.Version != o.Version+1 ||
+		done[1].Replayed || done[1].Err != nil {
 		t.Errorf("started %+v", done[1])
 	}
 	if again := j.StartRuns(t, o.Run)[0]; !again.Replayed || again.Run.Version != done[1].Run.Version {
@@ -65,7 +66,8 @@ func TestARunIsClaimedStartedAndFinished(t *testing.T) {
 	if diff := cmp.Diff(ended, stored); diff != "" || stored.FinishedAt == nil {
 		t.Errorf("finished at %v (-want +got):\n%s", stored.FinishedAt, diff)
 	}
-	if again := j.FinishRuns(t, pgtest.Success(o.Run))[0]; !again.Replayed || again.Err != nil || again.Run.Version != stored.Version {
+	if again := j.FinishRuns(t, pgtest.Success(o.Run))[0]; !again.Replayed || again.Err != nil ||
+		again.Run.Version != stored.Version {
 		t.Errorf("finished again: %+v", again)
 	}
 	if n := j.Count(t, `SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1`, high.ID); n != 0 {
@@ -85,7 +87,8 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 		if done.Err != nil || done.RetryID == uuid.Nil || done.LetterID != uuid.Nil {
 			t.Fatalf("failure %d: %+v", n, done)
 		}
-		if again := j.FinishRuns(t, pgtest.Failure(r, true))[0]; !again.Replayed || again.RetryID != done.RetryID || !again.RetryAt.Equal(*done.RetryAt) {
+		if again := j.FinishRuns(t, pgtest.Failure(r, true))[0]; !again.Replayed || again.RetryID != done.RetryID ||
+			!again.RetryAt.Equal(*done.RetryAt) {
 			t.Errorf("failed again: %+v, want the retry %s", again, done.RetryID)
 		}
 		next := j.GetRun(t, done.RetryID)
@@ -108,7 +111,8 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 	}
 	var topic, message string
 	if err := j.DB.SQL().QueryRowContext(t.Context(), `SELECT original_topic, error_message FROM dlq.dlq_messages WHERE id = $1 AND tenant_id = $2 AND job_run_id = $3`,
-		done.LetterID, j.Tenant, r.ID).Scan(&topic, &message); err != nil || topic != "job."+d.Name || message != "the disk is full" {
+		done.LetterID, j.Tenant, r.ID).Scan(&topic,
+		&message); err != nil || topic != "job."+d.Name || message != "the disk is full" {
 		t.Errorf("the letter is about %q, %q (%v)", topic, message, err)
 	}
 	if j.CountEvents(t, r.ID, jobrun.WasFailed) != 1 || j.CountEvents(t, r.ID, jobrun.WasDeadLetter) != 1 {
@@ -157,7 +161,8 @@ func TestARunIsFollowedByRunsThatItWants(t *testing.T) {
 		t.Fatal(done.Err)
 	}
 	got := j.ClaimRuns(t, w)
-	if len(got) != 2 || got[0].DefinitionID != next.ID || got[0].CorrelationID != "c-9" || string(got[0].Args) != `{"b": 2}` || got[0].IdempotencyKey != "follow:"+r.ID.String()+":0" {
+	if len(got) != 2 || got[0].DefinitionID != next.ID || got[0].CorrelationID != "c-9" ||
+		string(got[0].Args) != `{"b": 2}` || got[0].IdempotencyKey != "follow:"+r.ID.String()+":0" {
 		t.Errorf("it is followed by %+v", got)
 	}
 }
@@ -171,11 +176,13 @@ func TestAReleasedRunCostsNothingAndIsClaimableAtOnce(t *testing.T) {
 	if err != nil || back.Run.State != jobrun.Orphaned || back.Replayed {
 		t.Fatalf("released: %+v, %v", back, err)
 	}
-	if again, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), "deploy"); err != nil || again.Run.Version != back.Run.Version || !again.Replayed {
+	if again, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), "deploy"); err != nil ||
+		again.Run.Version != back.Run.Version || !again.Replayed {
 		t.Errorf("released again: %+v, %v", again, err)
 	}
 	next := j.ClaimRuns(t, j.NewWorker(t))
-	if len(next) != 1 || next[0].Attempt != 2 || next[0].LossesUsed != 0 || next[0].FailuresUsed != 0 || next[0].StartedAt != nil {
+	if len(next) != 1 || next[0].Attempt != 2 || next[0].LossesUsed != 0 || next[0].FailuresUsed != 0 ||
+		next[0].StartedAt != nil {
 		t.Fatalf("claimed after the release: %+v", next)
 	}
 	if n := j.Count(t, `SELECT count(*) FROM jobs.job_run_attempts WHERE run_id = $1 AND attempt = 1 AND outcome = 'RELEASED' AND worker_id = $2 AND started_at IS NOT NULL`, r.ID, w); n != 1 {

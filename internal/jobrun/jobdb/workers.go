@@ -35,7 +35,8 @@ const workerColumns = `w.id, w.tenant_id, w.version, w.state, w.name, w.node, w.
 func scanWorker(row postgres.Scanner) (w jobrun.WorkerProcess, err error) {
 	err = row.Scan(&w.ID, &w.TenantID, &w.Version, &w.State, &w.Name, &w.Node, &w.PID, &w.SDK, &w.SDKVersion,
 		(*pq.StringArray)(&w.Labels), (*pq.StringArray)(&w.Queues), (*pq.StringArray)(&w.Commands), &w.MaxRuns,
-		&w.Principal, &w.Running, &w.Load, &w.HeartbeatSeq, &w.RegisteredAt, &w.HeartbeatAt, &w.DrainAt, &w.LostAt, &w.DetachedAt, &w.Reason)
+		&w.Principal, &w.Running, &w.Load, &w.HeartbeatSeq, &w.RegisteredAt, &w.HeartbeatAt, &w.DrainAt, &w.LostAt,
+		&w.DetachedAt, &w.Reason)
 	postgres.UTC(&w.RegisteredAt, &w.HeartbeatAt, w.DrainAt, w.LostAt, w.DetachedAt)
 	return w, err
 }

@@ -45,7 +45,8 @@ func TestWorkersAreListedNewestFirst(t *testing.T) {
 	st := jobdb.NewWorkers(db, jobdb.NewSettings(db).Current)
 	mine, others := uuid.New(), uuid.New()
 	var want []uuid.UUID
-	for i, s := range []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerLost, jobrun.WorkerActive, jobrun.WorkerDetached, jobrun.WorkerActive} {
+	for i, s := range []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerLost, jobrun.WorkerActive,
+		jobrun.WorkerDetached, jobrun.WorkerActive} {
 		want = append(want, putWorker(t, raw, mine, s, time.Duration(i)*time.Hour))
 	}
 	foreign := putWorker(t, raw, others, jobrun.WorkerActive, 0)
@@ -67,14 +68,16 @@ func TestWorkersAreListedNewestFirst(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	list, paged, err := st.ListWorkers(t.Context(), mine, []jobrun.WorkerState{jobrun.WorkerLost, jobrun.WorkerDetached}, jobrun.Paging{Limit: 10, Total: true, TotalCap: 1})
+	list, paged, err := st.ListWorkers(t.Context(), mine, []jobrun.WorkerState{jobrun.WorkerLost, jobrun.WorkerDetached},
+		jobrun.Paging{Limit: 10, Total: true, TotalCap: 1})
 	if err != nil || len(list) != 2 || list[0].ID != want[1] || !paged.TotalCapped || paged.Total != 1 {
 		t.Errorf("those that are gone: %+v, %+v, %v", list, paged, err)
 	}
 	if _, err := st.Worker(t.Context(), mine, foreign); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another tenant's worker: %v", err)
 	}
-	if _, err := st.Move(t.Context(), mine, foreign, jobrun.WorkerDetached, jobAction(mine, operator.JobWorker, foreign.String(), "detach")); fault.KindOf(err) != fault.NotFound {
+	if _, err := st.Move(t.Context(), mine, foreign, jobrun.WorkerDetached,
+		jobAction(mine, operator.JobWorker, foreign.String(), "detach")); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("detach another tenant's worker: %v", err)
 	}
 }
@@ -114,7 +117,8 @@ func TestOperatorsMoveWorkers(t *testing.T) {
 				_, refusal = st.Move(t.Context(), tenant, id, to, jobAction(tenant, operator.JobWorker, id.String(), "move"))
 			}
 			w, err := st.Worker(t.Context(), tenant, id)
-			if err != nil || w.State != tt.want || (w.DrainAt != nil) != tt.draining || (fault.KindOf(refusal) == fault.Conflict) != tt.refused || !tt.refused && refusal != nil {
+			if err != nil || w.State != tt.want || (w.DrainAt != nil) != tt.draining ||
+				(fault.KindOf(refusal) == fault.Conflict) != tt.refused || !tt.refused && refusal != nil {
 				t.Errorf("%+v, %v, %v", w, refusal, err)
 			}
 			page, err := auditdb.NewActions(db).Actions(t.Context(), tenant, operator.Filter{Subject: id.String(), Limit: 10})
@@ -137,10 +141,12 @@ func TestTheRunsOfADetachedWorkerAreInDoubtAtOnce(t *testing.T) {
 	st, tenant := jobdb.NewWorkers(db, jobdb.NewSettings(db).Current), uuid.New()
 	worker := putWorker(t, raw, tenant, jobrun.WorkerActive, 0)
 	running, assigned := putHeldRun(t, raw, tenant, worker, "RUNNING"), putHeldRun(t, raw, tenant, worker, "ASSIGNED")
-	if _, err := st.Move(t.Context(), tenant, worker, jobrun.WorkerDetached, jobAction(tenant, operator.JobWorker, worker.String(), "detach")); err != nil {
+	if _, err := st.Move(t.Context(), tenant, worker, jobrun.WorkerDetached,
+		jobAction(tenant, operator.JobWorker, worker.String(), "detach")); err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[uuid.UUID]string{running: "RUNNING CONFIRMING true true", assigned: "ASSIGNED NONE true false"} {
+	for id, want := range map[uuid.UUID]string{running: "RUNNING CONFIRMING true true",
+		assigned: "ASSIGNED NONE true false"} {
 		var got string
 		if err := raw.QueryRowContext(t.Context(), `SELECT concat_ws(' ', state, continuation_state, CASE WHEN lease_expires_at <= now() THEN 'true' ELSE 'false' END,
 			CASE WHEN continuation_check_deadline_at > now() + interval '20 seconds' THEN 'true' ELSE 'false' END) FROM jobs.job_runs WHERE id = $1`, id).Scan(&got); err != nil || got != want {

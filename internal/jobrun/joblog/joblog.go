@@ -157,7 +157,8 @@ var errChanged = errors.New("it was changed or moved concurrently")
 // log has, whose transaction may be under way.
 func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	log := newSource(ctx, m.cfg.Chunks, m.cfg.Keys, run)
-	object, err := m.cfg.Store.Put(ctx, logstore.Name{Tenant: run.TenantID, Run: run.ID, Attempt: max(run.Attempt, 1), Created: run.CreatedAt}, log)
+	object, err := m.cfg.Store.Put(ctx, logstore.Name{Tenant: run.TenantID, Run: run.ID, Attempt: max(run.Attempt, 1),
+		Created: run.CreatedAt}, log)
 	if err != nil {
 		return err
 	}

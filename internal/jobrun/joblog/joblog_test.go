@@ -249,7 +249,8 @@ func TestPurgedRunsTakeTheirStoredLogsAlong(t *testing.T) {
 // mover is testdata/move, with failpoints.
 var movers = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "move")
-	if out, err := exec.Command("go", "build", "-tags", "failpoints", "-o", path, "./testdata/move").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "failpoints", "-o", path,
+		"./testdata/move").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build testdata/move: %w\n%s", err, out)
 	}
 	return path, nil
@@ -263,7 +264,8 @@ func TestALogSurvivesACrashAtEveryPoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []failpoint.Name{failpoint.LogAfterWrite, failpoint.LogAfterRename, failpoint.LogBeforeTx, failpoint.LogAfterTx} {
+	for _, at := range []failpoint.Name{failpoint.LogAfterWrite, failpoint.LogAfterRename, failpoint.LogBeforeTx,
+		failpoint.LogAfterTx} {
 		for hit := range 2 {
 			t.Run(fmt.Sprintf("%s %d", at, hit+1), func(t *testing.T) {
 				t.Parallel()

@@ -153,7 +153,8 @@ func (o *opened) line(text []byte) error {
 	if err != nil {
 		return err
 	}
-	plain := jobrun.LineOf(&jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: l.Attempt, Seq: l.Seq}, At: l.At, Stream: l.Stream, Body: body})
+	plain := jobrun.LineOf(&jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: l.Attempt, Seq: l.Seq}, At: l.At,
+		Stream: l.Stream, Body: body})
 	text, err = json.Marshal(plain)
 	o.out.Write(append(text, '\n'))
 	return err

@@ -71,7 +71,9 @@ func (w *world) open(url string) *logstore.Store {
 }
 
 func (w *world) mover(change ...func(*joblog.Config)) *joblog.Mover {
-	cfg := joblog.Config{Store: w.store, Chunks: w.jobs, Offloading: jobdb.NewLogs(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)), Settings: defaults, Keys: w.keys,
+	cfg := joblog.Config{Store: w.store, Chunks: w.jobs,
+		Offloading: jobdb.NewLogs(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)),
+		Settings:   defaults, Keys: w.keys,
 		Log: slog.New(slog.NewTextHandler(&w.said, nil)), Now: time.Now}
 	for _, c := range change {
 		c(&cfg)
@@ -99,7 +101,8 @@ func (w *world) ended(tenant uuid.UUID, ago time.Duration, chunks ...string) uui
 		VALUES ($1::uuid, $2, gen_random_uuid(), 'd', 1, 'c', 'SUCCEEDED', 'MANUAL', now(), now(), 2, gen_random_uuid()::text, $1::uuid, $3, now(), now(), now() - $4 * interval '1 microsecond')`,
 		id, tenant, size, ago.Microseconds())
 	for i, c := range chunks {
-		chunk := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: 1 + i*2/len(chunks), Seq: i}, Stream: "stdout", Body: []byte(c)}
+		chunk := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: 1 + i*2/len(chunks), Seq: i}, Stream: "stdout",
+			Body: []byte(c)}
 		err := w.db.SQL().QueryRowContext(w.t.Context(), `INSERT INTO jobs.job_run_logs (run_id, tenant_id, attempt, seq, at, stream, body) VALUES ($1, $2, $3, $4, clock_timestamp(), 'stdout', $5) RETURNING at`,
 			id, tenant, chunk.Attempt, chunk.Seq, chunk.Body).Scan(&chunk.At)
 		if err != nil {
@@ -204,7 +207,8 @@ type busy struct {
 	db *sql.DB
 }
 
-func (b busy) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error) {
+func (b busy) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition,
+	limit int) ([]jobrun.LogChunk, error) {
 	chunks, err := b.Chunks.Logs(ctx, tenant, id, from, limit)
 	if err == nil {
 		_, err = b.db.ExecContext(ctx, `WITH put AS (INSERT INTO jobs.job_run_logs (run_id, tenant_id, attempt, seq, at, body) VALUES ($1, $2, 9, 9, now(), 'late'))

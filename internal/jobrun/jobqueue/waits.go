@@ -80,7 +80,8 @@ type waiter struct {
 
 // New returns a queue in which so many may wait; alive notes which workers live.
 func New(most int, alive func(uuid.UUID, []uuid.UUID)) *Waits {
-	return &Waits{Max: most, alive: alive, lines: map[lineID]*line{}, known: map[knownWorker]Kind{}, seen: map[knownWorker]time.Time{}}
+	return &Waits{Max: most, alive: alive, lines: map[lineID]*line{}, known: map[knownWorker]Kind{},
+		seen: map[knownWorker]time.Time{}}
 }
 
 // Know remembers what a worker takes.

@@ -99,7 +99,8 @@ func (s *session) do(ctx context.Context, h *held) {
 func (s *session) call(ctx context.Context, r *Run) (result json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.w.cfg.Log.Error("a command panicked", slog.String("run_id", r.ID.String()), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			s.w.cfg.Log.Error("a command panicked", slog.String("run_id", r.ID.String()), slog.Any("panic", p),
+				slog.String("stack", string(debug.Stack())))
 			err = &Failure{Code: "PANIC", Message: fmt.Sprint(p)}
 		}
 	}()
@@ -111,7 +112,8 @@ func (s *session) call(ctx context.Context, r *Run) (result json.RawMessage, err
 }
 
 func resultOf(tenant, run uuid.UUID, f jobrun.Fence, r *Run, value json.RawMessage, err error) jobrun.Result {
-	res := jobrun.Result{TenantID: tenant, RunID: run, Fence: f, Value: value, ExitCode: r.ExitCode, Resources: r.Resources}
+	res := jobrun.Result{TenantID: tenant, RunID: run, Fence: f, Value: value, ExitCode: r.ExitCode,
+		Resources: r.Resources}
 	if err == nil {
 		return res
 	}

@@ -119,8 +119,10 @@ func (w *Worker) register(ctx context.Context) (uuid.UUID, jobrun.Settings, erro
 		return uuid.Nil, settings, err
 	}
 	p := jobrun.WorkerProcess{
-		ID: w.cfg.NewID(), TenantID: w.cfg.Tenant, Version: 1, State: jobrun.WorkerActive, Name: "skald", Node: w.cfg.Node, SDK: "skald-embedded", SDKVersion: w.cfg.Version,
-		Queues: w.cfg.Queues, Commands: slices.Sorted(maps.Keys(w.cfg.Commands)), MaxRuns: w.cfg.Concurrency, Labels: []string{},
+		ID: w.cfg.NewID(), TenantID: w.cfg.Tenant, Version: 1, State: jobrun.WorkerActive, Name: "skald", Node: w.cfg.Node,
+		SDK: "skald-embedded", SDKVersion: w.cfg.Version,
+		Queues: w.cfg.Queues, Commands: slices.Sorted(maps.Keys(w.cfg.Commands)), MaxRuns: w.cfg.Concurrency,
+		Labels: []string{},
 	}
 	return p.ID, settings, w.cfg.Work.Register(ctx, p)
 }

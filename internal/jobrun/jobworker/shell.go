@@ -87,7 +87,8 @@ func Shell(c ShellConfig) Command {
 // not allow. Its Argv is never empty.
 func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, error) {
 	bad := func(format string, args ...any) (*program, error) {
-		return nil, &Failure{Code: "BAD_DEFINITION", Message: "default_args of the definition " + definition + " " + fmt.Sprintf(format, args...), Permanent: true}
+		return nil, &Failure{Code: "BAD_DEFINITION", Message: "default_args of the definition " + definition + " " + fmt.Sprintf(format, args...),
+			Permanent: true}
 	}
 	if spec.CommandName != jobrun.ShellCommand {
 		return bad("are of the command %q, which is not %s", spec.CommandName, jobrun.ShellCommand)
@@ -120,7 +121,8 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, e
 // first three cannot begin with the prefix of the last.
 func environment(r *Run, p *program, d *runData) []string {
 	env := []string{
-		"SKALD_RUN_ID=" + r.ID.String(), "SKALD_ATTEMPT=" + strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN=" + r.FencingToken(),
+		"SKALD_RUN_ID=" + r.ID.String(), "SKALD_ATTEMPT=" + strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN=" +
+			r.FencingToken(),
 		"SKALD_DEFINITION=" + r.DefinitionName, "SKALD_IDEMPOTENCY_KEY=" + r.IdempotencyKey,
 		"SKALD_SCHEDULED_FOR=" + r.ScheduledFor.UTC().Format(time.RFC3339Nano),
 	}

@@ -36,7 +36,8 @@ const (
 // earlier versions too.
 func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	bad := func(format string, of ...any) (*runData, error) {
-		return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run " + fmt.Sprintf(format, of...), Permanent: true}
+		return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run " + fmt.Sprintf(format, of...),
+			Permanent: true}
 	}
 	given, err := decoded(args)
 	if err != nil {

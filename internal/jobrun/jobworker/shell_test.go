@@ -47,7 +47,8 @@ func shell(t *testing.T, ctx context.Context, defaults, args string) *ran {
 		spec.DefaultArgs = nil
 	}
 	r := &ran{Run: &jobworker.Run{
-		Run:    jobrun.Run{ID: uuid.New(), Attempt: 2, LeaderEpoch: 7, FencingSeq: 9, DefinitionName: "d", Args: json.RawMessage(args)},
+		Run: jobrun.Run{ID: uuid.New(), Attempt: 2, LeaderEpoch: 7, FencingSeq: 9, DefinitionName: "d",
+			Args: json.RawMessage(args)},
 		Stdout: &stdout, Stderr: &stderr,
 	}}
 	if args == "" {
@@ -184,7 +185,8 @@ func TestAProgramEndsWithItsRunAndSoDoWhatItStarted(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the program does not end")
 	}
-	for deadline := time.Now().Add(20 * time.Second); syscall.Kill(pid, 0) == nil && !zombie(pid); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); syscall.Kill(pid, 0) == nil &&
+		!zombie(pid); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("what the program has started is still there")
 		}

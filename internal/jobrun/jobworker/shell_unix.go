@@ -37,7 +37,9 @@ func used(p *os.ProcessState) (r jobrun.Resources) {
 		unit = 1
 	}
 	const block = 512
-	r.PeakRSSBytes = new(int64(u.Maxrss) * unit)                                             //nolint:unconvert // 32 bits elsewhere
-	r.IOReadBytes, r.IOWriteBytes = new(int64(u.Inblock)*block), new(int64(u.Oublock)*block) //nolint:unconvert // 32 bits elsewhere
+	//nolint:unconvert // 32 bits elsewhere
+	r.PeakRSSBytes = new(int64(u.Maxrss) * unit)
+	//nolint:unconvert // 32 bits elsewhere
+	r.IOReadBytes, r.IOWriteBytes = new(int64(u.Inblock)*block), new(int64(u.Oublock)*block)
 	return r
 }

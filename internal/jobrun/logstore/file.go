@@ -29,7 +29,8 @@ const (
 type files struct{ root *os.Root }
 
 func openFiles(u *url.URL) (*files, error) {
-	if u.Host != "" && u.Host != "localhost" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !filepath.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
+	if u.Host != "" && u.Host != "localhost" || u.RawQuery != "" || u.Fragment != "" || u.User != nil ||
+		!filepath.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
 		return nil, errors.New("a file URL is file:// and the absolute path of a directory, nothing else")
 	}
 	if err := os.MkdirAll(u.Path, 0o700); err != nil {

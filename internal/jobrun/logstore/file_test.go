@@ -21,14 +21,16 @@ import (
 // putter is testdata/put, with failpoints.
 var putter = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "put")
-	if out, err := exec.Command("go", "build", "-tags", "failpoints", "-o", path, "./testdata/put").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "failpoints", "-o", path,
+		"./testdata/put").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build testdata/put: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
 // putApart stores a log in a process of its own, which may die of it.
-func putApart(t *testing.T, url string, name logstore.Name, content string, failpoints string, flags ...string) (ref, stderr string, err error) {
+func putApart(t *testing.T, url string, name logstore.Name, content string, failpoints string,
+	flags ...string) (ref, stderr string, err error) {
 	t.Helper()
 	program, err := putter()
 	if err != nil {
@@ -149,7 +151,8 @@ func TestADirectoryThatCannotBeUsedIsToldAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, url := range []string{"file://" + dir + "/blocked", "file://" + dir + "/blocked/sub", "file://" + dir + "/half"} {
+	for _, url := range []string{"file://" + dir + "/blocked", "file://" + dir + "/blocked/sub",
+		"file://" + dir + "/half"} {
 		if s, err := logstore.Open(t.Context(), url, logstore.Options{}); err == nil {
 			_ = s.Close()
 			t.Errorf("%s is opened", url)
@@ -238,7 +241,8 @@ func TestWhatACrashLeftIsSweptAfterADay(t *testing.T) {
 	for name, age := range map[string]time.Duration{"old": 25 * time.Hour, "young": 23 * time.Hour} {
 		path := filepath.Join(dir, ".unfinished", name)
 		at := time.Now().Add(-age)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600),
+			os.Chtimes(path, at, at)); err != nil {
 			t.Fatal(err)
 		}
 	}

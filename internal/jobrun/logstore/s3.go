@@ -83,7 +83,8 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 	host, o.Secure, o.Region = "s3.amazonaws.com", true, query.Get("region")
 	if endpoint := query.Get("endpoint"); endpoint != "" {
 		e, err := url.Parse(endpoint)
-		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || strings.Trim(e.Path, "/") != "" || e.RawQuery != "" || e.User != nil {
+		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || strings.Trim(e.Path, "/") != "" ||
+			e.RawQuery != "" || e.User != nil {
 			return "", o, errors.New("endpoint must be http:// or https:// and a host, optionally with a port")
 		}
 		host, o.Secure = e.Host, e.Scheme == "https"

@@ -118,11 +118,13 @@ func (s *s3) start(t *testing.T) {
 	if s.proc == nil {
 		t.Fatal("no S3 server would start")
 	}
-	client, err := minio.New(s.addr, &minio.Options{Creds: credentials.NewStaticV4(keys.AccessKey, keys.SecretKey, ""), Region: "us-east-1"})
+	client, err := minio.New(s.addr, &minio.Options{Creds: credentials.NewStaticV4(keys.AccessKey, keys.SecretKey, ""),
+		Region: "us-east-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.MakeBucket(t.Context(), bucket, minio.MakeBucketOptions{}); err != nil && minio.ToErrorResponse(err).Code != minio.BucketAlreadyOwnedByYou {
+	if err := client.MakeBucket(t.Context(), bucket, minio.MakeBucketOptions{}); err != nil &&
+		minio.ToErrorResponse(err).Code != minio.BucketAlreadyOwnedByYou {
 		t.Fatalf("make the bucket: %v", err)
 	}
 }
@@ -142,7 +144,8 @@ func freePort(t *testing.T) string {
 func (s *s3) try(t *testing.T, program, meta string) bool {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `"$@" </dev/null & child=$!; cat >/dev/null; kill -9 $child`, "sh",
-		program, "--quiet", "--port", s.addr, "--access", keys.AccessKey, "--secret", keys.SecretKey, "posix", "--sidecar", meta, s.dir)
+		program, "--quiet", "--port", s.addr, "--access", keys.AccessKey, "--secret", keys.SecretKey, "posix",
+		"--sidecar", meta, s.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

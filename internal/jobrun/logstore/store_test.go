@@ -56,7 +56,8 @@ func open(t *testing.T, url string, o logstore.Options) *logstore.Store {
 
 // newName is of a run that no other test knows.
 func newName() logstore.Name {
-	return logstore.Name{Tenant: uuid.New(), Run: uuid.New(), Attempt: 2, Created: time.Date(2026, 11, 30, 23, 0, 0, 0, time.FixedZone("", -2*3600))}
+	return logstore.Name{Tenant: uuid.New(), Run: uuid.New(), Attempt: 2,
+		Created: time.Date(2026, 11, 30, 23, 0, 0, 0, time.FixedZone("", -2*3600))}
 }
 
 func put(t *testing.T, s kept, name logstore.Name, content string) logstore.Object {
@@ -198,7 +199,8 @@ func TestNothingIsStoredOfALogThatCannotBeRead(t *testing.T) {
 		if _, err := s.Put(ctx, newName(), strings.NewReader("x")); !errors.Is(err, context.Canceled) {
 			t.Errorf("with a context that has ended: %v", err)
 		}
-		for what, name := range map[string]logstore.Name{"no tenant": {Run: uuid.New(), Attempt: 1, Created: time.Now()}, "nothing": {}} {
+		for what, name := range map[string]logstore.Name{"no tenant": {Run: uuid.New(), Attempt: 1, Created: time.Now()},
+			"nothing": {}} {
 			if o, err := s.Put(t.Context(), name, strings.NewReader("x")); err == nil {
 				t.Errorf("%s: stored as %s", what, o.Ref)
 			}
@@ -272,15 +274,20 @@ func TestWhatPutHasNotMadeIsRefused(t *testing.T) {
 		}
 		file := filepath.Base(filepath.FromSlash(ref))
 		for _, ref := range []string{
-			"", ".", "..", "/", "/etc/passwd", "../" + ref, "x/../" + ref, "./" + ref, "/" + ref, ref + "/", ref + "\n", ref + "\x00", " " + ref,
-			strings.ToUpper(ref), strings.Replace(ref, "/", "//", 1), strings.ReplaceAll(ref, "/", `\`), strings.Replace(ref, "/", "%2f", 1),
-			strings.Replace(ref, "2026/12", "2026/13", 1), strings.Replace(ref, "2026/12", "0001/12", 1), strings.Replace(ref, "2026/12", "2026/../2026/12", 1),
-			strings.Replace(ref, "-2-", "-0-", 1), strings.Replace(ref, "-2-", "-02-", 1), strings.Replace(ref, "-2-", "--2-", 1), strings.Replace(ref, "-2-", "-9999999999-", 1),
+			"", ".", "..", "/", "/etc/passwd", "../" + ref, "x/../" + ref, "./" + ref, "/" + ref, ref + "/", ref + "\n", ref +
+				"\x00", " " + ref,
+			strings.ToUpper(ref), strings.Replace(ref, "/", "//", 1), strings.ReplaceAll(ref, "/", `\`),
+			strings.Replace(ref, "/", "%2f", 1),
+			strings.Replace(ref, "2026/12", "2026/13", 1), strings.Replace(ref, "2026/12", "0001/12", 1),
+			strings.Replace(ref, "2026/12", "2026/../2026/12", 1),
+			strings.Replace(ref, "-2-", "-0-", 1), strings.Replace(ref, "-2-", "-02-", 1), strings.Replace(ref, "-2-", "--2-",
+				1), strings.Replace(ref, "-2-", "-9999999999-", 1),
 			strings.TrimSuffix(ref, ".gz"), file, uuid.Nil.String() + ref[36:], strings.Replace(ref, "-", "0", 1),
 		} {
 			_, got := get(t, s, ref, 0)
 			_, named := logstore.NameOf(ref)
-			for what, err := range map[string]error{"Get": got, "NameOf": named, "Verify": s.Verify(t.Context(), ref, [32]byte{}, 0), "Delete": s.Delete(t.Context(), ref)} {
+			for what, err := range map[string]error{"Get": got, "NameOf": named,
+				"Verify": s.Verify(t.Context(), ref, [32]byte{}, 0), "Delete": s.Delete(t.Context(), ref)} {
 				if !errors.Is(err, logstore.ErrRef) {
 					t.Errorf("%s of %q: %v", what, ref, err)
 				}

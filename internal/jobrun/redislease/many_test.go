@@ -21,7 +21,8 @@ func newCluster(t *testing.T, flags ...string) []*server {
 	var nodes []*server
 	for i := range 3 {
 		_, bus, _ := net.SplitHostPort(freePort(t))
-		n := newServer(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, flags...)...)
+		n := newServer(t,
+			append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, flags...)...)
 		n.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		n.do(t, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1)
 		if len(nodes) > 0 {
@@ -91,7 +92,8 @@ func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 		t.Errorf("late and held are alive: %v", got)
 	}
 	for _, n := range nodes { // as docs/operations.md says
-		n.do(t, "ACL", "SETUSER", "hints", "on", ">hush", "~scheduler:jobrun:lease:*", "+evalsha", "+eval", "+get", "+set", "+del", "+ping", "+cluster|slots", "+command")
+		n.do(t, "ACL", "SETUSER", "hints", "on", ">hush", "~scheduler:jobrun:lease:*", "+evalsha", "+eval", "+get", "+set",
+			"+del", "+ping", "+cluster|slots", "+command")
 	}
 	others := newWorld(t, nodes[0], "redis+cluster://hints:hush@127.0.0.1:1,"+addrs(nodes))
 	others.Hold(held...)
@@ -116,7 +118,8 @@ func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	w.Hold(run)
 	w.settles(t, true, run.RunFence)
 	slot := nodes[0].do(t, "CLUSTER", "KEYSLOT", "scheduler:jobrun:lease:"+run.RunID.String()).(int64)
-	from := slices.IndexFunc(nodes, func(n *server) bool { return n.do(t, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64) == 1 })
+	from := slices.IndexFunc(nodes,
+		func(n *server) bool { return n.do(t, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64) == 1 })
 	if from < 0 {
 		t.Fatal("the note is nowhere")
 	}

@@ -118,7 +118,8 @@ func value(f jobrun.Fence) string {
 // Hold implements jobrun.LeaseHints.
 func (h *Hints) Hold(runs ...jobrun.HeldRun) {
 	for _, r := range runs {
-		h.note(command{evals: []eval{{hold, h.key(r.RunID), []any{r.Fence.Attempt, value(r.Fence), max(r.TTL.Milliseconds(), 1)}}}})
+		h.note(
+			command{evals: []eval{{hold, h.key(r.RunID), []any{r.Fence.Attempt, value(r.Fence), max(r.TTL.Milliseconds(), 1)}}}})
 	}
 }
 

@@ -68,7 +68,8 @@ func TestOnlyTheVeryFenceIsAlive(t *testing.T) {
 		change(&other)
 		others = append(others, other)
 	}
-	if got := w.alive(t, append(others, run.RunFence)...); !slices.Equal(got, []bool{false, false, false, false, false, true}) {
+	if got := w.alive(t, append(others, run.RunFence)...); !slices.Equal(got,
+		[]bool{false, false, false, false, false, true}) {
 		t.Errorf("alive are %v, want the last only", got)
 	}
 	w.Release(others...)
@@ -201,7 +202,8 @@ func TestNobodyWaitsForARedisThatWasNeverThere(t *testing.T) {
 	s := &server{addr: freePort(t)}
 	w := newWorld(t, s, "redis://:hush@"+s.addr)
 	w.quick(t, "without a server")
-	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "is unreachable") }) || strings.Contains(w.said(), "hush") {
+	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "is unreachable") }) ||
+		strings.Contains(w.said(), "hush") {
 		t.Errorf("it is logged: %s", w.said())
 	}
 }
@@ -209,7 +211,8 @@ func TestNobodyWaitsForARedisThatWasNeverThere(t *testing.T) {
 func TestNotesAreLostWhenNobodyTakesThem(t *testing.T) {
 	t.Parallel()
 	lost := 0
-	h, err := redislease.New(redislease.Config{URL: "redis://127.0.0.1:1", Log: slog.New(slog.DiscardHandler), Done: func(commands int, _ bool, _ time.Duration) { lost += commands }})
+	h, err := redislease.New(redislease.Config{URL: "redis://127.0.0.1:1", Log: slog.New(slog.DiscardHandler),
+		Done: func(commands int, _ bool, _ time.Duration) { lost += commands }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +253,8 @@ func TestARefusalIsLikeAnAbsence(t *testing.T) {
 		wrong := newWorld(t, s, "redis://:guess@"+s.addr+"/3")
 		wrong.Hold(run)
 		wrong.settles(t, false, run.RunFence)
-		if !until(5*time.Second, func() bool { return strings.Contains(wrong.said(), "WRONGPASS") }) || strings.Contains(wrong.said(), "guess") {
+		if !until(5*time.Second, func() bool { return strings.Contains(wrong.said(), "WRONGPASS") }) ||
+			strings.Contains(wrong.said(), "guess") {
 			t.Errorf("it is logged: %s", wrong.said())
 		}
 		right := newWorld(t, s, "redis://:hush@"+s.addr+"/3")

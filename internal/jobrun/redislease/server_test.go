@@ -55,7 +55,8 @@ func (s *server) start(t *testing.T) {
 		if s.conf != "" {
 			args = append(args, s.conf) // must be first
 		}
-		args = append(args, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", filepath.Clean(t.TempDir()), "--repl-diskless-sync-delay", "0")
+		args = append(args, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir",
+			filepath.Clean(t.TempDir()), "--repl-diskless-sync-delay", "0")
 		args = append(args, s.flags...)
 		s.proc = exec.Command("sh", args...)
 		s.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -154,15 +155,16 @@ func (w *world) counts() (answered, lost int) {
 func newWorld(t *testing.T, s *server, url string) *world {
 	t.Helper()
 	w := &world{server: s}
-	h, err := redislease.New(redislease.Config{URL: url, Prefix: "scheduler", Log: slog.New(slog.NewTextHandler(w, nil)), Done: func(commands int, lost bool, _ time.Duration) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if lost {
-			w.lost += commands
-		} else {
-			w.answered += commands
-		}
-	}})
+	h, err := redislease.New(redislease.Config{URL: url, Prefix: "scheduler", Log: slog.New(slog.NewTextHandler(w, nil)),
+		Done: func(commands int, lost bool, _ time.Duration) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if lost {
+				w.lost += commands
+			} else {
+				w.answered += commands
+			}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

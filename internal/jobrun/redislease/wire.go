@@ -99,7 +99,8 @@ func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []comman
 }
 
 // exec sends the scripts of each command, by their digests or whole.
-func (w *wire) exec(ctx context.Context, commands []command, by func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd) [][]*redis.Cmd {
+func (w *wire) exec(ctx context.Context, commands []command,
+	by func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd) [][]*redis.Cmd {
 	pipe := w.client.Pipeline()
 	sent := make([][]*redis.Cmd, len(commands))
 	for i, c := range commands {

@@ -53,7 +53,8 @@ func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.Ru
 
 // Heartbeat notes the leases that were renewed. When the database is away it
 // notes what the worker says of itself: that it lives is true all the same.
-func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease, error) {
+func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64,
+	beats []jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease, error) {
 	w, leases, err := n.Work.Heartbeat(ctx, tenant, worker, seq, load, beats)
 	renewed := map[uuid.UUID]bool{}
 	for _, l := range leases {
@@ -94,7 +95,8 @@ func (n *noting) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.
 	return done, err
 }
 
-func (n *noting) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Done, error) {
+func (n *noting) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence,
+	reason string) (jobrun.Done, error) {
 	done, err := n.Work.Release(ctx, tenant, run, f, reason)
 	if err == nil {
 		n.hints.Release(jobrun.RunFence{RunID: run, Fence: f})

@@ -42,16 +42,20 @@ func newJobFixture(t *testing.T) *jobFixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	s := &jobFixture{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(), worker: uuid.New()}
-	s.runs = jobdb.NewJobs(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
-	s.Work = redislease.Note(s.runs, s.Hints, func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
+	s := &jobFixture{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(),
+		worker: uuid.New()}
+	s.runs = jobdb.NewJobs(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil),
+		func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
+	s.Work = redislease.Note(s.runs, s.Hints,
+		func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
 	s.sweeps = sweepdb.NewSweeps(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil))
 	s.sweeps.Heed(s.Hints)
 	var leads bool
 	if s.term, leads, err = jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
 		t.Fatal(leads, err)
 	}
-	s.job = jobrun.Definition{ID: uuid.New(), TenantID: s.tenant, Name: "d", Version: 1, SpecVersion: 1, Enabled: true, Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "c"}}
+	s.job = jobrun.Definition{ID: uuid.New(), TenantID: s.tenant, Name: "d", Version: 1, SpecVersion: 1, Enabled: true,
+		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "c"}}
 	doc, err := json.Marshal(s.job.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +63,8 @@ func newJobFixture(t *testing.T) *jobFixture {
 	s.sql(`INSERT INTO jobs.job_definitions (id, tenant_id, name, type, command_name, spec, last_materialized_at, created_at, updated_at)
 		VALUES ($1, $2, 'd', $3, 'c', $4, now(), now(), now())`, s.job.ID, s.tenant, s.job.Spec.Type, string(doc))
 	s.sql(`INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at) VALUES ($1, $2, 1, $3, now())`, s.job.ID, s.tenant, string(doc))
-	err = s.Register(t.Context(), jobrun.WorkerProcess{ID: s.worker, TenantID: s.tenant, Name: "w", Queues: []string{jobrun.DefaultQueue}, MaxRuns: 100})
+	err = s.Register(t.Context(), jobrun.WorkerProcess{ID: s.worker, TenantID: s.tenant, Name: "w",
+		Queues: []string{jobrun.DefaultQueue}, MaxRuns: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +82,14 @@ func (s *jobFixture) sql(statement string, args ...any) {
 func (s *jobFixture) claimed(start bool) jobrun.RunFence {
 	s.t.Helper()
 	moment := jobrun.Moment{Now: time.Now().UTC(), NewID: uuid.New}
-	r := jobrun.New(&s.job, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString())}, s.settings, moment)
-	if _, _, err := s.runs.Create(s.t.Context(), r, operator.By{Actor: "t"}.Did(uuid.New(), s.tenant, moment.Now, operator.JobRun, r.ID.String(), "run", nil)); err != nil {
+	r := jobrun.New(&s.job, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString())},
+		s.settings, moment)
+	if _, _, err := s.runs.Create(s.t.Context(), r, operator.By{Actor: "t"}.Did(uuid.New(), s.tenant, moment.Now,
+		operator.JobRun, r.ID.String(), "run", nil)); err != nil {
 		s.t.Fatal(err)
 	}
-	offers, err := s.Claim(s.t.Context(), jobrun.ClaimRequest{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: start})
+	offers, err := s.Claim(s.t.Context(), jobrun.ClaimRequest{TenantID: s.tenant, WorkerID: s.worker,
+		Slots: 1, Start: start})
 	if err != nil || len(offers) != 1 {
 		s.t.Fatal(len(offers), err)
 	}
@@ -183,7 +191,8 @@ func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	}
 	away.Close()
 	there := s.Work
-	s.Work = redislease.Note(jobdb.NewJobs(jobdb.NewDB(away, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
+	s.Work = redislease.Note(jobdb.NewJobs(jobdb.NewDB(away, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil),
+		func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
 		func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
 	if err := s.beat(t.Context(), lives); err == nil {
 		t.Fatal("the database answers")

@@ -122,7 +122,8 @@ func TestClockChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, rowsOf(s.Ticks(*at(tt.after), at(tt.after).AddDate(100, 0, 0), len(tt.want)))); diff != "" {
+			if diff := cmp.Diff(tt.want,
+				rowsOf(s.Ticks(*at(tt.after), at(tt.after).AddDate(100, 0, 0), len(tt.want)))); diff != "" {
 				t.Errorf("ticks (-want +got):\n%s", diff)
 			}
 		})

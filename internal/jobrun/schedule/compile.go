@@ -145,7 +145,8 @@ func (s *Schedule) at(i int, week uint64, clock string, w *fault.Mistakes) {
 		w.Add("/value", "time_of_day", "%s %q is not a time from 00:00 to 23:59:59", nth(i), clock)
 		return
 	}
-	s.programs = append(s.programs, program{hour: 1 << n[0], minute: 1 << n[1], second: 1 << n[2], month: allMonths, days: onWeekdays(week)})
+	s.programs = append(s.programs, program{hour: 1 << n[0], minute: 1 << n[1], second: 1 << n[2], month: allMonths,
+		days: onWeekdays(week)})
 }
 
 // list splits a list at its commas.

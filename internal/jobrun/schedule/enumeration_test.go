@@ -18,14 +18,20 @@ var places = []struct {
 	zone string
 	year int
 }{
-	{"UTC", 2026}, {"Asia/Tokyo", 2026}, {"Asia/Kolkata", 2026}, {"Asia/Kathmandu", 2026}, // no changes; half and quarter hours
+	// no changes; half and quarter hours
+	{"UTC", 2026}, {"Asia/Tokyo", 2026}, {"Asia/Kolkata", 2026}, {"Asia/Kathmandu", 2026},
 	{"America/New_York", 2026}, {"Europe/Berlin", 2026}, {"Europe/London", 2026}, {"Australia/Sydney", 2026},
-	{"Europe/Dublin", 2026},                                                                                 // summer is standard time, winter an hour less
-	{"Africa/Casablanca", 2026},                                                                             // back for Ramadan
-	{"Africa/Cairo", 2026},                                                                                  // on Fridays; ends at midnight
-	{"Asia/Beirut", 2026}, {"America/Havana", 2026}, {"America/Santiago", 2026}, {"America/Asuncion", 2023}, // midnight does not exist
+	// summer is standard time, winter an hour less
+	{"Europe/Dublin", 2026},
+	// back for Ramadan
+	{"Africa/Casablanca", 2026},
+	// on Fridays; ends at midnight
+	{"Africa/Cairo", 2026},
+	// midnight does not exist
+	{"Asia/Beirut", 2026}, {"America/Havana", 2026}, {"America/Santiago", 2026}, {"America/Asuncion", 2023},
 	{"America/Sao_Paulo", 2017}, {"Asia/Tehran", 2021}, {"Asia/Amman", 2021}, // the same, until it was given up
-	{"Australia/Lord_Howe", 2026}, {"Pacific/Chatham", 2026}, {"America/St_Johns", 2010}, // 30 minutes; 45; one minute past midnight
+	// 30 minutes; 45; one minute past midnight
+	{"Australia/Lord_Howe", 2026}, {"Pacific/Chatham", 2026}, {"America/St_Johns", 2010},
 	{"Antarctica/Troll", 2026},                          // two hours
 	{"Pacific/Apia", 2011}, {"Pacific/Kwajalein", 1993}, // a whole day left out
 	{"Asia/Pyongyang", 2015}, {"America/Caracas", 2016}, // half an hour for good
@@ -34,7 +40,8 @@ var places = []struct {
 	{"Asia/Gaza", 2026}, {"America/Scoresbysund", 2024}, // years of rules to come; a new zone beside the change
 	{"Pacific/Norfolk", 2018}, {"America/Port-au-Prince", 2016}, {"Asia/Jerusalem", 2026}, {"Pacific/Auckland", 2026},
 	{"America/Los_Angeles", 2026}, {"Europe/Chisinau", 2026}, {"Africa/El_Aaiun", 2026}, {"Atlantic/Azores", 2026},
-	{"America/New_York", 2040}, {"Australia/Sydney", 2040}, {"Antarctica/Troll", 2039}, // by the rule that follows the tables
+	// by the rule that follows the tables
+	{"America/New_York", 2040}, {"Australia/Sydney", 2040}, {"Antarctica/Troll", 2039},
 }
 
 // subject is a spec, and the cron expressions that say the same.
@@ -57,10 +64,14 @@ func worded(t schedule.Type, value string, crons ...string) subject {
 }
 
 var subjects = []subject{
-	running("*/20 * * * *"), running("30 * * * *"), running("45 */2 * * *"), running("*/30 2 * * *"), running("15 */6 * * 1-5"),
-	fixed("0 0 * * *"), fixed("30 2 * * *"), fixed("30 1 * * *"), fixed("15 0-3 * * *"), fixed("5-59/10 2 * * *"), fixed("0 2,3 * * *"),
-	fixed("0 0 13 * 5"), fixed("0 0 */5 * 5"), fixed("0 1 1-7 * */3"), fixed("10 1 L * *"), fixed("10 2 15W * *"), fixed("10 3 * * 0#1,5L"),
-	fixed("0 12 29 2 *"), fixed("0 0 31 * ?"), fixed("59 23 * JAN-MAR,DEC SUN"), fixed("20,40 30 2 * * 7"), running("30 0/5 * 1W,L * 1#2"),
+	running("*/20 * * * *"), running("30 * * * *"), running("45 */2 * * *"), running("*/30 2 * * *"),
+	running("15 */6 * * 1-5"),
+	fixed("0 0 * * *"), fixed("30 2 * * *"), fixed("30 1 * * *"), fixed("15 0-3 * * *"), fixed("5-59/10 2 * * *"),
+	fixed("0 2,3 * * *"),
+	fixed("0 0 13 * 5"), fixed("0 0 */5 * 5"), fixed("0 1 1-7 * */3"), fixed("10 1 L * *"), fixed("10 2 15W * *"),
+	fixed("10 3 * * 0#1,5L"),
+	fixed("0 12 29 2 *"), fixed("0 0 31 * ?"), fixed("59 23 * JAN-MAR,DEC SUN"), fixed("20,40 30 2 * * 7"),
+	running("30 0/5 * 1W,L * 1#2"),
 	worded(schedule.DailyAt, "02:15,17:30:15", "0 15 2 * * *", "15 30 17 * * *"),
 	worded(schedule.WeekdaysAt, "00:00", "0 0 0 * * 1-5"),
 	worded(schedule.WeeklyAt, "SUN 02:30, sat 23:59:59", "0 30 2 * * 0", "59 59 23 * * 6"),
@@ -68,11 +79,13 @@ var subjects = []subject{
 }
 
 // dense fire too often to list two years of them in every zone.
-var dense = []subject{running("* * * * *"), running("*/7 * * * *"), running("15,45 * 0-2 * * *"), fixed("0-59 0-23 * * *"), fixed("* 59 0-3 * * *"),
+var dense = []subject{running("* * * * *"), running("*/7 * * * *"), running("15,45 * 0-2 * * *"),
+	fixed("0-59 0-23 * * *"), fixed("* 59 0-3 * * *"),
 	fixed("0/13 0,1,2,3,23 * * *"), worded(schedule.DailyAt, "00:00,00:30,01:00,01:30,02:00,02:30,03:00,23:45", "0,30 0-2 * * *", "0 3 * * *", "45 23 * * *")}
 
 // all rules for gaps and overlaps.
-var rules = []schedule.Spec{{}, {DSTGap: schedule.Skip}, {DSTOverlap: schedule.Both}, {DSTGap: schedule.Skip, DSTOverlap: schedule.Both}}
+var rules = []schedule.Spec{{}, {DSTGap: schedule.Skip}, {DSTOverlap: schedule.Both},
+	{DSTGap: schedule.Skip, DSTOverlap: schedule.Both}}
 
 func (s subject) under(zone string, rule schedule.Spec) (schedule.Spec, *model) {
 	m := &model{realTime: s.realTime, skip: rule.DSTGap == schedule.Skip, both: rule.DSTOverlap == schedule.Both}
@@ -185,7 +198,8 @@ func TestNextFromEveryMomentIsTheNextOfTheTicks(t *testing.T) {
 			begin := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
 			for _, at := range changes(load(t, place), begin, begin.AddDate(1, 0, 0)) {
 				until := at.Add(15 * time.Hour)
-				for from := at.Add(-90 * time.Minute); from.Before(at.Add(90 * time.Minute)); from = from.Add(1379 * time.Second / 2) {
+				for from := at.Add(-90 * time.Minute); from.Before(at.Add(90 * time.Minute)); from = from.Add(
+					1379 * time.Second / 2) {
 					ticks := c.Ticks(from, until, 3)
 					next, ok := c.Next(from)
 					if len(ticks) > 0 && (!ok || next != ticks[0]) {

@@ -83,13 +83,16 @@ var mistaken = []struct {
 	{"a day of no name", spec(schedule.WeeklyAt, "MON 09:00,FRIDAY 17:00"), []string{`/value weekly_at: entry 2 "FRIDAY 17:00" does not begin with a day, MON to SUN, and a space`}},
 	{"a day without a time", spec(schedule.WeeklyAt, "MON"), []string{`/value time_of_day: entry 1 "" is not a time from 00:00 to 23:59:59`}},
 	{"many times", spec(schedule.HourlyAtMinute, strings.Repeat("1,", 100)+"1"), []string{"/value too_many: must be at most 100 times"}},
-	{"unknown rules", schedule.Spec{Type: schedule.DailyAt, Value: "09:00", DSTGap: "later", DSTOverlap: "twice"}, []string{
-		"/dst_gap enum: must be fire_after or skip", "/dst_overlap enum: must be first or both",
-	}},
-	{"an end before the start", schedule.Spec{Type: schedule.DailyAt, Value: "09:00", StartAt: at("2027-01-02T00:00:00Z"), EndAt: at("2027-01-01T00:00:00Z")}, []string{
+	{"unknown rules", schedule.Spec{Type: schedule.DailyAt, Value: "09:00", DSTGap: "later", DSTOverlap: "twice"},
+		[]string{
+			"/dst_gap enum: must be fire_after or skip", "/dst_overlap enum: must be first or both",
+		}},
+	{"an end before the start", schedule.Spec{Type: schedule.DailyAt, Value: "09:00", StartAt: at("2027-01-02T00:00:00Z"),
+		EndAt: at("2027-01-01T00:00:00Z")}, []string{
 		"/end_at out_of_range: must be later than start_at",
 	}},
-	{"an end before the first leap day", schedule.Spec{Type: schedule.Cron, Value: "0 0 29 2 *", StartAt: at("2026-01-01T00:00:00Z"), EndAt: at("2028-02-29T00:00:00Z")}, []string{
+	{"an end before the first leap day", schedule.Spec{Type: schedule.Cron, Value: "0 0 29 2 *", StartAt: at("2026-01-01T00:00:00Z"),
+		EndAt: at("2028-02-29T00:00:00Z")}, []string{
 		"/end_at never_fires: is before the first slot",
 	}},
 }

@@ -43,7 +43,8 @@ func newCron(expression string) cron {
 	return c
 }
 
-var numbers = strings.NewReplacer("SUN", "0", "MON", "1", "TUE", "2", "WED", "3", "THU", "4", "FRI", "5", "SAT", "6", "JAN", "1", "FEB", "2", "MAR", "3", "DEC", "12")
+var numbers = strings.NewReplacer("SUN", "0", "MON", "1", "TUE", "2", "WED", "3", "THU", "4", "FRI", "5", "SAT", "6",
+	"JAN", "1", "FEB", "2", "MAR", "3", "DEC", "12")
 
 // fits looks for n in a list of numbers, ranges and steps.
 func fits(field string, n, low, high int) bool {
@@ -198,7 +199,8 @@ func (m *model) seconds(wall int64) []int64 {
 
 func (m *model) minute(u, wall int64, again bool) {
 	for _, at := range m.seconds(wall) {
-		tick := schedule.Tick{At: time.Unix((u-wall)*60+at, 0).UTC(), LocalTime: time.Unix(at, 0).UTC().Format("2006-01-02T15:04:05")}
+		tick := schedule.Tick{At: time.Unix((u-wall)*60+at, 0).UTC(),
+			LocalTime: time.Unix(at, 0).UTC().Format("2006-01-02T15:04:05")}
 		if again && !m.realTime && !m.both {
 			for i := range m.ticks {
 				if m.ticks[i].LocalTime == tick.LocalTime && m.ticks[i].Note == "" {
@@ -227,7 +229,8 @@ func (m *model) gap(u, wall, until int64) {
 	for ; wall < until; wall++ {
 		m.newDay(wall)
 		if due := m.seconds(wall); len(due) > 0 {
-			m.add(schedule.Tick{At: time.Unix(u*60, 0).UTC(), Note: schedule.MovedGap, LocalTime: time.Unix(due[0], 0).UTC().Format("2006-01-02T15:04:05")})
+			m.add(schedule.Tick{At: time.Unix(u*60, 0).UTC(), Note: schedule.MovedGap,
+				LocalTime: time.Unix(due[0], 0).UTC().Format("2006-01-02T15:04:05")})
 			return
 		}
 	}

@@ -100,7 +100,8 @@ func TestTimesOfRandomExpressionsAroundClockChanges(t *testing.T) {
 		minute, hour := drawField(r, "minute", 0, 59), drawField(r, "hour", 0, 23)
 		expression := minute + " " + hour + " * * *"
 		if rapid.IntRange(0, 3).Draw(r, "with seconds") == 0 {
-			expression = fmt.Sprintf("%d,%d ", rapid.IntRange(0, 59).Draw(r, "second"), rapid.IntRange(0, 59).Draw(r, "second")) + expression
+			expression = fmt.Sprintf("%d,%d ", rapid.IntRange(0, 59).Draw(r, "second"),
+				rapid.IntRange(0, 59).Draw(r, "second")) + expression
 		}
 		s := fixed(expression)
 		s.realTime = minute[0] == '*' || hour[0] == '*'

@@ -51,8 +51,9 @@ type Spec struct {
 	Timezone   string      `json:"timezone,omitempty"` // IANA name, "" is UTC
 	DSTGap     GapRule     `json:"dst_gap,omitempty"`
 	DSTOverlap OverlapRule `json:"dst_overlap,omitempty"`
-	StartAt    *time.Time  `json:"start_at,omitempty"` // no slot before; intervals are counted from here, nil: from the Unix epoch
-	EndAt      *time.Time  `json:"end_at,omitempty"`   // no slot at or after
+	// no slot before; intervals are counted from here, nil: from the Unix epoch
+	StartAt *time.Time `json:"start_at,omitempty"`
+	EndAt   *time.Time `json:"end_at,omitempty"` // no slot at or after
 }
 
 // Note says what a clock change did to a slot.

@@ -38,7 +38,8 @@ func TestIntervalsAreCountedInRealTime(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := compiled(t, tt.spec)
-			if diff := cmp.Diff(tt.want, rowsOf(s.Ticks(*at(tt.after), at(tt.after).AddDate(50, 0, 0), len(tt.want)))); diff != "" {
+			if diff := cmp.Diff(tt.want,
+				rowsOf(s.Ticks(*at(tt.after), at(tt.after).AddDate(50, 0, 0), len(tt.want)))); diff != "" {
 				t.Errorf("ticks (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.want, rowsOf(s.Preview(*at(tt.after), len(tt.want)))); diff != "" {
@@ -101,7 +102,8 @@ func TestTicksAreInTheRangeAndNoMoreThanTheLimit(t *testing.T) {
 func TestTheEndsOfTime(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []schedule.Spec{
-		cronSpec("0 0 29 2 *"), cronSpec("* * * * *"), cronSpec("0 0 * 2 1#5"), spec(schedule.Interval, "1s"), spec(schedule.WeeklyAt, "SUN 00:00"),
+		cronSpec("0 0 29 2 *"), cronSpec("* * * * *"), cronSpec("0 0 * 2 1#5"), spec(schedule.Interval, "1s"),
+		spec(schedule.WeeklyAt, "SUN 00:00"),
 	} {
 		for _, zone := range []string{"UTC", "Pacific/Apia", "America/New_York", "Asia/Tokyo", "Africa/Casablanca"} {
 			kind.Timezone = zone
@@ -124,12 +126,15 @@ func TestTheEndsOfTime(t *testing.T) {
 func TestCronSpellings(t *testing.T) {
 	t.Parallel()
 	for same, as := range map[string]string{
-		"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@DAILY": "0 0 * * *", "@hourly": "0 * * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
-		"  0\t9  * *   mon-fri ": "0 9 * * 1-5", "0 9 * jan,Dec 7": "0 0 9 * 1,12 0", "0 9 ? * ?": "0 9 * * *", "5-7/1 08 * * *": "5,6,7 8 * * *", "0 0 * * 6-7": "0 0 * * 0,6", "0 0 * * 7L": "0 0 * * 0L",
+		"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@DAILY": "0 0 * * *", "@hourly": "0 * * * *",
+		"@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
+		"  0\t9  * *   mon-fri ": "0 9 * * 1-5", "0 9 * jan,Dec 7": "0 0 9 * 1,12 0", "0 9 ? * ?": "0 9 * * *",
+		"5-7/1 08 * * *": "5,6,7 8 * * *", "0 0 * * 6-7": "0 0 * * 0,6", "0 0 * * 7L": "0 0 * * 0L",
 	} {
 		from, until := *at("2026-01-01T00:00:00Z"), *at("2028-01-01T00:00:00Z")
 		want := compiled(t, cronSpec(as)).Ticks(from, until, 100_000)
-		if diff := cmp.Diff(rowsOf(want), rowsOf(compiled(t, cronSpec(same)).Ticks(from, until, 100_000))); diff != "" || len(want) == 0 {
+		if diff := cmp.Diff(rowsOf(want), rowsOf(compiled(t, cronSpec(same)).Ticks(from, until, 100_000))); diff != "" ||
+			len(want) == 0 {
 			t.Errorf("%q is not %q (%d ticks, -want +got):\n%s", same, as, len(want), diff)
 		}
 	}

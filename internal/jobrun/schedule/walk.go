@@ -77,7 +77,8 @@ func (s *Schedule) spanAt(u int64) span {
 // walkSpan yields the slots of a span from u on, and returns where to go on.
 func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (next int64, more bool) {
 	emit := func(at, wall int64, note Note) bool {
-		return at < s.to && yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, LocalTime: time.Unix(wall, 0).UTC().Format(wallForm)})
+		return at < s.to &&
+			yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, LocalTime: time.Unix(wall, 0).UTC().Format(wallForm)})
 	}
 	// LocalTime-clock times are seconds too, read as if they were UTC.
 	from := u + p.offset
@@ -85,7 +86,8 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 	if u-p.start < reach {
 		before := p.start + s.spanAt(p.start-1).offset
 		shown = max(shown, before)
-		if u == p.start && before < from && !s.walkGap(before, from, tell, func(wall int64, note Note) bool { return emit(u, wall, note) }) {
+		if u == p.start && before < from &&
+			!s.walkGap(before, from, tell, func(wall int64, note Note) bool { return emit(u, wall, note) }) {
 			return 0, false
 		}
 	}

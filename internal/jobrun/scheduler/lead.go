@@ -97,7 +97,8 @@ func (s *Scheduler) await(ctx context.Context, next time.Time) {
 // round runs sweeps one after the other. One that fails is logged, and the others
 // go on. more: one of them had not finished when its turn was over. over: the term
 // is.
-func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool, set jobrun.Settings) (more, over bool) {
+func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool,
+	set jobrun.Settings) (more, over bool) {
 	good := true
 	for _, sweep := range sweeps {
 		if ctx.Err() != nil {

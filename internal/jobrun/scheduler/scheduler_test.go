@@ -107,9 +107,10 @@ func (n *node) count(sweep string) int {
 // config is what the nodes of w have in common.
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
-		Elections: jobdb.NewElections(w.db), Sweeps: sweepdb.NewSweeps(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: newID}, nil)),
-		Settings: func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, w.set), nil },
-		NewID:    newID, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Elections: jobdb.NewElections(w.db),
+		Sweeps:    sweepdb.NewSweeps(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: newID}, nil)),
+		Settings:  func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, w.set), nil },
+		NewID:     newID, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 }
 
@@ -260,13 +261,14 @@ func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 	cfg.Timeout = 300 * time.Millisecond
 	var hangs atomic.Bool
 	hangs.Store(true)
-	cfg.More = []scheduler.Sweep{{Name: "hangs", Run: func(ctx context.Context, _ jobrun.Term, _ jobrun.Settings, _ int) (jobrun.Swept, error) {
-		if hangs.Load() {
-			<-ctx.Done()
-			return jobrun.Swept{}, ctx.Err()
-		}
-		return jobrun.Swept{}, nil
-	}}}
+	cfg.More = []scheduler.Sweep{
+		{Name: "hangs", Run: func(ctx context.Context, _ jobrun.Term, _ jobrun.Settings, _ int) (jobrun.Swept, error) {
+			if hangs.Load() {
+				<-ctx.Done()
+				return jobrun.Swept{}, ctx.Err()
+			}
+			return jobrun.Swept{}, nil
+		}}}
 	a := start(t, cfg)
 	until(t, "the others go on", patient, func() bool { return a.count("admit") >= 3 && a.count("slots") >= 3 })
 	if a.rounds.Load() != 0 || a.count("hangs") != 0 {

@@ -170,14 +170,17 @@ func (b *batch) storeEach(ctx context.Context, now time.Time) error {
 
 // plan returns the next slots of a definition. One whose schedule cannot be read
 // stays where it is, and is looked at again later.
-func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time, set jobrun.Settings, m jobrun.Moment) ([]jobrun.Slot, jobrun.Advance) {
+func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time, set jobrun.Settings,
+	m jobrun.Moment) ([]jobrun.Slot, jobrun.Advance) {
 	if d.Spec.Schedule == nil {
 		return nil, jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt}
 	}
 	c, err := s.compile(d.Spec.Schedule)
 	if err != nil {
-		s.log.ErrorContext(ctx, "the schedule of a job cannot be used", slog.String("definition_id", d.ID.String()), slog.String("definition", d.Name), slog.Any("error", err))
-		return nil, jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt, NextDueAt: new(m.Now.Add(unusableFor))}
+		s.log.ErrorContext(ctx, "the schedule of a job cannot be used", slog.String("definition_id", d.ID.String()), slog.String("definition", d.Name),
+			slog.Any("error", err))
+		return nil, jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt,
+			NextDueAt: new(m.Now.Add(unusableFor))}
 	}
 	return jobrun.PlanSlots(d, c, until, set, m)
 }
@@ -215,7 +218,8 @@ func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings,
 		}
 		// One that is found too early is found, and then put right.
 		if a.NextDueAt != nil && (d.NextDueAt == nil || d.NextDueAt.After(*a.NextDueAt)) {
-			s.log.WarnContext(ctx, "the next slot of a job was wrong", slog.String("definition_id", d.ID.String()), slog.Any("stored", d.NextDueAt), slog.Any("derived", a.NextDueAt))
+			s.log.WarnContext(ctx, "the next slot of a job was wrong", slog.String("definition_id", d.ID.String()), slog.Any("stored", d.NextDueAt),
+				slog.Any("derived", a.NextDueAt))
 			wrong = append(wrong, a)
 		}
 	}

@@ -58,7 +58,8 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 	var clock atomic.Int64
 	clock.Store(began.Unix())
 	specs := []jobrun.Spec{
-		timed(schedule.EveryNMinutes, "7", ""), timed(schedule.DailyAt, "02:30,12:00", "Europe/Berlin"), timed(schedule.Cron, "*/20 1-3 * * *", "Europe/London"),
+		timed(schedule.EveryNMinutes, "7", ""), timed(schedule.DailyAt, "02:30,12:00", "Europe/Berlin"),
+		timed(schedule.Cron, "*/20 1-3 * * *", "Europe/London"),
 		timed(schedule.HourlyAtMinute, "0,30", "Asia/Kathmandu"), timed(schedule.Interval, "1h", ""),
 	}
 	ids := make([]uuid.UUID, len(specs))
@@ -120,7 +121,8 @@ func TestALostNextSlotIsDerivedAnew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := time.Now().UTC()
-	lost, late := w.define(t, timed(schedule.Interval, "1h", ""), now), w.define(t, timed(schedule.Interval, "1h", ""), now)
+	lost, late := w.define(t, timed(schedule.Interval, "1h", ""), now),
+		w.define(t, timed(schedule.Interval, "1h", ""), now)
 	w.exec(t, `UPDATE jobs.job_definitions SET next_due_at = NULL WHERE id = $1`, lost)
 	w.exec(t, `UPDATE jobs.job_definitions SET next_due_at = now() + interval '1 year' WHERE id = $1`, late)
 	start(t, w.config())
@@ -150,7 +152,8 @@ type refusing struct {
 	bad uuid.UUID
 }
 
-func (r *refusing) Materialize(ctx context.Context, t jobrun.Term, slots []jobrun.Slot, advances []jobrun.Advance) (int, error) {
+func (r *refusing) Materialize(ctx context.Context, t jobrun.Term, slots []jobrun.Slot,
+	advances []jobrun.Advance) (int, error) {
 	for i := range slots {
 		if slots[i].Run.DefinitionID == r.bad {
 			return 0, sql.ErrConnDone // any error that is no fault
@@ -163,7 +166,8 @@ func TestADefinitionWhoseSlotsAreRefusedKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := time.Now().UTC().Add(-2 * time.Minute).Truncate(time.Second)
-	bad, good := w.define(t, timed(schedule.EveryNMinutes, "1", ""), now), w.define(t, timed(schedule.EveryNMinutes, "1", ""), now)
+	bad, good := w.define(t, timed(schedule.EveryNMinutes, "1", ""), now),
+		w.define(t, timed(schedule.EveryNMinutes, "1", ""), now)
 	cfg := w.config()
 	cfg.Sweeps = &refusing{cfg.Sweeps, bad}
 	a := start(t, cfg)

@@ -29,7 +29,8 @@ type gist struct {
 // about is the gist of a run, without what is told.
 func about(before, r *jobrun.Run, now time.Time) gist {
 	g := gist{
-		State: r.State, Version: r.Version, Losses: r.LossesUsed, Failures: r.FailuresUsed, Doubt: r.Continuation, Admitted: r.AdmittedAt != nil,
+		State: r.State, Version: r.Version, Losses: r.LossesUsed, Failures: r.FailuresUsed, Doubt: r.Continuation,
+		Admitted:  r.AdmittedAt != nil,
 		LeaseOver: r.LeaseExpiresAt != nil && !r.LeaseExpiresAt.After(now),
 	}
 	if r.CancelRequestedAt != nil {
@@ -93,7 +94,8 @@ func (s sweeping) stored(t *testing.T, before jobrun.Run, told int64, now time.T
 // everyKind makes runs of every kind that sweeps tell apart.
 func (s sweeping) everyKind(t *testing.T) (all []uuid.UUID) {
 	t.Helper()
-	for _, state := range []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Running, "CONFIRMING", jobrun.Orphaned, jobrun.Succeeded} {
+	for _, state := range []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Running, "CONFIRMING", jobrun.Orphaned,
+		jobrun.Succeeded} {
 		for _, late := range []bool{false, true} {
 			for _, asked := range []string{"", "1 second", "1 hour"} {
 				for _, losses := range []int{0, 5} {
@@ -140,7 +142,8 @@ func (s sweeping) kind(t *testing.T, state jobrun.State, late bool, asked string
 
 // askAll asks all of these runs to stop, as the sweep of keys does with those that
 // are replaced.
-func (s sweeping) askAll(all []uuid.UUID) func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error) {
+func (s sweeping) askAll(
+	all []uuid.UUID) func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error) {
 	return func(ctx context.Context, t jobrun.Term, _ jobrun.Settings, _ int) (jobrun.Swept, error) {
 		var asked []jobrun.Admission
 		for _, id := range all {
@@ -190,7 +193,8 @@ func TestSweepsDoWhatTheRuleSays(t *testing.T) {
 		for i := range all {
 			if diff := cmp.Diff(want[i], s.stored(t, before[i], told, now)); diff != "" {
 				t.Fatalf("%s: %s since %v, in doubt %s until %v, asked to stop at %v, lost %d times (-rule +sweep):\n%s", sweep.name, before[i].State,
-					before[i].StartedAt, before[i].Continuation, before[i].ConfirmDeadlineAt, before[i].CancelRequestedAt, before[i].LossesUsed, diff)
+					before[i].StartedAt, before[i].Continuation, before[i].ConfirmDeadlineAt, before[i].CancelRequestedAt,
+					before[i].LossesUsed, diff)
 			}
 		}
 		if changed == 0 {

@@ -27,7 +27,8 @@ func (s sweeping) policed(t *testing.T, p jobrun.Policy, change ...func(*jobrun.
 // due makes a run of d that was due so long ago.
 func (s sweeping) due(t *testing.T, d jobrun.Definition, ago time.Duration) uuid.UUID {
 	t.Helper()
-	return s.CreateAll(t, s.NewRun(d, func(a *jobrun.Request) { a.ScheduledFor, a.Trigger = pgtest.Now().Add(-ago), jobrun.ByEvent }))[0].ID
+	return s.CreateAll(t,
+		s.NewRun(d, func(a *jobrun.Request) { a.ScheduledFor, a.Trigger = pgtest.Now().Add(-ago), jobrun.ByEvent }))[0].ID
 }
 
 // admit runs rounds of admission until nothing moves any more.
@@ -78,7 +79,8 @@ func (s sweeping) finish(t *testing.T, id uuid.UUID) {
 func TestARunWithoutAKeyIsAdmittedWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
-	later := s.CreateAll(t, s.NewRun(s.Job, func(a *jobrun.Request) { a.ScheduledFor = pgtest.Now().Add(time.Hour) }))[0].ID
+	later := s.CreateAll(t,
+		s.NewRun(s.Job, func(a *jobrun.Request) { a.ScheduledFor = pgtest.Now().Add(time.Hour) }))[0].ID
 	var ids []uuid.UUID
 	for i := range 5 {
 		r := s.NewRun(s.Job, func(a *jobrun.Request) { a.ScheduledFor = pgtest.Now().Add(-time.Duration(i) * time.Second) })

@@ -59,7 +59,8 @@ func (st *Bulks) CreateBackfill(
 	created, err = backfills.create(ctx, st.db, b.TenantID, by, `
 			INSERT INTO jobs.backfills (id, tenant_id, definition_id, version, state, from_at, to_at, reprocess, newest_first, max_active, overlap, reason, actor, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) DO NOTHING`,
-		b.ID, b.TenantID, b.DefinitionID, b.Version, b.State, b.From, b.To, b.Reprocess, b.NewestFirst, b.MaxActive, b.Overlap, b.Reason, b.Actor, b.CreatedAt)
+		b.ID, b.TenantID, b.DefinitionID, b.Version, b.State, b.From, b.To, b.Reprocess, b.NewestFirst, b.MaxActive,
+		b.Overlap, b.Reason, b.Actor, b.CreatedAt)
 	if err == nil && !created {
 		stored, _, err = st.GetBackfill(ctx, b.TenantID, b.ID)
 		return stored, false, err
@@ -116,7 +117,8 @@ func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by ope
 	}
 	for i := range runs {
 		_, err := st.jobs.Operate(ctx, tenant, runs[i].ID, nil,
-			jobrun.CancelRequested{Actor: by.Actor, Reason: "its backfill was canceled", Waiting: true}) // not what has begun meanwhile
+			// not what has begun meanwhile
+			jobrun.CancelRequested{Actor: by.Actor, Reason: "its backfill was canceled", Waiting: true})
 		if err != nil && !jobdb.Ended(err) {
 			return err
 		}

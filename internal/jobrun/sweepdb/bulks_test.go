@@ -20,12 +20,15 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	b := j.Backfilled(t, m, 5, 5)
 	waits := j.CreateAll(t, j.NewRun(j.Job))[0]
 	bulk := jobrun.Bulk{
-		BulkHead: jobrun.BulkHead{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning, CreatedAt: pgtest.Now()},
-		Action:   jobrun.BulkCancel,
-		Before:   pgtest.Now().Add(time.Minute),
-		Filter:   jobrun.Filter{States: jobrun.ActiveStates, DefinitionID: j.Job.ID},
+		BulkHead: jobrun.BulkHead{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning,
+			CreatedAt: pgtest.Now()},
+		Action: jobrun.BulkCancel,
+		Before: pgtest.Now().Add(time.Minute),
+		Filter: jobrun.Filter{States: jobrun.ActiveStates, DefinitionID: j.Job.ID},
 	}
-	if _, _, err := m.CreateBulk(t.Context(), bulk, operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(), operator.JobBulk, bulk.ID.String(), "create", nil)); err != nil {
+	if _, _, err := m.CreateBulk(t.Context(), bulk,
+		operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(), operator.JobBulk, bulk.ID.String(), "create",
+			nil)); err != nil {
 		t.Fatal(err)
 	}
 	j.Lead(t, 2)
@@ -47,7 +50,8 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := m.GetBulk(t.Context(), j.Tenant, bulk.ID); err != nil || got.State != jobrun.BulkCompleted || got.Done != 1 || got.Matched != 1 {
+	if got, err := m.GetBulk(t.Context(), j.Tenant, bulk.ID); err != nil || got.State != jobrun.BulkCompleted ||
+		got.Done != 1 || got.Matched != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := m.GetBulk(t.Context(), pgtest.NewID(), bulk.ID); fault.KindOf(err) != fault.NotFound {

@@ -27,6 +27,7 @@ const (
 // SweepFinds are what the sweeps that move or end runs look with; $1 is a limit,
 // $2, if there is one, a duration.
 var SweepFinds = map[string]string{
-	"orphan": orphanUnstarted.find.Text, "give up": orphanUnconfirmed.find.Text, "doubt": doubtSilent.find.Text, "lose": endLost.find.Text,
+	"orphan": orphanUnstarted.find.Text, "give up": orphanUnconfirmed.find.Text, "doubt": doubtSilent.find.Text,
+	"lose":     endLost.find.Text,
 	"time out": endOverdue.find.Text, "end canceled": endStubborn.find.Text, "end unwanted": endUnwanted.find.Text,
 }

@@ -117,12 +117,13 @@ func TestDueDefinitionsAreThoseThatMayBe(t *testing.T) {
 		return d.ID
 	}
 	want := map[uuid.UUID]bool{
-		set(s.timed(t, 0), `next_due_at = now() + interval '30 s'`):                                          true,
-		set(s.timed(t, 0), `next_due_at = now() + interval '90 s'`):                                          false,
-		set(s.timed(t, 0), `next_due_at = NULL`):                                                             false,
-		set(s.timed(t, 0), `enabled = false`):                                                                false,
-		set(s.timed(t, 0), `deleted_at = now()`):                                                             false,
-		set(s.timed(t, 0), `paused_at = now()`):                                                              true, // its slot is skipped
+		set(s.timed(t, 0), `next_due_at = now() + interval '30 s'`): true,
+		set(s.timed(t, 0), `next_due_at = now() + interval '90 s'`): false,
+		set(s.timed(t, 0), `next_due_at = NULL`):                    false,
+		set(s.timed(t, 0), `enabled = false`):                       false,
+		set(s.timed(t, 0), `deleted_at = now()`):                    false,
+		// its slot is skipped
+		set(s.timed(t, 0), `paused_at = now()`):                                                              true,
 		set(s.timed(t, 0), `paused_at = now(), next_due_at = now() + interval '30 s'`):                       false,
 		set(s.timed(t, 0), `paused_at = now(), paused_until = now(), next_due_at = now() + interval '30 s'`): true,
 	}

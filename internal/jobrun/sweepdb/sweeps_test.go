@@ -30,7 +30,8 @@ type sweeping struct {
 func newSweeping(t *testing.T) sweeping {
 	t.Helper()
 	j := pgtest.NewJobs(t)
-	s := sweeping{Jobs: j, Sweeps: sweepdb.NewSweeps(j.Base), see: pgtest.Observer(t, j.Dsn), set: jobrun.NewSettings(1, nil)}
+	s := sweeping{Jobs: j, Sweeps: sweepdb.NewSweeps(j.Base), see: pgtest.Observer(t, j.Dsn),
+		set: jobrun.NewSettings(1, nil)}
 	pgtest.Expire(t, s.see)
 	s.term = pgtest.Lead(t, jobdb.NewElections(j.DB), time.Hour)
 	return s
@@ -96,7 +97,8 @@ func TestARunThatIsNotStartedInTimeIsGivenUp(t *testing.T) {
 	moves(t, 1)(s.Orphan(t.Context(), s.term, s.set, 10))
 	moves(t, 0)(s.Orphan(t.Context(), s.term, s.set, 10))
 	got := s.GetRun(t, r[0].ID)
-	if got.State != jobrun.Orphaned || got.LossesUsed != 1 || got.AdmittedAt != nil || got.Version != before.Version+1 || got.LeaseToken != before.LeaseToken {
+	if got.State != jobrun.Orphaned || got.LossesUsed != 1 || got.AdmittedAt != nil || got.Version != before.Version+1 ||
+		got.LeaseToken != before.LeaseToken {
 		t.Errorf("%+v", got)
 	}
 	if wait := got.AvailableAt.Sub(got.UpdatedAt); wait < 900*time.Millisecond || wait > 1100*time.Millisecond {
@@ -133,13 +135,15 @@ func TestARunOfADeadWorkerIsDoubtedThenGivenUpThenLost(t *testing.T) {
 		s.start(t, r.ID, -time.Second, time.Minute)
 		moves(t, 1)(s.Doubt(t.Context(), s.term, s.set, 10))
 		got := s.GetRun(t, r.ID)
-		if got.State != jobrun.Running || got.Continuation != jobrun.Confirming || got.ConfirmDeadlineAt.Sub(*got.ConfirmStartedAt).Round(time.Millisecond) != 30*time.Second {
+		if got.State != jobrun.Running || got.Continuation != jobrun.Confirming ||
+			got.ConfirmDeadlineAt.Sub(*got.ConfirmStartedAt).Round(time.Millisecond) != 30*time.Second {
 			t.Fatalf("%+v", got)
 		}
 		moves(t, 0)(s.Doubt(t.Context(), s.term, s.set, 10)) // J-35: not before the deadline
 		s.put(t, r.ID, `continuation_check_deadline_at = now()`)
 		moves(t, 1)(s.Doubt(t.Context(), s.term, s.set, 10))
-		if got = s.GetRun(t, r.ID); got.State != jobrun.Orphaned || got.LossesUsed != loss || got.Continuation != jobrun.NoDoubt || got.ConfirmDeadlineAt != nil {
+		if got = s.GetRun(t, r.ID); got.State != jobrun.Orphaned || got.LossesUsed != loss ||
+			got.Continuation != jobrun.NoDoubt || got.ConfirmDeadlineAt != nil {
 			t.Fatalf("%+v", got)
 		}
 		s.put(t, r.ID, `available_at = now()`)
@@ -176,7 +180,8 @@ func TestARunPastItsTimeoutIsTimedOutAndRetried(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	again := s.GetRun(t, pgtest.Ask[uuid.UUID](t, s.see, `SELECT id FROM jobs.job_runs WHERE retry_of_run_id = $1`, got.ID))
-	if again.State != jobrun.Pending || again.Trigger != jobrun.ByRetry || again.FailuresUsed != 1 || again.RootRunID != got.ID {
+	if again.State != jobrun.Pending || again.Trigger != jobrun.ByRetry || again.FailuresUsed != 1 ||
+		again.RootRunID != got.ID {
 		t.Errorf("%+v", again)
 	}
 	if told := s.told(t, got.ID); told != "timed_out:2 retry_created:0" {
@@ -221,7 +226,8 @@ func TestSilentWorkersAreLostThenDetached(t *testing.T) {
 		got[id] = pgtest.Ask[jobrun.WorkerState](t, s.see, `SELECT state FROM jobs.workers WHERE id = $1`, id)
 	}
 	want := map[uuid.UUID]jobrun.WorkerState{
-		fresh: jobrun.WorkerActive, silent: jobrun.WorkerLost, draining: jobrun.WorkerLost, lost: jobrun.WorkerLost, gone: jobrun.WorkerDetached,
+		fresh: jobrun.WorkerActive, silent: jobrun.WorkerLost, draining: jobrun.WorkerLost, lost: jobrun.WorkerLost,
+		gone: jobrun.WorkerDetached,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

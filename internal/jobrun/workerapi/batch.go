@@ -25,7 +25,8 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	if b.Load != nil {
 		load = *b.Load
 	}
-	w, leases, err := s.Work.Heartbeat(ctx, rest.RequestOf(ctx).Tenant.ID, in.WorkerID, b.Seq, load, toBeats(in.WorkerID, b.Running))
+	w, leases, err := s.Work.Heartbeat(ctx, rest.RequestOf(ctx).Tenant.ID, in.WorkerID, b.Seq, load,
+		toBeats(in.WorkerID, b.Running))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,8 @@ func onceEach(n int, id func(i int) uuid.UUID) error {
 	seen := make(map[uuid.UUID]struct{}, n)
 	for i := range n {
 		if _, twice := seen[id(i)]; twice {
-			return rest.SchemaFault(fault.Field{Pointer: fmt.Sprintf("/runs/%d/run_id", i), Code: "repeated", Message: "must not be repeated"})
+			return rest.SchemaFault(fault.Field{Pointer: fmt.Sprintf("/runs/%d/run_id", i), Code: "repeated",
+				Message: "must not be repeated"})
 		}
 		seen[id(i)] = struct{}{}
 	}

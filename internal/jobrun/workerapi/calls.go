@@ -30,7 +30,8 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.Start(ctx, rest.RequestOf(ctx).Tenant.ID, jobrun.RunFence{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)})
+	done, err := s.Start(ctx, rest.RequestOf(ctx).Tenant.ID,
+		jobrun.RunFence{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)})
 	if err == nil {
 		err = done.Err
 	}
@@ -39,7 +40,8 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	}
 	r := &done.Run
 	out := api.StartedRun{
-		RunID: in.RunID, State: api.JobRunState(r.State), Version: r.Version, StartedAt: r.StartedAt, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
+		RunID: in.RunID, State: api.JobRunState(r.State), Version: r.Version, StartedAt: r.StartedAt,
+		LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
 		Replayed: rest.UnlessFalse(done.Replayed), CancelRequested: rest.UnlessFalse(r.CancelRequestedAt != nil),
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
@@ -56,7 +58,8 @@ func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequ
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
-	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Checkpoint: rest.UnlessNull(b.Checkpoint)}
+	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
+		Checkpoint: rest.UnlessNull(b.Checkpoint)}
 	if b.Percent != nil || b.Message != nil || b.Counters != nil {
 		beat.Progress = &jobrun.Progress{Percent: b.Percent, Message: rest.Text(b.Message), Counters: b.Counters}
 	}
@@ -68,7 +71,8 @@ func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequ
 	if err != nil {
 		return nil, err
 	}
-	out := api.RunLease{RunID: in.RunID, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: r.CancelRequestedAt != nil}
+	out := api.RunLease{RunID: in.RunID, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
+		CancelRequested: r.CancelRequestedAt != nil}
 	if out.CancelRequested {
 		out.CancelReason = rest.UnlessEmpty(r.CancelReason)
 	}
@@ -94,13 +98,17 @@ func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestO
 		c.Body = raw
 	}
 	if len(c.Body) == 0 || len(c.Body) > jobrun.MaxLogChunk {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk", Code: "maxLength", Message: fmt.Sprintf("must have 1 to %d bytes", jobrun.MaxLogChunk)})
+		return nil,
+			rest.SchemaFault(fault.Field{Pointer: "/chunk", Code: "maxLength",
+				Message: fmt.Sprintf("must have 1 to %d bytes", jobrun.MaxLogChunk)})
 	}
-	next, err := s.Work.AppendLog(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), c)
+	next, err := s.Work.AppendLog(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), c)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.LogAppendResult{NextSeq: int32(next)}}, nil //nolint:gosec // counts chunks
+	//nolint:gosec // counts chunks
+	return rest.Answer{Status: http.StatusOK, Body: api.LogAppendResult{NextSeq: int32(next)}}, nil
 }
 
 // CompleteRun ends a run that has succeeded (W7).
@@ -149,24 +157,29 @@ func endedAnswer(done jobrun.Done, err error) (rest.Answer, error) {
 		return rest.Answer{}, err
 	}
 	out := toRunEnded(&done.Run)
-	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = rest.UnlessFalse(done.Replayed), rest.UnlessNil(done.RetryID), done.RetryAt, rest.UnlessNil(done.LetterID)
+	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = rest.UnlessFalse(done.Replayed),
+		rest.UnlessNil(done.RetryID), done.RetryAt, rest.UnlessNil(done.LetterID)
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 func toRunEnded(r *jobrun.Run) api.EndedRun {
-	return api.EndedRun{RunID: r.ID, State: api.JobRunState(r.State), Version: r.Version, Attempt: int32(r.Attempt), FinishedAt: r.FinishedAt} //nolint:gosec // counts assignments
+	//nolint:gosec // counts assignments
+	return api.EndedRun{RunID: r.ID, State: api.JobRunState(r.State), Version: r.Version, Attempt: int32(r.Attempt),
+		FinishedAt: r.FinishedAt}
 }
 
 func resourcesOf(r *api.RunResources) jobrun.Resources {
 	if r == nil {
 		return jobrun.Resources{}
 	}
-	return jobrun.Resources{CPUSecondsTotal: r.CPUSecondsTotal, PeakRSSBytes: r.PeakRssBytes, IOReadBytes: r.IoReadBytes, IOWriteBytes: r.IoWriteBytes}
+	return jobrun.Resources{CPUSecondsTotal: r.CPUSecondsTotal, PeakRSSBytes: r.PeakRssBytes, IOReadBytes: r.IoReadBytes,
+		IOWriteBytes: r.IoWriteBytes}
 }
 
 func runErrorOf(e *api.RunErrorInput) *jobrun.Error {
 	return &jobrun.Error{
-		Code: e.Code, Type: rest.Text(e.Type), Message: rest.Text(e.Message), Stack: rest.Text(e.Stack), Retryable: e.Retryable == nil || *e.Retryable,
+		Code: e.Code, Type: rest.Text(e.Type), Message: rest.Text(e.Message), Stack: rest.Text(e.Stack),
+		Retryable: e.Retryable == nil || *e.Retryable,
 	}
 }
 
@@ -180,13 +193,15 @@ func emittedOf(list []api.EmittedItem, at string, wrong *fault.Mistakes) (out []
 		}
 		if e.Run != nil {
 			out = append(out, jobrun.Emitted{Run: &jobrun.NextRun{
-				Definition: e.Run.Definition, Args: rest.UnlessNull(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor), Key: rest.Text(e.Run.IdempotencyKey),
+				Definition: e.Run.Definition, Args: rest.UnlessNull(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor),
+				Key: rest.Text(e.Run.IdempotencyKey),
 			}})
 			continue
 		}
 		out = append(out, jobrun.Emitted{Event: &jobrun.NewEvent{
-			Type: e.Event.EventType, Payload: rest.UnlessNull(e.Event.Payload), DedupeKey: rest.Text(e.Event.DedupeKey), CorrelationID: rest.Text(e.Event.CorrelationID),
-			OccurredAt: inUTC(e.Event.OccurredAt),
+			Type: e.Event.EventType, Payload: rest.UnlessNull(e.Event.Payload), DedupeKey: rest.Text(e.Event.DedupeKey),
+			CorrelationID: rest.Text(e.Event.CorrelationID),
+			OccurredAt:    inUTC(e.Event.OccurredAt),
 		}})
 	}
 	return out
@@ -216,7 +231,8 @@ func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObjec
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
-	return endedAnswer(s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), rest.Text(b.Reason)))
+	return endedAnswer(s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), rest.Text(b.Reason)))
 }
 
 // AcknowledgeCancel ends a run that was asked to cancel (W10).
@@ -224,11 +240,13 @@ func (s *Handlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCanc
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
-	return endedAnswer(s.Work.AckCancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
+	return endedAnswer(s.Work.AckCancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
 }
 
 // ConfirmContinuation takes a run out of doubt (W11).
-func (s *Handlers) ConfirmContinuation(ctx context.Context, in api.ConfirmContinuationRequestObject) (api.Response, error) {
+func (s *Handlers) ConfirmContinuation(ctx context.Context,
+	in api.ConfirmContinuationRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -236,11 +254,13 @@ func (s *Handlers) ConfirmContinuation(ctx context.Context, in api.ConfirmContin
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.Work.Confirm(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
+	r, err := s.Work.Confirm(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
 	if err != nil {
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusOK, Body: api.RunConfirmation{
-		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: rest.UnlessFalse(r.CancelRequestedAt != nil),
+		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
+		CancelRequested: rest.UnlessFalse(r.CancelRequestedAt != nil),
 	}}, nil
 }

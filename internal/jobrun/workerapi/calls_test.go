@@ -32,7 +32,8 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	}
 	s.exec(`UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() + interval '7 seconds' WHERE id = $1`, id)
 	var later client.ClaimedRuns
-	if s.Send("POST", workerPath(w, "claim"), `{"slots":10,"claim_id":"c1"}`).Into(&later); later.LeaseMS > 7000 || later.LeaseMS < 1000 {
+	if s.Send("POST", workerPath(w, "claim"), `{"slots":10,"claim_id":"c1"}`).Into(&later); later.LeaseMS > 7000 ||
+		later.LeaseMS < 1000 {
 		t.Errorf("of a lease with 7 s left the claim says %d ms", later.LeaseMS)
 	}
 	if other := s.claim(w, `{"slots":10,"claim_id":"c2"}`); len(other) != 0 {
@@ -42,13 +43,15 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	for i, replayed := range []bool{false, true} {
 		r := s.call(w, c, "start", `,"version":2`)
 		var started client.StartedRun
-		if r.Into(&started); r.Status != 200 || started.State != "RUNNING" || (started.Replayed != nil) != replayed || started.LeaseMS != 30_000 || started.LeaseExpiresAt == nil {
+		if r.Into(&started); r.Status != 200 || started.State != "RUNNING" || (started.Replayed != nil) != replayed ||
+			started.LeaseMS != 30_000 || started.LeaseExpiresAt == nil {
 			t.Fatalf("start %d: %d %s", i, r.Status, r.Body)
 		}
 	}
 	beat := s.Send("POST", workerPath(w, "heartbeat"), `{"seq":1,"load":0.5,"running":[`+item(c, `,"progress":{"percent":10,"message":"½"},"checkpoint":{"at":3}`)+`]}`)
 	var h client.Heartbeat
-	if beat.Into(&h); beat.Status != 200 || h.State != "ACTIVE" || len(h.Leases) != 1 || !h.Leases[0].Ok || h.Leases[0].LeaseExpiresAt == nil || h.LeaseMS != 30_000 {
+	if beat.Into(&h); beat.Status != 200 || h.State != "ACTIVE" || len(h.Leases) != 1 || !h.Leases[0].Ok ||
+		h.Leases[0].LeaseExpiresAt == nil || h.LeaseMS != 30_000 {
 		t.Fatalf("heartbeat: %d %s", beat.Status, beat.Body)
 	}
 	progress := s.call(w, c, "progress", `,"percent":50,"message":"half","counters":{"rows":5},"checkpoint":{"at":5}`)
@@ -207,14 +210,18 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 		t.Errorf("as text: %q %v", text.Body, text.Header)
 	}
 	lines := s.Send("GET", runPath(c.RunID, "logs")+"?attempt=1&after_seq=0", "")
-	if got := strings.Split(strings.TrimSpace(string(lines.Body)), "\n"); len(got) != 2 || !strings.Contains(got[0], `"chunk":"two\n"`) || !strings.Contains(got[1], `"chunk_base64":"/w=="`) {
+	if got := strings.Split(strings.TrimSpace(string(lines.Body)), "\n"); len(got) != 2 ||
+		!strings.Contains(got[0], `"chunk":"two\n"`) || !strings.Contains(got[1], `"chunk_base64":"/w=="`) {
 		t.Errorf("as lines: %s", lines.Body)
 	}
-	if only := s.Send("GET", runPath(c.RunID, "logs")+"?stream=stderr", "", "Accept", "text/plain"); string(only.Body) != "two\n" {
+	if only := s.Send("GET", runPath(c.RunID, "logs")+"?stream=stderr", "", "Accept",
+		"text/plain"); string(only.Body) != "two\n" {
 		t.Errorf("stderr: %q", only.Body)
 	}
-	events := s.Send("GET", runPath(c.RunID, "logs")+"?follow=true", "", "Accept", "text/event-stream", "Last-Event-ID", "1.0")
-	if body := string(events.Body); !strings.HasPrefix(body, "id: 1.1\nevent: log\ndata: {") || strings.Count(body, "\nevent: log\n") != 2 {
+	events := s.Send("GET", runPath(c.RunID, "logs")+"?follow=true", "", "Accept", "text/event-stream",
+		"Last-Event-ID", "1.0")
+	if body := string(events.Body); !strings.HasPrefix(body, "id: 1.1\nevent: log\ndata: {") ||
+		strings.Count(body, "\nevent: log\n") != 2 {
 		t.Errorf("as events: %q", body)
 	}
 	s.Send("GET", runPath(c.RunID, "logs")+"?after_seq=1", "").Wants(400, "REQ_INVALID_PARAMETER")

@@ -20,7 +20,8 @@ import (
 func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
 	ask := jobrun.ClaimRequest{
-		TenantID: rest.RequestOf(ctx).Tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: rest.Text(b.ClaimID), Start: b.Start != nil && *b.Start,
+		TenantID: rest.RequestOf(ctx).Tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: rest.Text(b.ClaimID),
+		Start: b.Start != nil && *b.Start,
 	}
 	if b.Queues != nil {
 		ask.Queues = distinct(b.Queues)
@@ -70,7 +71,8 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 }
 
 // alive notes that a worker lives, and returns its state. Fault: Gone.
-func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID, fresh time.Duration) (jobrun.WorkerState, error) {
+func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
+	fresh time.Duration) (jobrun.WorkerState, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	states, err := s.Work.Alive(ctx, tenant, []uuid.UUID{worker}, fresh)
@@ -116,7 +118,8 @@ func (s *Handlers) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun
 
 // awaitRuns claims until there is something, the wait is over, the client leaves
 // or the server begins to stop.
-func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k jobqueue.Kind, wait time.Duration) (offers []jobrun.Offer, err error) {
+func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k jobqueue.Kind,
+	wait time.Duration) (offers []jobrun.Offer, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.Queues)) == 0 {
 		wait = 0 // it asks for what it has not registered
 	}

@@ -21,13 +21,15 @@ func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObjec
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
 	seq, errSeq := strconv.ParseInt(seqText, 10, 64)
 	if errEpoch != nil || errSeq != nil { // the contract has checked it
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid", Message: "is not a fencing token"})
+		return nil, rest.SchemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid",
+			Message: "is not a fencing token"})
 	}
 	ok, err := s.Work.CheckFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey, epoch, seq)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
+	return rest.Answer{Status: http.StatusOK,
+		Body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
 }
 
 // ListFences answers a page of fences by key.
@@ -66,10 +68,11 @@ func (s *Handlers) GetFence(ctx context.Context, in api.GetFenceRequestObject) (
 func (s *Handlers) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	f, err := s.Fences.ResetFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey, func(f jobrun.KeyFence) operator.Action {
-		return s.Did(ctx, s.Now(), operator.JobFence, in.FenceKey, "reset", in.Params.Reason,
-			map[string]any{"fencing_token": f.FencingToken(), "checked_at": f.CheckedAt})
-	})
+	f, err := s.Fences.ResetFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey,
+		func(f jobrun.KeyFence) operator.Action {
+			return s.Did(ctx, s.Now(), operator.JobFence, in.FenceKey, "reset", in.Params.Reason,
+				map[string]any{"fencing_token": f.FencingToken(), "checked_at": f.CheckedAt})
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ func TestFencesAreShownAndReset(t *testing.T) {
 	w := s.worker("", apitest.As("worker")...)
 	c := s.claim(w, `{"slots":1}`, apitest.As("worker")...)[0]
 	check := func(key, token string) apitest.Reply {
-		return s.Send("POST", fencesPath+"/"+url.PathEscape(key)+"/check", `{"fencing_token":"`+token+`"}`, apitest.As("worker")...)
+		return s.Send("POST", fencesPath+"/"+url.PathEscape(key)+"/check", `{"fencing_token":"`+token+`"}`,
+			apitest.As("worker")...)
 	}
 	p := check("ledger", "999999.1").Wants(http.StatusUnprocessableEntity, "JOB_FENCE_NOT_ISSUED")
 	if !strings.Contains(p.Detail, "999999.1") || len(p.Errors) != 1 || p.Errors[0].Pointer != "/fencing_token" {
@@ -34,7 +35,8 @@ func TestFencesAreShownAndReset(t *testing.T) {
 	}
 	var list client.FenceList
 	r := s.Send("GET", fencesPath+"?page_size=1", "", apitest.As("auditor")...)
-	if r.Into(&list); r.Status != 200 || len(list.Fences) != 1 || list.Fences[0].FenceKey != "a/b ü" || list.Fences[0].FencingToken != c.FencingToken || list.Pagination.NextCursor == nil {
+	if r.Into(&list); r.Status != 200 || len(list.Fences) != 1 || list.Fences[0].FenceKey != "a/b ü" ||
+		list.Fences[0].FencingToken != c.FencingToken || list.Pagination.NextCursor == nil {
 		t.Fatalf("the first page: %d %s", r.Status, r.Body)
 	}
 	r = s.Send("GET", fencesPath+"?page_size=1&cursor="+*list.Pagination.NextCursor, "", apitest.As("auditor")...)
@@ -42,20 +44,25 @@ func TestFencesAreShownAndReset(t *testing.T) {
 		t.Fatalf("the second page: %d %s", r.Status, r.Body)
 	}
 	s.Send("GET", fencesPath+"/ledger", "", apitest.As("foreign")...).Wants(http.StatusNotFound, "JOB_FENCE_NOT_FOUND")
-	s.Send("DELETE", fencesPath+"/ledger?reason=r", "", apitest.As("foreign")...).Wants(http.StatusNotFound, "JOB_FENCE_NOT_FOUND")
-	s.Send("DELETE", fencesPath+"/ledger?reason=r", "", apitest.As("operator")...).Wants(http.StatusForbidden, access.CodeForbidden)
+	s.Send("DELETE", fencesPath+"/ledger?reason=r", "", apitest.As("foreign")...).Wants(http.StatusNotFound,
+		"JOB_FENCE_NOT_FOUND")
+	s.Send("DELETE", fencesPath+"/ledger?reason=r", "", apitest.As("operator")...).Wants(http.StatusForbidden,
+		access.CodeForbidden)
 	for _, query := range []string{"", "?reason=", "?reason=%20"} {
-		if p := s.Send("DELETE", fencesPath+"/ledger"+query, "", apitest.As("admin")...).Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
+		if p := s.Send("DELETE", fencesPath+"/ledger"+query, "", apitest.As("admin")...).Wants(422,
+			"REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
 			t.Errorf("reset with %q: %+v", query, p.Errors)
 		}
 	}
 	var f client.Fence
-	if r := s.Send("DELETE", fencesPath+"/"+url.PathEscape("a/b ü")+"?reason=poisoned", "", apitest.As("admin")...); r.Status != 200 {
+	if r := s.Send("DELETE", fencesPath+"/"+url.PathEscape("a/b ü")+"?reason=poisoned", "",
+		apitest.As("admin")...); r.Status != 200 {
 		t.Fatalf("reset: %d %s", r.Status, r.Body)
 	} else if r.Into(&f); f.FenceKey != "a/b ü" || f.FencingToken != c.FencingToken {
 		t.Errorf("what was forgotten: %+v", f)
 	}
-	s.Send("DELETE", fencesPath+"/"+url.PathEscape("a/b ü")+"?reason=again", "", apitest.As("admin")...).Wants(http.StatusNotFound, "JOB_FENCE_NOT_FOUND")
+	s.Send("DELETE", fencesPath+"/"+url.PathEscape("a/b ü")+"?reason=again", "",
+		apitest.As("admin")...).Wants(http.StatusNotFound, "JOB_FENCE_NOT_FOUND")
 	var who, why string
 	if err := s.raw.QueryRowContext(t.Context(), `SELECT actor, reason FROM saga.audit_actions WHERE kind = 'job_fence' AND subject = 'a/b ü' AND detail->>'fencing_token' = $1`,
 		c.FencingToken).Scan(&who, &why); err != nil || who != "key:admin" || why != "poisoned" {

@@ -68,7 +68,8 @@ func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 	s := &workerEdge{raw: raw, runs: jobdb.NewJobs(jobs, settings.Current), lead: jobdb.NewElections(db)}
 	s.work = &told{s.runs, make(chan jobrun.ClaimRequest, 1000)}
 	s.jobs = &httpapi.Jobs{
-		Runs: s.runs, Work: s.work, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Elections: s.lead, Settings: settings, Current: settings.Current,
+		Runs: s.runs, Work: s.work, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db),
+		Elections: s.lead, Settings: settings, Current: settings.Current,
 		Admitted: func(woke func(uuid.UUID, string)) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
@@ -76,7 +77,8 @@ func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 			t.Cleanup(func() { stop(); <-ended })
 		},
 	}
-	s.Edge = apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) { c.Now, c.Jobs = time.Now, s.jobs }}, change...)...)
+	s.Edge = apitest.NewEdge(t,
+		append([]func(*httpapi.Config){func(c *httpapi.Config) { c.Now, c.Jobs = time.Now, s.jobs }}, change...)...)
 	var leads bool
 	if s.term, leads, err = s.lead.Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil || !leads {
 		t.Fatal(s.term, leads, err)
@@ -95,8 +97,10 @@ func (s *workerEdge) exec(query string, args ...any) {
 // define stores a definition whose failures are tried again once.
 func (s *workerEdge) define(tenant uuid.UUID, name string) jobrun.Definition {
 	s.T.Helper()
-	d := jobrun.Definition{ID: uuid.Must(uuid.NewV7()), TenantID: tenant, Name: name, Version: 1, SpecVersion: 1, Enabled: true,
-		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "print", Retry: retry.Policy{MaxAttempts: 2, InitialIntervalMS: 60_000}}}
+	d := jobrun.Definition{ID: uuid.Must(uuid.NewV7()), TenantID: tenant, Name: name, Version: 1,
+		SpecVersion: 1, Enabled: true,
+		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "print",
+			Retry: retry.Policy{MaxAttempts: 2, InitialIntervalMS: 60_000}}}
 	doc, err := json.Marshal(d.Spec)
 	if err != nil {
 		s.T.Fatal(err)
@@ -116,11 +120,13 @@ func (s *workerEdge) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.
 	}
 	newID := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	r := jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString()), Args: json.RawMessage(`{"n":1}`)}, settings, jobrun.Moment{Now: now, NewID: uuid.New})
+	r := jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString()),
+		Args: json.RawMessage(`{"n":1}`)}, settings, jobrun.Moment{Now: now, NewID: uuid.New})
 	for _, f := range change {
 		f(&r)
 	}
-	if _, _, err := s.runs.Create(s.T.Context(), r, operator.By{Actor: "test"}.Did(newID(), d.TenantID, now, operator.JobRun, r.ID.String(), "run", nil)); err != nil {
+	if _, _, err := s.runs.Create(s.T.Context(), r,
+		operator.By{Actor: "test"}.Did(newID(), d.TenantID, now, operator.JobRun, r.ID.String(), "run", nil)); err != nil {
 		s.T.Fatal(err)
 	}
 	return r.ID
@@ -131,7 +137,8 @@ func (s *workerEdge) worker(more string, header ...string) uuid.UUID {
 	s.T.Helper()
 	r := s.Send("POST", "/api/v1/workers", `{"name":"w"`+more+`}`, header...)
 	var w client.WorkerRegistration
-	if r.Into(&w); r.Status != 201 || r.Header.Get("Location") != "/api/v1/workers/"+w.WorkerID.String() || w.HeartbeatIntervalMS != 5000 || w.RunLeaseMS != 30_000 {
+	if r.Into(&w); r.Status != 201 || r.Header.Get("Location") != "/api/v1/workers/"+w.WorkerID.String() ||
+		w.HeartbeatIntervalMS != 5000 || w.RunLeaseMS != 30_000 {
 		s.T.Fatalf("register: %d %v %s", r.Status, r.Header, r.Body)
 	}
 	return w.WorkerID

@@ -61,27 +61,34 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	}
 	// What a run leaves behind is published by whoever may publish.
 	emit := `,"emit":[{"event":{"event_type":"a"}}]`
-	if p := s.call(w, c, "complete", emit, apitest.As("worker")...).Wants(http.StatusForbidden, access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
+	if p := s.call(w, c, "complete", emit, apitest.As("worker")...).Wants(http.StatusForbidden,
+		access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
 		t.Errorf("the refusal of emit: %+v", p)
 	}
 	other := s.run(s.job)
 	d := s.claim(w, `{"slots":1,"start":true}`, apitest.As("worker")...)[0]
-	batch := s.Send("POST", workerPath(w, "complete"), `{"runs":[`+item(c, emit)+","+item(d, "")+`]}`, apitest.As("worker")...)
+	batch := s.Send("POST", workerPath(w, "complete"), `{"runs":[`+item(c, emit)+","+item(d, "")+`]}`,
+		apitest.As("worker")...)
 	var results client.RunResults
-	if batch.Into(&results); batch.Status != 200 || len(results.Results) != 2 || results.Results[0].Status != 403 || results.Results[1].Status != 200 {
+	if batch.Into(&results); batch.Status != 200 || len(results.Results) != 2 || results.Results[0].Status != 403 ||
+		results.Results[1].Status != 200 {
 		t.Fatalf("a batch of one that emits and one that does not: %d %s", batch.Status, batch.Body)
 	}
 	if s.state(id) != "RUNNING" || s.state(other) != "SUCCEEDED" {
 		t.Errorf("the runs are %s and %s", s.state(id), s.state(other))
 	}
-	s.Send("POST", runPath(id, "complete"), fence(w, c, `,"result":{"a":1}`), apitest.As("worker")...).Ended("SUCCEEDED", false)
-	if r := s.Send("POST", "/api/v1/fences/k/check", `{"fencing_token":"`+c.FencingToken+`"}`, apitest.As("worker")...); r.Status != 200 {
+	s.Send("POST", runPath(id, "complete"), fence(w, c, `,"result":{"a":1}`), apitest.As("worker")...).Ended("SUCCEEDED",
+		false)
+	if r := s.Send("POST", "/api/v1/fences/k/check", `{"fencing_token":"`+c.FencingToken+`"}`,
+		apitest.As("worker")...); r.Status != 200 {
 		t.Errorf("check a fence: %d %s", r.Status, r.Body)
 	}
-	for path, body := range map[string]string{"/events": `{"event_type":"a"}`, "/job-runs/" + id.String() + "/cancel": "", "/sagas": "{}", "/workflows": "{}"} {
+	for path, body := range map[string]string{"/events": `{"event_type":"a"}`, "/job-runs/" + id.String() + "/cancel": "",
+		"/sagas": "{}", "/workflows": "{}"} {
 		s.Send("POST", "/api/v1"+path, body, apitest.As("worker")...).Wants(http.StatusForbidden, access.CodeForbidden)
 	}
-	for _, path := range []string{"/job-runs", "/job-runs/" + id.String(), "/job-runs/" + id.String() + "/logs", "/workers", "/sagas", "/events"} {
+	for _, path := range []string{"/job-runs", "/job-runs/" + id.String(), "/job-runs/" + id.String() + "/logs",
+		"/workers", "/sagas", "/events"} {
 		s.Send("GET", "/api/v1"+path, "", apitest.As("worker")...).Wants(http.StatusForbidden, access.CodeForbidden)
 	}
 }
@@ -90,7 +97,8 @@ func TestAWorkersCredentialDrainsOnlyWhatItHasRegistered(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t, apitest.Guarded)
 	own, others := s.worker("", apitest.As("worker")...), s.worker("", apitest.As("operator")...)
-	if p := s.Send("POST", workerPath(others, "drain"), "", apitest.As("worker")...).Wants(http.StatusForbidden, access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
+	if p := s.Send("POST", workerPath(others, "drain"), "", apitest.As("worker")...).Wants(http.StatusForbidden,
+		access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
 		t.Errorf("the refusal: %+v", p)
 	}
 	for _, who := range []string{"worker", "operator"} {
@@ -100,5 +108,6 @@ func TestAWorkersCredentialDrainsOnlyWhatItHasRegistered(t *testing.T) {
 			t.Errorf("%s drains it: %d %s", who, r.Status, r.Body)
 		}
 	}
-	s.Send("POST", workerPath(own, "undrain"), "", apitest.As("worker")...).Wants(http.StatusForbidden, access.CodeForbidden)
+	s.Send("POST", workerPath(own, "undrain"), "", apitest.As("worker")...).Wants(http.StatusForbidden,
+		access.CodeForbidden)
 }

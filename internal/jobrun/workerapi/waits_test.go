@@ -24,7 +24,8 @@ func (s *workerEdge) waiting(ctx context.Context, worker uuid.UUID) <-chan []cli
 	s.T.Helper()
 	out := make(chan []client.ClaimedRun, 1)
 	go func() {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+workerPath(worker, "claim"), strings.NewReader(`{"slots":1,"wait_ms":30000}`))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+workerPath(worker, "claim"),
+			strings.NewReader(`{"slots":1,"wait_ms":30000}`))
 		if err != nil {
 			panic(err)
 		}
@@ -169,7 +170,8 @@ func TestBatchesAnswerForEach(t *testing.T) {
 		return out
 	}
 	started := batch("start", item(runs[0], ""), item(runs[1], ""), item(runs[2], ""), item(foreign, ""))
-	if *started.LeaseMS != 30_000 || started.Results[0].Status != 200 || started.Results[3].Status != 409 || started.Results[3].Problem.Code != "JOB_FENCE_LOST" || started.Results[3].RunID != foreign.RunID {
+	if *started.LeaseMS != 30_000 || started.Results[0].Status != 200 || started.Results[3].Status != 409 ||
+		started.Results[3].Problem.Code != "JOB_FENCE_LOST" || started.Results[3].RunID != foreign.RunID {
 		t.Errorf("started: %+v", started)
 	}
 	again := batch("start", item(runs[0], ""), item(runs[4], ""))
@@ -211,9 +213,12 @@ func TestBatchesKeepTheContract(t *testing.T) {
 		}
 	}
 	items := []string{
-		`{` + ok + `}`, `{}`, `1`, `null`, `{"attempt":1}`, `{` + ok + `,"more":1}`, strings.Replace(`{`+ok+`}`, `"attempt":1`, `"attempt":0`, 1),
-		strings.Replace(`{`+ok+`}`, `"attempt":1`, `"attempt":"1"`, 1), strings.Replace(`{`+ok+`}`, `"attempt":1`, `"attempt":1.5`, 1),
-		strings.Replace(`{`+ok+`}`, `"attempt":1`, `"attempt":3000000000`, 1), strings.Replace(`{`+ok+`}`, `"leader_epoch":1`, `"leader_epoch":null`, 1),
+		`{` + ok + `}`, `{}`, `1`, `null`, `{"attempt":1}`, `{` + ok + `,"more":1}`,
+		strings.Replace(`{`+ok+`}`, `"attempt":1`, `"attempt":0`, 1),
+		strings.Replace(`{`+ok+`}`, `"attempt":1`, `"attempt":"1"`, 1), strings.Replace(`{`+ok+`}`, `"attempt":1`,
+			`"attempt":1.5`, 1),
+		strings.Replace(`{`+ok+`}`, `"attempt":1`, `"attempt":3000000000`, 1), strings.Replace(`{`+ok+`}`, `"leader_epoch":1`,
+			`"leader_epoch":null`, 1),
 		strings.Replace(`{`+ok+`}`, `-`, ``, 1), strings.Replace(`{`+ok+`}`, `"run_id":"`, `"run_id":"g`, 1),
 	}
 	for _, i := range items {
@@ -222,7 +227,8 @@ func TestBatchesKeepTheContract(t *testing.T) {
 		add("heartbeat", "HeartbeatInput", `{"seq":1,"running":[`+i+`]}`)
 	}
 	for _, more := range []string{
-		`"result":null`, `"result":[1,{"a":"\u0001"}]`, `"exit_code":1`, `"exit_code":"1"`, `"error":{}`, `"error":{"code":"E"}`, `"error":{"code":""}`, `"error":{"code":"E","x":1}`,
+		`"result":null`, `"result":[1,{"a":"\u0001"}]`, `"exit_code":1`, `"exit_code":"1"`, `"error":{}`,
+		`"error":{"code":"E"}`, `"error":{"code":""}`, `"error":{"code":"E","x":1}`,
 		`"error":5`, `"timed_out":1,"error":{"code":"E"}`, `"timed_out":true,"error":{"code":"E"}`, `"resources":{"peak_rss_bytes":-1}`, `"resources":{"cpu_seconds_total":1}`, `"resources":[]`,
 		`"emit":[]`, `"emit":{}`, `"emit":[{"event":{"event_type":"e"}}]`, `"emit":[{"event":{}}]`, `"emit":[{"run":{"definition":"d","args":[1]}}]`,
 	} {
@@ -233,8 +239,10 @@ func TestBatchesKeepTheContract(t *testing.T) {
 	} {
 		add("heartbeat", "HeartbeatInput", `{"seq":1,"running":[{`+ok+`,`+more+`}]}`)
 	}
-	add("start", "StartBatch", `{}`, `[]`, `{"runs":[]}`, `{"runs":{}}`, `{"runs":[{`+ok+`}],"x":1}`, `{"runs":[`+strings.Repeat(`{},`, 1000)+`{}]}`)
-	add("heartbeat", "HeartbeatInput", `{}`, `{"seq":0}`, `{"seq":2}`, `{"seq":3,"load":-1}`, `{"seq":4,"load":1e2,"running":[]}`, `{"seq":"1"}`, `{"seq":5,"running":null}`, `{"seq":6,"x":1}`)
+	add("start", "StartBatch", `{}`, `[]`, `{"runs":[]}`, `{"runs":{}}`, `{"runs":[{`+ok+`}],"x":1}`,
+		`{"runs":[`+strings.Repeat(`{},`, 1000)+`{}]}`)
+	add("heartbeat", "HeartbeatInput", `{}`, `{"seq":0}`, `{"seq":2}`, `{"seq":3,"load":-1}`, `{"seq":4,"load":1e2,"running":[]}`, `{"seq":"1"}`,
+		`{"seq":5,"running":null}`, `{"seq":6,"x":1}`)
 	for _, b := range bodies {
 		var v any
 		if err := json.Unmarshal([]byte(b.body), &v); err != nil {
@@ -267,7 +275,8 @@ func TestWorkersAreOfTheirTenantAndRole(t *testing.T) {
 	s.Send("GET", runPath(c.RunID, "logs"), "", apitest.As("auditor")...).Wants(403, "AUTH_FORBIDDEN")
 	s.Send("POST", workerPath(w, "heartbeat"), `{"seq":1}`, apitest.As("foreign")...).Wants(410, "JOB_WORKER_GONE")
 	s.Send("POST", workerPath(w, "claim"), `{"slots":1}`, apitest.As("foreign")...).Wants(410, "JOB_WORKER_GONE")
-	s.Send("POST", workerPath(w, "claim"), `{"slots":1,"wait_ms":10}`, apitest.As("foreign")...).Wants(410, "JOB_WORKER_GONE")
+	s.Send("POST", workerPath(w, "claim"), `{"slots":1,"wait_ms":10}`, apitest.As("foreign")...).Wants(410,
+		"JOB_WORKER_GONE")
 	s.Send("GET", "/api/v1/workers/"+w.String(), "", apitest.As("foreign")...).Wants(404, "JOB_WORKER_NOT_FOUND")
 	s.Send("POST", workerPath(w, "detach"), "", apitest.As("foreign")...).Wants(404, "JOB_WORKER_NOT_FOUND")
 	s.Send("POST", workerPath(w, "claim"), `{"slots":1}`, apitest.As("auditor")...).Wants(403, "AUTH_FORBIDDEN")
@@ -284,7 +293,8 @@ func TestDrainAndDetach(t *testing.T) {
 	s.run(s.job)
 	w := s.worker("")
 	c := s.claim(w, `{"slots":1,"start":true}`)[0]
-	if r := s.Send("POST", workerPath(w, "drain"), `{"reason":"deploy"}`); r.Status != 200 || !strings.Contains(string(r.Body), `"DRAINING"`) {
+	if r := s.Send("POST", workerPath(w, "drain"), `{"reason":"deploy"}`); r.Status != 200 ||
+		!strings.Contains(string(r.Body), `"DRAINING"`) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	if got := s.claim(w, `{"slots":5}`); len(got) != 0 {
@@ -299,7 +309,8 @@ func TestDrainAndDetach(t *testing.T) {
 	if got := s.claim(w, `{"slots":5}`); len(got) != 1 {
 		t.Errorf("after undrain it got %v", got)
 	}
-	if r := s.Send("POST", workerPath(w, "detach"), ""); r.Status != 200 || !strings.Contains(string(r.Body), `"allowed_actions":[]`) {
+	if r := s.Send("POST", workerPath(w, "detach"), ""); r.Status != 200 ||
+		!strings.Contains(string(r.Body), `"allowed_actions":[]`) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	s.Send("POST", workerPath(w, "heartbeat"), `{"seq":2}`).Wants(410, "JOB_WORKER_GONE")
@@ -318,32 +329,40 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 	s := newWorkerEdge(t, apitest.Guarded)
 	got := s.Send("GET", "/api/v1/settings", "", apitest.As("auditor")...)
 	var all client.Settings
-	if got.Into(&all); got.Status != 200 || len(all.Settings) != len(jobrun.SettingsList) || got.Header.Get("ETag") != `"1"` {
+	if got.Into(&all); got.Status != 200 || len(all.Settings) != len(jobrun.SettingsList) ||
+		got.Header.Get("ETag") != `"1"` {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
 	s.Send("GET", "/api/v1/settings", "", append(apitest.As("auditor"), "If-None-Match", `"1"`)...)
 	const change = `{"values":{"run_lease_seconds":60},"reason":"slow jobs"}`
 	s.Send("PATCH", "/api/v1/settings", change, apitest.As("admin")...).Wants(403, "AUTH_FORBIDDEN") // of one tenant
-	s.Send("PATCH", "/api/v1/settings", change, append(apitest.As("root"), "If-Match", `"7"`)...).Wants(412, "JOB_VERSION_CONFLICT")
-	if r := s.Send("PATCH", "/api/v1/settings", change, append(apitest.As("root"), "If-Match", `"1"`)...); r.Status != 200 || r.Header.Get("ETag") != `"2"` || !strings.Contains(string(r.Body), `"value":60`) {
+	s.Send("PATCH", "/api/v1/settings", change, append(apitest.As("root"), "If-Match", `"7"`)...).Wants(412,
+		"JOB_VERSION_CONFLICT")
+	if r := s.Send("PATCH", "/api/v1/settings", change,
+		append(apitest.As("root"), "If-Match", `"1"`)...); r.Status != 200 || r.Header.Get(
+		"ETag") != `"2"` || !strings.Contains(string(r.Body), `"value":60`) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	s.Send("PATCH", "/api/v1/settings", `{"values":{"run_lease_seconds":0}}`, apitest.As("root")...).Wants(422, "JOB_SETTING_INVALID")
 	s.Send("PATCH", "/api/v1/settings", `{"values":{"colour":1}}`, apitest.As("root")...).Wants(422, "JOB_SETTING_INVALID")
 	s.Send("PATCH", "/api/v1/settings", `{"values":{}}`, apitest.As("root")...).Wants(422, "REQ_SCHEMA")
-	for who, told := range map[string]bool{"auditor": false, "admin": false, "root": true} { // who changes them and why is no tenant's affair
+	// who changes them and why is no tenant's affair
+	for who, told := range map[string]bool{"auditor": false, "admin": false, "root": true} {
 		r := s.Send("GET", "/api/v1/settings/history", "", apitest.As(who)...)
 		body := string(r.Body)
-		if r.Status != 200 || !strings.Contains(body, `"new_value":60`) || strings.Contains(body, "slow jobs") != told || strings.Contains(body, "changed_by") != told {
+		if r.Status != 200 || !strings.Contains(body, `"new_value":60`) || strings.Contains(body, "slow jobs") != told ||
+			strings.Contains(body, "changed_by") != told {
 			t.Errorf("the changes as %s sees them: %d %s", who, r.Status, r.Body)
 		}
-		if r := s.Send("GET", "/api/v1/settings", "", apitest.As(who)...); strings.Contains(string(r.Body), "updated_by") != told {
+		if r := s.Send("GET", "/api/v1/settings", "", apitest.As(who)...); strings.Contains(string(r.Body),
+			"updated_by") != told {
 			t.Errorf("the settings as %s sees them: %d %s", who, r.Status, r.Body)
 		}
 	}
 	for who, named := range map[string]bool{"auditor": false, "admin": false, "root": true} { // nodes are of all tenants
 		r := s.Send("GET", "/api/v1/scheduler/leader", "", apitest.As(who)...)
-		if r.Status != 200 || !strings.Contains(string(r.Body), `"alive":true`) || strings.Contains(string(r.Body), `"node":`) != named {
+		if r.Status != 200 || !strings.Contains(string(r.Body), `"alive":true`) ||
+			strings.Contains(string(r.Body), `"node":`) != named {
 			t.Errorf("the leader as %s sees it: %d %s", who, r.Status, r.Body)
 		}
 	}
@@ -355,7 +374,8 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 	}
 	apitest.WantsReason(t, s.Send("POST", "/api/v1/scheduler/leader/step-down", "", apitest.As("root")...))
 	s.Send("POST", "/api/v1/scheduler/leader/step-down", `{"reason":"test"}`, apitest.As("root")...).Wants(409, "JOB_NO_LEADER")
-	if r := s.Send("GET", "/api/v1/scheduler/leader", "", apitest.As("auditor")...); r.Status != 200 || !strings.Contains(string(r.Body), `"alive":false`) {
+	if r := s.Send("GET", "/api/v1/scheduler/leader", "", apitest.As("auditor")...); r.Status != 200 ||
+		!strings.Contains(string(r.Body), `"alive":false`) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }

@@ -27,9 +27,11 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 		return nil, err
 	}
 	w := jobrun.WorkerProcess{
-		ID: s.NewID(), TenantID: req.Tenant.ID, Version: 1, State: jobrun.WorkerActive, Name: b.Name, Node: rest.Text(b.Node), SDK: rest.Text(b.Sdk),
-		SDKVersion: rest.Text(b.Version), Labels: jobrun.Pairs(b.Labels), Queues: distinct(b.Queues), Commands: distinct(b.Commands),
-		MaxRuns: settings.Int(jobrun.MaxRunsPerWorker), Principal: req.Principal, RegisteredAt: now, HeartbeatAt: now,
+		ID: s.NewID(), TenantID: req.Tenant.ID, Version: 1, State: jobrun.WorkerActive, Name: b.Name, Node: rest.Text(b.Node),
+		SDK:        rest.Text(b.Sdk),
+		SDKVersion: rest.Text(b.Version), Labels: jobrun.Pairs(b.Labels), Queues: distinct(b.Queues),
+		Commands: distinct(b.Commands),
+		MaxRuns:  settings.Int(jobrun.MaxRunsPerWorker), Principal: req.Principal, RegisteredAt: now, HeartbeatAt: now,
 	}
 	if b.Pid != nil {
 		w.PID = *b.Pid
@@ -50,9 +52,12 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 	return rest.Answer{
 		Status: http.StatusCreated, Location: workersURL + w.ID.String(),
 		Body: api.WorkerRegistration{
-			WorkerID: w.ID, State: api.WorkerState(w.State), MaxRuns: int32(w.MaxRuns), SettingsVersion: settings.Version, //nolint:gosec // at most 10,000
-			HeartbeatIntervalMS: settings.Seconds(jobrun.HeartbeatInterval).Milliseconds(), HeartbeatTTLMS: settings.Seconds(jobrun.HeartbeatTTL).Milliseconds(),
-			RunLeaseMS: settings.Seconds(jobrun.RunLease).Milliseconds(), AssignLeaseMS: settings.Seconds(jobrun.AssignLease).Milliseconds(),
+			//nolint:gosec // at most 10,000
+			WorkerID: w.ID, State: api.WorkerState(w.State), MaxRuns: int32(w.MaxRuns), SettingsVersion: settings.Version,
+			HeartbeatIntervalMS: settings.Seconds(jobrun.HeartbeatInterval).Milliseconds(),
+			HeartbeatTTLMS:      settings.Seconds(jobrun.HeartbeatTTL).Milliseconds(),
+			RunLeaseMS:          settings.Seconds(jobrun.RunLease).Milliseconds(),
+			AssignLeaseMS:       settings.Seconds(jobrun.AssignLease).Milliseconds(),
 		},
 	}, nil
 }
@@ -60,7 +65,8 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 // checkWorker refuses what a worker of somebody else may not be. Fault: Invalid.
 func checkWorker(w *jobrun.WorkerProcess) error {
 	if slices.Contains(w.Queues, jobrun.SystemQueue) {
-		return rest.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved", Message: "must not have " + jobrun.SystemQueue + ", which is reserved"})
+		return rest.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved",
+			Message: "must not have " + jobrun.SystemQueue + ", which is reserved"})
 	}
 	for _, l := range w.Labels {
 		if l[0] == '=' {
@@ -162,13 +168,15 @@ func (s *Handlers) DetachWorker(ctx context.Context, in api.DetachWorkerRequestO
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
 }
 
-func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string, b *api.WorkerActionInput) (rest.Answer, error) {
+func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string,
+	b *api.WorkerActionInput) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	if b == nil {
 		b = &api.WorkerActionInput{}
 	}
-	w, err := s.Workers.Move(ctx, rest.RequestOf(ctx).Tenant.ID, id, to, s.Did(ctx, s.Now(), operator.JobWorker, id.String(), verb, rest.Text(b.Reason), nil))
+	w, err := s.Workers.Move(ctx, rest.RequestOf(ctx).Tenant.ID, id, to,
+		s.Did(ctx, s.Now(), operator.JobWorker, id.String(), verb, rest.Text(b.Reason), nil))
 	if err != nil {
 		return rest.Answer{}, err
 	}
@@ -181,11 +189,16 @@ func workerAnswer(w *jobrun.WorkerProcess) rest.Answer {
 
 func toAPIWorker(w *jobrun.WorkerProcess) api.Worker {
 	out := api.Worker{
-		WorkerID: w.ID, Version: w.Version, State: api.WorkerState(w.State), Name: w.Name, Node: rest.UnlessEmpty(w.Node), Sdk: rest.UnlessEmpty(w.SDK),
-		SdkVersion: rest.UnlessEmpty(w.SDKVersion), Labels: w.Labels, Queues: w.Queues, Commands: w.Commands, MaxRuns: int32(w.MaxRuns), //nolint:gosec // at most 10,000
-		Running: int32(w.Running), Load: w.Load, HeartbeatSeq: &w.HeartbeatSeq, Principal: rest.UnlessEmpty(w.Principal), //nolint:gosec // at most 10,000
-		RegisteredAt: w.RegisteredAt, HeartbeatAt: w.HeartbeatAt, DrainAt: w.DrainAt, LostAt: w.LostAt, DetachedAt: w.DetachedAt,
-		Reason: rest.UnlessEmpty(w.Reason), AllowedActions: w.Actions(),
+		WorkerID: w.ID, Version: w.Version, State: api.WorkerState(w.State), Name: w.Name, Node: rest.UnlessEmpty(w.Node),
+		Sdk: rest.UnlessEmpty(w.SDK),
+		//nolint:gosec // at most 10,000
+		SdkVersion: rest.UnlessEmpty(w.SDKVersion), Labels: w.Labels, Queues: w.Queues, Commands: w.Commands,
+		MaxRuns: int32(w.MaxRuns),
+		//nolint:gosec // at most 10,000
+		Running: int32(w.Running), Load: w.Load, HeartbeatSeq: &w.HeartbeatSeq, Principal: rest.UnlessEmpty(w.Principal),
+		RegisteredAt: w.RegisteredAt, HeartbeatAt: w.HeartbeatAt, DrainAt: w.DrainAt, LostAt: w.LostAt,
+		DetachedAt: w.DetachedAt,
+		Reason:     rest.UnlessEmpty(w.Reason), AllowedActions: w.Actions(),
 	}
 	if w.PID != 0 {
 		out.Pid = &w.PID

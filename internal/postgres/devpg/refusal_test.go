@@ -29,7 +29,8 @@ func TestDataOfAnotherVersionIsRefusedAndLeftAlone(t *testing.T) {
 
 	before := snapshot(t, dir)
 	_, err = Start(t.Context(), Config{Dir: dir})
-	if !errors.Is(err, ErrVersionMismatch) || !strings.Contains(err.Error(), "version 9") || !strings.Contains(err.Error(), dir) {
+	if !errors.Is(err, ErrVersionMismatch) || !strings.Contains(err.Error(), "version 9") ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("Start = %v, want ErrVersionMismatch with version and directory", err)
 	}
 	if diff := cmp.Diff(before, snapshot(t, dir)); diff != "" {

@@ -118,7 +118,8 @@ func TestAPutSagaIsTheTenantsActiveOne(t *testing.T) {
 	caches(t, func(w world) {
 		s := w.put(cache.Saga{InitiatedBy: "shop", SagaType: "orders", Data: cache.Data{Payload: []byte(`{"n":1}`)}})
 		want := s
-		want.Status, want.Version, want.InitiatedBy, want.SagaType, want.Tenant.Region = cache.Active, 1, "shop", "orders", "eu"
+		want.Status, want.Version, want.InitiatedBy, want.SagaType, want.Tenant.Region = cache.Active, 1,
+			"shop", "orders", "eu"
 		want.Data.Payload, want.Data.Workflow = []byte(`{"n":1}`), cache.Workflow{Name: "order", Version: 1}
 		if diff := cmp.Diff(want, s); diff != "" {
 			w.t.Errorf("stored as (-want +got):\n%s", diff)

@@ -26,11 +26,13 @@ func TestPoisonedAnswerIsRecordedWithoutItsContent(t *testing.T) {
 	}{
 		{
 			"of a step: it was useless, and the step is undone", saga.Execute, saga.Compensated, "X0 X1 X1 X1 C1 C0",
-			[]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE FAILED", "s1 EXECUTE FAILED", "s1 EXECUTE FAILED", "s1 COMPENSATE SUCCESS", "s0 COMPENSATE SUCCESS"},
+			[]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE FAILED", "s1 EXECUTE FAILED", "s1 EXECUTE FAILED",
+				"s1 COMPENSATE SUCCESS", "s0 COMPENSATE SUCCESS"},
 		},
 		{
 			"of an undo: a person must look", saga.Compensate, saga.Failed, "X0 X1 X2 C1 C1 C1",
-			[]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE SUCCESS", "s2 EXECUTE FAILED", "s1 COMPENSATE FAILED", "s1 COMPENSATE FAILED", "s1 COMPENSATE FAILED"},
+			[]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE SUCCESS", "s2 EXECUTE FAILED", "s1 COMPENSATE FAILED",
+				"s1 COMPENSATE FAILED", "s1 COMPENSATE FAILED"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

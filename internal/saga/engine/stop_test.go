@@ -42,7 +42,8 @@ func TestStopFailsNothing(t *testing.T) {
 		}
 		a := w.start("a")
 		ids := map[string]uuid.UUID{}
-		for _, stage := range []string{"in flight", "slow", "waits for a moment", "waits for long", "undoes", "first call", "fails meanwhile"} {
+		for _, stage := range []string{"in flight", "slow", "waits for a moment", "waits for long", "undoes", "first call",
+			"fails meanwhile"} {
 			ids[stage] = a.create(named(stage, "uuu"))
 		}
 		synctest.Wait()

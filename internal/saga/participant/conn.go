@@ -124,7 +124,8 @@ func (c *conn) receive(b *buffer, maxBody int64) (answer, error) {
 	c.left = maxHead
 	for range 1 + maxInformational {
 		var err error
-		if resp, err = http.ReadResponse(c.r, asPOST); err != nil { //nolint:bodyclose // read to its end below, on a connection of ours
+		//nolint:bodyclose // read to its end below, on a connection of ours
+		if resp, err = http.ReadResponse(c.r, asPOST); err != nil {
 			// A line cut short by the end of the stream is no garbage.
 			return answer{}, cmp.Or(c.readErr, err)
 		}

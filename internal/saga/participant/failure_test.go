@@ -154,7 +154,8 @@ func TestADecoyIsNeverCalled(t *testing.T) {
 		cfg.Policy = &egress.Policy{Resolver: resolver(func(int64) string { return "127.0.0.1" })}
 		cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
 	})
-	for _, host := range []string{"127.0.0.1", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "decoy.example", "DECOY.example.", "127.1.example"} {
+	for _, host := range []string{"127.0.0.1", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
+		"decoy.example", "DECOY.example.", "127.1.example"} {
 		check(
 			t,
 			c.Call(t.Context(), callTo("http://"+host+":"+port+"/latest/meta-data")),
@@ -195,7 +196,9 @@ func TestANameThatMovesToTheMetadataServiceIsNotFollowed(t *testing.T) {
 }
 
 func TestURLsAndHeadersThatNoRequestCanHold(t *testing.T) {
-	for _, url := range []string{"", "/path", "//host/path", "ftp://host/", "http://", "http://:80/", "http://user:secret@host/", "http://host:0/", "http://host:99999/", "http://ho st/", "http://host/\r\nX: y", "http://a\u0000b/", "http://\u00ad/", "mailto:a@b", "http:host"} {
+	for _, url := range []string{"", "/path", "//host/path", "ftp://host/", "http://", "http://:80/",
+		"http://user:secret@host/", "http://host:0/", "http://host:99999/", "http://ho st/", "http://host/\r\nX: y",
+		"http://a\u0000b/", "http://\u00ad/", "mailto:a@b", "http:host"} {
 		check(t, newClient(t, nil).Call(t.Context(), callTo(url)), saga.NotApplied, retry.Refused, CodeInvalidRequest)
 	}
 	for name, value := range map[string]string{"X-A": "b\r\nX-B: c", "X A": "b", "": "b", "X-C\n": "d", "X-D": "\x00"} {

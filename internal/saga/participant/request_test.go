@@ -42,8 +42,10 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		{"blanks and letters in a URL are encoded", func(c *saga.Call) { c.HTTP.URL += "/é x?a b=ü" },
 			"POST /%C3%A9%20x?a%20b=%C3%BC HTTP/1.1", nil},
 		{"a fragment stays here", func(c *saga.Call) { c.HTTP.URL += "/a?b#c" }, "POST /a?b HTTP/1.1", nil},
-		{"a compensation", func(c *saga.Call) { c.Action = saga.Compensate; c.Key = "k"; c.Attempt = 12; c.Fence = 1 << 40 }, "",
-			map[string]string{"X-Saga-Action": "compensate", "Idempotency-Key": "k", "X-Saga-Attempt": "12", "X-Saga-Fence": "1099511627776"}},
+		{"a compensation", func(c *saga.Call) { c.Action = saga.Compensate; c.Key = "k"; c.Attempt = 12; c.Fence = 1 << 40 },
+			"",
+			map[string]string{"X-Saga-Action": "compensate", "Idempotency-Key": "k", "X-Saga-Attempt": "12",
+				"X-Saga-Fence": "1099511627776"}},
 		{"a step name that is not ASCII", func(c *saga.Call) { c.Step = "予約.é"; c.Key = "id/予約.é/execute" }, "",
 			map[string]string{"X-Saga-Step": "%E4%BA%88%E7%B4%84.%C3%A9", "Idempotency-Key": "id/%E4%BA%88%E7%B4%84.%C3%A9/execute"}},
 		{"a step name with a line break", func(c *saga.Call) { c.Step = "a\r\nX-B: c" }, "",
@@ -55,8 +57,10 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		{"the timeout is the deadline", func(c *saga.Call) { c.Timeout = time.Hour }, "", map[string]string{"X-Saga-Deadline": "2026-03-04T05:06:07.123Z"}},
 		{"no timeout is 30 seconds", func(c *saga.Call) { c.Timeout = 0 }, "", map[string]string{"X-Saga-Deadline": "2026-03-04T04:06:37.123Z"}},
 		{"the definition's headers", func(c *saga.Call) {
-			c.HTTP.Headers = map[string]string{"X-Team": "stock", "authorization": "Bearer x", "accept": "text/plain", "USER-AGENT": "mine"}
-		}, "", map[string]string{"X-Team": "stock", "Authorization": "Bearer x", "Accept": "text/plain", "User-Agent": "mine"}},
+			c.HTTP.Headers = map[string]string{"X-Team": "stock", "authorization": "Bearer x", "accept": "text/plain",
+				"USER-AGENT": "mine"}
+		}, "", map[string]string{"X-Team": "stock", "Authorization": "Bearer x", "Accept": "text/plain",
+			"User-Agent": "mine"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			call := callTo(srv.url())

@@ -99,7 +99,8 @@ func FuzzCleanedTextIsHarmless(f *testing.F) {
 // store can hold.
 func FuzzAnyAnswerHasAnOutcome(f *testing.F) {
 	for _, s := range []string{
-		okAnswer, response("409 Conflict", "Retry-After: 1\r\n", `{"error":"\ud800"}`), response("503 x", "Retry-After: 1\r\n", "[[["),
+		okAnswer, response("409 Conflict", "Retry-After: 1\r\n", `{"error":"\ud800"}`),
+		response("503 x", "Retry-After: 1\r\n", "[[["),
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "HTTP/1.0 999 \r\n\r\n\x00",
 		"HTTP/1.1 100 Continue\r\n\r\n" + okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 9999999999999\r\n\r\n1",
 	} {

@@ -30,19 +30,23 @@ func always(e saga.Event) func(*saga.Instance, []saga.StepLog) (saga.Event, erro
 // CancelSaga flags a saga to be undone and to end as cancelled.
 func (s *Handlers) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CancelRequested{By: by, Reason: reason})})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.CancelRequested{By: by, Reason: reason})})
 }
 
 // CompensateSaga flags a saga to be undone on an operator's account.
 func (s *Handlers) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CompensateRequested{By: by, Reason: reason})})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.CompensateRequested{By: by, Reason: reason})})
 }
 
 // ResumeCompensation reopens a saga whose undo gave up.
-func (s *Handlers) ResumeCompensation(ctx context.Context, in api.ResumeCompensationRequestObject) (api.Response, error) {
+func (s *Handlers) ResumeCompensation(ctx context.Context,
+	in api.ResumeCompensationRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.ResumeRequested{By: by, Reason: reason})})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.ResumeRequested{By: by, Reason: reason})})
 }
 
 // words returns who acts and why; a body is optional.
@@ -102,7 +106,8 @@ func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
 }
 
 // decide returns the change that an action would make now, and the run before it.
-func (s *Handlers) decide(ctx context.Context, a action) (change saga.Change, run saga.Instance, m saga.Moment, err error) {
+func (s *Handlers) decide(ctx context.Context,
+	a action) (change saga.Change, run saga.Instance, m saga.Moment, err error) {
 	req := rest.RequestOf(ctx)
 	run, logs, err := s.load(ctx, req.Tenant.ID, a.id)
 	if err != nil {
@@ -118,7 +123,8 @@ func (s *Handlers) decide(ctx context.Context, a action) (change saga.Change, ru
 	if err != nil {
 		return change, run, m, err
 	}
-	m = saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Actor: req.Principal, RequestID: req.ID}
+	m = saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Actor: req.Principal,
+		RequestID: req.ID}
 	change, err = saga.Apply(run, e, m)
 	return change, run, m, err
 }
@@ -126,7 +132,8 @@ func (s *Handlers) decide(ctx context.Context, a action) (change saga.Change, ru
 // apply decides and commits, and decides anew when the saga moved on; change is
 // what it committed. used
 // tells that the same request was committed by another node meanwhile.
-func (s *Handlers) apply(ctx context.Context, a action, key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
+func (s *Handlers) apply(ctx context.Context, a action,
+	key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
 	for range rest.MaxReloads {
 		change, _, _, err := s.decide(ctx, a)
 		if err != nil {

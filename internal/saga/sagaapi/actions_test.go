@@ -29,7 +29,8 @@ func TestCancelAndCompensateUndoARunningSaga(t *testing.T) {
 			r := e.Send("POST", at+"/"+tt.action, `{"reason":"changed her mind","requested_by":"ann"}`)
 			var s client.Saga
 			r.Into(&s)
-			if r.Status != http.StatusAccepted || r.Header.Get("ETag") != `"2"` || s.EndCause == nil || *s.EndCause != tt.cause || slices.Contains(s.AllowedActions, client.SagaAction(tt.action)) {
+			if r.Status != http.StatusAccepted || r.Header.Get("ETag") != `"2"` || s.EndCause == nil ||
+				*s.EndCause != tt.cause || slices.Contains(s.AllowedActions, client.SagaAction(tt.action)) {
 				t.Fatalf("got %d %s", r.Status, r.Body)
 			}
 			close(g.Open)
@@ -62,9 +63,11 @@ func TestResumeCompensationReopensADirtyEnd(t *testing.T) {
 	at := apitest.SagasPath + "/" + s.SagaID.String()
 	s = e.Saga(at + "?wait=5s")
 	want := []client.SagaAction{
-		client.SagaActionResumeCompensation, client.SagaActionRetry, client.SagaActionSkipStep, client.SagaActionCompleteStep, client.SagaActionAcknowledge,
+		client.SagaActionResumeCompensation, client.SagaActionRetry, client.SagaActionSkipStep, client.SagaActionCompleteStep,
+		client.SagaActionAcknowledge,
 	}
-	if s.State != client.SagaStateFailed || !s.NeedsAttention || *s.Clean || s.Lifecycle != client.SagaLifecycleFailed || !cmp.Equal(s.AllowedActions, want) {
+	if s.State != client.SagaStateFailed || !s.NeedsAttention || *s.Clean || s.Lifecycle != client.SagaLifecycleFailed ||
+		!cmp.Equal(s.AllowedActions, want) {
 		t.Fatalf("before: %+v", s)
 	}
 	p := e.Send("POST", at+"/cancel", "").Wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
@@ -103,7 +106,8 @@ func TestIfNoneMatchSparesTheBody(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, g := apitest.Held(t, e, nil)
 	defer close(g.Open)
-	for _, path := range []string{at, at + "/steps", at + "/step-logs", apitest.WorkflowsPath + "/order", apitest.WorkflowsPath + "/order/versions/1", "/openapi.json"} {
+	for _, path := range []string{at, at + "/steps", at + "/step-logs", apitest.WorkflowsPath + "/order",
+		apitest.WorkflowsPath + "/order/versions/1", "/openapi.json"} {
 		tag := e.Send("GET", path, "").Header.Get("ETag")
 		for _, header := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
 			r := e.Send("GET", path, "", "If-None-Match", header)
@@ -127,7 +131,8 @@ func TestTheSameKeyMakesOneSaga(t *testing.T) {
 	r := e.Send("POST", apitest.SagasPath, `{"payload": {"bb": 2, "a": 1}, "workflow_name": "order"}`, "Idempotency-Key", "k-1")
 	var again client.Saga
 	r.Into(&again)
-	if r.Status != http.StatusCreated || again.SagaID != first.SagaID || r.Header.Get("Idempotent-Replayed") != "true" || r.Header.Get("Location") == "" {
+	if r.Status != http.StatusCreated || again.SagaID != first.SagaID || r.Header.Get("Idempotent-Replayed") != "true" ||
+		r.Header.Get("Location") == "" {
 		t.Errorf("replay: %d %s %v", r.Status, again.SagaID, r.Header)
 	}
 	r = e.Send("POST", apitest.SagasPath+"?wait=5s", `{"payload":{"a":1,"bb":2},"workflow_name":"order"}`, "Idempotency-Key", "k-1")
@@ -137,16 +142,19 @@ func TestTheSameKeyMakesOneSaga(t *testing.T) {
 	}
 	e.Send("POST", apitest.SagasPath, `{"payload":{"a":2,"bb":2},"workflow_name":"order"}`, "Idempotency-Key", "k-1").
 		Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
-	if page, err := e.Store.Sagas.List(t.Context(), apitest.Tenant.ID, saga.Filter{Limit: 10}); err != nil || len(page.Sagas) != 1 {
+	if page, err := e.Store.Sagas.List(t.Context(), apitest.Tenant.ID, saga.Filter{Limit: 10}); err != nil ||
+		len(page.Sagas) != 1 {
 		t.Errorf("%d sagas, %v; want one", len(page.Sagas), err)
 	}
 }
 
 func TestARefusedRequestUsesUpNoKey(t *testing.T) {
 	e := apitest.NewEdge(t)
-	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Idempotency-Key", "k-1").Wants(http.StatusUnprocessableEntity, "WORKFLOW_NOT_FOUND")
+	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Idempotency-Key",
+		"k-1").Wants(http.StatusUnprocessableEntity, "WORKFLOW_NOT_FOUND")
 	e.Register("order", "reserve")
-	if r := e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Idempotency-Key", "k-1"); r.Status != http.StatusCreated || r.Header.Get("Idempotent-Replayed") != "" {
+	if r := e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Idempotency-Key",
+		"k-1"); r.Status != http.StatusCreated || r.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("got %d %v", r.Status, r.Header)
 	}
 }
@@ -187,12 +195,16 @@ func TestAnActionWithAKeyIsDoneOnce(t *testing.T) {
 	defer close(g.Open)
 	for i, replayed := range []string{"", "true", "true"} {
 		r := e.Send("POST", at+"/cancel", `{"reason":"x"}`, "Idempotency-Key", "k-1")
-		if r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != replayed || r.Header.Get("ETag") != `"2"` {
+		if r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != replayed ||
+			r.Header.Get("ETag") != `"2"` {
 			t.Errorf("request %d: %d %v", i, r.Status, r.Header)
 		}
 	}
-	e.Send("POST", at+"/cancel", `{"reason":"y"}`, "Idempotency-Key", "k-1").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", at+"/cancel", `{"reason":"y"}`, "Idempotency-Key", "k-1").Wants(http.StatusUnprocessableEntity,
+		"REQ_IDEMPOTENCY_KEY_REUSED")
 	// Another route is another key space, another saga another request.
-	e.Send("POST", at+"/compensate", `{"reason":"x"}`, "Idempotency-Key", "k-1").Wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
-	e.Send("POST", apitest.MissingSaga+"/cancel", `{"reason":"x"}`, "Idempotency-Key", "k-1").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", at+"/compensate", `{"reason":"x"}`, "Idempotency-Key", "k-1").Wants(http.StatusConflict,
+		"SAGA_STATE_CONFLICT")
+	e.Send("POST", apitest.MissingSaga+"/cancel", `{"reason":"x"}`, "Idempotency-Key",
+		"k-1").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
 }

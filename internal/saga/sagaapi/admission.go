@@ -26,7 +26,8 @@ type created struct {
 
 // create stores a saga and starts it. What can be refused without the batch of
 // new sagas is refused before it: there a refusal costs others time.
-func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey, watch bool) (created, error) {
+func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey,
+	watch bool) (created, error) {
 	release, err := s.inUse.hold(spec.Tenant.ID, spec.ID, key)
 	if err != nil {
 		return created{}, err
@@ -58,7 +59,8 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 	}
 	out := created{id: spec.ID, stop: func() {}}
 	if watch {
-		out.ended, out.stop = s.Engine.Watch(saga.Ref{Tenant: spec.Tenant.ID, ID: spec.ID}) // before it starts, so that its end is not missed
+		// before it starts, so that its end is not missed
+		out.ended, out.stop = s.Engine.Watch(saga.Ref{Tenant: spec.Tenant.ID, ID: spec.ID})
 	}
 	if err := s.admit(ctx, b, spec, c, key, &out); err != nil {
 		out.stop()
@@ -69,7 +71,8 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 
 // admit reserves room in the engine, stores the saga, and gives the room to
 // it, or back.
-func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey, out *created) error {
+func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey,
+	out *created) error {
 	owner, done := s.Engine.Admit(ctx)
 	var run *saga.Instance
 	defer func() { done(run) }()
@@ -119,7 +122,8 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 // or found its id taken: a commit whose answer is lost may have happened, and
 // the store may have tried it again. Such a saga goes on as if nothing was;
 // else result and err stand.
-func (s *Handlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga.CreateResult, err error) (saga.CreateResult, error) {
+func (s *Handlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga.CreateResult,
+	err error) (saga.CreateResult, error) {
 	if fault.As(err) != nil {
 		return result, err
 	}

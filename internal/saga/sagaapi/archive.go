@@ -86,7 +86,8 @@ func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 }
 
 // listArchived answers a page of the archive, newest sagas first.
-func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool, paging rest.Paging) (api.Response, error) {
+func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool,
+	paging rest.Paging) (api.Response, error) {
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	var page saga.ArchivedPage
 	if !none {
@@ -145,7 +146,8 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 
 // restore restores a saga. used tells that the same request, on another node,
 // has done so meanwhile.
-func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by, reason string) (used bool, err error) {
+func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by,
+	reason string) (used bool, err error) {
 	req := rest.RequestOf(ctx)
 	a, err := s.Archive.GetArchived(ctx, req.Tenant.ID, id)
 	if err == nil {

@@ -62,22 +62,27 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 	}
 	same := cmp.Options{
 		cmp.AllowUnexported(answers{}), cmpopts.IgnoreFields(client.Saga{}, "Archived", "ArchivedAt", "AllowedActions"),
-		cmpopts.IgnoreFields(client.StepLogList{}, "Archived", "ArchivedAt"), cmpopts.IgnoreFields(client.StepList{}, "Archived", "ArchivedAt"),
+		cmpopts.IgnoreFields(client.StepLogList{}, "Archived", "ArchivedAt"), cmpopts.IgnoreFields(client.StepList{},
+			"Archived", "ArchivedAt"),
 		cmpopts.IgnoreFields(client.SagaExplanation{}, "Archived", "ArchivedAt", "Actions", "Summary"),
 	}
-	if diff := cmp.Diff(live, archived, same); diff != "" || live.saga.Archived != nil || live.logs.Archived != nil || live.steps.Archived != nil {
+	if diff := cmp.Diff(live, archived, same); diff != "" || live.saga.Archived != nil || live.logs.Archived != nil ||
+		live.steps.Archived != nil {
 		t.Errorf("the saga (-live +archived):\n%s", diff)
 	}
-	if a := archived.why.Actions; len(a) != 1 || a[0].Action != client.SagaActionRestore || a[0].Permission != "sagas:admin" || a[0].Description == "" {
+	if a := archived.why.Actions; len(a) != 1 || a[0].Action != client.SagaActionRestore ||
+		a[0].Permission != "sagas:admin" || a[0].Description == "" {
 		t.Errorf("what can be done: %+v, want the restore", a)
 	}
-	if want := live.why.Summary + " It has been in the archive since "; !strings.HasPrefix(archived.why.Summary, want) || !strings.HasSuffix(archived.why.Summary, ": restore it before acting on it.") {
+	if want := live.why.Summary + " It has been in the archive since "; !strings.HasPrefix(archived.why.Summary, want) ||
+		!strings.HasSuffix(archived.why.Summary, ": restore it before acting on it.") {
 		t.Errorf("the sentence is %q, want %q …", archived.why.Summary, want)
 	}
 	// It looks different, so it is another version to caches.
 	tag := fmt.Sprintf(`"%d-archived"`, live.saga.Version)
 	for _, path := range []string{at, at + "/steps", at + "/step-logs", at + "/result"} {
-		if r := e.Send("GET", path, "", "If-None-Match", tag); r.Status != http.StatusNotModified || r.Header.Get("ETag") != tag {
+		if r := e.Send("GET", path, "", "If-None-Match", tag); r.Status != http.StatusNotModified ||
+			r.Header.Get("ETag") != tag {
 			t.Errorf("%s: %d, ETag %s, want 304 with %s", path, r.Status, r.Header.Get("ETag"), tag)
 		}
 	}
@@ -96,7 +101,8 @@ func TestTheArchiveIsAListOfItsOwn(t *testing.T) {
 		t.Errorf("live: %s", got)
 	}
 	first := e.List("archived=true&page_size=3&view=full")
-	if correlations(first) != "5 4 3" || *first.Pagination.TotalCount != 5 || !first.Pagination.HasNext || !*first.Sagas[0].Archived || first.Sagas[0].ArchivedAt == nil {
+	if correlations(first) != "5 4 3" || *first.Pagination.TotalCount != 5 || !first.Pagination.HasNext ||
+		!*first.Sagas[0].Archived || first.Sagas[0].ArchivedAt == nil {
 		t.Errorf("page 1: %s, %+v", correlations(first), first.Pagination)
 	}
 	rest := e.List("archived=true&page_size=3&cursor=" + *first.Pagination.NextCursor)
@@ -112,7 +118,8 @@ func TestTheArchiveIsAListOfItsOwn(t *testing.T) {
 		}
 	}
 	// A cursor of the archive is none of the live list.
-	e.Send("GET", apitest.SagasPath+"?cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	e.Send("GET", apitest.SagasPath+"?cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest,
+		"REQ_INVALID_PARAMETER")
 }
 
 func TestActionsOnAnArchivedSagaSayThatItMustBeRestored(t *testing.T) {
@@ -147,7 +154,8 @@ func TestAnArchivedFailureIsExplained(t *testing.T) {
 	}
 	var why client.SagaExplanation
 	e.Send("GET", at+"/explain", "").Into(&why)
-	if why.WaitsFor != client.SagaExplanationWaitsForOperator || why.Archived == nil || len(why.Errors) == 0 || why.Step == nil {
+	if why.WaitsFor != client.SagaExplanationWaitsForOperator || why.Archived == nil || len(why.Errors) == 0 ||
+		why.Step == nil {
 		t.Errorf("the explanation is %+v", why)
 	}
 	e.Send("GET", at+"/result", "").Wants(http.StatusConflict, "SAGA_HAS_NO_RESULT")
@@ -166,21 +174,25 @@ func TestRestoreBringsASagaBackOnce(t *testing.T) {
 		t.Errorf("allowed actions %v, want the live saga's: none", p.AllowedActions)
 	}
 	e.ArchiveAll()
-	e.Send("POST", at+"/restore", "", "If-Match", fmt.Sprintf(`"%d"`, before.Version)).Wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
+	e.Send("POST", at+"/restore", "", "If-Match", fmt.Sprintf(`"%d"`, before.Version)).Wants(http.StatusPreconditionFailed,
+		"SAGA_VERSION_CONFLICT")
 	r := e.Send("POST", at+"/restore", `{"reason":"a customer asks","requested_by":"ann"}`, "Idempotency-Key", "k",
 		"If-Match", fmt.Sprintf(`"%d-archived"`, before.Version))
 	var back client.Saga
 	r.Into(&back)
-	if r.Status != http.StatusOK || r.Header.Get("ETag") != fmt.Sprintf(`"%d"`, before.Version) || r.Header.Get("Idempotent-Replayed") != "" {
+	if r.Status != http.StatusOK || r.Header.Get("ETag") != fmt.Sprintf(`"%d"`, before.Version) ||
+		r.Header.Get("Idempotent-Replayed") != "" {
 		t.Fatalf("restore: %d %s", r.Status, r.Body)
 	}
 	if diff := cmp.Diff(before, e.Saga(at)); diff != "" || back.Archived != nil {
 		t.Errorf("the saga (-before +after):\n%s", diff)
 	}
-	if r := e.Send("POST", at+"/restore", `{"reason":"a customer asks","requested_by":"ann"}`, "Idempotency-Key", "k"); r.Status != http.StatusOK || r.Header.Get("Idempotent-Replayed") != "true" {
+	if r := e.Send("POST", at+"/restore", `{"reason":"a customer asks","requested_by":"ann"}`, "Idempotency-Key", "k"); r.Status != http.StatusOK ||
+		r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("the same request again: %d %v", r.Status, r.Header)
 	}
-	e.Send("POST", at+"/restore", "", "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", at+"/restore", "", "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity,
+		"REQ_IDEMPOTENCY_KEY_REUSED")
 	e.Send("POST", at+"/restore", "").Wants(http.StatusConflict, "SAGA_NOT_ARCHIVED")
 	e.Send("POST", apitest.MissingSaga+"/restore", "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
 	e.ArchiveAll() // the trail does not go with it
@@ -191,7 +203,8 @@ func TestRestoreBringsASagaBackOnce(t *testing.T) {
 	if last := told.Events[len(told.Events)-1]; last.EventType != "saga.restored" || string(last.EventData) != `{"by":"ann","reason":"a customer asks"}` {
 		t.Errorf("the last event is %s %s, want the restore", last.EventType, last.EventData)
 	}
-	if log := e.Log.String(); !strings.Contains(log, "saga restored from the archive") || !strings.Contains(log, `"by":"ann"`) || strings.Contains(log, "a customer asks") {
+	if log := e.Log.String(); !strings.Contains(log, "saga restored from the archive") || !strings.Contains(log, `"by":"ann"`) ||
+		strings.Contains(log, "a customer asks") {
 		t.Errorf("log %s", log)
 	}
 }
@@ -205,11 +218,13 @@ func TestARepeatedCreateOfAnArchivedSagaIsStillReplayed(t *testing.T) {
 		r := e.Send("POST", apitest.SagasPath+query, `{"workflow_name":"order"}`, "Idempotency-Key", "k")
 		var s client.Saga
 		r.Into(&s)
-		if r.Status != http.StatusCreated || apitest.SagasPath+"/"+s.SagaID.String() != at || s.Archived == nil || r.Header.Get("Idempotent-Replayed") != "true" {
+		if r.Status != http.StatusCreated || apitest.SagasPath+"/"+s.SagaID.String() != at || s.Archived == nil ||
+			r.Header.Get("Idempotent-Replayed") != "true" {
 			t.Errorf("%q: %d %s", query, r.Status, r.Body)
 		}
 	}
-	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order","saga_id":"`+strings.TrimPrefix(at, apitest.SagasPath+"/")+`"}`).Wants(http.StatusConflict, "SAGA_ALREADY_EXISTS")
+	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order","saga_id":"`+strings.TrimPrefix(at, apitest.SagasPath+"/")+`"}`).Wants(http.StatusConflict,
+		"SAGA_ALREADY_EXISTS")
 }
 
 // between archives or restores a saga between two reads of it.

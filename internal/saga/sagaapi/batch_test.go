@@ -62,7 +62,8 @@ func TestASagaOfAnotherNodeWithTheSameKeyIsAnswered(t *testing.T) {
 		r := e.Send("POST", path, `{"workflow_name":"order"}`, "Idempotency-Key", "k")
 		r.Into(&s)
 		if r.Status != http.StatusCreated || s.SagaID != first.SagaID || len(s.StepLogs) != logs ||
-			r.Header.Get("Idempotent-Replayed") != "true" || !strings.HasSuffix(r.Header.Get("Location"), first.SagaID.String()) {
+			r.Header.Get("Idempotent-Replayed") != "true" ||
+			!strings.HasSuffix(r.Header.Get("Location"), first.SagaID.String()) {
 			t.Errorf("%s: %d %v %s", path, r.Status, r.Header, r.Body)
 		}
 	}
@@ -110,7 +111,8 @@ func TestAHeaderGivenTwiceIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header[name] = []string{`"1"`, `"2"`}
-		if p := e.Do(req).Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER"); p.Errors[0].Pointer != name || p.Errors[0].Code != "repeated" {
+		if p := e.Do(req).Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER"); p.Errors[0].Pointer != name ||
+			p.Errors[0].Code != "repeated" {
 			t.Errorf("errors = %+v", p.Errors)
 		}
 	}

@@ -18,14 +18,16 @@ func TestABusinessKeyIsOneUnfinishedSagas(t *testing.T) {
 	first := e.Start(body(""))
 
 	taken := e.Send("POST", "/api/v1/sagas", body(""))
-	if taken.Status != http.StatusConflict || !strings.Contains(string(taken.Body), "SAGA_BUSINESS_KEY_ACTIVE") || !strings.Contains(string(taken.Body), first.SagaID.String()) {
+	if taken.Status != http.StatusConflict || !strings.Contains(string(taken.Body), "SAGA_BUSINESS_KEY_ACTIVE") ||
+		!strings.Contains(string(taken.Body), first.SagaID.String()) {
 		t.Errorf("a second saga of the key: %d %s", taken.Status, taken.Body)
 	}
 	for range 2 { // the second time as a replay of the first
 		joined := e.Send("POST", "/api/v1/sagas", body(`,"on_conflict":"return_existing"`), "Idempotency-Key", "k")
 		var s client.Saga
 		joined.Into(&s)
-		if joined.Status/100 != 2 || s.SagaID != first.SagaID || joined.Header.Get("Location") != "/api/v1/sagas/"+first.SagaID.String() {
+		if joined.Status/100 != 2 || s.SagaID != first.SagaID || joined.Header.Get("Location") != "/api/v1/sagas/"+
+			first.SagaID.String() {
 			t.Errorf("joining: %d %s", joined.Status, joined.Body)
 		}
 	}

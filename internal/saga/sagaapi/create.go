@@ -98,7 +98,8 @@ func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error
 	if b.RetryPolicy != nil {
 		spec.RetryPolicy = new(retry.Policy)
 		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract has checked it
-			return spec, rest.SchemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid", Message: "is not a retry policy"})
+			return spec, rest.SchemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid",
+				Message: "is not a retry policy"})
 		}
 	}
 	if in.Params.Traceparent != nil {
@@ -162,7 +163,8 @@ func noWorkflow(pointer, format string, args ...any) error {
 }
 
 // newSaga is the first version of the saga asked for.
-func (s *Handlers) newSaga(req *rest.Request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey, join bool) saga.NewSaga {
+func (s *Handlers) newSaga(req *rest.Request, spec saga.Spec, c chosen, owner *int64, now time.Time,
+	key *saga.IdempotencyKey, join bool) saga.NewSaga {
 	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
 	return saga.NewSaga{
 		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),

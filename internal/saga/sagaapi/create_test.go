@@ -42,14 +42,16 @@ func TestACreatedSagaIsAnsweredWhole(t *testing.T) {
 	}
 	want := client.Saga{
 		SagaID: s.SagaID, WorkflowName: "order", WorkflowVersion: 1, DefinitionID: "order@1", SagaType: "kind",
-		Name: ptr("an order"), Description: ptr("described"), BusinessKey: ptr("b-1"), CorrelationID: ptr("c-1"), InitiatedBy: "shop",
-		TraceID: ptr("0af7651916cd43dd8448eb211c80319c"), SpanID: ptr("b7ad6b7169203331"),
+		Name: ptr("an order"), Description: ptr("described"), BusinessKey: ptr("b-1"), CorrelationID: ptr("c-1"),
+		InitiatedBy: "shop",
+		TraceID:     ptr("0af7651916cd43dd8448eb211c80319c"), SpanID: ptr("b7ad6b7169203331"),
 		Payload: client.AnyJSON(`{"amount":1}`), Metadata: client.JSONObject(`{"region":"eu"}`),
 		Status: client.SagaStatusSTARTED, State: client.SagaStatePending, Lifecycle: client.SagaLifecycleActive,
 		CurrentStepName: ptr("reserve"), TotalSteps: 2, TimeoutMS: ptr(int64(5000)), TimeoutAt: s.TimeoutAt,
 		CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, UpdatedAt: s.CreatedAt, Version: 1,
 		AllowedActions: []client.SagaAction{
-			"cancel", "compensate", "skip-step", "complete-step", "fail-step", "suspend", "extend-deadline", "force-complete", "force-fail",
+			"cancel", "compensate", "skip-step", "complete-step", "fail-step", "suspend", "extend-deadline",
+			"force-complete", "force-fail",
 		},
 	}
 	if diff := cmp.Diff(want, *s); diff != "" {
@@ -70,7 +72,8 @@ func TestAWaitingCreateAnswersWithTheEnd(t *testing.T) {
 	r := e.Send("POST", "/api/v1/sagas?wait=5s", `{"workflow_name":"order"}`)
 	var s client.Saga
 	r.Into(&s)
-	if r.Status != http.StatusCreated || s.Status != client.SagaStatusCOMPLETED || s.CurrentStepName != nil || s.CurrentStep != 2 {
+	if r.Status != http.StatusCreated || s.Status != client.SagaStatusCOMPLETED || s.CurrentStepName != nil ||
+		s.CurrentStep != 2 {
 		t.Fatalf("got %d %s", r.Status, r.Body)
 	}
 	if want := `{"pay":{"step":"pay"},"reserve":{"step":"reserve"}}`; string(s.Result) != want {
@@ -177,7 +180,8 @@ func TestSagasOfAnotherTenantDoNotExist(t *testing.T) {
 		foreign.Send("POST", at+"/"+action, "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
 	}
 	foreign.Send("GET", apitest.WorkflowsPath+"/order", "").Wants(http.StatusNotFound, "WORKFLOW_NOT_FOUND")
-	foreign.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`).Wants(http.StatusUnprocessableEntity, "WORKFLOW_NOT_FOUND")
+	foreign.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`).Wants(http.StatusUnprocessableEntity,
+		"WORKFLOW_NOT_FOUND")
 	if n := len(foreign.List("").Sagas); n != 0 {
 		t.Errorf("%d foreign sagas are listed", n)
 	}
@@ -189,7 +193,8 @@ func TestARefusedStepShowsWhyAndWhatWasUndone(t *testing.T) {
 	e.Node.Script = apitest.Refuse("pay", saga.Execute)
 	var s client.Saga
 	e.Send("POST", "/api/v1/sagas?wait=5s", `{"workflow_name":"order"}`).Into(&s)
-	if s.Status != client.SagaStatusFAILED || s.State != client.SagaStateCompensated || *s.EndCause != client.EndCauseStepFailed || !*s.Clean || s.Result != nil {
+	if s.Status != client.SagaStatusFAILED || s.State != client.SagaStateCompensated ||
+		*s.EndCause != client.EndCauseStepFailed || !*s.Clean || s.Result != nil {
 		t.Fatalf("ended %s %s %v %v", s.Status, s.State, s.EndCause, s.Clean)
 	}
 	if s.Error == nil || s.Error.Code != "http_409" || s.ErrorMessage == nil || !strings.Contains(*s.ErrorMessage, "pay") {
@@ -200,7 +205,8 @@ func TestARefusedStepShowsWhyAndWhatWasUndone(t *testing.T) {
 		got = append(got, l.StepName+" "+string(l.Action)+" "+string(l.Status))
 	}
 	want := []string{
-		"reserve EXECUTE SUCCESS", "reserve COMPENSATE SUCCESS", "note EXECUTE SUCCESS", "note COMPENSATE SKIPPED", "pay EXECUTE FAILED",
+		"reserve EXECUTE SUCCESS", "reserve COMPENSATE SUCCESS", "note EXECUTE SUCCESS", "note COMPENSATE SKIPPED",
+		"pay EXECUTE FAILED",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("step logs (-want +got):\n%s", diff)
@@ -254,7 +260,8 @@ func TestRunningStepLogsAreShownOnlyOnRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := "/api/v1/sagas/" + s.SagaID.String()
-	for path, want := range map[string]int{at: 0, at + "?include=running": 1, at + "/step-logs": 0, at + "/step-logs?include=running": 1} {
+	for path, want := range map[string]int{at: 0, at + "?include=running": 1, at + "/step-logs": 0,
+		at + "/step-logs?include=running": 1} {
 		var list client.StepLogList // a saga has step_logs as well
 		e.Send("GET", path, "").Into(&list)
 		if len(list.StepLogs) != want {
@@ -283,7 +290,8 @@ func TestInlineStepsMakeAPinnedWorkflowThatIsNotListed(t *testing.T) {
 	e.Send("POST", "/api/v1/sagas", body).Wants(http.StatusUnprocessableEntity, "WORKFLOW_INVALID") // no name has blanks
 	body = strings.Replace(body, "my label", "label", 1)
 	first, second := e.Start(body), e.Start(body)
-	if !strings.HasPrefix(first.WorkflowName, "inline:") || first.WorkflowName != second.WorkflowName || first.SagaType != "label" {
+	if !strings.HasPrefix(first.WorkflowName, "inline:") || first.WorkflowName != second.WorkflowName ||
+		first.SagaType != "label" {
 		t.Errorf("workflow names %q and %q, saga type %q", first.WorkflowName, second.WorkflowName, first.SagaType)
 	}
 	plain := e.Start(`{"steps":[` + apitest.StepsJSON("reserve", "pay!") + `]}`)

@@ -57,7 +57,8 @@ type inlineKey struct {
 	sum    [sha256.Size]byte
 }
 
-func newDefinitions(store workflow.Store, limits workflow.Limits, runnable func(*workflow.Definition) error) *definitions {
+func newDefinitions(store workflow.Store, limits workflow.Limits,
+	runnable func(*workflow.Definition) error) *definitions {
 	return &definitions{
 		store: store, limits: limits, runnable: runnable,
 		latest:   map[nameKey]workflow.Registered{},
@@ -68,7 +69,8 @@ func newDefinitions(store workflow.Store, limits workflow.Limits, runnable func(
 
 // Latest returns the newest version of a workflow; fresh bypasses the cache.
 // Faults: those of workflow.Store.Get, and Conflict with CodeDisabled.
-func (d *definitions) Latest(ctx context.Context, tenant uuid.UUID, name string, fresh bool) (workflow.Registered, error) {
+func (d *definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
+	fresh bool) (workflow.Registered, error) {
 	key := nameKey{tenant, name}
 	if !fresh {
 		d.mu.RLock()
@@ -86,7 +88,8 @@ func (d *definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
 }
 
 // get returns a version (0: the latest) of a workflow that takes new sagas, past the cache.
-func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string, version int) (workflow.Registered, error) {
+func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string,
+	version int) (workflow.Registered, error) {
 	w, err := d.store.Get(ctx, tenant, name, version)
 	if err != nil {
 		return workflow.Registered{}, err
@@ -99,7 +102,8 @@ func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string, ve
 
 // Pinned returns one version for a new saga; fresh asks the store whether the
 // workflow takes new sagas, with the faults of Latest.
-func (d *definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string, version int, fresh bool) (*workflow.Definition, error) {
+func (d *definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string, version int,
+	fresh bool) (*workflow.Definition, error) {
 	if !fresh {
 		return d.Version(ctx, tenant, name, version)
 	}
@@ -111,7 +115,8 @@ func (d *definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string,
 }
 
 // Version returns one version, whether its workflow is enabled or not. Fault: NotFound.
-func (d *definitions) Version(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+func (d *definitions) Version(ctx context.Context, tenant uuid.UUID, name string,
+	version int) (*workflow.Definition, error) {
 	key := versionKey{nameKey{tenant, name}, version}
 	d.mu.RLock()
 	def := d.versions[key]
@@ -130,7 +135,8 @@ func (d *definitions) Version(ctx context.Context, tenant uuid.UUID, name string
 // Inline returns the workflow of inline steps (canonical JSON), registering it
 // when it is new. label is the client's name for it. The faults are those of a
 // definition, with pointers that fit the request: /steps/….
-func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool, now time.Time) (workflow.Registered, error) {
+func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool,
+	now time.Time) (workflow.Registered, error) {
 	if label == "" {
 		label = inlineLabel
 	}

@@ -74,7 +74,8 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 	out := api.SagaExplanation{
 		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
 		WaitsFor: api.SagaExplanationWaitsFor(x.WaitsFor), Since: x.Since, NextAt: x.NextAt, Summary: x.Summary,
-		Archived: f.archived(), ArchivedAt: f.archivedAt, Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{}, Actions: []api.ExplainedAction{},
+		Archived: f.archived(), ArchivedAt: f.archivedAt, Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{},
+		Actions: []api.ExplainedAction{},
 	}
 	if x.Next != "" {
 		out.Next = &x.Next
@@ -83,13 +84,15 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 		out.BlockedBy = &x.BlockedBy
 	}
 	if st := x.Step; st != nil {
-		out.Step = &api.ExplainedStep{Name: st.Name, Index: st.Index, Action: api.StepAction(st.Action), Attempts: st.Attempts, MaxAttempts: st.MaxAttempts}
+		out.Step = &api.ExplainedStep{Name: st.Name, Index: st.Index, Action: api.StepAction(st.Action),
+			Attempts: st.Attempts, MaxAttempts: st.MaxAttempts}
 	}
 	for _, e := range x.Errors {
 		out.Errors = append(out.Errors, *ToAPIError(e))
 	}
 	for _, v := range x.Allowed {
-		out.Actions = append(out.Actions, api.ExplainedAction{Action: api.SagaAction(v.Verb), Permission: string(v.Needs), Description: v.Description})
+		out.Actions = append(out.Actions, api.ExplainedAction{Action: api.SagaAction(v.Verb), Permission: string(v.Needs),
+			Description: v.Description})
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }

@@ -22,7 +22,8 @@ func (s *Handlers) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject)
 	by, reason := wordsOf(ctx, b.RequestedBy, b.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		func(run *saga.Instance, logs []saga.StepLog) (saga.Event, error) {
-			e := saga.RetryRequested{By: by, Reason: reason, Patch: b.InputPatch, NotApplied: b.NotApplied != nil && *b.NotApplied, Logs: logs}
+			e := saga.RetryRequested{By: by, Reason: reason, Patch: b.InputPatch, NotApplied: b.NotApplied != nil &&
+				*b.NotApplied, Logs: logs}
 			if b.FromStep != nil {
 				k, known := stepOf(run, stepName(b.FromStep))
 				if !known {
@@ -72,7 +73,8 @@ func (s *Handlers) CompleteStep(ctx context.Context, in api.CompleteStepRequestO
 	if string(o.Output) == "null" {
 		o.Output = nil
 	}
-	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, ordered(in.Step, o)})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		ordered(in.Step, o)})
 }
 
 // FailStep lets no further attempt of the current step follow.
@@ -96,7 +98,8 @@ func ordered(step string, o saga.Order) func(*saga.Instance, []saga.StepLog) (sa
 // SuspendSaga keeps a saga from sending anything new.
 func (s *Handlers) SuspendSaga(ctx context.Context, in api.SuspendSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.SuspendRequested{By: by, Reason: reason})})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.SuspendRequested{By: by, Reason: reason})})
 }
 
 // ResumeSaga ends a suspension.
@@ -145,5 +148,6 @@ func (s *Handlers) ForceFail(ctx context.Context, in api.ForceFailRequestObject)
 // AcknowledgeSaga notes that somebody has looked at a saga that needs attention.
 func (s *Handlers) AcknowledgeSaga(ctx context.Context, in api.AcknowledgeSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
-	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.Acknowledged{By: by, Reason: reason})})
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
+		always(saga.Acknowledged{By: by, Reason: reason})})
 }

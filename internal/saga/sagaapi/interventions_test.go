@@ -82,7 +82,8 @@ func TestRetryFromAnEarlierStepUndoesItFirst(t *testing.T) {
 		_, key, _ := strings.Cut(c.Key, "/")
 		got = append(got, key)
 	}
-	if diff := cmp.Diff([]string{"reserve/compensate", "reserve/execute#2", "pay/execute#2", "ship/execute"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"reserve/compensate", "reserve/execute#2", "pay/execute#2", "ship/execute"},
+		got); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	p := e.Send("POST", at+"/retry", "").Wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
@@ -134,7 +135,8 @@ func TestStepsAreDecidedByHand(t *testing.T) {
 			}
 			found := false
 			for _, l := range s.StepLogs {
-				found = found || string(l.Status) == tt.log && l.OutcomeCode != nil && *l.OutcomeCode == "operator" && l.StepName == "reserve"
+				found = found || string(l.Status) == tt.log && l.OutcomeCode != nil && *l.OutcomeCode == "operator" &&
+					l.StepName == "reserve"
 			}
 			if !found {
 				t.Errorf("no log %s of the operator: %+v", tt.log, s.StepLogs)
@@ -226,7 +228,8 @@ func TestADryRunChangesNothingAndForetellsTheCalls(t *testing.T) {
 	}
 	r = e.Send("POST", at+"/resume-compensation?dry_run=true", "")
 	var undo client.DryRunResult
-	if r.Into(&undo); r.Status != http.StatusOK || undo.EndState != "compensated" || len(undo.Calls) != 1 || undo.Calls[0].Body == nil {
+	if r.Into(&undo); r.Status != http.StatusOK || undo.EndState != "compensated" || len(undo.Calls) != 1 ||
+		undo.Calls[0].Body == nil {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	e.Send("POST", at+"/cancel?dry_run=true", "").Wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
@@ -237,13 +240,15 @@ func TestADryRunChangesNothingAndForetellsTheCalls(t *testing.T) {
 	// What was foretold happens, byte for byte.
 	repaired.Store(true)
 	n := len(*calls)
-	if r := e.Send("POST", at+"/retry", `{"input_patch":{"card":"new"}}`, "Idempotency-Key", "k-1"); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "" {
+	if r := e.Send("POST", at+"/retry", `{"input_patch":{"card":"new"}}`, "Idempotency-Key", "k-1"); r.Status != http.StatusAccepted ||
+		r.Header.Get("Idempotent-Replayed") != "" {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	e.Saga(at + "?wait=5s")
 	for i, c := range (*calls)[n:] {
 		want := f.Calls[i]
-		if c.Key != want.Headers["Idempotency-Key"] || c.HTTP.URL != want.URL || want.Body != nil && string(c.Body) != string(want.Body) {
+		if c.Key != want.Headers["Idempotency-Key"] || c.HTTP.URL != want.URL || want.Body != nil &&
+			string(c.Body) != string(want.Body) {
 			t.Errorf("call %d: foretold %+v %s, made %s %s", i, want, want.Body, c.Key, c.Body)
 		}
 	}
@@ -306,7 +311,8 @@ func TestADeclaredOutputIsTheResult(t *testing.T) {
 	s := e.Start(`{"workflow_name":"order","payload":{"customer":{"name":"Ann"}},"retry_policy":{"max_attempts":7}}`)
 	s = e.Saga(apitest.SagasPath + "/" + s.SagaID.String() + "?wait=5s")
 	want := `{"of":"Ann","all":{"id":1.50},"none":null,"text":"${kept}","order_id":1.50}`
-	if string(s.Result) != want || s.RetryPolicy == nil || s.RetryPolicy.MaxAttempts == nil || *s.RetryPolicy.MaxAttempts != 7 {
+	if string(s.Result) != want || s.RetryPolicy == nil || s.RetryPolicy.MaxAttempts == nil ||
+		*s.RetryPolicy.MaxAttempts != 7 {
 		t.Errorf("result %s, want %s; policy %+v", s.Result, want, s.RetryPolicy)
 	}
 	r := e.Send("GET", apitest.SagasPath+"/"+s.SagaID.String()+"/result", "")

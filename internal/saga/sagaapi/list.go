@@ -38,7 +38,8 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit, filter.Offset, filter.Total, filter.TotalCap = paging.Size, paging.Offset(), paging.Total, paging.CountUpTo()
+	filter.Limit, filter.Offset, filter.Total, filter.TotalCap = paging.Size, paging.Offset(), paging.Total,
+		paging.CountUpTo()
 	if paging.Page == 0 {
 		if filter.After, err = sagaCursor(paging.After); err != nil {
 			return nil, err
@@ -85,8 +86,9 @@ func (s *Handlers) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, 
 // and state exclude each other.
 func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	f = saga.Filter{
-		WorkflowName: rest.Text(p.WorkflowName), CorrelationID: rest.Text(p.CorrelationID), InitiatedBy: rest.Text(p.InitiatedBy),
-		TraceID: rest.Text(p.TraceID), BusinessKey: rest.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
+		WorkflowName: rest.Text(p.WorkflowName), CorrelationID: rest.Text(p.CorrelationID),
+		InitiatedBy: rest.Text(p.InitiatedBy),
+		TraceID:     rest.Text(p.TraceID), BusinessKey: rest.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
 	}
 	if p.Status != nil || p.State != nil {
 		f.States = statesOf(p.Status, p.State)
@@ -129,7 +131,8 @@ func metadataOf(text string) (json.RawMessage, error) {
 	var e *strictjson.Error
 	switch {
 	case errors.As(err, &e):
-		return nil, rest.ParameterFault(rest.CodeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code, Message: "is not valid JSON: " + e.Detail})
+		return nil, rest.ParameterFault(rest.CodeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code,
+			Message: "is not valid JSON: " + e.Detail})
 	case err != nil:
 		return nil, err
 	case canonical[0] != '{':
@@ -159,7 +162,8 @@ func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsReques
 }
 
 // ListWorkflowVersions answers a page of a workflow's versions, newest first.
-func (s *Handlers) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVersionsRequestObject) (api.Response, error) {
+func (s *Handlers) ListWorkflowVersions(ctx context.Context,
+	in api.ListWorkflowVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	if err := checkName(in.Name); err != nil {
@@ -178,7 +182,8 @@ func (s *Handlers) ListWorkflowVersions(ctx context.Context, in api.ListWorkflow
 		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListWorkflowVersionsParamsViewFull
-	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return strconv.Itoa(last.Version) }), nil
+	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return strconv.Itoa(last.Version) }),
+		nil
 }
 
 func workflowPage(p rest.Paging, page workflow.Page, full bool, key func(*workflow.Registered) string) rest.Answer {

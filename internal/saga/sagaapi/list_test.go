@@ -43,7 +43,8 @@ func TestPagesCountAndCursorsGoOn(t *testing.T) {
 	if correlations(first) != "7 6 5" {
 		t.Errorf("page 1 = %s", correlations(first))
 	}
-	want := client.Pagination{TotalCount: ptr(int64(7)), TotalIsCapped: ptr(false), Page: ptr(1), PageSize: 3, HasNext: true, NextCursor: first.Pagination.NextCursor}
+	want := client.Pagination{TotalCount: ptr(int64(7)), TotalIsCapped: ptr(false), Page: ptr(1), PageSize: 3,
+		HasNext: true, NextCursor: first.Pagination.NextCursor}
 	if diff := cmp.Diff(want, first.Pagination); diff != "" || first.Pagination.NextCursor == nil {
 		t.Errorf("pagination (-want +got):\n%s", diff)
 	}
@@ -60,7 +61,8 @@ func TestPagesCountAndCursorsGoOn(t *testing.T) {
 	cursor := *first.Pagination.NextCursor
 	e.Start(`{"workflow_name":"order","correlation_id":"8"}`)
 	second := e.List("page_size=2&cursor=" + cursor)
-	if correlations(second) != "4 3" || second.Pagination.TotalCount != nil || second.Pagination.Page != nil || !second.Pagination.HasNext {
+	if correlations(second) != "4 3" || second.Pagination.TotalCount != nil || second.Pagination.Page != nil ||
+		!second.Pagination.HasNext {
 		t.Errorf("after the cursor: %s, %+v", correlations(second), second.Pagination)
 	}
 	rest := e.List("page_size=2&include=total&cursor=" + *second.Pagination.NextCursor)
@@ -99,7 +101,8 @@ func TestACursorIsGoodForItsListOnly(t *testing.T) {
 		"that of another resource's": "cursor=" + *workflowCursor(t, e),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if p := e.Send("GET", apitest.SagasPath+"?"+query, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER"); p.Errors[0].Pointer != "cursor" {
+			if p := e.Send("GET", apitest.SagasPath+"?"+query, "").Wants(http.StatusBadRequest,
+				"REQ_INVALID_PARAMETER"); p.Errors[0].Pointer != "cursor" {
 				t.Errorf("errors = %+v", p.Errors)
 			}
 		})
@@ -233,7 +236,8 @@ func TestWorkflowsAreListedByNameAndVersionsNewestFirst(t *testing.T) {
 	}
 	var full client.WorkflowList
 	e.Send("GET", apitest.WorkflowsPath+"?view=full&page=2&page_size=1", "").Into(&full)
-	if len(full.Workflows) != 1 || full.Workflows[0].Name != "b" || full.Workflows[0].Definition == nil || *full.Pagination.TotalCount != 3 {
+	if len(full.Workflows) != 1 || full.Workflows[0].Name != "b" || full.Workflows[0].Definition == nil ||
+		*full.Pagination.TotalCount != 3 {
 		t.Errorf("full page 2 = %+v", full)
 	}
 }

@@ -65,7 +65,8 @@ func (s *Handlers) dryRetention(ctx context.Context, e saga.Expiry) (api.Respons
 	}
 	out := api.RetentionResult{DryRun: true, More: len(counts) == maxCountedWorkflows, Workflows: []api.ExpiredSagas{}}
 	for _, c := range counts {
-		out.Workflows = append(out.Workflows, api.ExpiredSagas{WorkflowName: c.WorkflowName, Completed: c.Completed, Failed: c.Failed})
+		out.Workflows = append(out.Workflows, api.ExpiredSagas{WorkflowName: c.WorkflowName, Completed: c.Completed,
+			Failed: c.Failed})
 		out.More = out.More || max(c.Completed, c.Failed) == maxCounted
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil

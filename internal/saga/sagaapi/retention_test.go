@@ -42,8 +42,10 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 	if diff := cmp.Diff(want, run(apitest.RetentionPath+"?dry_run=true", "")); diff != "" {
 		t.Errorf("by retention (-want +got):\n%s", diff)
 	}
-	want.Workflows = []client.ExpiredSagas{{WorkflowName: "kept", Completed: 1}, {WorkflowName: "order", Completed: 2}, {WorkflowName: "trip", Failed: 1}}
-	if diff := cmp.Diff(want, run(apitest.RetentionPath+"?dry_run=true", `{"older_than":"`+e.Cfg.Now().Format(time.RFC3339Nano)+`"}`)); diff != "" {
+	want.Workflows = []client.ExpiredSagas{{WorkflowName: "kept", Completed: 1}, {WorkflowName: "order", Completed: 2},
+		{WorkflowName: "trip", Failed: 1}}
+	if diff := cmp.Diff(want,
+		run(apitest.RetentionPath+"?dry_run=true", `{"older_than":"`+e.Cfg.Now().Format(time.RFC3339Nano)+`"}`)); diff != "" {
 		t.Errorf("older than now (-want +got):\n%s", diff)
 	}
 	if got := e.List("archived=true"); len(got.Sagas) > 0 {
@@ -91,7 +93,8 @@ func TestARetentionRunStopsInTimeAndSaysThatMoreIsLeft(t *testing.T) {
 func TestOlderThanMustBePast(t *testing.T) {
 	e := apitest.NewEdge(t)
 	for _, at := range []string{"2100-01-01T00:00:00Z", "0001-01-01T00:00:00Z"} {
-		p := e.Send("POST", apitest.RetentionPath, `{"older_than":"`+at+`"}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+		p := e.Send("POST", apitest.RetentionPath, `{"older_than":"`+at+`"}`).Wants(http.StatusUnprocessableEntity,
+			"REQ_SCHEMA")
 		if p.Errors[0].Pointer != "/older_than" {
 			t.Errorf("%s: errors %+v", at, p.Errors)
 		}
@@ -105,16 +108,22 @@ func TestTheStorageReportIsTheStores(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Storage = func(context.Context) (saga.Storage, error) {
 			return saga.Storage{DatabaseBytes: 9, Tables: []saga.Table{{
-				Name: "saga_states", TotalBytes: 8, HeapBytes: 1, ToastBytes: 2, IndexBytes: 3, LiveTuples: 4, DeadTuples: 5, ModifiedSinceAnalyze: 6,
-				LastVacuum: &at, Indexes: []saga.Index{{Name: "pk", Bytes: 3, Unique: true, Valid: true, Scans: 7, TuplesRead: 8, TuplesFetched: 9}},
+				Name: "saga_states", TotalBytes: 8, HeapBytes: 1, ToastBytes: 2, IndexBytes: 3, LiveTuples: 4, DeadTuples: 5,
+				ModifiedSinceAnalyze: 6,
+				LastVacuum:           &at,
+				Indexes: []saga.Index{{Name: "pk", Bytes: 3, Unique: true, Valid: true, Scans: 7, TuplesRead: 8,
+					TuplesFetched: 9}},
 			}, {Name: "empty"}}}, nil
 		}
 	})
 	var got client.Storage
 	e.Send("GET", "/api/v1/admin/storage", "").Into(&got)
 	want := client.Storage{DatabaseBytes: 9, Tables: []client.TableUsage{{
-		Name: "saga_states", TotalBytes: 8, HeapBytes: 1, ToastBytes: 2, IndexBytes: 3, LiveTuples: 4, DeadTuples: 5, ModifiedSinceAnalyze: 6,
-		LastVacuum: &at, Indexes: []client.IndexUsage{{Name: "pk", Bytes: 3, Unique: true, Valid: true, Scans: 7, TuplesRead: 8, TuplesFetched: 9}},
+		Name: "saga_states", TotalBytes: 8, HeapBytes: 1, ToastBytes: 2, IndexBytes: 3, LiveTuples: 4, DeadTuples: 5,
+		ModifiedSinceAnalyze: 6,
+		LastVacuum:           &at,
+		Indexes: []client.IndexUsage{{Name: "pk", Bytes: 3, Unique: true, Valid: true, Scans: 7, TuplesRead: 8,
+			TuplesFetched: 9}},
 	}, {Name: "empty", Indexes: []client.IndexUsage{}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)

@@ -13,7 +13,8 @@ import (
 )
 
 // ListSagaStatistics answers how many sagas of each definition became what.
-func (s *Handlers) ListSagaStatistics(ctx context.Context, in api.ListSagaStatisticsRequestObject) (api.Response, error) {
+func (s *Handlers) ListSagaStatistics(ctx context.Context,
+	in api.ListSagaStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req := rest.RequestOf(ctx)
@@ -70,7 +71,8 @@ func fullHour(name string, in *time.Time) (time.Time, error) {
 
 // statisticsKeys are the sort keys of a row.
 func statisticsKeys(d *saga.DefinitionStatistics) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(d.WorkflowVersion)), d.WorkflowName...) //nolint:gosec // versions are positive and 32 bits long
+	//nolint:gosec // versions are positive and 32 bits long
+	return append(binary.BigEndian.AppendUint32(nil, uint32(d.WorkflowVersion)), d.WorkflowName...)
 }
 
 // statisticsAfter returns where the page after the row of these keys begins.
@@ -89,10 +91,14 @@ func statisticsAfter(rows []saga.DefinitionStatistics, keys []byte) (int, error)
 
 func toAPIStatistics(d *saga.DefinitionStatistics) api.SagaStatistics {
 	out := api.SagaStatistics{
-		DefinitionID: definitionID(d.WorkflowName, d.WorkflowVersion), WorkflowName: d.WorkflowName, WorkflowVersion: d.WorkflowVersion,
-		TotalInstances: d.Total(), PendingCount: d.Count(saga.Pending), ActiveCount: d.Count(saga.Running, saga.StepCompleted, saga.Compensating),
-		CompletedCount: d.Count(saga.Completed), CompensatedCount: d.Count(saga.Compensated), FailedCount: d.Count(saga.Failed, saga.Cancelled, saga.TimedOut),
-		CancelledCount: d.Count(saga.Cancelled), TimedOutCount: d.Count(saga.TimedOut), NeedsAttentionCount: d.NeedsAttention, LastExecution: d.LastExecution,
+		DefinitionID: definitionID(d.WorkflowName, d.WorkflowVersion), WorkflowName: d.WorkflowName,
+		WorkflowVersion: d.WorkflowVersion,
+		TotalInstances:  d.Total(), PendingCount: d.Count(saga.Pending),
+		ActiveCount:    d.Count(saga.Running, saga.StepCompleted, saga.Compensating),
+		CompletedCount: d.Count(saga.Completed), CompensatedCount: d.Count(saga.Compensated),
+		FailedCount:    d.Count(saga.Failed, saga.Cancelled, saga.TimedOut),
+		CancelledCount: d.Count(saga.Cancelled), TimedOutCount: d.Count(saga.TimedOut), NeedsAttentionCount: d.NeedsAttention,
+		LastExecution: d.LastExecution,
 	}
 	if ended := out.CompletedCount + out.CompensatedCount + out.FailedCount; ended > 0 {
 		rate := float64(out.CompensatedCount+out.FailedCount-out.CancelledCount) / float64(ended)

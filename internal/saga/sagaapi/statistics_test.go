@@ -44,15 +44,17 @@ func countedEdge(t *testing.T, rows ...saga.DefinitionStatistics) (*apitest.Edge
 func TestStatisticsAddUpAndHaveRates(t *testing.T) {
 	e, c := countedEdge(t,
 		saga.DefinitionStatistics{
-			WorkflowName: "order", WorkflowVersion: 2, ByState: [9]int64{1, 20, 300, 4000, 50000, 6, 70, 800, 9000}, NeedsAttention: 70,
-			Timed: 4, Duration: 10 * time.Second, LastExecution: noon,
+			WorkflowName: "order", WorkflowVersion: 2, ByState: [9]int64{1, 20, 300, 4000, 50000, 6, 70, 800, 9000},
+			NeedsAttention: 70,
+			Timed:          4, Duration: 10 * time.Second, LastExecution: noon,
 		},
 		saga.DefinitionStatistics{WorkflowName: "young", WorkflowVersion: 1, ByState: [9]int64{1: 3}, LastExecution: noon},
 	)
 	got := e.Statistics("")
 	want := []client.SagaStatistics{
 		{
-			DefinitionID: "order@2", WorkflowName: "order", WorkflowVersion: 2, TotalInstances: 64197, PendingCount: 1, ActiveCount: 50320, CompletedCount: 4000,
+			DefinitionID: "order@2", WorkflowName: "order", WorkflowVersion: 2, TotalInstances: 64197, PendingCount: 1,
+			ActiveCount: 50320, CompletedCount: 4000,
 			CompensatedCount: 6, FailedCount: 9870, CancelledCount: 800, TimedOutCount: 9000, NeedsAttentionCount: 70,
 			FailureRate: ptr(9076.0 / 13876), AvgDurationSeconds: ptr(2.5), LastExecution: noon,
 		},
@@ -61,7 +63,8 @@ func TestStatisticsAddUpAndHaveRates(t *testing.T) {
 	if diff := cmp.Diff(want, got.Statistics, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("statistics (-want +got):\n%s", diff)
 	}
-	if !got.AsOf.Equal(noon) || got.CreatedFrom != nil || got.CreatedTo != nil || *got.Pagination.TotalCount != 2 || c.tenant != apitest.Tenant.ID {
+	if !got.AsOf.Equal(noon) || got.CreatedFrom != nil || got.CreatedTo != nil || *got.Pagination.TotalCount != 2 ||
+		c.tenant != apitest.Tenant.ID {
 		t.Errorf("list = %+v, tenant %s", got, c.tenant)
 	}
 }
@@ -106,7 +109,8 @@ func TestStatisticsAreOfFullHours(t *testing.T) {
 
 func TestStatisticsComeInPages(t *testing.T) {
 	row := func(name string, version int) saga.DefinitionStatistics {
-		return saga.DefinitionStatistics{WorkflowName: name, WorkflowVersion: version, ByState: [9]int64{3: 1}, LastExecution: noon}
+		return saga.DefinitionStatistics{WorkflowName: name, WorkflowVersion: version, ByState: [9]int64{3: 1},
+			LastExecution: noon}
 	}
 	e, c := countedEdge(t, row("a", 1), row("a", 2), row("b", 1), row("c", 300))
 	names := func(list client.SagaStatisticsList) string {
@@ -117,7 +121,8 @@ func TestStatisticsComeInPages(t *testing.T) {
 		return strings.Join(out, " ")
 	}
 	first := e.Statistics("page_size=1")
-	if names(first) != "a@1" || !first.Pagination.HasNext || *first.Pagination.TotalCount != 4 || *first.Pagination.TotalIsCapped {
+	if names(first) != "a@1" || !first.Pagination.HasNext || *first.Pagination.TotalCount != 4 ||
+		*first.Pagination.TotalIsCapped {
 		t.Errorf("page 1 = %s, %+v", names(first), first.Pagination)
 	}
 	if second := e.Statistics("page=2&page_size=3"); names(second) != "c@300" || second.Pagination.HasNext {
@@ -138,7 +143,8 @@ func TestStatisticsComeInPages(t *testing.T) {
 		t.Errorf("after the first: %s", got)
 	}
 	for _, query := range []string{"workflow_name=a", "created_from=2026-03-01T10:00:00Z"} {
-		e.Send("GET", apitest.StatisticsPath+"?"+query+"&cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+		e.Send("GET", apitest.StatisticsPath+"?"+query+"&cursor="+*first.Pagination.NextCursor,
+			"").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
 	}
 }
 
@@ -146,7 +152,8 @@ func TestStatisticsOfTheStore(t *testing.T) {
 	e := apitest.NewEdge(t)
 	numbered(t, e, 3)
 	e.Node.Rest()
-	if got := e.Statistics("workflow_name=order").Statistics; len(got) != 1 || got[0].DefinitionID != "order@1" || got[0].CompletedCount != 3 || *got[0].FailureRate != 0 {
+	if got := e.Statistics("workflow_name=order").Statistics; len(got) != 1 || got[0].DefinitionID != "order@1" ||
+		got[0].CompletedCount != 3 || *got[0].FailureRate != 0 {
 		t.Errorf("statistics = %+v", got)
 	}
 }

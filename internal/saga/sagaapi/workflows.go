@@ -115,7 +115,8 @@ func (s *Handlers) GetWorkflow(ctx context.Context, in api.GetWorkflowRequestObj
 }
 
 // GetWorkflowVersion answers one version of a workflow.
-func (s *Handlers) GetWorkflowVersion(ctx context.Context, in api.GetWorkflowVersionRequestObject) (api.Response, error) {
+func (s *Handlers) GetWorkflowVersion(ctx context.Context,
+	in api.GetWorkflowVersionRequestObject) (api.Response, error) {
 	return s.workflowVersion(ctx, in.Name, int(in.Version), in.Params.IfNoneMatch)
 }
 
@@ -142,7 +143,8 @@ func (s *Handlers) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRe
 	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, rest.ReasonOf(in.Body))
 }
 
-func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, match, reason *string) (rest.Answer, error) {
+func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, match,
+	reason *string) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	if err := checkName(name); err != nil {

@@ -21,10 +21,12 @@ func TestAWorkflowIsTheSameHoweverItIsSent(t *testing.T) {
 	r := e.Send("POST", apitest.WorkflowsPath, apitest.YamlDefinition, "Content-Type", "application/yaml")
 	var first client.Workflow
 	r.Into(&first)
-	if r.Status != http.StatusCreated || r.Header.Get("Location") != apitest.WorkflowsPath+"/order/versions/1" || r.Header.Get("ETag") != `"1"` {
+	if r.Status != http.StatusCreated || r.Header.Get("Location") != apitest.WorkflowsPath+"/order/versions/1" ||
+		r.Header.Get("ETag") != `"1"` {
 		t.Fatalf("first: %d %v %s", r.Status, r.Header, r.Body)
 	}
-	if first.StepCount != 2 || strings.Join(first.StepNames, " ") != "reserve-stock notify" || !first.Enabled || first.LatestVersion != 1 {
+	if first.StepCount != 2 || strings.Join(first.StepNames, " ") != "reserve-stock notify" || !first.Enabled ||
+		first.LatestVersion != 1 {
 		t.Errorf("first: %+v", first)
 	}
 	definition, err := json.Marshal(first.Definition)
@@ -32,10 +34,12 @@ func TestAWorkflowIsTheSameHoweverItIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, again := range map[string]apitest.Reply{
-		"YAML as text/yaml":          e.Send("POST", apitest.WorkflowsPath, apitest.YamlDefinition, "Content-Type", "text/yaml; charset=utf-8"),
-		"YAML as application/x-yaml": e.Send("POST", apitest.WorkflowsPath, apitest.YamlDefinition, "Content-Type", "application/x-yaml"),
-		"YAML inside JSON":           e.Send("POST", apitest.WorkflowsPath, string(wrapped)),
-		"JSON":                       e.Send("POST", apitest.WorkflowsPath, string(definition)),
+		"YAML as text/yaml": e.Send("POST", apitest.WorkflowsPath, apitest.YamlDefinition, "Content-Type",
+			"text/yaml; charset=utf-8"),
+		"YAML as application/x-yaml": e.Send("POST", apitest.WorkflowsPath, apitest.YamlDefinition, "Content-Type",
+			"application/x-yaml"),
+		"YAML inside JSON": e.Send("POST", apitest.WorkflowsPath, string(wrapped)),
+		"JSON":             e.Send("POST", apitest.WorkflowsPath, string(definition)),
 	} {
 		var w client.Workflow
 		again.Into(&w)
@@ -52,10 +56,12 @@ func TestANewContentIsANewVersion(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "a")
 	r := e.Send("POST", apitest.WorkflowsPath, apitest.Definition("order", "a", "b"), "If-Match", `"1"`)
-	if r.Status != http.StatusCreated || r.Header.Get("Location") != apitest.WorkflowsPath+"/order/versions/2" || r.Header.Get("ETag") != `"2"` {
+	if r.Status != http.StatusCreated || r.Header.Get("Location") != apitest.WorkflowsPath+"/order/versions/2" ||
+		r.Header.Get("ETag") != `"2"` {
 		t.Errorf("second: %d %v", r.Status, r.Header)
 	}
-	e.Send("POST", apitest.WorkflowsPath, apitest.Definition("order", "a", "b", "c"), "If-Match", `"1"`).Wants(http.StatusPreconditionFailed, "WORKFLOW_VERSION_CONFLICT")
+	e.Send("POST", apitest.WorkflowsPath, apitest.Definition("order", "a", "b", "c"), "If-Match",
+		`"1"`).Wants(http.StatusPreconditionFailed, "WORKFLOW_VERSION_CONFLICT")
 	var old, latest client.Workflow
 	e.Send("GET", apitest.WorkflowsPath+"/order/versions/1", "").Into(&old)
 	e.Send("GET", apitest.WorkflowsPath+"/order", "").Into(&latest)
@@ -81,7 +87,8 @@ func TestValidatingStoresNothing(t *testing.T) {
 	var check client.WorkflowValidation
 	r := e.Send("POST", apitest.WorkflowsPath+"/validate", apitest.YamlDefinition, "Content-Type", "application/yaml")
 	r.Into(&check)
-	if r.Status != http.StatusOK || !bool(check.Valid) || check.Name != "order" || check.StepCount != 2 || len(check.StepNames) != 2 {
+	if r.Status != http.StatusOK || !bool(check.Valid) || check.Name != "order" || check.StepCount != 2 ||
+		len(check.StepNames) != 2 {
 		t.Errorf("got %d %s", r.Status, r.Body)
 	}
 	e.Send("GET", apitest.WorkflowsPath+"/order", "").Wants(http.StatusNotFound, "WORKFLOW_NOT_FOUND")

@@ -24,8 +24,10 @@ END $$`
 // inArchive tells which index of the archive serves what that of the live table does.
 var inArchive = map[string]string{
 	"idx_sagas_tenant": "tenant", "idx_saga_states_workflow_name": "workflow_name", "idx_saga_states_correlation_id": "correlation_id",
-	"idx_saga_trace_id": "trace_id", "idx_saga_business_key": "business_key", "idx_saga_metadata": "metadata", "idx_saga_state": "state",
-	"idx_saga_terminal_cleanup": "updated_at", "idx_saga_updated_at": "updated_at", "idx_saga_initiated_by": "initiated_by",
+	"idx_saga_trace_id": "trace_id", "idx_saga_business_key": "business_key", "idx_saga_metadata": "metadata",
+	"idx_saga_state":            "state",
+	"idx_saga_terminal_cleanup": "updated_at", "idx_saga_updated_at": "updated_at",
+	"idx_saga_initiated_by": "initiated_by",
 }
 
 // testArchivePlans shows that what retention looks for, and every filter of the
@@ -42,7 +44,9 @@ func testArchivePlans(t *testing.T, l large) {
 		}
 	}
 	hour := saga.Expiry{Default: saga.Retention{Completed: time.Hour, Failed: time.Hour}}
-	for name, e := range map[string]saga.Expiry{"of all tenants": hour, "of one tenant": {Tenant: pgtest.Big, Default: hour.Default}, "by a time": {Tenant: pgtest.Big, Before: l.since.Add(time.Hour)}} {
+	for name, e := range map[string]saga.Expiry{"of all tenants": hour,
+		"of one tenant": {Tenant: pgtest.Big, Default: hour.Default},
+		"by a time":     {Tenant: pgtest.Big, Before: l.since.Add(time.Hour)}} {
 		t.Run("S2-106 expired sagas "+name, func(t *testing.T) {
 			leaps := pgtest.Explain(t, l.db.SQL(), sagadb.Expiring(e), sagadb.ExpiryParameters(e)...)
 			pgtest.WantIndexes(t, leaps, "idx_saga_states_workflow_name")
@@ -96,7 +100,8 @@ func testArchivePlans(t *testing.T, l large) {
 		})
 	}
 	t.Run("archived: a page after a cursor begins at the cursor", func(t *testing.T) {
-		query, args := sagadb.ListArchived(pgtest.Big, saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
+		query, args := sagadb.ListArchived(pgtest.Big,
+			saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
 		p := pgtest.Explain(t, l.db.SQL(), query, args...)
 		check(t, p, "idx_saga_states_archive_tenant")
 		if p.Has("Sort") {

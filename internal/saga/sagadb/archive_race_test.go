@@ -55,7 +55,8 @@ func (d *driver) play(run saga.Instance, events ...saga.Event) saga.Instance {
 
 func no() saga.Event {
 	return saga.Answered{Outcome: saga.Outcome{
-		Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Request: []byte(`{}`), StartedAt: pgtest.Now(), EndedAt: pgtest.Now(),
+		Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Request: []byte(`{}`), StartedAt: pgtest.Now(),
+		EndedAt: pgtest.Now(),
 	}}
 }
 
@@ -102,7 +103,8 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 			page, err := st.ListArchived(ctx, pgtest.Big, saga.Filter{Limit: 3})
 			lost.addIf(err != nil)
 			for _, a := range page.Sagas {
-				err := st.Restore(ctx, saga.Restoration{TenantID: pgtest.Big, SagaID: a.Saga.ID, Event: a.Saga.Restored("op", "", "op", "", pgtest.Now())})
+				err := st.Restore(ctx, saga.Restoration{TenantID: pgtest.Big, SagaID: a.Saga.ID,
+					Event: a.Saga.Restored("op", "", "op", "", pgtest.Now())})
 				restored.addIf(err == nil)
 				lost.addIf(fault.As(err) == nil && err != nil)
 			}
@@ -167,7 +169,8 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 		if archErr == nil {
 			where, got = "archived", a.Saga
 		}
-		for table, place := range map[string]string{"saga.saga_step_logs": "live", "saga.saga_step_logs_archive": "archived"} {
+		for table, place := range map[string]string{"saga.saga_step_logs": "live",
+			"saga.saga_step_logs_archive": "archived"} {
 			n := pgtest.Ask[int](t, db.SQL(), `SELECT count(*) FROM `+table+` WHERE saga_id = $1`, id)
 			if logs += n; n > 0 && place != where {
 				t.Errorf("saga %s is %s and has %d logs %s", id, where, n, place)

@@ -45,8 +45,10 @@ type operatedColumns struct {
 
 func commitStatement(c operatedColumns) *postgres.Statement {
 	heads := changeTable.As("c")
-	text := fmt.Sprintf(commitTemplate, postgres.Unnest("c", append([]postgres.Params{heads}, c.rows...)...), postgres.Unnest("k", theKeys), c.set, c.undoing,
-		postgres.Unnest("g", theLogs), logTable.Inserted(), logTable.Stored(""), insertEvents, dueAt("l.next_run_at", "l.updated_at"))
+	text := fmt.Sprintf(commitTemplate, postgres.Unnest("c", append([]postgres.Params{heads}, c.rows...)...),
+		postgres.Unnest("k", theKeys), c.set, c.undoing,
+		postgres.Unnest("g", theLogs), logTable.Inserted(), logTable.Stored(""), insertEvents,
+		dueAt("l.next_run_at", "l.updated_at"))
 	return postgres.Named(text, append([]postgres.Params{heads, theKeys, theLogs, theEvents}, c.rows...)...)
 }
 
@@ -107,7 +109,8 @@ SELECT id, tenant_id FROM moved`
 // changeColumns makes the statement and its arguments.
 func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []any, err error) {
 	b := changeBatch{
-		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)), events: newEventBatch(len(batch)),
+		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)),
+		events: newEventBatch(len(batch)),
 	}
 	if slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil }) {
 		b.operated = operatedTable.Batch(len(batch))

@@ -71,6 +71,8 @@ func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
 // HotSagaStatements are what the ways of sagas send to the database, by the names of
 // their files in testdata.
 var HotSagaStatements = map[string]string{
-	"saga_create": createSagas.Text, "saga_commit": commitSagas.Text, "saga_commit_operated": commitOperated.Text, "saga_claim": claimSagas,
-	"saga_load": loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs, "saga_restored": insertRestored.Text,
+	"saga_create": createSagas.Text, "saga_commit": commitSagas.Text, "saga_commit_operated": commitOperated.Text,
+	"saga_claim": claimSagas,
+	"saga_load":  loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs,
+	"saga_restored": insertRestored.Text,
 }

@@ -126,7 +126,8 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		d := jobrun.Definition{TenantID: c.After.Tenant.ID}
 		var spec []byte
 		var by sql.NullString
-		err := tx.QueryRowContext(ctx, askedJobs, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec, &by)
+		err := tx.QueryRowContext(ctx, askedJobs, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name,
+			&d.SpecVersion, &spec, &by)
 		if errors.Is(err, sql.ErrNoRows) {
 			batch[i] = c.WithoutRun()
 			continue
@@ -146,7 +147,8 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 			named = c.After.Tenant.ID
 		}
 		runs[i] = jobrun.New(&d, jobrun.Request{
-			ID: c.Run.ID, Trigger: jobrun.BySaga, Key: jobrun.SagaKey(named, c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
+			ID: c.Run.ID, Trigger: jobrun.BySaga,
+			Key:  jobrun.SagaKey(named, c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
 			Args: c.Run.Args, SagaID: c.After.ID, SagaStep: c.Run.Step, SagaAction: string(c.Run.Action),
 			CorrelationID: cmp.Or(textOf(c.After.CorrelationID), c.After.ID.String()), TraceID: textOf(c.After.TraceID),
 			By: by.String,
@@ -164,7 +166,8 @@ func textOf(s *string) string {
 
 // beginRuns stores the runs of those changes that were written. after is to be
 // called after the commit.
-func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]jobrun.Run, moved map[saga.Ref]bool) (after func(), err error) {
+func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]jobrun.Run,
+	moved map[saga.Ref]bool) (after func(), err error) {
 	var list []jobrun.Run
 	for i := range batch {
 		if r, asked := runs[i]; asked && moved[batch[i].After.Ref()] {
@@ -285,7 +288,8 @@ func outcomeOf(ctx context.Context, tx postgres.Queryer, r *jobrun.Run) (saga.Ou
 		}
 	}
 	o := saga.OutcomeOfRun(saga.RunEnd{
-		ID: r.ID, State: string(r.State), Result: r.Result, Error: r.Summary(), Doubted: doubted || r.State == jobrun.Canceled && r.Attempt > 0,
+		ID: r.ID, State: string(r.State), Result: r.Result, Error: r.Summary(), Doubted: doubted ||
+			r.State == jobrun.Canceled && r.Attempt > 0,
 		Reason: r.CancelReason, At: *r.FinishedAt,
 	})
 	if len(o.Output) == 0 {
@@ -304,7 +308,8 @@ SELECT ` + jobdb.RunColumns + ` FROM jobs.job_runs r
 // CheckJobRun looks after the job run of a step: engine.Config.CheckJobRun. cancel asks
 // to cancel a run (jobrun.Runs), with the reason. A run that ends by that tells its
 // saga itself.
-func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
+func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall,
+	cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
 	r, err := st.jobs.ScanRun(st.db.Read.QueryRowContext(ctx, latestOfChain, c.Tenant, c.ID))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

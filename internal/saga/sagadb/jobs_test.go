@@ -107,7 +107,9 @@ func (k *jobbed) working(run saga.Instance) jobrun.Run {
 // finish lets the worker report the end of a run, and returns the saga as it then is.
 func (k *jobbed) finish(r jobrun.Run, value string, failure *jobrun.Error) saga.Instance {
 	k.t.Helper()
-	done, err := k.Finish(k.t.Context(), []jobrun.Result{{TenantID: k.Tenant, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(value), Error: failure}})
+	done,
+		err := k.Finish(k.t.Context(),
+		[]jobrun.Result{{TenantID: k.Tenant, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(value), Error: failure}})
 	if err != nil || done[0].Err != nil {
 		k.t.Fatal(done, err)
 	}
@@ -131,16 +133,19 @@ func TestAStepThatIsAJobBeginsAndEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	k := newJobbed(t)
 	run := k.begun(pgtest.Answer(`{"id":"r-1"}`))
-	if run.State != saga.Running || run.LeaseOwner != nil || run.NextRunAt == nil || !run.NextRunAt.After(pgtest.Now().Add(30*time.Minute)) {
+	if run.State != saga.Running || run.LeaseOwner != nil || run.NextRunAt == nil ||
+		!run.NextRunAt.After(pgtest.Now().Add(30*time.Minute)) {
 		t.Errorf("the saga is %s, owned by %v, due at %v; it should wait without an owner", run.State, run.LeaseOwner, run.NextRunAt)
 	}
 	r := k.working(k.read(run.ID))
-	if r.Trigger != jobrun.BySaga || r.SagaID != run.ID || r.SagaStep != 1 || r.SagaAction != "EXECUTE" || pgtest.Compact(t, r.Args) != `{"order":7,"reserved":"r-1"}` ||
+	if r.Trigger != jobrun.BySaga || r.SagaID != run.ID || r.SagaStep != 1 || r.SagaAction != "EXECUTE" ||
+		pgtest.Compact(t, r.Args) != `{"order":7,"reserved":"r-1"}` ||
 		r.IdempotencyKey != jobrun.SagaKey(uuid.Nil, run.ID, 1, "EXECUTE", 1) {
 		t.Errorf("the run is %+v, with %s", r, r.Args)
 	}
 	run = k.finish(r, `{"settled": true}`, nil)
-	if run.CurrentStep != 2 || run.State.Terminal() || run.LeaseOwner != nil || run.NextRunAt == nil || run.NextRunAt.After(pgtest.Now().Add(time.Second)) {
+	if run.CurrentStep != 2 || run.State.Terminal() || run.LeaseOwner != nil || run.NextRunAt == nil ||
+		run.NextRunAt.After(pgtest.Now().Add(time.Second)) {
 		t.Errorf("the saga is %s at step %d, due at %v; it should be due for step 2", run.State, run.CurrentStep, run.NextRunAt)
 	}
 	if out := string(run.Outputs()["settle"]); out != `{"settled":true}` {
@@ -167,7 +172,8 @@ func TestAJobThatGivesUpTurnsItsSagaBack(t *testing.T) {
 			r := k.working(k.begun(pgtest.Answer(`{}`)))
 			pgtest.Execute(t, k.DB.SQL(), `UPDATE jobs.job_runs SET losses_used = $2 WHERE id = $1`, r.ID, tt.lost)
 			run := k.finish(r, "", &jobrun.Error{Code: "NO_FUNDS", Message: "the account is empty"})
-			if run.State != saga.Compensating || run.CurrentStep != tt.undoing || run.Error == nil || !strings.Contains(run.Error.Message, "the account is empty") {
+			if run.State != saga.Compensating || run.CurrentStep != tt.undoing || run.Error == nil ||
+				!strings.Contains(run.Error.Message, "the account is empty") {
 				t.Errorf("the saga is %s at step %d with %+v", run.State, run.CurrentStep, run.Error)
 			}
 			if tt.undoing == 1 && run.JobRun() == uuid.Nil {
@@ -184,7 +190,8 @@ func TestACompensationMayBeAJob(t *testing.T) {
 	run = k.finish(k.working(run), `{"n":1}`, nil)
 	run = k.play(run, pgtest.Refusal("no"))
 	r := k.working(k.read(run.ID))
-	if run.State != saga.Compensating || r.CommandName != "unsettle" || r.SagaAction != "COMPENSATE" || !strings.Contains(pgtest.Compact(t, r.Args), `"output":{"n":1}`) {
+	if run.State != saga.Compensating || r.CommandName != "unsettle" || r.SagaAction != "COMPENSATE" ||
+		!strings.Contains(pgtest.Compact(t, r.Args), `"output":{"n":1}`) {
 		t.Fatalf("the saga is %s, the run %+v with %s", run.State, r, r.Args)
 	}
 	run = k.finish(r, "", nil)
@@ -204,7 +211,8 @@ func TestACompensationJobThatGivesUpLeavesOneLetter(t *testing.T) {
 	}
 	letters := dlqdb.NewLetters(k.DB, dlq.DefaultPolicy)
 	page, err := letters.List(t.Context(), k.Tenant, dlq.Query{Limit: 10})
-	if err != nil || len(page.Letters) != 1 || page.Letters[0].ID != run.DeadLetter() || page.Letters[0].Source != dlq.FromSaga {
+	if err != nil || len(page.Letters) != 1 || page.Letters[0].ID != run.DeadLetter() ||
+		page.Letters[0].Source != dlq.FromSaga {
 		t.Fatalf("letters: %+v, %v; want the saga's alone", page.Letters, err)
 	}
 	// Its retry is another run, and when that succeeds the letter is resolved with it.

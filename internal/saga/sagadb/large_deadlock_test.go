@@ -48,7 +48,8 @@ func testOppositeBatches(t *testing.T, l large) {
 		batch := make([]saga.Change, len(loaded))
 		for i := range loaded {
 			s := &loaded[i].Saga
-			batch[i] = saga.Change{Before: saga.Precondition{Version: s.Version, Epoch: s.LeaseEpoch}, After: saga.Instance{Saga: *s}}
+			batch[i] = saga.Change{Before: saga.Precondition{Version: s.Version, Epoch: s.LeaseEpoch},
+				After: saga.Instance{Saga: *s}}
 			batch[i].After.Version++
 			batch[i].After.UpdatedAt = pgtest.Now()
 		}

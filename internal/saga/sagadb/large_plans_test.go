@@ -55,7 +55,8 @@ func testPlans(t *testing.T, l large) {
 		}
 	})
 	t.Run("list: the rows before a page are passed in the index", func(t *testing.T) {
-		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{Limit: 50, Offset: 100, States: saga.StatesOf(saga.StatusFailed)})
+		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{Limit: 50, Offset: 100,
+			States: saga.StatesOf(saga.StatusFailed)})
 		if p := pgtest.Explain(t, l.db.SQL(), query, args...); !p.Has("Index Only Scan") {
 			t.Errorf("the plan visits them:\n%s", p)
 		}
@@ -67,7 +68,8 @@ func testPlans(t *testing.T, l large) {
 		}
 	})
 	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
-		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
+		query, args := sagadb.ListSagas(pgtest.Big,
+			saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
 		p := pgtest.Explain(t, lists, query, args...)
 		check(t, p, "idx_sagas_tenant")
 		if p.Has("Sort") || !strings.Contains(p.String(), "ROW(created_at, id) < ROW(") {
@@ -93,7 +95,8 @@ func testPlans(t *testing.T, l large) {
 		t.Run("by hand: "+tt.Name, func(t *testing.T) { check(t, pgtest.Explain(t, operator, tt.Query), tt.Indexes...) })
 	}
 	t.Run("S2-49, S2-106 retention finds what has ended", func(t *testing.T) {
-		check(t, pgtest.Explain(t, l.db.SQL(), cleanupQuery(t, l.db.SQL()), time.Now().Add(-2*time.Hour)), "idx_saga_terminal_cleanup")
+		check(t, pgtest.Explain(t, l.db.SQL(), cleanupQuery(t, l.db.SQL()), time.Now().Add(-2*time.Hour)),
+			"idx_saga_terminal_cleanup")
 	})
 	t.Run("keys expire by their place in the table", func(t *testing.T) {
 		if p := pgtest.Explain(t, l.db.SQL(), sagadb.ExpireKeys, 9000); !p.Has("Tid Scan") {
@@ -103,7 +106,8 @@ func testPlans(t *testing.T, l large) {
 	writers := pgtest.Connection(t, l.db.Write.DB)
 	for _, tt := range writePurposes(t) {
 		t.Run(tt.Name, func(t *testing.T) {
-			for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, tt.Query, tt.Args...), pgtest.ExplainGeneric(t, writers, tt.Query, tt.Args...)} {
+			for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, tt.Query, tt.Args...),
+				pgtest.ExplainGeneric(t, writers, tt.Query, tt.Args...)} {
 				check(t, p, tt.Indexes...)
 				pgtest.WantNestedLoops(t, p)
 				sortsNoBacklog(t, p)
@@ -271,7 +275,8 @@ func TestWritersNeverJoinByHash(t *testing.T) {
 	db := pgtest.Connect(t, testdb.DSN(t))
 	writers := pgtest.Connection(t, db.Write.DB)
 	for _, tt := range writePurposes(t) {
-		for mode, p := range map[string]pgtest.Plan{"custom": pgtest.Explain(t, writers, tt.Query, tt.Args...), "generic": pgtest.ExplainGeneric(t, writers, tt.Query, tt.Args...)} {
+		for mode, p := range map[string]pgtest.Plan{"custom": pgtest.Explain(t, writers, tt.Query, tt.Args...),
+			"generic": pgtest.ExplainGeneric(t, writers, tt.Query, tt.Args...)} {
 			t.Run(fmt.Sprint(tt.Name, ", ", mode, " plan"), func(t *testing.T) {
 				pgtest.WantIndexes(t, p, tt.Indexes...)
 				pgtest.WantNestedLoops(t, p)

@@ -60,7 +60,8 @@ type large struct {
 
 func openLarge(t *testing.T) large {
 	t.Helper()
-	l := large{dsn: testdb.DSN(t), since: time.Now().UTC().Add(-sagasInLargeTable * 200 * time.Millisecond).Truncate(time.Second)}
+	l := large{dsn: testdb.DSN(t),
+		since: time.Now().UTC().Add(-sagasInLargeTable * 200 * time.Millisecond).Truncate(time.Second)}
 	fill := pgtest.Observer(t, l.dsn)
 	lastFifth := l.since.Add(sagasInLargeTable * 160 * time.Millisecond)
 	for _, s := range []struct {

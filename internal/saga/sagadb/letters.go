@@ -31,7 +31,8 @@ func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (mo
 
 // change writes a batch in tx, with what it tells of dead letters and the job runs
 // that it begins, ends or holds. begun is to be called after the commit.
-func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (moved map[saga.Ref]bool, begun func(), err error) {
+func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
+	batch []saga.Change) (moved map[saga.Ref]bool, begun func(), err error) {
 	steered, err := st.lockSteered(ctx, tx, batch)
 	if err != nil {
 		return nil, nil, err

@@ -24,13 +24,15 @@ func TestACompensationThatGivesUpLeavesALetter(t *testing.T) {
 	run := k.Play(k.Begun(1)[0], pgtest.Refusal("it is gone"))
 	l := k.Letter(run.DeadLetter())
 	switch {
-	case run.State != saga.Failed || l.Status != dlq.Pending || l.NextRetryAt != nil || l.RetryCount != 0 || l.MaxRetries != 3:
+	case run.State != saga.Failed || l.Status != dlq.Pending || l.NextRetryAt != nil || l.RetryCount != 0 ||
+		l.MaxRetries != 3:
 		t.Errorf("the saga is %s, its letter %+v", run.State, l)
 	case l.Source != dlq.FromSaga || l.OriginalTopic != "saga.order.reserve.compensate" || l.Target.Kind != dlq.ToSaga || l.TenantID != pgtest.Big:
 		t.Errorf("%+v", l)
 	case l.Link != dlq.Link{SagaID: run.ID, StepName: "reserve", Action: "COMPENSATE"}:
 		t.Errorf("it stands for %+v", l.Link)
-	case !strings.Contains(string(l.Content.Payload), `"action":"compensate"`) || l.Failure.Type != "http_409" || l.Failure.Class != dlq.Permanent:
+	case !strings.Contains(string(l.Content.Payload), `"action":"compensate"`) || l.Failure.Type != "http_409" ||
+		l.Failure.Class != dlq.Permanent:
 		t.Errorf("payload %s, failure %+v", l.Content.Payload, l.Failure)
 	}
 	if n := pgtest.Ask[int](t, k.DB, `SELECT received FROM dlq.dlq_groups WHERE tenant_id = $1 AND fingerprint = $2`, pgtest.Big, l.Fingerprint); n != 1 {
@@ -55,13 +57,15 @@ func TestARetryOfALetterIsTheSagasToEnd(t *testing.T) {
 		if n == 3 {
 			status, resolution = dlq.Dead, dlq.Exhausted
 		}
-		if l.Status != status || l.Resolution != resolution || l.RetryCount != n || run.DeadLetter() != id || !strings.Contains(l.Failure.Message, "still") {
+		if l.Status != status || l.Resolution != resolution || l.RetryCount != n || run.DeadLetter() != id ||
+			!strings.Contains(l.Failure.Message, "still") {
 			t.Fatalf("after retry %d it is %s %s, %d retries: %+v", n, l.Status, l.Resolution, l.RetryCount, l.Failure)
 		}
 	}
 	run = k.Play(run, pgtest.Resume(), pgtest.Done()) // forced
 	l := k.Letter(id)
-	if l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed || l.RetryCount != 3 || run.State != saga.Compensated || !*run.Clean || run.DeadLetter() != uuid.Nil {
+	if l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed || l.RetryCount != 3 || run.State != saga.Compensated ||
+		!*run.Clean || run.DeadLetter() != uuid.Nil {
 		t.Errorf("the letter is %s %s, the saga %s", l.Status, l.Resolution, run.State)
 	}
 	if got := k.Attempts(id); got != "1 FAILED, 2 FAILED, 3 FAILED, 4 ACKNOWLEDGED" {
@@ -182,7 +186,8 @@ func TestThePolicyOfATopicSaysHowOftenALetterIsRetried(t *testing.T) {
 			INSERT INTO dlq.dlq_policies (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days, max_generations, updated_at)
 			VALUES ($1, $2, 1, $3, '{}', true, false, 30, 365, 3, now())`, pgtest.Big, tt.topic, tt.retries)
 		run := k.Play(k.Begun(1)[0], pgtest.Refusal("no"))
-		if l := k.Letter(run.DeadLetter()); l.MaxRetries != tt.retries || l.Status != tt.status || l.Resolution != tt.resolution {
+		if l := k.Letter(run.DeadLetter()); l.MaxRetries != tt.retries || l.Status != tt.status ||
+			l.Resolution != tt.resolution {
 			t.Errorf("policy of %q: %d retries, %s %s", tt.topic, l.MaxRetries, l.Status, l.Resolution)
 		}
 		if run = k.Play(run, pgtest.Resume(), pgtest.Done()); run.State != saga.Compensated {
@@ -211,12 +216,14 @@ func TestLettersOfSagasAreSealed(t *testing.T) {
 	if r, err := k.Sagas.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 		t.Fatal(r, err)
 	}
-	run := k.Play(saga.NewInstance(batch[0].Saga, pgtest.Order), pgtest.Done(), pgtest.Refusal("no"), pgtest.Refusal(pgtest.Canary), pgtest.Resume(), pgtest.Refusal("again "+pgtest.Canary))
+	run := k.Play(saga.NewInstance(batch[0].Saga, pgtest.Order), pgtest.Done(), pgtest.Refusal("no"),
+		pgtest.Refusal(pgtest.Canary), pgtest.Resume(), pgtest.Refusal("again "+pgtest.Canary))
 	if text := dump(t, k.DB); strings.Contains(text, pgtest.Canary) || !strings.Contains(text, "saga.order.reserve.compensate") {
 		t.Error("the dump shows what somebody said, or no letter")
 	}
 	l := k.Letter(run.DeadLetter())
-	if !strings.Contains(string(l.Content.Payload), pgtest.Canary) || l.RetryCount != 1 || !strings.HasSuffix(l.Failure.Message, "http_409") {
+	if !strings.Contains(string(l.Content.Payload), pgtest.Canary) || l.RetryCount != 1 ||
+		!strings.HasSuffix(l.Failure.Message, "http_409") {
 		t.Errorf("payload %s, %+v", l.Content.Payload, l.Failure)
 	}
 }

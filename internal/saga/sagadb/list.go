@@ -46,14 +46,16 @@ func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, pag
 	}
 	query, args := countSagas(tenant, f)
 	if f.TotalCap == 0 {
-		if err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...); err != nil {
+		if err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) },
+			args...); err != nil {
 			return fmt.Errorf("count sagas: %w", err)
 		}
 		return nil
 	}
 	// Where what is asked for lies far apart, ten thousand rows are too many to
 	// look for, for a number that hardly anybody reads.
-	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
+	err := st.db.Within(ctx, tenant, st.db.CountFor,
+		func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
 	switch {
 	case postgres.TimedOut(err) && ctx.Err() == nil:
 		if page.Total, page.TotalCapped = seen, true; f.After != nil || len(page.Sagas) == 0 {

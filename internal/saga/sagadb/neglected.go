@@ -23,7 +23,8 @@ SELECT ` + sagaColumns + `, s.id, s.tenant_id, CASE
 
 // Neglected implements saga.Ownership.
 func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error) {
-	rows, err := st.db.QueryRead(ctx, neglectedSagas, q.Idle.Milliseconds(), q.Failures, q.Limit, q.After.ID, q.After.Tenant)
+	rows, err := st.db.QueryRead(ctx, neglectedSagas, q.Idle.Milliseconds(), q.Failures, q.Limit,
+		q.After.ID, q.After.Tenant)
 	if err != nil {
 		return nil, saga.Ref{}, fmt.Errorf("find neglected sagas: %w", err)
 	}

@@ -144,7 +144,11 @@ func (st *Sagas) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (
 
 func (st *Sagas) archiveExpired(ctx context.Context, e saga.Expiry, limit int) (total int, err error) {
 	move := func(statement string, args ...any) error {
-		moved, err := postgres.RetryCollision(func() (map[uuid.UUID]int64, error) { return st.db.ExecByTenant(ctx, statement, args...) })
+		moved,
+			err := postgres.RetryCollision(func() (map[uuid.UUID]int64,
+			error) {
+			return st.db.ExecByTenant(ctx, statement, args...)
+		})
 		for tenant, n := range moved {
 			operator.Took(ctx, tenant, "sagas_archived", n)
 			total += int(n)

@@ -25,7 +25,8 @@ func BenchmarkEncryption(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.Cleanup(db.Close)
-			if _, _, err := sagadb.NewWorkflows(db).Register(b.Context(), pgtest.Big, pgtest.Order, false, pgtest.Now()); err != nil {
+			if _, _, err := sagadb.NewWorkflows(db).Register(b.Context(), pgtest.Big, pgtest.Order, false,
+				pgtest.Now()); err != nil {
 				b.Fatal(err)
 			}
 			st := sagadb.NewSagas(db)
@@ -45,7 +46,8 @@ func BenchmarkEncryption(b *testing.B) {
 					changes := make([]saga.Change, len(runs))
 					for i := range runs {
 						changes[i] = pgtest.Applied(runs[i], saga.Answered{Outcome: saga.Outcome{
-							Verdict: saga.Done, Code: "http_200", Request: body, Output: body, StartedAt: pgtest.Now(), EndedAt: pgtest.Now(),
+							Verdict: saga.Done, Code: "http_200", Request: body, Output: body, StartedAt: pgtest.Now(),
+							EndedAt: pgtest.Now(),
 						}})
 						runs[i] = changes[i].After
 					}

@@ -55,19 +55,22 @@ func talkative(t *testing.T, st *sagadb.Sagas) saga.Instance {
 	}
 	run := saga.NewInstance(n[0].Saga, pgtest.Order)
 	answer := func(v saga.Verdict, class retry.Class) saga.Outcome {
-		return saga.Outcome{Verdict: v, Class: class, Code: "http", Request: pgtest.Says("request"), StartedAt: pgtest.Now(), EndedAt: pgtest.Now()}
+		return saga.Outcome{Verdict: v, Class: class, Code: "http", Request: pgtest.Says("request"), StartedAt: pgtest.Now(),
+			EndedAt: pgtest.Now()}
 	}
 	first := answer(saga.Done, "")
 	first.Output = pgtest.Says("output")
 	refusal := answer(saga.Refused, retry.Refused)
 	refusal.Message, refusal.Response = "no "+pgtest.Canary, pgtest.Says("refusal")
-	for i, e := range []saga.Event{saga.Slow{StartedAt: pgtest.Now()}, saga.Answered{Outcome: first}, saga.Answered{Outcome: refusal}} {
+	for i, e := range []saga.Event{saga.Slow{StartedAt: pgtest.Now()}, saga.Answered{Outcome: first},
+		saga.Answered{Outcome: refusal}} {
 		c := pgtest.Applied(run, e)
 		if i == 2 {
 			c.Operated = &saga.Operated{Interventions: true, Result: true}
 			c.After.Result = pgtest.Says("result")
 			c.After.Interventions = &saga.Interventions{
-				Steps: map[int]saga.StepIntervention{1: {Base: 3, Input: pgtest.Says("input"), Next: &saga.NextRun{Input: pgtest.Says("next")}}},
+				Steps: map[int]saga.StepIntervention{1: {Base: 3, Input: pgtest.Says("input"),
+					Next: &saga.NextRun{Input: pgtest.Says("next")}}},
 				Order: &saga.Order{Verb: saga.CompleteStep, Output: pgtest.Says("by hand")},
 			}
 		}
@@ -107,11 +110,13 @@ func TestADumpShowsNothingThatAnybodySaid(t *testing.T) {
 				t.Fatal(l, err)
 			}
 			want := []any{run.Payload, run.Result, run.Error, run.Interventions}
-			if diff := cmp.Diff(want, []any{l[0].Saga.Payload, l[0].Saga.Result, l[0].Saga.Error, l[0].Saga.Interventions}); diff != "" {
+			if diff := cmp.Diff(want,
+				[]any{l[0].Saga.Payload, l[0].Saga.Result, l[0].Saga.Error, l[0].Saga.Interventions}); diff != "" {
 				t.Errorf("read back (-want +got):\n%s", diff)
 			}
 			text, err := json.Marshal(l[0].Logs)
-			if n := strings.Count(string(text), pgtest.Canary); err != nil || n != 6 { // two requests, an output, a refusal twice, its message
+			// two requests, an output, a refusal twice, its message
+			if n := strings.Count(string(text), pgtest.Canary); err != nil || n != 6 {
 				t.Errorf("the logs say the canary %d times, %v: %s", n, err, text)
 			}
 			// The views of the schema go on to count runs of a step rightly.
@@ -135,11 +140,13 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told atomic.Int32
-			db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), Encryption: pgtest.Keyring(t, pgtest.KeyOne), Unreadable: func(_ context.Context, err error) {
-				if told.Add(1); !errors.Is(err, envelope.ErrUnreadable) || strings.Contains(err.Error(), pgtest.Canary) {
-					t.Errorf("told of %v", err)
-				}
-			}})
+			db,
+				err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), Encryption: pgtest.Keyring(t, pgtest.KeyOne),
+				Unreadable: func(_ context.Context, err error) {
+					if told.Add(1); !errors.Is(err, envelope.ErrUnreadable) || strings.Contains(err.Error(), pgtest.Canary) {
+						t.Errorf("told of %v", err)
+					}
+				}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +188,8 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 // Two nodes, one of which has the new key first already, change the same sagas.
 func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 	dsn := testdb.DSN(t)
-	old, fresh := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne+","+pgtest.KeyTwo)), pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyTwo+","+pgtest.KeyOne))
+	old, fresh := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne+","+pgtest.KeyTwo)),
+		pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyTwo+","+pgtest.KeyOne))
 	pgtest.Registered(t, old)
 	nodes := []*sagadb.Sagas{sagadb.NewSagas(old), sagadb.NewSagas(fresh)}
 	var wg sync.WaitGroup
@@ -225,7 +233,8 @@ func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 
 func TestEncryptionIsTurnedOnAndOffOnADatabaseInUse(t *testing.T) {
 	dsn := testdb.DSN(t)
-	before, on, after := pgtest.Connect(t, dsn), pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne)), pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne).OpenOnly())
+	before, on, after := pgtest.Connect(t, dsn), pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne)),
+		pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne).OpenOnly())
 	pgtest.Registered(t, before)
 	forged := json.RawMessage(`{"$skald_enc":"v1.one.AAAA"}`) // what a client may well say
 	ids := []uuid.UUID{}
@@ -239,7 +248,8 @@ func TestEncryptionIsTurnedOnAndOffOnADatabaseInUse(t *testing.T) {
 	}
 	for name, db := range map[string]*postgres.DB{"on": on, "off again": after} {
 		for i, id := range ids {
-			if s, err := sagadb.NewSagas(db).Get(t.Context(), pgtest.Big, id); err != nil || string(s.Payload) != string(forged) {
+			if s, err := sagadb.NewSagas(db).Get(t.Context(), pgtest.Big, id); err != nil ||
+				string(s.Payload) != string(forged) {
 				t.Errorf("%s, saga %d: %s, %v", name, i, s.Payload, err)
 			}
 		}

@@ -64,7 +64,8 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f saga.Statis
 		return out, fmt.Errorf("count sagas by workflow: %w", err)
 	}
 	if len(found) == 0 {
-		if err := st.db.ListTenant(ctx, tenant, `SELECT statement_timestamp()`, func(rows *sql.Rows) error { return rows.Scan(&out.AsOf) }); err != nil {
+		if err := st.db.ListTenant(ctx, tenant, `SELECT statement_timestamp()`,
+			func(rows *sql.Rows) error { return rows.Scan(&out.AsOf) }); err != nil {
 			return out, fmt.Errorf("read the clock: %w", err)
 		}
 	}

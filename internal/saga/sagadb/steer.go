@@ -64,7 +64,8 @@ func (st *Sagas) lockSteered(ctx context.Context, tx *sqlx.Tx, batch []saga.Chan
 
 // lockUnended locks the run of a chain that has not ended. Whoever ends a run has
 // it locked, and its retry is there when the lock is free: then it is looked for.
-func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant, root uuid.UUID) (r steeredRun, found bool, err error) {
+func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant,
+	root uuid.UUID) (r steeredRun, found bool, err error) {
 	for {
 		var id uuid.UUID
 		err := tx.QueryRowContext(ctx, unendedOfChain, tenant, root).Scan(&id)
@@ -83,7 +84,8 @@ func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant, root uuid
 // steer ends and holds the runs of those changes that were written. The end of a
 // run that no worker had takes its saga on at once, unless that has ended. after
 // is to be called after the commit.
-func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun, moved map[saga.Ref]bool) (after func(), err error) {
+func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun,
+	moved map[saga.Ref]bool) (after func(), err error) {
 	var ended []jobrun.Run
 	jobs := jobdb.NewJobs(st.jobs, st.steps.settings)
 	for i, r := range runs {

@@ -60,7 +60,8 @@ func TestAnOperatorsDecisionEndsTheRunInItsTransaction(t *testing.T) {
 				}
 				// What a worker had may have been applied: it is undone, and as a doubt it
 				// is another step that is undone first.
-				if doubted := worked == "ASSIGNED" && tt.state == saga.Compensating; run.State != tt.state || run.CurrentStep != tt.step && !doubted {
+				if doubted := worked == "ASSIGNED" && tt.state == saga.Compensating; run.State != tt.state ||
+					run.CurrentStep != tt.step && !doubted {
 					t.Errorf("%s: the saga is %s at step %d, want %s at %d", worked, run.State, run.CurrentStep, tt.state, tt.step)
 				}
 			}
@@ -103,7 +104,8 @@ func TestARunOfASuspendedSagaEndsButIsNotRetriedBeforeItIsResumed(t *testing.T) 
 	t.Parallel()
 	k := newJobbed(t, func(d *workflow.Definition) { d.Steps[1].Action.Job = "patient" })
 	k.Define(t, func(d *jobrun.Definition) {
-		d.Name, d.Spec.CommandName, d.Spec.Retry = "patient", "patient", retry.Policy{MaxAttempts: 3, InitialIntervalMS: 1, MaxIntervalMS: 1, Multiplier: 1}
+		d.Name, d.Spec.CommandName, d.Spec.Retry = "patient", "patient", retry.Policy{MaxAttempts: 3, InitialIntervalMS: 1,
+			MaxIntervalMS: 1, Multiplier: 1}
 	})
 	k.Lead(t, 1)
 	w := k.NewWorker(t)

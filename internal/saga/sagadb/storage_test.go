@@ -25,7 +25,8 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.DatabaseBytes < 1<<20 || !slices.IsSortedFunc(report.Tables, func(a, b saga.Table) int { return int(b.TotalBytes - a.TotalBytes) }) {
+	if report.DatabaseBytes < 1<<20 ||
+		!slices.IsSortedFunc(report.Tables, func(a, b saga.Table) int { return int(b.TotalBytes - a.TotalBytes) }) {
 		t.Errorf("database of %d bytes; tables %+v, want the largest first", report.DatabaseBytes, report.Tables)
 	}
 	found := map[string]saga.Table{}
@@ -54,7 +55,8 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 		t.Errorf("%d tables, want %d", len(report.Tables), want)
 	}
 	states := found["saga_states"]
-	if states.LiveTuples == 0 || states.LastAnalyze == nil || states.LastAnalyze.Location().String() != "UTC" || states.HeapBytes == 0 || states.IndexBytes == 0 {
+	if states.LiveTuples == 0 || states.LastAnalyze == nil || states.LastAnalyze.Location().String() != "UTC" ||
+		states.HeapBytes == 0 || states.IndexBytes == 0 {
 		t.Errorf("saga_states: %+v; want live tuples, analyzed", states)
 	}
 	if logs := found["saga_step_logs_archive"]; logs.HeapBytes == 0 {

@@ -27,7 +27,8 @@ func BenchmarkRowSecurity(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(db.Close)
-		if _, _, err := sagadb.NewWorkflows(db).Register(b.Context(), pgtest.Big, pgtest.Order, false, pgtest.Now()); err != nil {
+		if _, _, err := sagadb.NewWorkflows(db).Register(b.Context(), pgtest.Big, pgtest.Order, false,
+			pgtest.Now()); err != nil {
 			b.Fatal(err)
 		}
 		st := sagadb.NewSagas(db)
@@ -45,7 +46,9 @@ func BenchmarkRowSecurity(b *testing.B) {
 			create(b, 200)
 		}
 		one := create(b, 1)[0]
-		if _, err := st.Commit(b.Context(), []saga.Change{pgtest.Applied(saga.NewInstance(one.Saga, pgtest.Order), pgtest.Done())}); err != nil {
+		if _,
+			err := st.Commit(b.Context(),
+			[]saga.Change{pgtest.Applied(saga.NewInstance(one.Saga, pgtest.Order), pgtest.Done())}); err != nil {
 			b.Fatal(err)
 		}
 		super, err := sql.Open("postgres", dsn)

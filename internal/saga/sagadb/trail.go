@@ -49,7 +49,8 @@ func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
 }
 
 // Feed implements saga.Trail.
-func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) ([]saga.StoredEvent, saga.Position, error) {
+func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter,
+	limit int) ([]saga.StoredEvent, saga.Position, error) {
 	query, args, scan := feedQuery(tenant, after, f, limit)
 	var events []saga.StoredEvent
 	var looked int
@@ -85,7 +86,8 @@ func (p nullPosition) position() saga.Position {
 // feedQuery returns the query of one call of Feed, and how many events it
 // looks at: the candidates come from the index that the filter allows, bounded,
 // and the rest of the filter decides among them.
-func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) (query string, args []any, scan int) {
+func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter,
+	limit int) (query string, args []any, scan int) {
 	w := eventWhere{}
 	w.Add("e.tenant_id = ?", tenant)
 	w.Add("(e.txid, e.id) > (?::xid8, ?::bigint)", strconv.FormatUint(after.TxID, 10), after.ID)
@@ -123,7 +125,8 @@ SELECT (SELECT count(*) FROM looked), last.txid, last.id, newest.txid, newest.id
 }
 
 func isZero(f saga.EventFilter) bool {
-	return f.Types == nil && f.SagaID == uuid.Nil && f.WorkflowName == "" && f.TraceID == "" && f.Actor == "" && f.From.IsZero() && f.To.IsZero()
+	return f.Types == nil && f.SagaID == uuid.Nil && f.WorkflowName == "" && f.TraceID == "" && f.Actor == "" &&
+		f.From.IsZero() && f.To.IsZero()
 }
 
 // eventWhere gathers conditions on events of the trail.
@@ -160,7 +163,8 @@ const endOfFeed = `SELECT e.txid, e.id FROM saga.audit_events e
 // End implements saga.Trail.
 func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error) {
 	var end saga.Position
-	err := t.db.ListTenant(ctx, tenant, endOfFeed, func(rows *sql.Rows) error { return rows.Scan(&end.TxID, &end.ID) }, tenant)
+	err := t.db.ListTenant(ctx, tenant, endOfFeed, func(rows *sql.Rows) error { return rows.Scan(&end.TxID, &end.ID) },
+		tenant)
 	if err != nil {
 		return end, fmt.Errorf("find the end of the feed: %w", err)
 	}
@@ -168,7 +172,8 @@ func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error
 }
 
 // Events implements saga.Trail.
-func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) ([]saga.StoredEvent, bool, error) {
+func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64,
+	limit int) ([]saga.StoredEvent, bool, error) {
 	query, args := eventsQuery(tenant, sagaID, f, newestFirst, after, limit)
 	events := []saga.StoredEvent{}
 	err := t.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
@@ -186,7 +191,8 @@ func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.Eve
 }
 
 // eventsQuery asks for one event more than limit: that tells whether there is a next page.
-func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) (query string, args []any) {
+func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64,
+	limit int) (query string, args []any) {
 	w := eventWhere{}
 	w.Add("e.saga_id = ?", sagaID)
 	w.Add("e.tenant_id = ?", tenant)

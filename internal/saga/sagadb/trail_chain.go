@@ -35,7 +35,8 @@ func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit i
 }
 
 // Span implements saga.Chain.
-func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.StoredEvent, error) {
+func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position,
+	limit int) ([]saga.StoredEvent, error) {
 	var events []saga.StoredEvent
 	err := t.db.ListTenant(ctx, tenant, readSpan, func(rows *sql.Rows) error {
 		e, err := storedEvent(rows)
@@ -49,7 +50,8 @@ func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Pos
 }
 
 // Links implements saga.Chain.
-func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.Link, error) {
+func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position,
+	limit int) ([]saga.Link, error) {
 	events, err := t.Span(ctx, tenant, after, upTo, limit)
 	return saga.LinksOf(events), err
 }

@@ -182,7 +182,8 @@ func TestTheFeedGoesOnAfterARestore(t *testing.T) {
 	write := func(statement string, args ...any) {
 		t.Helper()
 		var id int64
-		if err := db.SQL().QueryRowContext(t.Context(), statement, append([]any{uuid.New(), pgtest.Big}, args...)...).Scan(&id); err != nil {
+		if err := db.SQL().QueryRowContext(t.Context(), statement, append([]any{uuid.New(), pgtest.Big}, args...)...).Scan(
+			&id); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, id)

@@ -26,7 +26,8 @@ var eventTable = postgres.NewTable(
 	postgres.Read("txid", func(r *eventRow) any { return postgres.ScanOr(&r.TxID, 0) }),
 	postgres.UUID("saga_id", func(r *eventRow) *uuid.UUID { return &r.SagaID }),
 	postgres.UUID("tenant_id", func(r *eventRow) *uuid.UUID { return &r.TenantID }),
-	postgres.Text("event_type", func(r *eventRow) *saga.AuditType { return &r.Type }).Into(func(r *eventRow) any { return postgres.ScanOr(&r.Type, "") }),
+	postgres.Text("event_type", func(r *eventRow) *saga.AuditType { return &r.Type }).Into(
+		func(r *eventRow) any { return postgres.ScanOr(&r.Type, "") }),
 	postgres.IntOr(saga.NoStep, "step_index", func(r *eventRow) *int { return &r.StepIndex }),
 	postgres.TextOrEmpty("step_name", func(r *eventRow) *string { return &r.StepName }),
 	postgres.IntOr(0, "attempt", func(r *eventRow) *int { return &r.Attempt }),
@@ -36,7 +37,8 @@ var eventTable = postgres.NewTable(
 	postgres.IntOr(saga.NoState, "old_state", func(r *eventRow) *saga.State { return &r.Old }),
 	postgres.IntOr(saga.NoState, "new_state", func(r *eventRow) *saga.State { return &r.New }),
 	postgres.JSON("error", func(r *eventRow) *[]byte { return &r.failure }),
-	postgres.Text("actor", func(r *eventRow) *string { return &r.Actor }).Into(func(r *eventRow) any { return postgres.ScanOr(&r.Actor, "") }),
+	postgres.Text("actor", func(r *eventRow) *string { return &r.Actor }).Into(
+		func(r *eventRow) any { return postgres.ScanOr(&r.Actor, "") }),
 	postgres.TextOrEmpty("request_id", func(r *eventRow) *string { return &r.RequestID }),
 	postgres.TextOrNil("trace_id", func(r *eventRow) **string { return &r.TraceID }),
 	postgres.TextOrNil("span_id", func(r *eventRow) **string { return &r.SpanID }),

@@ -33,7 +33,8 @@ const fromWorkflows = ` FROM saga.workflows w JOIN saga.workflow_definitions d O
 func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
 	var r workflow.Registered
 	var def []byte
-	err := row.Scan(&r.TenantID, &r.Name, &r.Version, &def, &r.CreatedAt, &r.Inline, &r.Latest, &r.Enabled, &r.Revision, &r.UpdatedAt)
+	err := row.Scan(&r.TenantID, &r.Name, &r.Version, &def, &r.CreatedAt, &r.Inline, &r.Latest, &r.Enabled,
+		&r.Revision, &r.UpdatedAt)
 	if err != nil {
 		return r, err
 	}
@@ -48,7 +49,8 @@ func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
 
 // Register implements workflow.Store. The head row is locked first, so that
 // versions are numbered without gaps however many register at once.
-func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, inline bool, now time.Time) (workflow.Registered, bool, error) {
+func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, inline bool,
+	now time.Time) (workflow.Registered, bool, error) {
 	def, err := json.Marshal(d)
 	if err != nil {
 		return workflow.Registered{}, false, fmt.Errorf("encode definition: %w", err)
@@ -61,7 +63,8 @@ func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow
 	return r, created, err
 }
 
-func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, def string, inline bool, now time.Time) (ver int, created bool, err error) {
+func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, def string, inline bool,
+	now time.Time) (ver int, created bool, err error) {
 	var kept workflow.Retention // the head bears that of the latest version (migration 0013)
 	if d.Retention != nil {
 		kept = *d.Retention
@@ -133,7 +136,8 @@ func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name st
 }
 
 // tellWorkflow records what was done to a workflow, whose head is locked.
-func tellWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any, now time.Time, detail map[string]any) error {
+func tellWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any, now time.Time,
+	detail map[string]any) error {
 	after, err := auditedWorkflow(ctx, tx, tenant, name)
 	if err != nil {
 		return err
@@ -169,7 +173,8 @@ func (st *Workflows) List(ctx context.Context, tenant uuid.UUID, f workflow.Filt
 }
 
 // Versions implements workflow.Store.
-func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string, f workflow.Filter) (workflow.Page, error) {
+func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string,
+	f workflow.Filter) (workflow.Page, error) {
 	w := postgres.Where{}
 	w.Add("w.tenant_id = ?", tenant)
 	w.Add("w.name = ?", name)
@@ -181,7 +186,8 @@ func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string
 	return p, err
 }
 
-func (st *Workflows) page(ctx context.Context, tenant uuid.UUID, w postgres.Where, f workflow.Filter, after string, last any, order string) (workflow.Page, error) {
+func (st *Workflows) page(ctx context.Context, tenant uuid.UUID, w postgres.Where, f workflow.Filter, after string,
+	last any, order string) (workflow.Page, error) {
 	var p workflow.Page
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if f.Total {
@@ -226,7 +232,8 @@ SELECT ` + workflowColumns + ` FROM w
   JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name AND d.version = w.latest_version`
 
 // SetEnabled implements workflow.Store.
-func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (workflow.Registered, error) {
+func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64,
+	now time.Time) (workflow.Registered, error) {
 	var changed []workflow.Registered
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		var was []bool

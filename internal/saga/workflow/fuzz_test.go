@@ -67,7 +67,8 @@ func FuzzParseYAML(f *testing.F) {
 
 func FuzzParseJSON(f *testing.F) {
 	for _, src := range []string{
-		fullJSON, flow(step("a"), step("b", `"depends_on":["a"]`)), with(`"timeout_ms":1e400`), `{"name":null}`, `[]`, `{"steps":[null]}`,
+		fullJSON, flow(step("a"), step("b", `"depends_on":["a"]`)), with(`"timeout_ms":1e400`), `{"name":null}`, `[]`,
+		`{"steps":[null]}`,
 		with(`"retry":{"retry_on":[],"jitter":-0}`), acting(`{"http":{"url":"http://h/","headers":{"a":"b"}}}`), undoing(`{"http":null}`),
 	} {
 		f.Add([]byte(src))

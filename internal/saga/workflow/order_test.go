@@ -93,7 +93,8 @@ func TestOrderProperty(t *testing.T) {
 			t.Errorf("order (-want +got):\n%s", diff)
 		}
 		for _, s := range d.Steps {
-			if diff := cmp.Diff(deps[s.Name], s.DependsOn, cmp.Transformer("empty", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
+			if diff := cmp.Diff(deps[s.Name], s.DependsOn,
+				cmp.Transformer("empty", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
 				t.Errorf("dependencies of %s (-want +got):\n%s", s.Name, diff)
 			}
 		}
@@ -113,7 +114,8 @@ func TestEveryCycleIsFound(t *testing.T) {
 		n := rapid.IntRange(2, 10).Draw(t, "steps")
 		deps := make([][]string, n)
 		for i := range n {
-			deps[i] = rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, n-1), func(j int) string { return fmt.Sprintf("s%d", j) }), 0, 2, rapid.ID).
+			deps[i] = rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, n-1),
+				func(j int) string { return fmt.Sprintf("s%d", j) }), 0, 2, rapid.ID).
 				Draw(t, "deps")
 			deps[i] = slices.DeleteFunc(deps[i], func(d string) bool { return d == fmt.Sprintf("s%d", i) })
 		}

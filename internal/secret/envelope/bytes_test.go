@@ -14,7 +14,8 @@ func TestAnyBytesOpenToThemselves(t *testing.T) {
 	for name, keys := range map[string]*envelope.Keyring{"no keys": nil, "keys": parse(t, keyOne)} {
 		t.Run(name, func(t *testing.T) {
 			p := keys.SealerFor(tenant, sagaID)
-			for _, plain := range []string{"", "\x00\xff", "plain", "$skald_", "$skald_enc:b1.one.x", "$skald_raw:", `{"$skald_enc":1}`} {
+			for _, plain := range []string{"", "\x00\xff", "plain", "$skald_", "$skald_enc:b1.one.x", "$skald_raw:",
+				`{"$skald_enc":1}`} {
 				stored, err := p.SealBytes(payload, []byte(plain))
 				if err != nil || len(plain) > 7 && keys != nil && bytes.Contains(stored, []byte(plain)) {
 					t.Errorf("%q is stored as %q, %v", plain, stored, err)

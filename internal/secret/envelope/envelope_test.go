@@ -43,7 +43,8 @@ func seal(t testing.TB, keys *envelope.Keyring, f envelope.Field, plain string) 
 
 func TestWhatIsSealedOpensToTheSameBytes(t *testing.T) {
 	keys := parse(t, keyOne)
-	for _, plain := range []string{`null`, `""`, `{}`, `{"a":[1.50,"ж"]}`, `{"$skald_enc":"v1.one.AAAA"}`, `{"$skald_raw":1}`, strings.Repeat(`1`, 100_000)} {
+	for _, plain := range []string{`null`, `""`, `{}`, `{"a":[1.50,"ж"]}`, `{"$skald_enc":"v1.one.AAAA"}`,
+		`{"$skald_raw":1}`, strings.Repeat(`1`, 100_000)} {
 		stored := seal(t, keys, request, plain)
 		if !envelope.IsSealed(stored) || !json.Valid(stored) || len(plain) > 4 && bytes.Contains(stored, []byte(plain)) {
 			t.Errorf("%.40s is stored as %.80s", plain, stored)

@@ -64,7 +64,8 @@ func NewQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	return NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute
 		c.DeadLetters = &dlqapi.DeadLetters{
-			Letters: store, Redrives: bulk, Overview: store, Actions: auditdb.NewActions(db), VerifyActions: Verified(auditdb.NewActions(db)),
+			Letters: store, Redrives: bulk, Overview: store, Actions: auditdb.NewActions(db),
+			VerifyActions: Verified(auditdb.NewActions(db)),
 			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
 			Drive: driver.Now, Ways: driver.Ways(), PolicyOf: loops.PolicyOf,
 			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
@@ -127,7 +128,8 @@ func (e *Edge) Bulk(body string, header ...string) client.Redrive {
 	e.T.Helper()
 	r := e.Send("POST", RedrivesPath, body, header...)
 	var out client.Redrive
-	if r.Into(&out); r.Status != http.StatusAccepted || r.Header.Get("Location") != RedrivesPath+"/"+out.ID.String() || r.Header.Get("ETag") != `"1"` {
+	if r.Into(&out); r.Status != http.StatusAccepted || r.Header.Get("Location") != RedrivesPath+"/"+out.ID.String() ||
+		r.Header.Get("ETag") != `"1"` {
 		e.T.Fatalf("redrive %s: %d %v %s", body, r.Status, r.Header, r.Body)
 	}
 	return out

@@ -59,7 +59,8 @@ type Operation struct{ Method, Path, Permission string }
 func (o Operation) Body() string {
 	for suffix, body := range map[string]string{
 		"/extend-deadline": `{"reason":"r","timeout_ms":1000}`, "/redeliver": `{"since":"2026-01-01T00:00:00Z"}`,
-		"/force-complete": `{"reason":"r"}`, "/force-fail": `{"reason":"r"}`, "/skip": `{"reason":"r"}`, "/complete": `{"reason":"r"}`, "/fail": `{"reason":"r"}`, "/revoke": `{"reason":"r"}`,
+		"/force-complete": `{"reason":"r"}`, "/force-fail": `{"reason":"r"}`, "/skip": `{"reason":"r"}`,
+		"/complete": `{"reason":"r"}`, "/fail": `{"reason":"r"}`, "/revoke": `{"reason":"r"}`,
 	} {
 		if o.Method == http.MethodPost && strings.HasSuffix(o.Path, suffix) && !strings.Contains(o.Path, "/deliveries/") {
 			return body

@@ -45,7 +45,8 @@ func (e *Edge) Follow(url string, header ...string) *Live {
 		e.T.Fatal(err)
 	}
 	e.T.Cleanup(func() { res.Body.Close() })
-	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" ||
+		res.Header.Get("Cache-Control") != "no-store" {
 		e.T.Fatalf("%s: %d %v", url, res.StatusCode, res.Header)
 	}
 	l := &Live{t: e.T, in: bufio.NewScanner(res.Body), Stop: cancel}

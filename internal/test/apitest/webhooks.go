@@ -24,7 +24,8 @@ func (e *Edge) Hook(body string) client.Webhook {
 	e.T.Helper()
 	r := e.Send("POST", WebhooksPath, body)
 	var w client.Webhook
-	if r.Into(&w); r.Status != http.StatusCreated || r.Header.Get("Location") != WebhooksPath+"/"+w.ID.String() || r.Header.Get("ETag") != `"1"` {
+	if r.Into(&w); r.Status != http.StatusCreated || r.Header.Get("Location") != WebhooksPath+"/"+w.ID.String() ||
+		r.Header.Get("ETag") != `"1"` {
 		e.T.Fatalf("create %s: %d %v %s", body, r.Status, r.Header, r.Body)
 	}
 	return w
@@ -39,8 +40,9 @@ func (e *Edge) Failed(id uuid.UUID) webhook.Delivery {
 	}
 	now := e.Cfg.Now()
 	d := webhook.Delivery{
-		TenantID: Tenant.ID, WebhookID: id, ID: e.Cfg.NewID(), EventID: 7, EventType: string(saga.SagaCompleted), SagaID: e.Cfg.NewID(),
-		Body: []byte(`{"id":"7"}`), Status: webhook.Pending, DueAt: now, CreatedAt: now,
+		TenantID: Tenant.ID, WebhookID: id, ID: e.Cfg.NewID(), EventID: 7, EventType: string(saga.SagaCompleted),
+		SagaID: e.Cfg.NewID(),
+		Body:   []byte(`{"id":"7"}`), Status: webhook.Pending, DueAt: now, CreatedAt: now,
 	}
 	if err := e.Store.Webhooks.Add(e.T.Context(), d); err != nil {
 		e.T.Fatal(err)
@@ -51,7 +53,8 @@ func (e *Edge) Failed(id uuid.UUID) webhook.Delivery {
 	}
 	once := webhook.DefaultPolicy
 	once.Retry.MaxAttempts = 1
-	r, _, err := e.Store.Webhooks.Settle(e.T.Context(), &claimed[0], webhook.Outcome{Status: 500}, once, webhook.Moment{Now: e.Cfg.Now()})
+	r, _, err := e.Store.Webhooks.Settle(e.T.Context(), &claimed[0], webhook.Outcome{Status: 500}, once,
+		webhook.Moment{Now: e.Cfg.Now()})
 	if err != nil {
 		e.T.Fatal(err)
 	}

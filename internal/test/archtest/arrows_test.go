@@ -32,21 +32,30 @@ var arrows = map[string][]string{
 	"internal/secret/envelope": {},
 	"internal/audit/timeline":  {},
 	"internal/postgres":        {"internal/secret/credentials", "internal/secret/envelope", "internal/fault", "internal/strictjson"},
-	"internal/dlq/dlqdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/fault", "internal/postgres",
+	"internal/dlq/dlqdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/fault",
+		"internal/postgres",
 		"internal/secret/envelope"},
-	"internal/dlq/redrivedb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/fault",
+	"internal/dlq/redrivedb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
+		"internal/fault",
 		"internal/postgres"},
-	"internal/saga/sagadb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/fault",
-		"internal/jobrun", "internal/jobrun/jobdb", "internal/postgres", "internal/retry", "internal/saga", "internal/saga/workflow",
+	"internal/saga/sagadb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
+		"internal/fault",
+		"internal/jobrun", "internal/jobrun/jobdb", "internal/postgres", "internal/retry", "internal/saga",
+		"internal/saga/workflow",
 		"internal/secret/envelope"},
-	"internal/jobrun/jobdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/fault",
-		"internal/jobrun", "internal/jobrun/jobnotify", "internal/postgres", "internal/secret/envelope", "internal/strictjson"},
-	"internal/jobrun/sweepdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/fault", "internal/jobrun", "internal/jobrun/jobdb",
+	"internal/jobrun/jobdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
+		"internal/fault",
+		"internal/jobrun", "internal/jobrun/jobnotify", "internal/postgres", "internal/secret/envelope",
+		"internal/strictjson"},
+	"internal/jobrun/sweepdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/fault", "internal/jobrun",
+		"internal/jobrun/jobdb",
 		"internal/jobrun/jobnotify", "internal/postgres", "internal/secret/envelope"},
 	"internal/jobrun/jobnotify": {"internal/postgres"},
-	"internal/event/eventdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/event/webhook",
+	"internal/event/eventdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
+		"internal/event/webhook",
 		"internal/fault", "internal/postgres", "internal/saga"},
-	"internal/access/accessdb": {"internal/access", "internal/audit/auditdb", "internal/audit/operator", "internal/fault", "internal/postgres",
+	"internal/access/accessdb": {"internal/access", "internal/audit/auditdb", "internal/audit/operator", "internal/fault",
+		"internal/postgres",
 		"internal/saga"},
 	"internal/audit/auditdb":    {"internal/audit/operator", "internal/postgres", "internal/saga"},
 	"internal/audit/timelinedb": {"internal/audit/timeline", "internal/dlq/dlqdb", "internal/postgres", "internal/saga"},
@@ -99,7 +108,8 @@ var arrows = map[string][]string{
 	"cmd/skald":                 {"db", "internal/access", "internal/app", "internal/app/demo", "internal/config", "internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/saga/workflow"},
 	// measuring and examples
 	"cmd/skald-bench": {"internal/bench", "internal/postgres/devpg"},
-	"internal/bench": {"db", "internal/dlq", "internal/fault", "internal/audit/operator", "internal/postgres", "internal/saga/workflow",
+	"internal/bench": {"db", "internal/dlq", "internal/fault", "internal/audit/operator", "internal/postgres",
+		"internal/saga/workflow",
 		"internal/dlq/dlqdb", "internal/saga/sagadb"},
 	"examples/order":        {"examples/order/shop"},
 	"examples/order/ledger": {},
@@ -111,9 +121,12 @@ var arrows = map[string][]string{
 	"docs":                   {},
 	"internal/test/archtest": {},
 	"internal/test/chaos":    {},
-	"internal/test/pgtest": {"internal/access/accessdb", "internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
-		"internal/dlq/redrivedb", "internal/event/eventdb", "internal/jobrun", "internal/jobrun/jobdb", "internal/jobrun/schedule",
-		"internal/jobrun/sweepdb", "internal/postgres", "internal/retry", "internal/saga", "internal/saga/sagadb", "internal/saga/workflow",
+	"internal/test/pgtest": {"internal/access/accessdb", "internal/audit/auditdb", "internal/audit/operator",
+		"internal/dlq", "internal/dlq/dlqdb",
+		"internal/dlq/redrivedb", "internal/event/eventdb", "internal/jobrun", "internal/jobrun/jobdb",
+		"internal/jobrun/schedule",
+		"internal/jobrun/sweepdb", "internal/postgres", "internal/retry", "internal/saga", "internal/saga/sagadb",
+		"internal/saga/workflow",
 		"internal/secret/envelope", "internal/test/storetest", "internal/test/testdb"},
 	"internal/test/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow"},
 	"internal/test/testdb":    {"db", "internal/postgres/devpg"},
@@ -132,21 +145,27 @@ var testArrows = map[string][]string{
 	"internal/app":        {"api/webhooks", "api/worker", "internal/secret/vault/vaulttest", "internal/test/testdb"},
 	"internal/bench":      {"internal/postgres/devpg", "internal/saga"},
 	"internal/saga/cache": {"internal/postgres", "internal/retry", "internal/test/testdb", "internal/saga/sagadb"},
-	"internal/test/chaos": {"examples/order/ledger", "examples/order/shop", "internal/postgres/devpg", "internal/dlq", "internal/failpoint",
+	"internal/test/chaos": {"examples/order/ledger", "examples/order/shop", "internal/postgres/devpg", "internal/dlq",
+		"internal/failpoint",
 		"internal/postgres", "internal/saga", "internal/test/testdb", "internal/dlq/dlqdb"},
 	"internal/app/demo":    {"internal/test/testdb"},
 	"internal/saga/engine": {"internal/groupcommit", "internal/memstore"},
-	"internal/audit": {"internal/access", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb",
+	"internal/audit": {"internal/access", "internal/memstore", "internal/audit/operator", "internal/postgres",
+		"internal/test/testdb",
 		"internal/saga/workflow", "internal/access/accessdb", "internal/audit/auditdb", "internal/saga/sagadb"},
 	"internal/event/publication": {"internal/memstore", "internal/saga/workflow"},
 	"internal/event/delivery":    {"internal/memstore", "internal/saga/workflow"},
-	"internal/kafka": {"internal/dlq/targets", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb",
+	"internal/kafka": {"internal/dlq/targets", "internal/memstore", "internal/audit/operator", "internal/postgres",
+		"internal/test/testdb",
 		"internal/test/testnet", "internal/saga", "internal/saga/workflow", "internal/dlq/dlqdb"},
 	"internal/jobrun/joblog": {"internal/fault", "internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb"},
-	"internal/jobrun/redislease": {"internal/audit/operator", "internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb",
+	"internal/jobrun/redislease": {"internal/audit/operator", "internal/postgres", "internal/test/testdb",
+		"internal/jobrun/jobdb",
 		"internal/jobrun/sweepdb"},
-	"internal/dlq/redrive": {"internal/audit/operator", "internal/dlq/targets", "internal/egress", "internal/postgres", "internal/retry",
-		"internal/test/testdb", "internal/test/testnet", "internal/audit/auditdb", "internal/dlq/dlqdb", "internal/dlq/redrivedb"},
+	"internal/dlq/redrive": {"internal/audit/operator", "internal/dlq/targets", "internal/egress", "internal/postgres",
+		"internal/retry",
+		"internal/test/testdb", "internal/test/testnet", "internal/audit/auditdb", "internal/dlq/dlqdb",
+		"internal/dlq/redrivedb"},
 	"internal/saga/sagaapi":     {"api/client", "internal/httpapi", "internal/test/apitest"},
 	"internal/dlq/dlqapi":       {"api/client", "internal/audit/auditdb", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/webhook", "internal/httpapi", "internal/postgres", "internal/test/apitest", "internal/test/testdb"},
 	"internal/jobrun/jobapi":    {"api/client", "internal/httpapi", "internal/jobrun/jobdb", "internal/jobrun/sweepdb", "internal/postgres", "internal/test/apitest", "internal/test/testdb"},
@@ -158,7 +177,8 @@ var testArrows = map[string][]string{
 	"internal/access/identity":  {"internal/memstore"},
 	"internal/memstore":         {"internal/test/storetest"},
 	"internal/saga/participant": {"internal/test/testnet", "internal/saga/workflow"},
-	"internal/postgres": {"db", "internal/postgres/devpg", "internal/retry", "internal/test/storetest", "internal/test/testdb", "internal/test/testnet",
+	"internal/postgres": {"db", "internal/postgres/devpg", "internal/retry", "internal/test/storetest",
+		"internal/test/testdb", "internal/test/testnet",
 		"internal/saga/sagadb", "internal/test/pgtest", "internal/saga"},
 	"internal/secret/vault":     {"internal/secret/vault/vaulttest"},
 	"internal/strictjson":       {"internal/test/testdb"},
@@ -175,7 +195,9 @@ var testArrows = map[string][]string{
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/archtest", "internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
+var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/pgtest",
+	"internal/test/testdb", "internal/test/testnet", "internal/test/archtest", "internal/test/chaos", "internal/bench",
+	"internal/test/manual", "internal/secret/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
@@ -215,7 +237,8 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 		for _, imp := range f.imports {
 			if to, own := strings.CutPrefix(imp, module); own && !slices.Contains(allowed, to) {
 				t.Errorf("%s imports %s: there is no such arrow", f.path, to)
-			} else if own && !f.test && slices.Contains(support, to) && !slices.Contains(support, f.pkg) && f.pkg != "cmd/skald-bench" {
+			} else if own && !f.test && slices.Contains(support, to) && !slices.Contains(support,
+				f.pkg) && f.pkg != "cmd/skald-bench" {
 				t.Errorf("%s imports %s, which is for tests", f.path, to)
 			}
 			if !f.test {
@@ -266,7 +289,8 @@ func TestTheTreeInTheDocsNamesEveryPackage(t *testing.T) {
 	}
 	for pkg := range arrows {
 		name, ok := strings.CutPrefix(pkg, "internal/")
-		if indent := strings.Repeat("  ", strings.Count(pkg, "/")); ok && !strings.Contains(string(doc), "\n"+indent+path.Base(name)+"/ ") {
+		if indent := strings.Repeat("  ", strings.Count(pkg, "/")); ok &&
+			!strings.Contains(string(doc), "\n"+indent+path.Base(name)+"/ ") {
 			t.Errorf("docs/architecture.md does not say what %s is", pkg)
 		}
 	}

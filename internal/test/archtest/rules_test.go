@@ -12,7 +12,8 @@ import (
 // rules are the packages that decide without effects: values in, values out.
 var rules = []string{
 	"internal/fault", "internal/retry", "internal/strictjson", "internal/saga/workflow", "internal/saga", "internal/dlq",
-	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent", "internal/jobrun/schedule",
+	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent",
+	"internal/jobrun/schedule",
 }
 
 // pure is what of the standard library and of other modules a rule package may
@@ -21,7 +22,8 @@ var rules = []string{
 var pure = []string{
 	"bytes", "cmp", "context", "crypto/sha256", "crypto/subtle", "encoding/base32", "encoding/base64", "encoding/binary",
 	"encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "io", "maps", "math", "math/bits", "mime", "net/url",
-	"path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf16", "unicode/utf8",
+	"path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode",
+	"unicode/utf16", "unicode/utf8",
 	"github.com/adhocore/gronx", "github.com/evanphx/json-patch/v5", "github.com/google/uuid",
 	"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3", "golang.org/x/net/http/httpguts",
 	"golang.org/x/text/language", "golang.org/x/text/message",

@@ -124,7 +124,8 @@ func startRealBroker(w *world, libs string) (*realBroker, error) {
 	if err := os.WriteFile(b.settings, []byte(settings), 0o600); err != nil {
 		return nil, err
 	}
-	if b.log, err = os.OpenFile(filepath.Join(w.dir, "kafka.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+	if b.log, err = os.OpenFile(filepath.Join(w.dir, "kafka.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600); err != nil {
 		return nil, err
 	}
 	id := uuid.New()

@@ -54,7 +54,8 @@ func campaignJobs(from, to time.Time) []*job {
 	retry := func(attempts int) map[string]any {
 		return map[string]any{"max_attempts": attempts, "initial_interval_ms": 200, "max_interval_ms": 1000, "multiplier": 2}
 	}
-	timed := func(name string, schedule map[string]any, due func(at, start time.Time) bool, m manner, more map[string]any) *job {
+	timed := func(name string, schedule map[string]any, due func(at, start time.Time) bool, m manner,
+		more map[string]any) *job {
 		schedule["start_at"], schedule["end_at"] = from.Format(time.RFC3339), to.Format(time.RFC3339)
 		spec := map[string]any{"type": "time", "schedule": schedule}
 		for k, v := range more {

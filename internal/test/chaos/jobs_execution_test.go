@@ -50,7 +50,8 @@ func (x *execution) body(more map[string]any) map[string]any {
 }
 
 func (x *execution) note(e entry) {
-	e.Worker, e.Run, e.Job, e.Attempt, e.Token, e.Epoch, e.Rude = x.r.id, x.run.ID, x.run.Job, x.run.Attempt, x.run.Token, x.run.Epoch, x.rude
+	e.Worker, e.Run, e.Job, e.Attempt, e.Token, e.Epoch, e.Rude = x.r.id, x.run.ID, x.run.Job, x.run.Attempt, x.run.Token,
+		x.run.Epoch, x.rude
 	e.Key = x.run.Key
 	x.w.journal.write(e)
 }

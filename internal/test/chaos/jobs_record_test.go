@@ -85,7 +85,8 @@ func (r *jobRecord) read(ctx context.Context, db *sql.DB) error {
 	if err := r.readHistory(ctx, db); err != nil {
 		return err
 	}
-	for _, read := range []func(context.Context, *sql.DB) error{r.readRuns, r.readAttempts, r.readDecisions, r.readEvents, r.readRest, r.readSagas} {
+	for _, read := range []func(context.Context, *sql.DB) error{r.readRuns, r.readAttempts, r.readDecisions, r.readEvents,
+		r.readRest, r.readSagas} {
 		if err := read(ctx, db); err != nil {
 			return err
 		}

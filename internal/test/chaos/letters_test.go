@@ -118,7 +118,8 @@ func TestDeadLettersSurvive(t *testing.T) {
 // kafkaPoints are where a node dies between Kafka and the database. The other
 // points of a letter's life are TestEveryPointOfALetterIsSurvived's.
 var kafkaPoints = []failpoint.Name{
-	failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit, failpoint.LetterAfterDrive, failpoint.LetterMidArchive,
+	failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit, failpoint.LetterAfterDrive,
+	failpoint.LetterMidArchive,
 }
 
 // TestEveryFailpointOfDeadLettersIsSurvived kills a node between reading and

@@ -89,7 +89,8 @@ func (w *world) addLogs(ctx context.Context, sagas map[string]*record) error {
 	for rows.Next() {
 		var id string
 		var l stepLog
-		if err := rows.Scan(&id, &l.step, &l.action, &l.attempt, &l.status, &l.final, &l.outcome, &l.started, &l.finished); err != nil {
+		if err := rows.Scan(&id, &l.step, &l.action, &l.attempt, &l.status, &l.final, &l.outcome, &l.started,
+			&l.finished); err != nil {
 			return fmt.Errorf("read step logs: %w", err)
 		}
 		r := sagas[id]

@@ -69,9 +69,11 @@ func TestOneCallOfAStoppedNodePerSagaIsPutBack(t *testing.T) {
 		entries  []ledger.Entry
 	}{
 		{"a call under the old fence right after the stop goes before the new owner's", []int{1, 2, 3, 4}, 1, []ledger.Entry{
-			entry(1, "a", 1, 1, -time.Second), entry(2, "a", 2, 3, 2*time.Second), entry(3, "a", 2, 4, 3*time.Second), entry(4, "a", 1, 2, 3100*time.Millisecond)}},
+			entry(1, "a", 1, 1, -time.Second), entry(2, "a", 2, 3, 2*time.Second), entry(3, "a", 2, 4, 3*time.Second),
+			entry(4, "a", 1, 2, 3100*time.Millisecond)}},
 		{"a second one of the same owner stays", []int{2, 3, 4}, 1, []ledger.Entry{
-			entry(1, "a", 2, 3, 2*time.Second), entry(2, "a", 1, 2, 3100*time.Millisecond), entry(3, "a", 1, 4, 3200*time.Millisecond)}},
+			entry(1, "a", 2, 3, 2*time.Second), entry(2, "a", 1, 2, 3100*time.Millisecond),
+			entry(3, "a", 1, 4, 3200*time.Millisecond)}},
 		{"one long after the stop stays", []int{3, 2}, 0, []ledger.Entry{
 			entry(1, "a", 2, 3, 2*time.Second), entry(2, "a", 1, 2, 9*time.Second)}},
 		{"one under the valid fence stays", []int{1, 2}, 0, []ledger.Entry{

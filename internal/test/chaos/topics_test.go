@@ -28,7 +28,7 @@ type topicPlan struct {
 	topics, lives, records int           // records of all lives together
 	absences               int           // of a broker
 	up                     time.Duration // how long none is away before
-	rest                   time.Duration // longest pause of a topic before it is written to, so that it lives while things die
+	rest                   time.Duration // longest pause of a topic before it is written to
 	outage                 time.Duration // how long it is away; how long at most before a real one is started again
 }
 
@@ -67,10 +67,9 @@ func surviveTopics(t *testing.T, tp topicPlan, libs string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.close)
-	w.env = []string{"SKALD_KAFKA_BROKERS=" + strings.Join(c.brokers.addrs(), ","), `SKALD_INGEST_TOPICS=[.]dlq$`, "SKALD_DLQ_AUTO_RETRY=false"}
-	db, err := ownDatabase(t.Context(), w.dir)
-	w.db = db
-	if err != nil {
+	w.env = []string{"SKALD_KAFKA_BROKERS=" + strings.Join(c.brokers.addrs(), ","), `SKALD_INGEST_TOPICS=[.]dlq$`,
+		"SKALD_DLQ_AUTO_RETRY=false"}
+	if w.db, err = ownDatabase(t.Context(), w.dir); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
@@ -102,8 +101,8 @@ func surviveTopics(t *testing.T, tp topicPlan, libs string) {
 	lives := c.judge(ctx, t)
 	w.reportFindings()
 	t.Logf("topics made anew on %s: seed=%d topics=%d lives=%d records=%d kills=%d (%d while topics lived) pg_cuts=%d broker_absences=%d (%d) violations=%d in %s",
-		c.brokers, w.seed, tp.topics, lives, len(c.sent), w.tally.kills.Load(), kills, w.tally.cuts.Load(), absences.Load(), lived,
-		len(w.all()), time.Since(began).Round(time.Second))
+		c.brokers, w.seed, tp.topics, lives, len(c.sent), w.tally.kills.Load(), kills, w.tally.cuts.Load(),
+		absences.Load(), lived, len(w.all()), time.Since(began).Round(time.Second))
 	// A node that was not told a topic's id may have put a substitute in its place (decision 0044), so there can be more.
 	if len(c.sent) != tp.records || kills == 0 || lived == 0 || lives < tp.topics*tp.lives {
 		t.Errorf("the run proves nothing: %d records, %d lives, %d kills of nodes and %d absences of brokers while topics lived", len(c.sent), lives, kills, lived)
@@ -162,8 +161,9 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 			partition := int32(k % topicPartitions) //nolint:gosec // small
 			written[partition] = append(written[partition], &kgo.Record{
 				Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "key-%d", k%5),
-				Value:   fmt.Appendf(nil, `{"topic":%d,"life":%d,"record":%d}`, i, life, k),
-				Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "raw", Value: []byte{0, byte(k), 255}}, {Key: "raw", Value: nil}},
+				Value: fmt.Appendf(nil, `{"topic":%d,"life":%d,"record":%d}`, i, life, k),
+				Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
+					{Key: "raw", Value: []byte{0, byte(k), 255}}, {Key: "raw"}},
 			})
 		}
 		for _, of := range written {
@@ -219,7 +219,8 @@ func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic str
 	}
 	results := client.ProduceSync(ctx, tries...)
 	var end int64
-	if err := c.again(ctx, func() (err error) { end, err = c.end(ctx, topic, records[0].Partition); return err }); err != nil {
+	last := func() (err error) { end, err = c.end(ctx, topic, records[0].Partition); return err }
+	if err := c.again(ctx, last); err != nil {
 		return err
 	}
 	if err := results.FirstErr(); err != nil {
@@ -258,9 +259,8 @@ func (c *topicLives) gone(ctx context.Context, topic string) error {
 // end is where a partition ends.
 func (c *topicLives) end(ctx context.Context, topic string, partition int32) (int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
 	rt, rp := kmsg.NewListOffsetsRequestTopic(), kmsg.NewListOffsetsRequestTopicPartition()
-	rp.Partition, rp.Timestamp = partition, -1
+	rp.Partition, rp.Timestamp, req.ReplicaID = partition, -1, -1
 	rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	client, err := c.open()
@@ -280,8 +280,7 @@ func (c *topicLives) end(ctx context.Context, topic string, partition int32) (in
 func (c *topicLives) stored(ctx context.Context, topic string, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
-	n := 0
-	for {
+	for n := 0; ; {
 		err := c.w.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM dlq.dlq_messages WHERE dlq_topic = $1`, topic).Scan(&n)
 		if err == nil && n >= want {
 			return nil
@@ -368,7 +367,8 @@ func (c *topicLives) judge(ctx context.Context, t *testing.T) (lives int) {
 			c.w.add("D1", id.String(), "", "nobody wrote %q", value)
 		case found[value] > 1:
 			c.w.add("D1", id.String(), "", "%s has %d letters", value, found[value])
-		case !sameContent(r, l.Content) || l.Arrived == nil || l.Arrived.Topic != r.Topic || l.Arrived.Partition != r.Partition || l.Arrived.Offset != r.Offset:
+		case !sameContent(r, l.Content) || l.Arrived == nil || l.Arrived.Topic != r.Topic ||
+			l.Arrived.Partition != r.Partition || l.Arrived.Offset != r.Offset:
 			c.w.add("D1", id.String(), "", "%s has changed: %+v at %v", value, l.Content, l.Arrived)
 		}
 	}
@@ -391,7 +391,8 @@ func sameContent(r *kgo.Record, c dlq.Content) bool {
 		return false
 	}
 	for i, h := range r.Headers {
-		if h.Key != c.Headers[i].Name || !bytes.Equal(h.Value, c.Headers[i].Value) || (h.Value == nil) != (c.Headers[i].Value == nil) {
+		if h.Key != c.Headers[i].Name || !bytes.Equal(h.Value, c.Headers[i].Value) ||
+			(h.Value == nil) != (c.Headers[i].Value == nil) {
 			return false
 		}
 	}

@@ -35,7 +35,8 @@ func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 			w.add("I10", id, "", "its trail begins with %s, %d to %d", event, from, to)
 		case to == saga.NoState:
 			continue
-		case known && (from != last || !slices.ContainsFunc(saga.Edges, func(e saga.Edge) bool { return e.From == from && e.To == to })):
+		case known &&
+			(from != last || !slices.ContainsFunc(saga.Edges, func(e saga.Edge) bool { return e.From == from && e.To == to })):
 			w.add("I10", id, "", "%s tells of %d to %d, after %d", event, from, to, last)
 		}
 		at[id] = to

@@ -111,7 +111,8 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 	pg, other := StartPostgres(t), StartPostgres(t)
 	host, held := participant(t)
 	secrets, dir := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(secrets, "ca.pem"), []byte(content(t, pg.CA)+content(t, other.CA)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(secrets, "ca.pem"), []byte(content(t, pg.CA)+content(t, other.CA)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	given := []string{"SECRETS=" + secrets, "PARTICIPANT=http://" + host + "/hello", "SKALD_EGRESS_ALLOW=" + host}

@@ -65,7 +65,8 @@ func (j Jobs) Backfilled(t *testing.T, m *sweepdb.Bulks, hours, active int) jobr
 	})
 	to := Now().Truncate(time.Hour)
 	b := jobrun.Backfill{
-		BulkHead:     jobrun.BulkHead{ID: NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning, CreatedAt: Now()},
+		BulkHead: jobrun.BulkHead{ID: NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning,
+			CreatedAt: Now()},
 		DefinitionID: d.ID,
 		From:         to.Add(-time.Duration(hours) * time.Hour),
 		To:           to,
@@ -107,11 +108,13 @@ func (j Jobs) CallsOf(t *testing.T, r jobrun.Run) map[jobrun.Call]func() error {
 			return one(j.Start(t.Context(), r.TenantID, []jobrun.RunFence{{RunID: r.ID, Fence: f}}))
 		},
 		jobrun.CallProgress: func() error {
-			_, err := j.Progress(t.Context(), r.TenantID, jobrun.Beat{RunID: r.ID, Fence: f, Progress: &jobrun.Progress{Message: "zombie"}})
+			_, err := j.Progress(t.Context(), r.TenantID,
+				jobrun.Beat{RunID: r.ID, Fence: f, Progress: &jobrun.Progress{Message: "zombie"}})
 			return err
 		},
 		jobrun.CallLogs: func() error {
-			_, err := j.AppendLog(t.Context(), r.TenantID, r.ID, f, jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 0}, Body: []byte("zombie")})
+			_, err := j.AppendLog(t.Context(), r.TenantID, r.ID, f, jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 0},
+				Body: []byte("zombie")})
 			return err
 		},
 		jobrun.CallComplete: func() error { return one(j.Finish(t.Context(), []jobrun.Result{Success(r)})) },
@@ -135,7 +138,8 @@ func (j Jobs) Beat(t *testing.T, w uuid.UUID, seq int64, beats ...jobrun.Beat) (
 func (j Jobs) Writes(t *testing.T, r jobrun.Run, seq int, chunks ...string) {
 	t.Helper()
 	for i, c := range chunks {
-		if _, err := j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: seq + i}, Stream: "stdout", Body: []byte(c)}); err != nil {
+		if _, err := j.AppendLog(t.Context(), j.Tenant, r.ID, r.Fence(),
+			jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: seq + i}, Stream: "stdout", Body: []byte(c)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +162,8 @@ func (j Jobs) Lead(t *testing.T, epoch int64) {
 func (j Jobs) Define(t *testing.T, change func(*jobrun.Definition)) jobrun.Definition {
 	t.Helper()
 	d := jobrun.Definition{ID: NewID(), TenantID: j.Tenant, Version: 1, SpecVersion: 1, Enabled: true,
-		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "report", Retry: retry.Policy{MaxAttempts: 3, InitialIntervalMS: 1000}}}
+		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "report",
+			Retry: retry.Policy{MaxAttempts: 3, InitialIntervalMS: 1000}}}
 	d.Name = "job-" + d.ID.String()
 	if change != nil {
 		change(&d)
@@ -224,7 +229,8 @@ func (j Jobs) Count(t *testing.T, query string, args ...any) (n int) {
 // NewWorker registers one that takes everything of the default queue.
 func (j Jobs) NewWorker(t *testing.T, change ...func(*jobrun.WorkerProcess)) uuid.UUID {
 	t.Helper()
-	w := jobrun.WorkerProcess{ID: NewID(), TenantID: j.Tenant, Name: "w", Queues: []string{jobrun.DefaultQueue}, MaxRuns: 1000, Principal: "p"}
+	w := jobrun.WorkerProcess{ID: NewID(), TenantID: j.Tenant, Name: "w", Queues: []string{jobrun.DefaultQueue},
+		MaxRuns: 1000, Principal: "p"}
 	for _, c := range change {
 		c(&w)
 	}
@@ -316,7 +322,8 @@ func Failure(r jobrun.Run, retryable bool) jobrun.Result {
 }
 
 func Success(r jobrun.Run) jobrun.Result {
-	return jobrun.Result{TenantID: r.TenantID, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(`{"n": 1}`), ExitCode: new(0),
+	return jobrun.Result{TenantID: r.TenantID, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(`{"n": 1}`),
+		ExitCode:  new(0),
 		Resources: jobrun.Resources{CPUSecondsTotal: new(1.5), PeakRSSBytes: new(int64(1 << 20))}}
 }
 

@@ -50,8 +50,10 @@ func (b LetterStore) Driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	t.Helper()
 	queue := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)
 	d, err := queue.Take(t.Context(), dlq.Claim{
-		TenantID: b.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: dlq.TargetKinds}, Actor: "ada", By: b.Action(l, dlq.VerbRetry), Force: true,
-		Revision: &dlq.Revision{LetterID: l.ID, Content: dlq.Content{Payload: []byte("edited")}, Author: "ada", Reason: "better", CreatedAt: Now(), Patch: []byte(`[{"op":"test"}]`)},
+		TenantID: b.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: dlq.TargetKinds}, Actor: "ada",
+		By: b.Action(l, dlq.VerbRetry), Force: true,
+		Revision: &dlq.Revision{LetterID: l.ID, Content: dlq.Content{Payload: []byte("edited")}, Author: "ada",
+			Reason: "better", CreatedAt: Now(), Patch: []byte(`[{"op":"test"}]`)},
 	}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -77,11 +79,14 @@ func (b LetterStore) AMess(t *testing.T, n int) []dlq.Letter {
 		l := b.NewLetter(func(l *dlq.Letter) {
 			l.OriginalTopic = pick("orders.made", "orders.paid", "order", "orders", "stock")
 			l.Source = dlq.Sources[r.IntN(len(dlq.Sources))]
-			l.Failure.Message, l.Failure.Type = pick("connection refused: Ärger", "timeout", "was refused"), pick("E1", "E2", "E3", "")
+			l.Failure.Message, l.Failure.Type = pick("connection refused: Ärger", "timeout", "was refused"),
+				pick("E1", "E2", "E3", "")
 			l.Failure.Class = dlq.Classes[r.IntN(len(dlq.Classes))]
-			l.ConsumerGroup, l.Assignee, l.CorrelationID, l.TraceID = pick("", "g1", "g2"), pick("", "", "ada", "bo"), pick("", "c1", "c2"), pick("", "t1", "t2")
+			l.ConsumerGroup, l.Assignee, l.CorrelationID, l.TraceID = pick("", "g1", "g2"), pick("", "", "ada", "bo"),
+				pick("", "c1", "c2"), pick("", "t1", "t2")
 			l.Content.Key = [][]byte{nil, {}, {1}, {2}}[r.IntN(4)]
-			l.Content.Headers = []dlq.Header{{Name: "h", Value: []byte(pick("1", "2", ""))}, {Name: pick("i", "j"), Value: []byte(pick("1", "2"))}, {Name: "i"}}
+			l.Content.Headers = []dlq.Header{{Name: "h", Value: []byte(pick("1", "2", ""))},
+				{Name: pick("i", "j"), Value: []byte(pick("1", "2"))}, {Name: "i"}}
 			l.Content.Payload = fmt.Appendf(nil, `{"customer":{"id":%d,"name":"%[1]d"},"lines":["a","b %d"]}`, r.IntN(3), r.IntN(3))
 			if r.IntN(4) == 0 {
 				l.Content.Payload = []byte{0xff}
@@ -113,7 +118,8 @@ func (b LetterStore) AMess(t *testing.T, n int) []dlq.Letter {
 }
 
 func (b LetterStore) Did(kind operator.Kind, subject, verb string) operator.Action {
-	return operator.By{Actor: "key:ann", Reason: "because", RequestID: "req-1"}.Did(NewID(), b.Tenant, Now(), kind, subject, verb, json.RawMessage(`{"a":1}`))
+	return operator.By{Actor: "key:ann", Reason: "because", RequestID: "req-1"}.Did(NewID(), b.Tenant, Now(), kind,
+		subject, verb, json.RawMessage(`{"a":1}`))
 }
 
 // Actions fails the test unless these are the actions of a filter.
@@ -135,7 +141,8 @@ func (b LetterStore) FillLetterTables(t *testing.T, super func(string, ...any)) 
 	l := b.PushAll(t, b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }), b.NewLetter())
 	super(`SELECT dlq.archive_batch(0, 0, 10)`)
 	d := b.Driven(t, l[1])
-	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: Now(), EndedAt: Now()}, &dlq.DefaultPolicy, Moment())
+	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: Now(), EndedAt: Now()},
+		&dlq.DefaultPolicy, Moment())
 	if _, err := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,10 +152,12 @@ func (b LetterStore) FillLetterTables(t *testing.T, super func(string, ...any)) 
 		t.Fatal(err)
 	}
 	redrive := dlq.Redrive{
-		ID: NewID(), TenantID: b.Tenant, Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePending, IDs: []uuid.UUID{l[1].ID}, Rate: 1, Concurrency: 1,
+		ID: NewID(), TenantID: b.Tenant, Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePending,
+		IDs: []uuid.UUID{l[1].ID}, Rate: 1, Concurrency: 1,
 		Order: dlq.Oldest, CreatedAt: Now(), UpdatedAt: Now(),
 	}
-	if err := redrivedb.NewRedrives(b.DB, dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)).Create(t.Context(), redrive, b.Action(l[1], "create")); err != nil {
+	if err := redrivedb.NewRedrives(b.DB, dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)).Create(t.Context(), redrive,
+		b.Action(l[1], "create")); err != nil {
 		t.Fatal(err)
 	}
 	super(`INSERT INTO dlq.dlq_redrive_items (redrive_id, tenant_id, seq, message_id, updated_at) VALUES ($1, $2, 1, $3, now())`, redrive.ID, b.Tenant, l[1].ID)
@@ -201,16 +210,19 @@ func (b LetterStore) Action(l dlq.Letter, verb string) operator.Action {
 
 // Everything is a letter in which no field is zero, but those of other sources.
 func (b LetterStore) Everything(l *dlq.Letter) {
-	l.Source, l.ConsumerGroup, l.CorrelationID, l.TraceID, l.DedupeKey = dlq.FromKafka, "billing", "c-1", "t-1", "d-"+NewID().String()
+	l.Source, l.ConsumerGroup, l.CorrelationID, l.TraceID, l.DedupeKey = dlq.FromKafka, "billing", "c-1", "t-1", "d-"+
+		NewID().String()
 	l.Origin = dlq.Origin{Partition: new(int32(3)), Offset: new(int64(0)), Timestamp: new(Now().Add(-time.Hour))}
 	l.Arrived = &dlq.Position{Topic: "orders.dlq", Partition: 1, Offset: time.Now().UnixNano()}
 	l.Failure.Stack = "at Orders.take(Orders.java:17)\nat Main.main(Main.java:3)"
 	l.Content = dlq.Content{
-		Key:     []byte{0, 255},
-		Headers: []dlq.Header{{Name: "a", Value: []byte("1")}, {Name: "", Value: []byte{}}, {Name: "a", Value: []byte{0, 1}}, {Name: "none"}},
+		Key: []byte{0, 255},
+		Headers: []dlq.Header{{Name: "a", Value: []byte("1")}, {Name: "", Value: []byte{}}, {Name: "a", Value: []byte{0, 1}},
+			{Name: "none"}},
 		Payload: []byte(`{"b":1.00,"a":1}`),
 	}
-	l.Link = dlq.Link{SagaID: NewID(), StepIndex: 0, StepName: "charge", Action: "COMPENSATE", JobRunID: NewID(), WebhookID: NewID(), DeliveryID: NewID()}
+	l.Link = dlq.Link{SagaID: NewID(), StepIndex: 0, StepName: "charge", Action: "COMPENSATE", JobRunID: NewID(),
+		WebhookID: NewID(), DeliveryID: NewID()}
 	l.Labels, l.Assignee, l.Note = []string{"b", "a,{}\"", "ж"}, "ada", "look at it"
 	l.Target = dlq.Target{Kind: dlq.ToHTTP, URL: "https://x.test/", Method: "PUT"}
 	l.ParentID, l.RootID, l.Generation, l.Ordered = NewID(), NewID(), 2, true

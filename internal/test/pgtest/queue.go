@@ -14,7 +14,8 @@ import (
 var KafkaOnly = []dlq.TargetKind{dlq.ToKafka}
 
 // Chance is what the loops give to stores.
-var Chance = dlq.Chance{Jitter: func() float64 { return 0.5 }, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
+var Chance = dlq.Chance{Jitter: func() float64 { return 0.5 },
+	NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
 
 // LetterQueue is a LetterStore with the queue that the loops see. Its database is the
 // test's own: the loops act for all tenants.

@@ -77,7 +77,8 @@ func (k *Lettered) Attempts(id uuid.UUID) string {
 
 func Refusal(message string) saga.Event {
 	return saga.Answered{Outcome: saga.Outcome{
-		Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Message: message, Request: []byte(`{}`), StartedAt: Now(), EndedAt: Now(),
+		Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Message: message, Request: []byte(`{}`),
+		StartedAt: Now(), EndedAt: Now(),
 	}}
 }
 

@@ -46,7 +46,8 @@ func SomeSagas(n int) []saga.NewSaga {
 	for i := range batch {
 		spec := saga.Spec{ID: NewID(), Tenant: saga.Tenant{ID: Big}, Payload: json.RawMessage(`{"order":1}`)}
 		batch[i].Saga = saga.New(spec, Order, 1, &owner, Now(), time.Minute)
-		batch[i].Key = &saga.IdempotencyKey{TenantID: Big, Principal: "p", Route: "r", Key: fmt.Sprint(spec.ID), Hash: []byte("h"), SagaID: spec.ID}
+		batch[i].Key = &saga.IdempotencyKey{TenantID: Big, Principal: "p", Route: "r", Key: fmt.Sprint(spec.ID),
+			Hash: []byte("h"), SagaID: spec.ID}
 	}
 	return batch
 }
@@ -72,7 +73,8 @@ func Operated(changes []saga.Change) []saga.Change {
 
 func Done() saga.Event {
 	return saga.Answered{Outcome: saga.Outcome{
-		Verdict: saga.Done, Code: "http_200", Request: []byte(`{}`), Output: json.RawMessage(`{"n":1}`), StartedAt: Now(), EndedAt: Now(),
+		Verdict: saga.Done, Code: "http_200", Request: []byte(`{}`), Output: json.RawMessage(`{"n":1}`),
+		StartedAt: Now(), EndedAt: Now(),
 	}}
 }
 
@@ -139,7 +141,8 @@ func Compact(t *testing.T, doc []byte) string {
 }
 
 func Answer(output string) saga.Event {
-	return saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, Output: json.RawMessage(output), Request: []byte(`{}`), StartedAt: Now(), EndedAt: Now()}}
+	return saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, Output: json.RawMessage(output), Request: []byte(`{}`),
+		StartedAt: Now(), EndedAt: Now()}}
 }
 
 // Two master keys.

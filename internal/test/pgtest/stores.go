@@ -86,7 +86,8 @@ func Emptied(t *testing.T, keys *envelope.Keyring) func(*testing.T) storetest.En
 	return func(t *testing.T) storetest.Env {
 		p := <-free
 		t.Cleanup(func() {
-			for _, table := range []string{"saga_states", "engine_nodes", "idempotency_keys", "workflow_definitions", "workflows"} {
+			for _, table := range []string{"saga_states", "engine_nodes", "idempotency_keys",
+				"workflow_definitions", "workflows"} {
 				Execute(t, p.db.SQL(), "DELETE FROM saga."+table)
 			}
 			free <- p

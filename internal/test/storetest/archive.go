@@ -203,7 +203,8 @@ func archiveBefore(f *fixture) {
 		all[fmt.Sprintf("completed %d", hours)] = f.ended(saga.Completed, time.Duration(hours)*time.Hour)
 	}
 	// The very moment is not before itself.
-	if n := f.archive(saga.Expiry{Before: *all["completed 3"].CompletedAt, Default: saga.Retention{Completed: 1, Failed: 1}}); n != 3 {
+	if n := f.archive(saga.Expiry{Before: *all["completed 3"].CompletedAt,
+		Default: saga.Retention{Completed: 1, Failed: 1}}); n != 3 {
 		f.t.Errorf("%d were archived, want 3", n)
 	}
 	f.wantArchived(all, "completed 4", "cancelled 4", "cancelled 3")
@@ -275,7 +276,8 @@ func archiveReads(f *fixture) {
 		if logs := f.logsOf(run); len(logs) > 0 {
 			f.t.Errorf("%s: %d live logs", state, len(logs))
 		}
-		err := f.commit(saga.Change{Before: saga.Precondition{Version: before.Version, Epoch: before.LeaseEpoch}, After: run})[0]
+		err := f.commit(saga.Change{Before: saga.Precondition{Version: before.Version, Epoch: before.LeaseEpoch},
+			After: run})[0]
 		f.wantFault(err, fault.Conflict, saga.CodeStale)
 	}
 	if page := f.list(saga.Filter{Limit: 10, Total: true}); len(page.Sagas) > 0 || page.Total > 0 {
@@ -329,9 +331,10 @@ func archiveCounts(f *fixture) {
 		maxEach int
 		want    []saga.Expired
 	}{
-		{"by retention", saga.Expiry{Default: saga.Retention{Completed: time.Minute, Failed: time.Minute}}, 100, []saga.Expired{
-			expired("order", 3, 3), expired("refund", 0, 1),
-		}},
+		{"by retention", saga.Expiry{Default: saga.Retention{Completed: time.Minute, Failed: time.Minute}},
+			100, []saga.Expired{
+				expired("order", 3, 3), expired("refund", 0, 1),
+			}},
 		{"by a time", f.everythingEnded(), 2, []saga.Expired{
 			expired("ever", 1, 0), expired("order", 2, 2), expired("refund", 1, 1),
 		}},

@@ -46,7 +46,8 @@ func everything(n *saga.NewSaga) {
 
 func createReadsBack(f *fixture) {
 	for name, n := range map[string]saga.NewSaga{
-		"owned": f.owned(f.owner, everything), "unowned": f.unowned(everything), "bare": f.unowned(func(s *saga.NewSaga) { s.Payload = nil }),
+		"owned": f.owned(f.owner, everything), "unowned": f.unowned(everything),
+		"bare": f.unowned(func(s *saga.NewSaga) { s.Payload = nil }),
 	} {
 		r := f.create(n)[0]
 		if r.Created != saga.Stored {
@@ -137,10 +138,12 @@ func createKeyScope(f *fixture) {
 	f.create(withKey(f.unowned(), f.key("k", "hash")))
 	neighbour := begin(f.t, f.Env)
 	for what, n := range map[string]saga.NewSaga{
-		"another key":       withKey(f.unowned(), f.key("K", "hash")),
-		"another principal": withKey(f.unowned(), &saga.IdempotencyKey{TenantID: f.tenant.ID, Principal: "bob", Route: "POST /sagas", Key: "k", Hash: []byte("hash")}),
-		"another route":     withKey(f.unowned(), &saga.IdempotencyKey{TenantID: f.tenant.ID, Principal: "alice", Route: "POST /x", Key: "k", Hash: []byte("hash")}),
-		"another tenant":    withKey(neighbour.unowned(), neighbour.key("k", "hash")),
+		"another key": withKey(f.unowned(), f.key("K", "hash")),
+		"another principal": withKey(f.unowned(), &saga.IdempotencyKey{TenantID: f.tenant.ID, Principal: "bob",
+			Route: "POST /sagas", Key: "k", Hash: []byte("hash")}),
+		"another route": withKey(f.unowned(), &saga.IdempotencyKey{TenantID: f.tenant.ID, Principal: "alice",
+			Route: "POST /x", Key: "k", Hash: []byte("hash")}),
+		"another tenant": withKey(neighbour.unowned(), neighbour.key("k", "hash")),
 	} {
 		if r := f.create(n)[0]; r.Created != saga.Stored {
 			f.t.Errorf("%s: result %d, want stored", what, r.Created)
@@ -186,7 +189,8 @@ func createNotRunnable(f *fixture) {
 func createNotCurrent(f *fixture) {
 	newer := *f.def
 	newer.Description = "a newer version"
-	if r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, &newer, false, f.now()); err != nil || !created || r.Version != 2 {
+	if r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, &newer, false, f.now()); err != nil ||
+		!created || r.Version != 2 {
 		f.t.Fatalf("register: version %d, created %v, %v", r.Version, created, err)
 	}
 	for _, tt := range []struct {
@@ -239,7 +243,8 @@ func createBatch(f *fixture) {
 		f.unowned(func(s *saga.NewSaga) { s.Payload = json.RawMessage(nul) }),
 		good[2],
 	}
-	want := []saga.Created{saga.Stored, saga.Replayed, saga.KeyReused, saga.Stored, saga.IDTaken, saga.NotRunnable, saga.Unstorable, saga.Stored}
+	want := []saga.Created{saga.Stored, saga.Replayed, saga.KeyReused, saga.Stored, saga.IDTaken, saga.NotRunnable,
+		saga.Unstorable, saga.Stored}
 	var got []saga.Created
 	for _, r := range f.create(batch...) {
 		got = append(got, r.Created)

@@ -117,7 +117,8 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 		{"updated to", saga.Filter{UpdatedTo: updated}, func(s *saga.Saga) bool { return s.UpdatedAt.Before(updated) }},
 		{"updated within a microsecond", saga.Filter{UpdatedFrom: updated, UpdatedTo: updated.Add(time.Microsecond)}, func(s *saga.Saga) bool { return s.UpdatedAt.Equal(updated) }},
 		{
-			"a workflow, ended states and an initiator", saga.Filter{WorkflowName: "order", States: []saga.State{saga.Completed, saga.Failed, saga.Cancelled}, InitiatedBy: "Checkout"},
+			"a workflow, ended states and an initiator", saga.Filter{WorkflowName: "order", States: []saga.State{saga.Completed, saga.Failed, saga.Cancelled},
+				InitiatedBy: "Checkout"},
 			func(s *saga.Saga) bool {
 				return s.WorkflowName == "order" && s.State.Terminal() && s.State != saga.Compensated && s.State != saga.TimedOut &&
 					s.InitiatedBy == "Checkout"
@@ -138,7 +139,8 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 				UpdatedTo:   f.now(),
 			},
 			func(s *saga.Saga) bool {
-				return s.WorkflowName == "order" && is(s.CorrelationID, "C") && s.InitiatedBy == "checkout" && is(s.TraceID, "t1") &&
+				return s.WorkflowName == "order" && is(s.CorrelationID, "C") && s.InitiatedBy == "checkout" &&
+					is(s.TraceID, "t1") &&
 					is(s.BusinessKey, "b2") && s.Metadata != nil &&
 					!s.NeedsAttention
 			},

@@ -98,7 +98,8 @@ func publicationFenced(f *fixture) {
 	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) {
 		f.t.Errorf("the cursor is %+v", u)
 	}
-	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.tenant.ID, saga.Position{TxID: 1 << 40, ID: 1}); !moved ||
+	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.tenant.ID,
+		saga.Position{TxID: 1 << 40, ID: 1}); !moved ||
 		err != nil {
 		f.t.Errorf("the present term: moved %v, %v", moved, err)
 	}

@@ -80,9 +80,10 @@ func countedInPart(f *fixture) {
 		{"a workflow that nobody has", saga.StatisticsFilter{WorkflowName: "refun_"}, func(*saga.Saga) bool { return false }},
 		{"from an hour", saga.StatisticsFilter{CreatedFrom: hour}, func(s *saga.Saga) bool { return !s.CreatedAt.Before(hour) }},
 		{"to an hour", saga.StatisticsFilter{CreatedTo: hour}, func(s *saga.Saga) bool { return s.CreatedAt.Before(hour) }},
-		{"within an hour, of a workflow", saga.StatisticsFilter{WorkflowName: "order", CreatedFrom: hour, CreatedTo: hour.Add(time.Hour)}, func(s *saga.Saga) bool {
-			return s.WorkflowName == "order" && !s.CreatedAt.Before(hour) && s.CreatedAt.Before(hour.Add(time.Hour))
-		}},
+		{"within an hour, of a workflow", saga.StatisticsFilter{WorkflowName: "order", CreatedFrom: hour, CreatedTo: hour.Add(time.Hour)},
+			func(s *saga.Saga) bool {
+				return s.WorkflowName == "order" && !s.CreatedAt.Before(hour) && s.CreatedAt.Before(hour.Add(time.Hour))
+			}},
 		{"a day ago", saga.StatisticsFilter{CreatedFrom: hour.Add(-24 * time.Hour), CreatedTo: hour.Add(-23 * time.Hour)}, func(*saga.Saga) bool { return false }},
 	} {
 		f.t.Run(tt.name, func(t *testing.T) {

@@ -65,7 +65,8 @@ func foreignCalls(
 func tenantMethods(f *fixture) {
 	run := f.play(f.stored(f.owned(f.owner))[0], f.done(`{"canary":"foreign"}`))
 	calls := foreignCalls(f, newID(), run)
-	for name, store := range map[string]reflect.Type{"Store": reflect.TypeFor[saga.Store](), "Workflows": reflect.TypeFor[workflow.Store]()} {
+	for name, store := range map[string]reflect.Type{"Store": reflect.TypeFor[saga.Store](),
+		"Workflows": reflect.TypeFor[workflow.Store]()} {
 		for m := range store.Methods() {
 			takes := m.Type.NumIn() > 1 &&
 				(m.Type.In(1) == reflect.TypeFor[uuid.UUID]() || m.Type.In(1) == reflect.TypeFor[saga.IdempotencyKey]())

@@ -49,7 +49,8 @@ func (f *fixture) readNews(s webhook.Subscription) []saga.StoredEvent {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end, f.deliveriesOf(s, events)); err != nil ||
+	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end,
+		f.deliveriesOf(s, events)); err != nil ||
 		!moved {
 		f.t.Fatalf("enqueue: moved %v, %v", moved, err)
 	}
@@ -113,7 +114,8 @@ func queueRace(f *fixture) {
 	won := make([]bool, 20)
 	together(len(won), func(i int) {
 		var err error
-		if won[i], err = f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end, f.deliveriesOf(s, events)); err != nil {
+		if won[i], err = f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end,
+			f.deliveriesOf(s, events)); err != nil {
 			f.t.Error(err)
 		}
 	})
@@ -226,11 +228,13 @@ func queueLease(f *fixture) {
 	if len(second) != 1 || second[0].Attempt != 2 {
 		f.t.Fatalf("after the lease: %+v", second)
 	}
-	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &first, accepted, policy, f.hookMoment()); stored || err != nil {
+	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &first, accepted, policy, f.hookMoment()); stored ||
+		err != nil {
 		f.t.Errorf("the former holder's outcome was stored, %v", err)
 	}
 	f.settle(second[0], accepted)
-	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &second[0], refused, policy, f.hookMoment()); stored || err != nil {
+	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &second[0], refused, policy, f.hookMoment()); stored ||
+		err != nil {
 		f.t.Errorf("a second outcome was stored, %v", err)
 	}
 	if d := f.stands(first); d.Status != webhook.Delivered || d.Attempt != 2 {

@@ -156,7 +156,8 @@ func hookForeign(f *fixture) {
 	s := f.hookFrom(true)
 	d := f.added(s, 1)[0]
 	w := f.Env.Webhooks
-	for what, id := range map[string]struct{ tenant, id uuid.UUID }{"foreign": {newID(), s.ID}, "unknown": {s.TenantID, newID()}} {
+	for what, id := range map[string]struct{ tenant, id uuid.UUID }{"foreign": {newID(), s.ID},
+		"unknown": {s.TenantID, newID()}} {
 		f.t.Run(what, func(t *testing.T) {
 			f, ctx := f.in(t), t.Context()
 			changed, added := s, d

@@ -246,7 +246,8 @@ func workflowVersions(f *fixture) {
 			return f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", filter)
 		},
 		want...)
-	if page, err := f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", workflow.Filter{Limit: 10, After: "1"}); err != nil ||
+	if page, err := f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w",
+		workflow.Filter{Limit: 10, After: "1"}); err != nil ||
 		len(page.Workflows) > 0 ||
 		page.More {
 		f.t.Errorf("after the oldest version: %+v, %v; want an empty page", page, err)

@@ -148,7 +148,8 @@ var logFields = cmp.Options{sameJSON, cmpopts.IgnoreFields(saga.StepLog{}, "Comp
 func writtenLogs(f *fixture) {
 	run := f.stored(f.owned(f.owner))[0]
 	var want []saga.StepLog
-	for _, e := range []saga.Event{f.done(`{"b":1,"aa":[1.50]}`), f.unanswered(), f.done(``), f.refused(`{"why":"ñ <no>"}`), f.done(`{"undone":1}`)} {
+	for _, e := range []saga.Event{f.done(`{"b":1,"aa":[1.50]}`), f.unanswered(), f.done(``),
+		f.refused(`{"why":"ñ <no>"}`), f.done(`{"undone":1}`)} {
 		c := f.apply(run, e)
 		want = append(want, c.Logs...)
 		run = f.moved(c)

@@ -138,7 +138,8 @@ func TestProcessesShareAnExternalServer(t *testing.T) {
 func TestMissingPostgreSQLIsAFailure(t *testing.T) {
 	t.Parallel()
 	_, err := child(t, devpg.BinEnv+"="+t.TempDir(), "TMPDIR="+t.TempDir())
-	if err == nil || !strings.Contains(err.Error(), "tests need PostgreSQL") || !strings.Contains(err.Error(), devpg.BinEnv) {
+	if err == nil || !strings.Contains(err.Error(), "tests need PostgreSQL") ||
+		!strings.Contains(err.Error(), devpg.BinEnv) {
 		t.Errorf("without PostgreSQL: %v; want a failure that says so", err)
 	}
 }
