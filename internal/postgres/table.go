@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"database/sql"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +27,7 @@ type Column[T any] struct {
 	shown   string // what is read instead of the column, if not ""
 	write   func(*BinaryColumn, *T)
 	dest    func(*T) any
+	value   func(*T) any // as a parameter of its own; nil: what dest points to
 
 	null, unread, unwritten, unstored bool
 }
@@ -45,7 +48,13 @@ func (c Column[T]) StoredFrom(expression string) Column[T] { c.from = expression
 func (c Column[T]) ReadFrom(expression string) Column[T] { c.shown = expression; return c }
 
 // Into reads the column in another way, as rows.Scan does it.
-func (c Column[T]) Into(dest func(*T) any) Column[T] { c.dest = dest; return c }
+func (c Column[T]) Into(dest func(*T) any) Column[T] {
+	if c.value == nil {
+		c.value = c.dest
+	}
+	c.dest = dest
+	return c
+}
 
 // ReadOnly is of a column that inserts leave to its default.
 func (c Column[T]) ReadOnly() Column[T] { c.unwritten, c.unstored = true, true; return c }
@@ -74,6 +83,26 @@ func NewTable[T any](columns ...Column[T]) *Table[T] {
 		}
 	}
 	return t
+}
+
+// Only is the table of these columns alone: what a statement that changes a part of a
+// row is told, or a list that does not show all of it reads.
+func (t *Table[T]) Only(names ...string) *Table[T] {
+	return t.part(names, func(c Column[T]) bool { return !slices.Contains(names, c.name) })
+}
+
+// Without is the table of all but these columns.
+func (t *Table[T]) Without(names ...string) *Table[T] {
+	return t.part(names, func(c Column[T]) bool { return slices.Contains(names, c.name) })
+}
+
+func (t *Table[T]) part(names []string, leaves func(Column[T]) bool) *Table[T] {
+	for _, name := range names {
+		if !slices.ContainsFunc(t.columns, func(c Column[T]) bool { return c.name == name }) {
+			panic("no column " + name + " in the table of which this is to be a part")
+		}
+	}
+	return NewTable(slices.DeleteFunc(slices.Clone(t.columns), leaves)...)
 }
 
 // Selected is the select list of what Scan reads, of the table or alias of.
@@ -116,6 +145,28 @@ func (t *Table[T]) Stored(of string) string {
 	})
 }
 
+// Values are the values of Inserted for VALUES, of the Row that the statement calls as.
+func (t *Table[T]) Values(as string) string {
+	return t.inserted(func(c *Column[T]) string {
+		if c.from != "" {
+			return c.from
+		}
+		return "@" + as + "." + c.name + c.cast
+	})
+}
+
+// Set is what an UPDATE assigns from the Row that the statement calls as: all that
+// travels, but for the keys by which it finds the row.
+func (t *Table[T]) Set(as string, keys ...string) string {
+	var list []string
+	for _, c := range t.written {
+		if !slices.Contains(keys, c.name) {
+			list = append(list, c.name+" = @"+as+"."+c.name+c.cast)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
 func (t *Table[T]) inserted(what func(*Column[T]) string) string {
 	var list []string
 	for i := range t.columns {
@@ -145,6 +196,25 @@ func (t *Table[T]) Scan(row Scanner, r *T, more ...any) error {
 		}
 	}
 	return nil
+}
+
+// One is a row that was read as Scan does it.
+func (t *Table[T]) One(row Scanner, more ...any) (r T, err error) {
+	err = t.Scan(row, &r, more...)
+	return r, err
+}
+
+// All are the rows of a query, whose answer it takes as it is.
+func (t *Table[T]) All(rows *sql.Rows, err error) (all []T, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	err = EachRow(rows, func() error {
+		r, err := t.One(rows)
+		all = append(all, r)
+		return err
+	})
+	return all, err
 }
 
 // As names the columns that travel, for a statement and as what it sees there.
@@ -187,6 +257,30 @@ func (b *Batch[T]) len() int { return len(b.columns) }
 func (b *Batch[T]) appendTo(args []any) []any {
 	for i := range b.columns {
 		args = append(args, b.columns[i].Parameter())
+	}
+	return args
+}
+
+// Row is one row as a statement's parameters, each of them a single value: on any
+// connection, where a Batch needs one of the writers'.
+func (t *Table[T]) Row(r *T) Bound { return row[T]{t, r} }
+
+type row[T any] struct {
+	table *Table[T]
+	r     *T
+}
+
+func (r row[T]) of() any  { return r.table }
+func (r row[T]) len() int { return len(r.table.written) }
+
+func (r row[T]) appendTo(args []any) []any {
+	for i := range r.table.written {
+		c := &r.table.written[i]
+		if c.value != nil {
+			args = append(args, c.value(r.r))
+		} else {
+			args = append(args, c.dest(r.r))
+		}
 	}
 	return args
 }

@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +33,14 @@ func (o *scanOr[V]) Scan(src any) error {
 	err := v.Scan(src)
 	*o.p = v.V
 	return err
+}
+
+// Value implements driver.Valuer: nothing is written as NULL.
+func (o *scanOr[V]) Value() (driver.Value, error) {
+	if any(*o.p) == any(o.nothing) {
+		return nil, nil //nolint:nilnil // that is NULL
+	}
+	return driver.DefaultParameterConverter.ConvertValue(*o.p)
 }
 
 // Read is a column that is read as rows.Scan does it, and has no value in inserts.
@@ -108,6 +119,14 @@ func IntOrNil[T any, V integer](name string, at func(*T) **V) Column[T] {
 	}, dest: func(r *T) any { return at(r) }}
 }
 
+// Float is a number that is never NULL.
+func Float[T any](name string, at func(*T) *float64) Column[T] {
+	return Column[T]{
+		name: name, travels: "float8", write: func(c *BinaryColumn, r *T) { c.floatOrNull(at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
 // FloatOrNil is a number that is NULL for nil.
 func FloatOrNil[T any](name string, at func(*T) **float64) Column[T] {
 	return Column[T]{
@@ -153,6 +172,12 @@ func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
 		name: name, null: true, travels: "bytea", write: func(c *BinaryColumn, r *T) { c.BytesOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
+		value: func(r *T) any {
+			if v := *at(r); v != nil {
+				return v
+			}
+			return nil
+		},
 	}
 }
 
@@ -160,7 +185,69 @@ func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
 		name: name, null: true, travels: "text", cast: "::jsonb", write: func(c *BinaryColumn, r *T) { c.JSON(*at(r)) },
-		dest: func(r *T) any { return at(r) },
+		dest:  func(r *T) any { return at(r) },
+		value: func(r *T) any { return NullText(*at(r)) },
+	}
+}
+
+// Doc is a jsonb that holds a Go value in its JSON form, and is NULL for one whose form
+// is null. Rows with such a column travel one by one (Row): a batch has no way to say
+// that a value has no form.
+func Doc[T, V any](name string, at func(*T) *V) Column[T] {
+	return Column[T]{
+		name: name, null: true, travels: "text", cast: "::jsonb",
+		write: func(*BinaryColumn, *T) {
+			panic("a batch of rows with the document " + name + ": store them one by one")
+		},
+		dest: func(r *T) any { return doc[V]{at(r)} },
+	}
+}
+
+type doc[V any] struct{ p *V }
+
+// Scan implements sql.Scanner.
+func (d doc[V]) Scan(src any) error {
+	var v V
+	if src != nil {
+		var text sql.Null[[]byte]
+		if err := text.Scan(src); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text.V, &v); err != nil {
+			return fmt.Errorf("stored document: %w", err)
+		}
+	}
+	*d.p = v
+	return nil
+}
+
+// Value implements driver.Valuer.
+func (d doc[V]) Value() (driver.Value, error) {
+	b, err := json.Marshal(d.p)
+	if err != nil || string(b) == "null" {
+		return nil, err
+	}
+	return string(b), nil
+}
+
+// UUIDsOrNil is a list of ids that is NULL for nil.
+func UUIDsOrNil[T any](name string, at func(*T) *[]uuid.UUID) Column[T] {
+	value := func(r *T) any {
+		if v := *at(r); v != nil {
+			return pq.Array(v)
+		}
+		return nil
+	}
+	return Column[T]{
+		name: name, null: true, travels: "text", cast: "::uuid[]", value: value,
+		write: func(c *BinaryColumn, r *T) {
+			if v := *at(r); v == nil {
+				c.Null()
+			} else {
+				c.Text(TextArray(uuid.UUIDs(v).Strings()))
+			}
+		},
+		dest: func(r *T) any { return pq.Array(at(r)) },
 	}
 }
 
@@ -168,6 +255,7 @@ func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 func Texts[T any](name string, at func(*T) *[]string) Column[T] {
 	return Column[T]{
 		name: name, travels: "text", cast: "::text[]", write: func(c *BinaryColumn, r *T) { c.Text(TextArray(*at(r))) },
-		dest: func(r *T) any { return pq.Array(at(r)) },
+		dest:  func(r *T) any { return pq.Array(at(r)) },
+		value: func(r *T) any { return ArrayOf(*at(r)) },
 	}
 }

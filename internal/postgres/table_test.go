@@ -32,6 +32,8 @@ type kinds struct {
 	Raw          []byte
 	Doc          []byte
 	List         []string
+	IDs          []uuid.UUID
+	Share        float64
 	Serial       int64
 	asked        bool
 }
@@ -55,42 +57,42 @@ var kindsTable = postgres.NewTable(
 	postgres.Bytes("raw", func(k *kinds) *[]byte { return &k.Raw }),
 	postgres.JSON("doc", func(k *kinds) *[]byte { return &k.Doc }),
 	postgres.Texts("list", func(k *kinds) *[]string { return &k.List }),
+	postgres.UUIDsOrNil("ids", func(k *kinds) *[]uuid.UUID { return &k.IDs }),
+	postgres.Float("share", func(k *kinds) *float64 { return &k.Share }),
 	postgres.Int("twice", func(k *kinds) *int { return &k.Number }).From("k.number * 2").WriteOnly(),
 )
 
-func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Connect(t, testdb.DSN(t))
-	conn, err := db.Write.DB.Conn(t.Context())
+// tableOfKinds is a connection with an empty table kinds, and rows for it of which the
+// first two are asked for.
+func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
+	t.Helper()
+	conn, err := pool.DB.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	_, err = conn.ExecContext(t.Context(), `CREATE TEMPORARY TABLE kinds (id uuid, maybe uuid, serial bigserial, name text, empty text, nil text, number bigint, few bigint, none bigint,
-		"float" float8, yes bool, perhaps bool, at timestamptz, ended timestamptz, raw bytea, doc jsonb, list text[], twice bigint)`)
+		"float" float8, yes bool, perhaps bool, at timestamptz, ended timestamptz, raw bytea, doc jsonb, list text[], ids uuid[], share float8, twice bigint)`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
-	rows := []kinds{
+	return conn, []kinds{
 		{
 			ID: uuid.New(), Maybe: uuid.New(), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3),
 			Float: new(0.5), Yes: true,
 			Perhaps: new(false), At: when, Ended: &when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`},
+			IDs: []uuid.UUID{uuid.New(), uuid.New()}, Share: 0.1,
 			Serial: 1, asked: true,
 		},
 		{ID: uuid.New(), Some: -1, At: when, List: []string{}, Serial: 2, asked: true},
 		{ID: uuid.New(), Number: 7, At: when, List: []string{}}, // not asked for
 	}
-	batch := kindsTable.Batch(len(rows))
-	for i := range rows {
-		batch.Add(&rows[i])
-	}
-	insert := postgres.Named(`INSERT INTO kinds (`+kindsTable.Inserted()+`) SELECT `+kindsTable.Stored("k")+` FROM `+
-		postgres.UnnestNumbered("k", kindsTable.As("k"))+` WHERE k.asked AND @most > 0 ORDER BY k.n`, kindsTable.As("k"), postgres.Single("most"))
-	if _, err := conn.ExecContext(t.Context(), insert.Text, insert.Args(batch, postgres.Values{5})...); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// wantKinds compares the table with rows.
+func wantKinds(t *testing.T, conn *sql.Conn, rows []kinds) {
+	t.Helper()
 	found, err := conn.QueryContext(t.Context(), `SELECT `+kindsTable.Selected("k")+`, k.twice FROM kinds k ORDER BY k.serial`)
 	if err != nil {
 		t.Fatal(err)
@@ -110,11 +112,79 @@ func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(rows[:2], got, cmp.AllowUnexported(kinds{})); diff != "" {
+	if diff := cmp.Diff(rows, got, cmp.AllowUnexported(kinds{})); diff != "" {
 		t.Errorf("rows (-written +read):\n%s", diff)
 	}
 	if at := got[0].Ended.Location(); at != time.UTC {
 		t.Errorf("a time is in %v", at)
+	}
+}
+
+func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	conn, rows := tableOfKinds(t, pgtest.Connect(t, testdb.DSN(t)).Write)
+	batch := kindsTable.Batch(len(rows))
+	for i := range rows {
+		batch.Add(&rows[i])
+	}
+	insert := postgres.Named(`INSERT INTO kinds (`+kindsTable.Inserted()+`) SELECT `+kindsTable.Stored("k")+` FROM `+
+		postgres.UnnestNumbered("k", kindsTable.As("k"))+` WHERE k.asked AND @most > 0 ORDER BY k.n`, kindsTable.As("k"), postgres.Single("most"))
+	if _, err := conn.ExecContext(t.Context(), insert.Text, insert.Args(batch, postgres.Values{5})...); err != nil {
+		t.Fatal(err)
+	}
+	wantKinds(t, conn, rows[:2])
+}
+
+// Of the same columns as a batch, on connections that take none too.
+func TestARowThatTravelsAloneIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	stored := kindsTable.Without("asked", "twice")
+	insert := postgres.Named(`INSERT INTO kinds (`+stored.Inserted()+`) VALUES (`+stored.Values("k")+`)`, stored.As("k"))
+	change := kindsTable.Only("id", "number", "ended", "doc", "list")
+	update := postgres.Named(`UPDATE kinds SET `+change.Set("k", "id")+`, twice = 2 * @k.number::bigint WHERE id = @k.id`, change.As("k"))
+	db := pgtest.Connect(t, testdb.DSN(t))
+	for name, pool := range map[string]*sqlx.DB{"readers": db.Read, "writers": db.Write} {
+		t.Run(name, func(t *testing.T) {
+			conn, rows := tableOfKinds(t, pool)
+			for i := range rows[:2] {
+				if _, err := conn.ExecContext(t.Context(), insert.Text, insert.Args(stored.Row(&rows[i]))...); err != nil {
+					t.Fatal(err)
+				}
+				rows[i].Number, rows[i].Doc, rows[i].List = 8+i, nil, nil
+				if _, err := conn.ExecContext(t.Context(), update.Text, update.Args(change.Row(&rows[i]))...); err != nil {
+					t.Fatal(err)
+				}
+				rows[i].List = []string{} // a list is never NULL
+			}
+			wantKinds(t, conn, rows[:2])
+		})
+	}
+}
+
+// papers has documents of Go values.
+type papers struct {
+	Must struct{ A int }
+	May  *struct{ B []string }
+}
+
+func TestDocumentsAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	table := postgres.NewTable(
+		postgres.Doc("must", func(p *papers) *struct{ A int } { return &p.Must }),
+		postgres.Doc("may", func(p *papers) **struct{ B []string } { return &p.May }),
+	)
+	query := postgres.Named(`SELECT d.*, d.may IS NULL FROM (VALUES (`+table.Values("d")+`)) AS d (`+table.Inserted()+`)`, table.As("d"))
+	db := pgtest.Connect(t, testdb.DSN(t))
+	for _, want := range []papers{{Must: struct{ A int }{1}, May: &struct{ B []string }{[]string{"ä", `"`}}}, {}} {
+		var null bool
+		got, err := table.One(db.Read.QueryRowContext(t.Context(), query.Text, query.Args(table.Row(&want))...), &null)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil || null != (want.May == nil) {
+			t.Errorf("%v, NULL: %v (-written +read):\n%s", err, null, diff)
+		}
+	}
+	var p papers
+	if err := table.Scan(db.Read.QueryRowContext(t.Context(), `SELECT '{"A": "text"}'::jsonb, NULL`), &p); err == nil {
+		t.Error("a document of another form was read")
 	}
 }
 
@@ -133,6 +203,11 @@ func TestAStatementWhoseParametersDoNotFitIsNoStatement(t *testing.T) {
 		{"column twice", "number", func() {
 			n := postgres.Int("number", func(k *kinds) *int { return &k.Number })
 			postgres.NewTable(n, n)
+		}},
+		{"part with a column that it has not", "nmae", func() { kindsTable.Only("nmae") }},
+		{"batch of documents", "one by one", func() {
+			table := postgres.NewTable(postgres.Doc("doc", func(k *kinds) *kinds { return k }))
+			table.Batch(1).Add(&kinds{})
 		}},
 		{"of another table", "another", func() {
 			postgres.Named(postgres.Unnest("k", list), list).Args(other.Batch(1))
