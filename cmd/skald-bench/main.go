@@ -213,3 +213,23 @@ func serverEnvFlag(flags *flag.FlagSet, env *[]string) {
 		return nil
 	})
 }
+
+// prepared runs a measurement in a directory and on a database, which are made
+// for it, and filled in, where none is named.
+func prepared(ctx context.Context, dir, url *string, measure func() error) (err error) {
+	made, remove, err := runDir(*dir)
+	if err != nil {
+		return err
+	}
+	*dir = made
+	defer func() { err = errors.Join(err, remove()) }()
+	if *url == "" {
+		private, stop, err := privateDatabase(ctx, made)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		*url = private
+	}
+	return measure()
+}

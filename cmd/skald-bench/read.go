@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"io"
 
@@ -20,24 +19,4 @@ func read(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	return prepared(ctx, &cfg.Dir, &cfg.Data.DatabaseURL, func() error { return bench.Read(ctx, cfg) })
-}
-
-// prepared runs a measurement in a directory and on a database, which are made
-// for it, and filled in, where none is named.
-func prepared(ctx context.Context, dir, url *string, measure func() error) (err error) {
-	made, remove, err := runDir(*dir)
-	if err != nil {
-		return err
-	}
-	*dir = made
-	defer func() { err = errors.Join(err, remove()) }()
-	if *url == "" {
-		private, stop, err := privateDatabase(ctx, made)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, stop()) }()
-		*url = private
-	}
-	return measure()
 }

@@ -215,3 +215,13 @@ func (o outcome) check(flow workflow, accepted int) error {
 	}
 	return errors.Join(errs...)
 }
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -201,16 +201,6 @@ func sagaID(answer []byte) (string, bool) {
 	return string(rest[:uuidLength]), true
 }
 
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 // ownCPU is the user and system time of this process so far.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage

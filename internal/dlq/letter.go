@@ -6,6 +6,7 @@
 package dlq
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/url"
 	"time"
@@ -262,4 +263,33 @@ type Attempt struct {
 	Actor      string    // "" when it was automatic
 	StartedAt  time.Time
 	EndedAt    time.Time
+}
+
+// Position is a record's position in Kafka.
+type Position struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	// TopicID tells apart what bore the name one after the other: a topic that is
+	// made anew, or one of another cluster, has other records at the same offsets.
+	// Zero: not known, as of brokers that do not tell.
+	TopicID uuid.UUID
+}
+
+// KnownTopic returns the topic's id as the broker told it; zero when it did not,
+// also where the digest of a record stands in for it.
+func (p Position) KnownTopic() uuid.UUID {
+	if p.TopicID.Version() == digestVersion {
+		return uuid.Nil
+	}
+	return p.TopicID
+}
+
+// ID returns the topic's id as Kafka's tools show it; "" when it is not known.
+func (p Position) ID() string {
+	id := p.KnownTopic()
+	if id == uuid.Nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }

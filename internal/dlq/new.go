@@ -146,18 +146,6 @@ func labelMistakes(labels []string) (wrong fault.Mistakes) {
 	return wrong
 }
 
-func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
-
-// Storable returns s as PostgreSQL can keep it: UTF-8 without NUL, at most max
-// bytes. For what others have written; what it changes is not repeated anywhere.
-func Storable(s string, limit int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "")
-	}
-	return s
-}
-
 // DefaultPolicy is the policy where neither topic nor configuration says otherwise.
 var DefaultPolicy = Policy{
 	MaxRetries: 3, AutoRetry: true, RetentionDays: 30, ArchiveDays: 365, MaxGenerations: 3, Backoff: defaultBackoff,

@@ -1,6 +1,9 @@
 package dlq
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 const maxNormalised = 500
 
@@ -202,4 +205,16 @@ func isHex(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' 
 
 func isWord(c byte) bool {
 	return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
+}
+
+func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
+// Storable returns s as PostgreSQL can keep it: UTF-8 without NUL, at most max
+// bytes. For what others have written; what it changes is not repeated anywhere.
+func Storable(s string, limit int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "")
+	}
+	return s
 }

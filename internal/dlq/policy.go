@@ -159,3 +159,15 @@ func (p *Policy) AllowsDrive(l *Letter, to *Target) bool {
 	own := l.Destination(nil)
 	return own.Kind == to.Kind && own.Topic == to.Topic && own.URL == to.URL || p.AllowsTarget(l.OriginalTopic, to)
 }
+
+// TopicStats is what one topic looks like.
+type TopicStats struct {
+	Topic     string
+	Counts    map[Status]int64
+	Oldest    *time.Time // arrival of the oldest open letter
+	Last5m    int64      // arrivals
+	Last1h    int64
+	Last24h   int64
+	TopGroups []Group  // up to 5, of Topic only
+	Alerts    []string // members of Policy.Alert that are exceeded
+}

@@ -7,14 +7,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// Codes of problems of redrives.
-const (
-	CodeRedriveNotFound = "DLQ_REDRIVE_NOT_FOUND"
-	CodeRedriveConflict = "DLQ_REDRIVE_CONFLICT"
-	CodeRedriveExists   = "DLQ_REDRIVE_EXISTS" // one of this id; clients are not told: they get it
-	CodeSelfApproval    = "DLQ_SELF_APPROVAL"  // who asked may not approve
-)
-
 // RedriveAction is what a redrive does to each letter.
 type RedriveAction string
 

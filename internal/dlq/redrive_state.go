@@ -187,3 +187,11 @@ func (r *Redrive) PageSize(limit int) int64 {
 func (r *Redrive) GatheredBy(size, found, stored int64) bool {
 	return found < size || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
 }
+
+// Codes of problems of redrives.
+const (
+	CodeRedriveNotFound = "DLQ_REDRIVE_NOT_FOUND"
+	CodeRedriveConflict = "DLQ_REDRIVE_CONFLICT"
+	CodeRedriveExists   = "DLQ_REDRIVE_EXISTS" // one of this id; clients are not told: they get it
+	CodeSelfApproval    = "DLQ_SELF_APPROVAL"  // who asked may not approve
+)

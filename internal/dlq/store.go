@@ -323,18 +323,6 @@ type GroupCursor struct {
 	Fingerprint string
 }
 
-// TopicStats is what one topic looks like.
-type TopicStats struct {
-	Topic     string
-	Counts    map[Status]int64
-	Oldest    *time.Time // arrival of the oldest open letter
-	Last5m    int64      // arrivals
-	Last1h    int64
-	Last24h   int64
-	TopGroups []Group  // up to 5, of Topic only
-	Alerts    []string // members of Policy.Alert that are exceeded
-}
-
 // Overview is groups, statistics and policies.
 type Overview interface {
 	Groups(ctx context.Context, tenant uuid.UUID, f GroupFilter) (GroupPage, error)

@@ -14,14 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// problemKind is what docs/problems.md says of a code.
-type problemKind struct {
-	code    string
-	status  []int
-	title   string
-	meaning string
-}
-
 // problems is every code the API answers with, in the order of the document.
 var problems = slices.Concat([]problemKind{
 	{rest.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},

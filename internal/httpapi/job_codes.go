@@ -30,3 +30,11 @@ var jobProblems = []problemKind{
 	{jobrun.CodeSetting, []int{422}, "Invalid setting", "No setting has this name, or the value is not allowed. `errors` lists every mistake."},
 	{jobrun.CodeUnavailable, []int{503}, "Job runs unavailable", "The server was started with `--store memory`, which has no job runs."},
 }
+
+// problemKind is what docs/problems.md says of a code.
+type problemKind struct {
+	code    string
+	status  []int
+	title   string
+	meaning string
+}

@@ -9,15 +9,6 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Moment is everything a decision cannot know by itself.
-type Moment struct {
-	Now    time.Time
-	Jitter float64 // in [0,1)
-	NewID  func() uuid.UUID
-	// Epoch is of the leader that decides; 0: it is not the leader's decision.
-	Epoch int64
-}
-
 // Chance is what rules need that stores call for many runs: stores make neither ids
 // nor random numbers. Both functions are safe for concurrent use.
 type Chance struct {

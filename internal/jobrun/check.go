@@ -1,7 +1,6 @@
 package jobrun
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -20,9 +19,6 @@ import (
 // nameForm is what names of definitions and queues look like: fit for paths,
 // file names and the * of filters.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
-
-// mistakes gathers what is wrong with a definition.
-type mistakes struct{ fault.Mistakes }
 
 // fault is nil when nothing is wrong. Its detail tells the first mistake.
 func (w mistakes) fault() error {
@@ -258,8 +254,6 @@ func (s Spec) Complete() Spec {
 	}
 	return s
 }
-
-func isNull(doc json.RawMessage) bool { return string(doc) == "null" }
 
 // Rescheduled returns the definition with its slots counted from now on: what lay
 // before is nobody's any more. It is due never when it has no schedule, is

@@ -2,7 +2,6 @@ package jobrun
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,18 +10,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/retry"
 )
-
-// verdict is how a run ends.
-type verdict struct {
-	state     State // terminal
-	by        Mover
-	actor     string
-	reason    string
-	err       *Error // of Failed and TimedOut
-	exitCode  *int
-	result    json.RawMessage
-	resources Resources
-}
 
 // end ends the run. What was to be canceled is not tried again, however it ended,
 // and is no dead letter. False: the table does not have the move.
@@ -188,3 +175,6 @@ func summary(e *Error) string {
 
 // Summary is the one line that lists show of the run's error, "" without one.
 func (r *Run) Summary() string { return summary(r.Error) }
+
+// RetryKey is of the n-th retry of a chain, which follows that run.
+func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }

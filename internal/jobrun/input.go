@@ -1,5 +1,12 @@
 package jobrun
 
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
 // Input is something that somebody wants of a run, or that has happened to it.
 // Exactly the types below are inputs.
 type Input interface{ input() }
@@ -78,3 +85,31 @@ func (r *Reported) verdict() verdict {
 	}
 	return v
 }
+
+// verdict is how a run ends.
+type verdict struct {
+	state     State // terminal
+	by        Mover
+	actor     string
+	reason    string
+	err       *Error // of Failed and TimedOut
+	exitCode  *int
+	result    json.RawMessage
+	resources Resources
+}
+
+// Moment is everything a decision cannot know by itself.
+type Moment struct {
+	Now    time.Time
+	Jitter float64 // in [0,1)
+	NewID  func() uuid.UUID
+	// Epoch is of the leader that decides; 0: it is not the leader's decision.
+	Epoch int64
+}
+
+// Outcomes of attempts that another one may follow.
+const (
+	AttemptOrphaned   = "ORPHANED"
+	AttemptReleased   = "RELEASED"
+	AttemptReassigned = "REASSIGNED"
+)

@@ -70,9 +70,6 @@ func SagaKey(tenant, saga uuid.UUID, step int, action string, n int) string {
 	return key
 }
 
-// RetryKey is of the n-th retry of a chain, which follows that run.
-func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }
-
 // FollowKey is of what a run wants to follow it; key tells apart what one wants.
 func FollowKey(run uuid.UUID, key string) string { return fmt.Sprintf("follow:%s:%s", run, key) }
 

@@ -1,6 +1,8 @@
 package jobrun
 
 import (
+	"encoding/json"
+
 	"github.com/skald-saga/skald/internal/fault"
 )
 
@@ -115,3 +117,8 @@ func (r *Run) Actions() []string {
 	}
 	return nil
 }
+
+// mistakes gathers what is wrong with a definition.
+type mistakes struct{ fault.Mistakes }
+
+func isNull(doc json.RawMessage) bool { return string(doc) == "null" }

@@ -5,13 +5,6 @@ import (
 	"time"
 )
 
-// Outcomes of attempts that another one may follow.
-const (
-	AttemptOrphaned   = "ORPHANED"
-	AttemptReleased   = "RELEASED"
-	AttemptReassigned = "REASSIGNED"
-)
-
 // Reasons for which the leader gives up an assignment, or doubts it.
 const (
 	NeverStarted = "not started before its lease expired"

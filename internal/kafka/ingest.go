@@ -226,12 +226,6 @@ type ingest struct {
 	toldNear []string
 }
 
-// topicPartition is a partition.
-type topicPartition struct {
-	topic     string
-	partition int32
-}
-
 // member is one life as a member of the group. It returns when ctx ends, or
 // when a failpoint says that it died; without committing, then.
 func (in *ingest) member(ctx context.Context) error {

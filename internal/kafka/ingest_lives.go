@@ -236,3 +236,9 @@ func (in *ingest) leave(ctx context.Context) {
 	in.client.PurgeTopicsFromConsuming(topics...)
 	in.client.ForceMetadataRefresh()
 }
+
+// topicPartition is a partition.
+type topicPartition struct {
+	topic     string
+	partition int32
+}

@@ -3,6 +3,8 @@ package kafka
 import (
 	"slices"
 	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // line is what is left of a partition's records, in their order.
@@ -89,4 +91,12 @@ func (w *work) end() {
 	defer w.mu.Unlock()
 	w.ended = true
 	w.freed.Broadcast()
+}
+
+func SizeOf(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
 }

@@ -351,11 +351,3 @@ func (in *ingest) isGone(at topicPartition) bool {
 	defer in.mu.Unlock()
 	return in.gone[at]
 }
-
-func SizeOf(r *kgo.Record) int {
-	n := len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		n += len(h.Key) + len(h.Value)
-	}
-	return n
-}

@@ -205,3 +205,6 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	result, err := s.pqStmt.ExecContext(ctx, args)
 	return result, s.c.judge(err, alive)
 }
+
+// errAddress has no cause: that would cite the address, and in it the password.
+var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")

@@ -85,9 +85,6 @@ type DB struct {
 	preparing  sync.Map // queries that are being prepared beside a transaction
 }
 
-// errAddress has no cause: that would cite the address, and in it the password.
-var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
-
 // The database roles that connections act as (docs/tenants.md).
 const (
 	appRole    = "saga_app_role"    // sees the tenant of skald.tenant_id

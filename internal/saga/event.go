@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/retry"
 )
 
 // Event is something that happened to a saga. Exactly the types below are events.
@@ -117,34 +116,6 @@ func (CompensateRequested) event() {}
 func (DeadlinePassed) event()      {}
 func (ResumeRequested) event()     {}
 
-// Verdict is what a participant's answer means (requirements/invariants.md 3.7).
-type Verdict int
-
-// Verdicts.
-const (
-	Done       Verdict = iota + 1 // 2xx: applied
-	Refused                       // a definite no: not applied, not retried
-	Unknown                       // no answer, 5xx, garbage: may have been applied
-	NotApplied                    // certainly not applied, worth another try: dial failed, 425, 429
-)
-
-// Outcome is one attempt's result, ready to be recorded.
-type Outcome struct {
-	Verdict    Verdict
-	Class      retry.Class     // why, unless Done
-	Code       string          // e.g. "http_409", "timeout": Error.Code and StepLog.Outcome
-	Message    string          // for people; never more than 1,000 characters
-	Output     json.RawMessage // canonical JSON when Done; nil when the answer had no body
-	Response   json.RawMessage // canonical JSON of a refusal's body; nil when there was none
-	Request    []byte          // the body sent
-	RetryAfter time.Duration   // the participant's wish; 0 when none
-	StartedAt  time.Time
-	EndedAt    time.Time
-	// Last: whoever did it has retried as often as it makes sense. No further
-	// attempt follows, whatever the step's policy says.
-	Last bool
-}
-
 // Moment is everything non-deterministic a decision needs.
 type Moment struct {
 	Now    time.Time // UTC, microseconds
@@ -251,4 +222,27 @@ func (c *Change) begins() bool {
 	}
 	last := &c.Audit[len(c.Audit)-1]
 	return last.Type == StepStarted && last.Old == StepCompleted
+}
+
+// JobRunRequest is a job run that a change begins.
+type JobRunRequest struct {
+	// ID is also that of the RUNNING step log, which names the run that way.
+	ID      uuid.UUID
+	Job     string // name of the definition
+	Args    []byte // canonical JSON
+	Step    int
+	Action  Action
+	Attempt int
+}
+
+// RunSteer is what a change does to the job run that its saga waited for. The run
+// may have been retried: it is done to the last of the chain, if that has not ended.
+type RunSteer struct {
+	ID uuid.UUID // of the chain's first run, as JobRun tells
+	// Stop cancels a run that nobody has started, and asks the worker of one that runs.
+	Stop  bool
+	Actor string
+	Why   string
+	// Hold: true keeps the run, and its retries, from being claimed; false ends that.
+	Hold *bool
 }

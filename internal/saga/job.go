@@ -19,17 +19,6 @@ import (
 // then the saga has no owner and is due when somebody should look after the run:
 // so it is never forgotten (invariant I1), and nobody polls.
 
-// JobRunRequest is a job run that a change begins.
-type JobRunRequest struct {
-	// ID is also that of the RUNNING step log, which names the run that way.
-	ID      uuid.UUID
-	Job     string // name of the definition
-	Args    []byte // canonical JSON
-	Step    int
-	Action  Action
-	Attempt int
-}
-
 // outcomeJob is the outcome code of a step log while its job run works: whoever
 // takes the saga over leaves it alone.
 const outcomeJob = "job_run"
@@ -208,18 +197,6 @@ func OutcomeOfRun(r RunEnd) Outcome {
 	}
 	o.Response = json.RawMessage(fmt.Sprintf(`{"job_run_id":"%s","state":"%s"}`, r.ID, r.State))
 	return o
-}
-
-// RunSteer is what a change does to the job run that its saga waited for. The run
-// may have been retried: it is done to the last of the chain, if that has not ended.
-type RunSteer struct {
-	ID uuid.UUID // of the chain's first run, as JobRun tells
-	// Stop cancels a run that nobody has started, and asks the worker of one that runs.
-	Stop  bool
-	Actor string
-	Why   string
-	// Hold: true keeps the run, and its retries, from being claimed; false ends that.
-	Hold *bool
 }
 
 // steerRun decides what becomes of the job run that before waited for. What is

@@ -10,9 +10,6 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// typeOperator is the type of errors that operators bring about.
-const typeOperator = "operator"
-
 // outcomeOperator is StepLog.Outcome of what no call has decided.
 const outcomeOperator = "operator"
 

@@ -249,3 +249,6 @@ func (r Instance) without(i int) Instance {
 func (l *StepLog) refusal() bool {
 	return l.Final && l.Error != nil && !l.Error.Retryable && l.Error.Type != typeOperator
 }
+
+// typeOperator is the type of errors that operators bring about.
+const typeOperator = "operator"

@@ -152,15 +152,6 @@ func (s *Saga) ErrorMessage() string {
 	return s.Error.Message
 }
 
-// Action is seed 1's action of a step log.
-type Action string
-
-// Actions of a call to a participant.
-const (
-	Execute    Action = "EXECUTE"
-	Compensate Action = "COMPENSATE"
-)
-
 // LogStatus is seed 1's status of a step log, plus RUNNING (requirements/saga.md D7).
 type LogStatus string
 

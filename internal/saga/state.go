@@ -198,3 +198,12 @@ func Reachable(from, to State) bool {
 	}
 	return seen[to]
 }
+
+// Action is seed 1's action of a step log.
+type Action string
+
+// Actions of a call to a participant.
+const (
+	Execute    Action = "EXECUTE"
+	Compensate Action = "COMPENSATE"
+)

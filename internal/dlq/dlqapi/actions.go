@@ -10,9 +10,6 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// verbRestore is what can be done to an archived letter.
-const verbRestore = "restore"
-
 // UpdateDeadLetter changes what people note about a letter.
 func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body

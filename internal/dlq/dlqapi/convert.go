@@ -182,3 +182,6 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 	}
 	return out
 }
+
+// verbRestore is what can be done to an archived letter.
+const verbRestore = "restore"

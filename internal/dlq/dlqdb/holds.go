@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lib/pq"
+
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -125,4 +127,12 @@ func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int
 		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status || '' = 'PENDING' AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
 		tenants.Parameter(), ids.Parameter(), times.Parameter())
 	return len(all), postgres.Outage("release held dead letters", err)
+}
+
+func kindNames(kinds []dlq.TargetKind) any {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return pq.Array(names)
 }

@@ -104,10 +104,6 @@ const regress = `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subjec
 // its own begin and how many they are.
 const termBits = 12 // of their number, which is far less than 4096
 
-// termsStored is the array of a letter's terms.
-var termsStored = fmt.Sprintf("(@terms::integer[])[(l.terms >> %[1]d)::integer + 1 : (l.terms >> %[1]d)::integer + (l.terms & %[2]d)::integer]",
-	termBits, 1<<termBits-1)
-
 // newLetters gathers a batch of letters for insertLetters, or for arriveLetters.
 type newLetters struct {
 	db      *postgres.DB

@@ -71,19 +71,6 @@ type groupKey struct {
 	fingerprint string
 }
 
-type arrivalKey struct {
-	tenant uuid.UUID
-	topic  string
-	minute int64 // since 1970
-}
-
-type partitionKey struct {
-	tenant    uuid.UUID
-	topic     string
-	topicID   uuid.UUID
-	partition int32
-}
-
 // span is from which offset to which.
 type span struct{ first, last int64 }
 

@@ -88,14 +88,6 @@ func (st *Queue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Dur
 	return drives, postgres.Outage("claim dead letters", err)
 }
 
-func kindNames(kinds []dlq.TargetKind) any {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = string(k)
-	}
-	return pq.Array(names)
-}
-
 // scanDrives reads claimed letters, each with its number of claims, in the order
 // of their arrival. They are to be driven as nobody's redrive: the column keeps
 // the last one. One whose content does not open is left to its lease, and so

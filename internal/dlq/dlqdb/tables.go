@@ -200,3 +200,20 @@ var batchSpans = postgres.NewTable(
 	postgres.Int("last", func(r *spanRow) *int64 { return &r.last }),
 	postgres.UUID("topic_id", func(r *spanRow) *uuid.UUID { return &r.topicID }),
 )
+
+// termsStored is the array of a letter's terms.
+var termsStored = fmt.Sprintf("(@terms::integer[])[(l.terms >> %[1]d)::integer + 1 : (l.terms >> %[1]d)::integer + (l.terms & %[2]d)::integer]",
+	termBits, 1<<termBits-1)
+
+type arrivalKey struct {
+	tenant uuid.UUID
+	topic  string
+	minute int64 // since 1970
+}
+
+type partitionKey struct {
+	tenant    uuid.UUID
+	topic     string
+	topicID   uuid.UUID
+	partition int32
+}

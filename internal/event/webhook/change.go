@@ -145,14 +145,6 @@ func sorted(list []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
-// fits tells whether a pattern, exact or ending in .*, covers a type.
-func fits(pattern, t string) bool {
-	if prefix, any := strings.CutSuffix(pattern, "*"); any {
-		return strings.HasPrefix(t, prefix)
-	}
-	return pattern == t
-}
-
 func mistakeInPattern(p string) string {
 	if p != "*" && strings.Contains(strings.TrimSuffix(p, ".*"), "*") {
 		return "may have a * only at the end, after a dot, such as saga.*"

@@ -6,6 +6,7 @@ package webhook
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -116,3 +117,11 @@ type Delivery struct {
 // IsTest tells whether the delivery tests the endpoint: it is tried once and
 // says nothing of the endpoint's health.
 func (d *Delivery) IsTest() bool { return d.EventID == 0 }
+
+// fits tells whether a pattern, exact or ending in .*, covers a type.
+func fits(pattern, t string) bool {
+	if prefix, any := strings.CutSuffix(pattern, "*"); any {
+		return strings.HasPrefix(t, prefix)
+	}
+	return pattern == t
+}

@@ -138,3 +138,5 @@ func toAPIJobEvents(events []jobrun.Event) []api.JobEvent {
 	}
 	return out
 }
+
+func runPath(id uuid.UUID) string { return "/api/v1/job-runs/" + id.String() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
@@ -142,10 +141,6 @@ func (s *Handlers) ListJobDefinitionVersions(ctx context.Context,
 			CreatedBy: v.CreatedBy}
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
-}
-
-func definitionPath(d *jobrun.Definition) string {
-	return "/api/v1/job-definitions/" + url.PathEscape(d.ID.String())
 }
 
 func (s *Handlers) definitionAnswer(d *jobrun.Definition) rest.Answer {

@@ -2,6 +2,7 @@ package jobapi
 
 import (
 	"encoding/json"
+	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -90,4 +91,8 @@ func showDefinition(d *jobrun.Definition, now time.Time) shownDefinition {
 	}
 	out.Spec, out.Event = showSpec(&d.Spec)
 	return out
+}
+
+func definitionPath(d *jobrun.Definition) string {
+	return "/api/v1/job-definitions/" + url.PathEscape(d.ID.String())
 }

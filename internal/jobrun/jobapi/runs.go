@@ -218,8 +218,6 @@ func (s *Handlers) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duratio
 		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, r.ID) })
 }
 
-func runPath(id uuid.UUID) string { return "/api/v1/job-runs/" + id.String() }
-
 func (s *Handlers) runAnswer(r *jobrun.Run) rest.Answer {
 	return rest.Answer{Status: http.StatusOK, Body: toAPIRun(r, true), ETag: rest.ETagOf(r.Version)}
 }

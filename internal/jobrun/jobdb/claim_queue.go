@@ -40,34 +40,6 @@ var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT n.id, s.workers[n.seat] AS worker FROM numbered n CROSS JOIN seats s
 )`+assignChosen, postgres.Single("tenant", "workers", "claims", "slots", "queue"), claimBounds)
 
-// claimQuery is the statement for claims of one tenant: for one claim of any
-// queues, or for several of the same one.
-func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
-	a := &asks[0]
-	bounds := postgres.Values{
-		s.Int(jobrun.MaxRunsPerWorker),
-		s.Seconds(jobrun.HeartbeatTTL).Microseconds(),
-		s.Seconds(jobrun.AssignLease).Microseconds(),
-		keyless, a.Start,
-	}
-	if len(a.Queues) != 1 {
-		var queues *string
-		if a.Queues != nil {
-			queues = new(postgres.TextArray(a.Queues))
-		}
-		one := postgres.Values{a.TenantID, a.WorkerID, min(a.Slots, jobrun.MaxClaim), queues, a.ClaimID}
-		return claimRuns.Text, claimRuns.Args(one, bounds)
-	}
-	var workers, claims, slots postgres.BinaryColumn
-	for i := range asks {
-		workers.UUID(asks[i].WorkerID)
-		claims.Text(asks[i].ClaimID)
-		slots.Int(int64(min(asks[i].Slots, jobrun.MaxClaim)))
-	}
-	several := postgres.Values{a.TenantID, workers.Parameter(), claims.Parameter(), slots.Parameter(), a.Queues[0]}
-	return claimOfQueue.Text, claimOfQueue.Args(several, bounds)
-}
-
 // ClaimEach implements jobrun.Work: one statement for the claims of each queue.
 func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]jobrun.Offer, error) {
 	settings, err := st.settings(ctx)

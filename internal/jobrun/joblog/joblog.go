@@ -33,11 +33,6 @@ const (
 	setAside = time.Hour
 )
 
-// Chunks is what is read of logs in the database: jobrun.Runs.
-type Chunks interface {
-	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error)
-}
-
 // Config of a Mover. Chunks, Offloading, Settings, Log and Now are required.
 type Config struct {
 	Store      *logstore.Store // nil: logs stay in the database until their runs are purged
@@ -149,8 +144,6 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 		}
 	}
 }
-
-var errChanged = errors.New("it was changed or moved concurrently")
 
 // moveOne moves the log of one run. An upload that was in vain is deleted only
 // when it is sealed: else it has the name that another node's upload of the same

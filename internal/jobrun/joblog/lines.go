@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
 	"github.com/skald-saga/skald/internal/secret/envelope"
@@ -161,3 +163,10 @@ func (o *opened) line(text []byte) error {
 }
 
 func (o *opened) Close() error { return o.stored.Close() }
+
+// Chunks is what is read of logs in the database: jobrun.Runs.
+type Chunks interface {
+	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error)
+}
+
+var errChanged = errors.New("it was changed or moved concurrently")

@@ -56,24 +56,6 @@ type Spec struct {
 	EndAt   *time.Time `json:"end_at,omitempty"` // no slot at or after
 }
 
-// Note says what a clock change did to a slot.
-type Note string
-
-// Notes. Most slots have none.
-const (
-	MovedGap          Note = "moved_gap"           // LocalTime does not exist that day; fires at the end of the gap
-	SkippedGap        Note = "skipped_gap"         // LocalTime does not exist that day; does not fire. In previews only
-	Repeated          Note = "repeated"            // the wall clock shows LocalTime for the second time
-	RepetitionLeftOut Note = "repetition_left_out" // the wall clock will show LocalTime once more, without a slot
-)
-
-// Tick is one slot: a time at which a schedule makes a run due.
-type Tick struct {
-	At        time.Time // UTC, whole seconds
-	Note      Note
-	LocalTime string // the wall-clock time that it stands for: 2026-03-08T02:30:00
-}
-
 // Schedule is a compiled Spec. It does not change, and many may use it at once.
 type Schedule struct {
 	zone     *time.Location

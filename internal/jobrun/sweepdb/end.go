@@ -171,3 +171,14 @@ func (st *Sweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Setti
 	fenced, err := endStubborn.run(ctx, st.db, t, limit, in, s.Seconds(jobrun.CancelGrace).Microseconds())
 	return both(lost, fenced), err
 }
+
+const (
+	silent = `r.state || '' = 'RUNNING' AND r.continuation_state = 'NONE' AND r.lease_expires_at <= clock_timestamp()`
+
+	// inHand reads the index of what is with workers, which is small, in any order.
+	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'HELD' AND `
+)
+
+func both(a, b jobrun.Swept) jobrun.Swept {
+	return jobrun.Swept{Moved: a.Moved + b.Moved, More: a.More || b.More}
+}

@@ -128,13 +128,6 @@ var (
 	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) + ` AND r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at <= clock_timestamp()`
 )
 
-const (
-	silent = `r.state || '' = 'RUNNING' AND r.continuation_state = 'NONE' AND r.lease_expires_at <= clock_timestamp()`
-
-	// inHand reads the index of what is with workers, which is small, in any order.
-	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'HELD' AND `
-)
-
 var (
 	orphanUnstarted = newMove("orphan assigned job runs", inHand+notStarted+` LIMIT @limit`,
 		giveUp(notStarted, jobrun.NeverStarted), []string{"after"}, "backoff", "epoch")
@@ -172,10 +165,6 @@ func (st *Sweeps) Doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, l
 	}
 	doubted, err := st.doubt(ctx, t, s, limit)
 	return both(given, doubted), err
-}
-
-func both(a, b jobrun.Swept) jobrun.Swept {
-	return jobrun.Swept{Moved: a.Moved + b.Moved, More: a.More || b.More}
 }
 
 const (

@@ -5,9 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"strconv"
-
-	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
@@ -15,11 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/rest"
 )
-
-// fenceOf makes the fence of a call.
-func fenceOf(worker uuid.UUID, attempt int32, token uuid.UUID, epoch int64) jobrun.Fence {
-	return jobrun.Fence{WorkerID: worker, Attempt: int(attempt), LeaseToken: token, LeaderEpoch: epoch}
-}
 
 // StartRun makes a run RUNNING (W4, J-25). A refusal is no right to start (J-26).
 func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.Response, error) {
@@ -168,45 +160,6 @@ func toRunEnded(r *jobrun.Run) api.EndedRun {
 		FinishedAt: r.FinishedAt}
 }
 
-func resourcesOf(r *api.RunResources) jobrun.Resources {
-	if r == nil {
-		return jobrun.Resources{}
-	}
-	return jobrun.Resources{CPUSecondsTotal: r.CPUSecondsTotal, PeakRSSBytes: r.PeakRssBytes, IOReadBytes: r.IoReadBytes,
-		IOWriteBytes: r.IoWriteBytes}
-}
-
-func runErrorOf(e *api.RunErrorInput) *jobrun.Error {
-	return &jobrun.Error{
-		Code: e.Code, Type: rest.Text(e.Type), Message: rest.Text(e.Message), Stack: rest.Text(e.Stack),
-		Retryable: e.Retryable == nil || *e.Retryable,
-	}
-}
-
-// emittedOf is what a run leaves behind; at is where its result stands in the body.
-func emittedOf(list []api.EmittedItem, at string, wrong *fault.Mistakes) (out []jobrun.Emitted) {
-	for i := range list {
-		e := &list[i]
-		if (e.Event == nil) == (e.Run == nil) {
-			wrong.Add(at+"/emit/"+strconv.Itoa(i), "required", "must have either event or run")
-			continue
-		}
-		if e.Run != nil {
-			out = append(out, jobrun.Emitted{Run: &jobrun.NextRun{
-				Definition: e.Run.Definition, Args: rest.UnlessNull(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor),
-				Key: rest.Text(e.Run.IdempotencyKey),
-			}})
-			continue
-		}
-		out = append(out, jobrun.Emitted{Event: &jobrun.NewEvent{
-			Type: e.Event.EventType, Payload: rest.UnlessNull(e.Event.Payload), DedupeKey: rest.Text(e.Event.DedupeKey),
-			CorrelationID: rest.Text(e.Event.CorrelationID),
-			OccurredAt:    inUTC(e.Event.OccurredAt),
-		}})
-	}
-	return out
-}
-
 // mayEmit returns nil when whoever reports this result may publish what it emits.
 // Fault: Forbidden.
 func mayEmit(ctx context.Context, r *jobrun.Result) error {
@@ -216,14 +169,6 @@ func mayEmit(ctx context.Context, r *jobrun.Result) error {
 	}
 	return fault.New(fault.Forbidden, access.CodeForbidden,
 		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", access.JobsWrite, who.Role)
-}
-
-// checkResult says what of a result is larger than is kept; at is where it stands in
-// the body.
-func checkResult(r *jobrun.Result, at string, wrong *fault.Mistakes) {
-	if len(r.Value) > jobrun.MaxResult {
-		wrong.Add(at+"/result", "maxLength", "must have at most %d bytes", jobrun.MaxResult)
-	}
 }
 
 // ReleaseRun gives a run back (W9).

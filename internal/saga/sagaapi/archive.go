@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -12,39 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/workflow"
 )
-
-// found is a saga with its logs, live or archived.
-type found struct {
-	saga       saga.Saga
-	logs       []saga.StepLog
-	archivedAt *time.Time // nil: it is live
-}
-
-// archived is the member of that name, absent of a live saga.
-func (f *found) archived() *bool {
-	if f.archivedAt == nil {
-		return nil
-	}
-	return new(true)
-}
-
-func (f *found) etag() string {
-	if f.archivedAt != nil {
-		return rest.ArchivedETag(f.saga.Version)
-	}
-	return rest.ETagOf(f.saga.Version)
-}
-
-func (f *found) convert(def *workflow.Definition) *api.Saga {
-	out := toAPISaga(&f.saga, def)
-	if f.archivedAt != nil {
-		out.Archived, out.ArchivedAt = f.archived(), f.archivedAt
-		out.AllowedActions = actionsOf(saga.ArchivedActions())
-	}
-	return out
-}
 
 // find reads a saga of the tenant, from the archive when it is not live. It
 // looks in both places twice: between two looks a saga may have moved. Fault:

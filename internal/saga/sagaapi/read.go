@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-saga/skald/internal/saga/workflow"
+
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
@@ -142,4 +144,35 @@ func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instanc
 // is pinned to it: its absence is no mistake of the client's.
 func pinnedIsGone(err error) error {
 	return fmt.Errorf("read the definition a saga is pinned to: %v", err) //nolint:errorlint // on purpose, see above
+}
+
+// found is a saga with its logs, live or archived.
+type found struct {
+	saga       saga.Saga
+	logs       []saga.StepLog
+	archivedAt *time.Time // nil: it is live
+}
+
+// archived is the member of that name, absent of a live saga.
+func (f *found) archived() *bool {
+	if f.archivedAt == nil {
+		return nil
+	}
+	return new(true)
+}
+
+func (f *found) etag() string {
+	if f.archivedAt != nil {
+		return rest.ArchivedETag(f.saga.Version)
+	}
+	return rest.ETagOf(f.saga.Version)
+}
+
+func (f *found) convert(def *workflow.Definition) *api.Saga {
+	out := toAPISaga(&f.saga, def)
+	if f.archivedAt != nil {
+		out.Archived, out.ArchivedAt = f.archived(), f.archivedAt
+		out.AllowedActions = actionsOf(saga.ArchivedActions())
+	}
+	return out
 }

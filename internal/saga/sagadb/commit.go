@@ -52,14 +52,6 @@ func commitStatement(c operatedColumns) *postgres.Statement {
 	return postgres.Named(text, append([]postgres.Params{heads, theKeys, theLogs, theEvents}, c.rows...)...)
 }
 
-// dueAt is a time that a change or a new saga waits for, by the database's clock:
-// the node's may be wrong, and the node gone when the saga is due. Where the two
-// differ by less than five seconds, which the commit itself may take, it is the
-// node's time, as the audit trail has it.
-func dueAt(at, madeAt string) string {
-	return fmt.Sprintf(`CASE WHEN abs(extract(epoch FROM now() - %[2]s)) < 5 THEN %[1]s ELSE now() + (%[1]s - %[2]s) END`, at, madeAt)
-}
-
 const commitTemplate = `
 WITH locked AS MATERIALIZED (
 	SELECT c.* FROM %[1]s

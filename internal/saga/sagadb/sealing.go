@@ -146,14 +146,6 @@ func eachContent(i *saga.Interventions, f func(envelope.Field, []byte) ([]byte, 
 	return &c, nil
 }
 
-// errorDoc returns a saga's error as JSON, nil of none.
-func errorDoc(e *saga.Error) ([]byte, error) {
-	if e == nil {
-		return nil, nil
-	}
-	return marshalError(e)
-}
-
 func marshalError(e *saga.Error) ([]byte, error) {
 	b, err := json.Marshal(e)
 	if err != nil {

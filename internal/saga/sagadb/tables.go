@@ -1,6 +1,7 @@
 package sagadb
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -184,3 +185,70 @@ var operatedTable = postgres.NewTable(
 	postgres.JSON("interventions", func(r *operatedRow) *[]byte { return &r.interventions }),
 	postgres.JSON("result", func(r *operatedRow) *[]byte { return &r.result }),
 )
+
+// dueAt is a time that a change or a new saga waits for, by the database's clock:
+// the node's may be wrong, and the node gone when the saga is due. Where the two
+// differ by less than five seconds, which the commit itself may take, it is the
+// node's time, as the audit trail has it.
+func dueAt(at, madeAt string) string {
+	return fmt.Sprintf(`CASE WHEN abs(extract(epoch FROM now() - %[2]s)) < 5 THEN %[1]s ELSE now() + (%[1]s - %[2]s) END`, at, madeAt)
+}
+
+// sagaColumns are what scanSaga reads, of s.
+var sagaColumns = sagaTable.Selected("s")
+
+// scanSaga reads one row of sagaColumns; jsonb becomes canonical again (invariant
+// I7). Of a saga whose encrypted content cannot be decrypted (unreadable) it returns
+// the ids.
+func scanSaga(db *postgres.DB, row postgres.Scanner) (saga.Saga, error) {
+	var s saga.Saga
+	r := sagaRow{Saga: &s}
+	err := sagaTable.Scan(row, &r)
+	if err != nil {
+		return s, err
+	}
+	sealer := db.Keys.SealerFor(s.Tenant.ID, s.ID)
+	if s.Payload, err = postgres.Unseal(&sealer, fieldPayload, r.payload); err != nil {
+		return s, err
+	}
+	if s.Metadata, err = postgres.Canonical(r.metadata); err != nil {
+		return s, err
+	}
+	if s.Error, err = openError(&sealer, fieldError, r.failure); err != nil {
+		return s, err
+	}
+	if r.policy != nil || r.interventions != nil || r.result != nil {
+		return s, scanRare(&sealer, &r)
+	}
+	return s, nil
+}
+
+// logColumns are what scanLog reads, of l.
+var logColumns = logTable.Selected("l")
+
+// scanLog reads one row of logColumns. placeOf returns the place of its saga's
+// values. Of a log whose encrypted content cannot be decrypted it returns the ids.
+func scanLog(row postgres.Scanner, placeOf func(saga.Ref) *envelope.Sealer) (saga.StepLog, error) {
+	l, _, err := scanLogOf(row, placeOf)
+	return l, err
+}
+
+// scanLogOf is scanLog that tells whose log it is.
+func scanLogOf(row postgres.Scanner, placeOf func(saga.Ref) *envelope.Sealer) (l saga.StepLog, of saga.Ref, err error) {
+	r := logRow{StepLog: &l}
+	if err = logTable.Scan(row, &r); err != nil {
+		return l, r.of, err
+	}
+	of, l.SagaID = r.of, r.of.ID
+	sealer := placeOf(of)
+	if l.Request, err = postgres.Unseal(sealer, logField(fieldRequest, &l), r.request); err != nil {
+		return l, of, err
+	}
+	if l.Response, err = postgres.Unseal(sealer, logField(fieldResponse, &l), r.response); err != nil {
+		return l, of, err
+	}
+	if l.Error, err = openError(sealer, logField(fieldLogError, &l), r.failure); err != nil {
+		return l, of, err
+	}
+	return l, of, nil
+}

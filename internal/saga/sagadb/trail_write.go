@@ -72,3 +72,11 @@ func (b *eventBatch) add(e *saga.AuditEvent) (err error) {
 	b.Add(&b.row)
 	return err
 }
+
+// errorDoc returns a saga's error as JSON, nil of none.
+func errorDoc(e *saga.Error) ([]byte, error) {
+	if e == nil {
+		return nil, nil
+	}
+	return marshalError(e)
+}

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -259,5 +258,3 @@ func ValidName(s string) bool {
 	}
 	return s != "" && len([]rune(s)) <= maxName
 }
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

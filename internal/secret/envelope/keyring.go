@@ -117,7 +117,3 @@ func (k *Keyring) find(id string) *master {
 func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
 	return Sealer{ring: k, tenant: tenant, saga: saga}
 }
-
-// ErrUnreadable is what every error of Sealer.Open is: the value was changed,
-// was sealed in another place, or is of a key that is not there.
-var ErrUnreadable = errors.New("encrypted content cannot be decrypted")

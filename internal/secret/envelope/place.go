@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -153,3 +154,7 @@ func (p *Sealer) use(m *master) error {
 func (p *Sealer) unreadable(field Field, why string) error {
 	return fmt.Errorf("saga %s, %s: %w: %s", p.saga, field, ErrUnreadable, why)
 }
+
+// ErrUnreadable is what every error of Sealer.Open is: the value was changed,
+// was sealed in another place, or is of a key that is not there.
+var ErrUnreadable = errors.New("encrypted content cannot be decrypted")

@@ -1,0 +1,49 @@
+package strictjson
+
+import (
+	"strconv"
+)
+
+// The values of Error.Code.
+const (
+	CodeEmpty         = "empty"          // nothing, or blanks only
+	CodeSyntax        = "syntax"         // not JSON, or not all of it
+	CodeTrailingData  = "trailing_data"  // something follows the value
+	CodeInvalidUTF8   = "invalid_utf8"   // bytes that are not UTF-8
+	CodeNULCharacter  = "nul_character"  // U+0000 in a string, raw or escaped
+	CodeLoneSurrogate = "lone_surrogate" // half of a surrogate pair
+	CodeDuplicateKey  = "duplicate_key"  // the same decoded key twice in one object
+	CodeTooDeep       = "too_deep"       // beyond Limits.MaxDepth
+	// beyond Limits.MaxNumberDigits, or exponents that add 64 Ki digits in all
+	CodeNumberOutOfRange = "number_out_of_range"
+)
+
+// Error says what is wrong with a document, and where.
+type Error struct {
+	// Code is one of the Code constants.
+	Code string
+	// Offset is the index in src of the offending byte: for an escape or a
+	// number its first byte, for a duplicate key the opening quote of the
+	// second one, for a document that ends too early its length.
+	Offset int
+	// Pointer is the JSON Pointer (RFC 6901) of the offending value, or of the
+	// array or object around it when the fault is between values or in a key;
+	// "" is the whole document. It contains keys of the document. A pointer
+	// longer than 512 bytes is cut to that of an enclosing value.
+	Pointer string
+	// Detail is a sentence fragment for people; it never quotes the document.
+	Detail string
+}
+
+// Error returns the detail, the offset and the code, and nothing of the
+// document's content: it is fit for a log.
+func (e *Error) Error() string {
+	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Detail + " (" + e.Code + ")"
+}
+
+// under puts one reference token before the pointer, on the way from the
+// fault up to the root; a document without fault never pays for pointers.
+func (e *Error) under(token string) *Error {
+	e.Pointer = "/" + Token(token) + e.Pointer
+	return e
+}
