@@ -29,7 +29,7 @@ import (
 )
 
 // stores is everything that is kept, on PostgreSQL or in memory: the same
-// contracts either way (internal/test/storetest).
+// contracts either way (internal/test/storetest, eventtest).
 type stores struct {
 	sagas        sagaStore
 	workflows    workflow.Store

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/test/eventtest"
 	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
@@ -51,5 +52,5 @@ func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, open
 func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, open) }
 func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, open) }
 func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, open) }
-func TestWebhooksKeepTheContract(t *testing.T)     { storetest.Webhooks(t, open) }
-func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, open) }
+func TestWebhooksKeepTheContract(t *testing.T)     { eventtest.Webhooks(t, open) }
+func TestPublicationsKeepTheContract(t *testing.T) { eventtest.Publications(t, open) }

@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/test/eventtest"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/storetest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -40,8 +41,8 @@ func TestStoresKeepTheContractWithEncryption(t *testing.T) {
 	t.Run("ownership", func(t *testing.T) { storetest.Ownership(t, pgtest.Emptied(t, keys)) })
 	t.Run("archive", func(t *testing.T) { storetest.Archive(t, open) })
 	t.Run("trail", func(t *testing.T) { storetest.Trail(t, open) })
-	t.Run("webhooks", func(t *testing.T) { storetest.Webhooks(t, open) })
-	t.Run("publications", func(t *testing.T) { storetest.Publications(t, open) })
+	t.Run("webhooks", func(t *testing.T) { eventtest.Webhooks(t, open) })
+	t.Run("publications", func(t *testing.T) { eventtest.Publications(t, open) })
 }
 
 // talkative stores a saga in which everybody says the canary: the client, two

@@ -129,6 +129,7 @@ var arrows = map[string][]string{
 		"internal/saga/workflow",
 		"internal/secret/envelope", "internal/test/storetest", "internal/test/testdb"},
 	"internal/test/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow"},
+	"internal/test/eventtest": {"internal/event/webhook", "internal/fault", "internal/saga", "internal/test/storetest"},
 	"internal/test/testdb":    {"db", "internal/postgres/devpg"},
 	"internal/test/testnet":   {},
 	"internal/test/apitest":   {"api/client", "internal/access", "internal/audit", "internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqapi", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/webhook", "internal/fault", "internal/httpapi", "internal/memstore", "internal/postgres", "internal/rest", "internal/retry", "internal/saga", "internal/saga/engine", "internal/saga/workflow", "internal/test/testdb"},
@@ -175,7 +176,7 @@ var testArrows = map[string][]string{
 	"internal/audit/auditapi":   {"api/client", "internal/httpapi", "internal/test/apitest"},
 	"internal/httpapi":          {"api/client", "internal/access/identity", "internal/audit", "internal/audit/operator", "internal/memstore", "internal/retry", "internal/test/apitest"},
 	"internal/access/identity":  {"internal/memstore"},
-	"internal/memstore":         {"internal/test/storetest"},
+	"internal/memstore":         {"internal/test/eventtest", "internal/test/storetest"},
 	"internal/saga/participant": {"internal/test/testnet", "internal/saga/workflow"},
 	"internal/postgres": {"db", "internal/postgres/devpg", "internal/retry", "internal/test/storetest",
 		"internal/test/testdb", "internal/test/testnet",
@@ -187,17 +188,17 @@ var testArrows = map[string][]string{
 	"internal/audit/auditdb":    {"internal/test/pgtest", "internal/test/testdb"},
 	"internal/dlq/dlqdb":        {"internal/dlq/redrivedb", "internal/saga/sagadb", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/dlq/redrivedb":    {"internal/test/pgtest"},
-	"internal/event/eventdb":    {"internal/test/pgtest", "internal/test/testdb", "internal/test/storetest"},
+	"internal/event/eventdb":    {"internal/test/eventtest", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/jobrun/jobdb":     {"internal/retry", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/jobrun/jobnotify": {"internal/test/testdb"},
 	"internal/jobrun/sweepdb":   {"internal/jobrun/schedule", "internal/retry", "internal/test/pgtest"},
-	"internal/saga/sagadb":      {"internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
+	"internal/saga/sagadb":      {"internal/test/eventtest", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/pgtest",
-	"internal/test/testdb", "internal/test/testnet", "internal/test/archtest", "internal/test/chaos", "internal/bench",
-	"internal/test/manual", "internal/secret/vault/vaulttest"}
+var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/eventtest",
+	"internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/archtest",
+	"internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{

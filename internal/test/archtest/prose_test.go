@@ -145,6 +145,7 @@ func TestPagesAreIdiomatic(t *testing.T) {
 var proseExempt = []string{
 	"internal/bench",
 	"internal/test/storetest",
+	"internal/test/eventtest",
 	"internal/postgres/devpg",
 	"internal/test/manual",
 }

@@ -1,6 +1,8 @@
 // Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Reports, saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
-// runs them, so that the one in memory means the same as the one on PostgreSQL.
+// saga.Reports, saga.Archive, saga.Trail, saga.Chain, workflow.Store and
+// access.Store as tests. Every store runs them, so that the one in memory means
+// the same as the one on PostgreSQL. Those of webhooks and publications stand on
+// them in package eventtest.
 package storetest
 
 import (
@@ -10,9 +12,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
+
+// WebhookStore is everything a store does for webhooks.
+type WebhookStore interface {
+	webhook.Store
+	webhook.Log
+	webhook.Queue
+}
 
 // Env is one empty store and its clock. All fields but OpenLetters and
 // BriefErrors are required.

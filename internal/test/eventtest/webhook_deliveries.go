@@ -1,4 +1,4 @@
-package storetest
+package eventtest
 
 import (
 	"slices"
@@ -22,11 +22,11 @@ var deliveries = []contract{
 // delivery makes one that is due.
 // hookMoment is what the rules of deliveries need.
 func (f *fixture) hookMoment() webhook.Moment {
-	return webhook.Moment{Now: f.now(), Jitter: 0.5, NewID: newID}
+	return webhook.Moment{Now: f.Tick(), Jitter: 0.5, NewID: newID}
 }
 
 func (f *fixture) delivery(s webhook.Subscription, change ...func(*webhook.Delivery)) webhook.Delivery {
-	at := f.now()
+	at := f.Tick()
 	d := webhook.Delivery{
 		TenantID: s.TenantID, WebhookID: s.ID, ID: newID(), EventID: 17, EventType: "saga.completed", SagaID: newID(),
 		Body: []byte(`{"a":"ü\"\\"}`), Status: webhook.Pending, DueAt: at, CreatedAt: at,
@@ -63,7 +63,7 @@ func (f *fixture) stands(d webhook.Delivery) webhook.Delivery {
 // claimDeliveries claims up to limit, for a minute.
 func (f *fixture) claimDeliveries(s webhook.Subscription, limit int) []webhook.Delivery {
 	f.t.Helper()
-	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.now(), time.Minute, limit)
+	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.Tick(), time.Minute, limit)
 	if err != nil {
 		f.t.Fatalf("claim: %v", err)
 	}
@@ -182,7 +182,7 @@ func deliveryAgain(f *fixture) {
 	s := f.hook()
 	d := f.added(s, 1)[0]
 	f.giveUp(s, d)
-	at := f.now()
+	at := f.Tick()
 	again, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, webhook.Moment{Now: at, NewID: newID})
 	want := f.stands(d)
 	if diff := cmp.Diff(want, again); err != nil || diff != "" {
@@ -210,7 +210,7 @@ func deliveryAgainFailed(f *fixture) {
 	s := f.hook()
 	old := f.added(s, 1)[0]
 	f.giveUp(s, old)
-	since := f.now()
+	since := f.Tick()
 	failed := f.added(s, 1)[0]
 	f.giveUp(s, failed)
 	f.added(s, 1)
@@ -258,7 +258,7 @@ func deliveryBacklog(f *fixture) {
 		f.t.Errorf("%d pending since %v, %v", pending, oldest, err)
 	}
 	off := s
-	off.Version, off.Enabled, off.DisabledAt, off.DisabledReason = 2, false, new(f.now()), "off"
+	off.Version, off.Enabled, off.DisabledAt, off.DisabledReason = 2, false, new(f.Tick()), "off"
 	if err := f.Env.Webhooks.Replace(f.t.Context(), off, false); err != nil {
 		f.t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func deliveryBacklog(f *fixture) {
 // workOf returns the work there is for a subscription, nil: none.
 func (f *fixture) workOf(s webhook.Subscription) *webhook.Work {
 	f.t.Helper()
-	ready, err := f.Env.Webhooks.Ready(f.t.Context(), f.now())
+	ready, err := f.Env.Webhooks.Ready(f.t.Context(), f.Tick())
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package storetest
+package eventtest
 
 import (
 	"sync"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
+
+	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
 var queues = []contract{
@@ -28,14 +30,6 @@ var queues = []contract{
 // held let time pass, and so need a store of their own.
 var held = []contract{
 	{"a lease that ends lets the next one send, and the former outcome is refused", queueLease},
-}
-
-// happens commits a saga, which has one event, and returns it.
-func (f *fixture) happens() uuid.UUID {
-	f.t.Helper()
-	id := f.stored(f.unowned())[0].ID
-	f.Settle(f.t)
-	return id
 }
 
 // readNews makes deliveries of all news of s, as the loop does.
@@ -68,13 +62,13 @@ func (f *fixture) deliveriesOf(s webhook.Subscription, events []saga.StoredEvent
 }
 
 func queueFromNow(f *fixture) {
-	f.happens()
+	f.Happens()
 	s := f.hook()
 	f.Settle(f.t)
 	if w := f.workOf(s); w != nil {
 		f.t.Errorf("a new subscription has work: %+v", w)
 	}
-	id := f.happens()
+	id := f.Happens()
 	if events := f.readNews(s); len(events) != 1 || events[0].SagaID != id {
 		f.t.Errorf("the news are %+v; want what happened since", events)
 	}
@@ -87,8 +81,8 @@ func queueFromNow(f *fixture) {
 }
 
 func queueFromBeginning(f *fixture) {
-	f.happens()
-	f.happens()
+	f.Happens()
+	f.Happens()
 	s := f.hookFrom(true)
 	f.Settle(f.t)
 	w := f.workOf(s)
@@ -105,14 +99,14 @@ func queueFromBeginning(f *fixture) {
 
 func queueRace(f *fixture) {
 	s := f.hook()
-	f.happens()
+	f.Happens()
 	w := f.workOf(s)
 	events, end, err := f.Trail.Feed(f.t.Context(), s.TenantID, w.Cursor, saga.EventFilter{}, 10)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	won := make([]bool, 20)
-	together(len(won), func(i int) {
+	storetest.Together(len(won), func(i int) {
 		var err error
 		if won[i], err = f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end,
 			f.deliveriesOf(s, events)); err != nil {
@@ -132,7 +126,7 @@ func queueRace(f *fixture) {
 
 func queueOutdated(f *fixture) {
 	s := f.hook()
-	f.happens()
+	f.Happens()
 	w := f.workOf(s)
 	f.added(s, 1)
 	changed := s
@@ -148,7 +142,7 @@ func queueOutdated(f *fixture) {
 		f.t.Errorf("an outdated subscription sends")
 	}
 	off := changed
-	off.Version, off.Enabled, off.DisabledAt, off.DisabledReason = 3, false, new(f.now()), "off"
+	off.Version, off.Enabled, off.DisabledAt, off.DisabledReason = 3, false, new(f.Tick()), "off"
 	if err := f.Env.Webhooks.Replace(f.t.Context(), off, false); err != nil {
 		f.t.Fatal(err)
 	}
@@ -191,7 +185,7 @@ func queueClaim(f *fixture) {
 	}
 	var mu sync.Mutex
 	seen := map[uuid.UUID]int{}
-	together(10, func(int) {
+	storetest.Together(10, func(int) {
 		claimed := f.claimDeliveries(s, 3)
 		mu.Lock()
 		defer mu.Unlock()
@@ -279,7 +273,7 @@ func queueFailures(f *fixture) {
 
 func queueFull(f *fixture) {
 	s := f.hook()
-	f.happens()
+	f.Happens()
 	w := f.workOf(s)
 	var many []webhook.Delivery
 	for range webhook.MaxPending {
@@ -292,7 +286,7 @@ func queueFull(f *fixture) {
 	if w := f.workOf(s); w != nil {
 		f.t.Errorf("work although it is full and nothing is due: %+v", w)
 	}
-	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.now().Add(2*time.Hour), time.Minute, 1)
+	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.Tick().Add(2*time.Hour), time.Minute, 1)
 	if err != nil || len(claimed) != 1 {
 		f.t.Fatalf("claimed %d, %v", len(claimed), err)
 	}
@@ -305,10 +299,10 @@ func queueFull(f *fixture) {
 func queueSkip(f *fixture) {
 	s := f.hook()
 	pending := f.added(s, 1)[0]
-	f.happens()
+	f.Happens()
 	f.Settle(f.t)
 	next := s
-	next.Version, next.UpdatedAt = 2, f.now()
+	next.Version, next.UpdatedAt = 2, f.Tick()
 	if err := f.Env.Webhooks.Replace(f.t.Context(), next, true); err != nil {
 		f.t.Fatal(err)
 	}
@@ -318,7 +312,7 @@ func queueSkip(f *fixture) {
 	if w := f.workOf(next); w != nil {
 		f.t.Errorf("work from before: %+v", w)
 	}
-	id := f.happens()
+	id := f.Happens()
 	if events := f.readNews(next); len(events) != 1 || events[0].SagaID != id {
 		f.t.Errorf("news %+v; want what happened since", events)
 	}

@@ -1,4 +1,4 @@
-package storetest
+package eventtest
 
 import (
 	"slices"
@@ -8,13 +8,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+
+	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
 // Publications tests saga.Publications. open returns a new Env that lasts as
 // long as its test.
-func Publications(t *testing.T, open func(t *testing.T) Env) {
+func Publications(t *testing.T, open func(t *testing.T) storetest.Env) {
 	env := open(t)
-	run(t, map[string][]contract{"publications": publications}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"publications": publications}, func(*testing.T) storetest.Env { return env })
 	run(t, map[string][]contract{"publication leases": led}, open)
 }
 
@@ -45,7 +47,7 @@ func publicationLead(f *fixture) {
 	epochs := make([]int64, 20)
 	want := func() {
 		f.t.Helper()
-		together(len(epochs), func(i int) {
+		storetest.Together(len(epochs), func(i int) {
 			var err error
 			if epochs[i], err = f.Publications.Lead(f.t.Context(), name, "node "+newID().String(), time.Minute); err != nil {
 				f.t.Error(err)
@@ -81,7 +83,7 @@ func publicationBack(f *fixture) {
 
 func publicationFenced(f *fixture) {
 	name := newID().String()
-	f.happens()
+	f.Happens()
 	former := f.lead(name, "a")
 	present := f.lead(name, "a")
 	ours, err := f.Publications.Renew(f.t.Context(), name, former, time.Minute)
@@ -89,7 +91,7 @@ func publicationFenced(f *fixture) {
 		f.t.Context(),
 		name,
 		former,
-		f.tenant.ID,
+		f.TenantID(),
 		saga.Position{TxID: 1 << 40, ID: 1},
 	)
 	if ours || moved || err != nil || errMoved != nil {
@@ -98,7 +100,7 @@ func publicationFenced(f *fixture) {
 	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) {
 		f.t.Errorf("the cursor is %+v", u)
 	}
-	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.tenant.ID,
+	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.TenantID(),
 		saga.Position{TxID: 1 << 40, ID: 1}); !moved ||
 		err != nil {
 		f.t.Errorf("the present term: moved %v, %v", moved, err)
@@ -135,7 +137,7 @@ func (f *fixture) unpublished(name string) *saga.Unpublished {
 		if seen[u.TenantID] {
 			f.t.Errorf("%s is named twice", u.TenantID)
 		}
-		if seen[u.TenantID] = true; u.TenantID == f.tenant.ID {
+		if seen[u.TenantID] = true; u.TenantID == f.TenantID() {
 			own = &all[i]
 		}
 	}
@@ -148,14 +150,14 @@ func publicationUnpublished(f *fixture) {
 	if u := f.unpublished(name); u != nil {
 		f.t.Errorf("a tenant without events: %+v", u)
 	}
-	f.happens()
+	f.Happens()
 	neighbour := begin(f.t, f.Env)
-	neighbour.happens()
-	events := f.feed(saga.EventFilter{}, 10)
+	neighbour.Happens()
+	events := f.All()
 	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) || !u.Since.Equal(events[0].At) {
 		f.t.Errorf("unpublished %+v; want from the beginning, since %v", u, events[0].At)
 	}
-	if moved, err := f.Publications.Advance(f.t.Context(), name, epoch, f.tenant.ID, events[0].Position); !moved ||
+	if moved, err := f.Publications.Advance(f.t.Context(), name, epoch, f.TenantID(), events[0].Position); !moved ||
 		err != nil {
 		f.t.Fatalf("advance: %v, %v", moved, err)
 	}
@@ -165,7 +167,7 @@ func publicationUnpublished(f *fixture) {
 	if u := neighbour.unpublished(name); u == nil {
 		f.t.Error("the neighbour's event is not found")
 	}
-	f.happens()
+	f.Happens()
 	if u := f.unpublished(name); u == nil || u.After != events[0].Position {
 		f.t.Errorf("unpublished %+v; want after %+v", u, events[0].Position)
 	}

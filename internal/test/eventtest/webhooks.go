@@ -1,4 +1,4 @@
-package storetest
+package eventtest
 
 import (
 	"fmt"
@@ -12,23 +12,18 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
-)
 
-// WebhookStore is everything a store does for webhooks.
-type WebhookStore interface {
-	webhook.Store
-	webhook.Log
-	webhook.Queue
-}
+	"github.com/skald-saga/skald/internal/test/storetest"
+)
 
 // Webhooks tests webhook.Store, webhook.Log and webhook.Queue. open returns a
 // new Env that lasts as long as its test.
-func Webhooks(t *testing.T, open func(t *testing.T) Env) {
+func Webhooks(t *testing.T, open func(t *testing.T) storetest.Env) {
 	env := open(t)
 	run(
 		t,
 		map[string][]contract{"subscriptions": subscriptions, "deliveries": deliveries, "queue": queues},
-		func(*testing.T) Env { return env },
+		func(*testing.T) storetest.Env { return env },
 	)
 	run(t, map[string][]contract{"delivery leases": held}, open)
 }
@@ -53,12 +48,12 @@ func (f *fixture) hook(change ...func(*webhook.Subscription)) webhook.Subscripti
 func (f *fixture) hookFrom(beginning bool, change ...func(*webhook.Subscription)) webhook.Subscription {
 	f.t.Helper()
 	s, err := webhook.New(
-		f.tenant.ID,
+		f.TenantID(),
 		newID(),
 		webhook.Settings{URL: new("https://h.example/in")},
 		[]byte("k"),
 		"alice",
-		f.now(),
+		f.Tick(),
 	)
 	if err != nil {
 		f.t.Fatal(err)
@@ -83,7 +78,7 @@ func (f *fixture) wantHook(s webhook.Subscription) {
 
 func everySetting(f *fixture) func(*webhook.Subscription) {
 	return func(s *webhook.Subscription) {
-		at, until := f.now(), f.now().Add(time.Hour)
+		at, until := f.Tick(), f.Tick().Add(time.Hour)
 		s.URL, s.Description = "https://h.example/über?a=1&b=%20", `with "everything" ☃`
 		s.EventTypes, s.WorkflowNames = []string{"compensation.*", "saga.failed"}, []string{"a,b", `c"d`, "注文"}
 		s.Enabled, s.DisabledReason, s.DisabledAt = false, "gone", &at
@@ -113,7 +108,7 @@ func hookReadsBack(f *fixture) {
 func hookReplace(f *fixture) {
 	s := f.hook()
 	everySetting(f)(&s)
-	s.Version, s.UpdatedAt = 2, f.now()
+	s.Version, s.UpdatedAt = 2, f.Tick()
 	if err := f.Env.Webhooks.Replace(f.t.Context(), s, false); err != nil {
 		f.t.Fatal(err)
 	}
@@ -125,16 +120,16 @@ func hookStale(f *fixture) {
 	for _, version := range []int64{1, 3} {
 		changed := s
 		changed.URL, changed.Version = "https://other/", version
-		f.wantFault(f.Env.Webhooks.Replace(f.t.Context(), changed, true), fault.Precondition, webhook.CodeStale)
+		f.WantFault(f.Env.Webhooks.Replace(f.t.Context(), changed, true), fault.Precondition, webhook.CodeStale)
 	}
-	f.wantFault(f.Env.Webhooks.Delete(f.t.Context(), s.TenantID, s.ID, 2), fault.Precondition, webhook.CodeStale)
+	f.WantFault(f.Env.Webhooks.Delete(f.t.Context(), s.TenantID, s.ID, 2), fault.Precondition, webhook.CodeStale)
 	f.wantHook(s)
 }
 
 func hookRace(f *fixture) {
 	s := f.hook()
 	errs := make([]error, 20)
-	together(len(errs), func(i int) {
+	storetest.Together(len(errs), func(i int) {
 		changed := s
 		changed.Version, changed.Description = 2, fmt.Sprint(i)
 		errs[i] = f.Env.Webhooks.Replace(f.t.Context(), changed, false)
@@ -144,7 +139,7 @@ func hookRace(f *fixture) {
 		if err == nil {
 			made++
 		} else {
-			f.wantFault(err, fault.Precondition, webhook.CodeStale)
+			f.WantFault(err, fault.Precondition, webhook.CodeStale)
 		}
 	}
 	if made != 1 {
@@ -172,9 +167,9 @@ func hookForeign(f *fixture) {
 				errGet, errOne, errMany, errAgain, errAll,
 				w.Replace(ctx, changed, true), w.Delete(ctx, id.tenant, id.id, 0), w.Add(ctx, added),
 			} {
-				f.wantFault(err, fault.NotFound, webhook.CodeNotFound)
+				f.WantFault(err, fault.NotFound, webhook.CodeNotFound)
 			}
-			claimed, err := w.Claim(ctx, &changed, f.now().Add(time.Hour), time.Minute, 10)
+			claimed, err := w.Claim(ctx, &changed, f.Tick().Add(time.Hour), time.Minute, 10)
 			moved, errMoved := w.Enqueue(ctx, &changed, saga.Position{}, saga.Position{TxID: 1}, nil)
 			_, stored, errSettled := w.Settle(ctx, &added, webhook.Outcome{Status: 200}, webhook.DefaultPolicy, f.hookMoment())
 			if len(claimed) != 0 || moved || stored || err != nil || errMoved != nil || errSettled != nil {
@@ -184,9 +179,9 @@ func hookForeign(f *fixture) {
 	}
 	f.wantHook(s)
 	_, err := w.Delivery(f.t.Context(), s.TenantID, s.ID, newID())
-	f.wantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
+	f.WantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
 	_, err = w.Redeliver(f.t.Context(), s.TenantID, s.ID, newID(), f.hookMoment())
-	f.wantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
+	f.WantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
 }
 
 func hookList(f *fixture) {
@@ -197,7 +192,7 @@ func hookList(f *fixture) {
 	begin(f.t, f.Env).hook()
 	list := func(filter webhook.Filter) (ids []uuid.UUID, p webhook.Page) {
 		f.t.Helper()
-		p, err := f.Env.Webhooks.List(f.t.Context(), f.tenant.ID, filter)
+		p, err := f.Env.Webhooks.List(f.t.Context(), f.TenantID(), filter)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -229,11 +224,11 @@ func hookLimit(f *fixture) {
 	for range webhook.MaxPerTenant {
 		f.hook()
 	}
-	s, err := webhook.New(f.tenant.ID, newID(), webhook.Settings{URL: new("https://h/")}, []byte("k"), "", f.now())
+	s, err := webhook.New(f.TenantID(), newID(), webhook.Settings{URL: new("https://h/")}, []byte("k"), "", f.Tick())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.wantFault(f.Env.Webhooks.Create(f.t.Context(), s, false), fault.Conflict, webhook.CodeLimit)
+	f.WantFault(f.Env.Webhooks.Create(f.t.Context(), s, false), fault.Conflict, webhook.CodeLimit)
 	begin(f.t, f.Env).hook() // a neighbour has room
 }
 
@@ -244,8 +239,8 @@ func hookDelete(f *fixture) {
 		f.t.Fatal(err)
 	}
 	_, err := f.Env.Webhooks.Delivery(f.t.Context(), s.TenantID, s.ID, d.ID)
-	f.wantFault(err, fault.NotFound, webhook.CodeNotFound)
-	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.now(), time.Minute, 10)
+	f.WantFault(err, fault.NotFound, webhook.CodeNotFound)
+	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.Tick(), time.Minute, 10)
 	if len(claimed) != 0 || err != nil {
 		f.t.Errorf("claimed %d of a deleted webhook, %v", len(claimed), err)
 	}

@@ -1,0 +1,47 @@
+// Package eventtest is the contracts of webhook.Store, webhook.Log, webhook.Queue
+// and saga.Publications as tests, for every store.
+package eventtest
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/test/storetest"
+)
+
+// fixture is a tenant whose events are told to others.
+type fixture struct {
+	*storetest.Fixture
+	t *testing.T
+}
+
+func begin(t *testing.T, env storetest.Env) *fixture {
+	t.Helper()
+	return &fixture{storetest.Begin(t, env), t}
+}
+
+// in is the same tenant in a subtest.
+func (f *fixture) in(t *testing.T) *fixture { return &fixture{f.In(t), t} }
+
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// contract is one sentence of a contract and how it is shown.
+type contract struct {
+	name string
+	test func(f *fixture)
+}
+
+func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) storetest.Env) {
+	for group, contracts := range groups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range contracts {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.test(begin(t, env(t)))
+				})
+			}
+		})
+	}
+}
