@@ -258,14 +258,3 @@ func TestIdempotencyKeysAreEachSubjectsOwn(t *testing.T) {
 		t.Errorf("the sagas are %s, %s and %s; want the first two the same", first.SagaID, again.SagaID, other.SagaID)
 	}
 }
-
-func TestTheRecordOfTheDeploymentIsForCredentialsOfAnyTenant(t *testing.T) {
-	e := apitest.NewQueueEdge(t, apitest.Guarded)
-	const path = "/api/v1/audit?scope=deployment"
-	e.Send("GET", path, "", apitest.As("admin")...).Wants(403, access.CodeForbidden)
-	for path, who := range map[string]string{path: "root", "/api/v1/audit?scope=tenant": "admin"} {
-		if r := e.Send("GET", path, "", apitest.As(who)...); r.Status != 200 {
-			t.Errorf("%s as %s: %d %s", path, who, r.Status, r.Body)
-		}
-	}
-}

@@ -12,7 +12,7 @@ import (
 
 func TestATopicIsHeldByOneField(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	topic, common := "/api/v1/dlq/topics/orders/policy", "/api/v1/dlq/policy"
 	var before, p client.DeadLetterPolicy
 	e.Send("GET", topic, "").Into(&before)
@@ -86,7 +86,7 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 // What is set while a redrive is halted or as it is resumed counts.
 func TestAGuardSurvivesTheResume(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	target := newService(t)
 	target.set(true)
 	e.Pushed("orders", target.URL, `{"n":%d}`, 100)

@@ -71,7 +71,7 @@ func once(ids []uuid.UUID) map[string]int {
 
 func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	target := newService(t)
 	ids := e.Pushed("orders", target.URL, `{"n":%d}`, 2000)
 	e.Pushed("refunds", target.URL, `{"n":%d}`, 3)
@@ -148,7 +148,7 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 
 func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	target := newService(t)
 	target.set(true)
 	ids := e.Pushed("orders", target.URL, `{"n":%d}`, 300)

@@ -14,7 +14,7 @@ import (
 
 func TestGroupsAreWhatPeopleMakeOfThem(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	e.Pushed("refunds", nowhere(t), `{"n":%d}`, 1)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 3)
 	var list client.DeadLetterGroupList
@@ -70,7 +70,7 @@ func TestGroupsAreWhatPeopleMakeOfThem(t *testing.T) {
 
 func TestTopicsAreCounted(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	e.Pushed("a/b c", nowhere(t), `{"n":%d}`, 2)
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 3)
 	e.Send("POST", "/api/v1/dlq/messages/"+ids[0].String()+"/resolve", `{"reason":"r"}`)
@@ -113,7 +113,7 @@ const somePolicy = `{"max_retries":7,"backoff":{"initial_interval_ms":1000,"max_
 
 func TestPoliciesAreSetAsAWhole(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	topic, common := "/api/v1/dlq/topics/orders/policy", "/api/v1/dlq/policy"
 	var p client.DeadLetterPolicy
 	r := e.Send("GET", topic, "")
@@ -175,7 +175,7 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 
 func TestActionsAreFilteredAndPaged(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t, apitest.Guarded)
+	e := newQueueEdge(t, apitest.Guarded)
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 3, apitest.As("operator")...)
 	for _, id := range ids[:2] {
 		e.Send("POST", "/api/v1/dlq/messages/"+id.String()+"/discard", `{"reason":"r"}`, apitest.As("operator")...)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
@@ -25,7 +26,7 @@ import (
 // something, with its letters, none for one that changed nothing.
 func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t, apitest.Guarded)
+	e := newQueueEdge(t, apitest.Guarded)
 	const batch = "/api/v1/dlq/messages/batch"
 	message := func(key string) string {
 		return `{"original_topic":"orders","error_message":"boom","payload":{"secret":"4111"},"dedupe_key":"` + key + `"}`
@@ -98,7 +99,7 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 
 func TestTheRecordSaysWhoImportedALetter(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Limits.StreamAge = time.Minute })
+	e := newQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Limits.StreamAge = time.Minute })
 	id := e.Pushed("orders", nowhere(t), `{"n":%d}`, 1, apitest.As("operator")...)[0]
 	export := e.Send("GET", "/api/v1/dlq/export", "", apitest.As("admin")...)
 	if r := e.Send("DELETE", letters+"/"+id.String()+"?reason=moved", "",
@@ -147,5 +148,16 @@ func TestNoMessageIsStoredByAPolicyThatCouldNotBeRead(t *testing.T) {
 	q.Send("GET", letters, "").Into(&list)
 	if len(list.Messages) != 0 {
 		t.Errorf("%d letters were stored", len(list.Messages))
+	}
+}
+
+func TestTheRecordOfTheDeploymentIsForCredentialsOfAnyTenant(t *testing.T) {
+	e := newQueueEdge(t, apitest.Guarded)
+	const path = "/api/v1/audit?scope=deployment"
+	e.Send("GET", path, "", apitest.As("admin")...).Wants(403, access.CodeForbidden)
+	for path, who := range map[string]string{path: "root", "/api/v1/audit?scope=tenant": "admin"} {
+		if r := e.Send("GET", path, "", apitest.As(who)...); r.Status != 200 {
+			t.Errorf("%s as %s: %d %s", path, who, r.Status, r.Body)
+		}
 	}
 }

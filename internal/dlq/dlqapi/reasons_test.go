@@ -12,7 +12,7 @@ import (
 // is as it was from the beginning.
 func TestARedriveSaysWhyAndItIsOnRecord(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2)
 	group := "/api/v1/dlq/groups/" + e.Group() + "/retry"
 	for _, tt := range []struct{ path, members string }{

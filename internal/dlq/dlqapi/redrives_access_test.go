@@ -16,7 +16,7 @@ import (
 
 func TestHowMuchSomebodyMayTouchIsCheckedBeforeAnythingIsStored(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.DeadLetters.RedriveLimits.Bulk = 2 })
+	e := newQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.DeadLetters.RedriveLimits.Bulk = 2 })
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 3, apitest.As("operator")...)
 	quoted := make([]string, len(ids))
 	for i, id := range ids {
@@ -64,7 +64,7 @@ func TestTheStoreInMemoryHasNoRecordOfActions(t *testing.T) {
 
 func TestAFilterInABodyHasEveryFilterOfTheList(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d,"who":{"name":"ann"}}`, 2)
 	id := uuid.NewString()
 	all := map[string]string{ // filter → whether it lets the first letter through
@@ -103,7 +103,7 @@ func TestAFilterInABodyHasEveryFilterOfTheList(t *testing.T) {
 func TestARedriveIsApprovedBySomebodyElse(t *testing.T) {
 	t.Parallel()
 	people := map[string]string{"admin": "key:admin", "root": "key:*:root"}
-	e := apitest.NewQueueEdge(t, apitest.Guarded)
+	e := newQueueEdge(t, apitest.Guarded)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2, apitest.As("operator")...)
 	made := e.Bulk(`{"action":"DISCARD","filter":{"topic":"orders"},"reason":"r","approval_required":true}`, apitest.As("admin")...)
 	path := apitest.RedrivesPath + "/" + made.ID.String()
@@ -125,7 +125,7 @@ func TestARedriveIsApprovedBySomebodyElse(t *testing.T) {
 
 func TestRedrivesGroupsTopicsAndActionsOfOthersDoNotExist(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t, apitest.Guarded)
+	e := newQueueEdge(t, apitest.Guarded)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2, apitest.As("admin")...)
 	made := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"scheduled_for":"`+later()+`"}`, append(apitest.As("admin"), "Idempotency-Key", "k")...)
 	group := e.Group(apitest.As("admin")...)

@@ -33,7 +33,7 @@ func nowhere(t *testing.T) string {
 
 func TestARedriveThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	id := uuid.NewString()
 	for _, tt := range []struct {
 		name, body, code string
@@ -78,7 +78,7 @@ func TestARedriveThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
 
 func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 25)
 	e.Pushed("refunds", nowhere(t), `{"n":%d}`, 5)
 	var p client.RedrivePreview
@@ -113,7 +113,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 
 func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 2)
 	body := `{"action":"DISCARD","ids":["` + ids[0].String() + `"],"reason":"duplicates"}`
 	first := e.Bulk(body, "Idempotency-Key", "k-1")
@@ -144,7 +144,7 @@ func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
 
 func TestEachActionDoesWhatItSays(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 5)
 	status := func(id uuid.UUID) string {
 		r := e.Send("GET", "/api/v1/dlq/messages/"+id.String(), "")
@@ -199,7 +199,7 @@ func TestEachActionDoesWhatItSays(t *testing.T) {
 
 func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 3)
 	made := e.Bulk(`{"action":"RETRY","filter":{"topic":"orders"},"scheduled_for":"` + later() + `","reason":"later"}`)
 	path := apitest.RedrivesPath + "/" + made.ID.String()
@@ -256,7 +256,7 @@ func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
 
 func TestATargetIsAllowedByThePolicyOfEachTopic(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t)
+	e := newQueueEdge(t)
 	target := newService(t)
 	policy := somePolicy + `,"allowed_targets":["` + target.URL + `/*"]}`
 	if r := e.Send("PUT", "/api/v1/dlq/topics/refunds/policy", policy); r.Status != http.StatusOK {

@@ -132,8 +132,10 @@ var arrows = map[string][]string{
 	"internal/test/eventtest": {"internal/event/webhook", "internal/fault", "internal/saga", "internal/test/storetest"},
 	"internal/test/testdb":    {"db", "internal/postgres/devpg"},
 	"internal/test/testnet":   {},
-	"internal/test/apitest":   {"api/client", "internal/access", "internal/audit", "internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqapi", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/webhook", "internal/fault", "internal/httpapi", "internal/memstore", "internal/postgres", "internal/rest", "internal/retry", "internal/saga", "internal/saga/engine", "internal/saga/workflow", "internal/test/testdb"},
-	"internal/test/manual":    {"internal/postgres/devpg", "internal/test/testdb"},
+	"internal/test/apitest": {"api/client", "internal/access", "internal/audit", "internal/event/webhook",
+		"internal/fault", "internal/httpapi", "internal/memstore", "internal/rest", "internal/retry", "internal/saga",
+		"internal/saga/engine", "internal/saga/workflow"},
+	"internal/test/manual": {"internal/postgres/devpg", "internal/test/testdb"},
 }
 
 // testArrows is what a package's tests may import beside what it may: fakes, harnesses, what they test together.
@@ -168,7 +170,7 @@ var testArrows = map[string][]string{
 		"internal/test/testdb", "internal/test/testnet", "internal/audit/auditdb", "internal/dlq/dlqdb",
 		"internal/dlq/redrivedb"},
 	"internal/saga/sagaapi":     {"api/client", "internal/httpapi", "internal/test/apitest"},
-	"internal/dlq/dlqapi":       {"api/client", "internal/audit/auditdb", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/webhook", "internal/httpapi", "internal/postgres", "internal/test/apitest", "internal/test/testdb"},
+	"internal/dlq/dlqapi":       {"api/client", "internal/access", "internal/audit/auditdb", "internal/audit/operator", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/webhook", "internal/httpapi", "internal/postgres", "internal/test/apitest", "internal/test/testdb"},
 	"internal/jobrun/jobapi":    {"api/client", "internal/httpapi", "internal/jobrun/jobdb", "internal/jobrun/sweepdb", "internal/postgres", "internal/test/apitest", "internal/test/testdb"},
 	"internal/jobrun/workerapi": {"api/client", "internal/httpapi", "internal/jobrun/jobdb", "internal/postgres", "internal/retry", "internal/test/apitest", "internal/test/testdb"},
 	"internal/event/eventapi":   {"api/client", "internal/httpapi", "internal/saga", "internal/test/apitest"},

@@ -1,0 +1,68 @@
+package dlqapi_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqapi"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/redrivedb"
+	"github.com/skald-saga/skald/internal/dlq/targets"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// newQueueEdge starts an edge with a dead-letter queue on PostgreSQL, whose
+// loops run. Letters are driven over HTTP, none by themselves, and there is no
+// Kafka.
+func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *apitest.Edge {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	loopback, err := egress.NewPolicy(nil, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	web := targets.NewHTTP(targets.HTTPConfig{Policy: loopback, Version: "1.2.3", Now: time.Now, Log: quiet})
+	t.Cleanup(web.Close)
+	policy := dlq.DefaultPolicy
+	policy.AutoRetry = false
+	store, loops := dlqdb.NewLetters(db, policy), dlqdb.NewQueue(db, policy)
+	bulk := redrivedb.NewRedrives(db, loops)
+	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
+	driver := redrive.New(redrive.Config{
+		Queue: loops, Redrives: bulk, Forbidden: forbidden, Now: time.Now, Log: quiet, Poll: 100 * time.Millisecond,
+		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web},
+	})
+	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		driver.Run(running)
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
+		c.Now, c.Limits.MaxWait = time.Now, time.Minute
+		c.DeadLetters = &dlqapi.DeadLetters{
+			Letters: store, Redrives: bulk, Overview: store, Actions: auditdb.NewActions(db),
+			VerifyActions: apitest.Verified(auditdb.NewActions(db)),
+			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
+			Drive: driver.Now, Ways: driver.Ways(), PolicyOf: loops.PolicyOf,
+			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
+		}
+	}}, change...)...)
+}
