@@ -29,7 +29,7 @@ type Column[T any] struct {
 	dest    func(*T) any
 	value   func(*T) any // as a parameter of its own; nil: what dest points to
 
-	null, unread, unwritten, unstored bool
+	null, readOnly, unread, unwritten, unstored bool
 }
 
 // Cast stores the value as another type than it travels in: "::jsonb".
@@ -57,7 +57,10 @@ func (c Column[T]) Into(dest func(*T) any) Column[T] {
 }
 
 // ReadOnly is of a column that inserts leave to its default.
-func (c Column[T]) ReadOnly() Column[T] { c.unwritten, c.unstored = true, true; return c }
+func (c Column[T]) ReadOnly() Column[T] {
+	c.readOnly, c.unwritten, c.unstored = true, true, true
+	return c
+}
 
 // WriteOnly is of a column that is derived from others once it is stored, or of no
 // interest to whoever reads the row.
@@ -86,9 +89,16 @@ func NewTable[T any](columns ...Column[T]) *Table[T] {
 }
 
 // Only is the table of these columns alone: what a statement that changes a part of a
-// row is told, or a list that does not show all of it reads.
+// row is told, those too that inserts leave to their default, or a list that does not
+// show all of it reads.
 func (t *Table[T]) Only(names ...string) *Table[T] {
-	return t.part(names, func(c Column[T]) bool { return !slices.Contains(names, c.name) })
+	only := t.part(names, func(c Column[T]) bool { return !slices.Contains(names, c.name) })
+	for i := range only.columns {
+		if c := &only.columns[i]; c.readOnly {
+			c.unwritten, c.unstored = false, false
+		}
+	}
+	return NewTable(only.columns...)
 }
 
 // Without is the table of all but these columns.

@@ -140,7 +140,7 @@ func TestARowThatTravelsAloneIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	stored := kindsTable.Without("asked", "twice")
 	insert := postgres.Named(`INSERT INTO kinds (`+stored.Inserted()+`) VALUES (`+stored.Values("k")+`)`, stored.As("k"))
-	change := kindsTable.Only("id", "number", "ended", "doc", "list")
+	change := kindsTable.Only("id", "serial", "number", "ended", "doc", "list")
 	update := postgres.Named(`UPDATE kinds SET `+change.Set("k", "id")+`, twice = 2 * @k.number::bigint WHERE id = @k.id`, change.As("k"))
 	db := pgtest.Connect(t, testdb.DSN(t))
 	for name, pool := range map[string]*sqlx.DB{"readers": db.Read, "writers": db.Write} {
@@ -150,7 +150,7 @@ func TestARowThatTravelsAloneIsReadAsItWasWritten(t *testing.T) {
 				if _, err := conn.ExecContext(t.Context(), insert.Text, insert.Args(stored.Row(&rows[i]))...); err != nil {
 					t.Fatal(err)
 				}
-				rows[i].Number, rows[i].Doc, rows[i].List = 8+i, nil, nil
+				rows[i].Serial, rows[i].Number, rows[i].Doc, rows[i].List = int64(10+i), 8+i, nil, nil
 				if _, err := conn.ExecContext(t.Context(), update.Text, update.Args(change.Row(&rows[i]))...); err != nil {
 					t.Fatal(err)
 				}

@@ -115,19 +115,28 @@ func (c *Chain) SealIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID) (
 	return events, nil
 }
 
-const readSeals = `
-SELECT tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash, sealed_at
-  FROM SEALS WHERE tenant_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`
+// sealTable is a table of seals, as they are read: sealEvents makes them.
+var sealTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(s *saga.Seal) *uuid.UUID { return &s.TenantID }),
+	postgres.Int("seq", func(s *saga.Seal) *int64 { return &s.Seq }),
+	postgres.Read("from_txid", func(s *saga.Seal) any { return &s.From.TxID }),
+	postgres.Int("from_id", func(s *saga.Seal) *int64 { return &s.From.ID }),
+	postgres.Read("to_txid", func(s *saga.Seal) any { return &s.To.TxID }),
+	postgres.Int("to_id", func(s *saga.Seal) *int64 { return &s.To.ID }),
+	postgres.Int("events", func(s *saga.Seal) *int { return &s.Events }),
+	postgres.Bytes("prev_hash", func(s *saga.Seal) *[]byte { return &s.Prev }),
+	postgres.Bytes("hash", func(s *saga.Seal) *[]byte { return &s.Hash }),
+	postgres.Time("sealed_at", func(s *saga.Seal) *time.Time { return &s.SealedAt }),
+)
+
+var readSeals = `SELECT ` + sealTable.Selected("s") + ` FROM SEALS s WHERE s.tenant_id = $1 AND s.seq >= $2 ORDER BY s.seq LIMIT $3`
 
 // SealsIn is saga.Chain.Seals.
 func (c *Chain) SealsIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID, from int64,
 	limit int) ([]saga.Seal, error) {
 	var seals []saga.Seal
 	err := db.ListTenant(ctx, tenant, c.seals, func(rows *sql.Rows) error {
-		var s saga.Seal
-		err := rows.Scan(&s.TenantID, &s.Seq, &s.From.TxID, &s.From.ID, &s.To.TxID, &s.To.ID, &s.Events, &s.Prev,
-			&s.Hash, &s.SealedAt)
-		postgres.UTC(&s.SealedAt)
+		s, err := sealTable.One(rows)
 		seals = append(seals, s)
 		return err
 	}, tenant, from, limit)

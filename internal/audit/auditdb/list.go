@@ -2,7 +2,6 @@ package auditdb
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -52,9 +51,8 @@ func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any
 	if f.After != nil {
 		w.Add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
 	}
-	query = fmt.Sprintf(`SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail,
-		a.credential_id, a.address, a.operation, a.before_hash, a.after_hash, a.result
-		FROM saga.audit_actions a WHERE %s%s LIMIT %d OFFSET %d`, w.Text(), newest, f.Limit+1, f.Offset)
+	query = fmt.Sprintf(`SELECT %s FROM saga.audit_actions a WHERE %s%s LIMIT %d OFFSET %d`,
+		actionTable.Selected("a"), w.Text(), newest, f.Limit+1, f.Offset)
 	return query, w.Args, count, counted
 }
 
@@ -71,33 +69,21 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 				page.Total = maxActions
 			}
 		}
-		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return postgres.EachRow(rows, func() error {
-			a, err := scanAction(rows)
-			page.Actions = append(page.Actions, a)
-			return err
-		})
+		var err error
+		page.Actions, err = actionTable.All(tx.QueryContext(ctx, query, args...))
+		return err
 	})
+	for i := range page.Actions {
+		a := &page.Actions[i]
+		if a.Result == operator.Done {
+			a.Result = ""
+		}
+		if err == nil {
+			a.Detail, err = postgres.Canonical(a.Detail) // as it was before jsonb
+		}
+	}
 	if page.More = len(page.Actions) > f.Limit; page.More {
 		page.Actions = page.Actions[:f.Limit]
 	}
 	return page, postgres.Outage("list operators' actions", err)
-}
-
-func scanAction(rows *sql.Rows) (a operator.Action, err error) {
-	var detail []byte
-	var credential uuid.NullUUID
-	err = rows.Scan(&a.ID, &a.TenantID, &a.At, &a.Kind, &a.Subject, &a.Verb, &a.Actor, &a.Reason, &a.RequestID, &detail,
-		&credential, &a.Address, &a.Operation, &a.Before, &a.After, &a.Result)
-	if a.Credential = credential.UUID; a.Result == operator.Done {
-		a.Result = ""
-	}
-	postgres.UTC(&a.At)
-	if err == nil {
-		a.Detail, err = postgres.Canonical(detail) // as it was before jsonb
-	}
-	return a, err
 }

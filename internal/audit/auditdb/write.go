@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,69 +16,53 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// actionTypes are the types of the columns of a batch of operators' actions, in
-// the order of ActionColumns.Add.
-var actionTypes = [...]string{
-	"uuid", "uuid", "timestamptz", "text", "text", "text", "text", "text", "text", "text",
-	"uuid", "text", "text", "bytea", "bytea", "text",
-}
+// actionTable is saga.audit_actions. Result is Done where an action says none.
+var actionTable = postgres.NewTable(
+	postgres.UUID("id", func(a *operator.Action) *uuid.UUID { return &a.ID }),
+	postgres.UUID("tenant_id", func(a *operator.Action) *uuid.UUID { return &a.TenantID }),
+	postgres.Time("at", func(a *operator.Action) *time.Time { return &a.At }),
+	postgres.Text("kind", func(a *operator.Action) *operator.Kind { return &a.Kind }),
+	postgres.Text("subject", func(a *operator.Action) *string { return &a.Subject }),
+	postgres.Text("verb", func(a *operator.Action) *string { return &a.Verb }),
+	postgres.Text("actor", func(a *operator.Action) *string { return &a.Actor }),
+	postgres.Text("reason", func(a *operator.Action) *string { return &a.Reason }),
+	postgres.Text("request_id", func(a *operator.Action) *string { return &a.RequestID }),
+	postgres.JSON("detail", func(a *operator.Action) *[]byte { return (*[]byte)(&a.Detail) }),
+	postgres.UUIDOrZero("credential_id", func(a *operator.Action) *uuid.UUID { return &a.Credential }),
+	postgres.Text("address", func(a *operator.Action) *string { return &a.Address }),
+	postgres.Text("operation", func(a *operator.Action) *string { return &a.Operation }),
+	postgres.Bytes("before_hash", func(a *operator.Action) *[]byte { return &a.Before }),
+	postgres.Bytes("after_hash", func(a *operator.Action) *[]byte { return &a.After }),
+	postgres.Text("result", func(a *operator.Action) *string { return &a.Result }),
+)
 
-const actionNames = `id, tenant_id, at, kind, subject, verb, actor, reason, request_id, detail,
-	credential_id, address, operation, before_hash, after_hash, result`
-
-// InsertActions is the statement, without its condition on a, that stores a batch
-// of operators' actions whose columns are the parameters from $first on; for the
-// writers' connections. In a WITH it stores them in the transaction of what they
-// tell of; the condition says which of them happened: ` WHERE a.id IN (…)`.
-func InsertActions(first int) string {
-	list := make([]string, len(actionTypes))
-	for i, t := range actionTypes {
-		list[i] = fmt.Sprintf("$%d::%s[]", first+i, t)
-	}
-	return `
-	INSERT INTO saga.audit_actions (` + actionNames + `)
-	SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail::jsonb,
-	       a.credential_id, a.address, a.operation, a.before_hash, a.after_hash, a.result
-	  FROM unnest(` + strings.Join(list, ", ") + `) AS a (` + actionNames + `)`
-}
-
-// ActionColumns gathers a batch of actions for InsertActions.
-type ActionColumns struct {
-	Columns [len(actionTypes)]postgres.BinaryColumn
-}
-
-// Add adds an action to the batch.
-func (c *ActionColumns) Add(a *operator.Action) {
-	c.Columns[0].UUID(a.ID)
-	c.Columns[1].UUID(a.TenantID)
-	c.Columns[2].Time(a.At)
-	c.Columns[3].Text(string(a.Kind))
-	c.Columns[4].Text(a.Subject)
-	c.Columns[5].Text(a.Verb)
-	c.Columns[6].Text(a.Actor)
-	c.Columns[7].Text(a.Reason)
-	c.Columns[8].Text(a.RequestID)
-	c.Columns[9].JSON(a.Detail)
-	c.Columns[10].UUIDUnlessZero(a.Credential)
-	c.Columns[11].Text(a.Address)
-	c.Columns[12].Text(a.Operation)
-	c.Columns[13].BytesOrNull(a.Before)
-	c.Columns[14].BytesOrNull(a.After)
-	c.Columns[15].Text(cmp.Or(a.Result, operator.Done))
-}
+var (
+	putAction = postgres.Named(`INSERT INTO saga.audit_actions (`+actionTable.Inserted()+`)
+		VALUES (`+actionTable.Values("a")+`)`, actionTable.As("a"))
+	putActions = postgres.Named(`INSERT INTO saga.audit_actions (`+actionTable.Inserted()+`)
+		SELECT `+actionTable.Stored("a")+` FROM `+postgres.Unnest("a", actionTable.As("a")), actionTable.As("a"))
+)
 
 // PutAction stores one action in the transaction of what it tells of, which is
 // one in the name of its tenant, or of the engine.
 func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
-	var detail *string
-	if a.Detail != nil {
-		detail = new(string(a.Detail))
+	a.Result = cmp.Or(a.Result, operator.Done)
+	_, err := tx.ExecContext(ctx, putAction.Text, putAction.Args(actionTable.Row(&a))...)
+	return err
+}
+
+// PutActions stores actions in the transaction of what they tell of, which is one
+// of the writers' connections.
+func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) error {
+	if len(actions) == 0 {
+		return nil
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO saga.audit_actions (`+actionNames+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		a.ID, a.TenantID, a.At, a.Kind, a.Subject, a.Verb, a.Actor, a.Reason, a.RequestID, detail,
-		uuid.NullUUID{UUID: a.Credential, Valid: a.Credential != uuid.Nil}, a.Address, a.Operation, a.Before, a.After,
-		cmp.Or(a.Result, operator.Done))
+	batch := actionTable.Batch(len(actions))
+	for _, a := range actions {
+		a.Result = cmp.Or(a.Result, operator.Done)
+		batch.Add(&a)
+	}
+	_, err := tx.ExecContext(ctx, putActions.Text, putActions.Args(batch)...)
 	return err
 }
 

@@ -71,8 +71,6 @@ func qualified(alias, names string) string {
 	return strings.Join(fields, ", ")
 }
 
-var tellRestored = auditdb.InsertActions(1)
-
 // Restore implements dlq.Letters.
 func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time,
 	by operator.Action) (dlq.Letter, error) {
@@ -116,10 +114,7 @@ func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, er
 		if err != nil {
 			return err
 		}
-		var told auditdb.ActionColumns
-		told.Add(&r.by)
-		_, err = tx.ExecContext(ctx, tellRestored, postgres.Parameters(told.Columns[:])...)
-		return err
+		return auditdb.PutAction(ctx, tx, r.by)
 	})
 	if err != nil {
 		return dlq.Letter{}, err

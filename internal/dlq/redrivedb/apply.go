@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 )
@@ -46,7 +47,7 @@ type applying struct {
 	changed struct {
 		columns [9]postgres.BinaryColumn
 		deleted postgres.BinaryColumn
-		actions auditdb.ActionColumns
+		actions []operator.Action
 	}
 }
 
@@ -155,8 +156,7 @@ func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error)
 }
 
 func (a *applying) gather(before *dlq.Letter, v *dlq.Verdict) {
-	action := a.r.Told(v, before, a.chance.NewID())
-	a.changed.actions.Add(&action)
+	a.changed.actions = append(a.changed.actions, a.r.Told(v, before, a.chance.NewID()))
 	if v.Deleted {
 		a.changed.deleted.UUID(before.ID)
 		return
@@ -204,11 +204,7 @@ func (a *applying) storeLetters(ctx context.Context) error {
 			return err
 		}
 	}
-	if a.changed.actions.Columns[0].N == 0 {
-		return nil
-	}
-	_, err := a.tx.ExecContext(ctx, auditdb.InsertActions(1), postgres.Parameters(a.changed.actions.Columns[:])...)
-	return err
+	return auditdb.PutActions(ctx, a.tx, a.changed.actions)
 }
 
 // mustChange runs a statement that changes n letters, all of them locked.
