@@ -19,18 +19,6 @@ import (
 	"time"
 )
 
-// Mode says what a client of the load generator waits for.
-type Mode string
-
-const (
-	// Submit clients send the next saga as soon as the last one was accepted.
-	// The rate is that of sagas ended, counted until the last one has ended.
-	Submit Mode = "submit"
-	// Wait clients ask with ?wait= for the ended saga, so that exactly one saga
-	// per client is in flight.
-	Wait Mode = "wait"
-)
-
 // Config describes a run.
 type Config struct {
 	// Skald is the path of the server binary. Required.

@@ -30,20 +30,6 @@ type ReadConfig struct {
 	Out io.Writer
 }
 
-// The promises: a p95 in milliseconds of one client that asks one question
-// after the other.
-const (
-	readLimit       = Millis(50)
-	statisticsLimit = Millis(200)
-)
-
-// walkSize is the page size with which a deep cursor is reached; pages that are
-// measured have readSize.
-const (
-	walkSize = 200
-	readSize = 20
-)
-
 // Read measures every list, filter and lookup of a server on a large database,
 // and prints them to cfg.Out. An error means that a promise is broken, or that
 // an answer was none.

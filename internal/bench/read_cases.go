@@ -254,3 +254,17 @@ func queries(k known) []question {
 		},
 	}
 }
+
+// The promises: a p95 in milliseconds of one client that asks one question
+// after the other.
+const (
+	readLimit       = Millis(50)
+	statisticsLimit = Millis(200)
+)
+
+// walkSize is the page size with which a deep cursor is reached; pages that are
+// measured have readSize.
+const (
+	walkSize = 200
+	readSize = 20
+)

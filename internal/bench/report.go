@@ -155,3 +155,15 @@ func describeMachine(server string, db *database) (Machine, error) {
 		DatabaseSettings: db.settings,
 	}, nil
 }
+
+// Mode says what a client of the load generator waits for.
+type Mode string
+
+const (
+	// Submit clients send the next saga as soon as the last one was accepted.
+	// The rate is that of sagas ended, counted until the last one has ended.
+	Submit Mode = "submit"
+	// Wait clients ask with ?wait= for the ended saga, so that exactly one saga
+	// per client is in flight.
+	Wait Mode = "wait"
+)

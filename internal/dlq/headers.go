@@ -3,7 +3,6 @@ package dlq
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -205,14 +204,4 @@ func CanBeTopic(s string) bool {
 		}
 	}
 	return true
-}
-
-// plain returns a header's value as text, without the blanks and the quotes
-// that some mappers put around it. What is no UTF-8 stays as it is.
-func plain(value []byte) string {
-	s := strings.TrimSpace(string(value))
-	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' && utf8.ValidString(s) {
-		s = s[1 : len(s)-1]
-	}
-	return s
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // number reads a count that is not negative, as decimal text or as a big-endian
@@ -130,4 +131,14 @@ func classOf(given ErrorClass, kind, wrapper, message string) ErrorClass {
 
 func truncatedNote(kept, size int) string {
 	return fmt.Sprintf("The payload had %d bytes; only the first %d are kept. The full record is still in the topic it was read from.", size, kept)
+}
+
+// plain returns a header's value as text, without the blanks and the quotes
+// that some mappers put around it. What is no UTF-8 stays as it is.
+func plain(value []byte) string {
+	s := strings.TrimSpace(string(value))
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' && utf8.ValidString(s) {
+		s = s[1 : len(s)-1]
+	}
+	return s
 }

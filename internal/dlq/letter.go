@@ -293,3 +293,6 @@ func (p Position) ID() string {
 	}
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
+
+// digestVersion is the version of ids that stand in for a topic's: Kafka's have 4.
+const digestVersion = 8

@@ -12,9 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// digestVersion is the version of ids that stand in for a topic's: Kafka's have 4.
-const digestVersion = 8
-
 // ParseTopicID reads what ID returned.
 func ParseTopicID(s string) (id uuid.UUID, err error) {
 	if s == "" {

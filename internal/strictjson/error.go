@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"strconv"
+	"strings"
 )
 
 // The values of Error.Code.
@@ -47,3 +48,8 @@ func (e *Error) under(token string) *Error {
 	e.Pointer = "/" + Token(token) + e.Pointer
 	return e
 }
+
+// Token makes a member's name a token of a JSON Pointer (RFC 6901).
+func Token(name string) string { return pointerEscapes.Replace(name) }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -74,11 +74,6 @@ func Canonical(dst, src []byte, l Limits) ([]byte, error) {
 	return p.out, nil
 }
 
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// Token makes a member's name a token of a JSON Pointer (RFC 6901).
-func Token(name string) string { return pointerEscapes.Replace(name) }
-
 // maxPointer keeps an answer small when a client's keys are not.
 const maxPointer = 512
 

@@ -20,14 +20,6 @@ import (
 // retryAllWait is how long retry-all waits when nobody says otherwise.
 const retryAllWait = 10 * time.Second
 
-// bulk is a request for a redrive.
-type bulk struct {
-	redrive dlq.Redrive
-	asked   dlq.RedriveRequest
-	dryRun  bool
-	key     *string // Idempotency-Key
-}
-
 // CreateRedrive stores a redrive of many letters, or counts them.
 func (s *Handlers) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.Response, error) {
 	b, err := redriveAsked(ctx, in.Body)

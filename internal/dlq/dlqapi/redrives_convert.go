@@ -191,3 +191,11 @@ func toAPIPreview(p *dlq.Preview) *api.RedrivePreview {
 	}
 	return &out
 }
+
+// bulk is a request for a redrive.
+type bulk struct {
+	redrive dlq.Redrive
+	asked   dlq.RedriveRequest
+	dryRun  bool
+	key     *string // Idempotency-Key
+}

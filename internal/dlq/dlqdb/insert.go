@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -100,10 +102,6 @@ const regress = `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subjec
 	  FROM known k JOIN named n ON n.tenant_id = k.tenant_id AND n.fingerprint = k.fingerprint
 	 WHERE k.state = 'RESOLVED'`
 
-// Terms travel as one list for the whole batch, and of each letter where in it
-// its own begin and how many they are.
-const termBits = 12 // of their number, which is far less than 4096
-
 // newLetters gathers a batch of letters for insertLetters, or for arriveLetters.
 type newLetters struct {
 	db      *postgres.DB
@@ -171,3 +169,20 @@ func termArray(terms []int32) string {
 	}
 	return string(append(b, '}'))
 }
+
+// tally is what a batch of letters adds to groups and arrivals if all of them are
+// new, and where in Kafka they lie.
+type tally struct {
+	groups   []groupRow
+	of       map[groupKey]int // in groups
+	arrivals map[arrivalKey]int64
+	spans    map[partitionKey]*span
+}
+
+type groupKey struct {
+	tenant      uuid.UUID
+	fingerprint string
+}
+
+// span is from which offset to which.
+type span struct{ first, last int64 }

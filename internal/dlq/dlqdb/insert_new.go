@@ -57,23 +57,6 @@ func unknownLife(letter, asked string) string {
 	          OR substr(` + letter + `.dlq_topic_id::text, 15, 1) = '8')`
 }
 
-// tally is what a batch of letters adds to groups and arrivals if all of them are
-// new, and where in Kafka they lie.
-type tally struct {
-	groups   []groupRow
-	of       map[groupKey]int // in groups
-	arrivals map[arrivalKey]int64
-	spans    map[partitionKey]*span
-}
-
-type groupKey struct {
-	tenant      uuid.UUID
-	fingerprint string
-}
-
-// span is from which offset to which.
-type span struct{ first, last int64 }
-
 // count adds a letter. newID makes the ids of actions that may have to be told.
 func (t *tally) count(l *dlq.Letter, newID func() uuid.UUID) {
 	if t.of == nil {

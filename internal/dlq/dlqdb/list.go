@@ -94,14 +94,6 @@ func (t *LetterTable) listed(q *dlq.Query) string {
 	return columns + ", NULL::timestamptz, NULL::text, " + omitted
 }
 
-// scanListed reads one row of listed.
-func scanListed(db *postgres.DB, row postgres.Scanner) (dlq.Letter, error) {
-	var omitted bool
-	l, err := scanAnyLetter(db, row, &omitted)
-	l.Omitted = omitted
-	return l, err
-}
-
 // bareColumns are LetterColumns without what may be megabytes.
 var bareColumns = strings.NewReplacer("m.error_stack", "''", "m.message_key", "NULL", "m.headers", "NULL",
 	"m.payload_raw", "NULL").Replace(LetterColumns)

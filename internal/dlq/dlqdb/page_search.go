@@ -253,3 +253,11 @@ func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 	slices.SortFunc(letters, func(a, b dlq.Letter) int { return index[a.ID] - index[b.ID] })
 	return letters, nil
 }
+
+// scanListed reads one row of listed.
+func scanListed(db *postgres.DB, row postgres.Scanner) (dlq.Letter, error) {
+	var omitted bool
+	l, err := scanAnyLetter(db, row, &omitted)
+	l.Omitted = omitted
+	return l, err
+}

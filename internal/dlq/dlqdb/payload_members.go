@@ -3,18 +3,17 @@ package dlqdb
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strconv"
+	"strings"
 )
 
-// members returns the first scalar members of a JSON text as path, NUL, value.
-// Members of arrays have numbers for names. One whose path has a dot in a name is
-// left out: its path would be another one's. What follows a mistake is left out
-// too. It reads every payload that arrives, so it does without a decoder.
-func members(doc []byte) []string {
-	w := walk{doc: doc}
-	w.value("", 0)
-	return w.found
-}
+// How much of a payload is found by terms; maxTermValue holds for headers as well.
+const (
+	maxPayloadTerms = 60
+	maxPayloadDepth = 6
+	maxTermValue    = 255 // bytes
+)
 
 // walk goes through a JSON text, which is known to be one.
 type walk struct {
@@ -131,4 +130,46 @@ func (w *walk) text() (string, bool) {
 		}
 	}
 	return "", false
+}
+
+func below(path, name string, depth int) string {
+	switch {
+	case name == "" || strings.Contains(name, ".") || depth > 0 && path == "":
+		return ""
+	case depth == 0:
+		return name
+	}
+	return path + "." + name
+}
+
+func memberTerm(path, value string) string { return path + "\x00" + value }
+
+// scalar writes a JSON scalar so that equal ones are equal: texts in quotes,
+// numbers as the nearest binary fraction, however they were written.
+func scalar(t json.Token) (string, bool) {
+	switch v := t.(type) {
+	case nil:
+		return "null", true
+	case bool:
+		return strconv.FormatBool(v), true
+	case string:
+		return `"` + v + `"`, len(v) <= maxTermValue
+	case json.Number:
+		f, err := v.Float64()
+		if f == 0 {
+			f = 0 // -0 is 0
+		}
+		return strconv.FormatFloat(f, 'g', -1, 64), err == nil && !math.IsInf(f, 0)
+	}
+	return "", false
+}
+
+// members returns the first scalar members of a JSON text as path, NUL, value.
+// Members of arrays have numbers for names. One whose path has a dot in a name is
+// left out: its path would be another one's. What follows a mistake is left out
+// too. It reads every payload that arrives, so it does without a decoder.
+func members(doc []byte) []string {
+	w := walk{doc: doc}
+	w.value("", 0)
+	return w.found
 }

@@ -217,3 +217,7 @@ type partitionKey struct {
 	topicID   uuid.UUID
 	partition int32
 }
+
+// Terms travel as one list for the whole batch, and of each letter where in it
+// its own begin and how many they are.
+const termBits = 12 // of their number, which is far less than 4096

@@ -3,9 +3,7 @@ package dlqdb
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -43,12 +41,9 @@ const (
 
 // How much of a letter is found by terms. Beyond that it is stored like the rest.
 const (
-	maxHeaderTerms  = 40
-	maxPayloadTerms = 60
-	maxPayloadDepth = 6
-	maxWordTerms    = 60
-	maxTermValue    = 255 // bytes, of a header's value or a payload's text
-	maxPayloadView  = 256 << 10
+	maxHeaderTerms = 40
+	maxWordTerms   = 60
+	maxPayloadView = 256 << 10
 )
 
 // hash is FNV-1a of 64 bits, written out: a letter has thirty terms.
@@ -146,38 +141,6 @@ func words(message string) []string {
 		}
 	}
 	return out
-}
-
-func below(path, name string, depth int) string {
-	switch {
-	case name == "" || strings.Contains(name, ".") || depth > 0 && path == "":
-		return ""
-	case depth == 0:
-		return name
-	}
-	return path + "." + name
-}
-
-func memberTerm(path, value string) string { return path + "\x00" + value }
-
-// scalar writes a JSON scalar so that equal ones are equal: texts in quotes,
-// numbers as the nearest binary fraction, however they were written.
-func scalar(t json.Token) (string, bool) {
-	switch v := t.(type) {
-	case nil:
-		return "null", true
-	case bool:
-		return strconv.FormatBool(v), true
-	case string:
-		return `"` + v + `"`, len(v) <= maxTermValue
-	case json.Number:
-		f, err := v.Float64()
-		if f == 0 {
-			f = 0 // -0 is 0
-		}
-		return strconv.FormatFloat(f, 'g', -1, 64), err == nil && !math.IsInf(f, 0)
-	}
-	return "", false
 }
 
 // asked reads the value that a filter compares a payload's member with: a JSON

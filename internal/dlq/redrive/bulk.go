@@ -25,14 +25,6 @@ const (
 	bulkPoll = 100 * time.Millisecond
 )
 
-// turns says which redrives are being worked on here, and when each was judged.
-type turns struct {
-	mu     sync.Mutex
-	busy   map[uuid.UUID]bool      // guarded by mu
-	judged map[uuid.UUID]time.Time // guarded by mu
-	first  int                     // owned by the bulk loop: who is asked first, in turn
-}
-
 // begin tells whether id is free, and makes it busy.
 func (t *turns) begin(id uuid.UUID) bool {
 	t.mu.Lock()

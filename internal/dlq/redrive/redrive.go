@@ -229,3 +229,11 @@ func (r *Redriver) warn(ctx context.Context, message string, err error, attrs ..
 		r.cfg.Log.WarnContext(ctx, message, append(attrs, slog.Any("error", err))...)
 	}
 }
+
+// turns says which redrives are being worked on here, and when each was judged.
+type turns struct {
+	mu     sync.Mutex
+	busy   map[uuid.UUID]bool      // guarded by mu
+	judged map[uuid.UUID]time.Time // guarded by mu
+	first  int                     // owned by the bulk loop: who is asked first, in turn
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -26,9 +27,6 @@ type held struct {
 func (h *held) renew(sent time.Time, lease time.Duration) {
 	h.lease.Reset(time.Until(sent.Add(lease - lease/10)))
 }
-
-// reportFor is how long a result is offered to a database that does not answer.
-const reportFor = 2 * time.Minute
 
 // begin does a run in a goroutine of its own.
 func (s *session) begin(r *jobrun.Run, sent time.Time, lease time.Duration) {
@@ -143,3 +141,30 @@ func insist(call func(context.Context) error) error {
 		time.Sleep(tryAgain)
 	}
 }
+
+// Run is a run that a command does.
+type Run struct {
+	jobrun.Run
+	// Stdout and Stderr are its log. Writing never fails.
+	Stdout, Stderr io.Writer
+	// ExitCode and Resources are reported with the end, when the command sets them.
+	ExitCode  *int
+	Resources jobrun.Resources
+}
+
+// Failure is an error that says more than its text.
+type Failure struct {
+	Code      string
+	Message   string
+	Permanent bool // trying again would not help
+}
+
+func (f *Failure) Error() string { return f.Message }
+
+// Why the context of a command has ended.
+var (
+	ErrCanceled = errors.New("a cancel of the run was requested")
+	ErrLost     = errors.New("the run is no longer this worker's")
+	ErrTimedOut = errors.New("the run has taken longer than its definition allows")
+	ErrStopping = errors.New("the node stops")
+)

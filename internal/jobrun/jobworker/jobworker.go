@@ -6,8 +6,6 @@ package jobworker
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -26,33 +24,6 @@ import (
 // worker's, is to be canceled or has taken too long; the command must return then.
 // The result is JSON, or nil.
 type Command func(ctx context.Context, r *Run) (result json.RawMessage, err error)
-
-// Run is a run that a command does.
-type Run struct {
-	jobrun.Run
-	// Stdout and Stderr are its log. Writing never fails.
-	Stdout, Stderr io.Writer
-	// ExitCode and Resources are reported with the end, when the command sets them.
-	ExitCode  *int
-	Resources jobrun.Resources
-}
-
-// Failure is an error that says more than its text.
-type Failure struct {
-	Code      string
-	Message   string
-	Permanent bool // trying again would not help
-}
-
-func (f *Failure) Error() string { return f.Message }
-
-// Why the context of a command has ended.
-var (
-	ErrCanceled = errors.New("a cancel of the run was requested")
-	ErrLost     = errors.New("the run is no longer this worker's")
-	ErrTimedOut = errors.New("the run has taken longer than its definition allows")
-	ErrStopping = errors.New("the node stops")
-)
 
 // Config of a Worker. Every field is required.
 type Config struct {
@@ -90,11 +61,6 @@ func (w *Worker) signal() {
 	default:
 	}
 }
-
-const (
-	lookEvery = time.Second // and up to as much again, without a hint
-	tryAgain  = time.Second // after an outage
-)
 
 // Run works until ctx ends. Then its commands' contexts end, and what they leave
 // undone is given back.

@@ -89,3 +89,11 @@ func (l *log) store() {
 		}
 	}
 }
+
+// reportFor is how long a result is offered to a database that does not answer.
+const reportFor = 2 * time.Minute
+
+const (
+	lookEvery = time.Second // and up to as much again, without a hint
+	tryAgain  = time.Second // after an outage
+)

@@ -17,33 +17,9 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
 )
-
-// CodeGone is the code of the fault NotFound when an object is not there.
-const CodeGone = "JOB_LOG_GONE"
-
-var (
-	// ErrCorrupt means that what is stored is not what was written.
-	ErrCorrupt = errors.New("the stored log is damaged")
-	// ErrRef means that a reference is none that Put has made.
-	ErrRef = errors.New("not a reference to a stored log")
-)
-
-// Options of a store. All are optional.
-type Options struct {
-	// AccessKey and SecretKey sign requests to S3. Without them it is the role
-	// of the machine or pod that counts, as AWS tells it.
-	AccessKey, SecretKey string
-	// TempDir is where uploads of more than 4 MB (compressed) wait, for S3 only;
-	// "" means the system's.
-	TempDir string
-	// IOTimeout is how long S3 may be silent in the midst of a request; 0 means
-	// 30 s. It bounds no request as a whole: that is for the caller's context.
-	IOTimeout time.Duration
-}
 
 // Object is a stored log. Size and SHA256 are of the bytes that are stored,
 // that is, of the compressed ones.
@@ -200,19 +176,4 @@ func (s *Store) Delete(ctx context.Context, ref string) error {
 func (s *Store) sumOf(ref string) (sum [sha256.Size]byte, err error) {
 	_, sum, err = parse(ref)
 	return sum, err
-}
-
-func gone() error { return fault.New(fault.NotFound, CodeGone, "the log is no longer stored") }
-
-// within ends a copy when the context does.
-type within struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (w within) Read(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.r.Read(p)
 }

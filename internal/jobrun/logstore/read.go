@@ -91,3 +91,16 @@ func (r *reader) settle(err error) error {
 }
 
 func (r *reader) Close() error { return r.stored.Close() }
+
+// within ends a copy when the context does.
+type within struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (w within) Read(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.r.Read(p)
+}

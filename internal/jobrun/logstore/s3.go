@@ -177,3 +177,16 @@ func (b *bucket) close() error {
 	b.transport.CloseIdleConnections()
 	return nil
 }
+
+// Options of a store. All are optional.
+type Options struct {
+	// AccessKey and SecretKey sign requests to S3. Without them it is the role
+	// of the machine or pod that counts, as AWS tells it.
+	AccessKey, SecretKey string
+	// TempDir is where uploads of more than 4 MB (compressed) wait, for S3 only;
+	// "" means the system's.
+	TempDir string
+	// IOTimeout is how long S3 may be silent in the midst of a request; 0 means
+	// 30 s. It bounds no request as a whole: that is for the caller's context.
+	IOTimeout time.Duration
+}

@@ -214,3 +214,8 @@ func statusLine(status int) string {
 	}
 	return strconv.Itoa(status)
 }
+
+// handshakeError is a TLS handshake that failed; no request was sent.
+type handshakeError struct{ error }
+
+func (e *handshakeError) Unwrap() error { return e.error }

@@ -226,8 +226,3 @@ func (c *Client) connection(ctx context.Context, t *target, deadline time.Time) 
 	}
 	return cn, cn.SetDeadline(deadline)
 }
-
-// handshakeError is a TLS handshake that failed; no request was sent.
-type handshakeError struct{ error }
-
-func (e *handshakeError) Unwrap() error { return e.error }

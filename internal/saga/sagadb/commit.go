@@ -2,6 +2,7 @@ package sagadb
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -97,26 +98,6 @@ WITH locked AS MATERIALIZED (
 ), told AS (%[8]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
 SELECT id, tenant_id FROM moved`
-
-// changeColumns makes the statement and its arguments.
-func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []any, err error) {
-	b := changeBatch{
-		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)),
-		events: newEventBatch(len(batch)),
-	}
-	if slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil }) {
-		b.operated = operatedTable.Batch(len(batch))
-	}
-	for i := range batch {
-		if err := b.add(db, &batch[i]); err != nil {
-			return "", nil, err
-		}
-	}
-	if b.operated != nil {
-		return commitOperated.Text, commitOperated.Args(b.heads, b.keys, b.logs, b.events, b.operated), nil
-	}
-	return commitSagas.Text, commitSagas.Args(b.heads, b.keys, b.logs, b.events), nil
-}
 
 // changeBatch gathers changes for commitSagas, or with operated for commitOperated.
 type changeBatch struct {
@@ -243,4 +224,34 @@ func (st *Sagas) whyNotMoved(ctx context.Context, c *saga.Change) (conflict, out
 		}
 	}
 	return c.Stale(), nil
+}
+
+// changeColumns makes the statement and its arguments.
+func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []any, err error) {
+	b := changeBatch{
+		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)),
+		events: newEventBatch(len(batch)),
+	}
+	if slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil }) {
+		b.operated = operatedTable.Batch(len(batch))
+	}
+	for i := range batch {
+		if err := b.add(db, &batch[i]); err != nil {
+			return "", nil, err
+		}
+	}
+	if b.operated != nil {
+		return commitOperated.Text, commitOperated.Args(b.heads, b.keys, b.logs, b.events, b.operated), nil
+	}
+	return commitSagas.Text, commitSagas.Args(b.heads, b.keys, b.logs, b.events), nil
+}
+
+func movedSagas(rows *sql.Rows, most int) (map[saga.Ref]bool, error) {
+	moved := make(map[saga.Ref]bool, most)
+	return moved, postgres.EachRow(rows, func() error {
+		var ref saga.Ref
+		err := rows.Scan(&ref.ID, &ref.Tenant)
+		moved[ref] = true
+		return err
+	})
 }

@@ -2,14 +2,12 @@ package sagadb
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -101,14 +99,4 @@ func (st *Sagas) letterUpdatesOf(c *saga.Change) dlqdb.LetterUpdate {
 		n.SourceUpdate = &plain
 	}
 	return n
-}
-
-func movedSagas(rows *sql.Rows, most int) (map[saga.Ref]bool, error) {
-	moved := make(map[saga.Ref]bool, most)
-	return moved, postgres.EachRow(rows, func() error {
-		var ref saga.Ref
-		err := rows.Scan(&ref.ID, &ref.Tenant)
-		moved[ref] = true
-		return err
-	})
 }

@@ -8,16 +8,10 @@
 package sagadb
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // Sagas is saga.Store and saga.Ownership on PostgreSQL.
@@ -39,29 +33,4 @@ func NewSagasWith(jobs *jobdb.DB) *Sagas {
 	st := &Sagas{db: jobs.DB, jobs: jobs, tell: jobs.Tell}
 	jobs.OnEnded(st.runEnded)
 	return st
-}
-
-// scanRare reads what few sagas have.
-func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
-	if s.policy != nil {
-		s.RetryPolicy = new(retry.Policy)
-		if err := json.Unmarshal(s.policy, s.RetryPolicy); err != nil {
-			return fmt.Errorf("stored retry policy: %w", err)
-		}
-	}
-	interventions, err := postgres.Canonical(s.interventions)
-	if err != nil {
-		return err
-	}
-	if interventions != nil {
-		s.Interventions = new(saga.Interventions)
-		if err := json.Unmarshal(interventions, s.Interventions); err != nil {
-			return fmt.Errorf("stored interventions: %w", err)
-		}
-		if s.Interventions, err = openInterventions(sealer, s.Interventions); err != nil {
-			return err
-		}
-	}
-	s.Result, err = postgres.Unseal(sealer, fieldResult, s.result)
-	return err
 }

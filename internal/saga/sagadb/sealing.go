@@ -146,14 +146,6 @@ func eachContent(i *saga.Interventions, f func(envelope.Field, []byte) ([]byte, 
 	return &c, nil
 }
 
-func marshalError(e *saga.Error) ([]byte, error) {
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("encode error: %w", err)
-	}
-	return b, nil
-}
-
 func parseError(b []byte) (*saga.Error, error) {
 	if b == nil {
 		return nil, nil

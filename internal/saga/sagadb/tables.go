@@ -1,8 +1,11 @@
 package sagadb
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/skald-saga/skald/internal/retry"
 
 	"github.com/google/uuid"
 
@@ -251,4 +254,29 @@ func scanLogOf(row postgres.Scanner, placeOf func(saga.Ref) *envelope.Sealer) (l
 		return l, of, err
 	}
 	return l, of, nil
+}
+
+// scanRare reads what few sagas have.
+func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
+	if s.policy != nil {
+		s.RetryPolicy = new(retry.Policy)
+		if err := json.Unmarshal(s.policy, s.RetryPolicy); err != nil {
+			return fmt.Errorf("stored retry policy: %w", err)
+		}
+	}
+	interventions, err := postgres.Canonical(s.interventions)
+	if err != nil {
+		return err
+	}
+	if interventions != nil {
+		s.Interventions = new(saga.Interventions)
+		if err := json.Unmarshal(interventions, s.Interventions); err != nil {
+			return fmt.Errorf("stored interventions: %w", err)
+		}
+		if s.Interventions, err = openInterventions(sealer, s.Interventions); err != nil {
+			return err
+		}
+	}
+	s.Result, err = postgres.Unseal(sealer, fieldResult, s.result)
+	return err
 }

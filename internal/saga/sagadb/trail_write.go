@@ -1,6 +1,8 @@
 package sagadb
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,4 +81,12 @@ func errorDoc(e *saga.Error) ([]byte, error) {
 		return nil, nil
 	}
 	return marshalError(e)
+}
+
+func marshalError(e *saga.Error) ([]byte, error) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode error: %w", err)
+	}
+	return b, nil
 }

@@ -1,0 +1,47 @@
+package jobrun
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// States of backfills and bulks.
+const (
+	BulkRunning   BulkState = "RUNNING"
+	BulkCompleted BulkState = "COMPLETED" // everything was done, and of a backfill has ended
+	BulkCanceled  BulkState = "CANCELED"
+)
+
+// BulkHead is what backfills and bulks have in common: both are created, move in
+// steps of the leader while they are RUNNING, and end once.
+type BulkHead struct {
+	ID        uuid.UUID
+	TenantID  uuid.UUID
+	Version   int64 // grows with every change that people see
+	State     BulkState
+	Reason    string
+	Actor     string
+	CreatedAt time.Time
+	EndedAt   *time.Time
+}
+
+// Head is b itself, of a backfill or a bulk.
+func (b *BulkHead) Head() *BulkHead { return b }
+
+func (b *BulkHead) end(as BulkState, at time.Time) {
+	b.State, b.Version, b.EndedAt = as, b.Version+1, &at
+}
+
+func (b *BulkHead) cancel(what string, at time.Time) (changed bool, err error) {
+	if b.State != BulkRunning {
+		return false, fault.New(fault.Conflict, CodeConflict, "the %s is %s and cannot be canceled", what, b.State)
+	}
+	b.end(BulkCanceled, at)
+	return true, nil
+}
+
+// BulkState is where a backfill or a bulk stands.
+type BulkState string
