@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // tenMinutes is a backfill of ten slots, and its definition.
@@ -200,17 +201,18 @@ func TestTheRunsOfABulkAreOlderThanIt(t *testing.T) {
 func TestABulkCountsWhatItDealtWith(t *testing.T) {
 	t.Parallel()
 	b := jobrun.Bulk{BulkHead: jobrun.BulkHead{State: jobrun.BulkRunning, Version: 1}}
-	page := []jobrun.Run{{ID: uuid.UUID{2}, CreatedAt: noon}, {ID: uuid.UUID{1}, CreatedAt: noon.Add(-time.Hour)}}
-	b.Advance(page, 1, true, noon)
+	found := page.Of[jobrun.Run]{More: true,
+		Items: []jobrun.Run{{ID: uuid.UUID{2}, CreatedAt: noon}, {ID: uuid.UUID{1}, CreatedAt: noon.Add(-time.Hour)}}}
+	b.Advance(found, 1, noon)
 	want := jobrun.Bulk{
 		BulkHead: jobrun.BulkHead{State: jobrun.BulkRunning, Version: 2},
-		Cursor:   &jobrun.Cursor{At: noon.Add(-time.Hour), ID: uuid.UUID{1}},
+		Cursor:   &page.TimeID{At: noon.Add(-time.Hour), ID: uuid.UUID{1}},
 		Matched:  2, Done: 1, Skipped: 1,
 	}
 	if diff := cmp.Diff(want, b); diff != "" {
 		t.Errorf("after a page:\n%s", diff)
 	}
-	b.Advance(nil, 0, false, noon)
+	b.Advance(page.Of[jobrun.Run]{}, 0, noon)
 	want.State, want.Version, want.EndedAt = jobrun.BulkCompleted, 3, &noon
 	if diff := cmp.Diff(want, b); diff != "" {
 		t.Errorf("after the last page, which is empty:\n%s", diff)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // BulkStates is every state of backfills and bulks.
@@ -18,9 +19,9 @@ type Bulk struct {
 	BulkHead
 	Action  BulkAction
 	Filter  Filter
-	Before  time.Time // only runs that were made before
-	Cursor  *Cursor   // nil: none was looked at
-	Matched int64     // looked at
+	Before  time.Time    // only runs that were made before
+	Cursor  *page.TimeID // nil: none was looked at
+	Matched int64        // looked at
 	Done    int64
 	Skipped int64 // it was too late for them, or their policy forbids it
 }
@@ -39,15 +40,16 @@ func (b *Bulk) Scope() Filter {
 }
 
 // Advance notes that a page of Scope was dealt with, and so many of it were done;
-// it ends with the last page (more is false).
-func (b *Bulk) Advance(page []Run, done int, more bool, now time.Time) {
-	b.Matched += int64(len(page))
+// it ends with the last page.
+func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
+	n := len(found.Items)
+	b.Matched += int64(n)
 	b.Done += int64(done)
-	b.Skipped += int64(len(page) - done)
-	if n := len(page); n > 0 {
-		b.Cursor = &Cursor{At: page[n-1].CreatedAt, ID: page[n-1].ID}
+	b.Skipped += int64(n - done)
+	if n > 0 {
+		b.Cursor = new(found.Items[n-1].Place())
 	}
-	if more {
+	if found.More {
 		b.Version++
 		return
 	}
@@ -117,7 +119,7 @@ type BulkOperations interface {
 	CreateBackfill(ctx context.Context, b Backfill, by operator.Action) (stored Backfill, created bool, err error)
 	// GetBackfill returns one, and how many of its runs have not ended. Fault: NotFound.
 	GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b Backfill, active int64, err error)
-	ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p Paging) ([]Backfill, Paged, error)
+	ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p page.ByTime) (page.Of[Backfill], error)
 	// CancelBackfill ends one and cancels those of its runs that were not started; of
 	// one that is canceled, those that are left. Faults: NotFound; Conflict when it is
 	// COMPLETED.
@@ -128,7 +130,7 @@ type BulkOperations interface {
 	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
 	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
 	// ListBulks lists them, newest first; of an empty state all.
-	ListBulks(ctx context.Context, tenant uuid.UUID, state BulkState, p Paging) ([]Bulk, Paged, error)
+	ListBulks(ctx context.Context, tenant uuid.UUID, state BulkState, p page.ByTime) (page.Of[Bulk], error)
 	// CancelBulk ends one; what is done stays done. Faults: NotFound; Conflict.
 	CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
 	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // States of backfills and bulks.
@@ -27,6 +28,9 @@ type BulkHead struct {
 	CreatedAt time.Time
 	EndedAt   *time.Time
 }
+
+// Place is where it stands in a list.
+func (b *BulkHead) Place() page.TimeID { return page.TimeID{At: b.CreatedAt, ID: b.ID} }
 
 // Head is b itself, of a backfill or a bulk.
 func (b *BulkHead) Head() *BulkHead { return b }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -159,6 +160,9 @@ type Definition struct {
 	CreatedBy, UpdatedBy string
 	DeletedAt            *time.Time
 }
+
+// Place is where it stands in a list.
+func (d *Definition) Place() page.TimeID { return page.TimeID{At: d.CreatedAt, ID: d.ID} }
 
 // Paused tells whether no runs are made by themselves at now.
 func (d *Definition) Paused(now time.Time) bool {

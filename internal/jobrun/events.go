@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // NewEvent is an event that is to be published.
@@ -31,6 +32,9 @@ type PublishedEvent struct {
 	SourceRunID uuid.UUID
 	Deliveries  []EventDelivery
 }
+
+// Place is where it stands in a list.
+func (e *PublishedEvent) Place() page.TimeID { return page.TimeID{At: e.CreatedAt, ID: e.ID} }
 
 // EventDelivery is what an event has led to for one definition.
 type EventDelivery struct {
@@ -57,7 +61,7 @@ type Events interface {
 	// there (created false).
 	Publish(ctx context.Context, tenant uuid.UUID, e NewEvent) (stored PublishedEvent, created bool, err error)
 	Event(ctx context.Context, tenant, id uuid.UUID) (PublishedEvent, error)
-	ListEvents(ctx context.Context, tenant uuid.UUID, f EventFilter, p Paging) ([]PublishedEvent, Paged, error)
+	ListEvents(ctx context.Context, tenant uuid.UUID, f EventFilter, p page.ByTime) (page.Of[PublishedEvent], error)
 	// Deliver makes the runs of up to limit events (sweep 9): one for each definition
 	// that is enabled, not paused, and matches. What fails is tried again later, and
 	// becomes a dead letter in the end.

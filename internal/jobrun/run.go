@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Run is one execution of a definition (seed 5's JobRun, A-03).
@@ -85,6 +87,9 @@ type Run struct {
 
 	CreatedAt, UpdatedAt time.Time
 }
+
+// Place is where it stands in a list.
+func (r *Run) Place() page.TimeID { return page.TimeID{At: r.CreatedAt, ID: r.ID} }
 
 // Progress is what a worker tells on the way.
 type Progress struct {

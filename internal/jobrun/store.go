@@ -8,29 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
-
-// Cursor is the last row of the page before, at full precision.
-type Cursor struct {
-	At time.Time
-	ID uuid.UUID
-}
-
-// Paging is a page of a list, newest first.
-type Paging struct {
-	Limit    int     // 1..200
-	Offset   int     // page mode
-	After    *Cursor // cursor mode; then Offset is 0
-	Total    bool    // count as well
-	TotalCap int64   // where counting stops; 0: nowhere
-}
-
-// Paged tells about a page.
-type Paged struct {
-	More        bool
-	Total       int64
-	TotalCapped bool
-}
 
 // DefinitionFilter selects definitions; zero fields do not restrict.
 type DefinitionFilter struct {
@@ -52,7 +31,7 @@ type Definitions interface {
 	Create(ctx context.Context, d Definition, by operator.Action) error
 	// Definition returns one by its id or name. Fault: NotFound.
 	Definition(ctx context.Context, tenant uuid.UUID, idOrName string) (Definition, error)
-	ListDefinitions(ctx context.Context, tenant uuid.UUID, f DefinitionFilter, p Paging) ([]Definition, Paged, error)
+	ListDefinitions(ctx context.Context, tenant uuid.UUID, f DefinitionFilter, p page.ByTime) (page.Of[Definition], error)
 	// Change stores a definition if the stored version is d.Version-1, and its spec
 	// when d.SpecVersion has grown. A resumed or changed definition's next slot is
 	// d.NextDueAt. Faults: NotFound, Stale, CodeNameTaken.
@@ -98,7 +77,7 @@ type Runs interface {
 	Create(ctx context.Context, r Run, by operator.Action) (stored Run, created bool, err error)
 	// Run returns one. Fault: NotFound.
 	Run(ctx context.Context, tenant, id uuid.UUID) (Run, error)
-	ListRuns(ctx context.Context, tenant uuid.UUID, f Filter, p Paging) ([]Run, Paged, error)
+	ListRuns(ctx context.Context, tenant uuid.UUID, f Filter, p page.ByTime) (page.Of[Run], error)
 	// Attempts returns the attempts of a run, oldest first, the present one too.
 	Attempts(ctx context.Context, tenant, id uuid.UUID) ([]Attempt, error)
 	// Events returns the decisions about a run, oldest first, with those that its
@@ -259,8 +238,8 @@ func (f *KeyFence) FencingToken() string { return fencingToken(f.Epoch, f.Seq) }
 // Fences is what was checked for other systems, as operators see it. A tenant sees
 // only its own.
 type Fences interface {
-	// ListFences returns them by key, those after a key.
-	ListFences(ctx context.Context, tenant uuid.UUID, after string, limit int) (list []KeyFence, more bool, err error)
+	// ListFences returns them by key; they are not counted.
+	ListFences(ctx context.Context, tenant uuid.UUID, p page.Request[string]) (page.Of[KeyFence], error)
 	// Fence returns one. Fault: NotFound.
 	Fence(ctx context.Context, tenant uuid.UUID, key string) (KeyFence, error)
 	// ResetFence forgets one: the next token that is checked counts, however old. did
@@ -277,7 +256,7 @@ type RunFence struct {
 // Workers is workers as operators see them.
 type Workers interface {
 	Worker(ctx context.Context, tenant, id uuid.UUID) (WorkerProcess, error)
-	ListWorkers(ctx context.Context, tenant uuid.UUID, states []WorkerState, p Paging) ([]WorkerProcess, Paged, error)
+	ListWorkers(ctx context.Context, tenant uuid.UUID, states []WorkerState, p page.ByTime) (page.Of[WorkerProcess], error)
 	// Move drains, undrains or detaches a worker (to ACTIVE, DRAINING, DETACHED).
 	// Detached is for good: its runs are in doubt at once, and the process must
 	// register anew. Faults: NotFound, Conflict.

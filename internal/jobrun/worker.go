@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // WorkerState is what a worker may do.
@@ -45,6 +46,9 @@ type WorkerProcess struct {
 	DetachedAt   *time.Time
 	Reason       string
 }
+
+// Place is where it stands in a list.
+func (w *WorkerProcess) Place() page.TimeID { return page.TimeID{At: w.RegisteredAt, ID: w.ID} }
 
 // Moved changes w's state as an operator asks: to ACTIVE, DRAINING or DETACHED.
 // A LOST one stays it, and drains when a heartbeat has revived it, if DrainAt is

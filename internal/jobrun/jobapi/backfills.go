@@ -118,7 +118,7 @@ func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsReques
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -126,19 +126,14 @@ func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsReques
 	if err != nil {
 		return nil, err
 	}
-	found, page, err := s.Bulks.ListBackfills(ctx, req.Tenant.ID, d.ID, jp)
+	found, err := s.Bulks.ListBackfills(ctx, req.Tenant.ID, d.ID, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.BackfillList{Backfills: make([]api.Backfill, len(found))}
-	for i := range found {
-		out.Backfills[i] = toAPIBackfill(&found[i], nil)
-	}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &found[len(found)-1]
-		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.BackfillList{
+		Backfills:  rest.Each(found.Items, func(b *jobrun.Backfill) api.Backfill { return toAPIBackfill(b, nil) }),
+		Pagination: rest.Pagination(asked, found, (*jobrun.Backfill).Place),
+	}}, nil
 }
 
 // GetBackfill answers a backfill with its progress.

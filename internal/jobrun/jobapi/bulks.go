@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // CreateJobBulk stores a bulk, or counts what it would concern.
@@ -46,13 +47,13 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 		return nil, err
 	}
 	if body.DryRun != nil && *body.DryRun {
-		_, page, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter, jobrun.Paging{Limit: 1, Total: true,
-			TotalCap: rest.MaxPageDepth})
+		found, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter,
+			page.ByTime{Limit: 1, Total: true, TotalCap: rest.MaxPageDepth})
 		if err != nil {
 			return nil, err
 		}
 		return rest.Answer{Status: http.StatusOK,
-			Body: api.JobBulkPreview{Matched: page.Total, MatchedIsCapped: page.TotalCapped}}, nil
+			Body: api.JobBulkPreview{Matched: found.Total, MatchedIsCapped: found.TotalCapped}}, nil
 	}
 	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), rest.VerbCreate, b.Reason,
 		map[string]any{"action": b.Action, "filter": b.Filter})
@@ -84,7 +85,7 @@ func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestO
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -92,20 +93,17 @@ func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestO
 	if p.State != nil {
 		state = jobrun.BulkState(*p.State)
 	}
-	found, page, err := s.Bulks.ListBulks(ctx, req.Tenant.ID, state, jp)
+	found, err := s.Bulks.ListBulks(ctx, req.Tenant.ID, state, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.JobBulkList{Bulks: make([]api.JobBulk, len(found))}
-	for i := range found {
-		if out.Bulks[i], err = toAPIBulk(&found[i]); err != nil {
+	out := api.JobBulkList{Bulks: make([]api.JobBulk, len(found.Items)),
+		Pagination: rest.Pagination(asked, found, (*jobrun.Bulk).Place)}
+	for i := range found.Items {
+		if out.Bulks[i], err = toAPIBulk(&found.Items[i]); err != nil {
 			return nil, err
 		}
 	}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &found[len(found)-1]
-		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
-	})
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 

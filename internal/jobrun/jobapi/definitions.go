@@ -72,7 +72,7 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -80,33 +80,16 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 		Name: rest.Text(p.Name), Type: jobrun.Type(rest.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused,
 		Label: rest.Text(p.Label), Command: rest.Text(p.CommandName), BuiltIn: p.BuiltIn,
 	}
-	found, page, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, jp)
+	found, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := shownDefinitions{JobDefinitions: make([]shownDefinition, len(found))}
 	now := s.Now()
-	for i := range found {
-		out.JobDefinitions[i] = showDefinition(&found[i], now)
-	}
-	paging.Capped = page.TotalCapped
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &found[len(found)-1]
-		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
-}
-
-// jobPaging reads the parameters of a list of jobs or runs.
-func (s *Handlers) jobPaging(list rest.ListID, page, size *int32, cursor *string,
-	include []string) (rest.Paging, jobrun.Paging, error) {
-	p, err := s.PagingOf(list, page, size, cursor, include)
-	out := jobrun.Paging{Limit: p.Size, Offset: p.Offset(), Total: p.Total, TotalCap: p.CountUpTo()}
-	if err == nil && p.Page == 0 {
-		out.After = new(jobrun.Cursor)
-		out.After.At, out.After.ID, err = rest.TimeAndID(p.After)
-	}
-	return p, out, err
+	show := func(d *jobrun.Definition) shownDefinition { return showDefinition(d, now) }
+	return rest.Answer{Status: http.StatusOK, Body: shownDefinitions{
+		JobDefinitions: rest.Each(found.Items, show),
+		Pagination:     rest.Pagination(asked, found, (*jobrun.Definition).Place),
+	}}, nil
 }
 
 // GetJobDefinition answers a definition.

@@ -103,7 +103,7 @@ func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsReques
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -115,20 +115,14 @@ func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsReques
 	if f.To, err = rest.TimeOf("created_to", p.CreatedTo); err != nil {
 		return nil, err
 	}
-	events, page, err := s.Events.ListEvents(ctx, req.Tenant.ID, f, jp)
+	found, err := s.Events.ListEvents(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.JobEventRecordList{Events: make([]api.JobEventRecord, len(events))}
-	for i := range events {
-		out.Events[i] = toAPIJobEvent(&events[i])
-	}
-	paging.Capped = page.TotalCapped
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &events[len(events)-1]
-		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.JobEventRecordList{
+		Events:     rest.Each(found.Items, toAPIJobEvent),
+		Pagination: rest.Pagination(asked, found, (*jobrun.PublishedEvent).Place),
+	}}, nil
 }
 
 func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // explainedWorkers is how many workers are looked at for who could take a run.
@@ -74,16 +75,16 @@ func (s *Handlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run
 	if r.ConcurrencyKey != "" {
 		f := jobrun.Filter{ConcurrencyKey: r.ConcurrencyKey,
 			States: []jobrun.State{jobrun.Assigned, jobrun.Running, jobrun.Orphaned}}
-		holders, _, err := s.Runs.ListRuns(ctx, tenant, f, jobrun.Paging{Limit: 1})
+		holders, err := s.Runs.ListRuns(ctx, tenant, f, page.ByTime{Limit: 1})
 		if err != nil {
 			return x, err
 		}
-		if len(holders) > 0 {
-			x.Holder = &holders[0]
+		if len(holders.Items) > 0 {
+			x.Holder = &holders.Items[0]
 		}
 	}
 	states := []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost}
-	workers, page, err := s.Workers.ListWorkers(ctx, tenant, states, jobrun.Paging{Limit: explainedWorkers})
-	x.Workers, x.Unknown = workers, page.More
+	workers, err := s.Workers.ListWorkers(ctx, tenant, states, page.ByTime{Limit: explainedWorkers})
+	x.Workers, x.Unknown = workers.Items, workers.More
 	return x, err
 }

@@ -18,7 +18,7 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -26,21 +26,15 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	if err != nil {
 		return nil, err
 	}
-	runs, page, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, jp)
+	found, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListJobRunsParamsViewFull
-	out := api.JobRunList{JobRuns: make([]api.JobRun, len(runs))}
-	for i := range runs {
-		out.JobRuns[i] = toAPIRun(&runs[i], full)
-	}
-	paging.Capped = page.TotalCapped
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &runs[len(runs)-1]
-		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.JobRunList{
+		JobRuns:    rest.Each(found.Items, func(r *jobrun.Run) api.JobRun { return toAPIRun(r, full) }),
+		Pagination: rest.Pagination(asked, found, (*jobrun.Run).Place),
+	}}, nil
 }
 
 // runFilter reads the filters of a list. That of a definition which was deleted is

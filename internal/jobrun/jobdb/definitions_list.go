@@ -9,26 +9,22 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // ListDefinitions implements jobrun.Definitions. Definitions are few: they are
 // counted to the end.
 func (st *Definitions) ListDefinitions(
-	ctx context.Context, tenant uuid.UUID, f jobrun.DefinitionFilter, p jobrun.Paging,
-) (list []jobrun.Definition, page jobrun.Paged, err error) {
+	ctx context.Context, tenant uuid.UUID, f jobrun.DefinitionFilter, p page.ByTime,
+) (found page.Of[jobrun.Definition], err error) {
 	w := whereDefinitions(tenant, f)
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		if p.Total {
-			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.job_definitions d WHERE `+w.Text(), w.Args...); err != nil {
-				return err
-			}
-		}
-		l := NewestFirst{DefinitionColumns, "jobs.job_definitions d", "d.created_at", "d.id"}
-		list, page.More, err = ReadPage(ctx, tx, l, &w, p,
+		l := postgres.NewestFirst{Columns: DefinitionColumns, From: "jobs.job_definitions d", At: "d.created_at", ID: "d.id"}
+		found, err = postgres.ReadFew(ctx, tx, l, &w, p,
 			func(row postgres.Scanner) (jobrun.Definition, error) { return ScanDefinition(row) })
 		return err
 	})
-	return list, page, postgres.Outage("list job definitions", err)
+	return found, postgres.Outage("list job definitions", err)
 }
 
 func whereDefinitions(tenant uuid.UUID, f jobrun.DefinitionFilter) postgres.Where {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // AsLeader calls f with a transaction of the leader of a term.
@@ -17,7 +18,7 @@ func AsLeader(ctx context.Context, db *postgres.DB, t jobrun.Term, f func(*sqlx.
 }
 
 // PageOfRuns and CountOfRuns are the queries of a list of job runs.
-func PageOfRuns(tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging) (string, []any) {
+func PageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (string, []any) {
 	return pageOfRuns(tenant, f, p)
 }
 

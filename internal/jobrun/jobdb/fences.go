@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // issuedTokens is how far fencing tokens have come: the epoch of the leader's row, and
@@ -84,17 +85,15 @@ var (
 
 // ListFences implements jobrun.Fences.
 func (st *Fences) ListFences(
-	ctx context.Context, tenant uuid.UUID, after string, limit int,
-) (list []jobrun.KeyFence, more bool, err error) {
-	err = st.db.ReadTenant(ctx, tenant, listFences, func(rows *sql.Rows) error {
+	ctx context.Context, tenant uuid.UUID, p page.Request[string],
+) (page.Of[jobrun.KeyFence], error) {
+	var list []jobrun.KeyFence
+	err := st.db.ReadTenant(ctx, tenant, listFences, func(rows *sql.Rows) error {
 		f, err := scanFence(rows)
 		list = append(list, f)
 		return err
-	}, after, limit+1)
-	if len(list) > limit {
-		list, more = list[:limit], true
-	}
-	return list, more, postgres.Outage("list fences", err)
+	}, p.Start(), p.Limit+1)
+	return page.Cut(p, list), postgres.Outage("list fences", err)
 }
 
 // Fence implements jobrun.Fences.

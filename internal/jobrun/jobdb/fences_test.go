@@ -8,6 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -71,16 +72,17 @@ func TestAFenceIsShownAndResetWithATrace(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 	}
-	page, more, err := st.ListFences(t.Context(), j.Tenant, "", 2)
-	if err != nil || !more || len(page) != 2 || page[0].Key != "a" || page[1].Key != "b" {
-		t.Fatalf("the first page: %+v %v %v", page, more, err)
+	two := page.Request[string]{Limit: 2}
+	found, err := st.ListFences(t.Context(), j.Tenant, two)
+	if err != nil || !found.More || len(found.Items) != 2 || found.Items[0].Key != "a" || found.Items[1].Key != "b" {
+		t.Fatalf("the first page: %+v %v", found, err)
 	}
-	if page, more, err = st.ListFences(t.Context(), j.Tenant, "b", 2); err != nil || more || len(page) != 1 ||
-		page[0].Key != "c" {
-		t.Fatalf("the second page: %+v %v %v", page, more, err)
+	found, err = st.ListFences(t.Context(), j.Tenant, page.Request[string]{Limit: 2, After: new("b")})
+	if err != nil || found.More || len(found.Items) != 1 || found.Items[0].Key != "c" {
+		t.Fatalf("the second page: %+v %v", found, err)
 	}
-	if page, _, err = st.ListFences(t.Context(), pgtest.NewID(), "", 2); err != nil || len(page) != 0 {
-		t.Errorf("another tenant sees %+v, %v", page, err)
+	if found, err = st.ListFences(t.Context(), pgtest.NewID(), two); err != nil || len(found.Items) != 0 {
+		t.Errorf("another tenant sees %+v, %v", found, err)
 	}
 	did := func(f jobrun.KeyFence) operator.Action {
 		a := jobAction(j.Tenant, operator.JobFence, f.Key, "reset")

@@ -9,76 +9,43 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // ListRuns implements jobrun.Runs.
 func (st *Jobs) ListRuns(
-	ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging,
-) (runs []jobrun.Run, page jobrun.Paged, err error) {
+	ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p page.ByTime,
+) (found page.Of[jobrun.Run], err error) {
 	query, args := pageOfRuns(tenant, f, p)
+	var runs []jobrun.Run
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		r, err := st.db.ScanRun(rows)
 		runs = append(runs, r)
 		return err
 	}, args...)
 	if err != nil {
-		return nil, page, postgres.Outage("list job runs", err)
+		return found, postgres.Outage("list job runs", err)
 	}
-	if page.More = len(runs) > p.Limit; page.More {
-		runs = runs[:p.Limit]
+	if found = page.Cut(p, runs); p.Total {
+		err = postgres.CountPage(ctx, st.db.DB, tenant, p, &found,
+			func() (string, []any) { return countOfRuns(tenant, f, p.TotalCap) })
 	}
-	if p.Total {
-		err = st.total(ctx, tenant, f, p, len(runs), &page)
-	}
-	return runs, page, postgres.Outage("count job runs", err)
-}
-
-// total counts for a page of so many runs that has been read, as lists of sagas
-// do: what would take long is counted as far as the time allows.
-func (st *Jobs) total(
-	ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging, read int, page *jobrun.Paged,
-) error {
-	seen := int64(p.Offset + read)
-	if p.After == nil && !page.More && (read > 0 || p.Offset == 0) {
-		page.Total = seen // the page is the last one
-		return nil
-	}
-	query, args := countOfRuns(tenant, f, p.TotalCap)
-	if p.TotalCap == 0 {
-		return st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...)
-	}
-	err := st.db.Within(ctx, tenant, st.db.CountFor,
-		func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
-	switch {
-	case postgres.TimedOut(err) && ctx.Err() == nil:
-		if page.Total, page.TotalCapped = seen, true; p.After != nil || read == 0 {
-			page.Total = int64(read) // what lies before is not known
-		}
-		if page.More {
-			page.Total++
-		}
-	case err != nil:
-		return err
-	case page.Total > p.TotalCap:
-		page.Total, page.TotalCapped = p.TotalCap, true
-	}
-	return nil
+	return found, postgres.Outage("count job runs", err)
 }
 
 // pageOfRuns returns the query of one page, and one row more, which tells whether
 // there is a next page. The ids are found first: what is not on the page is not
 // read, which may be megabytes a run.
-func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging) (query string, args []any) {
+func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	parts, args := selectRuns(tenant, f, p.After, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
 	return "SELECT " + RunColumns + " FROM (SELECT p.created_at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.created_at DESC, p.id DESC" +
 		fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) + ") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id ORDER BY page.created_at DESC, page.id DESC", args
 }
 
-// countOfRuns returns the query of Paged.Total. Up to a bound it reads as the list
+// countOfRuns returns the query of a total. Up to a bound it reads as the list
 // does: without an order the planner would trust its luck and read the table from
 // its start.
 func countOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (query string, args []any) {
@@ -95,7 +62,7 @@ func countOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (query string, a
 // once, each with tail at its end: as many parts as it takes that an index holds
 // each of them.
 func selectRuns(
-	tenant uuid.UUID, f jobrun.Filter, after *jobrun.Cursor, columns, tail string,
+	tenant uuid.UUID, f jobrun.Filter, after *page.TimeID, columns, tail string,
 ) (parts []string, args []any) {
 	table := "jobs.job_runs"
 	if f.Label != "" {

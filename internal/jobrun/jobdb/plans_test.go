@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -55,8 +56,8 @@ func TestListsOfManyRunsUseIndexes(t *testing.T) {
 		"error of definition": {jobrun.Filter{DefinitionID: id("9"), ErrorCode: "E9"}, []string{"idx_job_runs_error_code|idx_job_runs_definition"}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			for _, p := range []jobrun.Paging{{Limit: 50},
-				{Limit: 50, After: &jobrun.Cursor{At: now.Add(-5 * time.Hour), ID: rare}}} {
+			for _, p := range []page.ByTime{{Limit: 50},
+				{Limit: 50, After: &page.TimeID{At: now.Add(-5 * time.Hour), ID: rare}}} {
 				query, args := jobdb.PageOfRuns(j.Tenant, tt.Filter, p)
 				pgtest.WantIndexes(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
@@ -151,8 +152,8 @@ func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.Pub
 
 // ListEvents implements jobrun.Events.
 func (st *Events) ListEvents(
-	ctx context.Context, tenant uuid.UUID, f jobrun.EventFilter, p jobrun.Paging,
-) (list []jobrun.PublishedEvent, paged jobrun.Paged, err error) {
+	ctx context.Context, tenant uuid.UUID, f jobrun.EventFilter, p page.ByTime,
+) (found page.Of[jobrun.PublishedEvent], err error) {
 	var w postgres.Where
 	w.Add("v.tenant_id = ?", tenant)
 	if f.Type != "" {
@@ -171,20 +172,23 @@ func (st *Events) ListEvents(
 		w.Add("v.created_at < ?", f.To)
 	}
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		var total int64
+		var capped bool
 		if p.Total {
 			most := p.TotalCap
 			if most <= 0 {
 				most = 1 << 62
 			}
 			count := fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)
-			if err := tx.GetContext(ctx, &paged.Total, count, append(w.Args[:len(w.Args):len(w.Args)], most)...); err != nil {
+			if err := tx.GetContext(ctx, &total, count, append(w.Args[:len(w.Args):len(w.Args)], most)...); err != nil {
 				return err
 			}
-			paged.TotalCapped = paged.Total == most
+			capped = total == most
 		}
-		list, paged.More, err = ReadPage(ctx, tx, NewestFirst{jobEventColumns, "jobs.events v", "v.created_at", "v.id"}, &w,
-			p, st.db.scanEvent)
+		l := postgres.NewestFirst{Columns: jobEventColumns, From: "jobs.events v", At: "v.created_at", ID: "v.id"}
+		found, err = postgres.ReadPage(ctx, tx, l, &w, p, st.db.scanEvent)
+		found.Total, found.TotalCapped = total, capped
 		return err
 	})
-	return list, paged, postgres.Outage("list events", err)
+	return found, postgres.Outage("list events", err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -79,24 +80,24 @@ func TestEventsAreListedByFilterAndPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[uuid.UUID]bool{}
-	var after *jobrun.Cursor
+	var after *page.TimeID
 	for {
-		page, paged, err := events.ListEvents(t.Context(), tenant, jobrun.EventFilter{Type: "a"},
-			jobrun.Paging{Limit: 2, After: after, Total: true, TotalCap: 4})
+		found, err := events.ListEvents(t.Context(), tenant, jobrun.EventFilter{Type: "a"},
+			page.ByTime{Limit: 2, After: after, Total: true, TotalCap: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if paged.Total != 4 || !paged.TotalCapped {
-			t.Fatalf("counted %d, capped %v; want 4, capped", paged.Total, paged.TotalCapped)
+		if found.Total != 4 || !found.TotalCapped {
+			t.Fatalf("counted %d, capped %v; want 4, capped", found.Total, found.TotalCapped)
 		}
-		for _, e := range page {
+		for _, e := range found.Items {
 			seen[e.ID] = true
 		}
-		if !paged.More {
+		if !found.More {
 			break
 		}
-		last := page[len(page)-1]
-		after = &jobrun.Cursor{At: last.CreatedAt, ID: last.ID}
+		last := found.Items[len(found.Items)-1]
+		after = &page.TimeID{At: last.CreatedAt, ID: last.ID}
 	}
 	if len(seen) != 5 {
 		t.Errorf("the pages have %d events; want 5", len(seen))
@@ -109,9 +110,9 @@ func TestEventsAreListedByFilterAndPage(t *testing.T) {
 		"all": {jobrun.EventFilter{}, 6}, "processed": {jobrun.EventFilter{Processed: &yes}, 0}, "correlation": {jobrun.EventFilter{CorrelationID: "c"}, 1},
 		"to": {jobrun.EventFilter{To: time.Now().Add(-time.Hour)}, 0}, "from": {jobrun.EventFilter{From: time.Now().Add(-time.Hour)}, 6},
 	} {
-		page, _, err := events.ListEvents(t.Context(), tenant, tt.f, jobrun.Paging{Limit: 100})
-		if err != nil || len(page) != tt.want {
-			t.Errorf("%s: %d events, %v; want %d", name, len(page), err, tt.want)
+		found, err := events.ListEvents(t.Context(), tenant, tt.f, page.ByTime{Limit: 100})
+		if err != nil || len(found.Items) != tt.want {
+			t.Errorf("%s: %d events, %v; want %d", name, len(found.Items), err, tt.want)
 		}
 	}
 }

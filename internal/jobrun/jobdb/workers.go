@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Workers is jobrun.Workers on PostgreSQL.
@@ -58,8 +59,8 @@ func noWorker() error {
 
 // ListWorkers implements jobrun.Workers.
 func (st *Workers) ListWorkers(
-	ctx context.Context, tenant uuid.UUID, states []jobrun.WorkerState, p jobrun.Paging,
-) (list []jobrun.WorkerProcess, paged jobrun.Paged, err error) {
+	ctx context.Context, tenant uuid.UUID, states []jobrun.WorkerState, p page.ByTime,
+) (found page.Of[jobrun.WorkerProcess], err error) {
 	w := postgres.Where{}
 	w.Add("w.tenant_id = ?", tenant)
 	if len(states) > 0 {
@@ -75,19 +76,19 @@ func (st *Workers) ListWorkers(
 	}
 	count, counted := fmt.Sprintf(`SELECT count(*) FROM (SELECT w.id FROM jobs.workers w WHERE %s%s) AS few`, w.Text(), limit), w.Args
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		var total int64
 		if p.Total {
-			if err := tx.GetContext(ctx, &paged.Total, count, counted...); err != nil {
+			if err := tx.GetContext(ctx, &total, count, counted...); err != nil {
 				return err
 			}
-			if paged.TotalCapped = p.TotalCap > 0 && paged.Total > p.TotalCap; paged.TotalCapped {
-				paged.Total = p.TotalCap
-			}
 		}
-		list, paged.More, err = ReadPage(ctx, tx, NewestFirst{workerColumns, "jobs.workers w", "w.registered_at", "w.id"},
-			&w, p, scanWorker)
+		l := postgres.NewestFirst{Columns: workerColumns, From: "jobs.workers w", At: "w.registered_at", ID: "w.id"}
+		found, err = postgres.ReadPage(ctx, tx, l, &w, p, scanWorker)
+		found.Total = total
+		found.CapTotal(p.TotalCap)
 		return err
 	})
-	return list, paged, postgres.Outage("list workers", err)
+	return found, postgres.Outage("list workers", err)
 }
 
 // Move implements jobrun.Workers.

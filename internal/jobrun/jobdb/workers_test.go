@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -51,27 +52,27 @@ func TestWorkersAreListedNewestFirst(t *testing.T) {
 	}
 	foreign := putWorker(t, raw, others, jobrun.WorkerActive, 0)
 	var got []uuid.UUID
-	for p := (jobrun.Paging{Limit: 2, Total: true}); ; p.Total = false {
-		list, paged, err := st.ListWorkers(t.Context(), mine, nil, p)
-		if err != nil || p.Total && paged.Total != 5 {
-			t.Fatalf("%+v, %v", paged, err)
+	for p := (page.ByTime{Limit: 2, Total: true}); ; p.Total = false {
+		found, err := st.ListWorkers(t.Context(), mine, nil, p)
+		if err != nil || p.Total && found.Total != 5 {
+			t.Fatalf("%+v, %v", found, err)
 		}
-		for _, w := range list {
+		for _, w := range found.Items {
 			got = append(got, w.ID)
 		}
-		if !paged.More {
+		if !found.More {
 			break
 		}
-		last := list[len(list)-1]
-		p.After = &jobrun.Cursor{At: last.RegisteredAt, ID: last.ID}
+		last := found.Items[len(found.Items)-1]
+		p.After = &page.TimeID{At: last.RegisteredAt, ID: last.ID}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	list, paged, err := st.ListWorkers(t.Context(), mine, []jobrun.WorkerState{jobrun.WorkerLost, jobrun.WorkerDetached},
-		jobrun.Paging{Limit: 10, Total: true, TotalCap: 1})
-	if err != nil || len(list) != 2 || list[0].ID != want[1] || !paged.TotalCapped || paged.Total != 1 {
-		t.Errorf("those that are gone: %+v, %+v, %v", list, paged, err)
+	gone, err := st.ListWorkers(t.Context(), mine, []jobrun.WorkerState{jobrun.WorkerLost, jobrun.WorkerDetached},
+		page.ByTime{Limit: 10, Total: true, TotalCap: 1})
+	if err != nil || len(gone.Items) != 2 || gone.Items[0].ID != want[1] || !gone.TotalCapped || gone.Total != 1 {
+		t.Errorf("those that are gone: %+v, %v", gone, err)
 	}
 	if _, err := st.Worker(t.Context(), mine, foreign); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another tenant's worker: %v", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Bulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the
@@ -87,8 +88,8 @@ func (st *Bulks) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobru
 
 // ListBackfills implements jobrun.BulkOperations.
 func (st *Bulks) ListBackfills(
-	ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging,
-) ([]jobrun.Backfill, jobrun.Paged, error) {
+	ctx context.Context, tenant, definition uuid.UUID, p page.ByTime,
+) (page.Of[jobrun.Backfill], error) {
 	var w postgres.Where
 	w.Add("b.tenant_id = ? AND b.definition_id = ?", tenant, definition)
 	return backfills.list(ctx, st.db, tenant, &w, p)
@@ -109,14 +110,14 @@ func (st *Bulks) CancelBackfill(
 
 // cancelWaiting cancels the runs of a backfill that were not started.
 func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
-	runs, _, err := st.jobs.ListRuns(ctx, tenant,
+	waiting, err := st.jobs.ListRuns(ctx, tenant,
 		jobrun.Filter{BackfillID: id, States: []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Orphaned}},
-		jobrun.Paging{Limit: 2 * jobrun.MaxBackfillActive})
+		page.ByTime{Limit: 2 * jobrun.MaxBackfillActive})
 	if err != nil {
 		return err
 	}
-	for i := range runs {
-		_, err := st.jobs.Operate(ctx, tenant, runs[i].ID, nil,
+	for i := range waiting.Items {
+		_, err := st.jobs.Operate(ctx, tenant, waiting.Items[i].ID, nil,
 			// not what has begun meanwhile
 			jobrun.CancelRequested{Actor: by.Actor, Reason: "its backfill was canceled", Waiting: true})
 		if err != nil && !jobdb.Ended(err) {

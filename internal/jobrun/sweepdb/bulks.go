@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // bulkColumns are the columns of jobs.bulks, alias b, in the order of scanBulk.
@@ -34,7 +35,7 @@ func scanBulk(row postgres.Scanner) (b jobrun.Bulk, err error) {
 	}
 	postgres.UTC(&b.Before, at, &b.CreatedAt, b.EndedAt)
 	if at != nil {
-		b.Cursor = &jobrun.Cursor{At: *at, ID: id.UUID}
+		b.Cursor = &page.TimeID{At: *at, ID: id.UUID}
 	}
 	if err := json.Unmarshal(filter, &b.Filter); err != nil {
 		return b, fmt.Errorf("stored filter of a bulk: %w", err)
@@ -80,8 +81,8 @@ func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk
 
 // ListBulks implements jobrun.BulkOperations.
 func (st *Bulks) ListBulks(
-	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p jobrun.Paging,
-) ([]jobrun.Bulk, jobrun.Paged, error) {
+	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
+) (page.Of[jobrun.Bulk], error) {
 	var w postgres.Where
 	w.Add("b.tenant_id = ?", tenant)
 	if state != "" {
@@ -114,13 +115,13 @@ func (st *Bulks) bulk(
 	if err != nil || b.State != jobrun.BulkRunning {
 		return jobrun.Swept{}, err
 	}
-	found, page, err := st.jobs.ListRuns(ctx, m.Tenant, b.Scope(), jobrun.Paging{Limit: limit, After: b.Cursor})
+	found, err := st.jobs.ListRuns(ctx, m.Tenant, b.Scope(), page.ByTime{Limit: limit, After: b.Cursor})
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
-	ids := make([]uuid.UUID, len(found))
-	for i := range found {
-		ids[i] = found[i].ID
+	ids := make([]uuid.UUID, len(found.Items))
+	for i := range found.Items {
+		ids[i] = found.Items[i].ID
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
 	var made []jobrun.Run
@@ -150,14 +151,14 @@ func (st *Bulks) bulk(
 				made = append(made, *run)
 			}
 		}
-		after.Advance(found, done, page.More, now.UTC())
+		after.Advance(found, done, now.UTC())
 		return putBulk(ctx, tx, &after)
 	})
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
 	st.db.RunsCreated(made, slices.Repeat([]bool{true}, len(made)))
-	return jobrun.Swept{Moved: len(ids), More: page.More}, nil
+	return jobrun.Swept{Moved: len(ids), More: found.More}, nil
 }
 
 func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {

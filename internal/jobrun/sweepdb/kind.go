@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // kind is how backfills, or bulks, are stored: one life in one table each, alias b.
@@ -57,23 +58,16 @@ func (k *kind[T]) get(
 	return b, postgres.Outage("get "+k.name, err)
 }
 
-// list reads a page of what w selects, newest first. They are few: they are counted
-// to the end.
+// list reads a page of what w selects, newest first.
 func (k *kind[T]) list(
-	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, w *postgres.Where, p jobrun.Paging,
-) (list []T, page jobrun.Paged, err error) {
-	from := k.table + " b"
+	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, w *postgres.Where, p page.ByTime,
+) (found page.Of[T], err error) {
 	err = db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		if p.Total {
-			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM `+from+` WHERE `+w.Text(), w.Args...); err != nil {
-				return err
-			}
-		}
-		l := jobdb.NewestFirst{Columns: k.columns, From: from, At: "b.created_at", ID: "b.id"}
-		list, page.More, err = jobdb.ReadPage(ctx, tx, l, w, p, k.scan)
+		l := postgres.NewestFirst{Columns: k.columns, From: k.table + " b", At: "b.created_at", ID: "b.id"}
+		found, err = postgres.ReadFew(ctx, tx, l, w, p, k.scan)
 		return err
 	})
-	return list, page, postgres.Outage("list "+k.name+"s", err)
+	return found, postgres.Outage("list "+k.name+"s", err)
 }
 
 // lock returns one, locked. Fault: NotFound.

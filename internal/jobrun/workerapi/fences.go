@@ -37,20 +37,18 @@ func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObjec
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
+	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.ByName, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	fences, more, err := s.Fences.ListFences(ctx, req.Tenant.ID, string(paging.After), paging.Size)
+	found, err := s.Fences.ListFences(ctx, req.Tenant.ID, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.FenceList{Fences: make([]api.Fence, len(fences))}
-	for i := range fences {
-		out.Fences[i] = toAPIFence(&fences[i])
-	}
-	out.Pagination = paging.AnswerForward(more, func() []byte { return []byte(fences[len(fences)-1].Key) })
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.FenceList{
+		Fences:     rest.Each(found.Items, toAPIFence),
+		Pagination: rest.Pagination(asked, found, func(f *jobrun.KeyFence) string { return f.Key }),
+	}}, nil
 }
 
 // GetFence answers one fence.

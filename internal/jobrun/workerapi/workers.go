@@ -86,7 +86,7 @@ func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObj
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -94,36 +94,14 @@ func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObj
 	for i, st := range p.State {
 		states[i] = jobrun.WorkerState(st)
 	}
-	page, err := jobPaging(paging)
+	found, err := s.Workers.ListWorkers(ctx, req.Tenant.ID, states, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	workers, paged, err := s.Workers.ListWorkers(ctx, req.Tenant.ID, states, page)
-	if err != nil {
-		return nil, err
-	}
-	out := api.WorkerList{Workers: make([]api.Worker, len(workers))}
-	for i := range workers {
-		out.Workers[i] = toAPIWorker(&workers[i])
-	}
-	paging.Capped = paged.TotalCapped
-	out.Pagination = paging.Answer(paged.More, paged.Total, func() []byte {
-		last := &workers[len(workers)-1]
-		return rest.TimeAndIDKeys(last.RegisteredAt, last.ID)
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
-}
-
-// jobPaging is the page of a list of job runs that a request asks for. Fault:
-// Malformed.
-func jobPaging(p rest.Paging) (jobrun.Paging, error) {
-	out := jobrun.Paging{Limit: p.Size, Offset: p.Offset(), Total: p.Total, TotalCap: p.CountUpTo()}
-	if p.Page > 0 {
-		return out, nil
-	}
-	at, id, err := rest.TimeAndID(p.After)
-	out.After = &jobrun.Cursor{At: at, ID: id}
-	return out, err
+	return rest.Answer{Status: http.StatusOK, Body: api.WorkerList{
+		Workers:    rest.Each(found.Items, toAPIWorker),
+		Pagination: rest.Pagination(asked, found, (*jobrun.WorkerProcess).Place),
+	}}, nil
 }
 
 // GetWorker answers one worker.

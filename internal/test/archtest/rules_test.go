@@ -13,7 +13,7 @@ import (
 var rules = []string{
 	"internal/fault", "internal/retry", "internal/strictjson", "internal/saga/workflow", "internal/saga", "internal/dlq",
 	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent",
-	"internal/jobrun/schedule",
+	"internal/jobrun/schedule", "internal/rest/page",
 }
 
 // pure is what of the standard library and of other modules a rule package may

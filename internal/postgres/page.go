@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/rest/page"
+)
+
+// CountPage fills the total of a page that has been read, by the query of count,
+// unless the page itself tells it. Up to a bound it takes no longer than CountFor:
+// where what is asked for lies far apart, ten thousand rows are too many to look
+// for, for a number that hardly anybody reads.
+func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.Request[C], found *page.Of[T],
+	count func() (query string, args []any)) error {
+	read := int64(len(found.Items))
+	seen := int64(r.Offset) + read
+	if r.After == nil && !found.More && (read > 0 || r.Offset == 0) {
+		found.Total = seen // the page is the last one
+		return nil
+	}
+	query, args := count()
+	if r.TotalCap == 0 {
+		return db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&found.Total) }, args...)
+	}
+	err := db.Within(ctx, tenant, db.CountFor,
+		func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &found.Total, query, args...) })
+	switch {
+	case TimedOut(err) && ctx.Err() == nil:
+		if found.Total, found.TotalCapped = seen, true; r.After != nil || read == 0 {
+			found.Total = read // what lies before is not known
+		}
+		if found.More {
+			found.Total++
+		}
+	case err != nil:
+		return err
+	default:
+		found.CapTotal(r.TotalCap)
+	}
+	return nil
+}
+
+// NewestFirst is a list in the order of a time and the id.
+type NewestFirst struct {
+	Columns string
+	From    string // table and alias
+	At, ID  string // its time and its id, with the alias
+}
+
+// ReadFew is ReadPage for lists that are short enough to be counted to the end.
+func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
+	scan func(Scanner) (T, error)) (found page.Of[T], err error) {
+	var total int64
+	if r.Total {
+		if err := tx.GetContext(ctx, &total, `SELECT count(*) FROM `+l.From+` WHERE `+w.Text(), w.Args...); err != nil {
+			return found, err
+		}
+	}
+	found, err = ReadPage(ctx, tx, l, w, r, scan)
+	found.Total = total
+	return found, err
+}
+
+// ReadPage reads the page that r asks for of what w selects.
+func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
+	scan func(Scanner) (T, error)) (page.Of[T], error) {
+	if r.After != nil {
+		w.Add(fmt.Sprintf("(%s, %s) < (?, ?)", l.At, l.ID), r.After.At, r.After.ID)
+	}
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM %s WHERE %s ORDER BY %s DESC, %s DESC LIMIT $%d OFFSET $%d`,
+		l.Columns, l.From, w.Text(), l.At, l.ID, len(w.Args)+1, len(w.Args)+2), append(w.Args, r.Limit+1, r.Offset)...)
+	if err != nil {
+		return page.Of[T]{}, err
+	}
+	var read []T
+	err = EachRow(rows, func() error {
+		v, err := scan(rows)
+		read = append(read, v)
+		return err
+	})
+	return page.Cut(r, read), err
+}

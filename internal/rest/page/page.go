@@ -1,0 +1,79 @@
+// Package page is one page of a list: what is asked of a store, and what it answers.
+// A place, of any type C, is where an item stands in the order of its list; a page
+// goes on after one.
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Request asks for a page, either by its offset or after a place.
+type Request[C any] struct {
+	Limit  int // at least 1
+	Offset int // items before the page
+	After  *C  // the place of the last item of the page before; then Offset is 0
+	Total  bool
+	// TotalCap is where counting may stop; 0: nowhere. Counting all of a few million
+	// takes longer than anybody waits for a list.
+	TotalCap int64
+}
+
+// Start is the place after which the page begins; the zero place for a page that is
+// not asked for by one.
+func (r Request[C]) Start() (place C) {
+	if r.After != nil {
+		place = *r.After
+	}
+	return place
+}
+
+// ByTime asks for a page of a list in the order of a time and an id, as most are.
+type ByTime = Request[TimeID]
+
+// Of is one page.
+type Of[T any] struct {
+	Items []T
+	More  bool  // there is a next page
+	Total int64 // of all pages; when Request.Total
+	// TotalCapped: counting stopped at Request.TotalCap or, when that took too long,
+	// before it. There are at least Total, and may be more.
+	TotalCapped bool
+}
+
+// Cut returns the page that r asks for of what was read for it: one item more than
+// fits tells that there is a next page.
+func Cut[T, C any](r Request[C], read []T) Of[T] {
+	if len(read) > r.Limit {
+		return Of[T]{Items: read[:r.Limit], More: true}
+	}
+	return Of[T]{Items: read}
+}
+
+// CapTotal leaves a total at most; 0: there is no bound.
+func (p *Of[T]) CapTotal(most int64) {
+	if most > 0 && p.Total > most {
+		p.Total, p.TotalCapped = most, true
+	}
+}
+
+// TimeID is a place in the order of a time and an id, at the full precision of both
+// (trap X5).
+type TimeID struct {
+	At time.Time
+	ID uuid.UUID
+}
+
+// Compare is negative when a comes before b, the oldest first.
+func (a TimeID) Compare(b TimeID) int {
+	return cmp.Or(a.At.Compare(b.At), bytes.Compare(a.ID[:], b.ID[:]))
+}
+
+// TimeKey is a place in the order of a time and a text.
+type TimeKey struct {
+	At  time.Time
+	Key string
+}

@@ -1,0 +1,57 @@
+package page_test
+
+import (
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
+)
+
+func TestTheItemTooManyTellsOfANextPage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		read []int
+		want page.Of[int]
+	}{
+		"nothing":      {nil, page.Of[int]{}},
+		"a full page":  {[]int{1, 2}, page.Of[int]{Items: []int{1, 2}}},
+		"one too many": {[]int{1, 2, 3}, page.Of[int]{Items: []int{1, 2}, More: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := page.Cut(page.Request[string]{Limit: 2}, tt.read)
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestATotalIsCappedAboveItsBoundOnly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		total, most, want int64
+		capped            bool
+	}{
+		"no bound": {1 << 40, 0, 1 << 40, false}, "below": {9, 10, 9, false}, "at it": {10, 10, 10, false}, "above": {11, 10, 10, true},
+	} {
+		p := page.Of[int]{Total: tt.total}
+		if p.CapTotal(tt.most); p.Total != tt.want || p.TotalCapped != tt.capped {
+			t.Errorf("%s: total %d, capped %v; want %d, %v", name, p.Total, p.TotalCapped, tt.want, tt.capped)
+		}
+	}
+}
+
+func TestPlacesAreOrderedByTimeAndThenByID(t *testing.T) {
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	places := []page.TimeID{
+		{noon, uuid.UUID{2}}, {noon, uuid.UUID{2, 1}}, {noon, uuid.UUID{3}}, {noon.Add(time.Microsecond), uuid.UUID{1}},
+	}
+	for i, a := range places {
+		for j, b := range places {
+			if got, want := a.Compare(b), min(max(i-j, -1), 1); got != want {
+				t.Errorf("place %d against place %d: %d; want %d", i, j, got, want)
+			}
+		}
+	}
+}
