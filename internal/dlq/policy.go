@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"path"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -125,9 +126,13 @@ func (p *Policy) NextRetry(source Source, failures int, now time.Time, jitter fl
 	return &at
 }
 
-// automatic tells whether letters of this source may be retried unasked: what
-// ended a saga's, a job's or a webhook's own patient policy waits for a person.
-func (s Source) automatic() bool { return s == FromKafka || s == FromREST }
+// Automatic lists the sources whose letters may be retried unasked: what ended a
+// saga's, a job's or a webhook's own patient policy waits for a person. Stores make
+// their conditions of it.
+var Automatic = []Source{FromKafka, FromREST}
+
+// automatic tells whether letters of this source may be retried unasked.
+func (s Source) automatic() bool { return slices.Contains(Automatic, s) }
 
 // Allows tells whether a retry may go to a topic or URL other than the
 // letter's own.

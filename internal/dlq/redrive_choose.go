@@ -71,7 +71,11 @@ func KeyOf(topic string, key []byte) (Key, bool) { return Key{topic, string(key)
 // Keys says of keys what has become of their letters in a redrive PER_KEY.
 type Keys map[Key]ItemState
 
-// Note takes down that a letter of a key is TAKEN or FAILED: what has failed stays so.
+// Noted lists the states of items that decide about younger letters of their key.
+var Noted = []ItemState{ItemTaken, ItemFailed}
+
+// Note takes down that a letter of a key is in one of the states Noted: what has failed
+// stays so.
 func (k Keys) Note(of Key, is ItemState) {
 	if k[of] != ItemFailed {
 		k[of] = is

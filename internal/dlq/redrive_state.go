@@ -74,6 +74,11 @@ var RedriveEdges = []RedriveEdge{
 	{AwaitingApproval, RedrivePending, ApproveRedrive},
 }
 
+// Recounting is the move after which StopOn counts from what the redrive has then: who
+// lets a halted one go on has seen what halted it. What it has grows until that is
+// stored, so the store takes it.
+var Recounting = RedriveEdge{RedriveHalted, RedrivePending, ResumeRedrive}
+
 // after returns the state that a verb leads to; false: the table has no such move.
 func (s RedriveState) after(on RedriveVerb) (RedriveState, bool) {
 	i := slices.IndexFunc(RedriveEdges, func(e RedriveEdge) bool { return e.From == s && e.On == on })
@@ -137,7 +142,7 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 		}
 		r.ApprovedBy = actor
 	}
-	if verb == ResumeRedrive && r.State == RedriveHalted {
+	if verb == Recounting.On && r.State == Recounting.From {
 		r.HaltReason, r.CanaryOK, r.WatchedAt = "", true, nil
 		r.DoneBefore, r.FailedBefore = r.Done, r.Failed
 	}

@@ -120,6 +120,10 @@ func From(on ...Trigger) (from []Status) {
 	return from
 }
 
+// Blocking lists the statuses of letters that keep younger ones of their key waiting,
+// where letters are Ordered: those that are not through.
+var Blocking = slices.DeleteFunc(slices.Clone(Statuses), Status.Terminal)
+
 // edge tells whether the table has a move.
 func edge(from, to Status, on Trigger) bool { return slices.Contains(Edges, Edge{from, to, on}) }
 

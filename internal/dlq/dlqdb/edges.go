@@ -23,5 +23,9 @@ func IsOneOf[T ~string](column string, words []T) string {
 	return column + " IN (" + postgres.QuotedList(words) + ")"
 }
 
+// retriedUnasked tells whether letters, alias at, are of a source whose letters may be
+// retried unasked.
+func retriedUnasked(at string) string { return IsOneOf(at+".source", dlq.Automatic) }
+
 // retryEnds are the triggers of whoever ends a retry.
 var retryEnds = []dlq.Trigger{dlq.Acked, dlq.RetryFailed, dlq.RetryWithdraw, dlq.LastFailed}

@@ -16,6 +16,13 @@ func TestStatementsAskTheTransitionTable(t *testing.T) { //nolint:paralleltest /
 		{"what is due, once more", claimDue, "m.id = due.id AND m.status || '' = 'PENDING'\n"},
 		{"locking ends", lockFinished.Text, "WHERE m.status || '' = 'RETRYING' AND m.retry_token = f.token"},
 		{"storing ends", finishLetters.Text, "m.id = f.id AND m.status || '' = 'RETRYING' AND m.retry_token"},
+		{"who keeps a key waiting", OlderOfKey, "AND o.ordered AND o.status IN ('PENDING', 'RETRYING')"},
+		{"what is due and held", claimDue, "AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND ("},
+		{"parking", parkHeld, "WHERE d.source IN ('KAFKA', 'REST') AND NOT d.retry_asked AND ("},
+		{"parking what is due", parkHeld, "WHERE m.status = 'PENDING' AND m.next_retry_at <="},
+		{"parking, once more", parkHeld, "m.id = h.id AND m.status || '' = 'PENDING' AND coalesce(m.next_retry_at"},
+		{"what is held no more", freedLetters, "WHERE m.status = 'PENDING' AND m.held_retry_at IS NOT NULL\n"},
+		{"lost retries", lostRetries, "WHERE m.status = 'RETRYING' AND m.retry_lease_until < now()"},
 		{"what came back", markBouncedLetters, "m.status || '' = 'RESOLVED' AND coalesce(m.resolution, '') IN ('REDRIVEN', 'CONFIRMED')\n"},
 	} {
 		if !strings.Contains(tt.statement, tt.want) {

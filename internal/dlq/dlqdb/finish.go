@@ -180,7 +180,7 @@ SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retri
          ELSE m.target->>'kind' = 'job_run' AND EXISTS (SELECT 1 FROM jobs.job_runs r
                 WHERE r.tenant_id = m.tenant_id AND r.letter_id = m.id AND r.finished_at IS NULL) END
   FROM dlq.dlq_messages m
- WHERE m.status = 'RETRYING' AND m.retry_lease_until < now()
+ WHERE ` + Leaves("m.status", retryEnds...) + ` AND m.retry_lease_until < now()
  ORDER BY m.retry_lease_until LIMIT $1`
 
 // Reclaim implements dlq.Queue. A lease that is prolonged meanwhile is not

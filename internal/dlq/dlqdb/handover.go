@@ -58,6 +58,6 @@ func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 func (st *Queue) forget(ctx context.Context) error {
 	_, err := st.db.Read.ExecContext(ctx, `
 		DELETE FROM dlq.dlq_handovers h WHERE h.at < now() - interval '1 minute' AND NOT EXISTS (
-			SELECT 1 FROM dlq.dlq_messages m WHERE m.status = 'RETRYING' AND m.tenant_id = h.tenant_id AND m.retry_token = ANY (h.tokens))`)
+			SELECT 1 FROM dlq.dlq_messages m WHERE `+Leaves("m.status", retryEnds...)+` AND m.tenant_id = h.tenant_id AND m.retry_token = ANY (h.tokens))`)
 	return postgres.Outage("delete hand-overs", err)
 }

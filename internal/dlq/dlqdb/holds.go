@@ -31,15 +31,15 @@ func heldTopic(at string, common int) string {
 var parkHeld = `
 WITH due AS MATERIALIZED (
 	SELECT m.tenant_id, m.id, m.original_topic, m.source, m.retry_asked FROM dlq.dlq_messages m
-	 WHERE m.status = 'PENDING' AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
+	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	 ORDER BY m.next_retry_at, m.seq LIMIT $2
 ), held AS MATERIALIZED (
 	SELECT m.tenant_id, m.id FROM due d JOIN dlq.dlq_messages m ON m.tenant_id = d.tenant_id AND m.id = d.id
-	 WHERE d.source IN ('KAFKA', 'REST') AND NOT d.retry_asked AND (` + heldTopic("d", 3) + `)
+	 WHERE ` + retriedUnasked("d") + ` AND NOT d.retry_asked AND (` + heldTopic("d", 3) + `)
 	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = NULL
-  FROM held h WHERE m.tenant_id = h.tenant_id AND m.id = h.id AND m.status || '' = 'PENDING' AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
+  FROM held h WHERE m.tenant_id = h.tenant_id AND m.id = h.id AND ` + Leaves("m.status || ''", dlq.Claimed) + ` AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
 
 // Letters looked at at once, and how long one call may do so: what is not done then
 // is done by the next.
@@ -74,17 +74,17 @@ func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, e
 // goes from topic to topic: the index knows those that have some.
 var freedLetters = `
 WITH RECURSIVE topics AS (
-	(SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE m.status = 'PENDING' AND m.held_retry_at IS NOT NULL
+	(SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
 	  ORDER BY m.tenant_id, m.original_topic LIMIT 1)
 	UNION ALL
 	SELECT n.tenant_id, n.original_topic FROM topics t CROSS JOIN LATERAL (
-		SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE m.status = 'PENDING' AND m.held_retry_at IS NOT NULL
+		SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
 		   AND (m.tenant_id, m.original_topic) > (t.tenant_id, t.original_topic) ORDER BY m.tenant_id, m.original_topic LIMIT 1) AS n
 )
 SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, clock_timestamp()
   FROM topics t CROSS JOIN LATERAL (
 	SELECT m.id, m.tenant_id, m.original_topic, m.retry_count FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND m.status = 'PENDING' AND m.held_retry_at IS NOT NULL LIMIT $1) AS m
+	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL LIMIT $1) AS m
  WHERE NOT (` + heldTopic("t", 2) + `)
  LIMIT $1`
 
@@ -124,7 +124,7 @@ func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int
 	_, err = st.db.Write.ExecContext(ctx, `
 		UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL
 		  FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS f (tenant_id, id, at)
-		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status || '' = 'PENDING' AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
+		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND `+Leaves("m.status || ''", dlq.Claimed)+` AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
 		tenants.Parameter(), ids.Parameter(), times.Parameter())
 	return len(all), postgres.Outage("release held dead letters", err)
 }

@@ -34,8 +34,8 @@ func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
 
 // OlderOfKey is a letter, alias o, that keeps letter m waiting: an open one of
 // the same key that arrived before it.
-const OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
-		   AND o.seq < m.seq AND o.ordered AND o.status IN ('PENDING', 'RETRYING')`
+var OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
+		   AND o.seq < m.seq AND o.ordered AND ` + IsOneOf("o.status", dlq.Blocking)
 
 // ClaimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A
 // token of version 8 tells that its holder writes down what it hands over: a
@@ -58,7 +58,7 @@ WITH locked AS MATERIALIZED (
 	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
 	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + OlderOfKey + `))
-	   AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
+	   AND NOT (` + retriedUnasked("m") + ` AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
 	 FOR NO KEY UPDATE OF m SKIP LOCKED
 ), due AS (

@@ -17,11 +17,16 @@ func TestStatementsAskTheTablesOfRedrives(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		active: "d.state IN ('PENDING', 'RUNNING')", running: "d.state = 'RUNNING'",
+		recounts:                 "state = 'HALTED' AND $5::text = 'PENDING'",
 		waiting("i.state || ''"): "i.state || '' = 'WAITING'", taken("i.state"): "i.state = 'TAKEN'",
 	} {
 		if got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
+	}
+	if want := "done_before = CASE WHEN " + recounts + " THEN done ELSE done_before END,"; !strings.Contains(changeRedrive,
+		want) {
+		t.Errorf("%q is not in %s", want, changeRedrive)
 	}
 	for _, statement := range []string{finishItems, lockLost, lockRedrive} {
 		if !strings.Contains(statement, "'TAKEN'") {

@@ -142,7 +142,7 @@ const (
 )
 
 // blockedKeys counts keys by their oldest open letter, as TakeItems looks at it.
-const blockedKeys = `
+var blockedKeys = `
 SELECT count(*) FROM (
 	SELECT m.tenant_id, m.original_topic, m.message_key, max(m.seq) AS seq FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
 	 WHERE m.ordered GROUP BY m.tenant_id, m.original_topic, m.message_key) AS m

@@ -222,12 +222,12 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 // changeRedrive stores what people change. What the loops count, and how far
 // they have come, stays as it is. A halted redrive that goes on counts anew from
 // what it has at this moment.
-const changeRedrive = `
+var changeRedrive = `
 UPDATE dlq.dlq_redrives
    SET version = $4, state = $5::text, halt_reason = $6, rate = $7, concurrency = $8, stop_on = $9::jsonb, scheduled_for = $10, approved_by = $11,
        canary_ok = $12, watched_at = $13, ended_at = $14, updated_at = $15,
-       done_before = CASE WHEN state = 'HALTED' AND $5::text = 'PENDING' THEN done ELSE done_before END,
-       failed_before = CASE WHEN state = 'HALTED' AND $5::text = 'PENDING' THEN failed ELSE failed_before END
+       done_before = CASE WHEN ` + recounts + ` THEN done ELSE done_before END,
+       failed_before = CASE WHEN ` + recounts + ` THEN failed ELSE failed_before END
  WHERE tenant_id = $1 AND id = $2 AND version = $3`
 
 // Change implements dlq.Redrives.

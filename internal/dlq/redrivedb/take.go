@@ -180,7 +180,7 @@ func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	rows, err := t.tx.QueryContext(ctx, `
 		SELECT i.state, i.message_id, m.original_topic, m.message_key FROM dlq.dlq_redrive_items i
 		  JOIN dlq.dlq_messages m ON m.tenant_id = i.tenant_id AND m.id = i.message_id
-		 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state IN ('TAKEN', 'FAILED') AND m.message_key IS NOT NULL`, t.r.TenantID, t.r.ID)
+		 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND `+dlqdb.IsOneOf("i.state", dlq.Noted)+` AND m.message_key IS NOT NULL`, t.r.TenantID, t.r.ID)
 	if err != nil {
 		return nil, err
 	}
