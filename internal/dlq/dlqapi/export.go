@@ -22,7 +22,7 @@ const exportPage = 10
 // answer writes them and goes on.
 func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
 	req := rest.RequestOf(ctx)
-	f, err := letterFilter(ctx, req.Values())
+	f, err := letterFilter(ctx, in.Params)
 	if err != nil {
 		return nil, err
 	}

@@ -3,121 +3,161 @@ package dlqapi
 import (
 	"context"
 	"encoding/base64"
-	"net/url"
-	"strconv"
+	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// letterFilter reads the filters that all lists of letters have, whichever of
-// them are there. The contract has checked each by itself. Faults: Malformed;
-// Forbidden when the reader may not know what it filters by.
-func letterFilter(ctx context.Context, query url.Values) (dlq.Filter, error) {
-	f := dlq.Filter{
-		Topic: query.Get("topic"), Statuses: wordsOfQuery[dlq.Status](query["status"]),
-		Resolutions: wordsOfQuery[dlq.Resolution](query["resolution"]),
-		Sources:     wordsOfQuery[dlq.Source](query["source"]), Classes: wordsOfQuery[dlq.ErrorClass](query["error_class"]),
-		Fingerprint: query.Get("fingerprint"), ErrorType: query.Get("error_type"), ErrorContains: query.Get("error_contains"),
-		ConsumerGroup: query.Get("consumer_group"), Labels: query["label"], Assignee: query.Get("assignee"),
-		CorrelationID: query.Get("correlation_id"), TraceID: query.Get("trace_id"),
+// filterAsked is the filter that a list is asked for: those of its parameters that are
+// members of the filter of a body, which bear the same names.
+func filterAsked(params any) (*api.DeadLetterFilter, error) {
+	doc, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
 	}
-	for _, content := range []string{"key", "key_base64", "header", "payload"} {
-		if query.Has(content) {
-			if err := rest.MayFilterByContent(ctx, content); err != nil {
-				return f, err
+	var asked api.DeadLetterFilter
+	return &asked, json.Unmarshal(doc, &asked)
+}
+
+// letterFilter reads the filter of a list from its parameters, which the contract has
+// checked each by itself. Faults: Malformed; Forbidden when the reader may not know what
+// it filters by.
+func letterFilter(ctx context.Context, params any) (dlq.Filter, error) {
+	asked, err := filterAsked(params)
+	if err != nil {
+		return dlq.Filter{}, err
+	}
+	f, wrong, err := filterOf(ctx, asked)
+	if err == nil && wrong != nil {
+		err = rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
+	}
+	return f, err
+}
+
+// bodyFilter reads the filter of a body, whose mistakes bear pointers, and returns it
+// also as it was asked for. Faults: Invalid; Forbidden.
+func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, json.RawMessage, error) {
+	doc, err := json.Marshal(asked)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, wrong, err := filterOf(ctx, asked)
+	if err == nil && wrong != nil {
+		for i := range wrong {
+			wrong[i].Pointer = "/filter/" + wrong[i].Pointer
+		}
+		err = rest.SchemaFault(wrong...)
+	}
+	return &f, doc, err
+}
+
+// filterOf is the one place where the filter of the contract becomes that of the rules,
+// in lists, in the export and in bulk operations. wrong are mistakes, with the names of
+// members as pointers. Fault: Forbidden when the reader may not know what it filters by.
+func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wrong []fault.Field, err error) {
+	for _, content := range []struct {
+		name  string
+		asked bool
+	}{
+		{"key", in.Key != nil}, {"key_base64", in.KeyBase64 != nil}, {"header", len(in.Header) > 0},
+		{"payload", len(in.Payload) > 0},
+	} {
+		if content.asked {
+			if err := rest.MayFilterByContent(ctx, content.name); err != nil {
+				return f, nil, err
 			}
 		}
 	}
-	var wrong []fault.Field
-	fail := func(name, code, message string) {
-		wrong = append(wrong, fault.Field{Pointer: name, Code: code, Message: message})
+	var w filterMistakes
+	f = dlq.Filter{
+		Topic: rest.Text(in.Topic), Statuses: rest.Enums[dlq.Status](in.Status),
+		Resolutions: rest.Enums[dlq.Resolution](in.Resolution), Sources: rest.Enums[dlq.Source](in.Source),
+		Classes: rest.Enums[dlq.ErrorClass](in.ErrorClass), Fingerprint: rest.Text(in.Fingerprint),
+		ErrorType: rest.Text(in.ErrorType), ErrorContains: rest.Text(in.ErrorContains),
+		ConsumerGroup: rest.Text(in.ConsumerGroup), Key: w.key(in), Headers: w.pairs("header", in.Header),
+		Payload: w.pairs("payload", in.Payload), Labels: rest.Enums[string](in.Label), Assignee: rest.Text(in.Assignee),
+		CorrelationID: rest.Text(in.CorrelationID), TraceID: rest.Text(in.TraceID),
+		SagaID: w.id("saga_id", in.SagaID), JobRunID: w.id("job_run_id", in.JobRunID),
+		RootID: w.id("root_id", in.RootID), RedriveID: w.id("redrive_id", in.RedriveID),
+		CreatedFrom: w.time("created_from", in.CreatedFrom), CreatedTo: w.time("created_to", in.CreatedTo),
+		LastRetryFrom: w.time("last_retry_from", in.LastRetryFrom), LastRetryTo: w.time("last_retry_to", in.LastRetryTo),
+		RetryCountMin: rest.AsInt(in.RetryCountMin), RetryCountMax: rest.AsInt(in.RetryCountMax),
 	}
-	for name, id := range map[string]*uuid.UUID{
-		"saga_id": &f.SagaID, "job_run_id": &f.JobRunID, "redrive_id": &f.RedriveID, "root_id": &f.RootID,
-	} {
-		if !query.Has(name) {
-			continue
-		}
-		var err error
-		if *id, err = uuid.Parse(query.Get(name)); err != nil || *id == uuid.Nil { // zero does not filter
-			fail(name, "invalid", "must not be the nil UUID")
-		}
+	if in.GenerationMin != nil {
+		f.GenerationMin = int(*in.GenerationMin)
 	}
-	for name, at := range map[string]*time.Time{
-		"created_from": &f.CreatedFrom, "created_to": &f.CreatedTo, "last_retry_from": &f.LastRetryFrom,
-		"last_retry_to": &f.LastRetryTo,
-	} {
-		if !query.Has(name) {
-			continue
-		}
-		t, err := time.Parse(time.RFC3339Nano, query.Get(name))
-		if *at = t.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
-			fail(name, "invalid", "must be a time in the years 1970 to 9999")
-		}
-	}
-	for name, n := range map[string]**int{"retry_count_min": &f.RetryCountMin, "retry_count_max": &f.RetryCountMax} {
-		if query.Has(name) {
-			*n = new(0)
-			**n, _ = strconv.Atoi(query.Get(name)) // the contract has seen to it
-		}
-	}
-	f.GenerationMin, _ = strconv.Atoi(query.Get("generation_min"))
-	f.Key = keyFilter(query, fail)
-	f.Headers = pairsOfQuery(query, "header", fail)
-	f.Payload = pairsOfQuery(query, "payload", fail)
-	if wrong != nil {
-		return f, rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
-	}
-	return f, nil
+	return f, w.all, nil
 }
 
-// keyFilter reads a key, nil when none is asked for.
-func keyFilter(query url.Values, fail func(name, code, message string)) []byte {
+// filterMistakes gathers what is wrong with a filter beyond what the contract says.
+type filterMistakes struct{ all []fault.Field }
+
+func (w *filterMistakes) add(name, code, message string) {
+	w.all = append(w.all, fault.Field{Pointer: name, Code: code, Message: message})
+}
+
+// id reads an id; zero when none is asked for, so that zero cannot be asked for.
+func (w *filterMistakes) id(name string, in *uuid.UUID) uuid.UUID {
 	switch {
-	case query.Has("key") && query.Has("key_base64"):
-		fail("key_base64", "excluded", "cannot be combined with key")
-	case query.Has("key"):
-		return append([]byte{}, query.Get("key")...)
-	case query.Has("key_base64"):
-		key, err := base64.StdEncoding.Strict().DecodeString(query.Get("key_base64"))
+	case in == nil:
+		return uuid.Nil
+	case *in == uuid.Nil:
+		w.add(name, "invalid", "must not be the nil UUID")
+	}
+	return *in
+}
+
+func (w *filterMistakes) time(name string, in *time.Time) time.Time {
+	if in == nil {
+		return time.Time{}
+	}
+	t := in.UTC()
+	if t.Year() < 1970 || t.Year() > 9999 {
+		w.add(name, "invalid", "must be a time in the years 1970 to 9999")
+	}
+	return t
+}
+
+// key reads a key, nil when none is asked for.
+func (w *filterMistakes) key(in *api.DeadLetterFilter) []byte {
+	switch {
+	case in.Key != nil && in.KeyBase64 != nil:
+		w.add("key_base64", "excluded", "cannot be combined with key")
+	case in.Key != nil:
+		return []byte(*in.Key)
+	case in.KeyBase64 != nil:
+		key, err := base64.StdEncoding.Strict().DecodeString(*in.KeyBase64)
 		if err != nil {
-			fail("key_base64", "invalid", "is not base64")
+			w.add("key_base64", "invalid", "is not base64")
 		}
-		return append([]byte{}, key...)
+		return key
 	}
 	return nil
 }
 
-// pairsOfQuery reads the values of a parameter that are name=value.
-func pairsOfQuery(query url.Values, parameter string, fail func(name, code, message string)) map[string]string {
+// pairs reads a list of name=value.
+func (w *filterMistakes) pairs(member string, in []string) map[string]string {
 	var out map[string]string
-	for _, pair := range query[parameter] {
+	for _, pair := range in {
 		name, value, found := strings.Cut(pair, "=")
 		if !found || name == "" {
-			fail(parameter, "invalid", "must be name=value")
+			w.add(member, "invalid", "must be name=value")
 			continue
 		}
 		if before, known := out[name]; known && before != value {
-			fail(parameter, "repeated", "names "+rest.Clip(name)+" with two values")
+			w.add(member, "repeated", "names "+rest.Clip(name)+" with two values")
 		}
 		if out == nil {
 			out = map[string]string{}
 		}
 		out[name] = value
-	}
-	return out
-}
-
-func wordsOfQuery[T ~string](values []string) []T {
-	var out []T
-	for _, v := range values {
-		out = append(out, T(v))
 	}
 	return out
 }

@@ -28,7 +28,7 @@ func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
 	if rest.Unstorable(in.Topic) {
 		return nil, rest.BadParameter("topic", "invalid", "contains a NUL character or is not UTF-8")
 	}
-	return s.listLetters(ctx, in.Topic, letterPage{p.Page, p.PageSize, p.Cursor, p.Include},
+	return s.listLetters(ctx, in.Topic, p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include},
 		func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
 			page, err := s.Letters.List(ctx, tenant, q)
 			if err == nil && len(page.Letters) == 0 {
@@ -41,25 +41,25 @@ func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
 // ListDeadLetters answers a page of live letters.
 func (s *Handlers) ListDeadLetters(ctx context.Context, in api.ListDeadLettersRequestObject) (api.Response, error) {
 	p := in.Params
-	return s.listLetters(ctx, "", letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.List)
+	return s.listLetters(ctx, "", p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.List)
 }
 
 // ListArchivedDeadLetters answers a page of the archive.
 func (s *Handlers) ListArchivedDeadLetters(ctx context.Context,
 	in api.ListArchivedDeadLettersRequestObject) (api.Response, error) {
 	p := in.Params
-	return s.listLetters(ctx, "", letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.ListArchived)
+	return s.listLetters(ctx, "", p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.ListArchived)
 }
 
-// listLetters answers a page of a list, of one topic unless that is "". What the
-// lists have in common is read from the query, which the contract has checked for
-// each.
-func (s *Handlers) listLetters(ctx context.Context, topic string, p letterPage, read readLetters) (rest.Answer, error) {
+// listLetters answers a page of a list, of one topic unless that is "". params are the
+// list's, with those filters that it has.
+func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p letterPage,
+	read readLetters) (rest.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	query := req.Values()
-	f, err := letterFilter(ctx, query)
+	f, err := letterFilter(ctx, params)
 	if err != nil {
 		return rest.Answer{}, err
 	}

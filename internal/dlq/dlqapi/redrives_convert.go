@@ -1,18 +1,14 @@
 package dlqapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
 )
 
@@ -64,45 +60,12 @@ func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 		}
 	}
 	if b.Filter != nil {
-		if r.Filter, r.Query, err = redriveFilter(ctx, b.Filter); err != nil {
+		if r.Filter, r.Query, err = bodyFilter(ctx, b.Filter); err != nil {
 			return out, err
 		}
 	}
 	out.redrive = r
 	return out, nil
-}
-
-// redriveFilter reads a filter by the rules of the list, whose parameters bear
-// the same names, and returns it also as it was asked for.
-func redriveFilter(ctx context.Context, in *api.DeadLetterFilter) (*dlq.Filter, json.RawMessage, error) {
-	doc, err := json.Marshal(in)
-	if err != nil {
-		return nil, nil, err
-	}
-	asked := map[string]any{}
-	dec := json.NewDecoder(bytes.NewReader(doc))
-	dec.UseNumber()
-	if err := dec.Decode(&asked); err != nil {
-		return nil, nil, err
-	}
-	query := url.Values{}
-	for name, value := range asked {
-		list, several := value.([]any)
-		if !several {
-			list = []any{value}
-		}
-		for _, one := range list {
-			query.Add(name, fmt.Sprint(one))
-		}
-	}
-	f, err := letterFilter(ctx, query)
-	if wrong := fault.As(err); wrong != nil && wrong.Kind == fault.Malformed { // there it is about the query
-		for i := range wrong.Fields {
-			wrong.Fields[i].Pointer = "/filter/" + wrong.Fields[i].Pointer
-		}
-		err = rest.SchemaFault(wrong.Fields...)
-	}
-	return &f, doc, err
 }
 
 func targetOf(in *api.DeadLetterTarget) dlq.Target {
