@@ -135,8 +135,8 @@ func TestWhatAConsumerSaysOfARedrivenLetter(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy
 	earlier := testNow.Add(-time.Hour)
-	redriven := Letter{Source: FromKafka, Status: Resolved, Resolution: Redriven, Generation: 2, RetryCount: 1, MaxRetries: 3,
-		TerminalAt: &earlier, Version: 7, UpdatedAt: earlier}
+	redriven := Letter{Source: FromKafka, Status: Resolved, Resolution: Redriven, Generation: 2, RetryCount: 1,
+		MaxRetries: 3, TerminalAt: &earlier, Version: 7, UpdatedAt: earlier}
 	with := func(change func(*Letter)) Letter {
 		l := redriven
 		change(&l)
@@ -266,7 +266,8 @@ func TestFaultsOfLettersThatAreNotAsTheyWere(t *testing.T) {
 	if f := NotFound(id); f.Kind != fault.NotFound || f.Code != CodeNotFound || !strings.Contains(f.Detail, id.String()) {
 		t.Errorf("not found: %+v", f)
 	}
-	if f := Stale(id, 9); f.Kind != fault.Precondition || f.Code != CodeStale || !strings.HasSuffix(f.Detail, "at version 9") {
+	if f := Stale(id, 9); f.Kind != fault.Precondition || f.Code != CodeStale ||
+		!strings.HasSuffix(f.Detail, "at version 9") {
 		t.Errorf("stale: %+v", f)
 	}
 }
