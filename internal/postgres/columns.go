@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"database/sql/driver"
 	"encoding/binary"
 	"errors"
@@ -86,6 +87,26 @@ func (c *BinaryColumn) Int(v int64) {
 func (c *BinaryColumn) Int4(v int32) {
 	c.of = oid.T_int4
 	c.b = binary.BigEndian.AppendUint32(c.next(4), uint32(v)) //nolint:gosec // the same 32 bits
+}
+
+// uniform tells whether all elements are the same.
+func (c *BinaryColumn) uniform() bool {
+	if c.nulls > 0 || c.N == 0 {
+		return c.N == c.nulls
+	}
+	all := c.b[arrayHead:]
+	each := 4 + int(binary.BigEndian.Uint32(all)) // of the first with its size, and of the others if they are the same
+	return len(all) == each*int(c.N) && bytes.Equal(all[:len(all)-each], all[each:])
+}
+
+// first returns the first element of a column that is uniform, as a parameter of
+// its own; nil: NULL.
+func (c *BinaryColumn) first() any {
+	if c.N == c.nulls {
+		return nil
+	}
+	size := binary.BigEndian.Uint32(c.b[arrayHead:])
+	return binaryArray(c.b[arrayHead+4:][:size:size])
 }
 
 // intUnless writes v, or NULL when it is what stands for nothing.

@@ -11,8 +11,8 @@ import (
 // @name.
 type Params struct {
 	alias  string
-	of     any // the table; nil of single values
-	params []WireColumn
+	of     any          // the table; nil of single values
+	params []WireColumn // without a type: a single value
 }
 
 // Single are parameters that are single values. Their types follow from the statement.
@@ -37,6 +37,9 @@ func Unnest(as string, tables ...Params) string {
 	var rows Arrays
 	for _, t := range tables {
 		for i, p := range t.params {
+			if p[1] == "" {
+				continue
+			}
 			rows.Names, rows.Values = append(rows.Names, p[0]), append(rows.Values, t.name(i)+"::"+p[1]+"[]")
 		}
 	}

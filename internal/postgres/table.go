@@ -14,6 +14,7 @@ type Table[T any] struct {
 	columns []Column[T]
 	written []Column[T] // those that travel to the database
 	read    []Column[T] // those that come back
+	alike   bool        // what may travel once does
 }
 
 // Column is one line of a table. What makes one says its Go type, what becomes of
@@ -29,7 +30,7 @@ type Column[T any] struct {
 	dest    func(*T) any
 	value   func(*T) any // as a parameter of its own; nil: what dest points to
 
-	null, readOnly, unread, unwritten, unstored bool
+	null, readOnly, unread, unwritten, unstored, once bool
 }
 
 // Cast stores the value as another type than it travels in: "::jsonb".
@@ -68,6 +69,9 @@ func (c Column[T]) WriteOnly() Column[T] { c.unread = true; return c }
 
 // Told is of what a statement is told about a row and does not store.
 func (c Column[T]) Told() Column[T] { c.unread, c.unstored = true, true; return c }
+
+// Once is of a column that often has the same value in all rows of a batch: Alike.
+func (c Column[T]) Once() Column[T] { c.once = true; return c }
 
 // NewTable returns a table of these columns; it panics if two have the same name.
 func NewTable[T any](columns ...Column[T]) *Table[T] {
@@ -148,10 +152,14 @@ func (t *Table[T]) Stored(of string) string {
 		of += "."
 	}
 	return t.inserted(func(c *Column[T]) string {
-		if c.from != "" {
+		switch {
+		case c.from != "":
 			return c.from
+		case t.single(c): // a subquery, so that it is cast once too
+			return "(SELECT @" + of + c.name + "::" + c.travels + c.cast + ")"
+		default:
+			return of + c.name + c.cast
 		}
-		return of + c.name + c.cast
 	})
 }
 
@@ -230,8 +238,13 @@ func (t *Table[T]) All(rows *sql.Rows, err error) (all []T, _ error) {
 // As names the columns that travel, for a statement and as what it sees there.
 func (t *Table[T]) As(alias string) Params {
 	list := Params{alias: alias, of: t}
-	for _, c := range t.written {
-		list.params = append(list.params, WireColumn{c.name, c.travels})
+	for i := range t.written {
+		c := &t.written[i]
+		p := WireColumn{c.name, c.travels}
+		if t.single(c) {
+			p[1] = ""
+		}
+		list.params = append(list.params, p)
 	}
 	return list
 }
@@ -266,7 +279,11 @@ func (b *Batch[T]) len() int { return len(b.columns) }
 
 func (b *Batch[T]) appendTo(args []any) []any {
 	for i := range b.columns {
-		args = append(args, b.columns[i].Parameter())
+		if b.table.single(&b.table.written[i]) {
+			args = append(args, b.columns[i].first())
+		} else {
+			args = append(args, b.columns[i].Parameter())
+		}
 	}
 	return args
 }

@@ -162,11 +162,12 @@ func (st *Queue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 
 // storeNew stores n letters that are expected to be new.
 func (st *Queue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters, n int) error {
-	insert, err := st.db.PreparedIn(ctx, tx, arriveLetters.Text)
+	insert, args := letters.new()
+	stmt, err := st.db.PreparedIn(ctx, tx, insert.Text)
 	if err != nil {
 		return err
 	}
-	done, err := insert.ExecContext(ctx, letters.argsNew()...)
+	done, err := stmt.ExecContext(ctx, args...)
 	if err != nil {
 		return err
 	}

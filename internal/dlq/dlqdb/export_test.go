@@ -32,6 +32,7 @@ var (
 	PushLetters      = pushLetters.Text
 	PushTold         = pushTold.Text
 	ArriveLetters    = arriveLetters.Text
+	ArriveAlike      = arriveAlike.Text
 	AtPlaces         = atPlaces
 	KnownLetters     = knownLetters
 	GetLetter        = getLetter
@@ -104,10 +105,11 @@ func PushToldParameters(tb testing.TB, batch []dlq.Letter) []any {
 	return pushTold.Args(batchFrom(tb, batch).bound(pushedBy(operator.By{}, uuid.New, batch))...)
 }
 
-// ArriveParameters are what Arrive sends for batch.
-func ArriveParameters(tb testing.TB, batch []dlq.Letter) []any {
+// ArriveParameters are what Arrive sends for batch, and for which statement.
+func ArriveParameters(tb testing.TB, batch []dlq.Letter) (statement string, args []any) {
 	tb.Helper()
-	return batchFrom(tb, batch).argsNew()
+	insert, args := batchFrom(tb, batch).new()
+	return insert.Text, args
 }
 
 // TermsOf are what a letter that is not sealed is found by.
@@ -116,6 +118,7 @@ func TermsOf(l *dlq.Letter) []int32 { return letterTerms(l, false) }
 // HotLetterStatements are what the ways of letters send to the database, by the names
 // of their files in testdata.
 var HotLetterStatements = map[string]string{
-	"letter_arrive": arriveLetters.Text, "letter_push": pushLetters.Text, "letter_push_told": pushTold.Text,
+	"letter_arrive": arriveLetters.Text, "letter_arrive_alike": arriveAlike.Text,
+	"letter_push": pushLetters.Text, "letter_push_told": pushTold.Text,
 	"letter_claim": claimDue, "letter_finish": finishLetters.Text, "letter_get": getLetter,
 }

@@ -292,13 +292,19 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			pgtest.WantNestedLoops(t, p)
 		}
-		args = dlqdb.ArriveParameters(t, []dlq.Letter{b.NewLetter(), b.NewLetter()})
-		for _, p := range []pgtest.Plan{
-			pgtest.Explain(t, writers, dlqdb.ArriveLetters, args...),
-			pgtest.ExplainGeneric(t, writers, dlqdb.ArriveLetters, args...),
+		one, other := b.NewLetter(), b.NewLetter() // of other times
+		for want, batch := range map[string][]dlq.Letter{
+			dlqdb.ArriveLetters: {one, other}, dlqdb.ArriveAlike: {one, one},
 		} {
-			check(t, p, "dlq_groups_pkey")
-			pgtest.WantNestedLoops(t, p)
+			insert, args := dlqdb.ArriveParameters(t, batch)
+			if insert != want {
+				t.Errorf("a batch is stored with\n%s\nwant\n%s", insert, want)
+			}
+			for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, insert, args...),
+				pgtest.ExplainGeneric(t, writers, insert, args...)} {
+				check(t, p, "dlq_groups_pkey")
+				pgtest.WantNestedLoops(t, p)
+			}
 		}
 		// Whether any of it is known the statement asks a function.
 		asks, place := placesInDoubt(t, writers), b.NewLetter()

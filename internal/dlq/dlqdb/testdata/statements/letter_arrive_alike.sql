@@ -1,0 +1,35 @@
+WITH doubtful AS MATERIALIZED (
+	SELECT dlq.places_in_doubt($69::uuid[], $70::text[], $71::bigint[], $72::bigint[], $73::bigint[], $74::uuid[]) AS n
+), named AS MATERIALIZED (
+	SELECT * FROM unnest($54::uuid[], $55::text[], $56::text[], $57::text[], $58::text[], $59::uuid[], $61::bigint[], $62::timestamptz[], $63::timestamptz[], $64::uuid[]) AS n (tenant_id, fingerprint, topic, error_type, message, regression, received, first_seen, last_seen, sample_id)
+), known AS MATERIALIZED (
+	SELECT g.tenant_id, g.fingerprint, g.state
+	  FROM named AS s
+	  JOIN dlq.dlq_groups g ON g.tenant_id = s.tenant_id AND g.fingerprint = s.fingerprint
+	 ORDER BY g.tenant_id, g.fingerprint
+	   FOR NO KEY UPDATE OF g
+), grouped AS (
+	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
+	SELECT n.tenant_id, n.fingerprint, n.topic, n.error_type, n.message, n.received, n.first_seen, n.last_seen, n.sample_id, n.last_seen
+	  FROM named n
+	 WHERE (SELECT count(*) FROM known) >= 0 -- which are locked first
+	 ORDER BY n.tenant_id, n.fingerprint
+	ON CONFLICT (tenant_id, fingerprint) DO UPDATE
+	   SET received = g.received + EXCLUDED.received, last_seen = greatest(g.last_seen, EXCLUDED.last_seen),
+	       sample_id = CASE WHEN EXCLUDED.last_seen >= g.last_seen THEN EXCLUDED.sample_id ELSE g.sample_id END,
+	       state = CASE g.state WHEN 'RESOLVED' THEN 'REGRESSED' ELSE g.state END,
+	       version = CASE g.state WHEN 'RESOLVED' THEN g.version + 1 ELSE g.version END,
+	       updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END
+), regressed AS (
+	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb)
+	SELECT n.regression, n.tenant_id, now(), 'dead_letter_group', n.fingerprint, 'regress'
+	  FROM known k JOIN named n ON n.tenant_id = k.tenant_id AND n.fingerprint = k.fingerprint
+	 WHERE k.state = 'RESOLVED'
+), counted AS (
+	INSERT INTO dlq.dlq_arrivals AS a (tenant_id, topic, minute, received)
+	SELECT * FROM unnest($65::uuid[], $66::text[], $67::timestamptz[], $68::bigint[]) AS r (tenant_id, topic, minute, received)
+	 ORDER BY tenant_id, topic, minute
+	ON CONFLICT (tenant_id, topic, minute) DO UPDATE SET received = a.received + EXCLUDED.received
+)
+INSERT INTO dlq.dlq_messages AS m (id, tenant_id, version, original_topic, error_message, retry_count, max_retries, payload, status, created_at, updated_at, last_retry_at, source, payload_raw, payload_encoding, message_key, headers, dlq_topic, dlq_partition, dlq_offset, original_partition, original_offset, original_timestamp, consumer_group, error_type, error_class, error_stack, fingerprint, terms, saga_id, step_index, step_name, step_action, job_run_id, webhook_id, delivery_id, correlation_id, trace_id, dedupe_key, labels, assignee, note, resolution, next_retry_at, terminal_at, redrive_id, target, revision, ordered, root_id, parent_id, generation, dlq_topic_id)
+SELECT l.id, (SELECT $2::uuid), (SELECT $3::bigint), l.original_topic, l.error_message, (SELECT $6::bigint), (SELECT $7::bigint), l.payload::jsonb, (SELECT $9::text), (SELECT $10::timestamptz), (SELECT $11::timestamptz), (SELECT $12::timestamptz), (SELECT $13::text), l.payload_raw, l.payload_encoding, l.message_key, l.headers, l.dlq_topic, l.dlq_partition, l.dlq_offset, l.original_partition, l.original_offset, l.original_timestamp, l.consumer_group, l.error_type, l.error_class, l.error_stack, l.fingerprint, ($60::integer[])[(l.terms >> 12)::integer + 1 : (l.terms >> 12)::integer + (l.terms & 4095)::integer], (SELECT $30::uuid), (SELECT $31::bigint), (SELECT $32::text), (SELECT $33::text), (SELECT $34::uuid), (SELECT $35::uuid), (SELECT $36::uuid), l.correlation_id, l.trace_id, (SELECT $39::text), (SELECT $40::text::text[]), (SELECT $41::text), (SELECT $42::text), (SELECT $43::text), l.next_retry_at, (SELECT $45::timestamptz), (SELECT $46::uuid), (SELECT $47::text::jsonb), (SELECT $48::bigint), l.ordered, l.root_id, (SELECT $51::uuid), (SELECT $52::bigint), l.dlq_topic_id FROM unnest($1::uuid[], $4::text[], $5::text[], $8::text[], $14::bytea[], $15::text[], $16::bytea[], $17::bytea[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], $23::timestamptz[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[], $29::bigint[], $37::text[], $38::text[], $44::timestamptz[], $49::bool[], $50::uuid[], $53::uuid[]) WITH ORDINALITY AS l (id, original_topic, error_message, payload, payload_raw, payload_encoding, message_key, headers, dlq_topic, dlq_partition, dlq_offset, original_partition, original_offset, original_timestamp, consumer_group, error_type, error_class, error_stack, fingerprint, terms, correlation_id, trace_id, next_retry_at, ordered, root_id, dlq_topic_id, n) WHERE (SELECT d.n FROM doubtful d) = 0
