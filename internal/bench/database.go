@@ -11,10 +11,6 @@ import (
 	"github.com/lib/pq"
 )
 
-// durableSettings must all be on, or the rates are not those of a database
-// that keeps what it confirmed.
-var durableSettings = []string{"fsync", "synchronous_commit", "full_page_writes"}
-
 // database reads what the server wrote. Nothing here writes to it.
 type database struct {
 	pool *sql.DB
@@ -225,3 +221,7 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	}
 }
+
+// durableSettings must all be on, or the rates are not those of a database
+// that keeps what it confirmed.
+var durableSettings = []string{"fsync", "synchronous_commit", "full_page_writes"}

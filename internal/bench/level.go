@@ -138,3 +138,19 @@ func newLevel(spec levelSpec, load LoadResult, out outcome, before, after snapsh
 	level.Cores.Other = max(0, cores(after.machine-before.machine)-known)
 	return level
 }
+
+// LoadResult is what a load generator saw. Its JSON form goes from the
+// generator's process to the one that started it.
+type LoadResult struct {
+	StartedAt time.Time `json:"started_at"`
+	// Accepted holds the id of every saga the server said it had accepted.
+	Accepted []string `json:"accepted"`
+	// Answers times the requests that were answered as expected.
+	Answers Latency `json:"answers"`
+	// Errors counts everything else: no answer, another status code, or a saga
+	// that had not ended as expected when a waiting client got it.
+	Errors     int    `json:"errors"`
+	FirstError string `json:"first_error,omitempty"`
+	// CPU is the time used by the whole generator process.
+	CPU time.Duration `json:"cpu_ns"`
+}

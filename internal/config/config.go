@@ -287,3 +287,47 @@ type Retention struct {
 type TestSeams struct {
 	ClockOffset time.Duration `koanf:"clock_offset" validate:"min=-87600h,max=87600h" doc:"Added to this node's clock; may be negative."`
 }
+
+// Vault says where HashiCorp Vault is, how Skald signs in there, and what it
+// reads: a password that somebody keeps there (StaticPath), or a login that
+// Vault makes for this node (DynamicPath). Never both are set.
+type Vault struct {
+	Address     string `koanf:"address" validate:"omitempty,vault_address" doc:"Address of Vault or of a Vault agent. prod refuses http:// but on loopback."`
+	Namespace   string `koanf:"namespace" validate:"max=255" doc:"Namespace of Vault Enterprise."`
+	CACert      string `koanf:"ca_cert" doc:"File of CA certificates to verify Vault with; empty means the system's."`
+	StaticPath  string `koanf:"static_path" validate:"max=1024" doc:"API path of the secret that holds the database's password, for version 2 of the engine with data/ after the mount: secret/data/k1s0/system/saga/database. Read at start, and again when PostgreSQL refuses the password. Excludes dynamic_path."`
+	DynamicPath string `koanf:"dynamic_path" validate:"max=1024" doc:"API path at which Vault makes a login for the database: database/creds/system-saga-rw. Its lease is renewed, and a new login is taken before it ends. Excludes static_path."`
+	UsernameKey string `koanf:"username_key" validate:"required,max=255" doc:"Key of the user in the secret of static_path; when the secret lacks it, the user is database.user."`
+	PasswordKey string `koanf:"password_key" validate:"required,max=255" doc:"Key of the password in the secret of static_path."`
+
+	AuthMethod     string        `koanf:"auth_method" validate:"oneof=token token_file approle kubernetes" doc:"How Skald signs in to Vault."`
+	AuthMount      string        `koanf:"auth_mount" validate:"max=255" doc:"Mount of the method approle or kubernetes; empty means its name."`
+	Token          Secret        `koanf:"token" doc:"Token for the method token. It is renewed if it can be."`
+	TokenFile      string        `koanf:"token_file" doc:"File for the method token_file, kept by a Vault agent; read again when Vault refuses its token."`
+	RoleID         string        `koanf:"role_id" validate:"max=255" doc:"Role id for the method approle."`
+	SecretID       Secret        `koanf:"secret_id" doc:"Secret id for the method approle. Excludes secret_id_file."`
+	SecretIDFile   string        `koanf:"secret_id_file" doc:"File that holds the secret id; read at every sign-in. Excludes secret_id."`
+	KubernetesRole string        `koanf:"kubernetes_role" validate:"max=255" doc:"Role for the method kubernetes."`
+	JWTFile        string        `koanf:"jwt_file" validate:"required" doc:"File of the service account's token for the method kubernetes; read at every sign-in."`
+	Timeout        time.Duration `koanf:"timeout" validate:"min=100ms,max=1m" doc:"Longest time of one call to Vault, repetitions included."`
+}
+
+// Jobs says whether this node may lead the scheduler, where the logs of job runs
+// go in the end, and which Redis may help. LogS3SecretKey holds the content of
+// LogS3SecretKeyFile when that is given.
+type Jobs struct {
+	Scheduler           bool          `koanf:"scheduler" doc:"Whether this node may lead the scheduler of job runs. One node at a time does; without any, runs go on but no new ones begin."`
+	Worker              bool          `koanf:"worker" doc:"Whether this node runs job runs itself: Skald's own commands, and programs where worker_shell allows it. Without either there is nothing to run."`
+	WorkerQueues        []string      `koanf:"worker_queues" validate:"dive,min=1,max=100" doc:"From which queues."`
+	WorkerConcurrency   int           `koanf:"worker_concurrency" validate:"min=1,max=1000" doc:"How many runs at once."`
+	WorkerShell         bool          `koanf:"worker_shell" doc:"Whether the command shell runs programs on this machine, as the user that Skald runs as. Refused for root. What runs comes from the definition of a job, so whoever may define jobs (jobs:admin) may run what worker_shell_allow lists; arguments of a run are only data for it."`
+	WorkerShellAllow    []string      `koanf:"worker_shell_allow" validate:"dive,min=1,max=1000" doc:"Programs that shell may run, by their absolute paths. /bin/sh allows definitions any script, and so anything."`
+	WorkerShellEnvAllow []string      `koanf:"worker_shell_env_allow" validate:"dive,min=1,max=255" doc:"Variables that definitions of jobs may set for their programs, by name. Some change what a program is, such as LD_PRELOAD, BASH_ENV or PYTHONPATH: list what you know to be harmless. PATH, HOME, LANG, TZ and names that begin with SKALD_ cannot be listed."`
+	UpkeepInterval      time.Duration `koanf:"upkeep_interval" validate:"min=1s,max=24h" doc:"How often this node moves old logs to log_offload_url and deletes expired runs; the settings log_retention_days_db and run_retention_days say what is old."`
+	LogOffloadURL       string        `koanf:"log_offload_url" env:"SKALD_LOG_OFFLOAD_URL" validate:"omitempty,offload_url" doc:"Where logs go after log_retention_days_db: file:///var/lib/skald/logs, or s3://bucket/prefix?endpoint=https://s3.internal&region=eu-1&path_style=true, of which region is required without endpoint. Empty means that they stay in the database. All nodes must see the same place."`
+	LogS3AccessKey      string        `koanf:"log_s3_access_key" validate:"max=255" doc:"Access key for S3; empty means the role of the machine or pod (AWS)."`
+	LogS3SecretKey      Secret        `koanf:"log_s3_secret_key" doc:"Secret key that belongs to it. Excludes log_s3_secret_key_file."`
+	LogS3SecretKeyFile  string        `koanf:"log_s3_secret_key_file" doc:"File that holds the secret key; line ends after it are dropped. Excludes log_s3_secret_key."`
+	RedisURL            Secret        `koanf:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that notes which worker has which run, as a hint that may save work: redis://user:password@host:6379/0, redis+sentinel://user:password@host:26379,host:26379/master/0 (a password of the Sentinels themselves goes into ?sentinel_password=), or redis+cluster://user:password@host:6379,host:6379; each with rediss for TLS. PostgreSQL decides, with it and without it. Empty means none."`
+	RedisPrefix         string        `koanf:"redis_prefix" validate:"max=100" doc:"First word of its keys, which are PREFIX:jobrun:lease:RUN; empty leaves it and its colon out."`
+}

@@ -199,3 +199,8 @@ func validPorts(p map[string]string) bool {
 		return port != "" && (err != nil || n == 0)
 	})
 }
+
+// hostCount is how many servers the parameters name.
+func hostCount(p map[string]string) int {
+	return 1 + max(strings.Count(p["host"], ","), strings.Count(p["hostaddr"], ","))
+}

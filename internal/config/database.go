@@ -96,11 +96,6 @@ func (d Database) urlHasPassword() bool {
 	return err == nil && p["password"] != ""
 }
 
-// hostCount is how many servers the parameters name.
-func hostCount(p map[string]string) int {
-	return 1 + max(strings.Count(p["host"], ","), strings.Count(p["hostaddr"], ","))
-}
-
 // spread gives each of n hosts a port, as the driver wants it: a single one
 // counts for all, an empty one is the default.
 func spread(ports, fallback string, n int) string {

@@ -209,3 +209,19 @@ func toList(raw any) (any, bool) {
 	}
 	return out, true
 }
+
+// customRules are the words for the validate tags that are ours.
+var customRules = map[string]string{
+	"listen_addr":   "host:port, :port or [address]:port",
+	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",
+	"db_hosts":      "a host name, address or socket directory, or several with commas (the port goes into database.port)",
+	"node_id":       "1 to 128 letters, digits and . _ : -",
+	"pattern":       "a regular expression (RE2)",
+	"broker":        "a list whose entries are host:port",
+	"api_key":       "an API key, as skald key generate prints it",
+	"issuer_url":    "an https URL; http only for a loopback host",
+	"vault_address": "http:// or https:// with a host and optionally a port, such as https://vault.internal:8200",
+	"redis_url":     "redis:// or rediss:// and a host, optionally with :password@ or user:password@, port and /database; or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas",
+	"offload_url":   "file:// and the absolute path of a directory, or s3:// and a bucket, optionally with a prefix",
+	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
+}

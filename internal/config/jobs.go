@@ -8,28 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
-
-// Jobs says whether this node may lead the scheduler, where the logs of job runs
-// go in the end, and which Redis may help. LogS3SecretKey holds the content of
-// LogS3SecretKeyFile when that is given.
-type Jobs struct {
-	Scheduler           bool          `koanf:"scheduler" doc:"Whether this node may lead the scheduler of job runs. One node at a time does; without any, runs go on but no new ones begin."`
-	Worker              bool          `koanf:"worker" doc:"Whether this node runs job runs itself: Skald's own commands, and programs where worker_shell allows it. Without either there is nothing to run."`
-	WorkerQueues        []string      `koanf:"worker_queues" validate:"dive,min=1,max=100" doc:"From which queues."`
-	WorkerConcurrency   int           `koanf:"worker_concurrency" validate:"min=1,max=1000" doc:"How many runs at once."`
-	WorkerShell         bool          `koanf:"worker_shell" doc:"Whether the command shell runs programs on this machine, as the user that Skald runs as. Refused for root. What runs comes from the definition of a job, so whoever may define jobs (jobs:admin) may run what worker_shell_allow lists; arguments of a run are only data for it."`
-	WorkerShellAllow    []string      `koanf:"worker_shell_allow" validate:"dive,min=1,max=1000" doc:"Programs that shell may run, by their absolute paths. /bin/sh allows definitions any script, and so anything."`
-	WorkerShellEnvAllow []string      `koanf:"worker_shell_env_allow" validate:"dive,min=1,max=255" doc:"Variables that definitions of jobs may set for their programs, by name. Some change what a program is, such as LD_PRELOAD, BASH_ENV or PYTHONPATH: list what you know to be harmless. PATH, HOME, LANG, TZ and names that begin with SKALD_ cannot be listed."`
-	UpkeepInterval      time.Duration `koanf:"upkeep_interval" validate:"min=1s,max=24h" doc:"How often this node moves old logs to log_offload_url and deletes expired runs; the settings log_retention_days_db and run_retention_days say what is old."`
-	LogOffloadURL       string        `koanf:"log_offload_url" env:"SKALD_LOG_OFFLOAD_URL" validate:"omitempty,offload_url" doc:"Where logs go after log_retention_days_db: file:///var/lib/skald/logs, or s3://bucket/prefix?endpoint=https://s3.internal&region=eu-1&path_style=true, of which region is required without endpoint. Empty means that they stay in the database. All nodes must see the same place."`
-	LogS3AccessKey      string        `koanf:"log_s3_access_key" validate:"max=255" doc:"Access key for S3; empty means the role of the machine or pod (AWS)."`
-	LogS3SecretKey      Secret        `koanf:"log_s3_secret_key" doc:"Secret key that belongs to it. Excludes log_s3_secret_key_file."`
-	LogS3SecretKeyFile  string        `koanf:"log_s3_secret_key_file" doc:"File that holds the secret key; line ends after it are dropped. Excludes log_s3_secret_key."`
-	RedisURL            Secret        `koanf:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that notes which worker has which run, as a hint that may save work: redis://user:password@host:6379/0, redis+sentinel://user:password@host:26379,host:26379/master/0 (a password of the Sentinels themselves goes into ?sentinel_password=), or redis+cluster://user:password@host:6379,host:6379; each with rediss for TLS. PostgreSQL decides, with it and without it. Empty means none."`
-	RedisPrefix         string        `koanf:"redis_prefix" validate:"max=100" doc:"First word of its keys, which are PREFIX:jobrun:lease:RUN; empty leaves it and its colon out."`
-}
 
 // offloadURL tells whether s has the form of a place for logs; package logstore
 // is stricter.

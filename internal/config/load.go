@@ -268,8 +268,6 @@ func (l *loader) readSecretFile(key, path string, into *Secret) {
 // oneDocument refuses further YAML documents, which the parser would ignore.
 type oneDocument struct{ *yaml.YAML }
 
-var errManyDocuments = errors.New("must hold one YAML document, not several")
-
 func (p oneDocument) Unmarshal(b []byte) (map[string]any, error) {
 	d := yamlv3.NewDecoder(bytes.NewReader(b))
 	for n := 0; ; n++ {

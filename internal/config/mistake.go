@@ -175,3 +175,5 @@ func edits(a, b string) int {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+var errManyDocuments = errors.New("must hold one YAML document, not several")

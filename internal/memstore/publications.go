@@ -12,13 +12,6 @@ import (
 // Publications is saga.Publications in memory.
 type Publications struct{ m *memory }
 
-type publication struct {
-	owner   string
-	epoch   int64
-	until   time.Time
-	cursors map[uuid.UUID]saga.Position
-}
-
 // Lead implements saga.Publications.
 func (s *Publications) Lead(_ context.Context, name, owner string, ttl time.Duration) (int64, error) {
 	s.m.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -15,19 +14,6 @@ import (
 
 // Webhooks is webhook.Store, webhook.Log and webhook.Queue in memory.
 type Webhooks struct{ m *memory }
-
-// hook is a subscription with what the store knows of it beside.
-type hook struct {
-	webhook.Subscription
-	cursor     saga.Position
-	deliveries map[uuid.UUID]*leasedDelivery
-}
-
-// leasedDelivery is a delivery with its lease.
-type leasedDelivery struct {
-	webhook.Delivery
-	leaseUntil time.Time
-}
 
 // hook returns a subscription of the tenant. Fault: NotFound.
 func (m *memory) hook(tenant, id uuid.UUID) (*hook, error) {

@@ -61,14 +61,6 @@ type Checker struct {
 
 type digest = [sha256.Size]byte
 
-// found is what a credential turned out to be.
-type found struct {
-	who     access.Principal
-	expires time.Time // zero: never
-	wrong   error     // why it does not count; nil: it does
-	until   time.Time // with a monotonic reading: to be looked up again
-}
-
 // New returns a Checker. Its Run records the uses of keys.
 func New(cfg Config) *Checker {
 	c := &Checker{

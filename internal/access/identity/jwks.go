@@ -206,3 +206,24 @@ func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	}
 	return slices.Clip(keys), nil
 }
+
+// JWT says which tokens count and where in them role and tenant stand. All
+// fields are required unless said otherwise.
+type JWT struct {
+	Issuer   string
+	Audience string
+	// JWKSURL is where the issuer's keys are; "" asks the issuer's discovery
+	// document.
+	JWKSURL string
+	// Algorithms is those allowed, of EdDSA, ES256 and RS256.
+	Algorithms []string
+	Leeway     time.Duration // for clocks that differ; 0 to 60 s
+	// RoleClaim and TenantClaim name claims, literally or as a path with dots.
+	RoleClaim   string
+	TenantClaim string
+	// DefaultTenant lets tokens without a tenant count, as being of none; the zero
+	// value refuses them. A claim that an issuer forgets must not open a tenant.
+	DefaultTenant bool
+	// Transport makes the requests for keys. Optional: the usual one.
+	Transport http.RoundTripper
+}

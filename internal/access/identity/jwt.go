@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -12,27 +11,6 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 )
-
-// JWT says which tokens count and where in them role and tenant stand. All
-// fields are required unless said otherwise.
-type JWT struct {
-	Issuer   string
-	Audience string
-	// JWKSURL is where the issuer's keys are; "" asks the issuer's discovery
-	// document.
-	JWKSURL string
-	// Algorithms is those allowed, of EdDSA, ES256 and RS256.
-	Algorithms []string
-	Leeway     time.Duration // for clocks that differ; 0 to 60 s
-	// RoleClaim and TenantClaim name claims, literally or as a path with dots.
-	RoleClaim   string
-	TenantClaim string
-	// DefaultTenant lets tokens without a tenant count, as being of none; the zero
-	// value refuses them. A claim that an issuer forgets must not open a tenant.
-	DefaultTenant bool
-	// Transport makes the requests for keys. Optional: the usual one.
-	Transport http.RoundTripper
-}
 
 // tokens checks JWTs.
 type tokens struct {
@@ -110,4 +88,12 @@ func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
 		)
 	}
 	return access.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
+}
+
+// found is what a credential turned out to be.
+type found struct {
+	who     access.Principal
+	expires time.Time // zero: never
+	wrong   error     // why it does not count; nil: it does
+	until   time.Time // with a monotonic reading: to be looked up again
 }

@@ -12,17 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// LetterTable is a table of letters, as lists look at it.
-type LetterTable struct {
-	table string
-	// view is the table for those who look for terms: behind row-level security
-	// their index serves only those whom no policy stops (migration 0090).
-	view string
-	at   string // the time that lists are ordered by
-	// groups and redrives: it has an index for these.
-	groups, redrives bool
-}
-
 // LiveLetters is the table of letters that are not in the archive.
 var (
 	LiveLetters     = LetterTable{"dlq.dlq_messages", "dlq.tenant_messages", "created_at", true, true}
@@ -143,9 +132,6 @@ func retryChoices(from int, to *int) (out []choice) {
 	return out
 }
 
-// letterWhere gathers conditions on dead letters.
-type letterWhere struct{ postgres.Where }
-
 // letters adds the conditions of a filter, but for those that are choices of a
 // column, and of the page's place.
 func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
@@ -210,17 +196,6 @@ func (w *letterWhere) among(column string, values []string) {
 	if values != nil {
 		w.Add("m."+column+" = ANY (?::text[])", pq.Array(values))
 	}
-}
-
-func texts[T ~string](values []T) []string {
-	if values == nil {
-		return nil
-	}
-	out := make([]string, len(values))
-	for i, v := range values {
-		out[i] = string(v)
-	}
-	return out
 }
 
 // ranges adds what lies between bounds.

@@ -221,3 +221,28 @@ type partitionKey struct {
 // Terms travel as one list for the whole batch, and of each letter where in it
 // its own begin and how many they are.
 const termBits = 12 // of their number, which is far less than 4096
+
+// LetterTable is a table of letters, as lists look at it.
+type LetterTable struct {
+	table string
+	// view is the table for those who look for terms: behind row-level security
+	// their index serves only those whom no policy stops (migration 0090).
+	view string
+	at   string // the time that lists are ordered by
+	// groups and redrives: it has an index for these.
+	groups, redrives bool
+}
+
+// letterWhere gathers conditions on dead letters.
+type letterWhere struct{ postgres.Where }
+
+func texts[T ~string](values []T) []string {
+	if values == nil {
+		return nil
+	}
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}

@@ -3,6 +3,8 @@ package redislease
 import (
 	"log/slog"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -37,4 +39,12 @@ type Config struct {
 type command struct {
 	evals []eval
 	reply chan<- []bool // nil: nobody waits; else it has room for the answer
+}
+
+// eval is one run of a script. It has one key: of two a Cluster may have one here
+// and one there.
+type eval struct {
+	script *redis.Script
+	key    string
+	args   []any
 }

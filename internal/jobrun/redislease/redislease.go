@@ -24,14 +24,6 @@ type Hints struct {
 	queue chan command
 }
 
-// eval is one run of a script. It has one key: of two a Cluster may have one here
-// and one there.
-type eval struct {
-	script *redis.Script
-	key    string
-	args   []any
-}
-
 // New checks the configuration and connects to nothing.
 func New(cfg Config) (*Hints, error) {
 	if err := CheckURL(cfg.URL); err != nil {

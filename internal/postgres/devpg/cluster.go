@@ -191,3 +191,5 @@ func syncPath(path string) error {
 	defer f.Close()
 	return f.Sync()
 }
+
+func logPath(dir string) string { return filepath.Join(dir, "postgres.log") }

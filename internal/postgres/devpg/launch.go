@@ -128,8 +128,6 @@ func freePort() (int, error) {
 // maxLog is the size in bytes from which the log is set aside at a start.
 const maxLog = 16 << 20
 
-func logPath(dir string) string { return filepath.Join(dir, "postgres.log") }
-
 func openLog(dir string) (*os.File, error) {
 	info, err := os.Stat(logPath(dir))
 	switch {

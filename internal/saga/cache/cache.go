@@ -7,6 +7,7 @@ package cache
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -131,3 +132,5 @@ func Current() Cache {
 		}
 	}
 }
+
+var errNoTenant = errors.New("cache: the context has no tenant: see WithTenant")

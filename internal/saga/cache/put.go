@@ -14,8 +14,6 @@ import (
 // CodeUnsupported is the fault of a Put that changes what only the engine may.
 const CodeUnsupported = "SAGA_CHANGE_UNSUPPORTED"
 
-var errNoTenant = errors.New("cache: the context has no tenant: see WithTenant")
-
 // add stores a new saga, unowned: whichever engine looks first runs it.
 func (c *Stored) add(ctx context.Context, t saga.Tenant, s Saga) error {
 	w, err := c.cfg.Workflows.Get(ctx, t.ID, s.Data.Workflow.Name, s.Data.Workflow.Version)

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/bench"
+)
+
+// addGenerateFlags adds what is asked of generated data wherever it is made.
+func addGenerateFlags(flags *flag.FlagSet, cfg *bench.GenerateConfig) {
+	flags.IntVar(&cfg.Sagas, "sagas", 2_000_000, "sagas to make")
+	flags.IntVar(
+		&cfg.LogsPerSaga,
+		"logs-per-saga",
+		3,
+		"step logs of a saga that simply completes: how many steps the workflows have",
+	)
+	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "time over which they were created, up to now")
+	addTenantFlag(flags, &cfg.Tenant, "four sagas of five")
+}
+
+// addTenantFlag adds whose most of the generated data is.
+func addTenantFlag(flags *flag.FlagSet, tenant *uuid.UUID, of string) {
+	flags.Func("tenant", "tenant of "+of+" (default: the server's default tenant)", func(text string) (err error) {
+		if *tenant, err = uuid.Parse(text); err != nil {
+			return fmt.Errorf("want a UUID: %w", err)
+		}
+		return nil
+	})
+}
+
+// parse rejects what flag would silently leave over.
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
+}
+
+// commonFlags adds what every measurement is told: the binary, where its servers keep
+// their files, and the database.
+func commonFlags(flags *flag.FlagSet, skald, dir, url *string, database string) {
+	flags.StringVar(skald, "skald", "./bin/skald", "server binary to measure")
+	flags.StringVar(url, "database-url", "", database)
+	flags.StringVar(dir, "dir", "",
+		"directory for the private PostgreSQL and the servers' logs, kept (default: a temporary one, removed)")
+}
+
+// What a measurement may be told about its database.
+const (
+	emptyDatabase = "an empty, durable database (default: a private one)"
+	keptDatabase  = "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)"
+)
+
+// serverEnvFlag adds settings of the measured servers.
+func serverEnvFlag(flags *flag.FlagSet, env *[]string) {
+	flags.Func("server-env", "KEY=VALUE for the server's environment; may be repeated", func(pair string) error {
+		if !strings.Contains(pair, "=") {
+			return errors.New("want KEY=VALUE")
+		}
+		*env = append(*env, pair)
+		return nil
+	})
+}
+
+// prepared runs a measurement in a directory and on a database, which are made
+// for it, and filled in, where none is named.
+func prepared(ctx context.Context, dir, url *string, measure func() error) (err error) {
+	made, remove, err := runDir(*dir)
+	if err != nil {
+		return err
+	}
+	*dir = made
+	defer func() { err = errors.Join(err, remove()) }()
+	if *url == "" {
+		private, stop, err := privateDatabase(ctx, made)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		*url = private
+	}
+	return measure()
+}
