@@ -17,27 +17,27 @@ import (
 // checked; Default returns what stands when nothing is set. It is a value:
 // copy it freely, and do not write to its lists.
 type Config struct {
-	Store      StoreKind  `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are kept: postgres, or memory for trying things out, which survives nothing and is refused in prod."`
-	App        App        `koanf:"app" doc:"What this installation is."`
-	Database   Database   `koanf:"database" doc:"The PostgreSQL that holds all state. With neither url nor host, Skald starts a private PostgreSQL of its own."`
-	Vault      Vault      `koanf:"vault" doc:"HashiCorp Vault, as the keeper of the database's password. Off until a path is set. See docs/operations.md."`
+	Store      StoreKind  `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Memory is lost when the process ends and is refused in prod."`
+	App        App        `koanf:"app" doc:"Identity and profile of this installation."`
+	Database   Database   `koanf:"database" doc:"The PostgreSQL that holds all state. Without url and host, Skald starts a private PostgreSQL."`
+	Vault      Vault      `koanf:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
 	Server     Server     `koanf:"server" doc:"The HTTP API."`
 	Engine     Engine     `koanf:"engine" doc:"The saga engine of this node."`
-	Egress     Egress     `koanf:"egress" doc:"Where participants may be. Every connection is checked at its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Egress     Egress     `koanf:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
 	Audit      Audit      `koanf:"audit" doc:"The audit trail."`
 	Log        Log        `koanf:"log" doc:"Logging."`
-	Auth       Auth       `koanf:"auth" doc:"Who may use the API: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
-	Encryption Encryption `koanf:"encryption" doc:"Encryption of what clients and participants say, before it is stored. Off without keys. See docs/security.md."`
-	Tenant     Tenant     `koanf:"tenant" doc:"The tenant of requests that name none."`
-	Limits     Limits     `koanf:"limits" doc:"What clients may send."`
+	Auth       Auth       `koanf:"auth" doc:"Authentication: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
+	Encryption Encryption `koanf:"encryption" doc:"Encryption of data from clients and participants before it is stored. Off without keys. See docs/security.md."`
+	Tenant     Tenant     `koanf:"tenant" doc:"The default tenant."`
+	Limits     Limits     `koanf:"limits" doc:"Limits on requests."`
 	Webhooks   Webhooks   `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
-	Kafka      Kafka      `koanf:"kafka" doc:"Kafka (docs/kafka.md): dead letters come from there and go back, audit events may be published there; off without brokers."`
+	Kafka      Kafka      `koanf:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; audit events can be published to it. Off without brokers."`
 	Ingest     Ingest     `koanf:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
-	DLQ        DLQ        `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). What concerns letters is the default of topics without a policy of their own."`
+	DLQ        DLQ        `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). Settings of letters are the defaults for topics without their own policy."`
 	Jobs       Jobs       `koanf:"jobs" doc:"Job runs."`
-	Retention  Retention  `koanf:"retention" doc:"How long ended sagas stay live before they are archived, where their workflow does not say."`
-	Test       TestSeams  `koanf:"test" doc:"Seams for tests; refused unless app.environment is test."`
-	Failpoints string     `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Honoured only by binaries built for it; refused in prod."`
+	Retention  Retention  `koanf:"retention" doc:"How long ended sagas stay live before they are archived, unless their workflow sets it."`
+	Test       TestSeams  `koanf:"test" doc:"Settings for tests only; refused unless app.environment is test."`
+	Failpoints string     `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints honour it; refused in prod."`
 }
 
 // Environment is the profile: it selects defaults, and prod refuses what is
@@ -67,63 +67,63 @@ type App struct {
 	Name        string      `koanf:"name" validate:"required,max=63" doc:"Name of this installation, for logs."`
 	Version     string      `koanf:"version" validate:"max=64" doc:"Version of this installation; empty means the binary's own."`
 	Tier        string      `koanf:"tier" validate:"max=64" doc:"Tier of this installation, for logs."`
-	Environment Environment `koanf:"environment" env:"SKALD_ENV" validate:"oneof=dev test staging prod" doc:"Profile: it selects defaults, and prod refuses what is unsafe there. production is read as prod."`
+	Environment Environment `koanf:"environment" env:"SKALD_ENV" validate:"oneof=dev test staging prod" doc:"Profile: selects the defaults; prod refuses unsafe settings. production means prod."`
 }
 
 // Database says how PostgreSQL is reached. URL and Host are never both set:
 // Load lets the later source win. Password holds the content of PasswordFile
 // when that is given.
 type Database struct {
-	URL              Secret        `koanf:"url" doc:"PostgreSQL URL or keyword DSN, several hosts allowed (postgres://a:5432,b:5432/skald, or host=a,b dbname=skald). What it leaves out comes from the keys below. Excludes host."`
-	Host             string        `koanf:"host" validate:"omitempty,db_hosts" doc:"Host, or several with commas; a directory means a Unix socket. Excludes url."`
+	URL              Secret        `koanf:"url" doc:"PostgreSQL URL or keyword DSN, several hosts allowed (postgres://a:5432,b:5432/skald, or host=a,b dbname=skald). The keys below supply what it omits. Excludes host."`
+	Host             string        `koanf:"host" validate:"omitempty,db_hosts" doc:"Host, or several separated by commas; a directory means a Unix socket. Excludes url."`
 	Port             int           `koanf:"port" validate:"min=1,max=65535" doc:"Port."`
 	Name             string        `koanf:"name" validate:"required,max=63" doc:"Database name."`
-	User             string        `koanf:"user" validate:"required,max=63" doc:"Role to sign in as."`
+	User             string        `koanf:"user" validate:"required,max=63" doc:"Role to log in as."`
 	Password         Secret        `koanf:"password" doc:"Password. Excludes password_file."`
-	PasswordFile     string        `koanf:"password_file" doc:"File that holds the password; line ends after it are dropped. It is read again when it changes and when PostgreSQL refuses the password. Excludes password."`
+	PasswordFile     string        `koanf:"password_file" doc:"File that contains the password; trailing line breaks are ignored. It is read again when it changes and when PostgreSQL rejects the password. Excludes password."`
 	SSLMode          string        `koanf:"ssl_mode" validate:"oneof=disable require verify-ca verify-full" doc:"TLS to PostgreSQL, unless the URL says otherwise. prod refuses disable."`
-	SSLRootCert      string        `koanf:"ssl_root_cert" doc:"File of CA certificates to verify the server with; empty means the driver's choice, which ends at the system's."`
-	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=10,max=1000" doc:"Most open connections of this node."`
-	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Connections kept open for reads by key; at most max_open_conns. Those for lists close after a minute without use."`
+	SSLRootCert      string        `koanf:"ssl_root_cert" doc:"File of CA certificates to verify the server with; empty means the driver's default, finally the system's."`
+	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=10,max=1000" doc:"Maximum number of open connections of this node."`
+	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Connections kept open for reads by key; at most max_open_conns. Connections for lists close after a minute without use."`
 	ConnMaxLifetime  time.Duration `koanf:"conn_max_lifetime" validate:"omitempty,min=1s,max=24h" doc:"A connection is replaced after this long; 0 means never."`
 	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema at startup; if not, it only checks that the schema is current."`
-	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server. See docs/operations.md for PgBouncer."`
-	IOTimeout        time.Duration `koanf:"io_timeout" validate:"min=1s,max=2h" doc:"A connection on which a single read or write takes this long is given up; must exceed statement_timeout."`
+	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL cancels a statement after this long; 0 means the server's setting. See docs/operations.md for PgBouncer."`
+	IOTimeout        time.Duration `koanf:"io_timeout" validate:"min=1s,max=2h" doc:"A connection is closed when a single read or write takes this long; must exceed statement_timeout."`
 	EmbeddedDir      string        `koanf:"embedded_dir" validate:"required" doc:"Data directory of the private PostgreSQL."`
-	EmbeddedBin      string        `koanf:"embedded_bin" env:"SKALD_PG_BIN" doc:"Directory of the PostgreSQL programs for the private PostgreSQL; empty means search the usual places."`
+	EmbeddedBin      string        `koanf:"embedded_bin" env:"SKALD_PG_BIN" doc:"Directory of the PostgreSQL programs for the private PostgreSQL; empty means the usual places."`
 }
 
 // Server is the HTTP API. Byte counts are of the body as sent.
 type Server struct {
-	ListenAddr      string        `koanf:"listen_addr" env:"SKALD_LISTEN_ADDR" validate:"listen_addr" doc:"Address of the API. Port 0 takes a free one; an empty host means all interfaces."`
+	ListenAddr      string        `koanf:"listen_addr" env:"SKALD_LISTEN_ADDR" validate:"listen_addr" doc:"Address of the API. Port 0 picks a free one; an empty host means all interfaces."`
 	DebugAddr       string        `koanf:"debug_addr" validate:"omitempty,loopback_addr" doc:"Address of profiling (pprof), on loopback only; empty means off."`
-	MaxBodyBytes    int64         `koanf:"max_body_bytes" validate:"min=1024,max=67108864" doc:"Largest request body, and so the largest payload."`
-	ReadTimeout     time.Duration `koanf:"read_timeout" validate:"min=1s,max=10m" doc:"Longest time to receive a request, headers and body."`
-	WriteTimeout    time.Duration `koanf:"write_timeout" validate:"min=2s,max=1h" doc:"Longest time from a request's headers to the end of its answer; must exceed max_wait and request_timeout together."`
+	MaxBodyBytes    int64         `koanf:"max_body_bytes" validate:"min=1024,max=67108864" doc:"Maximum size of a request body, and so of a payload."`
+	ReadTimeout     time.Duration `koanf:"read_timeout" validate:"min=1s,max=10m" doc:"Maximum time to receive a request, headers and body."`
+	WriteTimeout    time.Duration `koanf:"write_timeout" validate:"min=2s,max=1h" doc:"Maximum time from a request's headers to the end of its response; must exceed the sum of max_wait and request_timeout."`
 	IdleTimeout     time.Duration `koanf:"idle_timeout" validate:"min=1s,max=1h" doc:"An idle keep-alive connection is closed after this long; keep it above the load balancer's."`
-	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Longest time to work on a request, not counting the wait it asked for."`
-	MaxWait         time.Duration `koanf:"max_wait" validate:"min=0s,max=10m" doc:"Upper bound of ?wait=; longer waits are cut to it."`
-	MaxStreams      int           `koanf:"max_streams" validate:"min=1,max=10000" doc:"Most live streams of audit events that this node serves at once."`
-	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Longest time from the signal, and drain_delay after it, to the end of the process; must exceed engine.drain_timeout."`
-	DrainDelay      time.Duration `koanf:"drain_delay" validate:"min=0s,max=5m" doc:"How long after the signal to stop requests are still taken, while /readyz already answers 503: what a load balancer needs to see that and send them elsewhere."`
+	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Maximum time to process a request, not counting the wait it asked for."`
+	MaxWait         time.Duration `koanf:"max_wait" validate:"min=0s,max=10m" doc:"Maximum of ?wait=; longer waits are shortened to it."`
+	MaxStreams      int           `koanf:"max_streams" validate:"min=1,max=10000" doc:"Maximum number of live streams of audit events that this node serves at once."`
+	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Maximum time from the end of drain_delay to the end of the process; must exceed engine.drain_timeout."`
+	DrainDelay      time.Duration `koanf:"drain_delay" validate:"min=0s,max=5m" doc:"How long the node still accepts requests after the stop signal, while /readyz already answers 503: as long as a load balancer needs to notice."`
 }
 
 // Engine is the saga engine of one node. Timeouts named default_ stand in for
 // what a workflow leaves open.
 type Engine struct {
 	NodeID                     string        `koanf:"node_id" env:"SKALD_NODE_ID" validate:"omitempty,node_id" doc:"Name of this node, unique among the nodes of a database; empty means host name and port."`
-	LeaseTTL                   time.Duration `koanf:"lease_ttl" env:"SKALD_LEASE_TTL" validate:"min=1s,max=5m" doc:"A node that has not renewed its lease for this long counts as dead, and its sagas are taken over."`
+	LeaseTTL                   time.Duration `koanf:"lease_ttl" env:"SKALD_LEASE_TTL" validate:"min=1s,max=5m" doc:"A node that has not renewed its lease for this long counts as dead, and other nodes take over its sagas."`
 	ReaperInterval             time.Duration `koanf:"reaper_interval" env:"SKALD_REAPER_INTERVAL" validate:"min=50ms,max=5m" doc:"How often a node looks for sagas whose deadline has passed; at most lease_ttl."`
-	MaxRunning                 int           `koanf:"max_running" validate:"min=1,max=10000" doc:"Most new sagas with a call in flight on this node at once; resumed ones have a quarter of it besides. Sagas beyond that wait in the database."`
-	DrainTimeout               time.Duration `koanf:"drain_timeout" validate:"min=0s,max=10m" doc:"On stop, calls in flight get this long to end."`
-	DefaultSagaTimeout         time.Duration `koanf:"default_saga_timeout" validate:"omitempty,min=1ms,max=87600h" doc:"Deadline of a saga whose workflow sets none; 0 means no deadline."`
-	DefaultCompensationTimeout time.Duration `koanf:"default_compensation_timeout" validate:"omitempty,min=1ms,max=87600h" doc:"Deadline of the compensating phase when the workflow sets none; 0 means no deadline."`
-	DefaultStepTimeout         time.Duration `koanf:"default_step_timeout" validate:"min=1ms,max=24h" doc:"Longest time of one call to a participant when the step sets none."`
-	MaxResponseBytes           int64         `koanf:"max_response_bytes" validate:"min=1024,max=67108864" doc:"Largest answer read from a participant."`
-	SlowStepAfter              time.Duration `koanf:"slow_step_after" validate:"min=1ms,max=1h" doc:"A call that runs longer is recorded as RUNNING in the step log."`
+	MaxRunning                 int           `koanf:"max_running" validate:"min=1,max=10000" doc:"Maximum number of new sagas that this node drives at once; resumed sagas may use a quarter of that in addition. Further sagas wait in the database."`
+	DrainTimeout               time.Duration `koanf:"drain_timeout" validate:"min=0s,max=10m" doc:"On shutdown, calls in flight get this long to finish."`
+	DefaultSagaTimeout         time.Duration `koanf:"default_saga_timeout" validate:"omitempty,min=1ms,max=87600h" doc:"Deadline of a saga, if its workflow sets none; 0 means no deadline."`
+	DefaultCompensationTimeout time.Duration `koanf:"default_compensation_timeout" validate:"omitempty,min=1ms,max=87600h" doc:"Deadline of the compensating phase, if the workflow sets none; 0 means no deadline."`
+	DefaultStepTimeout         time.Duration `koanf:"default_step_timeout" validate:"min=1ms,max=24h" doc:"Timeout of one call to a participant, if the step sets none."`
+	MaxResponseBytes           int64         `koanf:"max_response_bytes" validate:"min=1024,max=67108864" doc:"Maximum size of a participant's response."`
+	SlowStepAfter              time.Duration `koanf:"slow_step_after" validate:"min=1ms,max=1h" doc:"A call that takes longer is recorded as RUNNING in the step log."`
 	StalledAfter               time.Duration `koanf:"stalled_after" validate:"min=10s,max=8760h" doc:"A saga that is due and has not changed for this long needs attention; must exceed the longest call."`
-	StalledFailures            int           `koanf:"stalled_failures" validate:"min=1,max=1000000" doc:"So does one whose present call has failed this often."`
-	CommitBatch                int           `koanf:"commit_batch" validate:"min=1,max=1000" doc:"Most transitions in one commit."`
+	StalledFailures            int           `koanf:"stalled_failures" validate:"min=1,max=1000000" doc:"A saga whose current call has failed this often needs attention too."`
+	CommitBatch                int           `koanf:"commit_batch" validate:"min=1,max=1000" doc:"Maximum number of transitions in one commit."`
 }
 
 // Egress decides which addresses the engine may call. Every entry is an
@@ -132,19 +132,19 @@ type Engine struct {
 // entries their meaning; Load catches typos, so that they are reported along
 // with all others.
 type Egress struct {
-	Allow         []string `koanf:"allow" validate:"dive,egress_entry" doc:"When not empty, only these may be called. An entry within a range that is closed by default, such as loopback or link-local, opens that much of it."`
-	Deny          []string `koanf:"deny" validate:"dive,egress_entry" doc:"Destinations that must not be called; wins over allow."`
-	AllowLoopback bool     `koanf:"allow_loopback" doc:"Whether loopback addresses are open without an entry in allow."`
+	Allow         []string `koanf:"allow" validate:"dive,egress_entry" doc:"If not empty, only these destinations may be called. An entry within a range that is closed by default, such as loopback or link-local, opens that part of it."`
+	Deny          []string `koanf:"deny" validate:"dive,egress_entry" doc:"Destinations that must not be called; overrides allow."`
+	AllowLoopback bool     `koanf:"allow_loopback" doc:"Whether loopback addresses may be called without an entry in allow."`
 }
 
 // Audit is the audit trail and its hash chain.
 type Audit struct {
-	SealInterval time.Duration `koanf:"seal_interval" validate:"min=50ms,max=1h" doc:"How often new audit events are sealed into their tenant's hash chain; until then a change of one shows only in its digest."`
+	SealInterval time.Duration `koanf:"seal_interval" validate:"min=50ms,max=1h" doc:"How often new audit events are sealed into their tenant's hash chain; until then only its own digest reveals a change of an event."`
 }
 
 // Log says how much is logged and in which form.
 type Log struct {
-	Level  string `koanf:"level" validate:"oneof=debug info warn error" doc:"Least severe level that is logged."`
+	Level  string `koanf:"level" validate:"oneof=debug info warn error" doc:"Minimum level that is logged."`
 	Format string `koanf:"format" validate:"oneof=json text" doc:"json for machines, text for people."`
 }
 
@@ -162,17 +162,17 @@ const (
 // Auth says which credentials count. BootstrapAdminKey holds the content of
 // BootstrapAdminKeyFile when that is given.
 type Auth struct {
-	Mode                  AuthMode      `koanf:"mode" validate:"oneof=auto required off" doc:"Whether the API asks for credentials. auto: unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and off loopback."`
-	BootstrapAdminKey     Secret        `koanf:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as skald key generate prints it, that is stored at start as an admin for any tenant, if it is not there. Excludes bootstrap_admin_key_file."`
-	BootstrapAdminKeyFile string        `koanf:"bootstrap_admin_key_file" doc:"File that holds that key. Excludes bootstrap_admin_key."`
-	JWTIssuer             string        `koanf:"jwt_issuer" validate:"omitempty,issuer_url" doc:"Issuer of JWTs, exactly as in their iss; empty means that JWTs do not count."`
-	JWTAudience           string        `koanf:"jwt_audience" validate:"required,max=255" doc:"What the aud of JWTs must name; tokens made for others do not count."`
-	JWKSURL               string        `koanf:"jwks_url" validate:"omitempty,issuer_url" doc:"Where the issuer's keys are; empty means that its discovery document says it."`
-	JWTAlgorithms         []string      `koanf:"jwt_algorithms" validate:"min=1,dive,oneof=EdDSA ES256 RS256" doc:"Signature algorithms that count."`
-	JWTLeeway             time.Duration `koanf:"jwt_leeway" validate:"min=0s,max=60s" doc:"How far the issuer's clock may be off."`
-	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role, text or a list, by its name or as a path such as realm_access.roles."`
+	Mode                  AuthMode      `koanf:"mode" validate:"oneof=auto required off" doc:"Whether the API requires credentials. auto: unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and when listen_addr is not on loopback."`
+	BootstrapAdminKey     Secret        `koanf:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as printed by skald key generate. At start it is stored as an admin key for any tenant, unless it already exists. Excludes bootstrap_admin_key_file."`
+	BootstrapAdminKeyFile string        `koanf:"bootstrap_admin_key_file" doc:"File that contains that key. Excludes bootstrap_admin_key."`
+	JWTIssuer             string        `koanf:"jwt_issuer" validate:"omitempty,issuer_url" doc:"Issuer of JWTs, exactly as in their iss; empty means that JWTs are not accepted."`
+	JWTAudience           string        `koanf:"jwt_audience" validate:"required,max=255" doc:"Value that the aud of JWTs must contain; other tokens are rejected."`
+	JWKSURL               string        `koanf:"jwks_url" validate:"omitempty,issuer_url" doc:"URL of the issuer's keys; empty means that it is taken from the discovery document."`
+	JWTAlgorithms         []string      `koanf:"jwt_algorithms" validate:"min=1,dive,oneof=EdDSA ES256 RS256" doc:"Accepted signature algorithms."`
+	JWTLeeway             time.Duration `koanf:"jwt_leeway" validate:"min=0s,max=60s" doc:"Maximum clock difference to the issuer."`
+	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role (a string or a list), by its name or as a path such as realm_access.roles."`
 	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is refused, unless jwt_default_tenant is on."`
-	JWTDefaultTenant      bool          `koanf:"jwt_default_tenant" doc:"Whether a JWT without a tenant is for the default tenant, where built-in jobs live too. Off, a mapping that the issuer lacks opens nothing."`
+	JWTDefaultTenant      bool          `koanf:"jwt_default_tenant" doc:"Whether a JWT without a tenant acts on the default tenant, which also owns the built-in jobs. If off, such a token is refused, so a missing mapping at the issuer grants nothing."`
 }
 
 // AuthRequired tells whether the API asks for credentials. In auto mode it
@@ -191,95 +191,95 @@ func (c Config) AuthRequired() bool {
 // Encryption says with which keys content is sealed. Keys holds the content of
 // KeyFile when that is given.
 type Encryption struct {
-	Keys    Secret `koanf:"keys" doc:"Master keys, ID:KEY each, with commas or white space between them; KEY is 32 bytes in base64, as openssl rand -base64 32 prints it. The first one seals, all of them open. Excludes key_file."`
-	KeyFile string `koanf:"key_file" doc:"File that holds the master keys, one a line. Excludes keys."`
-	Seal    bool   `koanf:"seal" doc:"Whether new content is sealed. false only opens what is sealed already: for the time until every node has the keys, and to leave encryption again."`
+	Keys    Secret `koanf:"keys" doc:"Master keys as ID:KEY, separated by commas or white space; KEY is 32 bytes in base64, as printed by openssl rand -base64 32. The first key encrypts, all keys decrypt. Excludes key_file."`
+	KeyFile string `koanf:"key_file" doc:"File that contains the master keys, one per line. Excludes keys."`
+	Seal    bool   `koanf:"seal" doc:"Whether new content is encrypted. false only decrypts existing content: use it until every node has the keys, and to turn encryption off again."`
 }
 
 // Tenant stands in for what a request's credential and headers leave open.
 type Tenant struct {
-	DefaultID     uuid.UUID `koanf:"default_id" validate:"required" doc:"Tenant of requests that name none."`
-	DefaultRegion string    `koanf:"default_region" validate:"max=32" doc:"Its region code."`
-	DefaultMajor  int       `koanf:"default_major" validate:"min=0,max=65535" doc:"Its major version."`
-	DefaultMinor  int       `koanf:"default_minor" validate:"min=0,max=65535" doc:"Its minor version."`
+	DefaultID     uuid.UUID `koanf:"default_id" validate:"required" doc:"Tenant of requests that do not name one."`
+	DefaultRegion string    `koanf:"default_region" validate:"max=32" doc:"Region code of the default tenant."`
+	DefaultMajor  int       `koanf:"default_major" validate:"min=0,max=65535" doc:"Major version of the default tenant."`
+	DefaultMinor  int       `koanf:"default_minor" validate:"min=0,max=65535" doc:"Minor version of the default tenant."`
 }
 
 // Limits bound what clients register and send.
 type Limits struct {
-	MaxSteps         int   `koanf:"max_steps" validate:"min=1,max=10000" doc:"Most steps of a workflow."`
-	MaxWorkflowBytes int64 `koanf:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Largest workflow definition."`
-	MaxJSONDepth     int   `koanf:"max_json_depth" validate:"min=4,max=1000" doc:"Deepest nesting of JSON that is read."`
+	MaxSteps         int   `koanf:"max_steps" validate:"min=1,max=10000" doc:"Maximum number of steps of a workflow."`
+	MaxWorkflowBytes int64 `koanf:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Maximum size of a workflow definition, in bytes."`
+	MaxJSONDepth     int   `koanf:"max_json_depth" validate:"min=4,max=1000" doc:"Maximum nesting depth of JSON that Skald accepts."`
 }
 
 // Webhooks says how deliveries are made. An endpoint must also be allowed by
 // Egress.
 type Webhooks struct {
-	AllowHTTP       bool          `koanf:"allow_http" doc:"Whether endpoints may be plain http. What is sent there can be read and repeated on the way."`
-	Timeout         time.Duration `koanf:"timeout" validate:"min=100ms,max=50s" doc:"Longest time of one attempt."`
-	Concurrency     int           `koanf:"concurrency" validate:"min=1,max=100" doc:"Attempts of one webhook at once, on each node. One that fails gets 1."`
-	MaxAttempts     int           `koanf:"max_attempts" validate:"min=1,max=100" doc:"Attempts of a delivery before it is given up."`
-	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=1h" doc:"Wait before the second attempt; it triples with every further one."`
+	AllowHTTP       bool          `koanf:"allow_http" doc:"Whether endpoints may use plain http. Others on the network can then read and replay deliveries."`
+	Timeout         time.Duration `koanf:"timeout" validate:"min=100ms,max=50s" doc:"Timeout of one attempt."`
+	Concurrency     int           `koanf:"concurrency" validate:"min=1,max=100" doc:"Attempts of one webhook at once, on each node. A failing webhook gets 1."`
+	MaxAttempts     int           `koanf:"max_attempts" validate:"min=1,max=100" doc:"Maximum number of attempts of a delivery."`
+	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=1h" doc:"Wait before the second attempt; it triples with each attempt."`
 	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=24h" doc:"Longest wait between two attempts."`
-	DisableAfter    int           `koanf:"disable_after" validate:"min=1,max=1000000" doc:"Deliveries given up in a row before a webhook is disabled."`
-	Keep            time.Duration `koanf:"keep" validate:"min=1h,max=87600h" doc:"How long deliveries that have ended are kept."`
+	DisableAfter    int           `koanf:"disable_after" validate:"min=1,max=1000000" doc:"A webhook is disabled after this many deliveries in a row gave up."`
+	Keep            time.Duration `koanf:"keep" validate:"min=1h,max=87600h" doc:"How long finished deliveries are kept."`
 }
 
 // Kafka says where brokers are, and where events are published: nowhere without
 // EventTopic.
 type Kafka struct {
 	Brokers      []string `koanf:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
-	EventTopic   string   `koanf:"event_topic" validate:"max=249" doc:"Topic that audit events are published to, such as skald.saga.events; empty means they are not."`
-	EventTenants []string `koanf:"event_tenants" validate:"dive,uuid" doc:"Tenants whose events are published; none means all of them."`
-	TLS          bool     `koanf:"tls" doc:"Whether brokers are reached over TLS."`
+	EventTopic   string   `koanf:"event_topic" validate:"max=249" doc:"Topic to which audit events are published, such as skald.saga.events; empty means that they are not published."`
+	EventTenants []string `koanf:"event_tenants" validate:"dive,uuid" doc:"Tenants whose events are published; empty means all."`
+	TLS          bool     `koanf:"tls" doc:"Whether to connect to brokers over TLS."`
 	CAFile       string   `koanf:"ca_file" doc:"File of CA certificates to verify brokers with; empty means the system's."`
-	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"How to sign in: plain, scram-sha-256 or scram-sha-512; empty means not at all."`
-	SASLUser     string   `koanf:"sasl_user" doc:"User to sign in as; required with sasl."`
+	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none."`
+	SASLUser     string   `koanf:"sasl_user" doc:"User to log in as; required with sasl."`
 	SASLPassword Secret   `koanf:"sasl_password" doc:"Password of that user."`
 }
 
 // DLQ says how dead letters are treated and driven again. The first eight
 // settings are the policy of topics that have none, in tenants that have none.
 type DLQ struct {
-	AutoRetry       bool          `koanf:"auto_retry" doc:"Whether letters of Kafka and REST are retried automatically."`
-	MaxRetries      int           `koanf:"max_retries" validate:"min=0,max=1000" doc:"Retries of a letter that brings no number of its own, before it is DEAD."`
-	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=24h" doc:"Wait before the first automatic retry; each wait is between nothing and twice as long, by chance."`
-	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=720h" doc:"Longest wait between two of them; at least initial_interval."`
-	Multiplier      int           `koanf:"multiplier" validate:"min=1,max=10" doc:"By how much the wait grows with each failure."`
-	MaxGenerations  int           `koanf:"max_generations" validate:"min=0,max=100" doc:"How often a letter that was redriven may come back before it is DEAD as poison."`
-	RetentionDays   int           `koanf:"retention_days" validate:"min=1,max=36500" doc:"Days until letters that have been dealt with are archived. DEAD ones that were not discarded stay three times as long."`
+	AutoRetry       bool          `koanf:"auto_retry" doc:"Whether letters from Kafka and REST are retried automatically."`
+	MaxRetries      int           `koanf:"max_retries" validate:"min=0,max=1000" doc:"Retries before a letter is DEAD, if the letter does not set its own number."`
+	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=24h" doc:"Wait before the first automatic retry; each wait is random, between 0 and twice this long."`
+	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=720h" doc:"Maximum wait between automatic retries; at least initial_interval."`
+	Multiplier      int           `koanf:"multiplier" validate:"min=1,max=10" doc:"Factor by which the wait grows with each failure."`
+	MaxGenerations  int           `koanf:"max_generations" validate:"min=0,max=100" doc:"How often a letter may come back after a retry before it is DEAD as POISON."`
+	RetentionDays   int           `koanf:"retention_days" validate:"min=1,max=36500" doc:"Days until resolved and discarded letters are archived. Other DEAD letters stay three times as long."`
 	ArchiveDays     int           `koanf:"archive_days" validate:"min=1,max=36500" doc:"Days until archived letters are deleted."`
-	Lease           time.Duration `koanf:"lease" validate:"min=3s,max=1h" doc:"How long a node holds a letter that it retries; prolonged while it does. A retry whose node is gone counts as failed after it."`
-	PollInterval    time.Duration `koanf:"poll_interval" validate:"min=10ms,max=1m" doc:"How often a node looks for letters that are due, and for redrives."`
-	Batch           int           `koanf:"batch" validate:"min=1,max=5000" doc:"Most letters in one statement."`
+	Lease           time.Duration `koanf:"lease" validate:"min=3s,max=1h" doc:"How long a node holds the lease of a letter that it retries; renewed during the retry. When the lease of a dead node ends, its retry counts as failed."`
+	PollInterval    time.Duration `koanf:"poll_interval" validate:"min=10ms,max=1m" doc:"How often a node looks for due letters and for redrives."`
+	Batch           int           `koanf:"batch" validate:"min=1,max=5000" doc:"Maximum number of letters in one statement."`
 	HTTPConcurrency int           `koanf:"http_concurrency" validate:"min=1,max=1000" doc:"Letters sent to HTTP targets at once, on each node."`
-	HTTPTimeout     time.Duration `koanf:"http_timeout" validate:"min=100ms,max=5m" doc:"Longest time of one such request."`
-	RedriveRate     int           `koanf:"redrive_rate" validate:"min=1,max=1000000" doc:"Letters per second of a bulk redrive that names no rate, over all nodes; at most max_redrive_rate."`
-	MaxRedriveRate  int           `koanf:"max_redrive_rate" validate:"min=1,max=1000000" doc:"Highest rate that a redrive may name."`
-	BulkLimit       int           `koanf:"bulk_limit" validate:"min=0,max=10000000" doc:"Letters that a credential with dlq:write may redrive at once; more needs dlq:admin."`
+	HTTPTimeout     time.Duration `koanf:"http_timeout" validate:"min=100ms,max=5m" doc:"Timeout of a request to an HTTP target."`
+	RedriveRate     int           `koanf:"redrive_rate" validate:"min=1,max=1000000" doc:"Letters per second of a bulk redrive that sets no rate, over all nodes; at most max_redrive_rate."`
+	MaxRedriveRate  int           `koanf:"max_redrive_rate" validate:"min=1,max=1000000" doc:"Maximum rate that a redrive may set, in letters per second."`
+	BulkLimit       int           `koanf:"bulk_limit" validate:"min=0,max=10000000" doc:"Maximum number of letters in one redrive with dlq:write; more needs dlq:admin."`
 }
 
 // Ingest says which topics of Kafka are dead-letter topics, and how their
 // records become letters.
 type Ingest struct {
-	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) is for names in any case; new topics are found automatically. Nothing is ever redriven to a topic that matches. Empty means none are read."`
-	Exclude            string   `koanf:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics to skip although they match."`
+	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) ignores case; new topics are found automatically. Letters are never sent to a matching topic. Empty means that none are read."`
+	Exclude            string   `koanf:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics to skip even if they match."`
 	Group              string   `koanf:"group" validate:"required,max=249" doc:"Consumer group; nodes that share it share the partitions."`
 	Tenant             string   `koanf:"tenant" validate:"omitempty,uuid" doc:"Tenant that the letters belong to; empty means tenant.default_id."`
-	Start              string   `koanf:"start" validate:"oneof=earliest latest" doc:"Where a partition begins that the group has never read: earliest, or latest to leave what is there."`
-	Backlog            string   `koanf:"backlog" validate:"oneof=hold retry" doc:"What becomes of letters whose records lay in a topic when the group first saw it: hold, so that they are retried only on request, or retry, as all others are."`
-	Batch              int      `koanf:"batch" validate:"min=1,max=5000" doc:"Most records in one statement."`
-	MaxBytes           int      `koanf:"max_bytes" validate:"min=1048576,max=268435456" doc:"Bytes asked for in one fetch. About four times as much may be in memory, and at least eight times the largest record."`
-	Suffixes           []string `koanf:"suffixes" doc:"What names of dead-letter topics end with, in any case: stripped to find the original topic when no header tells it."`
-	Prefixes           []string `koanf:"prefixes" doc:"What they begin with, likewise."`
-	AllowTopicCreation bool     `koanf:"allow_topic_creation" doc:"Whether a redrive to a topic that is missing may make it, on brokers that do so."`
+	Start              string   `koanf:"start" validate:"oneof=earliest latest" doc:"Where to start in a partition that the group has never read: earliest, or latest to skip existing records."`
+	Backlog            string   `koanf:"backlog" validate:"oneof=hold retry" doc:"What to do with letters from records that were in a topic when the group first read it: hold (retried only on request) or retry (like all others)."`
+	Batch              int      `koanf:"batch" validate:"min=1,max=5000" doc:"Maximum number of records in one statement."`
+	MaxBytes           int      `koanf:"max_bytes" validate:"min=1048576,max=268435456" doc:"Maximum bytes of one fetch. Memory use may be about four times as much, and at least eight times the largest record."`
+	Suffixes           []string `koanf:"suffixes" doc:"Suffixes of dead-letter topics, in any case: removed to find the original topic if no header names it."`
+	Prefixes           []string `koanf:"prefixes" doc:"Prefixes of dead-letter topics, likewise."`
+	AllowTopicCreation bool     `koanf:"allow_topic_creation" doc:"Whether sending a letter to a missing topic may create it, if the brokers create topics automatically."`
 }
 
 // Retention is the life of ended sagas. A workflow's own retention wins.
 type Retention struct {
-	Completed time.Duration `koanf:"completed" validate:"omitempty,min=1m,max=876000h" doc:"How long completed sagas stay live; 0 means for ever."`
-	Failed    time.Duration `koanf:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means for ever. Those that need attention always do."`
-	Interval  time.Duration `koanf:"interval" validate:"omitempty,min=1s,max=720h" doc:"How often this node archives what has expired; 0 means never."`
-	BatchSize int           `koanf:"batch_size" validate:"min=1,max=10000" doc:"Most sagas archived in one transaction."`
+	Completed time.Duration `koanf:"completed" validate:"omitempty,min=1m,max=876000h" doc:"How long completed sagas stay live; 0 means forever."`
+	Failed    time.Duration `koanf:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means forever. Sagas that need attention are never archived."`
+	Interval  time.Duration `koanf:"interval" validate:"omitempty,min=1s,max=720h" doc:"How often this node archives expired sagas; 0 means never."`
+	BatchSize int           `koanf:"batch_size" validate:"min=1,max=10000" doc:"Maximum number of sagas archived in one transaction."`
 }
 
 // TestSeams change what a production system must not change. All are zero
@@ -292,42 +292,42 @@ type TestSeams struct {
 // reads: a password that somebody keeps there (StaticPath), or a login that
 // Vault makes for this node (DynamicPath). Never both are set.
 type Vault struct {
-	Address     string `koanf:"address" validate:"omitempty,vault_address" doc:"Address of Vault or of a Vault agent. prod refuses http:// but on loopback."`
+	Address     string `koanf:"address" validate:"omitempty,vault_address" doc:"Address of Vault or of a Vault agent. prod refuses http:// except on loopback."`
 	Namespace   string `koanf:"namespace" validate:"max=255" doc:"Namespace of Vault Enterprise."`
 	CACert      string `koanf:"ca_cert" doc:"File of CA certificates to verify Vault with; empty means the system's."`
-	StaticPath  string `koanf:"static_path" validate:"max=1024" doc:"API path of the secret that holds the database's password, for version 2 of the engine with data/ after the mount: secret/data/k1s0/system/saga/database. Read at start, and again when PostgreSQL refuses the password. Excludes dynamic_path."`
-	DynamicPath string `koanf:"dynamic_path" validate:"max=1024" doc:"API path at which Vault makes a login for the database: database/creds/system-saga-rw. Its lease is renewed, and a new login is taken before it ends. Excludes static_path."`
-	UsernameKey string `koanf:"username_key" validate:"required,max=255" doc:"Key of the user in the secret of static_path; when the secret lacks it, the user is database.user."`
+	StaticPath  string `koanf:"static_path" validate:"max=1024" doc:"API path of the secret that contains the database password; for version 2 of the engine, with data/ after the mount: secret/data/k1s0/system/saga/database. Read at start, and again when PostgreSQL rejects the password. Excludes dynamic_path."`
+	DynamicPath string `koanf:"dynamic_path" validate:"max=1024" doc:"API path at which Vault creates a database login: database/creds/system-saga-rw. Skald renews its lease, and fetches a new login before the lease ends. Excludes static_path."`
+	UsernameKey string `koanf:"username_key" validate:"required,max=255" doc:"Key of the user name in the secret of static_path; if the secret has none, database.user applies."`
 	PasswordKey string `koanf:"password_key" validate:"required,max=255" doc:"Key of the password in the secret of static_path."`
 
-	AuthMethod     string        `koanf:"auth_method" validate:"oneof=token token_file approle kubernetes" doc:"How Skald signs in to Vault."`
+	AuthMethod     string        `koanf:"auth_method" validate:"oneof=token token_file approle kubernetes" doc:"How Skald logs in to Vault."`
 	AuthMount      string        `koanf:"auth_mount" validate:"max=255" doc:"Mount of the method approle or kubernetes; empty means its name."`
-	Token          Secret        `koanf:"token" doc:"Token for the method token. It is renewed if it can be."`
-	TokenFile      string        `koanf:"token_file" doc:"File for the method token_file, kept by a Vault agent; read again when Vault refuses its token."`
+	Token          Secret        `koanf:"token" doc:"Token for the method token. Skald renews it if it is renewable."`
+	TokenFile      string        `koanf:"token_file" doc:"File for the method token_file, maintained by a Vault agent; read again when Vault rejects its token."`
 	RoleID         string        `koanf:"role_id" validate:"max=255" doc:"Role id for the method approle."`
 	SecretID       Secret        `koanf:"secret_id" doc:"Secret id for the method approle. Excludes secret_id_file."`
-	SecretIDFile   string        `koanf:"secret_id_file" doc:"File that holds the secret id; read at every sign-in. Excludes secret_id."`
+	SecretIDFile   string        `koanf:"secret_id_file" doc:"File that contains the secret id; read at every login. Excludes secret_id."`
 	KubernetesRole string        `koanf:"kubernetes_role" validate:"max=255" doc:"Role for the method kubernetes."`
-	JWTFile        string        `koanf:"jwt_file" validate:"required" doc:"File of the service account's token for the method kubernetes; read at every sign-in."`
-	Timeout        time.Duration `koanf:"timeout" validate:"min=100ms,max=1m" doc:"Longest time of one call to Vault, repetitions included."`
+	JWTFile        string        `koanf:"jwt_file" validate:"required" doc:"File of the service account's token for the method kubernetes; read at every login."`
+	Timeout        time.Duration `koanf:"timeout" validate:"min=100ms,max=1m" doc:"Timeout of one call to Vault, including retries."`
 }
 
 // Jobs says whether this node may lead the scheduler, where the logs of job runs
 // go in the end, and which Redis may help. LogS3SecretKey holds the content of
 // LogS3SecretKeyFile when that is given.
 type Jobs struct {
-	Scheduler           bool          `koanf:"scheduler" doc:"Whether this node may lead the scheduler of job runs. One node at a time does; without any, runs go on but no new ones begin."`
-	Worker              bool          `koanf:"worker" doc:"Whether this node runs job runs itself: Skald's own commands, and programs where worker_shell allows it. Without either there is nothing to run."`
-	WorkerQueues        []string      `koanf:"worker_queues" validate:"dive,min=1,max=100" doc:"From which queues."`
-	WorkerConcurrency   int           `koanf:"worker_concurrency" validate:"min=1,max=1000" doc:"How many runs at once."`
-	WorkerShell         bool          `koanf:"worker_shell" doc:"Whether the command shell runs programs on this machine, as the user that Skald runs as. Refused for root. What runs comes from the definition of a job, so whoever may define jobs (jobs:admin) may run what worker_shell_allow lists; arguments of a run are only data for it."`
-	WorkerShellAllow    []string      `koanf:"worker_shell_allow" validate:"dive,min=1,max=1000" doc:"Programs that shell may run, by their absolute paths. /bin/sh allows definitions any script, and so anything."`
-	WorkerShellEnvAllow []string      `koanf:"worker_shell_env_allow" validate:"dive,min=1,max=255" doc:"Variables that definitions of jobs may set for their programs, by name. Some change what a program is, such as LD_PRELOAD, BASH_ENV or PYTHONPATH: list what you know to be harmless. PATH, HOME, LANG, TZ and names that begin with SKALD_ cannot be listed."`
-	UpkeepInterval      time.Duration `koanf:"upkeep_interval" validate:"min=1s,max=24h" doc:"How often this node moves old logs to log_offload_url and deletes expired runs; the settings log_retention_days_db and run_retention_days say what is old."`
-	LogOffloadURL       string        `koanf:"log_offload_url" env:"SKALD_LOG_OFFLOAD_URL" validate:"omitempty,offload_url" doc:"Where logs go after log_retention_days_db: file:///var/lib/skald/logs, or s3://bucket/prefix?endpoint=https://s3.internal&region=eu-1&path_style=true, of which region is required without endpoint. Empty means that they stay in the database. All nodes must see the same place."`
+	Scheduler           bool          `koanf:"scheduler" doc:"Whether this node may become leader of the job scheduler. One node at a time is; without a leader, running jobs continue but no new ones start."`
+	Worker              bool          `koanf:"worker" doc:"Whether this node executes job runs: Skald's own commands, and programs if worker_shell is on."`
+	WorkerQueues        []string      `koanf:"worker_queues" validate:"dive,min=1,max=100" doc:"Queues from which the node's worker claims runs."`
+	WorkerConcurrency   int           `koanf:"worker_concurrency" validate:"min=1,max=1000" doc:"Maximum number of runs that the node's worker executes at once."`
+	WorkerShell         bool          `koanf:"worker_shell" doc:"Whether the command shell runs programs on this machine, as the user that Skald runs as. Refused for root. The job definition says what runs, so administrators of jobs (jobs:admin) can run everything that worker_shell_allow lists; arguments of a run are only data."`
+	WorkerShellAllow    []string      `koanf:"worker_shell_allow" validate:"dive,min=1,max=1000" doc:"Programs that the command shell may run, by their absolute paths. /bin/sh allows any script, and so anything."`
+	WorkerShellEnvAllow []string      `koanf:"worker_shell_env_allow" validate:"dive,min=1,max=255" doc:"Environment variables that job definitions may set for their programs, by name. Some change what a program executes, such as LD_PRELOAD, BASH_ENV or PYTHONPATH: list only those you know to be harmless. PATH, HOME, LANG, TZ and names that begin with SKALD_ cannot be listed."`
+	UpkeepInterval      time.Duration `koanf:"upkeep_interval" validate:"min=1s,max=24h" doc:"How often this node moves old logs to log_offload_url and deletes expired runs; the job settings log_retention_days_db and run_retention_days set the age."`
+	LogOffloadURL       string        `koanf:"log_offload_url" env:"SKALD_LOG_OFFLOAD_URL" validate:"omitempty,offload_url" doc:"Where logs are moved after log_retention_days_db: file:///var/lib/skald/logs, or s3://bucket/prefix?endpoint=https://s3.internal&region=eu-1&path_style=true, where region is required without endpoint. Empty means that logs stay in the database. All nodes must use the same location."`
 	LogS3AccessKey      string        `koanf:"log_s3_access_key" validate:"max=255" doc:"Access key for S3; empty means the role of the machine or pod (AWS)."`
-	LogS3SecretKey      Secret        `koanf:"log_s3_secret_key" doc:"Secret key that belongs to it. Excludes log_s3_secret_key_file."`
-	LogS3SecretKeyFile  string        `koanf:"log_s3_secret_key_file" doc:"File that holds the secret key; line ends after it are dropped. Excludes log_s3_secret_key."`
-	RedisURL            Secret        `koanf:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that notes which worker has which run, as a hint that may save work: redis://user:password@host:6379/0, redis+sentinel://user:password@host:26379,host:26379/master/0 (a password of the Sentinels themselves goes into ?sentinel_password=), or redis+cluster://user:password@host:6379,host:6379; each with rediss for TLS. PostgreSQL decides, with it and without it. Empty means none."`
-	RedisPrefix         string        `koanf:"redis_prefix" validate:"max=100" doc:"First word of its keys, which are PREFIX:jobrun:lease:RUN; empty leaves it and its colon out."`
+	LogS3SecretKey      Secret        `koanf:"log_s3_secret_key" doc:"Secret key of log_s3_access_key. Excludes log_s3_secret_key_file."`
+	LogS3SecretKeyFile  string        `koanf:"log_s3_secret_key_file" doc:"File that contains the secret key; trailing line breaks are ignored. Excludes log_s3_secret_key."`
+	RedisURL            Secret        `koanf:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that records which worker has which run, as a hint that can save database work: redis://user:password@host:6379/0, redis+sentinel://user:password@host:26379,host:26379/master/0 (a password of the Sentinels themselves goes into ?sentinel_password=), or redis+cluster://user:password@host:6379,host:6379; each with rediss instead of redis for TLS. PostgreSQL always decides. Empty means no Redis."`
+	RedisPrefix         string        `koanf:"redis_prefix" validate:"max=100" doc:"Prefix of the Redis keys, which are PREFIX:jobrun:lease:RUN; if empty, the colon is left out too."`
 }
