@@ -13,13 +13,13 @@ import (
 )
 
 type auditCmd struct {
-	Verify auditVerify `cmd:"" help:"Recompute the digest of every audit event and the hash of every seal. Ends with status 1 when one of them does not fit."`
+	Verify auditVerify `cmd:"" help:"Recompute the digest of every audit event and the hash of every seal. Exit with status 1 on a mismatch."`
 }
 
 type auditVerify struct {
-	Tenant  string `help:"The tenant's id; the default tenant of the settings when left out."`
-	Trail   string `enum:"all,events,actions,deployment" default:"all" help:"What to check: events of the tenant's sagas, actions on what is the tenant's, actions that concern the deployment, or all three."`
-	FromSeq int64  `default:"1" help:"The first seal of that trail to check. The one before it is believed."`
+	Tenant  string `help:"Id of the tenant; default: tenant.default_id."`
+	Trail   string `enum:"all,events,actions,deployment" default:"all" help:"What to verify: events of the tenant's sagas, actions on the tenant's resources, actions on the deployment, or all three."`
+	FromSeq int64  `default:"1" help:"First seal to verify. The seal before it is trusted."`
 }
 
 var errTampered = errors.New("the audit trail was tampered with")
@@ -43,7 +43,7 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 	case a.FromSeq < 1:
 		return errors.New("seals are numbered from 1")
 	case a.FromSeq > 1 && len(trails) > 1:
-		return errors.New("each trail numbers its own seals: say with --trail which one --from-seq is of")
+		return errors.New("--from-seq requires --trail, because each trail numbers its own seals")
 	}
 	var tampered error
 	for _, trail := range trails {

@@ -9,8 +9,8 @@ import (
 )
 
 type demoCmd struct {
-	Workflow string `default:"examples/order/workflow.yaml" help:"The example's workflow."`
-	Dir      string `default:".skald/demo" help:"Where the participants' ledger goes."`
+	Workflow string `default:"examples/order/workflow.yaml" help:"Workflow file of the example."`
+	Dir      string `default:".skald/demo" help:"File for the participants' ledger."`
 }
 
 func (d demoCmd) Run(ctx context.Context, c *cli) error {

@@ -18,22 +18,22 @@ import (
 )
 
 type keyCmd struct {
-	Create   keyCreate   `cmd:"" help:"Make an API key and print it, this once."`
+	Create   keyCreate   `cmd:"" help:"Create an API key and print it. It is shown only once."`
 	List     keyList     `cmd:"" help:"List API keys, newest first."`
-	Revoke   keyRevoke   `cmd:"" help:"Revoke an API key for good."`
-	Generate keyGenerate `cmd:"" help:"Print a new key and store nothing, for SKALD_BOOTSTRAP_ADMIN_KEY."`
+	Revoke   keyRevoke   `cmd:"" help:"Revoke an API key permanently."`
+	Generate keyGenerate `cmd:"" help:"Print a new key for SKALD_BOOTSTRAP_ADMIN_KEY without storing it."`
 }
 
 // shell is who uses these commands: whoever can reach the database.
 var shell = access.Principal{Subject: "cli", Role: access.Admin, AnyTenant: true}
 
 type keyCreate struct {
-	Name      string        `required:"" help:"What uses it. Keys of one name are the same to audit records."`
-	Role      string        `required:"" enum:"worker,auditor,operator,admin" help:"worker, auditor, operator or admin."`
-	Tenant    uuid.UUID     `help:"The tenant it belongs to; by default the configured one." xor:"tenant"`
-	AnyTenant bool          `help:"Let every request choose its tenant; admins only." xor:"tenant"`
-	Expires   time.Duration `help:"How long it counts, such as 720h; by default for ever."`
-	Reason    string        `help:"Why, for the audit trail."`
+	Name      string        `required:"" help:"Name of the user of the key. Keys with the same name are one actor in audit records."`
+	Role      string        `required:"" enum:"worker,auditor,operator,admin" help:"Role: worker, auditor, operator or admin."`
+	Tenant    uuid.UUID     `help:"Tenant of the key; default: tenant.default_id." xor:"tenant"`
+	AnyTenant bool          `help:"Let each request choose its tenant; only with --role admin." xor:"tenant"`
+	Expires   time.Duration `help:"Validity of the key, such as 720h; default: forever."`
+	Reason    string        `help:"Reason, for the audit trail."`
 }
 
 func (k keyCreate) Run(ctx context.Context, c *cli) error {
@@ -74,7 +74,7 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 				continue
 			}
 			if err == nil {
-				fmt.Fprintf(os.Stderr, "API key %s, %s of tenant %s. It is not shown again:\n", key.ID, key.Role, tenantOf(key))
+				fmt.Fprintf(os.Stderr, "API key %s, role %s, tenant %s. It is not shown again:\n", key.ID, key.Role, tenantOf(key))
 				fmt.Println(token)
 			}
 			return err
@@ -83,7 +83,7 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 }
 
 type keyList struct {
-	All bool `help:"Revoked and expired ones too."`
+	All bool `help:"Include revoked and expired keys."`
 }
 
 func (k keyList) Run(ctx context.Context, c *cli) error {
@@ -112,8 +112,8 @@ func (k keyList) Run(ctx context.Context, c *cli) error {
 }
 
 type keyRevoke struct {
-	ID     uuid.UUID `arg:"" help:"The key's id, as list shows it."`
-	Reason string    `help:"Why, for the audit trail; required."`
+	ID     uuid.UUID `arg:"" help:"Id of the key, as shown by key list."`
+	Reason string    `help:"Reason, for the audit trail; required."`
 }
 
 func (k keyRevoke) Run(ctx context.Context, c *cli) error {

@@ -20,9 +20,9 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		want string
 		code int
 	}{
-		{[]string{"create", "--name", "ops", "--role", "admin", "--any-tenant"}, "admin of tenant any", 0},
-		{[]string{"create", "--name", "orders", "--role", "operator", "--tenant", tenant, "--expires", "720h", "--reason", "new shop"}, "operator of tenant " + tenant, 0},
-		{[]string{"create", "--name", "here", "--role", "auditor"}, "auditor of tenant 00000000-0000-0000-0000-000000000001", 0},
+		{[]string{"create", "--name", "ops", "--role", "admin", "--any-tenant"}, "role admin, tenant any", 0},
+		{[]string{"create", "--name", "orders", "--role", "operator", "--tenant", tenant, "--expires", "720h", "--reason", "new shop"}, "role operator, tenant " + tenant, 0},
+		{[]string{"create", "--name", "here", "--role", "auditor"}, "role auditor, tenant 00000000-0000-0000-0000-000000000001", 0},
 		{[]string{"create", "--name", "a b", "--role", "auditor"}, "/name", 1},
 		{[]string{"create", "--name", "x", "--role", "operator", "--any-tenant"}, "/any_tenant", 1},
 		{[]string{"create", "--name", "x", "--role", "operator", "--expires=-1h"}, "/expires_at", 1},

@@ -25,14 +25,14 @@ import (
 var version = "dev"
 
 type cli struct {
-	Config string `short:"c" type:"existingfile" help:"YAML file with settings; the environment wins over it."`
+	Config string `short:"c" type:"existingfile" help:"YAML file with settings; environment variables override it."`
 
-	Serve    serveCmd    `cmd:"" default:"1" help:"Run sagas and serve the API. With no database configured a private PostgreSQL is started."`
-	Migrate  migrateCmd  `cmd:"" help:"Bring the database schema up or down, or show where it is."`
-	Key      keyCmd      `cmd:"" help:"Make, list and revoke API keys."`
-	Workflow workflowCmd `cmd:"" help:"Check workflow definitions."`
-	Audit    auditCmd    `cmd:"" help:"Check the audit trail."`
-	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, of one the outcome is unknown."`
+	Serve    serveCmd    `cmd:"" default:"1" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
+	Migrate  migrateCmd  `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
+	Key      keyCmd      `cmd:"" help:"Create, list and revoke API keys."`
+	Workflow workflowCmd `cmd:"" help:"Validate workflow definitions."`
+	Audit    auditCmd    `cmd:"" help:"Verify the audit trail."`
+	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 
 	overrides []string // settings given as flags, in the form of variables
@@ -79,7 +79,7 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 const ballast = 32 << 20
 
 type serveCmd struct {
-	Store string `enum:"postgres,memory," default:"" help:"Where sagas are kept: postgres, or memory for trying things out (nothing survives)."`
+	Store string `enum:"postgres,memory," default:"" help:"Where sagas are stored: postgres, or memory for trials (lost at exit)."`
 }
 
 func (s serveCmd) Run(ctx context.Context, c *cli) error {

@@ -74,7 +74,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "status"}, "0001_schema.sql                not applied", 0},
 		{[]string{"migrate", "up"}, "migrations applied", 0},
 		{[]string{"migrate", "up"}, "0 migrations applied", 0},
-		{[]string{"migrate", "down", "2"}, "2 migrations taken back", 0},
+		{[]string{"migrate", "down", "2"}, "2 migrations reverted", 0},
 		{[]string{"migrate", "status"}, "not applied", 0},
 		{[]string{"migrate", "down", "0"}, "must be 1 or more", 1},
 		{[]string{"migrate", "roles"}, "GRANT saga_app_role, saga_engine_role, saga_readonly_role TO ", 0},

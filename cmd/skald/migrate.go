@@ -11,10 +11,10 @@ import (
 )
 
 type migrateCmd struct {
-	Up     migrateUp     `cmd:"" help:"Apply every migration that is missing."`
-	Down   migrateDown   `cmd:"" help:"Take back the newest migrations. Data in what they made is lost."`
+	Up     migrateUp     `cmd:"" help:"Apply all pending migrations."`
+	Down   migrateDown   `cmd:"" help:"Revert the newest migrations. Data in the tables and columns that they added is lost."`
 	Status migrateStatus `cmd:"" help:"List migrations and when they were applied."`
-	Roles  migrateRoles  `cmd:"" help:"Print the SQL that makes the database roles, for an administrator to run when Skald's own login may not create roles."`
+	Roles  migrateRoles  `cmd:"" help:"Print the SQL that creates the database roles. An administrator runs it if Skald's own login may not create roles."`
 }
 
 type migrateUp struct{}
@@ -38,7 +38,7 @@ func (migrateUp) Run(ctx context.Context, c *cli) error {
 }
 
 type migrateDown struct {
-	Count int `arg:"" help:"How many to take back."`
+	Count int `arg:"" help:"Number of migrations to revert."`
 }
 
 func (m migrateDown) Run(ctx context.Context, c *cli) error {
@@ -48,7 +48,7 @@ func (m migrateDown) Run(ctx context.Context, c *cli) error {
 	return withDatabase(ctx, c, func(dsn string) error {
 		n, err := db.Down(app.Migrating(ctx, shell.Subject, "skald migrate down"), dsn, m.Count)
 		if err == nil {
-			fmt.Printf("%d migrations taken back\n", n)
+			fmt.Printf("%d migrations reverted\n", n)
 		}
 		return err
 	})
@@ -76,7 +76,7 @@ func (migrateStatus) Run(ctx context.Context, c *cli) error {
 }
 
 type migrateRoles struct {
-	Login []string `arg:"" optional:"" help:"Who may act as these roles: Skald's logins, the owner of the schema among them. None means the configured one."`
+	Login []string `arg:"" optional:"" help:"Logins that become members of the roles: those of Skald, including the schema owner. Default: the configured one."`
 }
 
 func (m migrateRoles) Run(c *cli) error {

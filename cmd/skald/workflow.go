@@ -12,11 +12,11 @@ import (
 )
 
 type workflowCmd struct {
-	Validate workflowValidate `cmd:"" help:"Check a definition without a server. Exits 1 and lists every mistake if it is wrong."`
+	Validate workflowValidate `cmd:"" help:"Validate a definition without a server. If it is invalid, list all errors and exit with status 1."`
 }
 
 type workflowValidate struct {
-	File string `arg:"" help:"YAML or JSON file; - for standard input."`
+	File string `arg:"" help:"YAML or JSON file; - means standard input."`
 }
 
 func (v workflowValidate) Run(c *cli) error {

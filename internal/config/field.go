@@ -115,7 +115,7 @@ func describe(t reflect.Type, validate string) string {
 	}
 	words := "text"
 	if _, ok := rule["required"]; ok {
-		words = "text that is not empty"
+		words = "non-empty text"
 	}
 	if limit, ok := rule["max"]; ok {
 		words += ", at most " + limit + " characters"

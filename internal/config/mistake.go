@@ -26,9 +26,9 @@ type Mistake struct {
 
 // Error lists all mistakes, one per line.
 func (e *Error) Error() string {
-	lines := []string{"configuration: one mistake"}
+	lines := []string{"configuration: 1 error"}
 	if len(e.Mistakes) > 1 {
-		lines[0] = fmt.Sprintf("configuration: %d mistakes", len(e.Mistakes))
+		lines[0] = fmt.Sprintf("configuration: %d errors", len(e.Mistakes))
 	}
 	for _, m := range e.Mistakes {
 		lines = append(lines, "  "+m.String())

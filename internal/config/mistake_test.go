@@ -55,7 +55,7 @@ lease_ttl: 5s
 
 func TestTheErrorListsOneMistakePerLine(t *testing.T) {
 	_, err := Load("", []string{"SKALD_ENV=qa", "SKALD_LOG_LEVEL=loud"})
-	const want = `configuration: 2 mistakes
+	const want = `configuration: 2 errors
   app.environment (SKALD_ENV): must be one of dev, test, staging, prod
   log.level (SKALD_LOG_LEVEL): must be one of debug, info, warn, error`
 	if err == nil || err.Error() != want {

@@ -59,14 +59,14 @@ Every error of the API is a problem document (RFC 9457, ` + "`application/proble
 }
 ` + "```" + `
 
-Decide by ` + "`code`" + `: it is stable. ` + "`title`" + ` says the same in words, ` + "`detail`" + ` what happened this time.
-` + "`errors`" + ` lists every mistake found, ` + "`pointer`" + ` being a JSON Pointer into the body or the name of a
-parameter or header. ` + "`allowed_actions`" + ` comes with 409 where the state of a thing
-forbids what was asked; of a dead letter ` + "`current`" + ` then tells its status and version. ` + "`message`" + ` is the dead
-letter that a target did not take.
+Decide by ` + "`code`" + `: it is stable. ` + "`title`" + ` describes the code, ` + "`detail`" + ` this particular error.
+` + "`errors`" + ` lists every error found; ` + "`pointer`" + ` is a JSON Pointer into the body, or the name of a
+parameter or header. ` + "`allowed_actions`" + ` comes with 409 if the state of the resource does not allow
+the action; for a dead letter, ` + "`current`" + ` then gives its status and version. ` + "`message`" + ` is the dead
+letter that a target did not accept.
 
-400 means that the request could not be read, 422 that it was read and is wrong. Trying again helps after 503,
-after 409 with Retry-After, and never after another 4xx unless something else changes first.
+400 means that the request could not be parsed, 422 that it was parsed but is invalid. Retry after 503, or
+after 409 with Retry-After. Retry other 4xx only after something else has changed.
 
 This page is generated from the code (` + "`go test ./internal/httpapi -update`" + `).
 

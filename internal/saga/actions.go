@@ -40,18 +40,18 @@ type VerbRule struct {
 // Verbs is when each verb is accepted: the only place that says so. Apply
 // refuses a verb exactly when its row does.
 var Verbs = []VerbRule{
-	{Cancel, Write, "undo everything and end as cancelled", turnable},
-	{CompensateVerb, Write, "undo everything and end as compensated", turnable},
+	{Cancel, Write, "compensate everything and end as cancelled", turnable},
+	{CompensateVerb, Write, "compensate everything and end as compensated", turnable},
 	{
 		ResumeCompensation,
 		Write,
-		"undo what is left, beginning with the compensation that gave up",
+		"continue compensating, starting with the compensation that gave up",
 		func(r *Instance) bool { return r.State == Failed },
 	},
 	{
 		RetryVerb,
 		Write,
-		"make the next attempt now, with a fresh retry policy; after a failure, go forward again",
+		"make the next attempt now, with the full number of attempts; after a failure, go forward again",
 		retriable,
 	},
 	{SkipStepVerb, Admin, "skip the current step, or its compensation", orderable},
@@ -62,7 +62,7 @@ var Verbs = []VerbRule{
 	{
 		SuspendVerb,
 		Write,
-		"send nothing new until it is resumed",
+		"send nothing new until resumed",
 		func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt == nil },
 	},
 	{

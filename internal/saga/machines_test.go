@@ -47,7 +47,7 @@ func writeStateMachines(w io.Writer) {
 	writeDiagram(w)
 	fmt.Fprint(w, `
 `+"`status`, `state` and `lifecycle`"+` show one stored number in three vocabularies, so they cannot disagree. A saga
-that failed may have left effects behind; only an operator brings it back.
+that failed may have left effects; only an operator can resume it.
 
 `)
 	table(w, "state", "name", "status", "lifecycle", "terminal", "meaning")
@@ -57,7 +57,7 @@ that failed may have left effects behind; only an operator brings it back.
 	fmt.Fprint(w, `
 ### Transitions
 
-These are all. One commit may pass several of them at once: the one that stores a step's outcome also passes on to the
+These are all transitions. One commit may contain several: the one that stores a step's outcome also moves on to the
 next step.
 
 `)
@@ -68,33 +68,33 @@ next step.
 	fmt.Fprint(w, `
 ### Events
 
-Where each event may lead, found by trying it on every kind of saga. An empty field is a conflict
-(`+"`"+CodeStateConflict+"`"+`), whose problem document lists the actions that are allowed instead.
+The states to which each event can lead, computed by applying it to every kind of saga. An empty cell is a conflict
+(`+"`"+CodeStateConflict+"`"+`), whose problem document lists the allowed actions.
 
 `)
 	writeEvents(w)
 	fmt.Fprint(w, `
 ### What operators may do
 
-These verbs are the API's actions. The table is the rules' own (`+"`internal/saga/actions.go`"+`).
+These are the actions of the API, from the rules themselves (`+"`internal/saga/actions.go`"+`).
 
 `)
-	table(w, "verb", "permission", "what it does")
+	table(w, "action", "permission", "what it does")
 	for _, v := range Verbs {
 		row(w, code(v.Verb), code(v.Needs), v.Description)
 	}
 	fmt.Fprint(w, `
-### How a saga that turned back ends
+### Final state after compensation
 
 `)
-	table(w, "end_cause", "state once everything is undone")
+	table(w, "end_cause", "state once everything is compensated")
 	for _, c := range Causes {
 		row(w, code(c), code(c.End()))
 	}
 	fmt.Fprint(w, `
 ## Step
 
-Derived from the definition, the saga and its step logs; never stored.
+A step's state is derived from the definition, the saga and its step logs; it is never stored.
 
 `)
 	table(w, "state", "name", "meaning")
@@ -102,7 +102,7 @@ Derived from the definition, the saga and its step logs; never stored.
 		row(w, i, code(name), stepMeanings[StepState(i)])
 	}
 	fmt.Fprint(w, `
-The undo of a step, shown while one is due:
+The compensation of a step, shown while one is due:
 
 `)
 	table(w, "state", "name", "meaning")
@@ -181,8 +181,8 @@ func writeEvents(w io.Writer) {
 
 var eventMeanings = []struct{ kind, meaning string }{
 	{"Answered", "the call in flight has an outcome"},
-	{"Slow", "the call in flight takes long"},
-	{"Turned", "its driver sees a flag, no call in flight"},
+	{"Slow", "the call in flight takes longer than `engine.slow_step_after`"},
+	{"Turned", "its driver finds a flag while no call is in flight"},
 	{"CancelRequested", "cancel"},
 	{"CompensateRequested", "compensate"},
 	{"DeadlinePassed", "the deadline of the phase passes"},
@@ -195,45 +195,45 @@ var eventMeanings = []struct{ kind, meaning string }{
 	{"CompletionForced", "force-complete"},
 	{"FailureForced", "force-fail"},
 	{"Acknowledged", "acknowledge"},
-	{"Neglected", "a watchman finds that it makes no progress"},
+	{"Neglected", "the janitor finds that it makes no progress"},
 }
 
 var meanings = map[State]string{
 	Pending:       "accepted, durable",
 	Running:       "a step is in flight, or waits for its next attempt",
-	StepCompleted: "between two steps, driven by nobody right now",
+	StepCompleted: "between two steps, without a driver",
 	Completed:     "every step is done",
-	Compensating:  "being undone, in exact reverse order",
-	Compensated:   "failed, everything undone",
-	Failed:        "an undo gave up: effects may remain, somebody must look",
-	Cancelled:     "cancelled, everything undone",
-	TimedOut:      "the deadline passed, everything undone",
+	Compensating:  "being compensated, in exact reverse order",
+	Compensated:   "failed, everything compensated",
+	Failed:        "a compensation gave up or an operator forced the end: effects may remain, an operator must act",
+	Cancelled:     "cancelled, everything compensated",
+	TimedOut:      "the deadline passed, everything compensated",
 }
 
 var stepMeanings = map[StepState]string{
 	StepStatePending:      "not sent yet",
 	StepStateRunning:      "a call is in flight, or waits for its next attempt",
 	StepStateCompleted:    "done",
-	StepStateFailed:       "refused, or given up",
-	StepStateCompensating: "being undone, or its undo gave up",
-	StepStateCompensated:  "undone, or there was nothing to call",
-	StepStateSkipped:      "not done, and not to be done",
+	StepStateFailed:       "refused, or gave up",
+	StepStateCompensating: "being compensated, or its compensation gave up",
+	StepStateCompensated:  "compensated, or it has no compensation",
+	StepStateSkipped:      "skipped; it will not be executed",
 }
 
 var undoMeanings = map[CompensationState]string{
-	UndoStatePending:   "due after the undo of later steps",
+	UndoStatePending:   "due after the compensation of later steps",
 	UndoStateRunning:   "a call is in flight, or waits for its next attempt",
-	UndoStateCompleted: "undone",
+	UndoStateCompleted: "compensated",
 	UndoStateFailed:    "gave up",
 	UndoStateSkipped:   "nothing to call: the step has no compensation",
 }
 
 var logMeanings = map[LogStatus]string{
 	LogSuccess: "done",
-	LogFailed:  "refused, failed, or without an answer",
-	LogTimeout: "no answer in time",
-	LogSkipped: "nothing to call: the step has no compensation, or an operator skipped it or says that it was undone elsewhere",
-	LogRunning: "the call is in flight and takes long",
+	LogFailed:  "refused, failed, or without a response",
+	LogTimeout: "no response in time",
+	LogSkipped: "nothing to call: the step has no compensation, or an operator skipped it or recorded that it was compensated elsewhere",
+	LogRunning: "the call is in flight and takes longer than `engine.slow_step_after`",
 }
 
 func TestEveryWordOfThePageHasAMeaning(t *testing.T) {

@@ -51,13 +51,13 @@ var orders = []order{
 	{"An order that completes", `{"order_id": "A-1", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "visa"}`,
 		client.SagaStatusCOMPLETED, client.SagaStateCompleted, ledger.Completed},
 	{
-		"An order that payments refuses: the reservation is undone",
+		"An order that payments refuses: the reservation is compensated",
 		`{"order_id": "A-2", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "declined"}`,
 		client.SagaStatusFAILED,
 		client.SagaStateCompensated,
 		ledger.Compensated,
 	},
-	{"An order whose charge is made but whose answer is lost each time: refunded first, then the reservation",
+	{"An order whose charge succeeds but whose response is always lost: refunded first, then the reservation is cancelled",
 		`{"order_id": "A-3", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "visa", "simulate": {"charge-payment": "drop_reply_always"}}`,
 		client.SagaStatusFAILED, client.SagaStateCompensated, ledger.Compensated},
 }
@@ -156,7 +156,7 @@ func startSkald(ctx context.Context, cfg Config) (url string, stop func() error,
 func register(ctx context.Context, c *client.ClientWithResponses, path, participants string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("the example's workflow (run from the repository's root, or name it with --workflow): %w", err)
+		return nil, fmt.Errorf("the workflow of the example (run from the root of the repository, or use --workflow): %w", err)
 	}
 	text = bytes.ReplaceAll(text, []byte(written), []byte(participants))
 	res, err := c.RegisterWorkflowWithBodyWithResponse(ctx, nil, "application/yaml", bytes.NewReader(text))
@@ -201,6 +201,6 @@ func verify(out io.Writer, path string, ends map[string]ledger.SagaEnd) error {
 	if len(found) > 0 {
 		return errors.New("the ledger does not agree with the sagas")
 	}
-	fmt.Fprintln(out, "every effect is there once or undone, in reverse order: the demo is in order")
+	fmt.Fprintln(out, "every effect was applied once or compensated in reverse order: the demo passed")
 	return nil
 }

@@ -15,7 +15,7 @@ func printTimeline(out io.Writer, title string, s *client.Saga) {
 	logs := slices.Clone(s.StepLogs)
 	slices.SortStableFunc(logs, func(a, b client.StepLog) int { return a.StartedAt.Compare(b.StartedAt) })
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  at\tstep\taction\tattempt\tstatus\tanswer")
+	fmt.Fprintln(w, "  at\tstep\taction\tattempt\tstatus\tresponse")
 	for _, l := range logs {
 		answer := string(l.ResponsePayload)
 		if l.ErrorMessage != nil {
