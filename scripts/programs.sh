@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes sure that the programs named as arguments are on this machine, for tests:
-# each is the name of a program and of the Debian package that has it. Silent when
-# they are there. Otherwise root gets them by apt, and everybody else gets advice
-# and exit status 1. No server is started.
+# Checks that the programs given as arguments are on this machine, for tests. Each
+# argument names a program and its Debian package. Prints nothing if all are there.
+# Otherwise root installs them with apt; other users get instructions and exit
+# status 1. No server is started.
 set -eu
 PATH="$PATH:/usr/sbin" # Debian has some there, which is not on everybody's PATH
 
@@ -18,8 +18,8 @@ need=$(missing "$@")
 [ -n "$need" ] || exit 0
 if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
 	echo "installing with apt: $need" >&2
-	# Only the programs are wanted. Debian's packages would start servers of their
-	# own; where this is not honoured, that does no harm.
+	# Only the programs are needed. This keeps Debian's packages from starting
+	# servers; if it has no effect, that does no harm.
 	policy=/usr/sbin/policy-rc.d
 	if [ ! -e "$policy" ]; then
 		trap 'rm -f "$policy"' EXIT

@@ -5840,7 +5840,7 @@ type ResumeInput struct {
 }
 
 // Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
-// omitted: the server's default; -1: for ever. The latest version's retention
+// omitted: the server's default; -1: forever. The latest version's retention
 // applies to all sagas of the workflow.
 type Retention struct {
 	// CompletedMS For sagas that completed.
@@ -6978,7 +6978,7 @@ type WorkflowDefinition struct {
 	Output JSONObject `json:"output,omitempty"`
 
 	// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
-	// omitted: the server's default; -1: for ever. The latest version's retention
+	// omitted: the server's default; -1: forever. The latest version's retention
 	// applies to all sagas of the workflow.
 	Retention *Retention `json:"retention,omitempty"`
 

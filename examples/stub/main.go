@@ -64,7 +64,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPut:
 		status, err := strconv.Atoi(strings.TrimSpace(string(body)))
 		if err != nil || status < 200 || status > 599 {
-			http.Error(w, "the body is no status from 200 to 599", http.StatusBadRequest)
+			http.Error(w, "the body must be a status from 200 to 599", http.StatusBadRequest)
 			return
 		}
 		p.Answer = status

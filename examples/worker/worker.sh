@@ -1,17 +1,17 @@
 #!/bin/bash
-# A worker of Skald in bash, with curl and jq: it runs the argument "line" of its
-# runs through tr. SKALD_URL is the server, SKALD_KEY an API key of the role worker if
-# it asks for one (skald key create --name worker.sh --role worker), MAX_RUNS how many
-# runs to do before it stops. docs/workers.md explains each call.
+# A Skald worker in bash, with curl and jq: it converts the argument "line" of each
+# run to capitals. SKALD_URL is the server; SKALD_KEY is an API key of the role worker,
+# if the server requires one (skald key create --name worker.sh --role worker); MAX_RUNS
+# is the number of runs after which it stops. docs/workers.md explains each call.
 set -u
 url=${SKALD_URL:-http://127.0.0.1:8080}/api/v1
-call() { # path, body: prints the answer; fails on anything but 2xx, after tries while the outcome is unknown
+call() { # path, body: prints the response; fails unless it is 2xx; retries if the outcome is unknown
   curl -sS --fail-with-body --retry 5 --retry-connrefused --max-time 45 -H 'Content-Type: application/json' \
     ${SKALD_KEY:+-H "Authorization: Bearer $SKALD_KEY"} "$url/$1" -d "$2"
 }
 worker=$(call workers "{\"name\":\"worker.sh\",\"sdk\":\"bash\",\"pid\":$$,\"max_runs\":1,\"commands\":[\"shout\"]}" | jq -re .worker_id) || exit 1
 held=$(mktemp)          # what is running, for the heartbeats
-hold() { echo "$1" > "$held.new" && mv "$held.new" "$held"; }  # whole or not at all, for the heartbeats
+hold() { echo "$1" > "$held.new" && mv "$held.new" "$held"; }  # atomically, because the heartbeats read it
 hold '[]'
 ( seq=0; while sleep 2; do                                # heartbeats, beside the work
     seq=$((seq + 1))

@@ -31,7 +31,7 @@ func checker(
 	}
 	if !cfg.AuthRequired() {
 		if tcp, ok := addr.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-			return nil, fmt.Errorf("auth.mode: %s is not on loopback, so the API must ask for credentials", addr)
+			return nil, fmt.Errorf("auth.mode: %s is not on loopback, so the API must require credentials", addr)
 		}
 		log.Warn(
 			"development mode: the API requires no credentials, so anyone on this machine may do anything; set SKALD_AUTH_MODE=required to change that",
