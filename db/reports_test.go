@@ -76,10 +76,10 @@ func TestStatisticsAddUp(t *testing.T) {
 	if definition != "order@1" || total != len(runs) || total != completed+failed+active+pending+compensated {
 		t.Errorf("%s: %d sagas are %d completed, %d failed, %d active, %d pending and %d compensated; there are %d", definition, total, completed, failed, active, pending, compensated, len(runs))
 	}
-	if completed != want[saga.Completed] || failed != want[saga.Failed]+want[saga.Cancelled]+want[saga.TimedOut] ||
-		active != want[saga.Running]+want[saga.Compensating] || pending != want[saga.Pending] ||
-		compensated != want[saga.Compensated] {
-		t.Errorf("%d completed, %d failed, %d active, %d pending, %d compensated; the sagas are %v", completed, failed, active, pending, compensated, want)
+	counts := []int{want[saga.Completed], want[saga.Failed] + want[saga.Cancelled] + want[saga.TimedOut],
+		want[saga.Running] + want[saga.Compensating], want[saga.Pending], want[saga.Compensated]}
+	if diff := cmp.Diff(counts, []int{completed, failed, active, pending, compensated}); diff != "" {
+		t.Errorf("completed, failed, active, pending, compensated (-want +got):\n%s", diff)
 	}
 	if seconds <= 0 || seconds > 60 {
 		t.Errorf("a saga takes %v s on average", seconds)

@@ -70,9 +70,14 @@ func TestAWholeRun(t *testing.T) {
 	var got []key
 	for _, l := range report.Levels {
 		got = append(got, key{l.Workflow, l.Mode, l.Clients})
-		if l.Sagas == 0 || l.PerSecond <= 0 || l.Errors > 0 || l.EndToEnd.Count != l.Sagas ||
-			l.Cores.Postgres == nil || l.RSS == 0 || l.WALPerSaga == 0 || (l.Submit != nil) != (l.Mode == bench.Submit) {
-			t.Errorf("level is not complete: %+v", l)
+		for what, holds := range map[string]bool{
+			"sagas": l.Sagas != 0, "a rate": l.PerSecond > 0, "no errors": l.Errors <= 0,
+			"the time of each saga": l.EndToEnd.Count == l.Sagas, "what PostgreSQL used": l.Cores.Postgres != nil,
+			"memory": l.RSS != 0, "WAL": l.WALPerSaga != 0, "times of requests": (l.Submit != nil) == (l.Mode == bench.Submit),
+		} {
+			if !holds {
+				t.Errorf("level without %s: %+v", what, l)
+			}
 		}
 	}
 	want := []key{

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/app"
@@ -129,12 +130,15 @@ func isState(state string) func(map[string]any) bool {
 }
 
 func TestAFailedCompensationIsRetriedByItsLetter(t *testing.T) {
+	t.Parallel()
 	s := newStranded(t)
 	id, letter := s.fail()
 	l := s.letter(letter)
-	if l.Status != dlq.Pending || l.Link.SagaID != id || l.Link.StepName != "one" || l.CorrelationID != "order-7" ||
-		l.OriginalTopic != "saga.pair.one.compensate" {
-		t.Fatalf("%+v", l)
+	want := l
+	want.Status, want.CorrelationID, want.OriginalTopic = dlq.Pending, "order-7", "saga.pair.one.compensate"
+	want.Link.SagaID, want.Link.StepName = id, "one"
+	if diff := cmp.Diff(want, l); diff != "" {
+		t.Fatalf("the letter (-want +got):\n%s", diff)
 	}
 	if _, err := s.letters.Get(t.Context(), uuid.New(), letter); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another tenant sees it: %v", err)
@@ -163,13 +167,15 @@ func TestAFailedCompensationIsRetriedByItsLetter(t *testing.T) {
 		t.Errorf("the letter is %s %s, the saga %v", l.Status, l.Resolution, doc)
 	}
 	var retries string
-	if err := s.db.QueryRowContext(t.Context(), `SELECT string_agg(number || ' ' || outcome || ' ' || actor, ', ' ORDER BY number) FROM dlq.dlq_attempts WHERE message_id = $1`, letter).Scan(&retries); err != nil ||
-		retries != "1 FAILED carla, 2 ACKNOWLEDGED carla" {
+	err := s.db.QueryRowContext(t.Context(), `SELECT string_agg(number || ' ' || outcome || ' ' || actor, ', ' ORDER BY number)
+		FROM dlq.dlq_attempts WHERE message_id = $1`, letter).Scan(&retries)
+	if err != nil || retries != "1 FAILED carla, 2 ACKNOWLEDGED carla" {
 		t.Errorf("its retries: %s, %v", retries, err)
 	}
 }
 
 func TestALetterOfASagaThroughTheAPI(t *testing.T) {
+	t.Parallel()
 	s := newStranded(t)
 	verb := func(letter uuid.UUID, verb, body string) (int, map[string]any) {
 		t.Helper()
@@ -202,6 +208,7 @@ func TestALetterOfASagaThroughTheAPI(t *testing.T) {
 // A node that dies between the claim of a letter and the change of its saga
 // leaves both as they were, but for the count.
 func TestAClaimThatDidNotReachTheSagaIsTakenBack(t *testing.T) {
+	t.Parallel()
 	s := newStranded(t)
 	id, letter := s.fail()
 	s.claimed(letter)
@@ -225,6 +232,7 @@ func TestAClaimThatDidNotReachTheSagaIsTakenBack(t *testing.T) {
 }
 
 func TestALetterOfASagaThatDoesNotWaitIsNotDriven(t *testing.T) {
+	t.Parallel()
 	s := newStranded(t)
 	id, letter := s.fail()
 	d := s.claimed(letter)
@@ -259,6 +267,7 @@ func TestALetterOfASagaThatDoesNotWaitIsNotDriven(t *testing.T) {
 }
 
 func TestAStepThatWasUndoneByHandLetsItsSagaGoOn(t *testing.T) {
+	t.Parallel()
 	s := newStranded(t)
 	id, letter := s.fail()
 	by := operator.By{Actor: "carla", Reason: "called the bank", RequestID: "r-1"}
@@ -271,15 +280,17 @@ func TestAStepThatWasUndoneByHandLetsItsSagaGoOn(t *testing.T) {
 		t.Errorf("the saga: %v", doc)
 	}
 	var who string
-	if err := s.db.QueryRowContext(t.Context(), `
+	err = s.db.QueryRowContext(t.Context(), `
 		SELECT a.actor || ' ' || a.verb || ' ' || a.reason || ' ' || a.request_id || ' ' || (l.response_payload ->> 'reason')
 		  FROM saga.audit_actions a JOIN saga.saga_step_logs l ON l.saga_id = $1 AND l.status = 'SKIPPED' AND l.step_name = 'one'
-		 WHERE a.subject = $2`, id, letter.String()).Scan(&who); err != nil || who != "carla resolve called the bank r-1 called the bank" {
+		 WHERE a.subject = $2`, id, letter.String()).Scan(&who)
+	if err != nil || who != "carla resolve called the bank r-1 called the bank" {
 		t.Errorf("who did it: %s, %v", who, err)
 	}
 }
 
 func TestALetterOfAWebhookHasItSentAgain(t *testing.T) {
+	t.Parallel()
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
 	if err != nil {
 		t.Fatal(err)

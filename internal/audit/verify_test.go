@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
@@ -121,14 +122,20 @@ func TestWhatWasWrittenIsFoundToBeSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenant := w.write(t)
 			v := w.verify(t, tenant, 1, 100)
-			if v.FirstBad != nil || v.CheckedSeals != 3 || v.CheckedEvents != 4*eventsEach || v.Unsealed != eventsEach ||
-				v.Next != 0 ||
-				v.Head.Seq != 3 {
-				t.Errorf("all: %+v", v)
+			whole := saga.Verification{CheckedSeals: 3, CheckedEvents: 4 * eventsEach, Unsealed: eventsEach, Head: v.Head}
+			if diff := cmp.Diff(whole, v); diff != "" {
+				t.Errorf("all (-want +got):\n%s", diff)
+			}
+			if v.Head.Seq != 3 {
+				t.Errorf("the head is seal %d, want 3", v.Head.Seq)
 			}
 			v = w.verify(t, tenant, 2, 1)
-			if v.FirstBad != nil || v.CheckedSeals != 1 || v.CheckedEvents != eventsEach || v.Next != 3 || v.Head.Seq != 2 {
-				t.Errorf("the second seal: %+v", v)
+			second := saga.Verification{CheckedSeals: 1, CheckedEvents: eventsEach, Next: 3, Head: v.Head}
+			if diff := cmp.Diff(second, v); diff != "" {
+				t.Errorf("the second seal (-want +got):\n%s", diff)
+			}
+			if v.Head.Seq != 2 {
+				t.Errorf("the head is seal %d, want 2", v.Head.Seq)
 			}
 			if v = w.verify(t, tenant, 9, 1); v.FirstBad != nil || v.CheckedSeals != 0 || v.Next != 0 {
 				t.Errorf("behind the end: %+v", v)
@@ -195,10 +202,14 @@ func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
 			if v.FirstBad == nil {
 				t.Fatalf("nothing was found: %+v", v)
 			}
-			if bad := *v.FirstBad; bad.Kind != tt.want || bad.Seq != tt.seq || bad.EventID != named ||
-				(bad.Subject == "") != (named == 0) ||
-				bad.Detail == "" {
-				t.Errorf("found %+v; want %s in seal %d, event %d", bad, tt.want, tt.seq, named)
+			bad := *v.FirstBad
+			want := bad
+			want.Kind, want.Seq, want.EventID = tt.want, tt.seq, named
+			if diff := cmp.Diff(want, bad); diff != "" {
+				t.Errorf("found (-want +got):\n%s", diff)
+			}
+			if (bad.Subject == "") != (named == 0) || bad.Detail == "" {
+				t.Errorf("found %+v, which does not say what and why", bad)
 			}
 		})
 	}

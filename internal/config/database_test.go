@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -88,9 +89,12 @@ func TestTheDriverSeesEveryHostWithItsPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Host != "a" || got.Port != 5433 || len(got.Multi) != 1 || got.Multi[0].Host != "b" ||
-			got.Multi[0].Port != 5434 {
-			t.Errorf("%s: the driver sees %s:%d and %+v, want a:5433 and b:5434", url, got.Host, got.Port, got.Multi)
+		hosts := []string{fmt.Sprint(got.Host, ":", got.Port)}
+		for _, m := range got.Multi {
+			hosts = append(hosts, fmt.Sprint(m.Host, ":", m.Port))
+		}
+		if diff := cmp.Diff([]string{"a:5433", "b:5434"}, hosts); diff != "" {
+			t.Errorf("%s: the driver sees (-want +got):\n%s", url, diff)
 		}
 		want := got
 		want.User, want.Password, want.Database, want.SSLMode = "u", "p", "n", "disable"
@@ -166,8 +170,12 @@ func FuzzKeysReachTheDriver(f *testing.F) {
 		d := Default(Dev).Database
 		d.Host, d.Name, d.User, d.Password = "db", s, s, Secret(s)
 		got, err := pq.NewConfig(d.DSN())
-		if err != nil || got.Password != s || got.User != s || got.Database != s || got.SSLMode != "disable" {
-			t.Errorf("%q: the driver reads name %q, user %q, password %q, %v", s, got.Database, got.User, got.Password, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := []string{got.Database, got.User, got.Password, string(got.SSLMode)}
+		if diff := cmp.Diff([]string{s, s, s, "disable"}, read); diff != "" {
+			t.Errorf("%q: name, user, password and mode that the driver reads (-want +got):\n%s", s, diff)
 		}
 		// Once more through our own reader: what we write, we read.
 		again := Default(Dev).Database

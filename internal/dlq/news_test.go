@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -117,16 +118,19 @@ func TestARetryThatGivesUpCountsOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			after, ended, changed := stored(dlq.FromSaga, tt.status, tt.retries).ApplyUpdate(&n,
 				dlq.Moment{Now: noon.Add(time.Minute)})
-			if !changed || after.Status != tt.want || after.RetryCount != tt.count || after.Failure.Message != "again" ||
-				after.Fingerprint != "f" {
-				t.Errorf("%s, %d retries, %q; want %s, %d", after.Status, after.RetryCount, after.Failure.Message, tt.want, tt.count)
+			want := after
+			want.Status, want.RetryCount, want.Failure.Message, want.Fingerprint = tt.want, tt.count, "again", "f"
+			if diff := cmp.Diff(want, after); diff != "" || !changed {
+				t.Errorf("changed %t (-want +got):\n%s", changed, diff)
 			}
 			if tt.status != dlq.Retrying {
 				return
 			}
-			if ended.Outcome != dlq.FailedDrive || ended.Error != "again" || ended.Actor != "op" ||
-				ended.Token != (uuid.UUID{7}) || !ended.StartedAt.Equal(noon.Add(time.Second)) {
-				t.Errorf("the retry ended as %+v", ended)
+			drive := ended
+			drive.Outcome, drive.Error, drive.Actor = dlq.FailedDrive, "again", "op"
+			drive.Token, drive.StartedAt = uuid.UUID{7}, noon.Add(time.Second)
+			if diff := cmp.Diff(drive, ended); diff != "" {
+				t.Errorf("the retry ended (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -61,9 +61,11 @@ func TestAPatchThatDoesNotApplyIsRefusedWithItsPlace(t *testing.T) {
 			t.Parallel()
 			got, err := Patched([]byte(tt.payload), json.RawMessage(tt.patch))
 			f := fault.As(err)
-			if f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Pointer != tt.pointer ||
-				f.Fields[0].Code != tt.code || got != nil {
-				t.Errorf("got %.40s, %v; want Invalid at %q, %s", got, err, tt.pointer, tt.code)
+			if f == nil || len(f.Fields) != 1 || got != nil {
+				t.Fatalf("got %.40s, %v; want Invalid at %q, %s", got, err, tt.pointer, tt.code)
+			}
+			if f.Kind != fault.Invalid || f.Fields[0].Pointer != tt.pointer || f.Fields[0].Code != tt.code {
+				t.Errorf("%v; want Invalid at %q, %s", err, tt.pointer, tt.code)
 			}
 		})
 	}

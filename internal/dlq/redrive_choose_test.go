@@ -269,9 +269,11 @@ func TestActionsOfRedrives(t *testing.T) { //nolint:paralleltest // another test
 					continue
 				}
 				told := r.Told(&v, &l, uuid.UUID{7})
-				if told.ID != (uuid.UUID{7}) || told.Actor != "ann" || told.Verb != strings.ToLower(string(action)) ||
-					told.Kind != operator.DeadLetter || !told.At.Equal(testNow) {
-					t.Errorf("%s: on record as %+v", name, told)
+				want := told
+				want.ID, want.Actor, want.Verb = uuid.UUID{7}, "ann", strings.ToLower(string(action))
+				want.Kind, want.At = operator.DeadLetter, testNow
+				if diff := cmp.Diff(want, told); diff != "" {
+					t.Errorf("%s: on record (-want +got):\n%s", name, diff)
 				}
 				var detail map[string]any
 				if err := json.Unmarshal(told.Detail, &detail); err != nil || (detail["redrive_id"] == r.ID.String()) == v.Deleted {
@@ -287,9 +289,10 @@ func TestAHaltIsOnRecord(t *testing.T) { //nolint:paralleltest // another test c
 	r.Done, r.Failed = 7, 3
 	after, changed := r.Judge(2, testNow)
 	told := after.ToldHalt(uuid.UUID{7})
-	if !changed || told.ID != (uuid.UUID{7}) || told.Verb != VerbHalt || told.Subject != r.ID.String() ||
-		!told.At.Equal(testNow) {
-		t.Errorf("changed %t, %+v", changed, told)
+	want := told
+	want.ID, want.Verb, want.Subject, want.At = uuid.UUID{7}, VerbHalt, r.ID.String(), testNow
+	if diff := cmp.Diff(want, told); diff != "" || !changed {
+		t.Errorf("changed %t (-want +got):\n%s", changed, diff)
 	}
 	if diff := cmp.Diff(`{"bounced":0,"failed":3,"halt_reason":"failures","left":90,"tried":10}`, string(told.Detail)); diff != "" {
 		t.Error(diff)

@@ -254,11 +254,11 @@ func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 			t.Fatalf("%d committed, %d raised; want the first saga alone", len(committed), raised)
 		}
 		c := committed[0]
-		if !c.After.NeedsAttention || *c.After.AttentionReason != reason ||
-			c.Before != (saga.Precondition{Version: 4, Epoch: 2}) ||
-			c.After.Version != 5 ||
-			len(c.Audit) != 1 {
+		if want := (saga.Precondition{Version: 4, Epoch: 2}); c.Before != want || c.After.Version != 5 || len(c.Audit) != 1 {
 			t.Errorf("committed %+v", c)
+		}
+		if !c.After.NeedsAttention || *c.After.AttentionReason != reason {
+			t.Errorf("committed %+v; want attention for %s", c.After.Saga, reason)
 		}
 		if !strings.Contains(log, "a saga makes no progress") || strings.Contains(log, "cannot raise") {
 			t.Errorf("logged %s", log)

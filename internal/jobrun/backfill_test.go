@@ -79,9 +79,11 @@ func TestAStepOfABackfill(t *testing.T) {
 				t.Errorf("%s: its run is of backfill %s", name, runs[i].BackfillID)
 			}
 		}
-		if !slices.Equal(made, tt.makes) || b.Skipped != tt.skips || swept.More != tt.more || b.State != tt.state ||
-			swept.Moved != len(made)+int(tt.skips) {
-			t.Errorf("%s: it makes %v, and is %+v; %+v", name, made, b, swept)
+		if !slices.Equal(made, tt.makes) || b.Skipped != tt.skips || b.State != tt.state {
+			t.Errorf("%s: it makes %v, and is %+v", name, made, b)
+		}
+		if want := (jobrun.Swept{Moved: len(made) + int(tt.skips), More: tt.more}); swept != want {
+			t.Errorf("%s: %+v, want %+v", name, swept, want)
 		}
 		if tt.reaches >= 0 && (b.Cursor == nil || !b.Cursor.Equal(slot(tt.reaches))) || tt.reaches < 0 && b.Cursor != nil {
 			t.Errorf("%s: it has come to %v, want slot %d", name, b.Cursor, tt.reaches)
@@ -137,10 +139,14 @@ func TestABackfillWhoseJobMakesNoSlotsIsCanceled(t *testing.T) {
 			if err != nil || len(step.Slots) != 0 {
 				t.Fatal(name, step, err)
 			}
+			want := b
+			want.State, want.EndedAt, want.Version = jobrun.BulkCanceled, new(moment().Now), 2
 			runs, swept, changed := b.Take(&step, nil, d, settings, moment())
-			if len(runs) != 0 || swept != (jobrun.Swept{}) || !changed || b.State != jobrun.BulkCanceled || b.EndedAt == nil ||
-				b.Version != 2 {
-				t.Errorf("%s, %d of its runs active: %+v", name, active, b)
+			if diff := cmp.Diff(want, b); diff != "" {
+				t.Errorf("%s, %d of its runs active (-want +got):\n%s", name, active, diff)
+			}
+			if len(runs) != 0 || swept != (jobrun.Swept{}) || !changed {
+				t.Errorf("%s: %d runs, %+v, changed %t", name, len(runs), swept, changed)
 			}
 		}
 	}

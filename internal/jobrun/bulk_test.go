@@ -55,9 +55,14 @@ func TestWhatABulkRunsOnceMore(t *testing.T) {
 		if n.Concurrency != want {
 			t.Errorf("of a job whose policy is %q it has the policy %q, want %q", policy, n.Concurrency, want)
 		}
-		if n.Trigger != jobrun.ByHand || n.RetryOfRunID != r.ID || n.InitiatedBy != "ann" || n.Rights() != jobrun.AsAdmin ||
-			n.FailuresUsed != 0 || n.LossesUsed != 0 {
-			t.Errorf("%+v", n)
+		want := n
+		want.Trigger, want.RetryOfRunID, want.InitiatedBy = jobrun.ByHand, r.ID, "ann"
+		want.FailuresUsed, want.LossesUsed = 0, 0
+		if diff := cmp.Diff(want, n); diff != "" {
+			t.Errorf("the run (-want +got):\n%s", diff)
+		}
+		if n.Rights() != jobrun.AsAdmin {
+			t.Errorf("it has the rights %s", n.Rights())
 		}
 		if diff := cmp.Diff([]string{"team=a"}, n.Labels); diff != "" {
 			t.Error(diff)

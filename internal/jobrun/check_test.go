@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -143,8 +144,10 @@ func TestABackfillGoesThroughItsSlotsInItsOrder(t *testing.T) {
 	d := jobrun.Definition{ID: uuid.New(), Spec: jobrun.Spec{Concurrency: jobrun.Forbid, Priority: -95}}
 	b := jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.New()}}
 	r := b.Run(&d, from, jobrun.Settings{}, jobrun.Moment{Now: from.Add(time.Hour), NewID: uuid.New})
-	if r.Concurrency != jobrun.Queue || r.Priority != -jobrun.MaxPriority || r.AdmittedAt != nil || r.BackfillID != b.ID ||
-		!r.ScheduledFor.Equal(from) {
-		t.Errorf("%+v", r)
+	want := r
+	want.Concurrency, want.Priority, want.AdmittedAt = jobrun.Queue, -jobrun.MaxPriority, nil
+	want.BackfillID, want.ScheduledFor = b.ID, from
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("the run of a slot (-want +got):\n%s", diff)
 	}
 }

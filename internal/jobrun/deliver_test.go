@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -104,9 +105,11 @@ func TestWhatARunGetsOfAnEvent(t *testing.T) {
 	}
 	d := jobrun.Definition{ID: uuid.UUID{3}, Name: "nightly"}
 	first, second := jobrun.EventRequest(&e, &d, args), jobrun.EventRequest(&e, &d, args)
-	if first.Key != second.Key || first.EventID != e.ID || first.Trigger != jobrun.ByEvent || first.By != "publisher" ||
-		first.CorrelationID != e.ID.String() {
-		t.Errorf("%+v", first)
+	want := first
+	want.Key, want.EventID, want.Trigger, want.By = second.Key, e.ID, jobrun.ByEvent, "publisher"
+	want.CorrelationID = e.ID.String()
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("the request (-want +got):\n%s", diff)
 	}
 	e.CorrelationID = "c-1"
 	if r := jobrun.EventRequest(&e, &d, args); r.CorrelationID != "c-1" {
@@ -119,9 +122,15 @@ func TestTheLetterOfAnEventThatNobodyTook(t *testing.T) {
 	e := jobrun.PublishedEvent{NewEvent: jobrun.NewEvent{ID: uuid.UUID{1}, Type: "order.paid"}}
 	d := jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Name: "nightly"}
 	l := jobrun.Undelivered(&e, &d, json.RawMessage(`{"n":1}`), "no", moment())
-	if l.ID == uuid.Nil || l.TenantID != d.TenantID || l.Source != dlq.FromJob || l.Failure.Class != dlq.Permanent ||
-		!strings.HasSuffix(l.Failure.Message, "was rejected: no") {
-		t.Errorf("%+v", l)
+	want := l
+	want.TenantID, want.Source, want.Failure.Class = d.TenantID, dlq.FromJob, dlq.Permanent
+	want.Target.Kind, want.Target.Job = dlq.ToJobRun, d.ID.String()
+	want.Content.Payload, want.Link.JobRunID = []byte(`{"n":1}`), uuid.Nil
+	if diff := cmp.Diff(want, l); diff != "" {
+		t.Errorf("the letter (-want +got):\n%s", diff)
+	}
+	if l.ID == uuid.Nil || !strings.HasSuffix(l.Failure.Message, "was rejected: no") {
+		t.Errorf("%s: %s", l.ID, l.Failure.Message)
 	}
 	if l.Target.Kind != dlq.ToJobRun || l.Target.Job != d.ID.String() || string(l.Content.Payload) != `{"n":1}` ||
 		l.Link.JobRunID != uuid.Nil {

@@ -69,9 +69,11 @@ func TestTheRunThatFollowsARun(t *testing.T) {
 		if n.IdempotencyKey != tt.key || !n.ScheduledFor.Equal(tt.at) || string(n.Args) != string(args) {
 			t.Errorf("%s: %+v", name, n)
 		}
-		if n.Trigger != jobrun.ByEvent || n.InitiatedBy != "ann" || n.CorrelationID != "order-1" || n.TraceID != "trace" ||
-			n.DefinitionID != d.ID {
-			t.Errorf("%s: it is not made for the run that wanted it: %+v", name, n)
+		want := n
+		want.Trigger, want.InitiatedBy, want.CorrelationID, want.TraceID = jobrun.ByEvent, "ann", "order-1", "trace"
+		want.DefinitionID = d.ID
+		if diff := cmp.Diff(want, n); diff != "" {
+			t.Errorf("%s: it is not made for the run that wanted it (-want +got):\n%s", name, diff)
 		}
 		if n.Concurrency != jobrun.Forbid {
 			t.Errorf("%s: its policy is %s: it would wait instead of being skipped", name, n.Concurrency)

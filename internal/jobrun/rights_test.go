@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -44,14 +45,18 @@ func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 		"of a slot":                       {jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByTime, By: d.UpdatedBy}, s, moment()), "key:changer", "admin"},
 		"of a retry that nobody knows of": {jobrun.Run{Trigger: jobrun.ByRetry, DefinitionID: d.ID, SpecVersion: 7, CommandName: "shell", InitiatedBy: "?"}, "?", "operator"},
 	} {
-		if r := tt.run; r.DefinitionID != d.ID || r.SpecVersion != 7 || r.CommandName != jobrun.ShellCommand ||
-			r.InitiatedBy != tt.by || r.Rights() != tt.as {
-			t.Errorf("%s: version %d of %s, %q as %s; want %q as %s", name, r.SpecVersion, r.DefinitionID, r.InitiatedBy, r.Rights(), tt.by, tt.as)
+		r := tt.run
+		want := r
+		want.DefinitionID, want.SpecVersion, want.CommandName, want.InitiatedBy = d.ID, 7, jobrun.ShellCommand, tt.by
+		if diff := cmp.Diff(want, r); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if tt.run.ID == uuid.Nil {
+		if r.Rights() != tt.as {
+			t.Errorf("%s: by the rights of %s, want %s", name, r.Rights(), tt.as)
+		}
+		if r.ID == uuid.Nil {
 			continue
 		}
-		r := tt.run
 		r.State, r.Attempt = jobrun.Running, 1
 		e := change(r, &d.Spec, failed(true))
 		if e.Retry == nil || e.Retry.InitiatedBy != tt.by || e.Retry.Rights() != tt.as || e.Retry.SpecVersion != 7 {

@@ -243,9 +243,13 @@ func TestBuiltInDefinitionsAreInOrder(t *testing.T) {
 	t.Parallel()
 	for _, b := range jobrun.BuiltIns {
 		d, err := b.Definition(uuid.UUID{2}, uuid.UUID{3}, noon)
-		if err != nil || !d.BuiltIn || !d.Enabled || d.Spec.Queue != jobrun.SystemQueue || d.Spec.CommandName != b.Name ||
-			!strings.HasPrefix(d.Name, jobrun.SystemPrefix) {
-			t.Errorf("%s: %v, %+v", b.Name, err, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := d
+		want.BuiltIn, want.Enabled, want.Spec.Queue, want.Spec.CommandName = true, true, jobrun.SystemQueue, b.Name
+		if diff := cmp.Diff(want, d); diff != "" || !strings.HasPrefix(d.Name, jobrun.SystemPrefix) {
+			t.Errorf("%s (-want +got):\n%s", d.Name, diff)
 		}
 		if err := jobrun.Check(d.Name, &d.Spec); err != nil {
 			t.Errorf("%s: %v", b.Name, err)

@@ -86,10 +86,11 @@ func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 			kgo.RecordHeader{Key: "__connect.errors.exception.message", Value: []byte("again")})})[0]
 		b.has(1 + generation)
 		l := b.letter(record)
-		if l.RootID != root.ID || l.ParentID != parent.ID || l.Generation != generation || l.OriginalTopic != orders ||
-			l.Failure.Message != "again" ||
-			string(l.Content.Payload) != `{"b":1.00,"a":2}` {
-			t.Fatalf("generation %d came as %+v", generation, l)
+		want := l
+		want.RootID, want.ParentID, want.Generation, want.OriginalTopic = root.ID, parent.ID, generation, orders
+		want.Failure.Message, want.Content.Payload = "again", []byte(`{"b":1.00,"a":2}`)
+		if diff := cmp.Diff(want, l); diff != "" {
+			t.Fatalf("generation %d (-want +got):\n%s", generation, diff)
 		}
 		wantStatus := dlq.Pending
 		if generation > dlq.DefaultPolicy.MaxGenerations {

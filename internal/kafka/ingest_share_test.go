@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -42,11 +43,9 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 		return of
 	}
 	first, second, third := taken(), taken(), taken()
-	if next[topicPartition{"x.dlq", 1}] != 100 || next[topicPartition{"x.dlq", 3}] != 100 ||
-		next[topicPartition{"x.dlq", 2}] != 40 ||
-		next[topicPartition{"x.dlq", 0}] != 1 ||
-		next[topicPartition{"y.dlq", 0}] != 0 {
-		t.Errorf("three have taken %v", next)
+	want := map[topicPartition]int64{{"x.dlq", 1}: 100, {"x.dlq", 2}: 40, {"x.dlq", 3}: 100, {"x.dlq", 0}: 1}
+	if !maps.Equal(want, next) {
+		t.Errorf("three have taken %v, want %v", next, want)
 	}
 	for _, of := range [][]*line{third, second, first} {
 		todo.giveBack(of)

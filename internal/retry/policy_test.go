@@ -179,10 +179,11 @@ func TestJSONKeepsWhatInheritsApartFromWhatIsEmpty(t *testing.T) {
 
 func TestTheBuiltInPoliciesAreComplete(t *testing.T) {
 	for name, p := range map[string]retry.Policy{"Default": retry.Default, "Patient": retry.Patient} {
-		if p.MaxAttempts < 1 || p.InitialIntervalMS < 1 || p.MaxIntervalMS < p.InitialIntervalMS || p.Multiplier < 1 ||
-			p.Jitter == nil ||
-			p.RetryOn == nil {
+		if p.MaxAttempts < 1 || p.Multiplier < 1 || p.Jitter == nil || p.RetryOn == nil {
 			t.Errorf("%s leaves something to inherit: %+v", name, p)
+		}
+		if p.InitialIntervalMS < 1 || p.MaxIntervalMS < p.InitialIntervalMS {
+			t.Errorf("%s waits from %d ms to %d ms", name, p.InitialIntervalMS, p.MaxIntervalMS)
 		}
 		if slices.Contains(p.RetryOn, retry.Refused) {
 			t.Errorf("%s retries refusals", name)

@@ -200,9 +200,11 @@ func TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 			}
 			if err != nil {
 				f := fault.As(err)
-				if f == nil || f.Kind != fault.Conflict || f.Code != CodeStateConflict || f.Allowed == nil ||
-					!slices.Equal(f.Allowed, r.AllowedActions()) {
-					t.Fatalf("%+v, %#v: %#v is not a conflict that says what is allowed", p, e, err)
+				if f == nil || f.Kind != fault.Conflict || f.Code != CodeStateConflict {
+					t.Fatalf("%+v, %#v: %#v is not a conflict", p, e, err)
+				}
+				if f.Allowed == nil || !slices.Equal(f.Allowed, r.AllowedActions()) {
+					t.Fatalf("%+v, %#v: %#v does not say what is allowed", p, e, err)
 				}
 				if !reflect.DeepEqual(c, Change{}) {
 					t.Fatalf("%+v, %#v: a refused event changes something: %+v", p, e, c)

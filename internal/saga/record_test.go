@@ -94,9 +94,13 @@ func TestTheErrorSaysWhyTheSagaTurnedBack(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := tell(t, started("uu"), tt.story)
 			e := r.Error
-			if e == nil || e.Code != tt.code || e.Type != tt.kind || e.Message != tt.msg || e.Retryable != tt.retryable ||
-				e.Cause != nil {
-				t.Errorf("error %+v, want %s, %s, %q, retryable %v", e, tt.code, tt.kind, tt.msg, tt.retryable)
+			if e == nil {
+				t.Fatal("it has no error")
+			}
+			want := *e
+			want.Code, want.Type, want.Message, want.Retryable, want.Cause = tt.code, tt.kind, tt.msg, tt.retryable, nil
+			if diff := cmp.Diff(want, *e); diff != "" {
+				t.Errorf("the error (-want +got):\n%s", diff)
 			}
 			if r.EndCause == nil || *r.EndCause != tt.cause || r.ErrorMessage() != tt.msg {
 				t.Errorf("cause %v, message %q; want %s, %q", r.EndCause, r.ErrorMessage(), tt.cause, tt.msg)
@@ -116,14 +120,11 @@ func TestADirtyEndSaysWhatFailedAndWhyItWasTried(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := tell(t, started("uu"), tt.story)
-			if r.Clean == nil || *r.Clean || !r.NeedsAttention || r.AttentionReason == nil || *r.AttentionReason != tt.reason {
-				t.Errorf(
-					"clean %v, needs attention %v because of %v; want %s",
-					r.Clean,
-					r.NeedsAttention,
-					r.AttentionReason,
-					tt.reason,
-				)
+			if !r.NeedsAttention || r.AttentionReason == nil || *r.AttentionReason != tt.reason {
+				t.Errorf("needs attention %v because of %v; want %s", r.NeedsAttention, r.AttentionReason, tt.reason)
+			}
+			if r.Clean == nil || *r.Clean {
+				t.Errorf("clean %v, want false", r.Clean)
 			}
 			if r.Error.Code != tt.code || r.Error.Message != tt.msg {
 				t.Errorf("error %+v, want %s, %q", r.Error, tt.code, tt.msg)
@@ -135,9 +136,11 @@ func TestADirtyEndSaysWhatFailedAndWhyItWasTried(t *testing.T) {
 		})
 	}
 	r, _, _ := tell(t, started("uu"), "done refused refused resume done")
-	if r.State != Compensated || *r.Clean != true || r.NeedsAttention || r.AttentionReason != nil ||
-		r.Error.Message != `step "s1": sold out` {
-		t.Errorf("resumed and undone it still says %+v, %v, %+v", r.Error, r.NeedsAttention, r.AttentionReason)
+	if r.State != Compensated || *r.Clean != true || r.Error.Message != `step "s1": sold out` {
+		t.Errorf("resumed and undone it is %s, and still says %+v", r.State, r.Error)
+	}
+	if r.NeedsAttention || r.AttentionReason != nil {
+		t.Errorf("resumed and undone it needs attention: %v", r.AttentionReason)
 	}
 }
 

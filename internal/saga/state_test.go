@@ -32,9 +32,10 @@ func TestVocabulary(t *testing.T) {
 	}
 	for i, v := range vocabulary {
 		s := States[i]
-		if s != v.state || s.String() != v.name || s.Status() != v.status || s.Terminal() != v.terminal ||
-			s.Forward() != v.forward {
-			t.Errorf("state %d: %s, %s, terminal %v, forward %v; want %+v", s, s, s.Status(), s.Terminal(), s.Forward(), v)
+		got := v
+		got.state, got.name, got.status, got.terminal, got.forward = s, s.String(), s.Status(), s.Terminal(), s.Forward()
+		if got != v {
+			t.Errorf("state %d: %+v; want %+v", i, got, v)
 		}
 		if c, u := s.Lifecycle(true), s.Lifecycle(false); c != v.clean || u != v.unclean {
 			t.Errorf("%s: lifecycle %s when clean, %s when not; want %s, %s", s, c, u, v.clean, v.unclean)

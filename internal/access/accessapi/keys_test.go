@@ -174,24 +174,32 @@ func TestWhoIsWho(t *testing.T) {
 		r.Into(&w)
 		return w
 	}
-	if w := whoami(apitest.As("auditor")...); w.Subject != "key:auditor" || *w.Role != client.RoleAuditor ||
-		w.TenantID != apitest.Tenant.ID || w.Development ||
-		strings.Join(w.Permissions, " ") != "sagas:read workflows:read dlq:read jobs:read" {
-		t.Errorf("an auditor: %+v", w)
+	w := whoami(apitest.As("auditor")...)
+	want := w
+	want.Subject, want.Role = "key:auditor", new(client.RoleAuditor)
+	want.TenantID, want.Development = apitest.Tenant.ID, false
+	want.Permissions = strings.Fields("sagas:read workflows:read dlq:read jobs:read")
+	if diff := cmp.Diff(want, w); diff != "" {
+		t.Errorf("an auditor (-want +got):\n%s", diff)
 	}
-	if w := whoami(apitest.As("foreign")...); w.TenantID != apitest.ForeignTenant.ID || w.TenantRegion != "us" ||
-		w.TenantMajor != 1 || w.TenantMinor != 2 || w.AnyTenant {
-		t.Errorf("an admin of another tenant: %+v", w)
+	w = whoami(apitest.As("foreign")...)
+	want = w
+	want.TenantID, want.TenantRegion, want.TenantMajor, want.TenantMinor = apitest.ForeignTenant.ID, "us", 1, 2
+	want.AnyTenant = false
+	if diff := cmp.Diff(want, w); diff != "" {
+		t.Errorf("an admin of another tenant (-want +got):\n%s", diff)
 	}
 	if w := whoami(apitest.As("nobody")...); w.Role != nil || len(w.Permissions) != 0 {
 		t.Errorf("one without a role: %+v", w)
 	}
 	other := uuid.NewString()
-	w := whoami(append(apitest.As("root"), "X-Tenant-Id", other, "X-Tenant-Region", "ap", "X-Tenant-Major", "3",
+	w = whoami(append(apitest.As("root"), "X-Tenant-Id", other, "X-Tenant-Region", "ap", "X-Tenant-Major", "3",
 		"X-Tenant-Minor", "65535")...)
-	if w.TenantID.String() != other || w.TenantRegion != "ap" || w.TenantMajor != 3 || w.TenantMinor != 65535 ||
-		!w.AnyTenant {
-		t.Errorf("one for any tenant: %+v", w)
+	want = w
+	want.TenantID, want.TenantRegion, want.TenantMajor, want.TenantMinor = uuid.MustParse(other), "ap", 3, 65535
+	want.AnyTenant = true
+	if diff := cmp.Diff(want, w); diff != "" {
+		t.Errorf("one for any tenant (-want +got):\n%s", diff)
 	}
 	w = client.CallerIdentity{}
 	apitest.NewEdge(t).Send("GET", "/api/v1/whoami", "", "X-Tenant-Id", other).Into(&w)

@@ -85,8 +85,10 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	path := apitest.RedrivesPath + "/" + made.ID.String()
 	watched := e.Until(made.ID, "watching its canary", func(r client.Redrive) bool { return r.WatchedAt != nil })
 	taken, _ := target.counts()
-	if watched.Done != 20 || len(taken) != 20 || *watched.CanaryPassed || watched.Matched != 2000 || !watched.Gathered {
-		t.Errorf("with %d taken, the canary is watched in %+v", len(taken), watched)
+	want := watched
+	want.Done, want.CanaryPassed, want.Matched, want.Gathered = 20, new(false), 2000, true
+	if diff := cmp.Diff(want, watched); diff != "" || len(taken) != 20 {
+		t.Errorf("with %d taken, the canary is watched in (-want +got):\n%s", len(taken), diff)
 	}
 	e.Until(made.ID, "past its canary", func(r client.Redrive) bool { return *r.CanaryPassed && r.Done > 20 })
 
@@ -103,9 +105,11 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	}
 	e.Send("GET", path, "").Into(&paused)
 	taken, _ = target.counts()
-	if paused.State != "PAUSED" || paused.Done != int64(len(taken)) || paused.Left != 2000-paused.Done ||
-		paused.Left == 0 || paused.Eta != nil {
-		t.Errorf("with %d taken, the redrive is %+v", len(taken), paused)
+	want = paused
+	want.State, want.Done, want.Eta = "PAUSED", int64(len(taken)), nil
+	want.Left = 2000 - want.Done
+	if diff := cmp.Diff(want, paused); diff != "" || paused.Left == 0 {
+		t.Errorf("with %d taken, the redrive is (-want +got):\n%s", len(taken), diff)
 	}
 	if r := e.Send("PATCH", path, `{"rate_per_second":5000,"concurrency":16}`); r.Status != http.StatusOK {
 		t.Fatalf("patch: %d %s", r.Status, r.Body)
@@ -139,9 +143,9 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	}
 	var stats client.DeadLetterStats
 	e.Send("GET", "/api/v1/dlq/stats", "").Into(&stats)
-	want := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "RESOLVED", Count: 2000},
+	counted := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "RESOLVED", Count: 2000},
 		{OriginalTopic: "refunds", Status: "PENDING", Count: 3}}
-	if diff := cmp.Diff(want, stats.Stats); diff != "" {
+	if diff := cmp.Diff(counted, stats.Stats); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }
@@ -156,9 +160,13 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	path := apitest.RedrivesPath + "/" + made.ID.String()
 	halted := e.Until(made.ID, "halted", inState("HALTED"))
 	_, refused := target.counts()
-	if *halted.HaltReason != "failure_ratio" || halted.Failed < 20 || halted.Left == 0 || halted.Done != 0 ||
-		len(refused) < 20 || halted.EndedAt != nil {
-		t.Errorf("with %d refused, the redrive is %+v", len(refused), halted)
+	want := halted
+	want.HaltReason, want.Done, want.EndedAt = new("failure_ratio"), 0, nil
+	if diff := cmp.Diff(want, halted); diff != "" {
+		t.Errorf("the redrive (-want +got):\n%s", diff)
+	}
+	if halted.Failed < 20 || len(refused) < 20 || halted.Left == 0 {
+		t.Errorf("with %d refused, %d have failed and %d are left", len(refused), halted.Failed, halted.Left)
 	}
 	target.set(false)
 	var r client.Redrive

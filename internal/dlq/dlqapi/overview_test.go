@@ -33,10 +33,14 @@ func TestGroupsAreWhatPeopleMakeOfThem(t *testing.T) {
 	}
 	path := apitest.GroupsPath + "/" + g.Fingerprint
 	r := e.Send("PATCH", path, `{"state":"RESOLVED","assignee":"ann","note":"fixed in 1.2"}`, "If-Match", `"1"`)
-	r.Into(&g)
-	if r.Status != 200 || g.State != "RESOLVED" || *g.Assignee != "ann" || *g.Note != "fixed in 1.2" ||
-		r.Header.Get("ETag") != `"2"` {
-		t.Errorf("patched: %d %s", r.Status, r.Body)
+	r.Reads(http.StatusOK, &g)
+	want = g
+	want.State, want.Assignee, want.Note = "RESOLVED", new("ann"), new("fixed in 1.2")
+	if diff := cmp.Diff(want, g); diff != "" {
+		t.Errorf("patched (-want +got):\n%s", diff)
+	}
+	if r.Header.Get("ETag") != `"2"` {
+		t.Errorf("ETag %s", r.Header.Get("ETag"))
 	}
 	e.Send("PATCH", path, `{"note":"x"}`, "If-Match", `"1"`).Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
 	e.Send("PATCH", path, `{"state":"REGRESSED"}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
@@ -92,10 +96,14 @@ func TestTopicsAreCounted(t *testing.T) {
 		t.Errorf("a topic with odd characters: %+v", topic)
 	}
 	e.Send("GET", "/api/v1/dlq/topics/orders", "").Into(&topic)
-	if diff := cmp.Diff(client.DeadLetterCounts{PENDING: 2, RESOLVED: 1}, topic.Counts); diff != "" ||
-		topic.Arrivals != (client.DeadLetterArrivals{Last5M: 3, Last1H: 3, Last24H: 3}) || len(topic.TopGroups) != 1 ||
-		topic.OldestOpenAt == nil || *topic.OldestOpenAgeMS < 0 {
-		t.Errorf("orders: %+v (-want +got):\n%s", topic, diff)
+	orders := topic
+	orders.Counts = client.DeadLetterCounts{PENDING: 2, RESOLVED: 1}
+	orders.Arrivals = client.DeadLetterArrivals{Last5M: 3, Last1H: 3, Last24H: 3}
+	if diff := cmp.Diff(orders, topic); diff != "" {
+		t.Errorf("orders (-want +got):\n%s", diff)
+	}
+	if len(topic.TopGroups) != 1 || topic.OldestOpenAt == nil || *topic.OldestOpenAgeMS < 0 {
+		t.Errorf("orders: %+v", topic)
 	}
 	e.Send("GET", "/api/v1/dlq/topics/none", "").Wants(http.StatusNotFound, "DLQ_TOPIC_NOT_FOUND")
 	var stats client.DeadLetterStats
@@ -117,14 +125,22 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 	topic, common := "/api/v1/dlq/topics/orders/policy", "/api/v1/dlq/policy"
 	var p client.DeadLetterPolicy
 	r := e.Send("GET", topic, "")
-	if r.Into(&p); r.Status != 200 || !p.Inherited || p.Version != 0 || p.MaxRetries != 3 ||
-		r.Header.Get("ETag") != `"0"` || *p.Topic != "orders" {
-		t.Errorf("before: %d %s", r.Status, r.Body)
+	r.Reads(http.StatusOK, &p)
+	want := p
+	want.Inherited, want.Version, want.MaxRetries, want.Topic = true, 0, 3, new("orders")
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("before (-want +got):\n%s", diff)
+	}
+	if r.Header.Get("ETag") != `"0"` {
+		t.Errorf("ETag %s", r.Header.Get("ETag"))
 	}
 	p = client.DeadLetterPolicy{}
 	r = e.Send("PUT", common, somePolicy+`,"reason":"ours"}`, "If-Match", `"0"`)
-	if r.Into(&p); r.Status != 200 || p.Inherited || p.Version != 1 || p.Topic != nil || *p.UpdatedBy != "anonymous" {
-		t.Errorf("the tenant's: %d %s", r.Status, r.Body)
+	r.Reads(http.StatusOK, &p)
+	want = p
+	want.Inherited, want.Version, want.Topic, want.UpdatedBy = false, 1, nil, new("anonymous")
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("the tenant's (-want +got):\n%s", diff)
 	}
 	e.Send("PUT", common, somePolicy+`}`, "If-Match", `"0"`).Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
 	e.Send("GET", topic, "").Into(&p)
@@ -133,9 +149,12 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 	}
 	r = e.Send("PUT", topic, strings.Replace(somePolicy, `"max_retries":7`, `"max_retries":1`, 1)+`,"alert":{"count":2},"redact":["card.number"],"allowed_targets":["retry.*"]}`)
 	p = client.DeadLetterPolicy{}
-	if r.Into(&p); r.Status != 200 || p.Inherited || p.MaxRetries != 1 || *p.Alert.Count != 2 ||
-		p.Redact[0] != "card.number" || p.AllowedTargets[0] != "retry.*" {
-		t.Errorf("the topic's: %d %s", r.Status, r.Body)
+	r.Reads(http.StatusOK, &p)
+	want = p
+	want.Inherited, want.MaxRetries, want.Alert.Count = false, 1, new(int64(2))
+	want.Redact, want.AllowedTargets = []string{"card.number"}, []string{"retry.*"}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("the topic's (-want +got):\n%s", diff)
 	}
 	if r := e.Send("GET", topic, "", "If-None-Match", `"1"`); r.Status != http.StatusNotModified {
 		t.Errorf("unchanged: %d %s", r.Status, r.Body)

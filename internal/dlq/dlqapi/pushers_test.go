@@ -40,9 +40,11 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 			t.Errorf("the record shows a payload: %s", r.Body)
 		}
 		for _, a := range list.Actions {
-			if a.Kind != "dead_letter" || *a.Actor != "key:operator" || a.Address == nil || *a.Address != "127.0.0.1" ||
-				*a.RequestID != request {
-				t.Errorf("%s is on record as %s of %s by %s", request, a.Verb, a.Kind, *a.Actor)
+			want := a
+			want.Kind, want.Actor = "dead_letter", new("key:operator")
+			want.Address, want.RequestID = new("127.0.0.1"), new(request)
+			if diff := cmp.Diff(want, a); diff != "" {
+				t.Errorf("on record as (-want +got):\n%s", diff)
 			}
 		}
 		return list.Actions
@@ -54,9 +56,17 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 
 	var one client.DeadLetter
 	send("single", letters, message("a")).Into(&one)
-	if got := told("single"); len(got) != 1 || got[0].Verb != "push" || *got[0].Operation != "pushDeadLetter" ||
-		got[0].Subject != one.ID.String() || len(got[0].Detail) != 0 && string(got[0].Detail) != "null" {
-		t.Errorf("one letter: %+v", got)
+	got := told("single")
+	if len(got) != 1 {
+		t.Fatalf("one letter: %+v", got)
+	}
+	push := got[0]
+	push.Verb, push.Operation, push.Subject = "push", new("pushDeadLetter"), one.ID.String()
+	if diff := cmp.Diff(push, got[0]); diff != "" {
+		t.Errorf("one letter (-want +got):\n%s", diff)
+	}
+	if detail := string(push.Detail); detail != "" && detail != "null" {
+		t.Errorf("one letter has the detail %s", detail)
 	}
 	if r := send("again", letters, message("a")); r.Status != http.StatusOK || len(told("again")) != 0 {
 		t.Errorf("what was known: %d %s, and %d rows", r.Status, r.Body, len(told("again")))
@@ -74,7 +84,7 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 		Letters int         `json:"letters"`
 		IDs     []uuid.UUID `json:"ids"`
 	}
-	got := told("many")
+	got = told("many")
 	if len(got) != 1 || got[0].Verb != "push" || *got[0].Operation != "pushDeadLetters" || got[0].Subject != "*" {
 		t.Fatalf("a batch: %+v", got)
 	}

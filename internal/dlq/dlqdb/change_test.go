@@ -155,9 +155,13 @@ func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 		t.Errorf("attempts %+v, %v; want %+v", attempts, err, f.Attempt)
 	}
 	revisions, err := b.Revisions(t.Context(), b.Tenant, l.ID)
-	if err != nil || len(revisions) != 1 || string(revisions[0].Content.Payload) != "edited" ||
-		string(revisions[0].Patch) != `[{"op":"test"}]` || revisions[0].Number != 1 {
-		t.Errorf("revisions %+v, %v", revisions, err)
+	if err != nil || len(revisions) != 1 {
+		t.Fatalf("revisions %+v, %v", revisions, err)
+	}
+	want := revisions[0]
+	want.Content.Payload, want.Patch, want.Number = []byte("edited"), []byte(`[{"op":"test"}]`), 1
+	if diff := cmp.Diff(want, revisions[0]); diff != "" {
+		t.Errorf("the revision (-want +got):\n%s", diff)
 	}
 	if strangers, err := b.Attempts(t.Context(), pgtest.NewID(), l.ID); err != nil || len(strangers) != 0 {
 		t.Errorf("a stranger sees %v, %v", strangers, err)

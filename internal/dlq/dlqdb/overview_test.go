@@ -77,8 +77,13 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	}
 	b.PushAll(t, b.NewLetter())
 	got, err := b.Group(t.Context(), b.Tenant, g.Fingerprint)
-	if err != nil || got.State != dlq.GroupRegressed || got.Version != 3 || got.Received != 5 || got.Open != 4 {
-		t.Errorf("after another letter: %+v, %v", got, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := got
+	want.State, want.Version, want.Received, want.Open = dlq.GroupRegressed, 3, 5, 4
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after another letter (-want +got):\n%s", diff)
 	}
 	if _, err := b.Group(t.Context(), pgtest.NewID(), g.Fingerprint); !fault.IsCode(err, dlq.CodeGroupNotFound) {
 		t.Errorf("somebody else's group: %v", err)
@@ -248,8 +253,11 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 	b.Actions(t, operator.Filter{Limit: 10, After: &operator.Cursor{At: all[1].At, ID: all[1].ID}}, all[2:]...)
 	b.Actions(t, operator.Filter{Limit: 1, Offset: 2}, all[2])
 	page, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, operator.Filter{Limit: 2, Total: true})
-	if err != nil || page.Total != 4 || page.TotalCapped || !page.More || len(page.Actions) != 2 {
-		t.Errorf("page 1: %+v, %v", page, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page.Total != 4 || page.TotalCapped || !page.More || len(page.Actions) != 2 {
+		t.Errorf("page 1: %+v", page)
 	}
 	b.Tenant = pgtest.NewID()
 	b.Actions(t, operator.Filter{Limit: 10})

@@ -159,9 +159,13 @@ func TestARetryEndsByTheRules(t *testing.T) {
 			tried = append(tried, string(outcome))
 		}
 		got := m.Read(t, l.ID)
-		if got.Status != tt.status || got.Resolution != tt.why || got.RetryCount != tt.count || got.Token != uuid.Nil ||
-			(got.NextRetryAt != nil) != (tt.status == dlq.Pending) || (got.TerminalAt != nil) != tt.status.Terminal() {
-			t.Errorf("%s: %s %s after %d, next %v, terminal %v", tt.name, got.Status, got.Resolution, got.RetryCount, got.NextRetryAt, got.TerminalAt)
+		want := got
+		want.Status, want.Resolution, want.RetryCount, want.Token = tt.status, tt.why, tt.count, uuid.Nil
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+		if (got.NextRetryAt != nil) != (tt.status == dlq.Pending) || (got.TerminalAt != nil) != tt.status.Terminal() {
+			t.Errorf("%s: next %v, terminal %v", tt.name, got.NextRetryAt, got.TerminalAt)
 		}
 		if a := m.Outcomes(t, l.ID); a != strings.Join(tried, " ") {
 			t.Errorf("%s: attempts %s", tt.name, a)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -82,9 +84,14 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	// The last one is still told of after it goes on.
 	p.target.answers(func(string, int) int { return http.StatusOK })
 	p.resume(r, nil)
-	if got := p.awaitState(r, dlq.RedriveCompleted); got.Halts != 3 || got.LastHalt != "failures" ||
-		got.LastHaltedAt == nil || got.HaltReason != "" || got.Sent != 300 {
-		t.Errorf("%+v", got)
+	got := p.awaitState(r, dlq.RedriveCompleted)
+	want := got
+	want.Halts, want.LastHalt, want.HaltReason, want.Sent = 3, "failures", "", 300
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after it went on (-want +got):\n%s", diff)
+	}
+	if got.LastHaltedAt == nil {
+		t.Error("nobody knows when it halted last")
 	}
 }
 
@@ -104,9 +111,13 @@ func TestAPauseStopsWhatWasNotHandedOver(t *testing.T) {
 	close(answer)
 	p.await("what was claimed to be given back", func() bool { return p.statuses()[dlq.Retrying] == 0 })
 	got := p.read(r)
-	if got.State != dlq.RedrivePaused || got.Done > 2 || got.Sent != got.Done || int(got.Done) != p.target.requests() ||
-		got.NeverSent() != 20-got.Done {
-		t.Errorf("%d requests, %+v", p.target.requests(), got)
+	want := got
+	want.State, want.Done, want.Sent = dlq.RedrivePaused, int64(p.target.requests()), int64(p.target.requests())
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("paused (-want +got):\n%s", diff)
+	}
+	if got.Done > 2 || got.NeverSent() != 20-got.Done {
+		t.Errorf("%d done, %d never sent", got.Done, got.NeverSent())
 	}
 	for _, letter := range ids {
 		if l := p.get(letter); l.RetryCount != 0 {

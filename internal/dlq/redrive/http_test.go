@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -61,9 +62,13 @@ func TestARequestCarriesThePayloadAndWhoItIs(t *testing.T) {
 	d := parcel(url+"/in?a=1", `{"n":1.00}`, dlq.Header{Name: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")})
 	d.RedriveID = uuid.New()
 	r := h.Drive(t.Context(), []dlq.Drive{d})[0]
-	if r.Outcome != dlq.Acknowledged || r.StatusCode != 200 || r.Error != "" || r.StartedAt.IsZero() ||
-		r.EndedAt.Before(r.StartedAt) {
-		t.Fatalf("result %+v", r)
+	want := r
+	want.Outcome, want.StatusCode, want.Error = dlq.Acknowledged, 200, ""
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Fatalf("the result (-want +got):\n%s", diff)
+	}
+	if r.StartedAt.IsZero() || r.EndedAt.Before(r.StartedAt) {
+		t.Fatalf("from %s to %s", r.StartedAt, r.EndedAt)
 	}
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "skald/1.2.3", "Idempotency-Key": d.RootID.String() +

@@ -31,9 +31,11 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 		t.Fatalf("took %d at first", len(first))
 	}
 	d := first[0]
-	if d.ID != letters[0].ID || d.RedriveID != r.ID || d.Actor != "ada" || d.To.Topic != "retry" ||
-		d.Status != dlq.Retrying {
-		t.Errorf("drive %+v", d)
+	drive := d
+	drive.ID, drive.RedriveID, drive.Actor = letters[0].ID, r.ID, "ada"
+	drive.To.Topic, drive.Status = "retry", dlq.Retrying
+	if diff := cmp.Diff(drive, d); diff != "" {
+		t.Errorf("the drive (-want +got):\n%s", diff)
 	}
 	m.full(t, r)
 	rest := m.take(t, r, 10)
@@ -52,8 +54,10 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 	}
 	m.finish(t, r, dlq.Acknowledged, again...)
 	got := m.judge(t, r)
-	if got.State != dlq.RedriveCompleted || got.EndedAt == nil || got.Done != 4 || got.Failed != 1 || got.Skipped != 1 {
-		t.Errorf("%+v", got)
+	counted := got
+	counted.State, counted.Done, counted.Failed, counted.Skipped = dlq.RedriveCompleted, 4, 1, 1
+	if diff := cmp.Diff(counted, got); diff != "" || got.EndedAt == nil {
+		t.Errorf("ended at %v (-want +got):\n%s", got.EndedAt, diff)
 	}
 	want := []dlq.ItemState{dlq.ItemDone, dlq.ItemFailed, dlq.ItemDone, dlq.ItemDone, dlq.ItemDone, dlq.ItemSkipped}
 	if diff := cmp.Diff(want, m.items(t, r)); diff != "" {
@@ -237,9 +241,11 @@ func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
 		t.Errorf("who lost the letters counted %d", got.Done)
 	}
 	m.finish(t, r, dlq.Acknowledged, again...)
-	if got := m.judge(t, r); got.State != dlq.RedriveCompleted || got.Done != 3 || got.Sent != 3 || got.MaybeSent != 0 ||
-		got.Repeated != 3 {
-		t.Errorf("%+v", got)
+	got := m.judge(t, r)
+	want := got
+	want.State, want.Done, want.Sent, want.MaybeSent, want.Repeated = dlq.RedriveCompleted, 3, 3, 0, 3
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sent again (-want +got):\n%s", diff)
 	}
 	for _, l := range letters {
 		if got := m.Read(t, l.ID); got.Status != dlq.Resolved || got.RetryCount != 1 {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/webhooks"
@@ -65,11 +66,16 @@ func TestARequestIsWhatReceiversAreTold(t *testing.T) {
 	if o := sender(t, io.Discard, true, time.Second).Send(t.Context(), s, parcel); o != (webhook.Outcome{Status: 200}) {
 		t.Fatalf("outcome %+v", o)
 	}
-	if got.Method != "POST" || got.RequestURI != "/in?a=1" || string(body) != string(parcel.Body) ||
-		got.UserAgent() != "skald/1.2.3" ||
-		got.Header.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" ||
-		got.Header.Get(webhooks.HeaderID) != parcel.ID.String() {
-		t.Errorf("%s %s %v %s", got.Method, got.RequestURI, got.Header, body)
+	heard := map[string]string{
+		"method": got.Method, "URI": got.RequestURI, "body": string(body), "agent": got.UserAgent(),
+		"type": got.Header.Get("Content-Type"), "id": got.Header.Get(webhooks.HeaderID),
+	}
+	want := map[string]string{
+		"method": "POST", "URI": "/in?a=1", "body": string(parcel.Body), "agent": "skald/1.2.3",
+		"type": "application/cloudevents+json; charset=utf-8", "id": parcel.ID.String(),
+	}
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Errorf("the request (-want +got):\n%s", diff)
 	}
 	for _, k := range s.Secrets {
 		if err := webhooks.Verify([]string{webhooks.FormatSecret(k.Key)}, got.Header, body, now); err != nil {

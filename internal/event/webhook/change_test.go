@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/event/webhook"
@@ -96,14 +97,23 @@ func TestEnablingForgetsWhyItWasDisabled(t *testing.T) {
 	s := subscription(t)
 	s.Health = webhook.Health{FailingSince: &now, GivenUp: 3}
 	off, err := s.With(webhook.Settings{Enabled: new(false)}, now)
-	if err != nil || off.Enabled || off.DisabledReason == "" || !off.DisabledAt.Equal(now) || off.Version != s.Version+1 ||
-		off.Health != s.Health {
-		t.Errorf("off: %+v, %v", off, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := s
+	want.Enabled, want.DisabledReason, want.DisabledAt = false, off.DisabledReason, &now
+	want.Version, want.UpdatedAt = s.Version+1, off.UpdatedAt
+	if diff := cmp.Diff(want, off); diff != "" || off.DisabledReason == "" {
+		t.Errorf("off, because of %q (-want +got):\n%s", off.DisabledReason, diff)
 	}
 	on, err := off.With(webhook.Settings{Enabled: new(true)}, now.Add(time.Minute))
-	if err != nil || !on.Enabled || on.DisabledReason != "" || on.DisabledAt != nil || on.Health != (webhook.Health{}) ||
-		on.Version != s.Version+2 {
-		t.Errorf("on: %+v, %v", on, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = s
+	want.Health, want.Version, want.UpdatedAt = webhook.Health{}, s.Version+2, on.UpdatedAt
+	if diff := cmp.Diff(want, on); diff != "" {
+		t.Errorf("on (-want +got):\n%s", diff)
 	}
 	if !s.Enabled || s.Version != 1 {
 		t.Error("the subscription was changed in place")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
@@ -96,8 +97,10 @@ func TestABackfillRunsItsSlotsAFewAtATime(t *testing.T) {
 			break
 		}
 	}
-	if b.State != "COMPLETED" || b.Created != 5 || b.Skipped != 0 || *b.Active != 0 || b.EndedAt == nil {
-		t.Errorf("it ended as %+v", b)
+	wantEnd := b
+	wantEnd.State, wantEnd.Created, wantEnd.Skipped, wantEnd.Active = "COMPLETED", 5, 0, new(int64(0))
+	if diff := cmp.Diff(wantEnd, b); diff != "" || b.EndedAt == nil {
+		t.Errorf("it ended at %v (-want +got):\n%s", b.EndedAt, diff)
 	}
 	if len(slots) != 5 || !slots[0].Equal(hour.Add(-5*time.Hour)) {
 		t.Errorf("slots %v", slots)
@@ -253,9 +256,11 @@ func TestABulkDealsWithWhatFitsItsFilter(t *testing.T) {
 	}
 	var first, second, none client.JobBulkList
 	e.Send("GET", jobRuns+"/bulk?page_size=1&state=COMPLETED", "").Into(&first)
-	if len(first.Bulks) != 1 || first.Bulks[0].ID != b.ID || first.Pagination.NextCursor == nil ||
-		first.Pagination.TotalCount == nil || *first.Pagination.TotalCount != 2 {
+	if len(first.Bulks) != 1 || first.Bulks[0].ID != b.ID {
 		t.Fatalf("the first page of bulks is %+v", first)
+	}
+	if p := first.Pagination; p.NextCursor == nil || p.TotalCount == nil || *p.TotalCount != 2 {
+		t.Fatalf("the first page of bulks has %+v", p)
 	}
 	e.Send("GET", jobRuns+"/bulk?page_size=1&state=COMPLETED&cursor="+*first.Pagination.NextCursor, "").Into(&second)
 	if len(second.Bulks) != 1 || second.Bulks[0].Action != "CANCEL" || second.Pagination.NextCursor != nil {

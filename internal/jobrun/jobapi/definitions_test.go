@@ -100,9 +100,10 @@ func TestChangesOfADefinitionAreVersions(t *testing.T) {
 		t.Errorf("a change of nothing makes version %d", same.Version)
 	}
 	replaced := e.Send("PUT", path, `{"name":"renamed","type":"manual","command_name":"report"}`, "If-Match", `"2"`).Definition(200)
-	if replaced.Version != 3 || replaced.SpecVersion != 3 || replaced.Labels != nil || replaced.TimeoutMS != nil ||
-		replaced.Name != "renamed" {
-		t.Errorf("replaced by %+v", replaced)
+	want := replaced
+	want.Version, want.SpecVersion, want.Name, want.Labels, want.TimeoutMS = 3, 3, "renamed", nil, nil
+	if diff := cmp.Diff(want, replaced); diff != "" {
+		t.Errorf("replaced (-want +got):\n%s", diff)
 	}
 	if off := e.Send("PATCH", path, `{"enabled":false}`).Definition(200); off.Enabled || off.SpecVersion != 3 {
 		t.Errorf("disabled: %+v", off)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/test/apitest"
@@ -16,15 +18,18 @@ func TestARunByHandIsWhatWasAskedFor(t *testing.T) {
 	e := newJobEdge(t)
 	d := e.define("job", `"default_args":{"n":1},"labels":{"a":"1"},"args_schema":{"properties":{"n":{"type":"integer","minimum":1}},"additionalProperties":false}`)
 	r := e.run("job", "")
-	if r.State != "PENDING" || r.Trigger != "MANUAL" || r.JobDefinition.ID != d.ID || string(r.Args) != `{"n":1}` ||
-		r.AdmittedAt == nil || r.Labels["a"] != "1" {
-		t.Errorf("%+v", r)
+	want := r
+	want.State, want.Trigger, want.JobDefinition.ID, want.Args = "PENDING", "MANUAL", d.ID, client.AnyJSON(`{"n":1}`)
+	if diff := cmp.Diff(want, r); diff != "" || r.AdmittedAt == nil || r.Labels["a"] != "1" {
+		t.Errorf("admitted at %v, labels %v (-want +got):\n%s", r.AdmittedAt, r.Labels, diff)
 	}
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	r = e.run(d.ID.String(), `{"args":{"n":5},"scheduled_for":"`+at.Format(time.RFC3339)+`","priority":-3,"labels":{"b":"2"},"correlation_id":"c-1","reason":"why not"}`)
-	if !r.ScheduledFor.Equal(at) || r.Priority != -3 || r.Labels["b"] != "2" || string(r.Args) != `{"n":5}` ||
-		r.AdmittedAt != nil || *r.CorrelationID != "c-1" {
-		t.Errorf("%+v", r)
+	want = r
+	want.ScheduledFor, want.Priority, want.Args = at, -3, client.AnyJSON(`{"n":5}`)
+	want.AdmittedAt, want.CorrelationID = nil, new("c-1")
+	if diff := cmp.Diff(want, r); diff != "" || r.Labels["b"] != "2" {
+		t.Errorf("labels %v (-want +got):\n%s", r.Labels, diff)
 	}
 	if r := e.run("job", "", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"); r.TraceID == nil || *r.TraceID != "4bf92f3577b34da6a3ce929d0e0e4736" {
 		t.Errorf("the run's trace is %v", r.TraceID)
@@ -177,9 +182,10 @@ func TestARerunIsANewRunLinkedToTheOld(t *testing.T) {
 		t.Errorf("failed: %+v", failed)
 	}
 	again := e.Send("POST", path+"/rerun", "", "Idempotency-Key", "k").Run(http.StatusCreated)
-	if *again.RetryOfRunID != r.ID || again.RootRunID != r.ID || string(again.Args) != `{"a":1}` ||
-		again.FailuresUsed != 0 || again.Labels["x"] != "y" {
-		t.Errorf("once more: %+v", again)
+	want := again
+	want.RetryOfRunID, want.RootRunID, want.Args, want.FailuresUsed = &r.ID, r.ID, client.AnyJSON(`{"a":1}`), 0
+	if diff := cmp.Diff(want, again); diff != "" || again.Labels["x"] != "y" {
+		t.Errorf("once more, with the labels %v (-want +got):\n%s", again.Labels, diff)
 	}
 	if replay := e.Send("POST", path+"/rerun", "", "Idempotency-Key", "k").Run(http.StatusOK); replay.ID != again.ID {
 		t.Errorf("replayed as %s", replay.ID)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
@@ -82,9 +83,10 @@ func TestARunThatGivesUpLeavesALetterThatAnotherRunResolves(t *testing.T) {
 	t.Parallel()
 	m := newJobMail(t)
 	l := m.exhausted()
-	if l.Source != dlq.FromJob || l.Status != dlq.Pending || l.Target.Kind != dlq.ToJobRun ||
-		pgtest.Compact(t, l.Content.Payload) != `{"n":1}` || l.Failure.Type != "BROKEN" {
-		t.Errorf("the letter is %+v", l)
+	want := l
+	want.Source, want.Status, want.Target.Kind, want.Failure.Type = dlq.FromJob, dlq.Pending, dlq.ToJobRun, "BROKEN"
+	if diff := cmp.Diff(want, l); diff != "" || pgtest.Compact(t, l.Content.Payload) != `{"n":1}` {
+		t.Errorf("the letter of %s (-want +got):\n%s", l.Content.Payload, diff)
 	}
 	d, run := m.retried(l)
 	r := m.GetRun(t, run)

@@ -2,9 +2,11 @@ package jobdb_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -57,9 +59,11 @@ func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stored.Type != "order.paid" || string(stored.Payload) != `{"n":1}` || stored.DedupeKey != "k" ||
-		stored.CorrelationID != "c-1" || stored.ProcessedAt != nil || stored.OccurredAt == nil {
-		t.Errorf("stored is %+v", stored)
+	want := stored
+	want.Type, want.Payload, want.DedupeKey, want.CorrelationID = "order.paid", json.RawMessage(`{"n":1}`), "k", "c-1"
+	want.ProcessedAt = nil
+	if diff := cmp.Diff(want, stored); diff != "" || stored.OccurredAt == nil {
+		t.Errorf("stored, of %v (-want +got):\n%s", stored.OccurredAt, diff)
 	}
 	if _, err := events.Event(t.Context(), other, later.ID); !fault.IsCode(err, jobrun.CodeEventNotFound) {
 		t.Errorf("another tenant gets %v", err)

@@ -48,9 +48,13 @@ func TestARunIsClaimedStartedAndFinished(t *testing.T) {
 		t.Error("two assignments have one token")
 	}
 	done := j.StartRuns(t, offers[1].Run, o.Run)
-	if done[1].Run.ID != high.ID || done[1].Run.State != jobrun.Running || done[1].Run.Version != o.Version+1 ||
-		done[1].Replayed || done[1].Err != nil {
+	if done[1].Replayed || done[1].Err != nil {
 		t.Errorf("started %+v", done[1])
+	}
+	want = done[1].Run
+	want.ID, want.State, want.Version = high.ID, jobrun.Running, o.Version+1
+	if diff := cmp.Diff(want, done[1].Run); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
 	}
 	if again := j.StartRuns(t, o.Run)[0]; !again.Replayed || again.Run.Version != done[1].Run.Version {
 		t.Errorf("started again: %+v", again)
@@ -161,9 +165,14 @@ func TestARunIsFollowedByRunsThatItWants(t *testing.T) {
 		t.Fatal(done.Err)
 	}
 	got := j.ClaimRuns(t, w)
-	if len(got) != 2 || got[0].DefinitionID != next.ID || got[0].CorrelationID != "c-9" ||
-		string(got[0].Args) != `{"b": 2}` || got[0].IdempotencyKey != "follow:"+r.ID.String()+":0" {
-		t.Errorf("it is followed by %+v", got)
+	if len(got) != 2 {
+		t.Fatalf("it is followed by %+v", got)
+	}
+	want := got[0]
+	want.DefinitionID, want.CorrelationID, want.Args = next.ID, "c-9", json.RawMessage(`{"b": 2}`)
+	want.IdempotencyKey = "follow:" + r.ID.String() + ":0"
+	if diff := cmp.Diff(want, got[0]); diff != "" {
+		t.Errorf("it is followed by (-want +got):\n%s", diff)
 	}
 }
 
@@ -181,9 +190,13 @@ func TestAReleasedRunCostsNothingAndIsClaimableAtOnce(t *testing.T) {
 		t.Errorf("released again: %+v, %v", again, err)
 	}
 	next := j.ClaimRuns(t, j.NewWorker(t))
-	if len(next) != 1 || next[0].Attempt != 2 || next[0].LossesUsed != 0 || next[0].FailuresUsed != 0 ||
-		next[0].StartedAt != nil {
+	if len(next) != 1 {
 		t.Fatalf("claimed after the release: %+v", next)
+	}
+	want := next[0]
+	want.Attempt, want.LossesUsed, want.FailuresUsed, want.StartedAt = 2, 0, 0, nil
+	if diff := cmp.Diff(want, next[0]); diff != "" {
+		t.Fatalf("claimed after the release (-want +got):\n%s", diff)
 	}
 	if n := j.Count(t, `SELECT count(*) FROM jobs.job_run_attempts WHERE run_id = $1 AND attempt = 1 AND outcome = 'RELEASED' AND worker_id = $2 AND started_at IS NOT NULL`, r.ID, w); n != 1 {
 		t.Error("the first attempt is not on record")

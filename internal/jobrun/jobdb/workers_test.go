@@ -71,8 +71,11 @@ func TestWorkersAreListedNewestFirst(t *testing.T) {
 	}
 	gone, err := st.ListWorkers(t.Context(), mine, []jobrun.WorkerState{jobrun.WorkerLost, jobrun.WorkerDetached},
 		page.ByTime{Limit: 10, Total: true, TotalCap: 1})
-	if err != nil || len(gone.Items) != 2 || gone.Items[0].ID != want[1] || !gone.TotalCapped || gone.Total != 1 {
-		t.Errorf("those that are gone: %+v, %v", gone, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(gone.Items) != 2 || gone.Items[0].ID != want[1] || !gone.TotalCapped || gone.Total != 1 {
+		t.Errorf("those that are gone: %+v", gone)
 	}
 	if _, err := st.Worker(t.Context(), mine, foreign); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another tenant's worker: %v", err)
@@ -118,9 +121,11 @@ func TestOperatorsMoveWorkers(t *testing.T) {
 				_, refusal = st.Move(t.Context(), tenant, id, to, jobAction(tenant, operator.JobWorker, id.String(), "move"))
 			}
 			w, err := st.Worker(t.Context(), tenant, id)
-			if err != nil || w.State != tt.want || (w.DrainAt != nil) != tt.draining ||
-				(fault.KindOf(refusal) == fault.Conflict) != tt.refused || !tt.refused && refusal != nil {
-				t.Errorf("%+v, %v, %v", w, refusal, err)
+			if err != nil || w.State != tt.want || (w.DrainAt != nil) != tt.draining {
+				t.Errorf("%+v, %v", w, err)
+			}
+			if (fault.KindOf(refusal) == fault.Conflict) != tt.refused || !tt.refused && refusal != nil {
+				t.Errorf("the last move: %v", refusal)
 			}
 			page, err := auditdb.NewActions(db).Actions(t.Context(), tenant, operator.Filter{Subject: id.String(), Limit: 10})
 			if err != nil || len(page.Actions) != tt.actions || int64(tt.actions+1) != w.Version {

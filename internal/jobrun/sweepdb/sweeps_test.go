@@ -97,9 +97,11 @@ func TestARunThatIsNotStartedInTimeIsGivenUp(t *testing.T) {
 	moves(t, 1)(s.Orphan(t.Context(), s.term, s.set, 10))
 	moves(t, 0)(s.Orphan(t.Context(), s.term, s.set, 10))
 	got := s.GetRun(t, r[0].ID)
-	if got.State != jobrun.Orphaned || got.LossesUsed != 1 || got.AdmittedAt != nil || got.Version != before.Version+1 ||
-		got.LeaseToken != before.LeaseToken {
-		t.Errorf("%+v", got)
+	want := got
+	want.State, want.LossesUsed, want.AdmittedAt = jobrun.Orphaned, 1, nil
+	want.Version, want.LeaseToken = before.Version+1, before.LeaseToken
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the orphan (-want +got):\n%s", diff)
 	}
 	if wait := got.AvailableAt.Sub(got.UpdatedAt); wait < 900*time.Millisecond || wait > 1100*time.Millisecond {
 		t.Errorf("it waits %s", wait)

@@ -43,16 +43,24 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	for i, replayed := range []bool{false, true} {
 		r := s.call(w, c, "start", `,"version":2`)
 		var started client.StartedRun
-		if r.Into(&started); r.Status != 200 || started.State != "RUNNING" || (started.Replayed != nil) != replayed ||
-			started.LeaseMS != 30_000 || started.LeaseExpiresAt == nil {
-			t.Fatalf("start %d: %d %s", i, r.Status, r.Body)
+		r.Reads(http.StatusOK, &started)
+		want := started
+		want.State, want.LeaseMS = "RUNNING", 30_000
+		if diff := cmp.Diff(want, started); diff != "" {
+			t.Fatalf("start %d (-want +got):\n%s", i, diff)
+		}
+		if (started.Replayed != nil) != replayed || started.LeaseExpiresAt == nil {
+			t.Fatalf("start %d: %s", i, r.Body)
 		}
 	}
 	beat := s.Send("POST", workerPath(w, "heartbeat"), `{"seq":1,"load":0.5,"running":[`+item(c, `,"progress":{"percent":10,"message":"½"},"checkpoint":{"at":3}`)+`]}`)
 	var h client.Heartbeat
-	if beat.Into(&h); beat.Status != 200 || h.State != "ACTIVE" || len(h.Leases) != 1 || !h.Leases[0].Ok ||
-		h.Leases[0].LeaseExpiresAt == nil || h.LeaseMS != 30_000 {
-		t.Fatalf("heartbeat: %d %s", beat.Status, beat.Body)
+	beat.Reads(http.StatusOK, &h)
+	if h.State != "ACTIVE" || h.LeaseMS != 30_000 || len(h.Leases) != 1 {
+		t.Fatalf("heartbeat: %s", beat.Body)
+	}
+	if l := h.Leases[0]; !l.Ok || l.LeaseExpiresAt == nil {
+		t.Fatalf("heartbeat: %s", beat.Body)
 	}
 	progress := s.call(w, c, "progress", `,"percent":50,"message":"half","counters":{"rows":5},"checkpoint":{"at":5}`)
 	var lease client.RunLease

@@ -101,9 +101,11 @@ func TestTheArchiveIsAListOfItsOwn(t *testing.T) {
 		t.Errorf("live: %s", got)
 	}
 	first := e.List("archived=true&page_size=3&view=full")
-	if correlations(first) != "5 4 3" || *first.Pagination.TotalCount != 5 || !first.Pagination.HasNext ||
-		!*first.Sagas[0].Archived || first.Sagas[0].ArchivedAt == nil {
+	if correlations(first) != "5 4 3" || *first.Pagination.TotalCount != 5 || !first.Pagination.HasNext {
 		t.Errorf("page 1: %s, %+v", correlations(first), first.Pagination)
+	}
+	if s := first.Sagas[0]; !*s.Archived || s.ArchivedAt == nil {
+		t.Errorf("page 1: %+v", s)
 	}
 	rest := e.List("archived=true&page_size=3&cursor=" + *first.Pagination.NextCursor)
 	if correlations(rest) != "2 1" || rest.Pagination.HasNext {

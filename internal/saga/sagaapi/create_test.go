@@ -193,9 +193,11 @@ func TestARefusedStepShowsWhyAndWhatWasUndone(t *testing.T) {
 	e.Node.Script = apitest.Refuse("pay", saga.Execute)
 	var s client.Saga
 	e.Send("POST", "/api/v1/sagas?wait=5s", `{"workflow_name":"order"}`).Into(&s)
-	if s.Status != client.SagaStatusFAILED || s.State != client.SagaStateCompensated ||
-		*s.EndCause != client.EndCauseStepFailed || !*s.Clean || s.Result != nil {
-		t.Fatalf("ended %s %s %v %v", s.Status, s.State, s.EndCause, s.Clean)
+	ended := s
+	ended.Status, ended.State = client.SagaStatusFAILED, client.SagaStateCompensated
+	ended.EndCause, ended.Clean, ended.Result = new(client.EndCauseStepFailed), new(true), nil
+	if diff := cmp.Diff(ended, s); diff != "" {
+		t.Fatalf("ended (-want +got):\n%s", diff)
 	}
 	if s.Error == nil || s.Error.Code != "http_409" || s.ErrorMessage == nil || !strings.Contains(*s.ErrorMessage, "pay") {
 		t.Errorf("error = %+v", s.Error)

@@ -65,8 +65,10 @@ func TestANewContentIsANewVersion(t *testing.T) {
 	var old, latest client.Workflow
 	e.Send("GET", apitest.WorkflowsPath+"/order/versions/1", "").Into(&old)
 	e.Send("GET", apitest.WorkflowsPath+"/order", "").Into(&latest)
-	if old.Version != 1 || old.LatestVersion != 2 || old.StepCount != 1 || latest.Version != 2 || latest.StepCount != 2 {
-		t.Errorf("old %+v, latest %+v", old, latest)
+	for want, got := range map[[3]int]client.Workflow{{1, 2, 1}: old, {2, 2, 2}: latest} {
+		if [3]int{got.Version, got.LatestVersion, got.StepCount} != want {
+			t.Errorf("%+v; want version, latest and steps %v", got, want)
+		}
 	}
 }
 
@@ -86,10 +88,9 @@ func TestValidatingStoresNothing(t *testing.T) {
 	e := apitest.NewEdge(t)
 	var check client.WorkflowValidation
 	r := e.Send("POST", apitest.WorkflowsPath+"/validate", apitest.YamlDefinition, "Content-Type", "application/yaml")
-	r.Into(&check)
-	if r.Status != http.StatusOK || !bool(check.Valid) || check.Name != "order" || check.StepCount != 2 ||
-		len(check.StepNames) != 2 {
-		t.Errorf("got %d %s", r.Status, r.Body)
+	r.Reads(http.StatusOK, &check)
+	if !bool(check.Valid) || check.Name != "order" || check.StepCount != 2 || len(check.StepNames) != 2 {
+		t.Errorf("got %s", r.Body)
 	}
 	e.Send("GET", apitest.WorkflowsPath+"/order", "").Wants(http.StatusNotFound, "WORKFLOW_NOT_FOUND")
 	p := e.Send("POST", apitest.WorkflowsPath+"/validate", `{"name":"a","steps":[{"name":"x"},{"name":"x"}]}`).Wants(http.StatusUnprocessableEntity, "WORKFLOW_INVALID")

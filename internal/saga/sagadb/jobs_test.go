@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -138,15 +139,21 @@ func TestAStepThatIsAJobBeginsAndEndsWithItsRun(t *testing.T) {
 		t.Errorf("the saga is %s, owned by %v, due at %v; it should wait without an owner", run.State, run.LeaseOwner, run.NextRunAt)
 	}
 	r := k.working(k.read(run.ID))
-	if r.Trigger != jobrun.BySaga || r.SagaID != run.ID || r.SagaStep != 1 || r.SagaAction != "EXECUTE" ||
-		pgtest.Compact(t, r.Args) != `{"order":7,"reserved":"r-1"}` ||
-		r.IdempotencyKey != jobrun.SagaKey(uuid.Nil, run.ID, 1, "EXECUTE", 1) {
-		t.Errorf("the run is %+v, with %s", r, r.Args)
+	want := r
+	want.Trigger, want.SagaID, want.SagaStep, want.SagaAction = jobrun.BySaga, run.ID, 1, "EXECUTE"
+	want.IdempotencyKey = jobrun.SagaKey(uuid.Nil, run.ID, 1, "EXECUTE", 1)
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("the run (-want +got):\n%s", diff)
+	}
+	if args := pgtest.Compact(t, r.Args); args != `{"order":7,"reserved":"r-1"}` {
+		t.Errorf("the run has the arguments %s", args)
 	}
 	run = k.finish(r, `{"settled": true}`, nil)
-	if run.CurrentStep != 2 || run.State.Terminal() || run.LeaseOwner != nil || run.NextRunAt == nil ||
-		run.NextRunAt.After(pgtest.Now().Add(time.Second)) {
-		t.Errorf("the saga is %s at step %d, due at %v; it should be due for step 2", run.State, run.CurrentStep, run.NextRunAt)
+	if run.CurrentStep != 2 || run.State.Terminal() || run.LeaseOwner != nil {
+		t.Errorf("the saga is %s at step %d, owned by %v", run.State, run.CurrentStep, run.LeaseOwner)
+	}
+	if run.NextRunAt == nil || run.NextRunAt.After(pgtest.Now().Add(time.Second)) {
+		t.Errorf("the saga is due at %v; it should be due for step 2", run.NextRunAt)
 	}
 	if out := string(run.Outputs()["settle"]); out != `{"settled":true}` {
 		t.Errorf("the output is %s", out)

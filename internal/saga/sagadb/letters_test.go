@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -57,16 +58,24 @@ func TestARetryOfALetterIsTheSagasToEnd(t *testing.T) {
 		if n == 3 {
 			status, resolution = dlq.Dead, dlq.Exhausted
 		}
-		if l.Status != status || l.Resolution != resolution || l.RetryCount != n || run.DeadLetter() != id ||
-			!strings.Contains(l.Failure.Message, "still") {
-			t.Fatalf("after retry %d it is %s %s, %d retries: %+v", n, l.Status, l.Resolution, l.RetryCount, l.Failure)
+		want := l
+		want.Status, want.Resolution, want.RetryCount = status, resolution, n
+		if diff := cmp.Diff(want, l); diff != "" {
+			t.Fatalf("after retry %d (-want +got):\n%s", n, diff)
+		}
+		if run.DeadLetter() != id || !strings.Contains(l.Failure.Message, "still") {
+			t.Fatalf("after retry %d: %+v", n, l.Failure)
 		}
 	}
 	run = k.Play(run, pgtest.Resume(), pgtest.Done()) // forced
 	l := k.Letter(id)
-	if l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed || l.RetryCount != 3 || run.State != saga.Compensated ||
-		!*run.Clean || run.DeadLetter() != uuid.Nil {
-		t.Errorf("the letter is %s %s, the saga %s", l.Status, l.Resolution, run.State)
+	want := l
+	want.Status, want.Resolution, want.RetryCount = dlq.Resolved, dlq.Confirmed, 3
+	if diff := cmp.Diff(want, l); diff != "" {
+		t.Errorf("the letter (-want +got):\n%s", diff)
+	}
+	if run.State != saga.Compensated || !*run.Clean || run.DeadLetter() != uuid.Nil {
+		t.Errorf("the saga is %s, clean %v, with letter %s", run.State, *run.Clean, run.DeadLetter())
 	}
 	if got := k.Attempts(id); got != "1 FAILED, 2 FAILED, 3 FAILED, 4 ACKNOWLEDGED" {
 		t.Errorf("its retries: %s", got)

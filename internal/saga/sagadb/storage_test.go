@@ -55,9 +55,11 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 		t.Errorf("%d tables, want %d", len(report.Tables), want)
 	}
 	states := found["saga_states"]
-	if states.LiveTuples == 0 || states.LastAnalyze == nil || states.LastAnalyze.Location().String() != "UTC" ||
-		states.HeapBytes == 0 || states.IndexBytes == 0 {
-		t.Errorf("saga_states: %+v; want live tuples, analyzed", states)
+	if states.LiveTuples == 0 || states.HeapBytes == 0 || states.IndexBytes == 0 {
+		t.Errorf("saga_states: %+v; want live tuples", states)
+	}
+	if states.LastAnalyze == nil || states.LastAnalyze.Location().String() != "UTC" {
+		t.Errorf("saga_states: analyzed %v, want it in UTC", states.LastAnalyze)
 	}
 	if logs := found["saga_step_logs_archive"]; logs.HeapBytes == 0 {
 		t.Errorf("saga_step_logs_archive: %+v", logs)

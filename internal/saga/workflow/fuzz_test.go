@@ -16,9 +16,12 @@ import (
 func checkParsed(t *testing.T, d *workflow.Definition, err error) {
 	t.Helper()
 	if err != nil {
-		if f := fault.As(err); d != nil || f == nil || f.Kind != fault.Invalid || f.Code == "" || f.Detail == "" ||
-			len(f.Fields) > 100 {
+		f := fault.As(err)
+		if d != nil || f == nil || f.Kind != fault.Invalid {
 			t.Fatalf("not a fault that a client can act on: %v, %#v", d, err)
+		}
+		if f.Code == "" || f.Detail == "" || len(f.Fields) > 100 {
+			t.Fatalf("not a fault that a client can act on: %#v", err)
 		}
 		return
 	}

@@ -53,9 +53,11 @@ func TestYAMLThatJSONCannotSayIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := workflow.ParseYAML([]byte(tt.src), workflow.Limits{})
 			f := fault.As(err)
-			if d != nil || f == nil || f.Kind != fault.Invalid || f.Code != workflow.CodeSyntax ||
-				!strings.Contains(f.Detail, tt.detail) {
-				t.Errorf("got %v, %v; want %s with %q", d, err, workflow.CodeSyntax, tt.detail)
+			if d != nil || f == nil || f.Kind != fault.Invalid {
+				t.Fatalf("got %v, %v; want it refused", d, err)
+			}
+			if f.Code != workflow.CodeSyntax || !strings.Contains(f.Detail, tt.detail) {
+				t.Errorf("got %v; want %s with %q", err, workflow.CodeSyntax, tt.detail)
 			}
 		})
 	}

@@ -191,6 +191,15 @@ func (r Reply) Into(v any) {
 	}
 }
 
+// Reads decodes the body of an answer, which must have this status.
+func (r Reply) Reads(status int, v any) {
+	r.T.Helper()
+	if r.Status != status {
+		r.T.Fatalf("got %d %s, want %d", r.Status, r.Body, status)
+	}
+	r.Into(v)
+}
+
 // Problem returns the problem document; the answer must be one.
 func (r Reply) Problem() client.Problem {
 	r.T.Helper()

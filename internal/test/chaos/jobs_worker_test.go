@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -154,8 +155,8 @@ func (w *jobWorker) call(ctx context.Context, path string, body any, patience ti
 	if h.body, err = io.ReadAll(res.Body); err != nil {
 		return heard{}
 	}
-	if known := h.status < 300 || h.status == http.StatusConflict || h.status == http.StatusGone ||
-		h.status == http.StatusServiceUnavailable || h.status == http.StatusTooManyRequests; !known {
+	known := []int{http.StatusConflict, http.StatusGone, http.StatusServiceUnavailable, http.StatusTooManyRequests}
+	if h.status >= 300 && !slices.Contains(known, h.status) {
 		w.journal.write(entry{Kind: didMeet, Call: path, Status: h.status, Text: string(h.body)})
 	}
 	return h

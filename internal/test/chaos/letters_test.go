@@ -300,10 +300,10 @@ func (p *post) counted(ctx context.Context, id string) {
 		       count(*) FILTER (WHERE i.state = 'FAILED'), count(*) FILTER (WHERE i.state = 'SKIPPED')
 		  FROM dlq.dlq_redrives r LEFT JOIN dlq.dlq_redrive_items i ON i.redrive_id = r.id WHERE r.id = $1 GROUP BY r.id`, id).
 		Scan(&matched, &done, &failed, &skipped, &items, &itemsDone, &itemsFailed, &itemsSkipped)
-	if err != nil || matched != items || done != itemsDone || failed != itemsFailed || skipped != itemsSkipped ||
-		matched != done+failed+skipped {
-		p.w.add("progress", id, "", "matched %d of %d items, done %d of %d, failed %d of %d, skipped %d of %d: %v",
-			matched, items, done, itemsDone, failed, itemsFailed, skipped, itemsSkipped, err)
+	told := [4]int{matched, done, failed, skipped}
+	kept := [4]int{items, itemsDone, itemsFailed, itemsSkipped}
+	if err != nil || told != kept || matched != done+failed+skipped {
+		p.w.add("progress", id, "", "matched, done, failed and skipped are %v, its items %v: %v", told, kept, err)
 	}
 }
 

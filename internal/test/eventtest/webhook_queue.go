@@ -261,9 +261,14 @@ func queueFailures(f *fixture) {
 	for i, d := range f.added(s, 3) {
 		r := f.giveUp(s, d)
 		got, err := f.Env.Webhooks.Get(f.t.Context(), s.TenantID, s.ID)
-		if err != nil || got.Health.GivenUp != i+1 || got.Health.FailingSince == nil || got.Enabled != (i < 2) ||
-			r.Disabled == got.Enabled {
-			f.t.Fatalf("after %d given up: %+v, %v", i+1, got, err)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if got.Enabled != (i < 2) || r.Disabled == got.Enabled {
+			f.t.Fatalf("after %d given up: enabled %v, disabled %v", i+1, got.Enabled, r.Disabled)
+		}
+		if got.Health.GivenUp != i+1 || got.Health.FailingSince == nil {
+			f.t.Fatalf("after %d given up: %+v", i+1, got.Health)
 		}
 		if diff := cmp.Diff(r.Subscription, got, cmpopts.EquateEmpty()); diff != "" {
 			f.t.Errorf("(-decided +stored):\n%s", diff)

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -50,11 +49,15 @@ func (f *fixture) checkChain() (covered []saga.Position) {
 			f.t.Fatal(err)
 		}
 		sum := s.Sum(saga.LinksOf(events))
-		if s.Seq != int64(i+1) || !bytes.Equal(s.Prev, prev) || !bytes.Equal(s.Hash, sum[:]) || s.TenantID != f.tenant.ID ||
-			len(
-				events,
-			) != s.Events || s.From != events[0].Position || s.To != events[len(events)-1].Position || s.SealedAt.IsZero() {
-			f.t.Fatalf("seal %d does not fit its %d events: %+v", i+1, len(events), s)
+		if len(events) == 0 {
+			f.t.Fatalf("seal %d is of no events", i+1)
+		}
+		want := saga.Seal{
+			TenantID: f.tenant.ID, Seq: int64(i + 1), Prev: prev, Hash: sum[:], Events: len(events),
+			From: events[0].Position, To: events[len(events)-1].Position, SealedAt: s.SealedAt,
+		}
+		if diff := cmp.Diff(want, s); diff != "" || s.SealedAt.IsZero() {
+			f.t.Fatalf("seal %d of %s does not fit its %d events (-want +got):\n%s", i+1, s.SealedAt, len(events), diff)
 		}
 		prev, at = s.Hash, s.To
 		covered = append(covered, positions(events)...)
