@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 const lettersHere = 3000
@@ -45,13 +46,13 @@ func TestGeneratedLettersAreAsTheRulesMakeThem(t *testing.T) {
 		if p, err := letters.Policy(t.Context(), tenant, ""); err != nil || p.RetentionDays < 3650 {
 			t.Errorf("a server would archive letters of %s: %+v, %v", tenant, p, err)
 		}
-		var after *dlq.Cursor
+		var after *page.TimeID
 		for more := true; more; {
-			page, err := letters.List(t.Context(), tenant, dlq.Query{Limit: 200, After: after})
+			found, err := letters.List(t.Context(), tenant, dlq.Query{ByTime: page.ByTime{Limit: 200, After: after}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, l := range page.Letters {
+			for _, l := range found.Items {
 				statuses[l.Status]++
 				sources[l.Source]++
 				resolutions[l.Resolution]++
@@ -65,13 +66,13 @@ func TestGeneratedLettersAreAsTheRulesMakeThem(t *testing.T) {
 				if l.Fingerprint != dlq.Fingerprint(l.OriginalTopic, l.ConsumerGroup, l.Failure) {
 					t.Errorf("letter %s is in another group", l.ID)
 				}
-				after = &dlq.Cursor{At: l.CreatedAt, ID: l.ID}
+				after = &page.TimeID{At: l.CreatedAt, ID: l.ID}
 			}
-			total += len(page.Letters)
+			total += len(found.Items)
 			if tenant == defaultTenant {
-				mine += len(page.Letters)
+				mine += len(found.Items)
 			}
-			more = page.More
+			more = found.More
 		}
 	}
 	if share := float64(mine) / float64(total); total != lettersHere || share < 0.88 || share > 0.92 {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Source is where a letter came from.
@@ -221,6 +223,15 @@ type Letter struct {
 
 	ArchivedAt    *time.Time // nil: live
 	ArchiveReason string
+}
+
+// Place is where it stands in a list: by its arrival here or, once archived, in the
+// archive.
+func (l *Letter) Place() page.TimeID {
+	if l.ArchivedAt != nil {
+		return page.TimeID{At: *l.ArchivedAt, ID: l.ID}
+	}
+	return page.TimeID{At: l.CreatedAt, ID: l.ID}
 }
 
 // Revision is an edited content. Members that are nil are those of the original.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // RedriveAction is what a redrive does to each letter.
@@ -112,6 +114,9 @@ type Redrive struct {
 	EndedAt   *time.Time
 	UpdatedAt time.Time
 }
+
+// Place is where it stands in a list.
+func (r *Redrive) Place() page.TimeID { return page.TimeID{At: r.CreatedAt, ID: r.ID} }
 
 // Left is how many letters it has not come to yet.
 func (r *Redrive) Left() int64 { return max(0, r.Matched-r.Done-r.Failed-r.Skipped) }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Filter selects letters; zero fields do not restrict. Lists of words are
@@ -42,35 +43,16 @@ type Filter struct {
 	GenerationMin int
 }
 
-// Query is a page of a list.
+// Query is a page of letters that is asked for.
 type Query struct {
 	Filter
-	Limit  int     // 1..200
-	Offset int     // page mode
-	After  *Cursor // cursor mode; then Offset is 0
-	Total  bool
-	// TotalCap is where counting stops; 0: nowhere.
-	TotalCap int64
-	Oldest   bool // oldest first; else newest first
+	page.ByTime
+	Oldest bool // oldest first; else newest first
 	// Bare leaves out Content and Failure.Stack, which may be megabytes a letter.
 	Bare bool
 	// Largest leaves those out of letters that have more bytes of them (Omitted);
 	// 0: of none. A page of letters of 10 MB would be gigabytes.
 	Largest int
-}
-
-// Cursor is the last letter of the page before, at full precision.
-type Cursor struct {
-	At time.Time // created_at, of the archive archived_at
-	ID uuid.UUID
-}
-
-// Page is one page of letters, with their content unless Query.Bare.
-type Page struct {
-	Letters     []Letter // with their content
-	More        bool
-	Total       int64
-	TotalCapped bool
 }
 
 // Pushed says what became of one letter of a batch.
@@ -105,7 +87,7 @@ type Letters interface {
 	Push(ctx context.Context, batch []Letter) ([]Pushed, error)
 	// Get returns a live letter, or an archived one (ArchivedAt). Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Letter, error)
-	List(ctx context.Context, tenant uuid.UUID, q Query) (Page, error)
+	List(ctx context.Context, tenant uuid.UUID, q Query) (page.Of[Letter], error)
 	// Change stores a live letter if the stored version is l.Version-1, with the
 	// operator's action, and counts its group anew. Faults: NotFound, Stale.
 	Change(ctx context.Context, l Letter, by operator.Action) error
@@ -123,7 +105,7 @@ type Letters interface {
 	// an automatic retry. Fault: NotFound.
 	Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (Letter, error)
 	// ListArchived is List of the archive, newest archived first.
-	ListArchived(ctx context.Context, tenant uuid.UUID, q Query) (Page, error)
+	ListArchived(ctx context.Context, tenant uuid.UUID, q Query) (page.Of[Letter], error)
 }
 
 // Claim names one letter that somebody wants retried now.
@@ -211,12 +193,11 @@ type Redrives interface {
 	Create(ctx context.Context, r Redrive, by operator.Action) error
 	// Get returns a redrive with its progress. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
-	// List returns a page of redrives in any of states (none: all), newest first. Of
-	// q only Limit, Offset, After and Total count.
-	List(ctx context.Context, tenant uuid.UUID, states []RedriveState, q Query) (RedrivePage, error)
-	// Items returns up to limit letters of a redrive after sequence number after, in
-	// its order, and whether there are more. Fault: NotFound.
-	Items(ctx context.Context, tenant, id uuid.UUID, states []ItemState, after int64, limit int) ([]Item, bool, error)
+	// List returns a page of redrives in any of states (none: all), newest first.
+	List(ctx context.Context, tenant uuid.UUID, states []RedriveState, p page.ByTime) (page.Of[Redrive], error)
+	// Items returns a page of the letters of a redrive, in its order by their sequence
+	// numbers; they are not counted. Fault: NotFound.
+	Items(ctx context.Context, tenant, id uuid.UUID, states []ItemState, p page.Request[int64]) (page.Of[Item], error)
 	// Change stores r if the stored version is r.Version-1. Progress counters are
 	// not written. Faults: NotFound, Stale.
 	Change(ctx context.Context, r Redrive, by operator.Action) error
@@ -249,13 +230,6 @@ type Redrives interface {
 	Judge(ctx context.Context, tenant, id uuid.UUID, c Chance) (Redrive, error)
 }
 
-// RedrivePage is one page of redrives.
-type RedrivePage struct {
-	Redrives []Redrive
-	More     bool
-	Total    int64 // when it was asked for
-}
-
 // Preview is the answer of a dry run.
 type Preview struct {
 	Matched     int64            `json:"matched"`
@@ -286,6 +260,9 @@ type Group struct {
 	UpdatedAt   time.Time
 }
 
+// Place is where it stands in a list.
+func (g *Group) Place() page.TimeKey { return page.TimeKey{At: g.LastSeen, Key: g.Fingerprint} }
+
 // GroupState is what people have made of a group.
 type GroupState string
 
@@ -304,35 +281,19 @@ var GroupStates = []GroupState{GroupNew, GroupAcknowledged, GroupResolved, Group
 type GroupFilter struct {
 	States []GroupState
 	Topic  string
-	Limit  int
-	Offset int
-	After  *GroupCursor
-	Total  bool // count as well
-}
-
-// GroupPage is one page of groups, those seen last first.
-type GroupPage struct {
-	Groups []Group
-	More   bool
-	Total  int64 // when GroupFilter.Total
-}
-
-// GroupCursor is the last group of the page before.
-type GroupCursor struct {
-	LastSeen    time.Time
-	Fingerprint string
 }
 
 // Overview is groups, statistics and policies.
 type Overview interface {
-	Groups(ctx context.Context, tenant uuid.UUID, f GroupFilter) (GroupPage, error)
+	// Groups returns a page of groups, those seen last first.
+	Groups(ctx context.Context, tenant uuid.UUID, f GroupFilter, p page.Request[page.TimeKey]) (page.Of[Group], error)
 	// Group returns a group. Fault: NotFound with CodeGroupNotFound.
 	Group(ctx context.Context, tenant uuid.UUID, fingerprint string) (Group, error)
 	// ChangeGroup stores state, assignee and note if the stored version is
 	// g.Version-1. Faults: NotFound, Stale.
 	ChangeGroup(ctx context.Context, g Group, by operator.Action) error
-	// Topics returns the statistics of topics after one by name.
-	Topics(ctx context.Context, tenant uuid.UUID, after string, limit int) ([]TopicStats, bool, error)
+	// Topics returns the statistics of a page of topics by name; they are not counted.
+	Topics(ctx context.Context, tenant uuid.UUID, p page.Request[string]) (page.Of[TopicStats], error)
 	// Topic returns the statistics of one topic. Fault: NotFound with
 	// CodeTopicNotFound when no letter of it is live and no policy names it.
 	Topic(ctx context.Context, tenant uuid.UUID, topic string) (TopicStats, error)

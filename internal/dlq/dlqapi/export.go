@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // exportPage is how many letters an export reads at once: each may be megabytes.
@@ -36,9 +37,11 @@ func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLette
 		if err != nil {
 			return nil, err
 		}
-		if e.query.After, err = letterCursor(after); err != nil {
+		place, err := rest.ByTime.Place(after)
+		if err != nil {
 			return nil, err
 		}
+		e.query.After = &place
 	}
 	if err := e.read(); err != nil {
 		return nil, err
@@ -53,7 +56,7 @@ type export struct {
 	tenant uuid.UUID
 	list   rest.ListID
 	query  dlq.Query
-	page   dlq.Page
+	page   page.Of[dlq.Letter]
 	left   int // how many may follow; below 0: any number
 	sent   int
 	bare   bool // a HEAD: no body
@@ -121,17 +124,20 @@ func (e *export) lines() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	for i := range e.page.Letters {
-		l := &e.page.Letters[i]
-		if err := enc.Encode(recordOf(l, e.s.Cursors.Seal(e.list, letterKeys(l)))); err != nil {
+	for i := range e.page.Items {
+		l := &e.page.Items[i]
+		e.query.After = new(l.Place())
+		if err := enc.Encode(recordOf(l, e.cursor())); err != nil {
 			return nil, err
 		}
-		e.query.After = &dlq.Cursor{At: l.CreatedAt, ID: l.ID}
 		e.sent++
 		e.left--
 	}
 	return buf.Bytes(), nil
 }
+
+// cursor is for the place after the last letter that was sent.
+func (e *export) cursor() string { return e.s.Cursors.Seal(e.list, rest.ByTime.Keys(*e.query.After)) }
 
 // push sends something whole; false: the client is gone or too slow.
 func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {
@@ -146,8 +152,8 @@ func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data 
 
 func (e *export) end(w http.ResponseWriter, out *http.ResponseController, all bool) {
 	last := exportEnd{End: all, Exported: e.sent}
-	if a := e.query.After; !all && a != nil {
-		last.NextCursor = e.s.Cursors.Seal(e.list, letterKeys(&dlq.Letter{CreatedAt: a.At, ID: a.ID}))
+	if !all && e.query.After != nil {
+		last.NextCursor = e.cursor()
 	}
 	line, err := json.Marshal(last)
 	if err == nil {

@@ -17,28 +17,17 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context,
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTimeAndKey, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	f := dlq.GroupFilter{States: rest.Enums[dlq.GroupState](p.State), Topic: rest.Text(p.Topic), Limit: paging.Size,
-		Offset: paging.Offset(), Total: paging.Total}
-	if paging.Page == 0 {
-		at, fingerprint, err := rest.TimeAndText(paging.After)
-		if err != nil {
-			return nil, err
-		}
-		f.After = &dlq.GroupCursor{LastSeen: at, Fingerprint: fingerprint}
-	}
-	page, err := s.Overview.Groups(ctx, req.Tenant.ID, f)
+	f := dlq.GroupFilter{States: rest.Enums[dlq.GroupState](p.State), Topic: rest.Text(p.Topic)}
+	found, err := s.Overview.Groups(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.DeadLetterGroupList{Groups: toAPIGroups(page.Groups)}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &page.Groups[len(page.Groups)-1]
-		return rest.TimeAndTextKeys(last.LastSeen, last.Fingerprint)
-	})
+	out := api.DeadLetterGroupList{Groups: rest.Each(found.Items, toAPIGroup),
+		Pagination: rest.Pagination(asked, found, (*dlq.Group).Place)}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
@@ -93,14 +82,6 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 
 func groupAnswer(g *dlq.Group) rest.Answer {
 	return rest.Answer{Status: http.StatusOK, Body: toAPIGroup(g), ETag: rest.ETagOf(g.Version)}
-}
-
-func toAPIGroups(groups []dlq.Group) []api.DeadLetterGroup {
-	out := make([]api.DeadLetterGroup, len(groups))
-	for i := range groups {
-		out[i] = toAPIGroup(&groups[i])
-	}
-	return out
 }
 
 func toAPIGroup(g *dlq.Group) api.DeadLetterGroup {

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // letterPage is the page that a list of letters is asked for.
@@ -19,7 +20,7 @@ type letterPage struct {
 }
 
 // readLetters is one of the lists that the store has.
-type readLetters func(context.Context, uuid.UUID, dlq.Query) (dlq.Page, error)
+type readLetters func(context.Context, uuid.UUID, dlq.Query) (page.Of[dlq.Letter], error)
 
 // ListDeadLettersOfTopic answers a page of one topic's letters.
 func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
@@ -29,12 +30,12 @@ func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
 		return nil, rest.BadParameter("topic", "invalid", "contains a NUL character or is not UTF-8")
 	}
 	return s.listLetters(ctx, in.Topic, p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include},
-		func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
-			page, err := s.Letters.List(ctx, tenant, q)
-			if err == nil && len(page.Letters) == 0 {
+		func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (page.Of[dlq.Letter], error) {
+			found, err := s.Letters.List(ctx, tenant, q)
+			if err == nil && len(found.Items) == 0 {
 				err = s.knownTopic(ctx, tenant, in.Topic)
 			}
-			return page, err
+			return found, err
 		})
 }
 
@@ -67,27 +68,20 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p 
 		f.Topic = topic
 	}
 	full, oldest := query.Get("view") == "full", query.Get("order") == "asc"
-	paging, err := s.PagingOf(req.List(), p.page, p.size, p.cursor, p.include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.page, p.size, p.cursor, p.include)
 	if err != nil {
 		return rest.Answer{}, err
 	}
-	q := dlq.Query{
-		Filter: f, Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total, TotalCap: paging.CountUpTo(),
-		Oldest: oldest, Bare: !full, Largest: largestListed,
-	}
-	if paging.Page == 0 {
-		if q.After, err = letterCursor(paging.After); err != nil {
-			return rest.Answer{}, err
-		}
-	}
-	page, err := read(ctx, req.Tenant.ID, q)
+	found, err := read(ctx, req.Tenant.ID, dlq.Query{Filter: f, ByTime: asked.Request, Oldest: oldest, Bare: !full,
+		Largest: largestListed})
 	if err != nil {
 		return rest.Answer{}, err
 	}
 	policies := s.policies(req.Tenant.ID)
-	out := api.DeadLetterList{Messages: make([]api.DeadLetter, len(page.Letters))}
-	for i := range page.Letters {
-		l := &page.Letters[i]
+	out := api.DeadLetterList{Messages: make([]api.DeadLetter, len(found.Items)),
+		Pagination: rest.Pagination(asked, found, (*dlq.Letter).Place)}
+	for i := range found.Items {
+		l := &found.Items[i]
 		view := letterView{content: full}
 		if full || l.Scheduled() {
 			policy, err := policies(ctx, l.OriginalTopic)
@@ -98,32 +92,12 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p 
 		}
 		out.Messages[i] = toAPILetter(l, view)
 	}
-	paging.Capped = page.TotalCapped
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		return letterKeys(&page.Letters[len(page.Letters)-1])
-	})
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // largestListed is how many bytes a letter in a list shows: of 200 letters that
 // is 50 MB at most.
 const largestListed = 256 << 10
-
-// letterKeys are the sort keys of a letter: microseconds of its arrival here or
-// in the archive, and its id.
-func letterKeys(l *dlq.Letter) []byte {
-	at := l.CreatedAt
-	if l.ArchivedAt != nil {
-		at = *l.ArchivedAt
-	}
-	return rest.TimeAndIDKeys(at, l.ID)
-}
-
-// letterCursor is the inverse of letterKeys.
-func letterCursor(b []byte) (*dlq.Cursor, error) {
-	at, id, err := rest.TimeAndID(b)
-	return &dlq.Cursor{At: at, ID: id}, err
-}
 
 // letterAndPolicy reads a letter and the policy of its topic, which says what of it is
 // shown.

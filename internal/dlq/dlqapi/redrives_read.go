@@ -2,7 +2,6 @@ package dlqapi
 
 import (
 	"context"
-	"encoding/binary"
 	"net/http"
 	"time"
 
@@ -51,31 +50,18 @@ func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestO
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	q := dlq.Query{Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total}
-	if paging.Page == 0 {
-		at, id, err := rest.TimeAndID(paging.After)
-		if err != nil {
-			return nil, err
-		}
-		q.After = &dlq.Cursor{At: at, ID: id}
-	}
-	page, err := s.Redrives.List(ctx, req.Tenant.ID, rest.Enums[dlq.RedriveState](p.State), q)
+	found, err := s.Redrives.List(ctx, req.Tenant.ID, rest.Enums[dlq.RedriveState](p.State), asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.RedriveList{Redrives: make([]api.Redrive, len(page.Redrives))}
-	for i := range page.Redrives {
-		out.Redrives[i] = toAPIRedrive(&page.Redrives[i], s.Now())
-	}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &page.Redrives[len(page.Redrives)-1]
-		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.RedriveList{
+		Redrives:   rest.Each(found.Items, func(r *dlq.Redrive) api.Redrive { return toAPIRedrive(r, s.Now()) }),
+		Pagination: rest.Pagination(asked, found, (*dlq.Redrive).Place),
+	}}, nil
 }
 
 // ListRedriveItems answers a page of the letters of a redrive, in its order.
@@ -83,31 +69,21 @@ func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItems
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
+	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.BySequence, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	var after int64
-	if p.Cursor != nil {
-		if len(paging.After) != 8 {
-			return nil, rest.BadCursor()
-		}
-		after = int64(binary.BigEndian.Uint64(paging.After)) //nolint:gosec // as it was made
-	}
-	items, more, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, rest.Enums[dlq.ItemState](p.State),
-		after, paging.Size)
+	found, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, rest.Enums[dlq.ItemState](p.State), asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.RedriveItemList{Items: make([]api.RedriveItem, len(items))}
-	for i := range items {
-		out.Items[i] = api.RedriveItem{
-			Position: items[i].Seq, MessageID: items[i].LetterID, State: api.RedriveItemState(items[i].State),
-			Detail: rest.UnlessEmpty(items[i].Detail), UpdatedAt: items[i].UpdatedAt,
-		}
-	}
-	out.Pagination = paging.AnswerForward(more, func() []byte {
-		return binary.BigEndian.AppendUint64(nil, uint64(items[len(items)-1].Seq)) //nolint:gosec // read back as it was
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.RedriveItemList{
+		Items:      rest.Each(found.Items, toAPIItem),
+		Pagination: rest.Pagination(asked, found, func(i *dlq.Item) int64 { return i.Seq }),
+	}}, nil
+}
+
+func toAPIItem(i *dlq.Item) api.RedriveItem {
+	return api.RedriveItem{Position: i.Seq, MessageID: i.LetterID, State: api.RedriveItemState(i.State),
+		Detail: rest.UnlessEmpty(i.Detail), UpdatedAt: i.UpdatedAt}
 }

@@ -20,20 +20,18 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
+	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.ByName, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	topics, more, err := s.Overview.Topics(ctx, req.Tenant.ID, string(paging.After), paging.Size)
+	found, err := s.Overview.Topics(ctx, req.Tenant.ID, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.DeadLetterTopicList{Topics: make([]api.DeadLetterTopic, len(topics))}
-	for i := range topics {
-		out.Topics[i] = toAPITopic(&topics[i], s.Now())
-	}
-	out.Pagination = paging.AnswerForward(more, func() []byte { return []byte(topics[len(topics)-1].Topic) })
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterTopicList{
+		Topics:     rest.Each(found.Items, func(t *dlq.TopicStats) api.DeadLetterTopic { return toAPITopic(t, s.Now()) }),
+		Pagination: rest.Pagination(asked, found, func(t *dlq.TopicStats) string { return t.Topic }),
+	}}, nil
 }
 
 // GetDeadLetterTopic answers the statistics of a topic, with its largest groups.
@@ -46,7 +44,7 @@ func (s *Handlers) GetDeadLetterTopic(ctx context.Context,
 		return nil, err
 	}
 	out := toAPITopic(&t, s.Now())
-	out.TopGroups = toAPIGroups(t.TopGroups)
+	out.TopGroups = rest.Each(t.TopGroups, toAPIGroup)
 	out.Alerts = rest.Enums[api.DeadLetterTopicAlerts](t.Alerts)
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -62,13 +63,15 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 	// What was changed is found by what it is now.
 	for label, want := range map[string]int{"x": 0, "b": 0} {
 		if p, err := b.List(t.Context(), b.Tenant,
-			dlq.Query{Limit: 5, Filter: dlq.Filter{Labels: []string{label}}}); err != nil || len(p.Letters) != want {
-			t.Errorf("label %s: %d letters, %v", label, len(p.Letters), err)
+			dlq.Query{ByTime: page.ByTime{Limit: 5},
+				Filter: dlq.Filter{Labels: []string{label}}}); err != nil || len(p.Items) != want {
+			t.Errorf("label %s: %d letters, %v", label, len(p.Items), err)
 		}
 	}
-	if p, err := b.List(t.Context(), b.Tenant, dlq.Query{Limit: 5, Filter: dlq.Filter{Assignee: "bo"}}); err != nil ||
-		len(p.Letters) != 1 {
-		t.Errorf("assignee: %d letters, %v", len(p.Letters), err)
+	if p, err := b.List(t.Context(), b.Tenant,
+		dlq.Query{ByTime: page.ByTime{Limit: 5}, Filter: dlq.Filter{Assignee: "bo"}}); err != nil ||
+		len(p.Items) != 1 {
+		t.Errorf("assignee: %d letters, %v", len(p.Items), err)
 	}
 }
 
@@ -206,8 +209,9 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 	if diff := cmp.Diff(l, got); diff != "" {
 		t.Errorf("(-live +archived):\n%s", diff)
 	}
-	if p, err := b.ListArchived(t.Context(), b.Tenant, dlq.Query{Limit: 5, Total: true}); err != nil ||
-		len(p.Letters) != 1 || p.Total != 1 || cmp.Diff(archived, p.Letters[0]) != "" {
+	if p, err := b.ListArchived(t.Context(), b.Tenant,
+		dlq.Query{ByTime: page.ByTime{Limit: 5, Total: true}}); err != nil ||
+		len(p.Items) != 1 || p.Total != 1 || cmp.Diff(archived, p.Items[0]) != "" {
 		t.Errorf("listed %+v, %v", p, err)
 	}
 	b.PushAll(t, b.NewLetter(func(o *dlq.Letter) { o.DedupeKey = l.DedupeKey })) // somebody else has its key by now
@@ -242,11 +246,11 @@ func TestTheArchiveIsListedByEveryFilter(t *testing.T) {
 	b := pgtest.NewLetterStore(t)
 	b.AMess(t, 200)
 	b.ArchiveAll(t)
-	p, err := b.ListArchived(t.Context(), b.Tenant, dlq.Query{Limit: 200})
-	if err != nil || len(p.Letters) < 50 {
-		t.Fatalf("%d archived, %v", len(p.Letters), err)
+	p, err := b.ListArchived(t.Context(), b.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 200}})
+	if err != nil || len(p.Items) < 50 {
+		t.Fatalf("%d archived, %v", len(p.Items), err)
 	}
-	all := p.Letters
+	all := p.Items
 	for _, f := range letterFilters(&all[20]) {
 		var want, got []dlq.Letter
 		for i := range all {
@@ -254,18 +258,19 @@ func TestTheArchiveIsListedByEveryFilter(t *testing.T) {
 				want = append(want, all[i])
 			}
 		}
-		for after, more := (*dlq.Cursor)(nil), true; more; {
-			p, err := b.ListArchived(t.Context(), b.Tenant, dlq.Query{Filter: f.Filter, Limit: 7, After: after, Total: true})
+		for after, more := (*page.TimeID)(nil), true; more; {
+			p, err := b.ListArchived(t.Context(), b.Tenant,
+				dlq.Query{Filter: f.Filter, ByTime: page.ByTime{Limit: 7, After: after, Total: true}})
 			if err != nil {
 				t.Fatal(f.name, err)
 			}
 			if after == nil && p.Total != int64(len(want)) {
 				t.Errorf("%s: total %d, want %d", f.name, p.Total, len(want))
 			}
-			got = append(got, p.Letters...)
+			got = append(got, p.Items...)
 			if more = p.More; more {
-				last := p.Letters[len(p.Letters)-1]
-				after = &dlq.Cursor{At: *last.ArchivedAt, ID: last.ID}
+				last := p.Items[len(p.Items)-1]
+				after = &page.TimeID{At: *last.ArchivedAt, ID: last.ID}
 			}
 		}
 		if diff := cmp.Diff(idsOf(want), idsOf(got)); diff != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // How far the open letters of a group are counted: of one, and of each in a list.
@@ -68,8 +69,10 @@ func scanGroup(rows *sql.Rows, open int64) (g dlq.Group, err error) {
 }
 
 // Groups implements dlq.Overview.
-func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilter) (dlq.GroupPage, error) {
-	var page dlq.GroupPage
+func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilter,
+	p page.Request[page.TimeKey]) (page.Of[dlq.Group], error) {
+	var total int64
+	var read []dlq.Group
 	w := postgres.Where{}
 	w.Add("g.tenant_id = ?", tenant)
 	if f.Topic != "" {
@@ -79,24 +82,23 @@ func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilt
 		w.Add("g.state = ANY(?)", postgres.ArrayOf(texts(f.States)))
 	}
 	count, counted := `SELECT count(*) FROM dlq.dlq_groups g WHERE `+w.Text(), w.Args
-	if f.After != nil {
-		w.Add("(g.last_seen, g.fingerprint) < (?, ?)", f.After.LastSeen, f.After.Fingerprint)
+	if p.After != nil {
+		w.Add("(g.last_seen, g.fingerprint) < (?, ?)", p.After.At, p.After.Key)
 	}
-	query := selectGroups(w.Text(), fmt.Sprintf(" ORDER BY g.last_seen DESC, g.fingerprint DESC LIMIT %d OFFSET %d", f.Limit+1, f.Offset), maxOpenListed)
+	query := selectGroups(w.Text(), fmt.Sprintf(" ORDER BY g.last_seen DESC, g.fingerprint DESC LIMIT %d OFFSET %d", p.Limit+1, p.Offset), maxOpenListed)
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		if f.Total {
-			if err := tx.GetContext(ctx, &page.Total, count, counted...); err != nil {
+		if p.Total {
+			if err := tx.GetContext(ctx, &total, count, counted...); err != nil {
 				return err
 			}
 		}
 		var err error
-		page.Groups, err = queryGroups(ctx, tx, maxOpenListed, query, w.Args...)
+		read, err = queryGroups(ctx, tx, maxOpenListed, query, w.Args...)
 		return err
 	})
-	if page.More = len(page.Groups) > f.Limit; page.More {
-		page.Groups = page.Groups[:f.Limit]
-	}
-	return page, postgres.Outage("list groups of dead letters", err)
+	found := page.Cut(p, read)
+	found.Total = total
+	return found, postgres.Outage("list groups of dead letters", err)
 }
 
 func queryGroups(ctx context.Context, tx *sqlx.Tx, open int64, query string, args ...any) ([]dlq.Group, error) {

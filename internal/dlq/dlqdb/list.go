@@ -2,15 +2,14 @@ package dlqdb
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // List implements dlq.Letters.
@@ -19,36 +18,37 @@ import (
 // the first 40 whose values are text of at most 255 bytes, of a JSON payload of at
 // most 256 kB the first 60 scalars down to depth 6, of an error's message its first
 // 60 words. A member with a dot in its name is not found, nor is anything sealed.
-func (st *Letters) List(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
+func (st *Letters) List(ctx context.Context, tenant uuid.UUID, q dlq.Query) (page.Of[dlq.Letter], error) {
 	return st.list(ctx, tenant, &LiveLetters, q)
 }
 
 // ListArchived implements dlq.Letters.
-func (st *Letters) ListArchived(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
+func (st *Letters) ListArchived(ctx context.Context, tenant uuid.UUID, q dlq.Query) (page.Of[dlq.Letter], error) {
 	return st.list(ctx, tenant, &archivedLetters, q)
 }
 
-func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query) (dlq.Page, error) {
+func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *LetterTable,
+	q dlq.Query) (page.Of[dlq.Letter], error) {
 	f, err := st.find(ctx, tenant, t, q, tries)
 	if err != nil {
-		return dlq.Page{}, fmt.Errorf("list dead letters: %w", err)
+		return page.Of[dlq.Letter]{}, fmt.Errorf("list dead letters: %w", err)
 	}
-	page := dlq.Page{Letters: f.letters}
-	if page.More = len(page.Letters) > q.Limit; page.More {
-		page.Letters = page.Letters[:q.Limit]
-	}
-	if err := st.lastErrors(ctx, tenant, page.Letters); err != nil {
-		return page, fmt.Errorf("read the last retries of dead letters: %w", err)
+	out := page.Cut(q.ByTime, f.letters)
+	if err := st.lastErrors(ctx, tenant, out.Items); err != nil {
+		return out, fmt.Errorf("read the last retries of dead letters: %w", err)
 	}
 	switch {
 	case !q.Total:
 	case f.total >= 0:
-		page.Total = f.total
-		capTotal(&page, q.TotalCap)
+		out.Total = f.total
+		out.CapTotal(q.TotalCap)
 	default:
-		err = st.total(ctx, tenant, t, q, &page)
+		if err := postgres.CountPage(ctx, st.db, tenant, q.ByTime, &out,
+			func() (string, []any) { return t.count(tenant, q) }); err != nil {
+			return out, fmt.Errorf("count dead letters: %w", err)
+		}
 	}
-	return page, err
+	return out, nil
 }
 
 // order is the ORDER BY of a list over alias.
@@ -98,48 +98,7 @@ func (t *LetterTable) listed(q *dlq.Query) string {
 var bareColumns = strings.NewReplacer("m.error_stack", "''", "m.message_key", "NULL", "m.headers", "NULL",
 	"m.payload_raw", "NULL").Replace(LetterColumns)
 
-// total counts for a page that has been read, as lists of sagas do: what would
-// take long is counted as far as the time allows.
-func (st *Letters) total(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query, page *dlq.Page) error {
-	seen := int64(q.Offset + len(page.Letters))
-	if q.After == nil && !page.More && (len(page.Letters) > 0 || q.Offset == 0) {
-		page.Total = seen // the page is the last one
-		return nil
-	}
-	query, args := t.count(tenant, q)
-	if q.TotalCap == 0 {
-		if err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) },
-			args...); err != nil {
-			return fmt.Errorf("count dead letters: %w", err)
-		}
-		return nil
-	}
-	err := st.db.Within(ctx, tenant, st.db.CountFor,
-		func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
-	switch {
-	case postgres.TimedOut(err) && ctx.Err() == nil:
-		if page.Total, page.TotalCapped = seen, true; q.After != nil || len(page.Letters) == 0 {
-			page.Total = int64(len(page.Letters)) // what lies before is not known
-		}
-		if page.More {
-			page.Total++
-		}
-	case err != nil:
-		return fmt.Errorf("count dead letters: %w", err)
-	default:
-		capTotal(page, q.TotalCap)
-	}
-	return nil
-}
-
-// capTotal leaves a total at most; 0: there is no bound.
-func capTotal(page *dlq.Page, most int64) {
-	if most > 0 && page.Total > most {
-		page.Total, page.TotalCapped = most, true
-	}
-}
-
-// count returns the query of Page.Total. Up to a bound it reads as the list
+// count returns the query of a total. Up to a bound it reads as the list
 // does: without an order the planner would trust its luck and read the table
 // from its start.
 func (t *LetterTable) count(tenant uuid.UUID, q dlq.Query) (query string, args []any) {

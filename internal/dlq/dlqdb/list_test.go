@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -205,12 +206,12 @@ func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 			l.Content.Payload, l.Content.Headers = nil, []dlq.Header{{Name: "h", Value: make([]byte, 2000)}}
 		}))
 	for largest, omitted := range map[int]int{0: 0, 1000: 2, 500: 3} {
-		p, err := b.List(t.Context(), b.Tenant, dlq.Query{Limit: 5, Largest: largest})
+		p, err := b.List(t.Context(), b.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 5}, Largest: largest})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := 0
-		for _, l := range p.Letters {
+		for _, l := range p.Items {
 			if l.Omitted {
 				got++
 			}
@@ -218,8 +219,8 @@ func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 				t.Errorf("largest %d: omitted %v, content %d and %d bytes", largest, l.Omitted, len(l.Content.Payload), len(l.Content.Headers))
 			}
 		}
-		if got != omitted || len(p.Letters) != 3 {
-			t.Errorf("largest %d: %d of %d letters are left out, want %d of 3", largest, got, len(p.Letters), omitted)
+		if got != omitted || len(p.Items) != 3 {
+			t.Errorf("largest %d: %d of %d letters are left out, want %d of 3", largest, got, len(p.Items), omitted)
 		}
 	}
 }
@@ -228,7 +229,7 @@ func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 // newest first.
 func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, want []dlq.Letter) {
 	t.Helper()
-	page := func(q dlq.Query) dlq.Page {
+	list := func(q dlq.Query) page.Of[dlq.Letter] {
 		q.Filter, q.Total = f, true
 		p, err := b.List(t.Context(), b.Tenant, q)
 		if err != nil {
@@ -243,29 +244,29 @@ func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, wan
 		}
 		const limit = 17
 		var byCursor, byPage []dlq.Letter
-		var after *dlq.Cursor
+		var after *page.TimeID
 		for {
-			p := page(dlq.Query{Limit: limit, After: after, Oldest: oldest})
-			byCursor = append(byCursor, p.Letters...)
+			p := list(dlq.Query{ByTime: page.ByTime{Limit: limit, After: after}, Oldest: oldest})
+			byCursor = append(byCursor, p.Items...)
 			if p.Total != int64(len(want)) && after == nil || p.TotalCapped {
 				t.Errorf("%s: total %d, capped %v; want %d", name, p.Total, p.TotalCapped, len(want))
 			}
 			if !p.More {
 				break
 			}
-			last := p.Letters[len(p.Letters)-1]
-			after = &dlq.Cursor{At: last.CreatedAt, ID: last.ID}
+			last := p.Items[len(p.Items)-1]
+			after = &page.TimeID{At: last.CreatedAt, ID: last.ID}
 		}
 		for offset := 0; ; offset += limit {
-			p := page(dlq.Query{Limit: limit, Offset: offset, Oldest: oldest, Bare: true})
-			byPage = append(byPage, p.Letters...)
+			p := list(dlq.Query{ByTime: page.ByTime{Limit: limit, Offset: offset}, Oldest: oldest, Bare: true})
+			byPage = append(byPage, p.Items...)
 			if !p.More {
 				break
 			}
 		}
 		// The other way to a page, which is taken when this one takes long.
 		gathered, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant,
-			dlq.Query{Filter: f, Limit: limit, Offset: 3, Oldest: oldest}, math.Inf(1))
+			dlq.Query{Filter: f, ByTime: page.ByTime{Limit: limit, Offset: 3}, Oldest: oldest}, math.Inf(1))
 		if rest := expected[min(3, len(expected)):]; err != nil || !ok ||
 			(total != int64(len(want)) || !slices.Equal(idsOf(gathered), idsOf(rest[:min(limit+1, len(rest))]))) {
 			t.Errorf("%s gathered: %v of %d, %v, %v; want a page of %d", name, idsOf(gathered), total, ok, err, len(want))

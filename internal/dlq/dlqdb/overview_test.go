@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -35,27 +36,27 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	b.PushAll(t, b.NewLetter(failing("refunds", "no such account")))
 	letters := b.PushAll(t, terminalLetter(b.NewLetter(), dlq.Dead, dlq.Discarded), b.NewLetter(), b.NewLetter(),
 		b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
-	page, err := b.Groups(t.Context(), b.Tenant, dlq.GroupFilter{Limit: 1, Total: true})
-	if err != nil || page.Total != 2 || !page.More || len(page.Groups) != 1 {
-		t.Fatalf("page 1: %+v, %v", page, err)
+	found, err := b.Groups(t.Context(), b.Tenant, dlq.GroupFilter{}, page.Request[page.TimeKey]{Limit: 1, Total: true})
+	if err != nil || found.Total != 2 || !found.More || len(found.Items) != 1 {
+		t.Fatalf("page 1: %+v, %v", found, err)
 	}
-	g := page.Groups[0]
+	g := found.Items[0]
 	group := g
 	group.Topic, group.State, group.Version, group.Sample = "orders", dlq.GroupNew, 1, letters[3].ID
 	group.Received, group.Open, group.OpenCapped = 4, 3, false
 	if diff := cmp.Diff(group, g); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}
-	page, err = b.Groups(t.Context(), b.Tenant,
-		dlq.GroupFilter{Limit: 1, After: &dlq.GroupCursor{LastSeen: g.LastSeen, Fingerprint: g.Fingerprint}})
-	if err != nil || page.More || len(page.Groups) != 1 || page.Groups[0].Topic != "refunds" {
-		t.Errorf("page 2: %+v, %v", page, err)
+	found, err = b.Groups(t.Context(), b.Tenant, dlq.GroupFilter{},
+		page.Request[page.TimeKey]{Limit: 1, After: &page.TimeKey{At: g.LastSeen, Key: g.Fingerprint}})
+	if err != nil || found.More || len(found.Items) != 1 || found.Items[0].Topic != "refunds" {
+		t.Errorf("page 2: %+v, %v", found, err)
 	}
 	for name, f := range map[string]dlq.GroupFilter{"another state": {States: []dlq.GroupState{dlq.GroupResolved}},
 		"another topic": {Topic: "none"}} {
-		f.Limit = 10
-		if page, err := b.Groups(t.Context(), b.Tenant, f); err != nil || len(page.Groups) != 0 {
-			t.Errorf("%s: %+v, %v", name, page, err)
+		found, err := b.Groups(t.Context(), b.Tenant, f, page.Request[page.TimeKey]{Limit: 10})
+		if err != nil || len(found.Items) != 0 {
+			t.Errorf("%s: %+v, %v", name, found, err)
 		}
 	}
 
@@ -111,15 +112,16 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	b.PushAll(t, b.NewLetter(failing("a/b c", "x")), b.NewLetter(failing("Zebra", "y")))
 	want := map[dlq.Status]int64{dlq.Pending: 1, dlq.Resolved: 1, dlq.Dead: 1}
 	seen := map[string]map[dlq.Status]int64{}
-	for after, more := "", true; more; {
-		var page []dlq.TopicStats
-		if page, more, err = b.Topics(t.Context(), b.Tenant, after, 2); err != nil || len(page) == 0 {
-			t.Fatalf("topics after %q: %+v, %v", after, page, err)
+	for next, more := (page.Request[string]{Limit: 2}), true; more; {
+		found, err := b.Topics(t.Context(), b.Tenant, next)
+		if err != nil || len(found.Items) == 0 {
+			t.Fatalf("topics after %q: %+v, %v", next.Start(), found, err)
 		}
-		for i := range page {
-			after = page[i].Topic
-			seen[after] = page[i].Counts
+		for _, topic := range found.Items {
+			next.After = &topic.Topic
+			seen[topic.Topic] = topic.Counts
 		}
+		more = found.More
 	}
 	if diff := cmp.Diff(map[string]map[dlq.Status]int64{"orders": want, "a/b c": {dlq.Pending: 1},
 		"Zebra": {dlq.Pending: 1}}, seen); diff != "" {

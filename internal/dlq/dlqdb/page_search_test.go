@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -25,8 +26,8 @@ func testTurns(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 	gathered := 0
 	for _, p := range letterPurposes(rare, like) {
 		for _, q := range []dlq.Query{
-			{Limit: 20}, {Limit: 20, Oldest: true}, {Limit: 20, Offset: 30},
-			{Limit: 20, After: &dlq.Cursor{At: like.CreatedAt.Add(-20 * 24 * time.Hour), ID: like.ID}},
+			{ByTime: page.ByTime{Limit: 20}}, {ByTime: page.ByTime{Limit: 20}, Oldest: true}, {ByTime: page.ByTime{Limit: 20, Offset: 30}},
+			{ByTime: page.ByTime{Limit: 20, After: &page.TimeID{At: like.CreatedAt.Add(-20 * 24 * time.Hour), ID: like.ID}}},
 		} {
 			if q.Filter = p.Filter; q.Topic == "" {
 				q.Topic = "orders.made"
@@ -46,7 +47,7 @@ func testTurns(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 					continue
 				}
 				gathered++
-				all, err := b.List(t.Context(), b.Tenant, dlq.Query{Filter: q.Filter, Limit: 1, Total: true})
+				all, err := b.List(t.Context(), b.Tenant, dlq.Query{Filter: q.Filter, ByTime: page.ByTime{Limit: 1, Total: true}})
 				if err != nil || q.After != nil || total != all.Total {
 					t.Errorf("%s, %+v: gathered a total of %d of %d, %v", p.name, q, total, all.Total, err)
 				}
@@ -56,7 +57,7 @@ func testTurns(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 	if gathered == 0 {
 		t.Error("nothing was gathered")
 	}
-	nothing := dlq.Query{Limit: 20, Filter: dlq.Filter{Topic: "orders.made", ErrorType: "Rare"}}
+	nothing := dlq.Query{ByTime: page.ByTime{Limit: 20}, Filter: dlq.Filter{Topic: "orders.made", ErrorType: "Rare"}}
 	if letters, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant, nothing,
 		math.Inf(1)); len(letters) > 0 || total != 0 || !ok || err != nil {
 		t.Errorf("gathered what there is not: %v of %d, %v, %v", idsOf(letters), total, ok, err)
@@ -64,7 +65,7 @@ func testTurns(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 	if _, _, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant, nothing, 1); ok || err != nil {
 		t.Errorf("gathered at any cost: %v, %v", ok, err)
 	}
-	many := dlq.Query{Limit: 20, Filter: dlq.Filter{Classes: dlq.Classes}}
+	many := dlq.Query{ByTime: page.ByTime{Limit: 20}, Filter: dlq.Filter{Classes: dlq.Classes}}
 	if _, _, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant, many, math.Inf(1)); ok || err != nil {
 		t.Errorf("gathered nearly all there are: %v, %v", ok, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -87,20 +88,20 @@ func TestLargeQueue(t *testing.T) {
 	const inOrder, terms = "idx_dlq_messages_created_at", "idx_dlq_messages_terms"
 	for _, tt := range letterPurposes(rare, like) {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, q := range []dlq.Query{{Limit: 50},
-				{Limit: 50, After: &dlq.Cursor{At: like.CreatedAt.Add(-20 * 24 * time.Hour), ID: like.ID}}, {Limit: 50,
+			for _, q := range []dlq.Query{{ByTime: page.ByTime{Limit: 50}},
+				{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: like.CreatedAt.Add(-20 * 24 * time.Hour), ID: like.ID}}}, {ByTime: page.ByTime{Limit: 50},
 					Oldest: true}} {
 				q.Filter = tt.Filter
 				query, args := dlqdb.PageOfLetters(b.Tenant, q)
 				check(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
 			}
-			query, args := dlqdb.CountOfLetters(b.Tenant, dlq.Query{Filter: tt.Filter, TotalCap: 10_000})
+			query, args := dlqdb.CountOfLetters(b.Tenant, dlq.Query{Filter: tt.Filter, ByTime: page.ByTime{TotalCap: 10_000}})
 			check(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
 		})
 	}
 	t.Run("what a status holds in order is not sorted", func(t *testing.T) {
 		query, args := dlqdb.PageOfLetters(b.Tenant,
-			dlq.Query{Limit: 50, Filter: dlq.Filter{Statuses: []dlq.Status{dlq.Dead}}})
+			dlq.Query{ByTime: page.ByTime{Limit: 50}, Filter: dlq.Filter{Statuses: []dlq.Status{dlq.Dead}}})
 		p := pgtest.Explain(t, lists, query, args...)
 		if p.Has("Bitmap Heap Scan") || !p.Has("Index Only Scan") {
 			t.Errorf("the plan reads all of them:\n%s", p)
@@ -108,13 +109,13 @@ func TestLargeQueue(t *testing.T) {
 	})
 	t.Run("what many have is read in order, not gathered", func(t *testing.T) {
 		query, args := dlqdb.PageOfLetters(b.Tenant,
-			dlq.Query{Limit: 50, Filter: dlq.Filter{Classes: []dlq.ErrorClass{dlq.Permanent}}})
+			dlq.Query{ByTime: page.ByTime{Limit: 50}, Filter: dlq.Filter{Classes: []dlq.ErrorClass{dlq.Permanent}}})
 		check(t, pgtest.Explain(t, lists, query, args...), inOrder)
 	})
 	t.Run("a group's letters of a topic are found without a row", func(t *testing.T) {
 		for _, topic := range []string{"orders.made", "stock", "orders.*"} {
 			query, args := dlqdb.PageOfLetters(b.Tenant,
-				dlq.Query{Limit: 50, Filter: dlq.Filter{Fingerprint: like.Fingerprint, Topic: topic}})
+				dlq.Query{ByTime: page.ByTime{Limit: 50}, Filter: dlq.Filter{Fingerprint: like.Fingerprint, Topic: topic}})
 			p := pgtest.Explain(t, lists, query, args...)
 			if check(t, p, "idx_dlq_messages_group"); p.Has("Bitmap Heap Scan") {
 				t.Errorf("%s: the plan reads rows to find which they are:\n%s", topic, p)
@@ -147,7 +148,7 @@ func TestLargeQueue(t *testing.T) {
 	lists = pgtest.InTenant(t, b.DB, b.Tenant) // the former one may have been idle for too long
 	for _, tt := range archived {
 		t.Run(tt.name, func(t *testing.T) {
-			query, args := dlqdb.PageOfArchive(b.Tenant, dlq.Query{Limit: 50, Filter: tt.Filter})
+			query, args := dlqdb.PageOfArchive(b.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 50}, Filter: tt.Filter})
 			check(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
 		})
 	}

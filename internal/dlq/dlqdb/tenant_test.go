@@ -6,6 +6,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -61,14 +62,14 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 	for _, me := range []pgtest.LetterStore{one, two} {
 		for _, f := range []dlq.Filter{{}, {Topic: "orders"}, {Statuses: dlq.Statuses}, {Sources: dlq.Sources},
 			{ErrorType: "IOException"}} {
-			p, err := me.List(t.Context(), me.Tenant, dlq.Query{Filter: f, Limit: 10, Total: true})
+			p, err := me.List(t.Context(), me.Tenant, dlq.Query{Filter: f, ByTime: page.ByTime{Limit: 10, Total: true}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(p.Letters) != 2 || p.Total != 2 {
-				t.Fatalf("%+v: %d letters of %d", f, len(p.Letters), p.Total)
+			if len(p.Items) != 2 || p.Total != 2 {
+				t.Fatalf("%+v: %d letters of %d", f, len(p.Items), p.Total)
 			}
-			for _, l := range p.Letters {
+			for _, l := range p.Items {
 				if l.TenantID != me.Tenant {
 					t.Errorf("%+v: a letter of %s", f, l.TenantID)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // How many groups the statistics of a topic have, and among how many of those
@@ -35,22 +36,19 @@ WITH RECURSIVE t (topic) AS (
 SELECT t.topic FROM t WHERE t.topic IS NOT NULL LIMIT $3`
 
 // Topics implements dlq.Overview.
-func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID, after string,
-	limit int) ([]dlq.TopicStats, bool, error) {
-	var topics []string
-	var found []dlq.TopicStats
-	more := false
-	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) (err error) {
-		if err := tx.SelectContext(ctx, &topics, letterTopics, tenant, after, limit+1); err != nil {
+func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID,
+	p page.Request[string]) (found page.Of[dlq.TopicStats], err error) {
+	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) (err error) {
+		var topics []string
+		if err := tx.SelectContext(ctx, &topics, letterTopics, tenant, p.Start(), p.Limit+1); err != nil {
 			return err
 		}
-		if more = len(topics) > limit; more {
-			topics = topics[:limit]
-		}
-		found, err = topicStats(ctx, tx, tenant, topics)
+		names := page.Cut(p, topics)
+		found.More = names.More
+		found.Items, err = topicStats(ctx, tx, tenant, names.Items)
 		return err
 	})
-	return found, more, postgres.Outage("list the topics of dead letters", err)
+	return found, postgres.Outage("list the topics of dead letters", err)
 }
 
 // Topic implements dlq.Overview.

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // selection is the letters that a redrive is for, as a query of at, id and seq.
@@ -34,7 +35,7 @@ const selectedColumns = "m.created_at AS at, m.id, m.seq"
 // selected returns the letters of a redrive after a cursor, the oldest limit of
 // them; 0: all. What arrives after before is none of them: a redrive would not
 // end if it took what it has sent itself.
-func selected(r *dlq.Redrive, after *dlq.Cursor, before time.Time, limit int64) selection {
+func selected(r *dlq.Redrive, after *page.TimeID, before time.Time, limit int64) selection {
 	var s selection
 	order := " ORDER BY m.created_at, m.id"
 	if limit > 0 {
@@ -49,7 +50,8 @@ func selected(r *dlq.Redrive, after *dlq.Cursor, before time.Time, limit int64) 
 	if f.CreatedTo.IsZero() || before.Before(f.CreatedTo) {
 		f.CreatedTo = before
 	}
-	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID, dlq.Query{Filter: f, Oldest: true, After: after},
+	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID,
+		dlq.Query{Filter: f, Oldest: true, ByTime: page.ByTime{After: after}},
 		selectedColumns, order)
 	s.args = args
 	s.query = "SELECT p.at, p.id, p.seq FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.at, p.id"
@@ -97,15 +99,15 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	if err != nil || r.Gathered {
 		return true, err
 	}
-	var after *dlq.Cursor
+	var after *page.TimeID
 	if at.Valid && last.Valid {
-		after = &dlq.Cursor{At: at.Time, ID: last.UUID}
+		after = &page.TimeID{At: at.Time, ID: last.UUID}
 	}
 	return gatherMore(ctx, tx, &r, after, seq, now, limit)
 }
 
 // gatherMore stores one page of the letters of r, numbered from after seq on.
-func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cursor, seq int64, now time.Time,
+func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *page.TimeID, seq int64, now time.Time,
 	limit int) (done bool, err error) {
 	size := r.PageSize(limit)
 	var found, stored int64

@@ -20,6 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Redrives is dlq.Redrives on PostgreSQL. Its loops lock rows in one order:
@@ -147,7 +148,7 @@ func (st *Redrives) Get(ctx context.Context, tenant, id uuid.UUID) (r dlq.Redriv
 
 // List implements dlq.Redrives. Redrives are few: they are counted to the end.
 func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.RedriveState,
-	q dlq.Query) (page dlq.RedrivePage, err error) {
+	p page.ByTime) (found page.Of[dlq.Redrive], err error) {
 	var w postgres.Where
 	w.Add("d.tenant_id = ?", tenant)
 	if len(states) > 0 {
@@ -158,39 +159,23 @@ func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.Red
 		w.Add("d.state = ANY (?::text[])", pq.Array(names))
 	}
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		if q.Total {
-			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM dlq.dlq_redrives d WHERE `+w.Text(), w.Args...); err != nil {
-				return err
-			}
-		}
-		if q.After != nil {
-			w.Add("(d.created_at, d.id) < (?, ?)", q.After.At, q.After.ID)
-		}
-		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM dlq.dlq_redrives d WHERE %s ORDER BY d.created_at DESC, d.id DESC LIMIT $%d OFFSET $%d`,
-			redriveColumns, w.Text(), len(w.Args)+1, len(w.Args)+2), append(w.Args, q.Limit+1, q.Offset)...)
-		if err != nil {
-			return err
-		}
-		return postgres.EachRow(rows, func() error {
-			r, err := scanRedrive(rows)
-			page.Redrives = append(page.Redrives, r)
-			return err
-		})
+		l := postgres.NewestFirst{Columns: redriveColumns, From: "dlq.dlq_redrives d", At: "d.created_at", ID: "d.id"}
+		found, err = postgres.ReadFew(ctx, tx, l, &w, p,
+			func(row postgres.Scanner) (dlq.Redrive, error) { return scanRedrive(row) })
+		return err
 	})
-	if len(page.Redrives) > q.Limit {
-		page.Redrives, page.More = page.Redrives[:q.Limit], true
-	}
-	return page, postgres.Outage("list redrives", err)
+	return found, postgres.Outage("list redrives", err)
 }
 
 // Items implements dlq.Redrives.
-func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dlq.ItemState, after int64,
-	limit int) (items []dlq.Item, more bool, err error) {
+func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dlq.ItemState,
+	p page.Request[int64]) (page.Of[dlq.Item], error) {
+	var items []dlq.Item
 	names := make([]string, len(states))
 	for i, s := range states {
 		names[i] = string(s)
 	}
-	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		var there bool
 		if err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2)`, tenant, id); err != nil {
 			return err
@@ -201,7 +186,7 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 		rows, err := tx.QueryContext(ctx, `
 			SELECT i.seq, i.message_id, i.state, i.detail, i.updated_at FROM dlq.dlq_redrive_items i
 			 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq > $3 AND (cardinality($4::text[]) = 0 OR i.state = ANY ($4::text[]))
-			 ORDER BY i.seq LIMIT $5`, tenant, id, after, pq.Array(names), limit+1)
+			 ORDER BY i.seq LIMIT $5`, tenant, id, p.Start(), pq.Array(names), p.Limit+1)
 		if err != nil {
 			return err
 		}
@@ -213,10 +198,7 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 			return err
 		})
 	})
-	if len(items) > limit {
-		items, more = items[:limit], true
-	}
-	return items, more, postgres.Outage("list letters of a redrive", err)
+	return page.Cut(p, items), postgres.Outage("list letters of a redrive", err)
 }
 
 // changeRedrive stores what people change. What the loops count, and how far

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -113,11 +114,11 @@ func (m redriving) judge(t *testing.T, r dlq.Redrive) dlq.Redrive {
 // items are the states of the letters of a redrive, in its order.
 func (m redriving) items(t *testing.T, r dlq.Redrive) (out []dlq.ItemState) {
 	t.Helper()
-	items, more, err := m.redrives.Items(t.Context(), m.Tenant, r.ID, nil, 0, 1000)
-	if err != nil || more {
-		t.Fatal(more, err)
+	items, err := m.redrives.Items(t.Context(), m.Tenant, r.ID, nil, page.Request[int64]{Limit: 1000})
+	if err != nil || items.More {
+		t.Fatal(items.More, err)
 	}
-	for _, i := range items {
+	for _, i := range items.Items {
 		out = append(out, i.State)
 	}
 	return out
@@ -175,14 +176,14 @@ func TestARedriveComesBackAsItWasCreated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := m.redrives.List(t.Context(), m.Tenant, nil, dlq.Query{Limit: 3, Total: true})
-	if err != nil || len(page.Redrives) != 3 || !page.More || page.Total != 4 {
-		t.Fatalf("%d redrives, more %v, of %d, %v", len(page.Redrives), page.More, page.Total, err)
+	found, err := m.redrives.List(t.Context(), m.Tenant, nil, page.ByTime{Limit: 3, Total: true})
+	if err != nil || len(found.Items) != 3 || !found.More || found.Total != 4 {
+		t.Fatalf("%d redrives, more %v, of %d, %v", len(found.Items), found.More, found.Total, err)
 	}
-	last := page.Redrives[2]
+	last := found.Items[2]
 	rest, err := m.redrives.List(t.Context(), m.Tenant, nil,
-		dlq.Query{Limit: 3, After: &dlq.Cursor{At: last.CreatedAt, ID: last.ID}})
-	if err != nil || len(rest.Redrives) != 1 || rest.Redrives[0].ID != want.ID || rest.More {
+		page.ByTime{Limit: 3, After: &page.TimeID{At: last.CreatedAt, ID: last.ID}})
+	if err != nil || len(rest.Items) != 1 || rest.Items[0].ID != want.ID || rest.More {
 		t.Errorf("then %+v, %v", rest, err)
 	}
 	active, err := m.redrives.Active(t.Context(), 10)
@@ -214,11 +215,12 @@ func TestARedriveGathersWhatFitsWhenItBegins(t *testing.T) {
 	if r.Matched != 10 || !r.Gathered || r.State != dlq.RedriveRunning || r.StartedAt == nil {
 		t.Fatalf("gathered %+v", r)
 	}
-	items, _, err := m.redrives.Items(t.Context(), m.Tenant, r.ID, []dlq.ItemState{dlq.ItemWaiting}, 0, 100)
+	items, err := m.redrives.Items(t.Context(), m.Tenant, r.ID, []dlq.ItemState{dlq.ItemWaiting},
+		page.Request[int64]{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, it := range items {
+	for i, it := range items.Items {
 		if it.LetterID != letters[i].ID || it.Seq != int64(i+1) {
 			t.Fatalf("item %d is %+v", i, it)
 		}

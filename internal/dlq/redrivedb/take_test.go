@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -207,8 +208,9 @@ func TestLettersOfAKeyWaitForEachOther(t *testing.T) {
 	if got.State != dlq.RedriveCompleted || got.Done != 4 || got.Failed != 1 || got.Skipped != 1 {
 		t.Errorf("%+v", got)
 	}
-	items, _, err := m.redrives.Items(t.Context(), m.Tenant, r.ID, []dlq.ItemState{dlq.ItemSkipped}, 0, 10)
-	if err != nil || len(items) != 1 || items[0].LetterID != batch[3].ID || items[0].Detail == "" {
+	items, err := m.redrives.Items(t.Context(), m.Tenant, r.ID, []dlq.ItemState{dlq.ItemSkipped},
+		page.Request[int64]{Limit: 10})
+	if err != nil || len(items.Items) != 1 || items.Items[0].LetterID != batch[3].ID || items.Items[0].Detail == "" {
 		t.Errorf("skipped %+v, %v", items, err)
 	}
 }

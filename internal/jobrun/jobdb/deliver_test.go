@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -148,11 +149,12 @@ func TestAnEventThatIsNotTakenIsTriedAgainAndBecomesALetter(t *testing.T) {
 		l.deliver() // not before its time
 		pgtest.Execute(t, l.DB.SQL(), `UPDATE jobs.event_deliveries SET next_try_at = now() - interval '1 second' WHERE event_id = $1 AND next_try_at IS NOT NULL`, id)
 	}
-	page, err := dlqdb.NewLetters(l.DB, dlq.DefaultPolicy).List(t.Context(), l.Tenant, dlq.Query{Limit: 10})
-	if err != nil || len(page.Letters) != 1 {
-		t.Fatal(page, err)
+	found, err := dlqdb.NewLetters(l.DB, dlq.DefaultPolicy).List(t.Context(), l.Tenant,
+		dlq.Query{ByTime: page.ByTime{Limit: 10}})
+	if err != nil || len(found.Items) != 1 {
+		t.Fatal(found, err)
 	}
-	if n := page.Letters[0]; n.Source != dlq.FromJob ||
+	if n := found.Items[0]; n.Source != dlq.FromJob ||
 		n.Target != (dlq.Target{Kind: dlq.ToJobRun, Job: bad.ID.String()}) ||
 		pgtest.Compact(t, n.Content.Payload) != `{"m":1}` {
 		t.Errorf("the letter is %+v", n)

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
@@ -44,11 +45,12 @@ func (m *jobMail) exhausted() dlq.Letter {
 	})
 	r := m.CreateAll(m.t, m.NewRun(d, func(a *jobrun.Request) { a.Args = []byte(`{"n":1}`) }))[0]
 	m.end(r.ID, &jobrun.Error{Code: "BROKEN", Message: "it broke"})
-	page, err := m.letters.List(m.t.Context(), m.Tenant, dlq.Query{Limit: 10, Filter: dlq.Filter{JobRunID: r.ID}})
-	if err != nil || len(page.Letters) != 1 {
-		m.t.Fatalf("letters: %+v, %v", page.Letters, err)
+	found, err := m.letters.List(m.t.Context(), m.Tenant,
+		dlq.Query{ByTime: page.ByTime{Limit: 10}, Filter: dlq.Filter{JobRunID: r.ID}})
+	if err != nil || len(found.Items) != 1 {
+		m.t.Fatalf("letters: %+v, %v", found.Items, err)
 	}
-	return page.Letters[0]
+	return found.Items[0]
 }
 
 // retried begins a retry of a letter and returns its drive, and the run.

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
@@ -217,15 +218,15 @@ func TestACompensationJobThatGivesUpLeavesOneLetter(t *testing.T) {
 		t.Fatalf("the saga is %s", run.State)
 	}
 	letters := dlqdb.NewLetters(k.DB, dlq.DefaultPolicy)
-	page, err := letters.List(t.Context(), k.Tenant, dlq.Query{Limit: 10})
-	if err != nil || len(page.Letters) != 1 || page.Letters[0].ID != run.DeadLetter() ||
-		page.Letters[0].Source != dlq.FromSaga {
-		t.Fatalf("letters: %+v, %v; want the saga's alone", page.Letters, err)
+	found, err := letters.List(t.Context(), k.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 10}})
+	if err != nil || len(found.Items) != 1 || found.Items[0].ID != run.DeadLetter() ||
+		found.Items[0].Source != dlq.FromSaga {
+		t.Fatalf("letters: %+v, %v; want the saga's alone", found.Items, err)
 	}
 	// Its retry is another run, and when that succeeds the letter is resolved with it.
 	run = k.play(run, pgtest.Resume())
 	run = k.finish(k.working(k.read(run.ID)), `{}`, nil)
-	l, err := letters.Get(t.Context(), k.Tenant, page.Letters[0].ID)
+	l, err := letters.Get(t.Context(), k.Tenant, found.Items[0].ID)
 	if err != nil || l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed || run.DeadLetter() != uuid.Nil {
 		t.Errorf("the letter is %s, %s, the saga's is %s: %v", l.Status, l.Resolution, run.DeadLetter(), err)
 	}
