@@ -73,9 +73,10 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 
 // ballast is memory that is reserved and never touched, so it takes no room;
 // but the garbage collector counts it. Skald's live heap is a few megabytes,
-// and by itself it would be collected hundreds of times a second under load:
-// measured, a quarter of its CPU. A large heap is collected as ever, which a
-// higher GOGC would not do.
+// and by itself it would be collected hundreds of times a second under load.
+// A saga costs the server 300 us of CPU with it and 388 without (64 clients, in turns).
+// GOGC=400 comes near that, 320 us, but a large heap grows with it too: 645 MB instead
+// of 329 while records of 10 MB are driven back.
 const ballast = 32 << 20
 
 type serveCmd struct {

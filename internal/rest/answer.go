@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"sync"
 
 	"github.com/skald-saga/skald/api"
 )
@@ -32,26 +31,14 @@ type Answer struct {
 	Secret   bool   // nobody may keep it
 }
 
-// maxPooled keeps one huge answer from staying in memory for ever.
-const maxPooled = 64 << 10
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
 // Write implements api.Response.
 func (a Answer) Write(w http.ResponseWriter) error {
 	body := a.Raw
 	if a.Body != nil {
-		buf := buffers.Get().(*bytes.Buffer)
-		defer func() {
-			if buf.Cap() <= maxPooled {
-				buf.Reset()
-				buffers.Put(buf)
-			}
-		}()
-		enc := json.NewEncoder(buf)
+		var buf bytes.Buffer
+		enc := json.NewEncoder(&buf)
 		enc.SetEscapeHTML(false)
 		if err := enc.Encode(a.Body); err != nil {
-			buf.Reset()
 			return err
 		}
 		body = buf.Bytes()

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -18,25 +17,9 @@ const (
 	maxHead          = 256 << 10 // bytes of an answer before its body
 	maxInformational = 5         // 1xx answers before the real one
 	maxCopied        = 32 << 10  // a larger body is not copied behind its head
-	maxPooled        = 64 << 10  // larger buffers are not kept
+	usualRequest     = 1 << 10   // room for the head and the body of most requests
+	usualAnswer      = 512       // and for the body of most answers
 )
-
-// buffer holds the bytes of one exchange.
-type buffer struct{ out, in []byte }
-
-var buffers = sync.Pool{New: func() any { return &buffer{out: make([]byte, 0, 2048), in: make([]byte, 0, 2048)} }}
-
-func newBuffer() *buffer {
-	b := buffers.Get().(*buffer)
-	b.out, b.in = b.out[:0], b.in[:0]
-	return b
-}
-
-func (b *buffer) free() {
-	if cap(b.out) <= maxPooled && cap(b.in) <= maxPooled {
-		buffers.Put(b)
-	}
-}
 
 // conn is a connection to a participant. One call at a time owns it, but for abort.
 type conn struct {
@@ -86,20 +69,20 @@ func (l limited) Read(p []byte) (int, error) {
 type answer struct {
 	status     int
 	retryAfter string
-	body       []byte // part of the buffer: copy what outlives the call
+	body       []byte
 	tooLarge   bool
 	reusable   bool // the connection can take another request
 }
 
-// exchange sends b.out and body once and receives the answer, within the
+// exchange sends head and body once and receives the answer, within the
 // connection's deadline. sent is false only when nothing at all has left this
 // process, so that the participant cannot have acted.
-func (c *conn) exchange(b *buffer, body []byte, maxBody int64) (a answer, sent bool, err error) {
+func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, err error) {
 	if len(body) <= maxCopied { // one packet where possible, else two writes
-		b.out = append(b.out, body...)
+		head = append(head, body...)
 		body = nil
 	}
-	n, writeErr := c.Write(b.out)
+	n, writeErr := c.Write(head)
 	if writeErr == nil && len(body) > 0 {
 		_, writeErr = c.Write(body)
 	}
@@ -108,7 +91,7 @@ func (c *conn) exchange(b *buffer, body []byte, maxBody int64) (a answer, sent b
 	}
 	// A participant may say no to a large request and close before it has read
 	// all of it; its answer is there to be read although the write failed.
-	a, err = c.receive(b, maxBody)
+	a, err = c.receive(maxBody)
 	if err != nil && writeErr != nil {
 		err = writeErr
 	}
@@ -119,7 +102,7 @@ func (c *conn) exchange(b *buffer, body []byte, maxBody int64) (a answer, sent b
 // asPOST tells http.ReadResponse that the answer may have a body.
 var asPOST = &http.Request{Method: http.MethodPost}
 
-func (c *conn) receive(b *buffer, maxBody int64) (answer, error) {
+func (c *conn) receive(maxBody int64) (answer, error) {
 	var resp *http.Response
 	c.left = maxHead
 	for range 1 + maxInformational {
@@ -136,12 +119,12 @@ func (c *conn) receive(b *buffer, maxBody int64) (answer, error) {
 	c.left = math.MaxInt64
 	a := answer{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
 	for a.tooLarge = resp.ContentLength > maxBody; !a.tooLarge; {
-		if len(b.in) == cap(b.in) {
-			b.in = slices.Grow(b.in, len(b.in)+1)
+		if len(a.body) == cap(a.body) {
+			a.body = slices.Grow(a.body, max(usualAnswer, len(a.body)+1))
 		}
-		n, err := resp.Body.Read(b.in[len(b.in):cap(b.in)])
-		b.in = b.in[:len(b.in)+n]
-		a.tooLarge = int64(len(b.in)) > maxBody
+		n, err := resp.Body.Read(a.body[len(a.body):cap(a.body)])
+		a.body = a.body[:len(a.body)+n]
+		a.tooLarge = int64(len(a.body)) > maxBody
 		if err == io.EOF {
 			break
 		}
@@ -149,7 +132,6 @@ func (c *conn) receive(b *buffer, maxBody int64) (answer, error) {
 			return answer{}, err
 		}
 	}
-	a.body = b.in
 	// Bytes behind the answer belong to no request of ours.
 	a.reusable = !resp.Close && !a.tooLarge && resp.StatusCode >= 200 && c.r.Buffered() == 0
 	return a, nil

@@ -149,9 +149,8 @@ func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time
 	if err != nil {
 		return neverSendable(CodeInvalidRequest, err)
 	}
-	b := newBuffer()
-	defer b.free()
-	if b.out, err = c.appendHead(b.out, t, call, started.Add(call.Timeout)); err != nil {
+	head, err := c.appendHead(make([]byte, 0, usualRequest), t, call, started.Add(call.Timeout))
+	if err != nil {
 		return neverSendable(CodeInvalidRequest, err)
 	}
 	deadline := time.Now().Add(call.Timeout)
@@ -161,7 +160,7 @@ func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time
 		return notConnected(ctx, err)
 	}
 	stop := context.AfterFunc(ctx, cn.abort)
-	a, sent, err := cn.exchange(b, call.Body, c.cfg.MaxResponseBytes)
+	a, sent, err := cn.exchange(head, call.Body, c.cfg.MaxResponseBytes)
 	// Once abort runs it may touch the connection at any later moment.
 	if stop() && err == nil && a.reusable {
 		c.idle.put(t.key, cn)

@@ -110,7 +110,7 @@ func FuzzAnyAnswerHasAnOutcome(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		cn := &conn{}
 		cn.r = bufio.NewReader(strings.NewReader(string(raw)))
-		a, err := cn.receive(newBuffer(), c.cfg.MaxResponseBytes)
+		a, err := cn.receive(c.cfg.MaxResponseBytes)
 		o := noAnswer(t.Context(), err)
 		if err == nil {
 			o = c.answered(a)
