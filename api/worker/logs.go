@@ -159,7 +159,7 @@ func (l *logs) put(part logPart) {
 			return
 		}
 		if !unknown(err) || l.h.isLost() || time.Since(l.h.leaseEnd()) > l.s.w.cfg.ReportFor {
-			l.s.log.Warn("a log goes on without a server", slog.String("run_id", l.h.RunID), slog.Any("error", err))
+			l.s.log.Warn("cannot send the log of a run; dropping the rest of it", slog.String("run_id", l.h.RunID), slog.Any("error", err))
 			l.mu.Lock()
 			l.dropped = true
 			l.mu.Unlock()

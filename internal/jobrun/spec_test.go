@@ -215,8 +215,8 @@ func TestWhereARunComesFrom(t *testing.T) {
 		"by backfill " + id.String():                 {Trigger: jobrun.ByBackfill, BackfillID: id},
 		"by step 3 of saga " + id.String():           {Trigger: jobrun.BySaga, SagaStep: 3, SagaID: id},
 		"by a retry of dead letter " + id.String():   {Trigger: jobrun.ByLetter, LetterID: id},
-		"by hand, run " + id.String() + " once more": {Trigger: jobrun.ByHand, RetryOfRunID: id},
-		"by hand": {Trigger: jobrun.ByHand},
+		"manual rerun of run " + id.String(): {Trigger: jobrun.ByHand, RetryOfRunID: id},
+		"manually": {Trigger: jobrun.ByHand},
 	} {
 		if got := r.Story(nil, nil)[0].Reason; got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -83,7 +83,7 @@ func (r *Run) origin() string {
 		return "by a retry of dead letter " + r.LetterID.String()
 	}
 	if r.RetryOfRunID != uuid.Nil {
-		return "by hand, run " + r.RetryOfRunID.String() + " once more"
+		return "manual rerun of run " + r.RetryOfRunID.String()
 	}
-	return "by hand"
+	return "manually"
 }

@@ -73,7 +73,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	if r.State == Compensating {
 		x.Step.MaxAttempts = r.Def.CompensationPolicy(k).MaxAttempts
 		x.Deadline = r.CompensationTimeoutAt
-		doing = "undoing"
+		doing = "compensating"
 	}
 	call := fmt.Sprintf("attempt %d of %s step %q", r.Attempt-r.base(k, r.Action()), doing, x.Step.Name)
 	switch {
@@ -152,12 +152,12 @@ func (r *Instance) explainEnd(x *Explanation) {
 			MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
 		}
 		x.Summary = fmt.Sprintf(
-			"The compensation of step %q gave up; that step and those before it are not undone.",
+			"The compensation of step %q gave up; that step and those before it are not compensated.",
 			x.Step.Name,
 		)
 		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
 			x.Summary += fmt.Sprintf(
-				" It waits for its dead letter %s: retry that, or resolve it once the step was undone elsewhere.",
+				" It waits for its dead letter %s: retry that, or resolve it once the step was compensated elsewhere.",
 				x.BlockedBy,
 			)
 		}

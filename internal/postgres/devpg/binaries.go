@@ -33,7 +33,7 @@ const installHint = `no PostgreSQL programs (postgres and initdb) were found on 
 func FindBinaries(ctx context.Context, prefer int) (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if _, err := Major(ctx, dir); err != nil {
-			return "", fmt.Errorf("%s=%s is of no use: %w", BinEnv, dir, err)
+			return "", fmt.Errorf("%s=%s is not usable: %w", BinEnv, dir, err)
 		}
 		return filepath.Abs(dir)
 	}
@@ -62,7 +62,7 @@ func firstUsable(ctx context.Context, dirs []string, prefer int) (string, error)
 	}
 	hint := fmt.Errorf(installHint, npmPlatform())
 	if unusable != nil {
-		return "", fmt.Errorf("%w\nFound, but of no use: %w", hint, unusable)
+		return "", fmt.Errorf("%w\nFound, but not usable: %w", hint, unusable)
 	}
 	return "", hint
 }
