@@ -209,14 +209,14 @@ func TestWhereARunComesFrom(t *testing.T) {
 	t.Parallel()
 	id := uuid.UUID{1}
 	for want, r := range map[string]jobrun.Run{
-		"by the schedule":                            {Trigger: jobrun.ByTime},
-		"by event " + id.String():                    {Trigger: jobrun.ByEvent, EventID: id},
-		"retry 2 of run " + id.String():              {Trigger: jobrun.ByRetry, RetryNumber: 2, RetryOfRunID: id},
-		"by backfill " + id.String():                 {Trigger: jobrun.ByBackfill, BackfillID: id},
-		"by step 3 of saga " + id.String():           {Trigger: jobrun.BySaga, SagaStep: 3, SagaID: id},
-		"by a retry of dead letter " + id.String():   {Trigger: jobrun.ByLetter, LetterID: id},
-		"manual rerun of run " + id.String(): {Trigger: jobrun.ByHand, RetryOfRunID: id},
-		"manually": {Trigger: jobrun.ByHand},
+		"by the schedule":                          {Trigger: jobrun.ByTime},
+		"by event " + id.String():                  {Trigger: jobrun.ByEvent, EventID: id},
+		"retry 2 of run " + id.String():            {Trigger: jobrun.ByRetry, RetryNumber: 2, RetryOfRunID: id},
+		"by backfill " + id.String():               {Trigger: jobrun.ByBackfill, BackfillID: id},
+		"by step 3 of saga " + id.String():         {Trigger: jobrun.BySaga, SagaStep: 3, SagaID: id},
+		"by a retry of dead letter " + id.String(): {Trigger: jobrun.ByLetter, LetterID: id},
+		"manual rerun of run " + id.String():       {Trigger: jobrun.ByHand, RetryOfRunID: id},
+		"manually":                                 {Trigger: jobrun.ByHand},
 	} {
 		if got := r.Story(nil, nil)[0].Reason; got != want {
 			t.Errorf("%q, want %q", got, want)
