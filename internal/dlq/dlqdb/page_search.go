@@ -32,6 +32,11 @@ import (
 // letters, unless all that fit were old. So each way has its turn, and then a longer
 // one. If letters are neither near in the order nor few, they are many, so that a
 // page of them cannot be far.
+//
+// Two ways only, medians in ms of 168 questions to 500,000 letters on a busy machine:
+// in order and then gathered, correlation_id takes 62 instead of 2 (41 above 50 ms, not
+// 7 to 11); gathered if that is cheap and else in order, source SAGA with status DEAD
+// takes 100 instead of 4 to 6 (19 above 50 ms).
 var tries = []try{
 	{gather: true, cost: 3_000, within: 20 * time.Millisecond},
 	{within: 20 * time.Millisecond},
