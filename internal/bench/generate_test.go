@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
@@ -36,16 +37,17 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 	states := map[saga.State]int{}
 	tenants := append([]string{defaultTenant.String()}, otherTenants...)
 	for _, tenant := range tenants {
-		var after *saga.Cursor
+		var after *page.TimeID
 		for more := true; more; {
-			page, err := sagas.List(t.Context(), uuid.MustParse(tenant), saga.Filter{Limit: 200, After: after})
+			found, err := sagas.List(t.Context(), uuid.MustParse(tenant),
+				saga.Filter{ByTime: page.ByTime{Limit: 200, After: after}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var refs []saga.Ref
-			for _, s := range page.Sagas {
+			for _, s := range found.Items {
 				refs = append(refs, s.Ref())
-				after = &saga.Cursor{CreatedAt: s.CreatedAt, ID: s.ID}
+				after = &page.TimeID{At: s.CreatedAt, ID: s.ID}
 			}
 			loaded, err := sagas.Load(t.Context(), refs)
 			if err != nil {
@@ -59,7 +61,7 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 				states[l.Saga.State]++
 				checkGenerated(t, l, saga.Steps(saga.Rebuild(l.Saga, def.Definition, l.Logs), l.Logs))
 			}
-			more = page.More
+			more = found.More
 		}
 	}
 	total := 0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -34,8 +35,8 @@ func (b brokenSagas) Get(context.Context, uuid.UUID, uuid.UUID) (saga.Saga, erro
 	return saga.Saga{}, b.fail()
 }
 
-func (b brokenSagas) List(context.Context, uuid.UUID, saga.Filter) (saga.Page, error) {
-	return saga.Page{}, b.fail()
+func (b brokenSagas) List(context.Context, uuid.UUID, saga.Filter) (page.Of[saga.Saga], error) {
+	return page.Of[saga.Saga]{}, b.fail()
 }
 
 func (b brokenSagas) Load(context.Context, []saga.Ref) ([]saga.Loaded, error) { return nil, b.fail() }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -118,7 +119,7 @@ func (st *Sagas) GetArchived(_ context.Context, tenant, id uuid.UUID) (saga.Arch
 }
 
 // ListArchived implements saga.Archive.
-func (st *Sagas) ListArchived(_ context.Context, tenant uuid.UUID, f saga.Filter) (saga.ArchivedPage, error) {
+func (st *Sagas) ListArchived(_ context.Context, tenant uuid.UUID, f saga.Filter) (page.Of[saga.Archived], error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	var all []saga.Archived
@@ -127,9 +128,7 @@ func (st *Sagas) ListArchived(_ context.Context, tenant uuid.UUID, f saga.Filter
 			all = append(all, saga.Archived{Loaded: saga.Loaded{Saga: copySaga(&a.Saga)}, ArchivedAt: a.ArchivedAt})
 		}
 	}
-	page := saga.ArchivedPage{}
-	page.Sagas, page.More, page.Total = cut(all, f, func(a *saga.Archived) *saga.Saga { return &a.Saga })
-	return page, nil
+	return newest(f.ByTime, all, func(a *saga.Archived) page.TimeID { return a.Saga.Place() }), nil
 }
 
 // Restore implements saga.Archive.

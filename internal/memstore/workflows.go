@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -66,7 +66,7 @@ func (w *Workflows) Get(_ context.Context, tenant uuid.UUID, name string, ver in
 }
 
 // List implements workflow.Store.
-func (w *Workflows) List(_ context.Context, tenant uuid.UUID, f workflow.Filter) (workflow.Page, error) {
+func (w *Workflows) List(_ context.Context, tenant uuid.UUID, f workflow.Filter) (page.Of[workflow.Registered], error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	var all []workflow.Registered
@@ -76,7 +76,7 @@ func (w *Workflows) List(_ context.Context, tenant uuid.UUID, f workflow.Filter)
 		}
 	}
 	slices.SortFunc(all, func(a, b workflow.Registered) int { return cmp.Compare(a.Name, b.Name) })
-	return page(all, f, func(r workflow.Registered) bool { return r.Name > f.After }), nil
+	return page.In(f.Request, all, func(r *workflow.Registered, after string) bool { return r.Name > after }), nil
 }
 
 // Versions implements workflow.Store.
@@ -84,35 +84,20 @@ func (w *Workflows) Versions(
 	_ context.Context,
 	tenant uuid.UUID,
 	name string,
-	f workflow.Filter,
-) (workflow.Page, error) {
+	p page.Request[int],
+) (page.Of[workflow.Registered], error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	id := nameID{tenant, name}
 	h := w.m.heads[id]
 	if h == nil {
-		return workflow.Page{}, workflow.NotFound(name, 0)
+		return page.Of[workflow.Registered]{}, workflow.NotFound(name, 0)
 	}
 	var all []workflow.Registered
 	for ver := len(h.versions); ver > 0; ver-- {
 		all = append(all, h.at(id, ver))
 	}
-	last, _ := strconv.Atoi(f.After) // the edge's own cursor: it is a number
-	return page(all, f, func(r workflow.Registered) bool { return r.Version < last }), nil
-}
-
-func page(all []workflow.Registered, f workflow.Filter, after func(workflow.Registered) bool) workflow.Page {
-	p := workflow.Page{}
-	if f.Total {
-		p.Total = int64(len(all))
-	}
-	if f.After != "" {
-		all = slices.DeleteFunc(all, func(r workflow.Registered) bool { return !after(r) })
-	}
-	all = all[min(f.Offset, len(all)):]
-	p.More = len(all) > f.Limit
-	p.Workflows = all[:min(f.Limit, len(all))]
-	return p
+	return page.In(p, all, func(r *workflow.Registered, after int) bool { return r.Version < after }), nil
 }
 
 // SetEnabled implements workflow.Store.

@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/secret/credentials"
@@ -165,7 +166,7 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 				if _, err := st.Register(t.Context(), "n", "", 1e9); err != nil {
 					t.Errorf("%s: lease: %v", when, err)
 				}
-				if _, err := st.List(t.Context(), pgtest.Big, saga.Filter{Limit: 1}); err != nil {
+				if _, err := st.List(t.Context(), pgtest.Big, saga.Filter{ByTime: page.ByTime{Limit: 1}}); err != nil {
 					t.Errorf("%s: list: %v", when, err)
 				}
 			}

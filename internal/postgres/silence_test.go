@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -129,7 +130,10 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 		"a create":  func() error { _, err := st.Create(ctx, pgtest.SomeSagas(1)); return err },
 		"a commit":  func() error { _, err := st.Commit(ctx, pgtest.SomeChanges(1)); return err },
 		"a renewal": func() error { _, err := st.Renew(ctx, 1, time.Minute); return err },
-		"a list":    func() error { _, err := st.List(ctx, pgtest.Big, saga.Filter{Limit: 1}); return err },
+		"a list": func() error {
+			_, err := st.List(ctx, pgtest.Big, saga.Filter{ByTime: page.ByTime{Limit: 1}})
+			return err
+		},
 	}
 	for what, call := range calls {
 		if err := call(); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -222,10 +223,11 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 				if i%4 > 1 {
 					continue
 				}
-				page, err := st.List(t.Context(), tenant, saga.Filter{Limit: 10, Total: true, Metadata: []byte(`{"team":5}`)})
-				if err != nil || page.Total != 3 ||
-					slices.ContainsFunc(page.Sagas, func(s saga.Saga) bool { return s.Tenant.ID != tenant }) {
-					t.Fatalf("round %d: list: %d sagas, %v", i, page.Total, err)
+				found, err := st.List(t.Context(), tenant,
+					saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}, Metadata: []byte(`{"team":5}`)})
+				if err != nil || found.Total != 3 ||
+					slices.ContainsFunc(found.Items, func(s saga.Saga) bool { return s.Tenant.ID != tenant }) {
+					t.Fatalf("round %d: list: %d sagas, %v", i, found.Total, err)
 				}
 				if i%16 == 0 {
 					left, leave := context.WithCancel(t.Context())

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Archive is the part of a store that takes ended sagas out of the way and
@@ -27,7 +29,7 @@ type Archive interface {
 	// Store.StepLogs, both as of one moment. Fault: NotFound.
 	GetArchived(ctx context.Context, tenant, id uuid.UUID) (Archived, error)
 	// ListArchived is Store.List of the archive: the same filters and order.
-	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (ArchivedPage, error)
+	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Archived], error)
 	// Restore makes an archived saga live again exactly as it was, durable on
 	// return; its retention begins anew. Faults: NotFound when the tenant has
 	// no such saga in the archive, be it that it is live; Conflict with
@@ -66,13 +68,6 @@ type Expired struct {
 type Archived struct {
 	Loaded
 	ArchivedAt time.Time
-}
-
-// ArchivedPage is one page of archived sagas, without their step logs.
-type ArchivedPage struct {
-	Sagas []Archived
-	More  bool
-	Total int64 // when Filter.Total
 }
 
 // Restoration asks for an archived saga back.

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Filter selects sagas; zero fields do not restrict.
+// Filter selects sagas, and a page of them; zero fields do not restrict.
 type Filter struct {
 	WorkflowName   string
 	States         []State
@@ -24,13 +24,7 @@ type Filter struct {
 	UpdatedFrom    time.Time // inclusive
 	UpdatedTo      time.Time // exclusive
 
-	Limit  int     // 1..200
-	Offset int     // page mode
-	After  *Cursor // cursor mode; then Offset is 0
-	Total  bool    // count all matches as well
-	// TotalCap is where counting stops; 0: nowhere. Counting all of a few
-	// million takes longer than anybody waits for a list.
-	TotalCap int64
+	page.ByTime
 }
 
 // Matches tells whether f selects a saga of its tenant. This is what the filters mean:
@@ -44,22 +38,6 @@ func (f *Filter) Matches(s *Saga) bool {
 		(f.NeedsAttention == nil || *f.NeedsAttention == s.NeedsAttention) &&
 		(f.Metadata == nil || s.Metadata != nil && contains(decoded(s.Metadata), decoded(f.Metadata))) &&
 		within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo)
-}
-
-// Cursor is the last row of the page before, at full precision (trap X5).
-type Cursor struct {
-	CreatedAt time.Time
-	ID        uuid.UUID
-}
-
-// Page is one page of sagas.
-type Page struct {
-	Sagas []Saga
-	More  bool
-	Total int64 // when Filter.Total
-	// TotalCapped: counting stopped at Filter.TotalCap or, when that took too
-	// long, before it. There are at least Total, and may be more.
-	TotalCapped bool
 }
 
 func within(t, from, to time.Time) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -143,6 +144,9 @@ type Saga struct {
 	CompletedAt         *time.Time // set at any end
 	UpdatedAt           time.Time
 }
+
+// Place is where it stands in a list.
+func (s *Saga) Place() page.TimeID { return page.TimeID{At: s.CreatedAt, ID: s.ID} }
 
 // ErrorMessage is seed 1's error_message: "" when there is no error.
 func (s *Saga) ErrorMessage() string {

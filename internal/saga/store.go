@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Created says what became of one NewSaga of a batch.
@@ -56,7 +58,7 @@ type Store interface {
 	// Get returns one saga. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Saga, error)
 	// List returns a page, newest first (created_at, id descending).
-	List(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
+	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Saga], error)
 	// StepLogs returns a saga's logs ordered by step index, start and attempt
 	// (seed 1). An unknown saga has none.
 	StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]StepLog, error)

@@ -6,6 +6,7 @@ package page
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,6 +52,21 @@ func Cut[T, C any](r Request[C], read []T) Of[T] {
 		return Of[T]{Items: read[:r.Limit], More: true}
 	}
 	return Of[T]{Items: read}
+}
+
+// In returns the page that r asks for of a whole list, which is in its order. follows
+// tells whether an item stands after a place.
+func In[T, C any](r Request[C], all []T, follows func(*T, C) bool) Of[T] {
+	var total int64
+	if r.Total {
+		total = int64(len(all))
+	}
+	if r.After != nil {
+		all = slices.DeleteFunc(all, func(item T) bool { return !follows(&item, *r.After) })
+	}
+	found := Cut(r, all[min(r.Offset, len(all)):])
+	found.Total = total
+	return found
 }
 
 // CapTotal leaves a total at most; 0: there is no bound.

@@ -28,6 +28,25 @@ func TestTheItemTooManyTellsOfANextPage(t *testing.T) {
 	}
 }
 
+func TestAPageOfAWholeListIsFoundByOffsetAndByPlace(t *testing.T) {
+	follows := func(item *int, place int) bool { return *item > place }
+	for name, tt := range map[string]struct {
+		asked page.Request[int]
+		want  page.Of[int]
+	}{
+		"all":                 {page.Request[int]{Limit: 9, Total: true}, page.Of[int]{Items: []int{1, 2, 3, 4}, Total: 4}},
+		"the first":           {page.Request[int]{Limit: 2}, page.Of[int]{Items: []int{1, 2}, More: true}},
+		"by offset":           {page.Request[int]{Limit: 2, Offset: 2, Total: true}, page.Of[int]{Items: []int{3, 4}, Total: 4}},
+		"beyond the end":      {page.Request[int]{Limit: 2, Offset: 9}, page.Of[int]{Items: []int{}}},
+		"after a place":       {page.Request[int]{Limit: 2, After: new(1), Total: true}, page.Of[int]{Items: []int{2, 3}, More: true, Total: 4}},
+		"after the last item": {page.Request[int]{Limit: 2, After: new(4)}, page.Of[int]{Items: []int{}}},
+	} {
+		if diff := gocmp.Diff(tt.want, page.In(tt.asked, []int{1, 2, 3, 4}, follows)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestATotalIsCappedAboveItsBoundOnly(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total, most, want int64

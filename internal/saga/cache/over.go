@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -72,27 +73,27 @@ func (c *Stored) GetAll(ctx context.Context) []Saga {
 	var out []Saga
 	f := saga.Filter{
 		States: []saga.State{saga.Pending, saga.Running, saga.StepCompleted, saga.Compensating},
-		Limit:  pageSize,
+		ByTime: page.ByTime{Limit: pageSize},
 	}
 	for {
-		page, err := c.cfg.Sagas.List(ctx, t.ID, f)
+		found, err := c.cfg.Sagas.List(ctx, t.ID, f)
 		if err != nil {
 			c.cfg.Log.WarnContext(ctx, "cannot list sagas", slog.Any("error", err))
 			return nil
 		}
-		for i := range page.Sagas {
-			s, err := c.view(ctx, &page.Sagas[i])
+		for i := range found.Items {
+			s, err := c.view(ctx, &found.Items[i])
 			if err != nil {
 				c.cfg.Log.WarnContext(ctx, "cannot read step logs", slog.Any("error", err))
 				return nil
 			}
 			out = append(out, s)
 		}
-		if !page.More {
+		if !found.More {
 			return out
 		}
-		last := page.Sagas[len(page.Sagas)-1]
-		f.After = &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		last := found.Items[len(found.Items)-1]
+		f.After = new(last.Place())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -146,9 +147,10 @@ func TestTheSameKeyMakesOneSaga(t *testing.T) {
 	}
 	e.Send("POST", apitest.SagasPath, `{"payload":{"a":2,"bb":2},"workflow_name":"order"}`, "Idempotency-Key", "k-1").
 		Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
-	if page, err := e.Store.Sagas.List(t.Context(), apitest.Tenant.ID, saga.Filter{Limit: 10}); err != nil ||
-		len(page.Sagas) != 1 {
-		t.Errorf("%d sagas, %v; want one", len(page.Sagas), err)
+	if found, err := e.Store.Sagas.List(t.Context(), apitest.Tenant.ID,
+		saga.Filter{ByTime: page.ByTime{Limit: 10}}); err != nil ||
+		len(found.Items) != 1 {
+		t.Errorf("%d sagas, %v; want one", len(found.Items), err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -54,18 +55,19 @@ func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 
 // listArchived answers a page of the archive, newest sagas first.
 func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool,
-	paging rest.Paging) (api.Response, error) {
+	asked rest.Asked[page.TimeID]) (api.Response, error) {
 	tenant := rest.RequestOf(ctx).Tenant.ID
-	var page saga.ArchivedPage
+	var listed page.Of[saga.Archived]
 	if !none {
 		var err error
-		if page, err = s.Archive.ListArchived(ctx, tenant, filter); err != nil {
+		if listed, err = s.Archive.ListArchived(ctx, tenant, filter); err != nil {
 			return nil, err
 		}
 	}
-	out := api.SagaList{Sagas: make([]api.Saga, len(page.Sagas))}
-	for i := range page.Sagas {
-		a := &page.Sagas[i]
+	place := func(a *saga.Archived) page.TimeID { return a.Saga.Place() }
+	out := api.SagaList{Sagas: make([]api.Saga, len(listed.Items)), Pagination: rest.Pagination(asked, listed, place)}
+	for i := range listed.Items {
+		a := &listed.Items[i]
 		def, err := s.definitions.Version(ctx, tenant, a.Saga.WorkflowName, a.Saga.WorkflowVersion)
 		if err != nil {
 			return nil, pinnedIsGone(err)
@@ -76,9 +78,6 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 		}
 		out.Sagas[i] = *item
 	}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		return sagaKeys(&page.Sagas[len(page.Sagas)-1].Saga)
-	})
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 

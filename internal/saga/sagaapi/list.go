@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -25,7 +25,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -38,35 +38,26 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit, filter.Offset, filter.Total, filter.TotalCap = paging.Size, paging.Offset(), paging.Total,
-		paging.CountUpTo()
-	if paging.Page == 0 {
-		if filter.After, err = sagaCursor(paging.After); err != nil {
-			return nil, err
-		}
-	}
+	filter.ByTime = asked.Request
 	if p.Archived != nil && *p.Archived {
-		return s.listArchived(ctx, p, filter, none, paging)
+		return s.listArchived(ctx, p, filter, none, asked)
 	}
-	var page saga.Page
+	var found page.Of[saga.Saga]
 	if !none {
-		if page, err = s.Sagas.List(ctx, req.Tenant.ID, filter); err != nil {
+		if found, err = s.Sagas.List(ctx, req.Tenant.ID, filter); err != nil {
 			return nil, err
 		}
 	}
 	full := p.View != nil && *p.View == api.ListSagasParamsViewFull
-	out := api.SagaList{Sagas: make([]api.Saga, len(page.Sagas))}
-	for i := range page.Sagas {
-		item, err := s.listed(ctx, req.Tenant.ID, &page.Sagas[i], full)
+	out := api.SagaList{Sagas: make([]api.Saga, len(found.Items)),
+		Pagination: rest.Pagination(asked, found, (*saga.Saga).Place)}
+	for i := range found.Items {
+		item, err := s.listed(ctx, req.Tenant.ID, &found.Items[i], full)
 		if err != nil {
 			return nil, err
 		}
 		out.Sagas[i] = *item
 	}
-	paging.Capped = page.TotalCapped
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		return sagaKeys(&page.Sagas[len(page.Sagas)-1])
-	})
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
@@ -147,18 +138,16 @@ func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsReques
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByName, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Workflows.List(ctx, req.Tenant.ID, workflow.Filter{
-		Enabled: p.Enabled, Limit: paging.Size, Offset: paging.Offset(), After: string(paging.After), Total: paging.Total,
-	})
+	found, err := s.Workflows.List(ctx, req.Tenant.ID, workflow.Filter{Enabled: p.Enabled, Request: asked.Request})
 	if err != nil {
 		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListWorkflowsParamsViewFull
-	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return last.Name }), nil
+	return workflowPage(asked, found, full, func(r *workflow.Registered) string { return r.Name }), nil
 }
 
 // ListWorkflowVersions answers a page of a workflow's versions, newest first.
@@ -171,39 +160,22 @@ func (s *Handlers) ListWorkflowVersions(ctx context.Context,
 	}
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByNumber, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Workflows.Versions(ctx, req.Tenant.ID, in.Name, workflow.Filter{
-		Limit: paging.Size, Offset: paging.Offset(), After: string(paging.After), Total: paging.Total,
-	})
+	found, err := s.Workflows.Versions(ctx, req.Tenant.ID, in.Name, asked.Request)
 	if err != nil {
 		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListWorkflowVersionsParamsViewFull
-	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return strconv.Itoa(last.Version) }),
-		nil
+	return workflowPage(asked, found, full, func(r *workflow.Registered) int { return r.Version }), nil
 }
 
-func workflowPage(p rest.Paging, page workflow.Page, full bool, key func(*workflow.Registered) string) rest.Answer {
-	out := api.WorkflowList{Workflows: make([]api.Workflow, len(page.Workflows))}
-	for i := range page.Workflows {
-		out.Workflows[i] = toAPIWorkflow(&page.Workflows[i], full)
-	}
-	out.Pagination = p.Answer(page.More, page.Total, func() []byte {
-		return []byte(key(&page.Workflows[len(page.Workflows)-1]))
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}
-}
-
-// sagaKeys are the sort keys of a saga: microseconds and id.
-func sagaKeys(s *saga.Saga) []byte {
-	return rest.TimeAndIDKeys(s.CreatedAt, s.ID)
-}
-
-// sagaCursor is the inverse of sagaKeys.
-func sagaCursor(b []byte) (*saga.Cursor, error) {
-	at, id, err := rest.TimeAndID(b)
-	return &saga.Cursor{CreatedAt: at, ID: id}, err
+func workflowPage[C any](asked rest.Asked[C], found page.Of[workflow.Registered], full bool,
+	place func(*workflow.Registered) C) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: api.WorkflowList{
+		Workflows:  rest.Each(found.Items, func(r *workflow.Registered) api.Workflow { return toAPIWorkflow(r, full) }),
+		Pagination: rest.Pagination(asked, found, place),
+	}}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -70,31 +71,31 @@ type andThen struct {
 func (r andThen) Scan(dest ...any) error { return r.row.Scan(append(dest, r.last)...) }
 
 // ListArchived implements saga.Archive.
-func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.ArchivedPage, error) {
-	var page saga.ArchivedPage
+func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filter) (page.Of[saga.Archived], error) {
 	if !archivable(&f) {
-		return page, nil
+		return page.Of[saga.Archived]{}, nil
 	}
+	var total int64
 	if f.Total {
 		query, args := countArchived(tenant, f)
-		err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...)
+		err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&total) }, args...)
 		if err != nil {
-			return page, fmt.Errorf("count archived sagas: %w", err)
+			return page.Of[saga.Archived]{}, fmt.Errorf("count archived sagas: %w", err)
 		}
 	}
+	var read []saga.Archived
 	query, args := listArchived(tenant, f)
 	err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		a, err := scanArchived(st.db, rows)
-		page.Sagas = append(page.Sagas, a)
+		read = append(read, a)
 		return err
 	}, args...)
 	if err != nil {
-		return page, fmt.Errorf("list archived sagas: %w", err)
+		return page.Of[saga.Archived]{}, fmt.Errorf("list archived sagas: %w", err)
 	}
-	if page.More = len(page.Sagas) > f.Limit; page.More {
-		page.Sagas = page.Sagas[:f.Limit]
-	}
-	return page, nil
+	found := page.Cut(f.ByTime, read)
+	found.Total = total
+	return found, nil
 }
 
 // archivable tells whether any archived saga can fit f, and takes out of f what

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -101,7 +102,7 @@ func testArchivePlans(t *testing.T, l large) {
 	}
 	t.Run("archived: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := sagadb.ListArchived(pgtest.Big,
-			saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
+			saga.Filter{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: l.since.Add(time.Hour), ID: somebody}}})
 		p := pgtest.Explain(t, l.db.SQL(), query, args...)
 		check(t, p, "idx_saga_states_archive_tenant")
 		if p.Has("Sort") {

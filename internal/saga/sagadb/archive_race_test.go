@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
@@ -100,9 +101,9 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 			lost.addIf(err != nil)
 		})
 		until(func(ctx context.Context) {
-			page, err := st.ListArchived(ctx, pgtest.Big, saga.Filter{Limit: 3})
+			found, err := st.ListArchived(ctx, pgtest.Big, saga.Filter{ByTime: page.ByTime{Limit: 3}})
 			lost.addIf(err != nil)
-			for _, a := range page.Sagas {
+			for _, a := range found.Items {
 				err := st.Restore(ctx, saga.Restoration{TenantID: pgtest.Big, SagaID: a.Saga.ID,
 					Event: a.Saga.Restored("op", "", "op", "", pgtest.Now())})
 				restored.addIf(err == nil)

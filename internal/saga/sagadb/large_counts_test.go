@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -17,12 +18,12 @@ func testCounts(t *testing.T, l large) {
 		t.Fatal(err)
 	}
 	defer hurried.Close()
-	all := saga.Filter{NeedsAttention: new(false), Limit: 10, Total: true, TotalCap: 1_000_000}
+	all := saga.Filter{NeedsAttention: new(false), ByTime: page.ByTime{Limit: 10, Total: true, TotalCap: 1_000_000}}
 	whole, err := sagadb.NewSagas(l.db).List(t.Context(), pgtest.Big, all)
 	if err != nil || whole.TotalCapped || whole.Total < sagasInLargeTable*9/10 {
 		t.Fatalf("with time: total %d, capped %v, %v", whole.Total, whole.TotalCapped, err)
 	}
-	last := whole.Sagas[9]
+	last := whole.Items[9]
 	for _, tt := range []struct {
 		name   string
 		change func(f *saga.Filter)
@@ -31,16 +32,16 @@ func testCounts(t *testing.T, l large) {
 	}{
 		{"at the first page: its sagas and one more", func(*saga.Filter) {}, 11, true},
 		{"at a later page: all before it too", func(f *saga.Filter) { f.Offset = 30 }, 41, true},
-		{"after a cursor: what lies before is not known", func(f *saga.Filter) { f.After = &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID} }, 11, true},
+		{"after a cursor: what lies before is not known", func(f *saga.Filter) { f.After = &page.TimeID{At: last.CreatedAt, ID: last.ID} }, 11, true},
 		{"asked to the end: there is no hurry", func(f *saga.Filter) { f.TotalCap = 0 }, whole.Total, false},
 		{"at the last page: nothing is counted", func(f *saga.Filter) { f.Offset = int(whole.Total) - 10 }, whole.Total, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := all
 			tt.change(&f)
-			page, err := sagadb.NewSagas(hurried).List(t.Context(), pgtest.Big, f)
-			if err != nil || page.Total != tt.total || page.TotalCapped != tt.capped || len(page.Sagas) != 10 {
-				t.Errorf("%d sagas, total %d, capped %v, %v; want total %d, capped %v", len(page.Sagas), page.Total, page.TotalCapped, err, tt.total, tt.capped)
+			found, err := sagadb.NewSagas(hurried).List(t.Context(), pgtest.Big, f)
+			if err != nil || found.Total != tt.total || found.TotalCapped != tt.capped || len(found.Items) != 10 {
+				t.Errorf("%d sagas, total %d, capped %v, %v; want total %d, capped %v", len(found.Items), found.Total, found.TotalCapped, err, tt.total, tt.capped)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -49,27 +50,29 @@ func testPlans(t *testing.T, l large) {
 		})
 	}
 	t.Run("list: S2-37, S2-44 sagas of one ended state come in order", func(t *testing.T) {
-		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{Limit: 50, States: []saga.State{saga.Failed}})
+		query, args := sagadb.ListSagas(pgtest.Big,
+			saga.Filter{ByTime: page.ByTime{Limit: 50}, States: []saga.State{saga.Failed}})
 		if p := pgtest.Explain(t, l.db.SQL(), query, args...); p.Has("Sort") {
 			t.Errorf("the plan reads all of them:\n%s", p)
 		}
 	})
 	t.Run("list: the rows before a page are passed in the index", func(t *testing.T) {
-		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{Limit: 50, Offset: 100,
+		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{ByTime: page.ByTime{Limit: 50, Offset: 100},
 			States: saga.StatesOf(saga.StatusFailed)})
 		if p := pgtest.Explain(t, l.db.SQL(), query, args...); !p.Has("Index Only Scan") {
 			t.Errorf("the plan visits them:\n%s", p)
 		}
 	})
 	t.Run("list: sagas found by metadata are not looked up again", func(t *testing.T) {
-		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{Limit: 50, Metadata: json.RawMessage(`{"team": 5}`)})
+		query, args := sagadb.ListSagas(pgtest.Big,
+			saga.Filter{ByTime: page.ByTime{Limit: 50}, Metadata: json.RawMessage(`{"team": 5}`)})
 		if p := pgtest.Explain(t, lists, query, args...); p.Has("Nested Loop") || p.Has("Hash Join") || p.Has("Merge Join") {
 			t.Errorf("the plan reads each of them twice:\n%s", p)
 		}
 	})
 	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := sagadb.ListSagas(pgtest.Big,
-			saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
+			saga.Filter{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: l.since.Add(time.Hour), ID: somebody}}})
 		p := pgtest.Explain(t, lists, query, args...)
 		check(t, p, "idx_sagas_tenant")
 		if p.Has("Sort") || !strings.Contains(p.String(), "ROW(created_at, id) < ROW(") {
@@ -136,8 +139,8 @@ func listPurposes(l large) []listPurpose {
 	updated := []string{"idx_sagas_tenant", "idx_saga_updated_at|idx_saga_terminal_cleanup", "idx_saga_states_status|idx_saga_runnable", "idx_saga_state"}
 	return []listPurpose{
 		{"S4-16 a tenant's sagas, newest first", saga.Filter{}, false, []string{"idx_sagas_tenant"}},
-		{"a page far from the first", saga.Filter{Offset: 1000}, false, []string{"idx_sagas_tenant", "saga_states_pkey"}},
-		{"a page of failed ones far from the first", saga.Filter{States: saga.StatesOf(saga.StatusFailed), Offset: 100}, false, []string{"idx_saga_state", "saga_states_pkey"}},
+		{"a page far from the first", saga.Filter{ByTime: page.ByTime{Offset: 1000}}, false, []string{"idx_sagas_tenant", "saga_states_pkey"}},
+		{"a page of failed ones far from the first", saga.Filter{States: saga.StatesOf(saga.StatusFailed), ByTime: page.ByTime{Offset: 100}}, false, []string{"idx_saga_state", "saga_states_pkey"}},
 		{"S1-20, S2-38 by workflow", saga.Filter{WorkflowName: "workflow-3"}, true, []string{"idx_saga_states_workflow_name"}},
 		{"S1-21, S2-42 the unfinished ones", saga.Filter{States: live}, true, []string{"idx_saga_states_status"}},
 		{"S4-17 the compensating ones", saga.Filter{States: []saga.State{saga.Compensating}}, true, []string{"idx_saga_states_status"}},

@@ -10,66 +10,32 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // List implements saga.Store.
-func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.Page, error) {
-	var page saga.Page
+func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (page.Of[saga.Saga], error) {
+	var read []saga.Saga
 	query, args := listSagas(tenant, f)
 	err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		s, err := scanSaga(st.db, rows)
-		page.Sagas = append(page.Sagas, s)
+		read = append(read, s)
 		return err
 	}, args...)
 	if err != nil {
-		return saga.Page{}, fmt.Errorf("list sagas: %w", err)
+		return page.Of[saga.Saga]{}, fmt.Errorf("list sagas: %w", err)
 	}
-	if page.More = len(page.Sagas) > f.Limit; page.More {
-		page.Sagas = page.Sagas[:f.Limit]
-	}
+	found := page.Cut(f.ByTime, read)
 	if f.Total {
-		err = st.total(ctx, tenant, f, &page)
-	}
-	return page, err
-}
-
-// total counts for a page that has been read.
-func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, page *saga.Page) error {
-	seen := int64(f.Offset + len(page.Sagas))
-	if f.After == nil && !page.More && (len(page.Sagas) > 0 || f.Offset == 0) {
-		page.Total = seen // the page is the last one
-		return nil
-	}
-	query, args := countSagas(tenant, f)
-	if f.TotalCap == 0 {
-		if err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) },
-			args...); err != nil {
-			return fmt.Errorf("count sagas: %w", err)
+		if err := postgres.CountPage(ctx, st.db, tenant, f.ByTime, &found,
+			func() (string, []any) { return countSagas(tenant, f) }); err != nil {
+			return found, fmt.Errorf("count sagas: %w", err)
 		}
-		return nil
 	}
-	// Where what is asked for lies far apart, ten thousand rows are too many to
-	// look for, for a number that hardly anybody reads.
-	err := st.db.Within(ctx, tenant, st.db.CountFor,
-		func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
-	switch {
-	case postgres.TimedOut(err) && ctx.Err() == nil:
-		if page.Total, page.TotalCapped = seen, true; f.After != nil || len(page.Sagas) == 0 {
-			page.Total = int64(len(page.Sagas)) // what lies before is not known
-		}
-		if page.More {
-			page.Total++
-		}
-	case err != nil:
-		return fmt.Errorf("count sagas: %w", err)
-	case page.Total > f.TotalCap:
-		page.Total, page.TotalCapped = f.TotalCap, true
-	}
-	return nil
+	return found, nil
 }
 
 // listSagas returns the query of one page, and one row more, which tells
@@ -77,21 +43,21 @@ func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, pag
 // together.
 func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	const newest = " ORDER BY s.created_at DESC, s.id DESC"
-	page := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
+	tail := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
 	switch {
 	case f.UpdatedFrom.IsZero() && f.Offset > 0:
 		// The rows before the page are passed in the index where that is possible.
-		parts, args := selectSagas(tenant, f, "s.id, s.tenant_id", page)
+		parts, args := selectSagas(tenant, f, "s.id, s.tenant_id", tail)
 		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id AND s.tenant_id = page.tenant_id" + newest, args
 	case f.UpdatedFrom.IsZero(): // then it is one part
-		parts, args := selectSagas(tenant, f, sagaColumns, page)
+		parts, args := selectSagas(tenant, f, sagaColumns, tail)
 		return parts[0], args
 	}
 	parts, args := selectSagas(tenant, f, sagaColumns, fmt.Sprint(newest, " LIMIT ", f.Offset+f.Limit+1))
-	return "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS s" + page, args
+	return "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS s" + tail, args
 }
 
-// countSagas returns the query of Page.Total. Up to a bound it reads as the
+// countSagas returns the query of a total. Up to a bound it reads as the
 // list does: without an order the planner would trust its luck and read the
 // table from its start.
 func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
@@ -223,7 +189,7 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // nothing is changed before it is made
 	}
 	if f.After != nil {
-		w.Add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
+		w.Add("(s.created_at, s.id) < (?, ?)", f.After.At, f.After.ID)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -78,7 +79,7 @@ func BenchmarkRowSecurity(b *testing.B) {
 		})
 		b.Run("list/"+mode.name, func(b *testing.B) {
 			for b.Loop() {
-				_, err := st.List(b.Context(), pgtest.Big, saga.Filter{Limit: 50})
+				_, err := st.List(b.Context(), pgtest.Big, saga.Filter{ByTime: page.ByTime{Limit: 50}})
 				check(b, err)
 			}
 		})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -162,60 +162,61 @@ func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver
 }
 
 // List implements workflow.Store.
-func (st *Workflows) List(ctx context.Context, tenant uuid.UUID, f workflow.Filter) (workflow.Page, error) {
+func (st *Workflows) List(ctx context.Context, tenant uuid.UUID,
+	f workflow.Filter) (page.Of[workflow.Registered], error) {
 	w := postgres.Where{}
 	w.Add("w.tenant_id = ?", tenant)
 	w.Add("NOT w.inline AND d.version = w.latest_version")
 	if f.Enabled != nil {
 		w.Add("w.enabled = ?", *f.Enabled)
 	}
-	return st.page(ctx, tenant, w, f, "w.name > ?", f.After, "w.name")
+	return pageOfWorkflows(ctx, st, tenant, w, f.Request, "w.name > ?", "w.name")
 }
 
 // Versions implements workflow.Store.
 func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string,
-	f workflow.Filter) (workflow.Page, error) {
+	p page.Request[int]) (page.Of[workflow.Registered], error) {
 	w := postgres.Where{}
 	w.Add("w.tenant_id = ?", tenant)
 	w.Add("w.name = ?", name)
-	last, _ := strconv.Atoi(f.After) // the edge's own cursor: it is a number
-	p, err := st.page(ctx, tenant, w, f, "d.version < ?", last, "d.version DESC")
-	if err == nil && len(p.Workflows) == 0 {
+	found, err := pageOfWorkflows(ctx, st, tenant, w, p, "d.version < ?", "d.version DESC")
+	if err == nil && len(found.Items) == 0 {
 		_, err = st.Get(ctx, tenant, name, 0) // an unknown name is a fault, an empty page is not
 	}
-	return p, err
+	return found, err
 }
 
-func (st *Workflows) page(ctx context.Context, tenant uuid.UUID, w postgres.Where, f workflow.Filter, after string,
-	last any, order string) (workflow.Page, error) {
-	var p workflow.Page
+// pageOfWorkflows reads the page that p asks for of what w selects.
+func pageOfWorkflows[C any](ctx context.Context, st *Workflows, tenant uuid.UUID, w postgres.Where, p page.Request[C],
+	after, order string) (page.Of[workflow.Registered], error) {
+	var total int64
+	var read []workflow.Registered
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		if f.Total {
-			if err := tx.GetContext(ctx, &p.Total, `SELECT count(*)`+fromWorkflows+` WHERE `+w.Text(), w.Args...); err != nil {
+		if p.Total {
+			if err := tx.GetContext(ctx, &total, `SELECT count(*)`+fromWorkflows+` WHERE `+w.Text(), w.Args...); err != nil {
 				return fmt.Errorf("count: %w", err)
 			}
 		}
-		if f.After != "" {
-			w.Add(after, last)
+		if p.After != nil {
+			w.Add(after, *p.After)
 		}
 		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s%s WHERE %s ORDER BY %s LIMIT %d OFFSET %d`,
-			workflowColumns, fromWorkflows, w.Text(), order, f.Limit+1, f.Offset), w.Args...)
+			workflowColumns, fromWorkflows, w.Text(), order, p.Limit+1, p.Offset), w.Args...)
 		if err != nil {
 			return err
 		}
 		return postgres.EachRow(rows, func() error {
 			r, err := scanWorkflow(rows)
-			p.Workflows = append(p.Workflows, r)
+			read = append(read, r)
 			return err
 		})
 	})
 	if err != nil {
-		return workflow.Page{}, fmt.Errorf("list workflows: %w", err)
+		return page.Of[workflow.Registered]{}, fmt.Errorf("list workflows: %w", err)
 	}
-	if p.More = len(p.Workflows) > f.Limit; p.More {
-		p.Workflows = p.Workflows[:f.Limit]
-	}
-	return p, nil
+	found := page.Cut(p, read)
+	found.Total = total
+	return found, nil
 }
 
 // setEnabled changes the head and answers with it as it then is, in one

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Codes of faults that stores return.
@@ -61,10 +62,10 @@ type Store interface {
 	// Get returns a version; 0 is the latest.
 	Get(ctx context.Context, tenant uuid.UUID, name string, version int) (Registered, error)
 	// List returns the latest version of each name, by name, without inline
-	// ones. after is the last name of the page before, "" for the first.
-	List(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
+	// ones.
+	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Registered], error)
 	// Versions returns a page of a name's versions, newest first.
-	Versions(ctx context.Context, tenant uuid.UUID, name string, f Filter) (Page, error)
+	Versions(ctx context.Context, tenant uuid.UUID, name string, p page.Request[int]) (page.Of[Registered], error)
 	// SetEnabled enables or disables a name; revision is If-Match's, 0 when the
 	// client gave none. Returns the latest version.
 	SetEnabled(
@@ -77,18 +78,8 @@ type Store interface {
 	) (Registered, error)
 }
 
-// Filter selects a page of workflows or versions.
+// Filter selects a page of workflows.
 type Filter struct {
-	Enabled *bool
-	Limit   int // 1..200
-	Offset  int
-	After   string // cursor mode: the last name, or the last version as decimal
-	Total   bool
-}
-
-// Page is one page.
-type Page struct {
-	Workflows []Registered
-	More      bool
-	Total     int64 // when Filter.Total
+	Enabled              *bool
+	page.Request[string] // after a name
 }

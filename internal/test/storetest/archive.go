@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -242,9 +243,9 @@ func archiveTogether(f *fixture) {
 			moved[i] += n
 		}
 	})
-	page := f.listArchived(saga.Filter{Limit: 100, Total: true})
-	if sum := moved[0] + moved[1] + moved[2] + moved[3]; sum != 60 || page.Total != 60 {
-		f.t.Errorf("archived %v, %d in the archive; want 60 each once", moved, page.Total)
+	found := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 100, Total: true}})
+	if sum := moved[0] + moved[1] + moved[2] + moved[3]; sum != 60 || found.Total != 60 {
+		f.t.Errorf("archived %v, %d in the archive; want 60 each once", moved, found.Total)
 	}
 }
 
@@ -280,11 +281,11 @@ func archiveReads(f *fixture) {
 			After: run})[0]
 		f.wantFault(err, fault.Conflict, saga.CodeStale)
 	}
-	if page := f.list(saga.Filter{Limit: 10, Total: true}); len(page.Sagas) > 0 || page.Total > 0 {
-		f.t.Errorf("the live list has %d sagas", page.Total)
+	if found := f.list(saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}}); len(found.Items) > 0 || found.Total > 0 {
+		f.t.Errorf("the live list has %d sagas", found.Total)
 	}
 	// What a reader does to what it got is its own affair.
-	got := f.listArchived(saga.Filter{Limit: 1}).Sagas[0]
+	got := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 1}}).Items[0]
 	copy(got.Saga.Payload, `"`)
 	*got.Saga.CompletedAt = time.Time{}
 	again := f.getArchived(got.Saga.ID)
@@ -347,8 +348,8 @@ func archiveCounts(f *fixture) {
 		}
 	}
 	f.wantArchived(map[string]saga.Instance{}) // counting changes nothing:
-	if page := f.listArchived(saga.Filter{Limit: 10, Total: true}); page.Total != 0 {
-		f.t.Errorf("%d sagas are in the archive", page.Total)
+	if found := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}}); found.Total != 0 {
+		f.t.Errorf("%d sagas are in the archive", found.Total)
 	}
 }
 
@@ -363,8 +364,9 @@ func archiveForeign(f *fixture) {
 	f.wantFault(err, fault.NotFound, saga.CodeNotFound)
 	_, err = f.Archive.GetArchived(f.t.Context(), f.tenant.ID, newID())
 	f.wantFault(err, fault.NotFound, saga.CodeNotFound)
-	if page := neighbour.listArchived(saga.Filter{Limit: 10, Total: true}); len(page.Sagas) > 0 || page.Total > 0 {
-		f.t.Errorf("a neighbour lists %d sagas", page.Total)
+	all := saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}}
+	if found := neighbour.listArchived(all); len(found.Items) > 0 || found.Total > 0 {
+		f.t.Errorf("a neighbour lists %d sagas", found.Total)
 	}
 }
 
@@ -382,11 +384,11 @@ func archiveAllTenants(f *fixture) {
 	}
 }
 
-func (f *fixture) listArchived(filter saga.Filter) saga.ArchivedPage {
+func (f *fixture) listArchived(filter saga.Filter) page.Of[saga.Archived] {
 	f.t.Helper()
-	page, err := f.Archive.ListArchived(f.t.Context(), f.tenant.ID, filter)
+	found, err := f.Archive.ListArchived(f.t.Context(), f.tenant.ID, filter)
 	if err != nil {
 		f.t.Fatalf("list archived %+v: %v", filter, err)
 	}
-	return page
+	return found
 }

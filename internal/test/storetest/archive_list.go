@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -20,25 +21,26 @@ func archiveLists(f *fixture) {
 			f := f.in(t)
 			tt.filter.Limit, tt.filter.Total = 200, true
 			want := only(want, tt.keep)
-			page := f.listArchived(tt.filter)
-			if diff := cmp.Diff(want, heads(page.Sagas)); diff != "" && len(want)+len(page.Sagas) > 0 {
+			found := f.listArchived(tt.filter)
+			if diff := cmp.Diff(want, heads(found.Items)); diff != "" && len(want)+len(found.Items) > 0 {
 				t.Errorf("sagas (-want +got):\n%s", diff)
 			}
-			if page.Total != int64(len(want)) || page.More {
-				t.Errorf("total %d, more %v; want %d, false", page.Total, page.More, len(want))
+			if found.Total != int64(len(want)) || found.More {
+				t.Errorf("total %d, more %v; want %d, false", found.Total, found.More, len(want))
 			}
 		})
 	}
 	for _, size := range []int{1, 3, len(want)} {
 		var offset, cursor []saga.Saga
-		next := saga.Filter{Limit: size}
+		next := saga.Filter{ByTime: page.ByTime{Limit: size}}
 		for more := true; more && len(cursor) <= len(want); {
-			page := f.listArchived(next)
-			more = page.More
-			cursor = append(cursor, heads(page.Sagas)...)
-			offset = append(offset, heads(f.listArchived(saga.Filter{Limit: size, Offset: len(offset)}).Sagas)...)
+			found := f.listArchived(next)
+			more = found.More
+			cursor = append(cursor, heads(found.Items)...)
+			beside := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: size, Offset: len(offset)}})
+			offset = append(offset, heads(beside.Items)...)
 			last := cursor[len(cursor)-1]
-			next.After = &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+			next.After = &page.TimeID{At: last.CreatedAt, ID: last.ID}
 		}
 		if !slices.Equal(ids(cursor), ids(want)) || !slices.Equal(ids(offset), ids(want)) {
 			f.t.Errorf(

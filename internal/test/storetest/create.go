@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -301,9 +302,9 @@ func createKeyRace(f *fixture) {
 			f.t.Errorf("a replay of %s, want %s", id, stored[0])
 		}
 	}
-	page, err := f.Sagas.List(f.t.Context(), f.tenant.ID, saga.Filter{Limit: 1, Total: true})
-	if err != nil || page.Total != 21 { // and the twenty without a key
-		f.t.Errorf("the tenant has %d sagas, %v; want 21", page.Total, err)
+	found, err := f.Sagas.List(f.t.Context(), f.tenant.ID, saga.Filter{ByTime: page.ByTime{Limit: 1, Total: true}})
+	if err != nil || found.Total != 21 { // and the twenty without a key
+		f.t.Errorf("the tenant has %d sagas, %v; want 21", found.Total, err)
 	}
 }
 

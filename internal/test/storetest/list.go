@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -70,13 +71,13 @@ func ids(sagas []saga.Saga) []uuid.UUID {
 	return out
 }
 
-func (f *fixture) list(filter saga.Filter) saga.Page {
+func (f *fixture) list(filter saga.Filter) page.Of[saga.Saga] {
 	f.t.Helper()
-	page, err := f.Sagas.List(f.t.Context(), f.tenant.ID, filter)
+	found, err := f.Sagas.List(f.t.Context(), f.tenant.ID, filter)
 	if err != nil {
 		f.t.Fatalf("list %+v: %v", filter, err)
 	}
-	return page
+	return found
 }
 
 // only returns the sagas that keep accepts.
@@ -187,12 +188,12 @@ func listFilters(f *fixture) {
 			if diff := cmp.Diff(ids(want), ids(only(all, tt.filter.Matches))); diff != "" {
 				t.Errorf("sagas that the rule selects (-want +got):\n%s", diff)
 			}
-			page := f.list(tt.filter)
-			if diff := cmp.Diff(want, page.Sagas); diff != "" && (len(want) > 0 || len(page.Sagas) > 0) {
+			found := f.list(tt.filter)
+			if diff := cmp.Diff(want, found.Items); diff != "" && (len(want) > 0 || len(found.Items) > 0) {
 				t.Errorf("sagas (-want +got):\n%s", diff)
 			}
-			if page.Total != int64(len(want)) || page.More {
-				t.Errorf("total %d, more %v; want %d, false", page.Total, page.More, len(want))
+			if found.Total != int64(len(want)) || found.More {
+				t.Errorf("total %d, more %v; want %d, false", found.Total, found.More, len(want))
 			}
 		})
 	}
@@ -205,9 +206,9 @@ func listFilters(f *fixture) {
 			}
 		}
 		want := only(all, func(s *saga.Saga) bool { return slices.Contains(states, s.State) })
-		page := f.list(saga.Filter{States: states, Limit: 200, Total: true})
-		if !slices.Equal(ids(want), ids(page.Sagas)) || page.Total != int64(len(want)) {
-			f.t.Errorf("states %v: got %d sagas of %d, want %d", states, len(page.Sagas), page.Total, len(want))
+		found := f.list(saga.Filter{States: states, ByTime: page.ByTime{Limit: 200, Total: true}})
+		if !slices.Equal(ids(want), ids(found.Items)) || found.Total != int64(len(want)) {
+			f.t.Errorf("states %v: got %d sagas of %d, want %d", states, len(found.Items), found.Total, len(want))
 		}
 	}
 }
@@ -217,33 +218,33 @@ func listPages(f *fixture) {
 	order := only(all, func(s *saga.Saga) bool { return s.WorkflowName == "order" })
 	for _, size := range []int{1, 2, 5, len(order) - 1, len(order), len(order) + 1} {
 		for _, mode := range []string{"offset", "cursor"} {
-			filter := saga.Filter{WorkflowName: "order", Limit: size, Total: true}
+			filter := saga.Filter{WorkflowName: "order", ByTime: page.ByTime{Limit: size, Total: true}}
 			var got []saga.Saga
 			for range len(order) + 1 {
-				page := f.list(filter)
-				got = append(got, page.Sagas...)
-				if page.Total != int64(len(order)) {
-					f.t.Errorf("pages of %d by %s: total %d, want %d", size, mode, page.Total, len(order))
+				found := f.list(filter)
+				got = append(got, found.Items...)
+				if found.Total != int64(len(order)) {
+					f.t.Errorf("pages of %d by %s: total %d, want %d", size, mode, found.Total, len(order))
 				}
-				if more := len(got) < len(order); page.More != more || more && len(page.Sagas) != size {
+				if more := len(got) < len(order); found.More != more || more && len(found.Items) != size {
 					f.t.Errorf(
 						"pages of %d by %s: %d sagas, more %v after %d of %d",
 						size,
 						mode,
-						len(page.Sagas),
-						page.More,
+						len(found.Items),
+						found.More,
 						len(got),
 						len(order),
 					)
 				}
-				if !page.More {
+				if !found.More {
 					break
 				}
 				if mode == "offset" {
 					filter.Offset += size
 				} else {
-					last := page.Sagas[len(page.Sagas)-1]
-					filter.After = &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+					last := found.Items[len(found.Items)-1]
+					filter.After = &page.TimeID{At: last.CreatedAt, ID: last.ID}
 				}
 			}
 			if diff := cmp.Diff(ids(order), ids(got)); diff != "" {
@@ -251,8 +252,9 @@ func listPages(f *fixture) {
 			}
 		}
 	}
-	if page := f.list(saga.Filter{Limit: 5, Offset: len(all)}); len(page.Sagas) > 0 || page.More || page.Total != 0 {
-		f.t.Errorf("beyond the end: %+v", page)
+	beyond := saga.Filter{ByTime: page.ByTime{Limit: 5, Offset: len(all)}}
+	if found := f.list(beyond); len(found.Items) > 0 || found.More || found.Total != 0 {
+		f.t.Errorf("beyond the end: %+v", found)
 	}
 }
 
@@ -260,12 +262,12 @@ func listGrowing(f *fixture) {
 	for range 4 {
 		f.stored(f.unowned())
 	}
-	before := f.list(saga.Filter{Limit: 10}).Sagas
-	first := f.list(saga.Filter{Limit: 2})
-	last := first.Sagas[1]
+	before := f.list(saga.Filter{ByTime: page.ByTime{Limit: 10}}).Items
+	first := f.list(saga.Filter{ByTime: page.ByTime{Limit: 2}})
+	last := first.Items[1]
 	f.stored(f.unowned(), f.unowned())
-	rest := f.list(saga.Filter{Limit: 10, After: &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}})
-	if diff := cmp.Diff(ids(before[2:]), ids(rest.Sagas)); diff != "" {
+	rest := f.list(saga.Filter{ByTime: page.ByTime{Limit: 10, After: &page.TimeID{At: last.CreatedAt, ID: last.ID}}})
+	if diff := cmp.Diff(ids(before[2:]), ids(rest.Items)); diff != "" {
 		f.t.Errorf("after the cursor (-before +after two were added):\n%s", diff)
 	}
 }
@@ -296,7 +298,8 @@ func listMetadata(f *fixture) {
 		`{"nested":{}}`:                     1,
 		`{"nested":{"deep":{"text":"ñ"}},"a":1}`: 1,
 	} {
-		if got := len(f.list(saga.Filter{Metadata: json.RawMessage(query), Limit: 10}).Sagas); got != want {
+		found := f.list(saga.Filter{Metadata: json.RawMessage(query), ByTime: page.ByTime{Limit: 10}})
+		if got := len(found.Items); got != want {
 			f.t.Errorf("%s finds %d sagas, want %d", query, got, want)
 		}
 	}
@@ -306,9 +309,9 @@ func listCapped(f *fixture) {
 	for range 6 {
 		f.stored(f.unowned())
 	}
-	cursor := func(after int) *saga.Cursor {
-		last := f.list(saga.Filter{Limit: 6}).Sagas[after-1]
-		return &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+	cursor := func(after int) *page.TimeID {
+		last := f.list(saga.Filter{ByTime: page.ByTime{Limit: 6}}).Items[after-1]
+		return &page.TimeID{At: last.CreatedAt, ID: last.ID}
 	}
 	since := f.now().Add(-24 * time.Hour)
 	for _, tt := range []struct {
@@ -317,28 +320,29 @@ func listCapped(f *fixture) {
 		total  int64
 		capped bool
 	}{
-		{"before the end", saga.Filter{Limit: 2, TotalCap: 4}, 4, true},
-		{"one before the end", saga.Filter{Limit: 2, TotalCap: 5}, 5, true},
-		{"at the end", saga.Filter{Limit: 2, TotalCap: 6}, 6, false},
-		{"beyond it", saga.Filter{Limit: 2, TotalCap: 7}, 6, false},
-		{"nowhere", saga.Filter{Limit: 2}, 6, false},
-		{"before the end, where the page reaches it", saga.Filter{Limit: 2, Offset: 4, TotalCap: 6}, 6, false},
-		{"beyond the end, as the page", saga.Filter{Limit: 2, Offset: 8, TotalCap: 6}, 6, false},
-		{"before the end, after a cursor", saga.Filter{Limit: 2, After: cursor(2), TotalCap: 5}, 5, true},
-		{"at the end, on the last page after a cursor", saga.Filter{Limit: 2, After: cursor(4), TotalCap: 6}, 6, false},
-		{"before the end of a list by the last change", saga.Filter{Limit: 2, UpdatedFrom: since, TotalCap: 3}, 3, true},
+		{"before the end", saga.Filter{ByTime: page.ByTime{Limit: 2, TotalCap: 4}}, 4, true},
+		{"one before the end", saga.Filter{ByTime: page.ByTime{Limit: 2, TotalCap: 5}}, 5, true},
+		{"at the end", saga.Filter{ByTime: page.ByTime{Limit: 2, TotalCap: 6}}, 6, false},
+		{"beyond it", saga.Filter{ByTime: page.ByTime{Limit: 2, TotalCap: 7}}, 6, false},
+		{"nowhere", saga.Filter{ByTime: page.ByTime{Limit: 2}}, 6, false},
+		{"before the end, where the page reaches it", saga.Filter{ByTime: page.ByTime{Limit: 2, Offset: 4, TotalCap: 6}}, 6, false},
+		{"beyond the end, as the page", saga.Filter{ByTime: page.ByTime{Limit: 2, Offset: 8, TotalCap: 6}}, 6, false},
+		{"before the end, after a cursor", saga.Filter{ByTime: page.ByTime{Limit: 2, After: cursor(2), TotalCap: 5}}, 5, true},
+		{"at the end, on the last page after a cursor", saga.Filter{ByTime: page.ByTime{Limit: 2, After: cursor(4), TotalCap: 6}}, 6, false},
+		{"before the end of a list by the last change", saga.Filter{ByTime: page.ByTime{Limit: 2, TotalCap: 3}, UpdatedFrom: since}, 3, true},
 	} {
 		f.t.Run(tt.name, func(t *testing.T) {
 			tt.filter.Total = true
-			if page := f.in(t).list(tt.filter); page.Total != tt.total || page.TotalCapped != tt.capped {
-				t.Errorf("total %d, capped %v; want %d, %v", page.Total, page.TotalCapped, tt.total, tt.capped)
+			if found := f.in(t).list(tt.filter); found.Total != tt.total || found.TotalCapped != tt.capped {
+				t.Errorf("total %d, capped %v; want %d, %v", found.Total, found.TotalCapped, tt.total, tt.capped)
 			}
 		})
 	}
 }
 
 func listEmpty(f *fixture) {
-	if page := f.list(saga.Filter{Limit: 10, Total: true}); len(page.Sagas) > 0 || page.More || page.Total != 0 {
-		f.t.Errorf("page %+v, want an empty one", page)
+	found := f.list(saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}})
+	if len(found.Items) > 0 || found.More || found.Total != 0 {
+		f.t.Errorf("page %+v, want an empty one", found)
 	}
 }

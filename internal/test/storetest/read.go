@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -31,12 +32,12 @@ func readForeign(f *fixture) {
 		if logs, err := f.Sagas.StepLogs(f.t.Context(), tt.tenant, tt.id); err != nil || len(logs) > 0 {
 			f.t.Errorf("%s: StepLogs = %v, %v; want none", what, logs, err)
 		}
-		page, err := f.Sagas.List(f.t.Context(), tt.tenant, saga.Filter{Limit: 10, Total: true})
+		found, err := f.Sagas.List(f.t.Context(), tt.tenant, saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}})
 		if err != nil {
 			f.t.Errorf("%s: List: %v", what, err)
 		}
-		if tt.tenant != f.tenant.ID && (len(page.Sagas) > 0 || page.Total > 0 || page.More) {
-			f.t.Errorf("%s: List shows %+v", what, page)
+		if tt.tenant != f.tenant.ID && (len(found.Items) > 0 || found.Total > 0 || found.More) {
+			f.t.Errorf("%s: List shows %+v", what, found)
 		}
 	}
 	if s, err := f.Sagas.Get(f.t.Context(), f.tenant.ID, run.ID); err != nil || s.ID != run.ID {
@@ -107,9 +108,9 @@ func readOwnCopy(f *fixture) {
 		f.t.Fatal(err)
 	}
 	l := f.load(run.ID)
-	page := f.list(saga.Filter{Limit: 1})
+	found := f.list(saga.Filter{ByTime: page.ByTime{Limit: 1}})
 	// run went in, the others came out.
-	for _, s := range []*saga.Saga{&run.Saga, &s, &l.Saga, &page.Sagas[0]} {
+	for _, s := range []*saga.Saga{&run.Saga, &s, &l.Saga, &found.Items[0]} {
 		*s.CorrelationID, *s.LeaseOwner = "changed", 0
 		*s.NextRunAt = s.NextRunAt.AddDate(1, 0, 0)
 		copy(s.Payload, `"`)

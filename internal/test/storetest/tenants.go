@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -32,8 +33,9 @@ func foreignCalls(
 		"Store.Get":      func(ctx context.Context) (any, error) { return f.Sagas.Get(ctx, stranger, run.ID) },
 		"Store.StepLogs": func(ctx context.Context) (any, error) { return f.Sagas.StepLogs(ctx, stranger, run.ID) },
 		"Store.List": func(ctx context.Context) (any, error) {
-			page, err := f.Sagas.List(ctx, stranger, saga.Filter{WorkflowName: run.WorkflowName, Limit: 10, Total: true})
-			return append(ids(page.Sagas), make([]uuid.UUID, page.Total)...), err
+			found, err := f.Sagas.List(ctx, stranger,
+				saga.Filter{WorkflowName: run.WorkflowName, ByTime: page.ByTime{Limit: 10, Total: true}})
+			return append(ids(found.Items), make([]uuid.UUID, found.Total)...), err
 		},
 		"Store.Key": func(ctx context.Context) (any, error) {
 			state, id, err := f.Sagas.Key(ctx, *key)
@@ -44,12 +46,13 @@ func foreignCalls(
 		},
 		"Workflows.Get": func(ctx context.Context) (any, error) { return f.Workflows.Get(ctx, stranger, f.def.Name, 0) },
 		"Workflows.List": func(ctx context.Context) (any, error) {
-			page, err := f.Workflows.List(ctx, stranger, workflow.Filter{Limit: 10, Total: true})
-			return append(page.Workflows, make([]workflow.Registered, page.Total)...), err
+			found, err := f.Workflows.List(ctx, stranger,
+				workflow.Filter{Request: page.Request[string]{Limit: 10, Total: true}})
+			return append(found.Items, make([]workflow.Registered, found.Total)...), err
 		},
 		"Workflows.Versions": func(ctx context.Context) (any, error) {
-			page, err := f.Workflows.Versions(ctx, stranger, f.def.Name, workflow.Filter{Limit: 10, Total: true})
-			return append(page.Workflows, make([]workflow.Registered, page.Total)...), err
+			found, err := f.Workflows.Versions(ctx, stranger, f.def.Name, page.Request[int]{Limit: 10, Total: true})
+			return append(found.Items, make([]workflow.Registered, found.Total)...), err
 		},
 		"Workflows.SetEnabled": func(ctx context.Context) (any, error) {
 			return f.Workflows.SetEnabled(ctx, stranger, f.def.Name, false, 0, f.now())

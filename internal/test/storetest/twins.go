@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -106,9 +107,9 @@ func twinsLive(f *fixture) {
 			s.Tenant != of.tenant {
 			f.t.Errorf("get: %s of %s, %v", s.State, s.Tenant.ID, err)
 		}
-		page, err := of.Sagas.List(f.t.Context(), of.tenant.ID, saga.Filter{Limit: 10, Total: true})
-		if err != nil || len(page.Sagas) != 1 || page.Total != 1 || page.Sagas[0].State != run.State {
-			f.t.Errorf("list: %d sagas, total %d, %v", len(page.Sagas), page.Total, err)
+		found, err := of.Sagas.List(f.t.Context(), of.tenant.ID, saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}})
+		if err != nil || len(found.Items) != 1 || found.Total != 1 || found.Items[0].State != run.State {
+			f.t.Errorf("list: %d sagas, total %d, %v", len(found.Items), found.Total, err)
 		}
 		if logs := of.logsOf(run); len(logs) != wantLogs[of] {
 			f.t.Errorf("%d logs, want %d", len(logs), wantLogs[of])
@@ -214,9 +215,9 @@ func twinsArchivedTogether(f *fixture) {
 			len(a.Logs) != len(f.everyLog(run)) {
 			f.t.Errorf("archived %s of %s with %d logs", a.Saga.State, a.Saga.Tenant.ID, len(a.Logs))
 		}
-		page := of.listArchived(saga.Filter{Limit: 10, Total: true})
-		if len(page.Sagas) != 1 || page.Total != 1 || page.Sagas[0].Saga.State != run.State {
-			f.t.Errorf("%d sagas in the archive's list, total %d", len(page.Sagas), page.Total)
+		found := of.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}})
+		if len(found.Items) != 1 || found.Total != 1 || found.Items[0].Saga.State != run.State {
+			f.t.Errorf("%d sagas in the archive's list, total %d", len(found.Items), found.Total)
 		}
 	}
 	if err := other.restore(theirs.ID); err != nil {

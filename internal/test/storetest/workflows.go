@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -152,67 +153,61 @@ func workflowForeign(f *fixture) {
 			if tt.version != 0 {
 				return
 			}
-			_, err = f.Workflows.Versions(t.Context(), tt.tenant, tt.name, workflow.Filter{Limit: 10})
+			_, err = f.Workflows.Versions(t.Context(), tt.tenant, tt.name, page.Request[int]{Limit: 10})
 			f.wantFault(err, fault.NotFound, workflow.CodeNotFound)
 			_, err = f.Workflows.SetEnabled(t.Context(), tt.tenant, tt.name, false, 0, f.now())
 			f.wantFault(err, fault.NotFound, workflow.CodeNotFound)
 		})
 	}
-	if page, err := f.Workflows.List(f.t.Context(), newID(), workflow.Filter{Limit: 10, Total: true}); err != nil ||
-		len(page.Workflows) > 0 ||
-		page.Total != 0 {
-		f.t.Errorf("a foreign tenant's list: %+v, %v; want an empty one", page, err)
+	ten := workflow.Filter{Request: page.Request[string]{Limit: 10, Total: true}}
+	if found, err := f.Workflows.List(f.t.Context(), newID(), ten); err != nil || len(found.Items) > 0 ||
+		found.Total != 0 {
+		f.t.Errorf("a foreign tenant's list: %+v, %v; want an empty one", found, err)
 	}
 	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "mine", 0); err != nil || !r.Enabled {
 		f.t.Errorf("its own tenant gets %+v, %v", r, err)
 	}
 }
 
+// readWorkflows reads a page of a listing.
+type readWorkflows[C any] func(page.Request[C]) (page.Of[workflow.Registered], error)
+
 // walk reads all pages of a listing and returns "name version" of each row.
-func (f *fixture) walk(
-	filter workflow.Filter,
-	cursor func(workflow.Registered) string,
-	read func(workflow.Filter) (workflow.Page, error),
-) []string {
+func walk[C any](f *fixture, next page.Request[C], place func(workflow.Registered) C, read readWorkflows[C]) []string {
 	f.t.Helper()
-	filter.Total = true
+	next.Total = true
 	var got []string
 	for range 100 {
-		page, err := read(filter)
+		found, err := read(next)
 		if err != nil {
-			f.t.Fatalf("%+v: %v", filter, err)
+			f.t.Fatalf("%+v: %v", next, err)
 		}
-		for _, r := range page.Workflows {
+		for _, r := range found.Items {
 			got = append(got, fmt.Sprint(r.Name, " ", r.Version))
 		}
-		if !page.More {
-			if page.Total != int64(len(got)) {
-				f.t.Errorf("%+v: total %d, want %d", filter, page.Total, len(got))
+		if !found.More {
+			if found.Total != int64(len(got)) {
+				f.t.Errorf("%+v: total %d, want %d", next, found.Total, len(got))
 			}
 			return got
 		}
-		if cursor == nil {
-			filter.Offset += len(page.Workflows)
+		if place == nil {
+			next.Offset += len(found.Items)
 		} else {
-			filter.After = cursor(page.Workflows[len(page.Workflows)-1])
+			next.After = new(place(found.Items[len(found.Items)-1]))
 		}
 	}
-	f.t.Fatalf("%+v: there is no end", filter)
+	f.t.Fatalf("%+v: there is no end", next)
 	return nil
 }
 
 // wantWalks reads a listing with pages of several sizes in both modes.
-func (f *fixture) wantWalks(
-	filter workflow.Filter,
-	cursor func(workflow.Registered) string,
-	read func(workflow.Filter) (workflow.Page, error),
-	want ...string,
-) {
+func wantWalks[C any](f *fixture, place func(workflow.Registered) C, read readWorkflows[C], want ...string) {
 	f.t.Helper()
-	for _, filter.Limit = range []int{1, 2, len(want), 200} {
-		for mode, cursor := range map[string]func(workflow.Registered) string{"offset": nil, "cursor": cursor} {
-			if diff := cmp.Diff(want, f.walk(filter, cursor, read)); diff != "" {
-				f.t.Errorf("pages of %d by %s (-want +got):\n%s", filter.Limit, mode, diff)
+	for _, size := range []int{1, 2, len(want), 200} {
+		for mode, place := range map[string]func(workflow.Registered) C{"offset": nil, "cursor": place} {
+			if diff := cmp.Diff(want, walk(f, page.Request[C]{Limit: size}, place, read)); diff != "" {
+				f.t.Errorf("pages of %d by %s (-want +got):\n%s", size, mode, diff)
 			}
 		}
 	}
@@ -225,13 +220,15 @@ func workflowList(f *fixture) {
 	if _, err := f.Workflows.SetEnabled(f.t.Context(), f.tenant.ID, "delta", false, 0, f.now()); err != nil {
 		f.t.Fatal(err)
 	}
-	list := func(filter workflow.Filter) (workflow.Page, error) {
-		return f.Workflows.List(f.t.Context(), f.tenant.ID, filter)
+	list := func(enabled *bool) readWorkflows[string] {
+		return func(p page.Request[string]) (page.Of[workflow.Registered], error) {
+			return f.Workflows.List(f.t.Context(), f.tenant.ID, workflow.Filter{Enabled: enabled, Request: p})
+		}
 	}
 	byName := func(r workflow.Registered) string { return r.Name }
-	f.wantWalks(workflow.Filter{}, byName, list, "alpha 2", "beta 1", "delta 1", "gamma 1", "order 1")
-	f.wantWalks(workflow.Filter{Enabled: new(true)}, byName, list, "alpha 2", "beta 1", "gamma 1", "order 1")
-	f.wantWalks(workflow.Filter{Enabled: new(false)}, byName, list, "delta 1")
+	wantWalks(f, byName, list(nil), "alpha 2", "beta 1", "delta 1", "gamma 1", "order 1")
+	wantWalks(f, byName, list(new(true)), "alpha 2", "beta 1", "gamma 1", "order 1")
+	wantWalks(f, byName, list(new(false)), "delta 1")
 }
 
 func workflowVersions(f *fixture) {
@@ -242,18 +239,16 @@ func workflowVersions(f *fixture) {
 	for v := 11; v > 0; v-- {
 		want = append(want, fmt.Sprint("w ", v))
 	}
-	f.wantWalks(
-		workflow.Filter{},
-		func(r workflow.Registered) string { return fmt.Sprint(r.Version) },
-		func(filter workflow.Filter) (workflow.Page, error) {
-			return f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", filter)
+	wantWalks(f, func(r workflow.Registered) int { return r.Version },
+		func(p page.Request[int]) (page.Of[workflow.Registered], error) {
+			return f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", p)
 		},
 		want...)
-	if page, err := f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w",
-		workflow.Filter{Limit: 10, After: "1"}); err != nil ||
-		len(page.Workflows) > 0 ||
-		page.More {
-		f.t.Errorf("after the oldest version: %+v, %v; want an empty page", page, err)
+	if found, err := f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w",
+		page.Request[int]{Limit: 10, After: new(1)}); err != nil ||
+		len(found.Items) > 0 ||
+		found.More {
+		f.t.Errorf("after the oldest version: %+v, %v; want an empty page", found, err)
 	}
 }
 
@@ -262,9 +257,10 @@ func workflowInline(f *fixture) {
 	if _, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, d, true, f.now()); err != nil || !created {
 		f.t.Fatalf("register: created %v, %v", created, err)
 	}
-	page, err := f.Workflows.List(f.t.Context(), f.tenant.ID, workflow.Filter{Limit: 10, Total: true})
-	if err != nil || len(page.Workflows) != 1 || page.Workflows[0].Name != "order" || page.Total != 1 {
-		f.t.Errorf("list: %+v, %v; want the workflow order alone", page, err)
+	found, err := f.Workflows.List(f.t.Context(), f.tenant.ID,
+		workflow.Filter{Request: page.Request[string]{Limit: 10, Total: true}})
+	if err != nil || len(found.Items) != 1 || found.Items[0].Name != "order" || found.Total != 1 {
+		f.t.Errorf("list: %+v, %v; want the workflow order alone", found, err)
 	}
 	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "inline-1", 1); err != nil || !r.Inline {
 		f.t.Errorf("get: %+v, %v; want the inline one", r, err)
