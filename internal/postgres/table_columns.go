@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -195,7 +196,7 @@ func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 // that a value has no form.
 func Doc[T, V any](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
-		name: name, null: true, travels: "text", cast: "::jsonb",
+		name: name, null: reflect.TypeFor[V]().Kind() == reflect.Pointer, travels: "text", cast: "::jsonb",
 		write: func(*BinaryColumn, *T) {
 			panic("a batch of rows with the document " + name + ": store them one by one")
 		},

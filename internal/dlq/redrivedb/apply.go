@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
@@ -45,8 +47,8 @@ type applying struct {
 	items  []item
 
 	changed struct {
-		columns [9]postgres.BinaryColumn
-		deleted postgres.BinaryColumn
+		letters *postgres.Batch[appliedRow]
+		deleted []uuid.UUID
 		actions []operator.Action
 	}
 }
@@ -55,6 +57,8 @@ type applying struct {
 type item struct {
 	seq    int64
 	letter dlq.Letter // without content; its status is "" when it is gone
+
+	createdAt *time.Time // of the letter
 }
 
 func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
@@ -73,14 +77,11 @@ WITH waiting AS MATERIALIZED (
 	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
 	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + waiting("i.state") + ` ORDER BY i.seq LIMIT $3
 ), locked AS MATERIALIZED (
-	SELECT m.id, m.version, m.source, m.original_topic, m.status, m.resolution, m.retry_count, m.max_retries, m.next_retry_at, m.terminal_at,
-	       m.created_at, m.fingerprint, m.error_type, m.root_id
+	SELECT m.id, ` + waitingTable.Selected("m") + `
 	  FROM waiting w JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = w.message_id
 	   FOR NO KEY UPDATE OF m SKIP LOCKED
 )
-SELECT w.seq, w.message_id, coalesce(m.version, 0), coalesce(m.source, ''), coalesce(m.original_topic, ''), coalesce(m.status, ''), coalesce(m.resolution, ''),
-       coalesce(m.retry_count, 0), coalesce(m.max_retries, 0), m.next_retry_at, m.terminal_at, coalesce(m.created_at, now()),
-       coalesce(m.fingerprint, ''), coalesce(m.error_type, ''), coalesce(m.root_id, w.message_id)
+SELECT ` + waitingTable.Selected("m") + `, w.seq, w.message_id
   FROM waiting w LEFT JOIN locked m ON m.id = w.message_id
  WHERE m.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages x WHERE x.tenant_id = $1 AND x.id = w.message_id)
  ORDER BY w.seq`
@@ -92,11 +93,10 @@ func (a *applying) load(ctx context.Context, limit int) error {
 	}
 	return postgres.EachRow(rows, func() error {
 		i := item{letter: dlq.Letter{TenantID: a.r.TenantID}}
-		l := &i.letter
-		err := rows.Scan(&i.seq, &l.ID, &l.Version, &l.Source, &l.OriginalTopic, &l.Status, &l.Resolution, &l.RetryCount,
-			&l.MaxRetries, &l.NextRetryAt, &l.TerminalAt,
-			&l.CreatedAt, &l.Fingerprint, &l.Failure.Type, &l.RootID)
-		postgres.UTC(l.NextRetryAt, l.TerminalAt, &l.CreatedAt)
+		err := waitingTable.Scan(rows, &i, &i.seq, &i.letter.ID)
+		if i.createdAt != nil {
+			i.letter.CreatedAt = *i.createdAt
+		}
 		a.items = append(a.items, i)
 		return err
 	})
@@ -106,39 +106,37 @@ func (a *applying) apply(ctx context.Context) error {
 	if len(a.items) == 0 {
 		return nil
 	}
-	var seqs, states, whys postgres.BinaryColumn
+	judged := judgedItems.Batch(len(a.items))
+	a.changed.letters = appliedTable.Batch(len(a.items))
 	for i := range a.items {
 		it := &a.items[i]
 		v, err := a.one(ctx, it)
 		if err != nil {
 			return err
 		}
-		seqs.Int(v.Seq)
-		states.Text(string(v.State))
-		whys.Text(v.Detail)
+		judged.Add(&v.Item)
 	}
 	if err := a.storeLetters(ctx); err != nil {
 		return err
 	}
-	_, err := a.tx.ExecContext(ctx, applyItems, a.r.TenantID, a.r.ID, seqs.Parameter(), states.Parameter(),
-		whys.Parameter())
+	_, err := a.tx.ExecContext(ctx, applyItems.Text, applyItems.Args(postgres.Values{a.r.TenantID, a.r.ID}, judged)...)
 	return err
 }
 
 // applyItems finds items as finishItems does.
-var applyItems = `
+var applyItems = postgres.Named(`
 WITH s AS MATERIALIZED (
-	SELECT s.state, s.why, x.place FROM unnest($3::bigint[], $4::text[], $5::text[]) AS s (seq, state, why)
-	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
+	SELECT s.state, s.detail, x.place FROM `+postgres.Unnest("s", judgedItems.As("s"))+`
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq OFFSET 0) AS x
 ), moved AS (
-	UPDATE dlq.dlq_redrive_items i SET state = s.state, detail = s.why, updated_at = clock_timestamp()
-	  FROM s WHERE i.ctid = s.place AND i.tenant_id = $1 AND ` + waiting("i.state || ''") + `
+	UPDATE dlq.dlq_redrive_items i SET state = s.state, detail = s.detail, updated_at = clock_timestamp()
+	  FROM s WHERE i.ctid = s.place AND i.tenant_id = @tenant AND `+waiting("i.state || ''")+`
 	RETURNING i.state
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped FROM moved
 )
 UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp(), progress_at = clock_timestamp()
-  FROM n WHERE d.tenant_id = $1 AND d.id = $2`
+  FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`, postgres.Single("tenant", "redrive"), judgedItems.As("s"))
 
 // one applies the rules to one letter, and gathers what is to be stored.
 func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error) {
@@ -158,30 +156,19 @@ func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error)
 func (a *applying) gather(before *dlq.Letter, v *dlq.Verdict) {
 	a.changed.actions = append(a.changed.actions, a.r.Told(v, before, a.chance.NewID()))
 	if v.Deleted {
-		a.changed.deleted.UUID(before.ID)
+		a.changed.deleted = append(a.changed.deleted, before.ID)
 		return
 	}
-	after := &v.After
-	c := a.changed.columns[:]
-	c[0].UUID(after.ID)
-	c[1].Int(before.Version)
-	c[2].Text(string(after.Status))
-	c[3].TextUnlessEmpty(string(after.Resolution))
-	c[4].Int(int64(after.RetryCount))
-	c[5].Int(int64(after.MaxRetries))
-	c[6].TimeOrNull(after.NextRetryAt)
-	c[7].TimeOrNull(after.TerminalAt)
-	c[8].Time(after.UpdatedAt)
+	a.changed.letters.Add(&appliedRow{&v.After, before.Version})
 }
 
-const applyLetters = `
+var applyLetters = postgres.Named(`
 UPDATE dlq.dlq_messages m
    SET version = c.version + 1, status = c.status, resolution = c.resolution, retry_count = c.retry_count, max_retries = c.max_retries,
        next_retry_at = c.next_retry_at, held_retry_at = NULL, retry_asked = false,
        terminal_at = c.terminal_at, updated_at = c.updated_at
-  FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
-       AS c (id, version, status, resolution, retry_count, max_retries, next_retry_at, terminal_at, updated_at)
- WHERE m.tenant_id = $1 AND m.id = c.id AND m.version = c.version`
+  FROM `+postgres.Unnest("c", appliedTable.As("c"))+`
+ WHERE m.tenant_id = @tenant AND m.id = c.id AND m.version = c.version`, postgres.Single("tenant"), appliedTable.As("c"))
 
 // deleteLetters takes a letter with all that is its own.
 const deleteLetters = `
@@ -193,14 +180,14 @@ WITH attempts AS (
 DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])`
 
 func (a *applying) storeLetters(ctx context.Context) error {
-	if n := a.changed.columns[0].N; n > 0 {
-		if err := a.mustChange(ctx, n, applyLetters,
-			append([]any{a.r.TenantID}, postgres.Parameters(a.changed.columns[:])...)...); err != nil {
+	if n := a.changed.letters.Len(); n > 0 {
+		if err := a.mustChange(ctx, n, applyLetters.Text,
+			applyLetters.Args(postgres.Values{a.r.TenantID}, a.changed.letters)...); err != nil {
 			return err
 		}
 	}
-	if n := a.changed.deleted.N; n > 0 {
-		if err := a.mustChange(ctx, n, deleteLetters, a.r.TenantID, a.changed.deleted.Parameter()); err != nil {
+	if n := len(a.changed.deleted); n > 0 {
+		if err := a.mustChange(ctx, n, deleteLetters, a.r.TenantID, pq.Array(a.changed.deleted)); err != nil {
 			return err
 		}
 	}
@@ -208,7 +195,7 @@ func (a *applying) storeLetters(ctx context.Context) error {
 }
 
 // mustChange runs a statement that changes n letters, all of them locked.
-func (a *applying) mustChange(ctx context.Context, n uint32, query string, args ...any) error {
+func (a *applying) mustChange(ctx context.Context, n int, query string, args ...any) error {
 	res, err := a.tx.ExecContext(ctx, query, args...)
 	if err != nil {
 		return err

@@ -13,10 +13,10 @@ var (
 	active = dlqdb.IsOneOf("d.state", dlq.RedrivesFrom(dlq.BeginRedrive, dlq.CompleteRedrive))
 	// running compares redrive d with the states in which letters are driven.
 	running = dlqdb.IsOneOf("d.state", dlq.Running)
-	// recounts tells that the stored state, and the one that $5 makes of it, are the move
+	// recounts tells that the stored state, and the one that a change makes of it, are the move
 	// after which a redrive counts anew.
 	recounts = dlqdb.IsOneOf("state", []dlq.RedriveState{dlq.Recounting.From}) + " AND " +
-		dlqdb.IsOneOf("$5::text", []dlq.RedriveState{dlq.Recounting.To})
+		dlqdb.IsOneOf("@r.state::varchar", []dlq.RedriveState{dlq.Recounting.To})
 )
 
 // waiting compares a column with the states that items are taken or skipped from.

@@ -36,17 +36,17 @@ func unmarshalTarget(stored []byte, t *dlq.Target) error {
 // It counts as dlq.Progress.Count does, in SQL: the rule needs how often each letter
 // was handed over before, and reading that first would cost every batch a round trip
 // and a lock held for longer. TestFinishedItemsAreCountedAsTheRuleSays compares both.
-var finishItems = `
+var finishItems = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT f.state, f.detail, f.reach, x.place
-	  FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[]) AS f (message_id, state, detail, reach)
+	  FROM `+postgres.Unnest("f", endedItems.As("f"), reachTable.As("f"))+`
 	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i
-	        WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = f.message_id OFFSET 0) AS x
+	        WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.message_id = f.message_id OFFSET 0) AS x
 ), moved AS (
 	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, updated_at = clock_timestamp(),
 	       hands = i.hands + CASE f.reach WHEN 'nothing' THEN 0 ELSE 1 END,
 	       lease_until = CASE f.state WHEN 'TAKEN' THEN clock_timestamp() + interval '1 second' END
-	  FROM f WHERE i.ctid = f.place AND i.tenant_id = $1 AND ` + taken("i.state || ''") + `
+	  FROM f WHERE i.ctid = f.place AND i.tenant_id = @tenant AND `+taken("i.state || ''")+`
 	RETURNING i.state, i.hands, f.reach
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
@@ -59,8 +59,9 @@ UPDATE dlq.dlq_redrives d
    SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, skipped = d.skipped + n.skipped,
        updated_at = clock_timestamp(), sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
        progress_at = CASE WHEN n.done + n.failed + n.skipped > 0 THEN clock_timestamp() ELSE d.progress_at END,
-       last_error = coalesce(nullif($7::text, ''), d.last_error), last_error_at = CASE $7::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
-  FROM n WHERE d.tenant_id = $1 AND d.id = $2`
+       last_error = coalesce(nullif(@problem::text, ''), d.last_error), last_error_at = CASE @problem::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
+  FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`,
+	postgres.Single("tenant", "redrive"), endedItems.As("f"), reachTable.As("f"), postgres.Single("problem"))
 
 // FinishItems implements dlq.Redrives. The letters are of one tenant. One that
 // was lost meanwhile is left to Judge, and so is one that was accepted: soon, not
@@ -83,14 +84,12 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			if err != nil {
 				return err
 			}
-			var c [4]postgres.BinaryColumn
+			items, reaches := endedItems.Batch(len(batch)), reachTable.Batch(len(batch))
 			var problem string // the last one
 			add := func(f *dlq.Finish, stored dlq.Resolution) {
 				item, reach := f.Item(stored)
-				c[0].UUID(f.LetterID)
-				c[1].Text(string(item.State))
-				c[2].Text(item.Detail)
-				c[3].Text(string(reach))
+				items.Add(&item)
+				reaches.Add(&reach)
 				problem = cmp.Or(f.Attempt.Error, problem)
 			}
 			for i := range ended {
@@ -101,11 +100,11 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			for i := range accepted {
 				add(&accepted[i], "")
 			}
-			if c[0].N == 0 {
+			if items.Len() == 0 {
 				return nil
 			}
-			_, err = tx.ExecContext(ctx, finishItems,
-				append(append([]any{batch[0].TenantID, r}, postgres.Parameters(c[:])...), problem)...)
+			_, err = tx.ExecContext(ctx, finishItems.Text,
+				finishItems.Args(postgres.Values{batch[0].TenantID, r}, items, reaches, postgres.Values{problem})...)
 			return err
 		})
 	})
@@ -121,7 +120,8 @@ WITH lost AS MATERIALIZED (
 	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + taken("i.state") + ` AND i.lease_until < clock_timestamp()
 	 ORDER BY i.seq FOR NO KEY UPDATE OF i SKIP LOCKED
 )
-SELECT l.seq, l.hands, g.hands, coalesce(m.status, ''), coalesce(m.resolution, ''), coalesce(a.redrive_id = $2, false), coalesce(a.outcome, ''), coalesce(a.error, '')
+SELECT l.seq, l.hands, g.hands AS gone, coalesce(m.status, '') AS status, coalesce(m.resolution, '') AS resolution,
+       coalesce(a.redrive_id = $2, false) AS ours, coalesce(a.outcome, '') AS outcome, coalesce(a.error, '') AS error
   FROM lost l
   LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = l.message_id OFFSET 0) AS m ON true
   LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts OFFSET 0) AS a ON true
@@ -130,44 +130,39 @@ SELECT l.seq, l.hands, g.hands, coalesce(m.status, ''), coalesce(m.resolution, '
 
 // settleLost stores what they have become, and counts them. Those that are still on
 // their way are looked at again soon.
-const settleLost = `
+var settleLost = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_redrive_items i
 	   SET state = n.state, hands = n.hands, detail = n.detail, updated_at = clock_timestamp(),
 	       lease_until = CASE n.state WHEN 'TAKEN' THEN clock_timestamp() + interval '2 seconds' END
-	  FROM unnest($3::bigint[], $4::text[], $5::text[], $6::bigint[]) AS n (seq, state, detail, hands)
-	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
+	  FROM unnest(@seqs::bigint[], @states::text[], @details::text[], @hands::bigint[]) AS n (seq, state, detail, hands)
+	 WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = n.seq
 )
 UPDATE dlq.dlq_redrives d
-   SET done = d.done + $7::bigint, failed = d.failed + $8::bigint, bounced = d.bounced + $9::bigint, updated_at = clock_timestamp(),
-       sent = d.sent + $10::bigint, maybe_sent = d.maybe_sent + $11::bigint, repeated = d.repeated + $12::bigint,
-       progress_at = CASE WHEN $7::bigint + $8::bigint > 0 THEN clock_timestamp() ELSE d.progress_at END
- WHERE d.tenant_id = $1 AND d.id = $2 AND ($7::bigint + $8::bigint > 0 OR $11::bigint <> 0 OR $12::bigint > 0)`
+   SET done = d.done + @done::bigint, failed = d.failed + @failed::bigint, bounced = d.bounced + @bounced::bigint, updated_at = clock_timestamp(),
+       sent = d.sent + @sent::bigint, maybe_sent = d.maybe_sent + @maybe::bigint, repeated = d.repeated + @repeated::bigint,
+       progress_at = CASE WHEN @done::bigint + @failed::bigint > 0 THEN clock_timestamp() ELSE d.progress_at END
+ WHERE d.tenant_id = @tenant AND d.id = @redrive AND (@done::bigint + @failed::bigint > 0 OR @maybe::bigint <> 0 OR @repeated::bigint > 0)`,
+	postgres.Single("tenant", "redrive", "seqs", "states", "details", "hands"), postgres.Single("done", "failed", "bounced", "sent", "maybe", "repeated"))
 
 // settle settles the lost letters of a redrive, whose row is locked.
 func settle(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) error {
-	rows, err := tx.QueryContext(ctx, lockLost, tenant, id)
-	if err != nil {
+	var lost []dlq.Lost
+	if err := tx.SelectContext(ctx, &lost, lockLost, tenant, id); err != nil || lost == nil {
 		return err
 	}
 	var seqs, handed []int64
 	var states, details []string
 	var p dlq.Progress
-	err = postgres.EachRow(rows, func() error {
-		var l dlq.Lost
-		err := rows.Scan(&l.Seq, &l.Hands, &l.Gone, &l.Status, &l.Resolution, &l.Ours, &l.Outcome, &l.Error)
-		item, hands := l.Settled()
-		p.Count(item.State, item.State.Ended(), l.Hands, hands)
+	for i := range lost {
+		item, hands := lost[i].Settled()
+		p.Count(item.State, item.State.Ended(), lost[i].Hands, hands)
 		seqs, handed = append(seqs, item.Seq), append(handed, int64(hands))
 		states, details = append(states, string(item.State)), append(details, item.Detail)
-		return err
-	})
-	if err != nil || seqs == nil {
-		return err
 	}
-	_, err = tx.ExecContext(ctx, settleLost, tenant, id, pq.Array(seqs), pq.Array(states), pq.Array(details),
-		pq.Array(handed),
-		p.Done, p.Failed, p.Bounced, p.Sent, p.MaybeSent, p.Repeated)
+	_, err := tx.ExecContext(ctx, settleLost.Text, settleLost.Args(
+		postgres.Values{tenant, id, pq.Array(seqs), pq.Array(states), pq.Array(details), pq.Array(handed)},
+		postgres.Values{p.Done, p.Failed, p.Bounced, p.Sent, p.MaybeSent, p.Repeated})...)
 	return err
 }
 
@@ -175,6 +170,13 @@ var lockRedrive = `
 SELECT ` + redriveColumns + `, clock_timestamp(),
        (SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + taken("i.state") + `)
   FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2`
+
+// judgedRedrive is what a verdict changes of a redrive.
+var judgedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "halt_reason", "watched_at", "canary_ok", "ended_at",
+	"updated_at", "halts", "last_halt_reason", "last_halted_at")
+
+var storeJudged = postgres.Named(`UPDATE dlq.dlq_redrives SET `+judgedRedrive.Set("r", "tenant_id", "id")+`
+ WHERE tenant_id = @r.tenant_id AND id = @r.id`, judgedRedrive.As("r"))
 
 // Judge implements dlq.Redrives. Only one that runs is judged; others are
 // returned as they are.
@@ -205,19 +207,14 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Ch
 	}
 	var now time.Time
 	var busy int64
-	if r, err = scanRedrive(tx.QueryRowContext(ctx, lockRedrive, tenant, id), &now, &busy); err != nil {
+	if r, err = redriveTable.One(tx.QueryRowContext(ctx, lockRedrive, tenant, id), &now, &busy); err != nil {
 		return r, err
 	}
 	after, changed := r.Judge(busy, now.UTC())
 	if !changed {
 		return r, nil
 	}
-	_, err = tx.ExecContext(ctx, `
-		UPDATE dlq.dlq_redrives SET version = $3, state = $4, halt_reason = $5, watched_at = $6, canary_ok = $7, ended_at = $8, updated_at = $9,
-		       halts = $10, last_halt_reason = $11, last_halted_at = $12
-		 WHERE tenant_id = $1 AND id = $2`,
-		tenant, id, after.Version, after.State, after.HaltReason, after.WatchedAt, after.CanaryOK, after.EndedAt,
-		after.UpdatedAt, after.Halts, after.LastHalt, after.LastHaltedAt)
+	_, err = tx.ExecContext(ctx, storeJudged.Text, storeJudged.Args(judgedRedrive.Row(&after))...)
 	if err != nil || after.State != dlq.RedriveHalted {
 		return after, err
 	}

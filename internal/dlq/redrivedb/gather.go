@@ -80,7 +80,7 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	var at sql.NullTime
 	var last uuid.NullUUID
 	var seq int64 // of the last item; a node of the version before counts only what matched
-	r, err := scanRedrive(tx.QueryRowContext(ctx, `
+	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
 		SELECT `+redriveColumns+`, clock_timestamp(), d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched) FROM dlq.dlq_redrives d
 		 WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &at, &last, &seq)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -92,9 +92,7 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	now = now.UTC()
 	if begun, begins := r.Begun(now); begins {
 		r = begun
-		_, err = tx.ExecContext(ctx, `
-			UPDATE dlq.dlq_redrives SET state = $3, started_at = $4, version = $5, updated_at = $6, progress_at = $7 WHERE tenant_id = $1 AND id = $2`,
-			tenant, id, r.State, r.StartedAt, r.Version, r.UpdatedAt, r.ProgressAt)
+		_, err = tx.ExecContext(ctx, beginRedrive.Text, beginRedrive.Args(begunRedrive.Row(&r))...)
 	}
 	if err != nil || r.Gathered {
 		return true, err
@@ -105,6 +103,12 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	}
 	return gatherMore(ctx, tx, &r, after, seq, now, limit)
 }
+
+// begunRedrive is what the beginning changes of a redrive.
+var begunRedrive = redriveTable.Only("tenant_id", "id", "state", "started_at", "version", "updated_at", "progress_at")
+
+var beginRedrive = postgres.Named(`UPDATE dlq.dlq_redrives SET `+begunRedrive.Set("r", "tenant_id", "id")+`
+ WHERE tenant_id = @r.tenant_id AND id = @r.id`, begunRedrive.As("r"))
 
 // gatherMore stores one page of the letters of r, numbered from after seq on.
 func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *page.TimeID, seq int64, now time.Time,
@@ -130,12 +134,16 @@ SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM stored), l.at, l.id
 		}
 	}
 	done = r.GatheredBy(size, found, stored)
-	_, err = tx.ExecContext(ctx, `
-		UPDATE dlq.dlq_redrives SET gathered = $3, matched = matched + $4, gathered_at = coalesce($5, gathered_at), gathered_id = coalesce($6, gathered_id),
-		       gathered_seq = $8, updated_at = $7
-		 WHERE tenant_id = $1 AND id = $2`, r.TenantID, r.ID, done, stored, at, last, now, seq+found)
+	_, err = tx.ExecContext(ctx, storeGathered.Text, storeGathered.Args(
+		postgres.Values{r.TenantID, r.ID, done, stored, at, last, seq + found, now})...)
 	return done, err
 }
+
+var storeGathered = postgres.Named(`
+UPDATE dlq.dlq_redrives SET gathered = @gathered, matched = matched + @more, gathered_at = coalesce(@at, gathered_at),
+       gathered_id = coalesce(@last, gathered_id), gathered_seq = @seq, updated_at = @now
+ WHERE tenant_id = @tenant AND id = @redrive`,
+	postgres.Single("tenant", "redrive", "gathered", "more", "at", "last", "seq", "now"))
 
 // Samples and groups of a preview.
 const (

@@ -82,7 +82,7 @@ func scanRunning(row postgres.Scanner) (r dlq.Redrive, at time.Time, allowance f
 	var since *time.Time
 	var left float64
 	var planner string
-	r, err = scanRedrive(row, &at, &left, &since, &planner)
+	r, err = redriveTable.One(row, &at, &left, &since, &planner)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = errNotRunning
 	}
@@ -268,26 +268,26 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 
 // storeTaken notes what was claimed and what was skipped, and takes the claimed
 // from the bucket. It finds items as finishItems does.
-var storeTaken = `
+var storeTaken = postgres.Named(`
 WITH chosen AS MATERIALIZED (
-	SELECT x.place FROM unnest($3::bigint[]) AS s (seq)
-	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
+	SELECT x.place FROM unnest(@taken::bigint[]) AS s (seq)
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq OFFSET 0) AS x
 ), refused AS MATERIALIZED (
-	SELECT s.why, x.place FROM unnest($5::bigint[], $6::text[]) AS s (seq, why)
-	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
+	SELECT s.why, x.place FROM unnest(@skipped::bigint[], @whys::text[]) AS s (seq, why)
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq OFFSET 0) AS x
 ), taken AS (
-	UPDATE dlq.dlq_redrive_items i SET state = 'TAKEN', lease_until = clock_timestamp() + $4 * interval '1 microsecond', updated_at = clock_timestamp()
-	  FROM chosen c WHERE i.ctid = c.place AND i.tenant_id = $1 AND ` + waiting("i.state || ''") + `
+	UPDATE dlq.dlq_redrive_items i SET state = 'TAKEN', lease_until = clock_timestamp() + @lease * interval '1 microsecond', updated_at = clock_timestamp()
+	  FROM chosen c WHERE i.ctid = c.place AND i.tenant_id = @tenant AND `+waiting("i.state || ''")+`
 ), passed AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'SKIPPED', detail = r.why, updated_at = clock_timestamp()
-	  FROM refused r WHERE i.ctid = r.place AND i.tenant_id = $1 AND ` + waiting("i.state || ''") + `
+	  FROM refused r WHERE i.ctid = r.place AND i.tenant_id = @tenant AND `+waiting("i.state || ''")+`
 	RETURNING i.seq
 )
 UPDATE dlq.dlq_redrives d
-   SET allowance = $7::double precision, granted_at = $8, skipped = d.skipped + p.n, updated_at = clock_timestamp(),
+   SET allowance = @allowance::double precision, granted_at = @at, skipped = d.skipped + p.n, updated_at = clock_timestamp(),
        progress_at = CASE WHEN p.n > 0 THEN clock_timestamp() ELSE d.progress_at END
   FROM (SELECT count(*) AS n FROM passed) AS p
- WHERE d.tenant_id = $1 AND d.id = $2`
+ WHERE d.tenant_id = @tenant AND d.id = @redrive`, postgres.Single("tenant", "redrive", "taken", "lease", "skipped", "whys", "allowance", "at"))
 
 func (t *taking) store(ctx context.Context, drives []dlq.Drive) error {
 	seq := make(map[uuid.UUID]int64, len(t.choice.Taken))
@@ -302,8 +302,9 @@ func (t *taking) store(ctx context.Context, drives []dlq.Drive) error {
 	for i := range t.choice.Skipped {
 		seqs[i], whys[i] = t.choice.Skipped[i].Seq, t.choice.Skipped[i].Detail
 	}
-	_, err := t.tx.ExecContext(ctx, storeTaken, t.r.TenantID, t.r.ID, pq.Array(taken), t.lease.Microseconds(),
-		pq.Array(seqs), pq.Array(whys),
-		t.allowance-float64(len(drives)), t.at)
+	_, err := t.tx.ExecContext(ctx, storeTaken.Text, storeTaken.Args(postgres.Values{
+		t.r.TenantID, t.r.ID, pq.Array(taken), t.lease.Microseconds(), pq.Array(seqs), pq.Array(whys),
+		t.allowance - float64(len(drives)), t.at,
+	})...)
 	return err
 }

@@ -1,0 +1,18 @@
+package redrivedb_test
+
+import (
+	"testing"
+
+	"github.com/skald-saga/skald/internal/dlq/redrivedb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+func TestTablesOfRedrivesAreThoseOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
+	pgtest.WantColumns(t, db, "dlq.dlq_redrives", redrivedb.RedriveTable.Nullable(),
+		"gathered_at", "gathered_id", "gathered_seq", "allowance", "granted_at")
+	pgtest.WantColumns(t, db, "dlq.dlq_redrive_items", redrivedb.ItemTable.Nullable(),
+		"redrive_id", "tenant_id", "lease_until", "hands")
+}

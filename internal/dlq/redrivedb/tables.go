@@ -1,0 +1,124 @@
+package redrivedb
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// redriveTable is dlq.dlq_redrives, but for how far gathering has come and the bucket
+// that letters are taken from.
+var redriveTable = postgres.NewTable(
+	postgres.UUID("id", func(r *dlq.Redrive) *uuid.UUID { return &r.ID }),
+	postgres.UUID("tenant_id", func(r *dlq.Redrive) *uuid.UUID { return &r.TenantID }),
+	postgres.Int("version", func(r *dlq.Redrive) *int64 { return &r.Version }),
+	postgres.Text("action", func(r *dlq.Redrive) *dlq.RedriveAction { return &r.Action }),
+	postgres.Text("state", func(r *dlq.Redrive) *dlq.RedriveState { return &r.State }),
+	postgres.Text("halt_reason", func(r *dlq.Redrive) *string { return &r.HaltReason }),
+	postgres.UUIDsOrNil("ids", func(r *dlq.Redrive) *[]uuid.UUID { return &r.IDs }),
+	postgres.Doc("filter", func(r *dlq.Redrive) **dlq.Filter { return &r.Filter }),
+	rawJSON("query", func(r *dlq.Redrive) *json.RawMessage { return &r.Query }),
+	postgres.Int("max_messages", func(r *dlq.Redrive) *int64 { return &r.Max }),
+	postgres.Float("rate", func(r *dlq.Redrive) *float64 { return &r.Rate }),
+	postgres.Int("concurrency", func(r *dlq.Redrive) *int { return &r.Concurrency }),
+	postgres.Text("key_order", func(r *dlq.Redrive) *dlq.Order { return &r.Order }),
+	postgres.Doc("target", func(r *dlq.Redrive) **dlq.Target { return &r.Target }),
+	rawJSON("transform", func(r *dlq.Redrive) *json.RawMessage { return &r.Transform }),
+	postgres.Bool("force", func(r *dlq.Redrive) *bool { return &r.Force }),
+	postgres.Doc("canary", func(r *dlq.Redrive) **dlq.Canary { return &r.Canary }),
+	postgres.Doc("stop_on", func(r *dlq.Redrive) *dlq.StopOn { return &r.StopOn }),
+	postgres.TimeOrNil("scheduled_for", func(r *dlq.Redrive) **time.Time { return &r.ScheduledFor }),
+	postgres.Bool("approval", func(r *dlq.Redrive) *bool { return &r.Approval }),
+	postgres.Bytes("request_hash", func(r *dlq.Redrive) *[]byte { return &r.RequestHash }),
+	postgres.Text("reason", func(r *dlq.Redrive) *string { return &r.Reason }),
+	postgres.Text("actor", func(r *dlq.Redrive) *string { return &r.Actor }),
+	postgres.Text("approved_by", func(r *dlq.Redrive) *string { return &r.ApprovedBy }),
+	postgres.Bool("gathered", func(r *dlq.Redrive) *bool { return &r.Gathered }),
+	postgres.Int("matched", func(r *dlq.Redrive) *int64 { return &r.Matched }),
+	postgres.Int("done", func(r *dlq.Redrive) *int64 { return &r.Done }),
+	postgres.Int("failed", func(r *dlq.Redrive) *int64 { return &r.Failed }),
+	postgres.Int("skipped", func(r *dlq.Redrive) *int64 { return &r.Skipped }),
+	postgres.Int("bounced", func(r *dlq.Redrive) *int64 { return &r.Bounced }),
+	postgres.Int("sent", func(r *dlq.Redrive) *int64 { return &r.Sent }),
+	postgres.Int("maybe_sent", func(r *dlq.Redrive) *int64 { return &r.MaybeSent }),
+	postgres.Int("repeated", func(r *dlq.Redrive) *int64 { return &r.Repeated }),
+	postgres.Int("done_before", func(r *dlq.Redrive) *int64 { return &r.DoneBefore }),
+	postgres.Int("failed_before", func(r *dlq.Redrive) *int64 { return &r.FailedBefore }),
+	postgres.Int("halts", func(r *dlq.Redrive) *int { return &r.Halts }),
+	postgres.Text("last_halt_reason", func(r *dlq.Redrive) *string { return &r.LastHalt }),
+	postgres.TimeOrNil("last_halted_at", func(r *dlq.Redrive) **time.Time { return &r.LastHaltedAt }),
+	postgres.TimeOrNil("progress_at", func(r *dlq.Redrive) **time.Time { return &r.ProgressAt }),
+	postgres.Text("waiting_for", func(r *dlq.Redrive) *string { return &r.WaitingFor }),
+	postgres.TimeOrNil("waiting_at", func(r *dlq.Redrive) **time.Time { return &r.WaitingAt }),
+	postgres.Text("last_error", func(r *dlq.Redrive) *string { return &r.LastError }),
+	postgres.TimeOrNil("last_error_at", func(r *dlq.Redrive) **time.Time { return &r.LastErrorAt }),
+	postgres.Time("created_at", func(r *dlq.Redrive) *time.Time { return &r.CreatedAt }),
+	postgres.TimeOrNil("started_at", func(r *dlq.Redrive) **time.Time { return &r.StartedAt }),
+	postgres.TimeOrNil("watched_at", func(r *dlq.Redrive) **time.Time { return &r.WatchedAt }),
+	postgres.Bool("canary_ok", func(r *dlq.Redrive) *bool { return &r.CanaryOK }),
+	postgres.TimeOrNil("ended_at", func(r *dlq.Redrive) **time.Time { return &r.EndedAt }),
+	postgres.Time("updated_at", func(r *dlq.Redrive) *time.Time { return &r.UpdatedAt }),
+)
+
+var redriveColumns = redriveTable.Selected("d")
+
+func rawJSON[T any](name string, at func(*T) *json.RawMessage) postgres.Column[T] {
+	return postgres.JSON(name, func(r *T) *[]byte { return (*[]byte)(at(r)) })
+}
+
+// itemTable is dlq.dlq_redrive_items, but for what it has of its redrive and how often
+// it was handed over.
+var itemTable = postgres.NewTable(
+	postgres.Int("seq", func(i *dlq.Item) *int64 { return &i.Seq }),
+	postgres.UUID("message_id", func(i *dlq.Item) *uuid.UUID { return &i.LetterID }),
+	postgres.Text("state", func(i *dlq.Item) *dlq.ItemState { return &i.State }),
+	postgres.Text("detail", func(i *dlq.Item) *string { return &i.Detail }),
+	postgres.Time("updated_at", func(i *dlq.Item) *time.Time { return &i.UpdatedAt }),
+)
+
+// endedItems are items by their letters, and reachTable what the target has of each.
+var (
+	endedItems = itemTable.Only("message_id", "state", "detail")
+	reachTable = postgres.NewTable(postgres.Text("reach", func(r *dlq.Reach) *dlq.Reach { return r }))
+	// judgedItems are items by their place in the redrive.
+	judgedItems = itemTable.Only("seq", "state", "detail")
+)
+
+// waitingTable is what the rules ask of a letter; all of it is NULL when it is gone.
+var waitingTable = postgres.NewTable(
+	postgres.IntOr(0, "version", func(i *item) *int64 { return &i.letter.Version }),
+	postgres.TextOrEmpty("source", func(i *item) *dlq.Source { return &i.letter.Source }),
+	postgres.TextOrEmpty("original_topic", func(i *item) *string { return &i.letter.OriginalTopic }),
+	postgres.TextOrEmpty("status", func(i *item) *dlq.Status { return &i.letter.Status }),
+	postgres.TextOrEmpty("resolution", func(i *item) *dlq.Resolution { return &i.letter.Resolution }),
+	postgres.IntOr(0, "retry_count", func(i *item) *int { return &i.letter.RetryCount }),
+	postgres.IntOr(0, "max_retries", func(i *item) *int { return &i.letter.MaxRetries }),
+	postgres.TimeOrNil("next_retry_at", func(i *item) **time.Time { return &i.letter.NextRetryAt }),
+	postgres.TimeOrNil("terminal_at", func(i *item) **time.Time { return &i.letter.TerminalAt }),
+	postgres.TimeOrNil("created_at", func(i *item) **time.Time { return &i.createdAt }),
+	postgres.TextOrEmpty("fingerprint", func(i *item) *string { return &i.letter.Fingerprint }),
+	postgres.TextOrEmpty("error_type", func(i *item) *string { return &i.letter.Failure.Type }),
+	postgres.UUIDOrZero("root_id", func(i *item) *uuid.UUID { return &i.letter.RootID }),
+)
+
+// appliedRow is a letter that a redrive has changed, and the version that it had.
+type appliedRow struct {
+	*dlq.Letter
+	was int64
+}
+
+var appliedTable = postgres.NewTable(
+	postgres.UUID("id", func(r *appliedRow) *uuid.UUID { return &r.ID }),
+	postgres.Int("version", func(r *appliedRow) *int64 { return &r.was }),
+	postgres.Text("status", func(r *appliedRow) *dlq.Status { return &r.Status }),
+	postgres.TextOrEmpty("resolution", func(r *appliedRow) *dlq.Resolution { return &r.Resolution }),
+	postgres.Int("retry_count", func(r *appliedRow) *int { return &r.RetryCount }),
+	postgres.Int("max_retries", func(r *appliedRow) *int { return &r.MaxRetries }),
+	postgres.TimeOrNil("next_retry_at", func(r *appliedRow) **time.Time { return &r.NextRetryAt }),
+	postgres.TimeOrNil("terminal_at", func(r *appliedRow) **time.Time { return &r.TerminalAt }),
+	postgres.Time("updated_at", func(r *appliedRow) *time.Time { return &r.UpdatedAt }),
+)

@@ -1,0 +1,44 @@
+package pgtest
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// WantColumns compares what a store reads of a table, and whether it takes NULL for it,
+// with the columns of the database. unread are the database's own: derived by it, of
+// features to come, or read apart.
+func WantColumns(t *testing.T, db *sql.DB, table string, read map[string]bool, unread ...string) {
+	t.Helper()
+	schema, name, _ := strings.Cut(table, ".")
+	rows, err := db.QueryContext(t.Context(), `SELECT column_name, is_nullable = 'YES' FROM information_schema.columns
+		WHERE table_schema = $1 AND table_name = $2`, schema, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	stored := map[string]bool{}
+	for rows.Next() {
+		var column string
+		var null bool
+		if err := rows.Scan(&column, &null); err != nil {
+			t.Fatal(err)
+		}
+		stored[column] = null
+	}
+	if err := rows.Err(); err != nil || len(stored) == 0 {
+		t.Fatalf("table %s: %d columns, %v", table, len(stored), err)
+	}
+	for _, column := range unread {
+		if _, ok := stored[column]; !ok {
+			t.Errorf("table %s has no column %s", table, column)
+		}
+		delete(stored, column)
+	}
+	if diff := cmp.Diff(stored, read); diff != "" {
+		t.Errorf("columns of %s, and whether they may be NULL (-of the database +read):\n%s", table, diff)
+	}
+}
