@@ -65,6 +65,22 @@ func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	}
 }
 
+// UUIDOrNil is an id that is NULL for nil.
+func UUIDOrNil[T any](name string, at func(*T) **uuid.UUID) Column[T] {
+	return Column[T]{name: name, null: true, travels: "uuid", write: func(c *BinaryColumn, r *T) {
+		if v := *at(r); v != nil {
+			c.UUID(*v)
+		} else {
+			c.Null()
+		}
+	}, dest: func(r *T) any { return at(r) }, value: func(r *T) any {
+		if v := *at(r); v != nil {
+			return *v
+		}
+		return nil
+	}}
+}
+
 // Text is a text that is never NULL.
 func Text[T any, V ~string](name string, at func(*T) *V) Column[T] {
 	return Column[T]{

@@ -20,6 +20,7 @@ import (
 // kinds has a value of each kind of column.
 type kinds struct {
 	ID, Maybe    uuid.UUID
+	Other        *uuid.UUID
 	Name, Empty  string
 	Nil          *string
 	Number, Some int
@@ -41,6 +42,7 @@ type kinds struct {
 var kindsTable = postgres.NewTable(
 	postgres.UUID("id", func(k *kinds) *uuid.UUID { return &k.ID }),
 	postgres.UUIDOrZero("maybe", func(k *kinds) *uuid.UUID { return &k.Maybe }),
+	postgres.UUIDOrNil("other", func(k *kinds) **uuid.UUID { return &k.Other }),
 	postgres.Int("serial", func(k *kinds) *int64 { return &k.Serial }).ReadOnly(),
 	postgres.Text("name", func(k *kinds) *string { return &k.Name }),
 	postgres.TextOrEmpty("empty", func(k *kinds) *string { return &k.Empty }),
@@ -71,7 +73,7 @@ func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = conn.ExecContext(t.Context(), `CREATE TEMPORARY TABLE kinds (id uuid, maybe uuid, serial bigserial, name text, empty text, nil text, number bigint, few bigint, none bigint,
+	_, err = conn.ExecContext(t.Context(), `CREATE TEMPORARY TABLE kinds (id uuid, maybe uuid, other uuid, serial bigserial, name text, empty text, nil text, number bigint, few bigint, none bigint,
 		"float" float8, yes bool, perhaps bool, at timestamptz, ended timestamptz, raw bytea, doc jsonb, list text[], ids uuid[], share float8, twice bigint)`)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +81,7 @@ func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 	when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
 	return conn, []kinds{
 		{
-			ID: uuid.New(), Maybe: uuid.New(), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3),
+			ID: uuid.New(), Maybe: uuid.New(), Other: new(uuid.New()), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3),
 			Float: new(0.5), Yes: true,
 			Perhaps: new(false), At: when, Ended: &when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`},
 			IDs: []uuid.UUID{uuid.New(), uuid.New()}, Share: 0.1,

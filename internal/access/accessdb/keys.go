@@ -26,37 +26,61 @@ type Keys struct{ db *postgres.DB }
 // NewKeys returns the store of API keys of db.
 func NewKeys(db *postgres.DB) *Keys { return &Keys{db} }
 
-const apiKeyColumns = `k.id, k.name, k.prefix, k.hash, k.role, k.bound_tenant_id, k.tenant_region, k.tenant_major, k.tenant_minor,
-	k.created_by, k.created_at, k.expires_at, k.revoked_at, k.revoked_by, k.last_used_at`
+// keyRow is a row of saga.api_keys: a key, and its tenant as it is stored.
+type keyRow struct {
+	access.Key
+	bound  *uuid.UUID // to this tenant; nil: to none
+	tenant saga.Tenant
+}
+
+// keyTable is saga.api_keys.
+var keyTable = postgres.NewTable(
+	postgres.UUID("id", func(r *keyRow) *uuid.UUID { return &r.ID }),
+	postgres.Text("name", func(r *keyRow) *string { return &r.Name }),
+	postgres.Text("prefix", func(r *keyRow) *string { return &r.Prefix }),
+	postgres.Bytes("hash", func(r *keyRow) *[]byte { return &r.Hash }),
+	postgres.Text("role", func(r *keyRow) *access.Role { return &r.Role }),
+	postgres.UUIDOrNil("bound_tenant_id", func(r *keyRow) **uuid.UUID { return &r.bound }),
+	postgres.Text("tenant_region", func(r *keyRow) *string { return &r.tenant.Region }),
+	postgres.Int("tenant_major", func(r *keyRow) *int { return &r.tenant.Major }),
+	postgres.Int("tenant_minor", func(r *keyRow) *int { return &r.tenant.Minor }),
+	postgres.Text("created_by", func(r *keyRow) *string { return &r.CreatedBy }),
+	postgres.Time("created_at", func(r *keyRow) *time.Time { return &r.CreatedAt }),
+	postgres.TimeOrNil("expires_at", func(r *keyRow) **time.Time { return &r.ExpiresAt }),
+	postgres.TimeOrNil("revoked_at", func(r *keyRow) **time.Time { return &r.RevokedAt }),
+	postgres.Text("revoked_by", func(r *keyRow) *string { return &r.RevokedBy }),
+	postgres.TimeOrNil("last_used_at", func(r *keyRow) **time.Time { return &r.LastUsedAt }),
+)
+
+var apiKeyColumns = keyTable.Selected("k")
+
+func rowOf(k access.Key) *keyRow {
+	r := &keyRow{Key: k}
+	if k.Tenant != nil {
+		r.bound, r.tenant = &k.Tenant.ID, *k.Tenant
+	}
+	return r
+}
+
+func (r *keyRow) key() access.Key {
+	if r.bound != nil {
+		r.tenant.ID = *r.bound
+		r.Tenant = &r.tenant
+	}
+	return r.Key
+}
 
 func scanKey(row postgres.Scanner) (access.Key, error) {
-	var k access.Key
-	var t saga.Tenant
-	var tenant uuid.NullUUID
-	err := row.Scan(&k.ID, &k.Name, &k.Prefix, &k.Hash, &k.Role, &tenant, &t.Region, &t.Major, &t.Minor,
-		&k.CreatedBy, &k.CreatedAt, &k.ExpiresAt, &k.RevokedAt, &k.RevokedBy, &k.LastUsedAt)
-	if tenant.Valid {
-		t.ID = tenant.UUID
-		k.Tenant = &t
-	}
-	postgres.UTC(&k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt)
-	return k, err
+	r, err := keyTable.One(row)
+	return r.key(), err
 }
+
+var createKey = postgres.Named(`INSERT INTO saga.api_keys (`+keyTable.Inserted()+`) VALUES (`+keyTable.Values("k")+`)`, keyTable.As("k"))
 
 // Create implements access.Store.
 func (st *Keys) Create(ctx context.Context, k access.Key) error {
-	var t saga.Tenant
-	if k.Tenant != nil {
-		t = *k.Tenant
-	}
 	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.api_keys (id, name, prefix, hash, role, bound_tenant_id, tenant_region, tenant_major, tenant_minor,
-			                           created_by, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-			k.ID, k.Name, k.Prefix, k.Hash, k.Role, uuid.NullUUID{UUID: t.ID, Valid: k.Tenant != nil}, t.Region,
-			t.Major, t.Minor,
-			k.CreatedBy, k.CreatedAt, k.ExpiresAt)
+		_, err := tx.ExecContext(ctx, createKey.Text, createKey.Args(keyTable.Row(rowOf(k)))...)
 		if err != nil {
 			return err
 		}

@@ -54,3 +54,8 @@ func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTableOfKeysIsThatOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	pgtest.WantColumns(t, pgtest.Connect(t, testdb.DSN(t)).SQL(), "saga.api_keys", accessdb.KeyTable.Without("hash").Nullable(), "hash")
+}

@@ -1,0 +1,4 @@
+package accessdb
+
+// KeyTable is held to the database's.
+var KeyTable = keyTable
