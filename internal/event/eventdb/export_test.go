@@ -1,7 +1,9 @@
 package eventdb
 
 // What the tests of plans need: the very statements that the stores send.
-const (
+var (
+	WebhookTable    = webhookTable
+	DeliveryTable   = deliveryTable
 	ClaimDeliveries = claimDeliveries
 	ReadyWebhooks   = readyWebhooks
 	RedeliverFailed = redeliverFailed

@@ -16,26 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// deliveryColumns are a delivery's columns in the order of scanDelivery.
-const deliveryColumns = `d.tenant_id, d.webhook_id, d.id, d.event_id, d.event_type, d.saga_id, d.body, d.status, d.attempt, d.round_start,
-	d.due_at, d.last_attempt_at, d.response_status, d.error, d.created_at, d.ended_at`
-
-// listedDelivery are deliveryColumns without the body.
-const listedDelivery = `d.tenant_id, d.webhook_id, d.id, d.event_id, d.event_type, d.saga_id, NULL, d.status, d.attempt, d.round_start,
-	d.due_at, d.last_attempt_at, d.response_status, d.error, d.created_at, d.ended_at`
-
-func scanDelivery(row postgres.Scanner) (webhook.Delivery, error) {
-	var d webhook.Delivery
-	var saga uuid.NullUUID
-	var response sql.NullInt64
-	var failure sql.NullString
-	err := row.Scan(&d.TenantID, &d.WebhookID, &d.ID, &d.EventID, &d.EventType, &saga, &d.Body, &d.Status,
-		&d.Attempt, &d.RoundStart,
-		&d.DueAt, &d.LastAttemptAt, &response, &failure, &d.CreatedAt, &d.EndedAt)
-	d.SagaID, d.ResponseStatus, d.Error = saga.UUID, int(response.Int64), failure.String
-	postgres.UTC(&d.DueAt, d.LastAttemptAt, &d.CreatedAt, d.EndedAt)
-	return d, err
-}
+var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDelivery.Inserted()+`) VALUES (`+addedDelivery.Values("d")+`)`,
+	addedDelivery.As("d"))
 
 // Add implements webhook.Log.
 func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
@@ -44,11 +26,7 @@ func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
 		if _, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR KEY SHARE"); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-			d.TenantID, d.WebhookID, d.ID, d.EventID, d.EventType, uuid.NullUUID{UUID: d.SagaID, Valid: d.SagaID != uuid.Nil},
-			string(d.Body), d.Status, d.DueAt, d.CreatedAt)
+		_, err := tx.ExecContext(ctx, addDelivery.Text, addDelivery.Args(addedDelivery.Row(&d))...)
 		if err != nil {
 			return err
 		}
@@ -83,7 +61,7 @@ func findDelivery(ctx context.Context, tx *sqlx.Tx, tenant, webhookID, id uuid.U
 // getDelivery reads one delivery, or sql.ErrNoRows; suffix locks it or is empty.
 func getDelivery(ctx context.Context, q sqlx.QueryerContext, tenant, webhookID, id uuid.UUID,
 	suffix string) (webhook.Delivery, error) {
-	return scanDelivery(q.QueryRowxContext(ctx, `SELECT `+deliveryColumns+` FROM saga.webhook_deliveries d
+	return deliveryTable.One(q.QueryRowxContext(ctx, `SELECT `+deliveryColumns+` FROM saga.webhook_deliveries d
 		 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = $3 `+suffix, tenant, webhookID, id))
 }
 
@@ -108,7 +86,7 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 		w.Add("d.id < ?", f.After)
 	}
 	query := fmt.Sprintf(`SELECT %s FROM saga.webhook_deliveries d WHERE %s ORDER BY d.id DESC LIMIT %d OFFSET %d`,
-		listedDelivery, w.Text(), f.Limit+1, f.Offset)
+		listedDelivery.Selected("d"), w.Text(), f.Limit+1, f.Offset)
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
 			return err
@@ -118,15 +96,9 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 				return err
 			}
 		}
-		rows, err := tx.QueryContext(ctx, query, w.Args...)
-		if err != nil {
-			return err
-		}
-		return postgres.EachRow(rows, func() error {
-			d, err := scanDelivery(rows)
-			p.Deliveries = append(p.Deliveries, d)
-			return err
-		})
+		var err error
+		p.Deliveries, err = listedDelivery.All(tx.QueryContext(ctx, query, w.Args...))
+		return err
 	})
 	if p.More = len(p.Deliveries) > f.Limit; p.More {
 		p.Deliveries = p.Deliveries[:f.Limit]
@@ -134,16 +106,14 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 	return p, postgres.Outage("list deliveries", err)
 }
 
+var settleDelivery = postgres.Named(`
+UPDATE saga.webhook_deliveries
+   SET `+settledDelivery.Set("d", "tenant_id", "webhook_id", "id")+`, lease_until = CASE WHEN @release THEN NULL ELSE lease_until END
+ WHERE tenant_id = @d.tenant_id AND webhook_id = @d.webhook_id AND id = @d.id`, settledDelivery.As("d"), postgres.Single("release"))
+
 // putDelivery writes what rules change; the row is locked. release ends its lease.
 func putDelivery(ctx context.Context, tx *sqlx.Tx, d webhook.Delivery, release bool) error {
-	_, err := tx.ExecContext(ctx, `
-		UPDATE saga.webhook_deliveries
-		   SET status = $4, round_start = $5, due_at = $6, response_status = $7, error = $8, ended_at = $9,
-		       lease_until = CASE WHEN $10 THEN NULL ELSE lease_until END
-		 WHERE tenant_id = $1 AND webhook_id = $2 AND id = $3`,
-		d.TenantID, d.WebhookID, d.ID, d.Status, d.RoundStart, d.DueAt,
-		sql.NullInt64{Int64: int64(d.ResponseStatus), Valid: d.ResponseStatus != 0}, sql.NullString{String: d.Error,
-			Valid: d.Error != ""}, d.EndedAt, release)
+	_, err := tx.ExecContext(ctx, settleDelivery.Text, settleDelivery.Args(settledDelivery.Row(&d), postgres.Values{release})...)
 	return err
 }
 
@@ -170,7 +140,7 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 }
 
 // redeliverFailed is webhook.Redeliver for many. Rows are locked in id order.
-const redeliverFailed = `
+var redeliverFailed = `
 WITH chosen AS (
 	SELECT d.id FROM saga.webhook_deliveries d
 	 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'failed' AND d.created_at >= $3
@@ -179,7 +149,10 @@ WITH chosen AS (
 UPDATE saga.webhook_deliveries d
    SET status = 'pending', round_start = d.attempt, ended_at = NULL, due_at = $4
   FROM chosen WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = chosen.id
-RETURNING d.id, d.event_id`
+RETURNING ` + redeliveredTable.Selected("d")
+
+// redeliveredTable is what its letter is told of by.
+var redeliveredTable = deliveryTable.Only("id", "event_id")
 
 // RedeliverFailed implements webhook.Log.
 func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since time.Time,
@@ -188,17 +161,10 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, redeliverFailed, tenant, webhookID, since, m.Now, webhook.MaxRedeliver)
-		if err != nil {
-			return err
+		before, err := redeliveredTable.All(tx.QueryContext(ctx, redeliverFailed, tenant, webhookID, since, m.Now, webhook.MaxRedeliver))
+		for i := range before {
+			before[i].Status = webhook.Failed
 		}
-		var before []webhook.Delivery
-		err = postgres.EachRow(rows, func() error {
-			d := webhook.Delivery{Status: webhook.Failed}
-			err := rows.Scan(&d.ID, &d.EventID)
-			before = append(before, d)
-			return err
-		})
 		if err == nil {
 			err = st.tellRedelivered(ctx, tx, tenant, m, before...)
 		}

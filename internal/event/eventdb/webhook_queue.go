@@ -23,7 +23,7 @@ import (
 // readyWebhooks asks for each enabled subscription two short questions of an
 // index each: are deliveries due (idx_webhook_deliveries_due), and, when there
 // is room, does the feed go on after the cursor (idx_event_feed).
-const readyWebhooks = `
+var readyWebhooks = `
 SELECT ` + webhookColumns + `, w.cursor_txid, w.cursor_id, q.news, q.due
   FROM saga.webhooks w
  CROSS JOIN LATERAL (
@@ -45,13 +45,8 @@ func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, e
 	}
 	var all []webhook.Work
 	err = postgres.EachRow(rows, func() error {
-		var r webhookRow
 		var w webhook.Work
-		if err := rows.Scan(append(r.dest(), &w.Cursor.TxID, &w.Cursor.ID, &w.FeedReady, &w.Due)...); err != nil {
-			return err
-		}
-		var err error
-		w.Subscription, err = r.subscription()
+		err := webhookTable.Scan(rows, &w.Subscription, &w.Cursor.TxID, &w.Cursor.ID, &w.FeedReady, &w.Due)
 		all = append(all, w)
 		return err
 	})
@@ -60,35 +55,28 @@ func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, e
 
 // enqueueDeliveries moves the cursor if nobody else has, and only then stores
 // the deliveries of what lies between.
-const enqueueDeliveries = `
+var enqueueDeliveries = postgres.Named(`
 WITH moved AS (
-	UPDATE saga.webhooks SET cursor_txid = $6, cursor_id = $7
-	 WHERE tenant_id = $1 AND id = $2 AND enabled AND version = $3 AND cursor_txid = $4 AND cursor_id = $5
+	UPDATE saga.webhooks SET cursor_txid = @to_txid, cursor_id = @to_id
+	 WHERE tenant_id = @tenant AND id = @webhook AND enabled AND version = @version AND cursor_txid = @from_txid AND cursor_id = @from_id
 	RETURNING tenant_id, id
 ), added AS (
-	INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
-	SELECT m.tenant_id, m.id, d.id, d.event_id, d.event_type, d.saga_id, d.body, 'pending', d.due_at, d.created_at
-	  FROM moved m CROSS JOIN unnest($8::uuid[], $9::bigint[], $10::text[], $11::uuid[], $12::text[], $13::timestamptz[], $14::timestamptz[])
-	       AS d (id, event_id, event_type, saga_id, body, due_at, created_at)
+	INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, `+queuedDelivery.Inserted()+`)
+	SELECT m.tenant_id, m.id, `+queuedDelivery.Stored("d")+`
+	  FROM moved m CROSS JOIN `+postgres.Unnest("d", queuedDelivery.As("d"))+`
 )
-SELECT count(*) FROM moved`
+SELECT count(*) FROM moved`,
+	postgres.Single("tenant", "webhook", "version", "from_txid", "from_id", "to_txid", "to_id"), queuedDelivery.As("d"))
 
 // Enqueue implements webhook.Queue.
 func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, to saga.Position,
 	deliveries []webhook.Delivery) (bool, error) {
-	var c [7]postgres.BinaryColumn
+	batch := queuedDelivery.Batch(len(deliveries))
 	for i := range deliveries {
-		d := &deliveries[i]
-		c[0].UUID(d.ID)
-		c[1].Int(d.EventID)
-		c[2].Text(d.EventType)
-		c[3].UUID(d.SagaID)
-		c[4].Text(string(d.Body))
-		c[5].Time(d.DueAt)
-		c[6].Time(d.CreatedAt)
+		batch.Add(&deliveries[i])
 	}
-	args := append([]any{s.TenantID, s.ID, s.Version, xid(from), from.ID, xid(to), to.ID}, postgres.Parameters(c[:])...)
-	rows, err := st.db.QueryWrite(ctx, enqueueDeliveries, args...)
+	rows, err := st.db.QueryWrite(ctx, enqueueDeliveries.Text, enqueueDeliveries.Args(
+		postgres.Values{s.TenantID, s.ID, s.Version, xid(from), from.ID, xid(to), to.ID}, batch)...)
 	if err != nil {
 		return false, fmt.Errorf("enqueue deliveries: %w", err)
 	}
@@ -102,7 +90,7 @@ func xid(p saga.Position) string { return strconv.FormatUint(p.TxID, 10) }
 
 // claimDeliveries leases what is due. A delivery that somebody holds is passed
 // over; its lease is not in the index, so that a claim is a HOT update.
-const claimDeliveries = `
+var claimDeliveries = `
 WITH due AS (
 	SELECT d.id FROM saga.webhook_deliveries d
 	 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending'
@@ -119,17 +107,8 @@ RETURNING ` + deliveryColumns
 // Claim implements webhook.Queue.
 func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time.Time, lease time.Duration,
 	limit int) ([]webhook.Delivery, error) {
-	rows, err := st.db.Read.QueryContext(ctx, claimDeliveries, s.TenantID, s.ID, s.Version, now,
-		lease.Microseconds(), limit)
-	if err != nil {
-		return nil, fmt.Errorf("claim deliveries: %w", err)
-	}
-	var claimed []webhook.Delivery
-	err = postgres.EachRow(rows, func() error {
-		d, err := scanDelivery(rows)
-		claimed = append(claimed, d)
-		return err
-	})
+	claimed, err := deliveryTable.All(st.db.Read.QueryContext(ctx, claimDeliveries, s.TenantID, s.ID, s.Version, now,
+		lease.Microseconds(), limit))
 	slices.SortFunc(claimed, func(a, b webhook.Delivery) int {
 		if c := a.DueAt.Compare(b.DueAt); c != 0 {
 			return c

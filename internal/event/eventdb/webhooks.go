@@ -1,20 +1,19 @@
 // Package eventdb keeps on PostgreSQL how events leave: webhooks, their deliveries
-// (webhook_queue.go for the loop, webhook_log.go for people) with the dead letters
-// of those that were given up (webhook_letters.go), and the cursors of publications.
+// (webhook_queue.go for the loop, webhook_log.go for people; tables.go for the rows of
+// both) with the dead letters of those that were given up (webhook_letters.go), and the
+// cursors of publications.
 package eventdb
 
 import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
@@ -36,62 +35,22 @@ type Webhooks struct {
 // the common policy.
 func NewWebhooks(db *postgres.DB, tell *dlqdb.Teller) *Webhooks { return &Webhooks{db, tell.Or(db)} }
 
-// webhookColumns are a subscription's columns in the order of webhookRow.dest.
-const webhookColumns = `w.tenant_id, w.id, w.url, w.description, w.event_types, w.workflow_names, w.enabled, w.disabled_reason,
-	w.disabled_at, w.created_by, w.created_at, w.updated_at, w.version, w.failing_since, w.given_up,
-	(SELECT json_agg(json_build_object('key', translate(encode(k.key, 'base64'), E'\n', ''), 'created_at', k.created_at, 'expires_at', k.expires_at)
-	                 ORDER BY k.place)
-	   FROM saga.webhook_secrets k WHERE k.tenant_id = w.tenant_id AND k.webhook_id = w.id)`
-
-// webhookRow receives webhookColumns.
-type webhookRow struct {
-	s       webhook.Subscription
-	secrets []byte
-}
-
-func (r *webhookRow) dest() []any {
-	s := &r.s
-	return []any{
-		&s.TenantID, &s.ID, &s.URL, &s.Description, pq.Array(&s.EventTypes), pq.Array(&s.WorkflowNames), &s.Enabled,
-		&s.DisabledReason,
-		&s.DisabledAt, &s.CreatedBy, &s.CreatedAt, &s.UpdatedAt, &s.Version, &s.Health.FailingSince,
-		&s.Health.GivenUp, &r.secrets,
-	}
-}
-
-func (r *webhookRow) subscription() (webhook.Subscription, error) {
-	var secrets []struct {
-		Key       []byte     `json:"key"`
-		CreatedAt time.Time  `json:"created_at"`
-		ExpiresAt *time.Time `json:"expires_at"`
-	}
-	if err := json.Unmarshal(r.secrets, &secrets); err != nil {
-		return r.s, fmt.Errorf("stored secrets: %w", err)
-	}
-	postgres.UTC(&r.s.CreatedAt, &r.s.UpdatedAt, r.s.DisabledAt, r.s.Health.FailingSince)
-	for _, k := range secrets {
-		postgres.UTC(&k.CreatedAt, k.ExpiresAt)
-		r.s.Secrets = append(r.s.Secrets, webhook.Secret(k))
-	}
-	return r.s, nil
-}
-
 // now for a cursor: everything that has ended before is passed over, and
 // nothing that ends later. A few events of transactions that were committed
 // while an older one was open come along.
 const cursorNow = `saga.feed_horizon()`
 
+var createWebhook = postgres.Named(`
+INSERT INTO saga.webhooks (`+webhookTable.Inserted()+`, cursor_txid, cursor_id)
+SELECT `+webhookTable.Values("w")+`, CASE WHEN @beginning THEN '0'::xid8 ELSE `+cursorNow+` END, 0
+ WHERE (SELECT count(*) FROM saga.webhooks WHERE tenant_id = @w.tenant_id) < @most`,
+	webhookTable.As("w"), postgres.Single("beginning", "most"))
+
 // Create implements webhook.Store.
 func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBeginning bool) error {
 	return postgres.Outage("create webhook", st.db.InTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
-		res, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.webhooks (tenant_id, id, url, description, event_types, workflow_names, enabled, disabled_reason, disabled_at,
-			       created_by, created_at, updated_at, version, cursor_txid, cursor_id)
-			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, CASE WHEN $14 THEN '0'::xid8 ELSE `+cursorNow+` END, 0
-			 WHERE (SELECT count(*) FROM saga.webhooks WHERE tenant_id = $1) < $15`,
-			s.TenantID, s.ID, s.URL, s.Description, postgres.ArrayOf(s.EventTypes), postgres.ArrayOf(s.WorkflowNames), s.Enabled,
-			s.DisabledReason, s.DisabledAt,
-			s.CreatedBy, s.CreatedAt, s.UpdatedAt, s.Version, fromBeginning, webhook.MaxPerTenant)
+		res, err := tx.ExecContext(ctx, createWebhook.Text, createWebhook.Args(webhookTable.Row(&s),
+			postgres.Values{fromBeginning, webhook.MaxPerTenant})...)
 		if err != nil {
 			return err
 		}
@@ -136,15 +95,11 @@ func (st *Webhooks) Get(ctx context.Context, tenant, id uuid.UUID) (webhook.Subs
 // getWebhook reads one subscription; suffix locks it or is empty.
 func getWebhook(ctx context.Context, q sqlx.QueryerContext, tenant, id uuid.UUID,
 	suffix string) (webhook.Subscription, error) {
-	var r webhookRow
-	err := q.QueryRowxContext(ctx, `SELECT `+webhookColumns+` FROM saga.webhooks w WHERE w.tenant_id = $1 AND w.id = $2 `+suffix, tenant, id).Scan(r.dest()...)
+	s, err := webhookTable.One(q.QueryRowxContext(ctx, `SELECT `+webhookColumns+` FROM saga.webhooks w WHERE w.tenant_id = $1 AND w.id = $2 `+suffix, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return r.s, webhook.NotFound(id)
+		err = webhook.NotFound(id)
 	}
-	if err != nil {
-		return r.s, err
-	}
-	return r.subscription()
+	return s, err
 }
 
 // List implements webhook.Store.
@@ -163,19 +118,9 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID, f webhook.Filter
 				return err
 			}
 		}
-		rows, err := tx.QueryContext(ctx, query, w.Args...)
-		if err != nil {
-			return err
-		}
-		return postgres.EachRow(rows, func() error {
-			var r webhookRow
-			if err := rows.Scan(r.dest()...); err != nil {
-				return err
-			}
-			s, err := r.subscription()
-			p.Subscriptions = append(p.Subscriptions, s)
-			return err
-		})
+		var err error
+		p.Subscriptions, err = webhookTable.All(tx.QueryContext(ctx, query, w.Args...))
+		return err
 	})
 	if p.More = len(p.Subscriptions) > f.Limit; p.More {
 		p.Subscriptions = p.Subscriptions[:f.Limit]
@@ -235,16 +180,15 @@ func webhookVerb(before, after *webhook.Subscription) string {
 	return "update"
 }
 
+// changedWebhook is what is written of a subscription again.
+var changedWebhook = webhookTable.Without("created_by", "created_at")
+
+var updateWebhook = postgres.Named(`UPDATE saga.webhooks SET `+changedWebhook.Set("w", "tenant_id", "id")+`
+ WHERE tenant_id = @w.tenant_id AND id = @w.id`, changedWebhook.As("w"))
+
 // putWebhook writes all but the secrets and the cursor; the row is locked.
 func putWebhook(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error {
-	_, err := tx.ExecContext(ctx, `
-		UPDATE saga.webhooks
-		   SET url = $3, description = $4, event_types = $5, workflow_names = $6, enabled = $7, disabled_reason = $8, disabled_at = $9,
-		       updated_at = $10, version = $11, failing_since = $12, given_up = $13
-		 WHERE tenant_id = $1 AND id = $2`,
-		s.TenantID, s.ID, s.URL, s.Description, postgres.ArrayOf(s.EventTypes), postgres.ArrayOf(s.WorkflowNames), s.Enabled,
-		s.DisabledReason, s.DisabledAt,
-		s.UpdatedAt, s.Version, s.Health.FailingSince, s.Health.GivenUp)
+	_, err := tx.ExecContext(ctx, updateWebhook.Text, updateWebhook.Args(changedWebhook.Row(&s))...)
 	return err
 }
 

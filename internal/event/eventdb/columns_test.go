@@ -1,0 +1,16 @@
+package eventdb_test
+
+import (
+	"testing"
+
+	"github.com/skald-saga/skald/internal/event/eventdb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+func TestTablesOfWebhooksAreThoseOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
+	pgtest.WantColumns(t, db, "saga.webhooks", eventdb.WebhookTable.Without("secrets").Nullable(), "cursor_txid", "cursor_id")
+	pgtest.WantColumns(t, db, "saga.webhook_deliveries", eventdb.DeliveryTable.Without("body").Nullable(), "body", "lease_until")
+}
