@@ -211,6 +211,8 @@ func (t *Table[T]) Scan(row Scanner, r *T, more ...any) error {
 			*at = at.UTC()
 		case **time.Time:
 			UTC(*at)
+		case *scanOr[time.Time]:
+			UTC(at.p)
 		}
 	}
 	return nil

@@ -176,6 +176,23 @@ func Time[T any](name string, at func(*T) *time.Time) Column[T] {
 	}
 }
 
+// TimeOrZero is a time that is NULL for the zero one.
+func TimeOrZero[T any](name string, at func(*T) *time.Time) Column[T] {
+	value := func(r *T) any {
+		if v := *at(r); !v.IsZero() {
+			return v
+		}
+		return nil
+	}
+	return Column[T]{name: name, null: true, travels: "timestamptz", value: value, write: func(c *BinaryColumn, r *T) {
+		if v := *at(r); v.IsZero() {
+			c.Null()
+		} else {
+			c.Time(v)
+		}
+	}, dest: func(r *T) any { return ScanOr(at(r), time.Time{}) }}
+}
+
 // TimeOrNil is a time that is NULL for nil.
 func TimeOrNil[T any](name string, at func(*T) **time.Time) Column[T] {
 	return Column[T]{

@@ -30,6 +30,7 @@ type kinds struct {
 	Perhaps      *bool
 	At           time.Time
 	Ended        *time.Time
+	Once         time.Time
 	Raw          []byte
 	Doc          []byte
 	List         []string
@@ -56,6 +57,7 @@ var kindsTable = postgres.NewTable(
 	postgres.BoolOrNil("perhaps", func(k *kinds) **bool { return &k.Perhaps }),
 	postgres.Time("at", func(k *kinds) *time.Time { return &k.At }),
 	postgres.TimeOrNil("ended", func(k *kinds) **time.Time { return &k.Ended }),
+	postgres.TimeOrZero("once", func(k *kinds) *time.Time { return &k.Once }),
 	postgres.Bytes("raw", func(k *kinds) *[]byte { return &k.Raw }),
 	postgres.JSON("doc", func(k *kinds) *[]byte { return &k.Doc }),
 	postgres.Texts("list", func(k *kinds) *[]string { return &k.List }),
@@ -74,7 +76,7 @@ func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = conn.ExecContext(t.Context(), `CREATE TEMPORARY TABLE kinds (id uuid, maybe uuid, other uuid, serial bigserial, name text, empty text, nil text, number bigint, few bigint, none bigint,
-		"float" float8, yes bool, perhaps bool, at timestamptz, ended timestamptz, raw bytea, doc jsonb, list text[], ids uuid[], share float8, twice bigint)`)
+		"float" float8, yes bool, perhaps bool, at timestamptz, ended timestamptz, once timestamptz, raw bytea, doc jsonb, list text[], ids uuid[], share float8, twice bigint)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 		{
 			ID: uuid.New(), Maybe: uuid.New(), Other: new(uuid.New()), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3),
 			Float: new(0.5), Yes: true,
-			Perhaps: new(false), At: when, Ended: &when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`},
+			Perhaps: new(false), At: when, Ended: &when, Once: when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`},
 			IDs: []uuid.UUID{uuid.New(), uuid.New()}, Share: 0.1,
 			Serial: 1, asked: true,
 		},

@@ -14,39 +14,42 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
+// What operators change of a letter, and of that what may be changed while somebody
+// retries it: what people have added to it.
+var (
+	changedLetter = theLetterTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "max_retries",
+		"next_retry_at", "terminal_at", "labels", "assignee", "note", "updated_at")
+	describedLetter = changedLetter.Only("tenant_id", "id", "version", "labels", "assignee", "note", "updated_at")
+)
+
 // changeLetter stores what operators change of a letter, if nobody has changed
 // it meanwhile. What no retry holds has no token: a letter is RETRYING only by a
 // claim, and ends being so by its finish, so a change leaves token and lease.
-const changeLetter = `
+var changeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m
-   SET version = $3, status = $4, resolution = $5, retry_count = $6, max_retries = $7, next_retry_at = $8, terminal_at = $9,
-       labels = $10, assignee = $11, note = $12, terms = $13::integer[], updated_at = $14,
-       held_retry_at = $15, retry_asked = $16
- WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 - 1 AND m.status <> 'RETRYING' AND $4 <> 'RETRYING'`
+   SET `+changedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[], held_retry_at = @held_retry_at, retry_asked = @retry_asked
+ WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status <> 'RETRYING' AND @m.status::varchar <> 'RETRYING'`,
+	changedLetter.As("m"), postgres.Single("terms", "held_retry_at", "retry_asked"))
 
-// describeLetter stores what may be changed while somebody retries a letter:
-// what people have added to it.
-const describeLetter = `
-UPDATE dlq.dlq_messages m SET version = $3, labels = $4, assignee = $5, note = $6, terms = $7::integer[], updated_at = $8
- WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 - 1 AND m.status || '' = 'RETRYING'`
+var describeLetter = postgres.Named(`
+UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[]
+ WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status || '' = 'RETRYING'`,
+	describedLetter.As("m"), postgres.Single("terms"))
 
 // Change implements dlq.Letters. The letter must have its content, of which its
 // terms are made. Of one that somebody retries only labels, assignee and note are
 // written.
 func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	sealer := st.db.Keys.SealerFor(l.TenantID, l.ID)
-	terms := termArray(letterTerms(&l, sealer.Seals()))
+	terms, row := termArray(letterTerms(&l, sealer.Seals())), letterRow{Letter: &l}
 	return postgres.Outage("change dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		var res sql.Result
 		var err error
 		if l.Status == dlq.Retrying {
-			res, err = tx.ExecContext(ctx, describeLetter, l.TenantID, l.ID, l.Version, postgres.ArrayOf(l.Labels), l.Assignee,
-				l.Note, terms, l.UpdatedAt)
+			res, err = tx.ExecContext(ctx, describeLetter.Text, describeLetter.Args(describedLetter.Row(&row), postgres.Values{terms})...)
 		} else {
-			res, err = tx.ExecContext(ctx, changeLetter, l.TenantID, l.ID, l.Version, l.Status, postgres.NilIfZero(l.Resolution),
-				l.RetryCount, l.MaxRetries,
-				l.NextRetryAt, l.TerminalAt, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt,
-				l.HeldRetryAt, l.RetryAsked)
+			res, err = tx.ExecContext(ctx, changeLetter.Text,
+				changeLetter.Args(changedLetter.Row(&row), postgres.Values{terms, l.HeldRetryAt, l.RetryAsked})...)
 		}
 		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
 			return err

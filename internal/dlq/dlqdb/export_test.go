@@ -14,14 +14,12 @@ import (
 )
 
 // What the tests of plans need: the very statements that the stores send.
-const (
-	Parents         = parents
-	MovedColumns    = movedColumns
-	RevisionColumns = revisionColumns
-	PolicyColumns   = policyColumns
-)
+const Parents = parents
 
 var (
+	MovedColumns     = movedColumns
+	RevisionColumns  = revisionColumns
+	PolicyColumns    = policyColumns
 	LostRetries      = lostRetries
 	FreedLetters     = freedLetters
 	ClaimDue         = claimDue

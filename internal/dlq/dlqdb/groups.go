@@ -136,6 +136,12 @@ func noGroup(fingerprint string) error {
 	return fault.New(fault.NotFound, dlq.CodeGroupNotFound, "there is no group of dead letters %s", fingerprint)
 }
 
+// changedGroup is what people change of a group.
+var changedGroup = groupTable.Only("tenant_id", "fingerprint", "version", "state", "assignee", "note", "updated_at")
+
+var changeGroup = postgres.Named(`UPDATE dlq.dlq_groups SET `+changedGroup.Set("g", "tenant_id", "fingerprint")+`
+ WHERE tenant_id = @g.tenant_id AND fingerprint = @g.fingerprint`, changedGroup.As("g"))
+
 // ChangeGroup implements dlq.Overview.
 func (st *Letters) ChangeGroup(ctx context.Context, g dlq.Group, by operator.Action) error {
 	return postgres.Outage("change a group of dead letters", st.db.InTenant(ctx, g.TenantID, func(tx *sqlx.Tx) error {
@@ -151,9 +157,7 @@ func (st *Letters) ChangeGroup(ctx context.Context, g dlq.Group, by operator.Act
 		case before.Version != g.Version-1:
 			return fault.New(fault.Precondition, dlq.CodeStale, "the group of dead letters is at version %d", before.Version)
 		}
-		if _, err := tx.ExecContext(ctx, `
-			UPDATE dlq.dlq_groups SET state = $3, assignee = $4, note = $5, updated_at = $6, version = $7 WHERE tenant_id = $1 AND fingerprint = $2`,
-			g.TenantID, g.Fingerprint, g.State, g.Assignee, g.Note, g.UpdatedAt, g.Version); err != nil {
+		if _, err := tx.ExecContext(ctx, changeGroup.Text, changeGroup.Args(changedGroup.Row(&g))...); err != nil {
 			return err
 		}
 		return auditdb.PutAction(ctx, tx, by.From(before.Audited(), g.Audited()))

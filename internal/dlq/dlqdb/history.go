@@ -75,26 +75,42 @@ func (st *Letters) Attempts(ctx context.Context, tenant, id uuid.UUID) ([]dlq.At
 	return out, postgres.Outage("read attempts", err)
 }
 
-// revisionColumns are a revision's columns in the order of scanRevision, alias r.
-const revisionColumns = `r.message_id, r.number, r.message_key, r.headers, r.payload_raw, r.patch, r.author, r.reason, r.created_at`
+// revisionRow is a row of dlq.dlq_revisions: a revision, and sealed what it carries.
+type revisionRow struct {
+	dlq.Revision
+	tenant                       uuid.UUID
+	key, headers, payload, patch []byte
+}
+
+// revisionTable is dlq.dlq_revisions.
+var revisionTable = postgres.NewTable(
+	postgres.UUID("message_id", func(r *revisionRow) *uuid.UUID { return &r.LetterID }),
+	postgres.UUID("tenant_id", func(r *revisionRow) *uuid.UUID { return &r.tenant }).WriteOnly(),
+	postgres.Int("number", func(r *revisionRow) *int { return &r.Number }),
+	postgres.Bytes("message_key", func(r *revisionRow) *[]byte { return &r.key }),
+	postgres.Bytes("headers", func(r *revisionRow) *[]byte { return &r.headers }),
+	postgres.Bytes("payload_raw", func(r *revisionRow) *[]byte { return &r.payload }),
+	postgres.JSON("patch", func(r *revisionRow) *[]byte { return &r.patch }),
+	postgres.Text("author", func(r *revisionRow) *string { return &r.Author }),
+	postgres.Text("reason", func(r *revisionRow) *string { return &r.Reason }),
+	postgres.Time("created_at", func(r *revisionRow) *time.Time { return &r.CreatedAt }),
+)
+
+var revisionColumns = revisionTable.Selected("r")
 
 var fieldPatch = envelope.Field{Name: "dlq.patch"}
 
-// scanRevision reads one row of revisionColumns; place is the letter's.
+// scanRevision reads one row of revisionColumns; the sealer is the letter's.
 func scanRevision(row postgres.Scanner, sealer *envelope.Sealer) (dlq.Revision, error) {
-	var r dlq.Revision
-	var key, headers, payload, patch []byte
-	if err := row.Scan(&r.LetterID, &r.Number, &key, &headers, &payload, &patch, &r.Author, &r.Reason,
-		&r.CreatedAt); err != nil {
-		return r, err
+	r, err := revisionTable.One(row)
+	if err != nil {
+		return r.Revision, err
 	}
-	postgres.UTC(&r.CreatedAt)
-	var err error
-	if r.Content, err = openContent(sealer, revisionFields(r.Number), key, headers, payload); err != nil {
-		return r, err
+	if r.Content, err = openContent(sealer, revisionFields(r.Number), r.key, r.headers, r.payload); err != nil {
+		return r.Revision, err
 	}
-	r.Patch, err = postgres.Unseal(sealer, revisionField(fieldPatch, r.Number), patch)
-	return r, err
+	r.Patch, err = postgres.Unseal(sealer, revisionField(fieldPatch, r.Number), r.patch)
+	return r.Revision, err
 }
 
 var letterRevisions = postgres.OfTenant(`SELECT `+revisionColumns+` FROM dlq.dlq_revisions r WHERE r.tenant_id = tenant.id AND r.message_id = $2`, `ORDER BY number`)

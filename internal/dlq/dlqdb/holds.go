@@ -70,6 +70,23 @@ func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, e
 	return false, nil
 }
 
+// freedRow is a letter that nothing holds any more, and when it is retried.
+type freedRow struct {
+	tenant, id uuid.UUID
+	topic      string
+	failures   int
+	now, at    time.Time
+}
+
+var freedTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(f *freedRow) *uuid.UUID { return &f.tenant }),
+	postgres.UUID("id", func(f *freedRow) *uuid.UUID { return &f.id }),
+	postgres.Text("original_topic", func(f *freedRow) *string { return &f.topic }).ReadOnly(),
+	postgres.Int("retry_count", func(f *freedRow) *int { return &f.failures }).ReadOnly(),
+	postgres.Time("now", func(f *freedRow) *time.Time { return &f.now }).ReadFrom("clock_timestamp()").ReadOnly(),
+	postgres.Time("at", func(f *freedRow) *time.Time { return &f.at }).Told(),
+)
+
 // freedLetters are letters that were put aside and that nothing holds any more. It
 // goes from topic to topic: the index knows those that have some.
 var freedLetters = `
@@ -81,7 +98,7 @@ WITH RECURSIVE topics AS (
 		SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
 		   AND (m.tenant_id, m.original_topic) > (t.tenant_id, t.original_topic) ORDER BY m.tenant_id, m.original_topic LIMIT 1) AS n
 )
-SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, clock_timestamp()
+SELECT ` + freedTable.Selected("m") + `
   FROM topics t CROSS JOIN LATERAL (
 	SELECT m.id, m.tenant_id, m.original_topic, m.retry_count FROM dlq.dlq_messages m
 	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL LIMIT $1) AS m
@@ -91,43 +108,29 @@ SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, clock_timestamp()
 // Release implements dlq.Queue. Several nodes may do so at the same time: a letter
 // is let go once.
 func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
-	rows, err := st.db.QueryRead(ctx, freedLetters, limit, st.common.AutoRetry)
-	if err != nil {
-		return 0, postgres.Outage("look for dead letters that are no longer held", err)
-	}
-	type freed struct {
-		id, tenant uuid.UUID
-		topic      string
-		failures   int
-		now        time.Time
-	}
-	var all []freed
-	err = postgres.EachRow(rows, func() error {
-		var f freed
-		err := rows.Scan(&f.id, &f.tenant, &f.topic, &f.failures, &f.now)
-		all = append(all, f)
-		return err
-	})
+	all, err := freedTable.All(st.db.QueryRead(ctx, freedLetters, limit, st.common.AutoRetry))
 	if err != nil || len(all) == 0 {
 		return 0, postgres.Outage("look for dead letters that are no longer held", err)
 	}
-	var tenants, ids, times postgres.BinaryColumn
-	for _, f := range all {
+	batch := freedTable.Batch(len(all))
+	for i := range all {
+		f := &all[i]
 		p, err := st.PolicyOf(ctx, f.tenant, f.topic)
 		if err != nil {
 			return 0, err
 		}
-		tenants.UUID(f.tenant)
-		ids.UUID(f.id)
-		times.Time(p.Released(f.failures, f.now.UTC(), chance.Jitter()))
+		f.at = p.Released(f.failures, f.now, chance.Jitter())
+		batch.Add(f)
 	}
-	_, err = st.db.Write.ExecContext(ctx, `
-		UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL
-		  FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS f (tenant_id, id, at)
-		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND `+Leaves("m.status || ''", dlq.Claimed)+` AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
-		tenants.Parameter(), ids.Parameter(), times.Parameter())
+	_, err = st.db.Write.ExecContext(ctx, releaseLetters.Text, releaseLetters.Args(batch)...)
 	return len(all), postgres.Outage("release held dead letters", err)
 }
+
+var releaseLetters = postgres.Named(`
+UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL
+  FROM `+postgres.Unnest("f", freedTable.As("f"))+`
+ WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status || '' = 'PENDING' AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
+	freedTable.As("f"))
 
 func kindNames(kinds []dlq.TargetKind) any {
 	names := make([]string, len(kinds))

@@ -7,10 +7,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// inflowTable is dlq.dlq_inflows, but for who sees it and when.
+var inflowTable = postgres.NewTable(
+	postgres.Text("topic", func(s *dlq.Inflow) *string { return &s.Topic }),
+	postgres.UUID("topic_id", func(s *dlq.Inflow) *uuid.UUID { return &s.TopicID }),
+	postgres.Int("partition", func(s *dlq.Inflow) *int32 { return &s.Partition }),
+	postgres.Int("backlog_end", func(s *dlq.Inflow) *int64 { return &s.BacklogEnd }),
+	postgres.TimeOrZero("backlog_before", func(s *dlq.Inflow) *time.Time { return &s.BacklogBefore }),
 )
 
 // Looked implements dlq.Inflows.
@@ -19,33 +29,20 @@ func (st *Queue) Looked(ctx context.Context, group, expression string) (at time.
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return at, nil, fmt.Errorf("when dead-letter topics were looked for: %w", err)
 	}
-	rows, err := st.db.QueryWrite(ctx, `SELECT s.topic, s.topic_id, s.partition, s.backlog_end, s.backlog_before FROM dlq.dlq_inflows s WHERE s.consumer_group = $1`, group)
-	if err != nil {
-		return at, nil, fmt.Errorf("what was seen of dead-letter topics: %w", err)
-	}
-	err = postgres.EachRow(rows, func() error {
-		var s dlq.Inflow
-		var before sql.NullTime
-		err := rows.Scan(&s.Topic, &s.TopicID, &s.Partition, &s.BacklogEnd, &before)
-		s.BacklogBefore = before.Time.UTC()
-		if !before.Valid {
-			s.BacklogBefore = time.Time{}
-		}
-		seen = append(seen, s)
-		return err
-	})
+	seen, err = inflowTable.All(st.db.QueryWrite(ctx,
+		`SELECT `+inflowTable.Selected("s")+` FROM dlq.dlq_inflows s WHERE s.consumer_group = $1`, group))
 	if err != nil {
 		return at, nil, fmt.Errorf("what was seen of dead-letter topics: %w", err)
 	}
 	return at, seen, nil
 }
 
-const seeInflows = `
-INSERT INTO dlq.dlq_inflows (consumer_group, topic, topic_id, partition, backlog_end, backlog_before, seen_at)
-SELECT $1::text, s.topic, s.topic_id, s.partition, s.backlog_end, s.backlog_before, clock_timestamp()
-  FROM unnest($2::text[], $3::uuid[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS s (topic, topic_id, partition, backlog_end, backlog_before)
+var seeInflows = postgres.Named(`
+INSERT INTO dlq.dlq_inflows (consumer_group, `+inflowTable.Inserted()+`, seen_at)
+SELECT @group::text, `+inflowTable.Stored("s")+`, clock_timestamp()
+  FROM `+postgres.Unnest("s", inflowTable.As("s"))+`
  ORDER BY s.topic, s.topic_id, s.partition
-ON CONFLICT DO NOTHING`
+ON CONFLICT DO NOTHING`, postgres.Single("group"), inflowTable.As("s"))
 
 const lookedNow = `
 INSERT INTO dlq.dlq_readers AS r (consumer_group, expression, looked_at) VALUES ($1, $2, clock_timestamp())
@@ -53,21 +50,13 @@ ON CONFLICT (consumer_group) DO UPDATE SET expression = EXCLUDED.expression, loo
 
 // See implements dlq.Inflows.
 func (st *Queue) See(ctx context.Context, group, expression string, inflows []dlq.Inflow) error {
-	var c [5]postgres.BinaryColumn
-	for _, s := range inflows {
-		c[0].Text(s.Topic)
-		c[1].UUID(s.TopicID)
-		c[2].Int(int64(s.Partition))
-		c[3].Int(s.BacklogEnd)
-		if s.BacklogBefore.IsZero() {
-			c[4].Null()
-		} else {
-			c[4].Time(s.BacklogBefore)
-		}
+	batch := inflowTable.Batch(len(inflows))
+	for i := range inflows {
+		batch.Add(&inflows[i])
 	}
 	err := st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
 		if len(inflows) > 0 {
-			if _, err := tx.ExecContext(ctx, seeInflows, append([]any{group}, postgres.Parameters(c[:])...)...); err != nil {
+			if _, err := tx.ExecContext(ctx, seeInflows.Text, seeInflows.Args(postgres.Values{group}, batch)...); err != nil {
 				return err
 			}
 		}

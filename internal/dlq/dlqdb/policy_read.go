@@ -1,37 +1,36 @@
 package dlqdb
 
 import (
-	"encoding/json"
-	"fmt"
+	"time"
 
-	"github.com/lib/pq"
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/retry"
 )
 
-// policyColumns are the columns of dlq_policies, alias p, in the order of
-// scanPolicy.
-const policyColumns = `p.tenant_id, p.topic, p.version, p.max_retries, p.backoff, p.auto_retry, p.hold_all, p.ordered, p.retention_days, p.archive_days,
-	p.max_generations, p.alert, p.redact, p.allowed_targets, p.updated_by, p.updated_at`
+// policyTable is dlq.dlq_policies.
+var policyTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(p *dlq.Policy) *uuid.UUID { return &p.TenantID }),
+	postgres.Text("topic", func(p *dlq.Policy) *string { return &p.Topic }),
+	postgres.Int("version", func(p *dlq.Policy) *int64 { return &p.Version }),
+	postgres.Int("max_retries", func(p *dlq.Policy) *int { return &p.MaxRetries }),
+	postgres.Doc("backoff", func(p *dlq.Policy) *retry.Policy { return &p.Backoff }),
+	postgres.Bool("auto_retry", func(p *dlq.Policy) *bool { return &p.AutoRetry }),
+	postgres.Bool("hold_all", func(p *dlq.Policy) *bool { return &p.HoldAll }),
+	postgres.Bool("ordered", func(p *dlq.Policy) *bool { return &p.Ordered }),
+	postgres.Int("retention_days", func(p *dlq.Policy) *int { return &p.RetentionDays }),
+	postgres.Int("archive_days", func(p *dlq.Policy) *int { return &p.ArchiveDays }),
+	postgres.Int("max_generations", func(p *dlq.Policy) *int { return &p.MaxGenerations }),
+	postgres.Doc("alert", func(p *dlq.Policy) *dlq.Alert { return &p.Alert }),
+	postgres.Texts("redact", func(p *dlq.Policy) *[]string { return &p.Redact }),
+	postgres.Texts("allowed_targets", func(p *dlq.Policy) *[]string { return &p.AllowedTargets }),
+	postgres.Text("updated_by", func(p *dlq.Policy) *string { return &p.UpdatedBy }),
+	postgres.Time("updated_at", func(p *dlq.Policy) *time.Time { return &p.UpdatedAt }),
+)
 
-func scanPolicy(row postgres.Scanner, more ...any) (p dlq.Policy, err error) {
-	var backoff, alert []byte
-	err = row.Scan(append([]any{&p.TenantID, &p.Topic, &p.Version, &p.MaxRetries, &backoff, &p.AutoRetry, &p.HoldAll,
-		&p.Ordered, &p.RetentionDays, &p.ArchiveDays,
-		&p.MaxGenerations, &alert, pq.Array(&p.Redact), pq.Array(&p.AllowedTargets), &p.UpdatedBy, &p.UpdatedAt}, more...)...)
-	if err != nil {
-		return p, err
-	}
-	postgres.UTC(&p.UpdatedAt)
-	if err := json.Unmarshal(backoff, &p.Backoff); err != nil {
-		return p, fmt.Errorf("stored backoff: %w", err)
-	}
-	if err := json.Unmarshal(alert, &p.Alert); err != nil {
-		return p, fmt.Errorf("stored alert: %w", err)
-	}
-	return p, nil
-}
+var policyColumns = policyTable.Selected("p")
 
 // policyServing finds the policy that serves topic $2: its own, else the
 // tenant's, and whether the tenant's holds all. No row: the configuration's does.

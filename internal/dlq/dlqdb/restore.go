@@ -20,12 +20,7 @@ import (
 // movedColumns are the columns of dlq_messages that a move between it and its
 // archive takes along: all but those that say that a retry is under way, which
 // neither has then. Both tables have them under these names.
-const movedColumns = `id, tenant_id, seq, version, original_topic, error_message, retry_count, max_retries, payload, status,
-	created_at, updated_at, last_retry_at, source, payload_raw, payload_encoding, message_key, headers, dlq_topic, dlq_partition,
-	dlq_offset, original_partition, original_offset, original_timestamp, consumer_group, error_type, error_class, error_stack,
-	fingerprint, terms, saga_id, step_index, step_name, step_action, job_run_id, webhook_id, delivery_id, correlation_id, trace_id,
-	dedupe_key, labels, assignee, note, resolution, next_retry_at, terminal_at, attempts, redrive_id, target, revision, ordered,
-	root_id, parent_id, generation, dlq_topic_id`
+var movedColumns = theLetterTable.Inserted() + ", seq, attempts"
 
 // lockArchived reads what the rules ask of an archived letter, and locks it.
 const lockArchived = `

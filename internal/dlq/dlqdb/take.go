@@ -97,10 +97,11 @@ func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.
 	if err != nil {
 		return 0, err
 	}
-	_, err = tx.ExecContext(ctx, `
-		INSERT INTO dlq.dlq_revisions (message_id, tenant_id, number, message_key, headers, payload_raw, patch, author, reason, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9, $10)`,
-		r.LetterID, tenant, number, content[0], content[1], content[2], postgres.NullText(patch), r.Author,
-		r.Reason, r.CreatedAt)
+	r.Number = number
+	row := revisionRow{r, tenant, content[0], content[1], content[2], patch}
+	_, err = tx.ExecContext(ctx, insertRevision.Text, insertRevision.Args(revisionTable.Row(&row))...)
 	return number, err
 }
+
+var insertRevision = postgres.Named(`INSERT INTO dlq.dlq_revisions (`+revisionTable.Inserted()+`) VALUES (`+revisionTable.Values("r")+`)`,
+	revisionTable.As("r"))

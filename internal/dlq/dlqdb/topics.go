@@ -3,7 +3,6 @@ package dlqdb
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -34,6 +33,13 @@ WITH RECURSIVE t (topic) AS (
 	  FROM t WHERE t.topic IS NOT NULL
 )
 SELECT t.topic FROM t WHERE t.topic IS NOT NULL LIMIT $3`
+
+// topicCount is how many letters of a topic have a status.
+type topicCount struct {
+	Topic  string     `db:"topic"`
+	Status dlq.Status `db:"status"`
+	N      int64      `db:"n"`
+}
 
 // Topics implements dlq.Overview.
 func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID,
@@ -69,16 +75,18 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 		if out.TopGroups, err = largestGroups(ctx, tx, tenant, topic); err != nil {
 			return err
 		}
-		var open int64
-		var unknown bool
-		var now time.Time
-		if err := tx.QueryRowContext(ctx, `
-			SELECT (SELECT count(*) FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = $2 AND `+openLetter+`),
-			       EXISTS (SELECT FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.topic = $2 AND g.state = 'NEW'), statement_timestamp()`,
-			tenant, topic).Scan(&open, &unknown, &now); err != nil {
+		var now struct {
+			Open    int64     `db:"open"`
+			Unknown bool      `db:"unknown"`
+			At      time.Time `db:"at"`
+		}
+		if err := tx.GetContext(ctx, &now, `
+			SELECT (SELECT count(*) FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = $2 AND `+openLetter+`) AS open,
+			       EXISTS (SELECT FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.topic = $2 AND g.state = 'NEW') AS unknown, statement_timestamp() AS at`,
+			tenant, topic); err != nil {
 			return err
 		}
-		out.Alerts = policy.Alert.Exceeded(open, &out, unknown, now)
+		out.Alerts = policy.Alert.Exceeded(now.Open, &out, now.Unknown, now.At)
 		return nil
 	})
 	return out, postgres.Outage("read the statistics of a topic", err)
@@ -92,56 +100,47 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		out[i] = dlq.TopicStats{Topic: topic, Counts: map[dlq.Status]int64{}}
 		at[topic] = &out[i]
 	}
-	rows, err := tx.QueryContext(ctx, `
-		SELECT m.original_topic, m.status, count(*) FROM dlq.dlq_messages m
+	var counts []topicCount
+	err := tx.SelectContext(ctx, &counts, `
+		SELECT m.original_topic AS topic, m.status, count(*) AS n FROM dlq.dlq_messages m
 		 WHERE m.tenant_id = $1 AND m.original_topic = ANY($2) GROUP BY m.original_topic, m.status`, tenant, postgres.ArrayOf(topics))
 	if err != nil {
 		return nil, fmt.Errorf("count: %w", err)
 	}
-	if err := postgres.EachRow(rows, func() error { return scanCount(rows, at) }); err != nil {
-		return nil, err
+	for _, c := range counts {
+		at[c.Topic].Counts[c.Status] = c.N
 	}
 	// The oldest of each status stands first in the index.
-	rows, err = tx.QueryContext(ctx, `
+	var arrived []struct {
+		Topic   string     `db:"topic"`
+		Oldest  *time.Time `db:"oldest"`
+		Last5m  int64      `db:"last_5m"`
+		Last1h  int64      `db:"last_1h"`
+		Last24h int64      `db:"last_24h"`
+	}
+	err = tx.SelectContext(ctx, &arrived, `
 		SELECT t.topic, (SELECT min(o.created_at) FROM (
 			(SELECT m.created_at FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = 'PENDING' ORDER BY m.created_at LIMIT 1)
 			UNION ALL
 			(SELECT m.created_at FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = 'RETRYING' ORDER BY m.created_at LIMIT 1)
 			UNION ALL
 			(SELECT m.created_at FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = 'DEAD' AND m.resolution <> 'DISCARDED'
-			  ORDER BY m.created_at LIMIT 1)) AS o),
-		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '5 minutes'), 0),
-		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '1 hour'), 0),
-		       coalesce(sum(a.received), 0)
+			  ORDER BY m.created_at LIMIT 1)) AS o) AS oldest,
+		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '5 minutes'), 0) AS last_5m,
+		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '1 hour'), 0) AS last_1h,
+		       coalesce(sum(a.received), 0) AS last_24h
 		  FROM unnest($2::text[]) AS t (topic)
 		  LEFT JOIN dlq.dlq_arrivals a ON a.tenant_id = $1 AND a.topic = t.topic AND a.minute > statement_timestamp() - interval '24 hours'
 		 GROUP BY t.topic`, tenant, postgres.ArrayOf(topics))
 	if err != nil {
 		return nil, fmt.Errorf("read arrivals: %w", err)
 	}
-	return out, postgres.EachRow(rows, func() error {
-		var topic string
-		var oldest *time.Time
-		var last [3]int64
-		if err := rows.Scan(&topic, &oldest, &last[0], &last[1], &last[2]); err != nil {
-			return err
-		}
-		postgres.UTC(oldest)
-		s := at[topic]
-		s.Oldest, s.Last5m, s.Last1h, s.Last24h = oldest, last[0], last[1], last[2]
-		return nil
-	})
-}
-
-func scanCount(rows *sql.Rows, at map[string]*dlq.TopicStats) error {
-	var topic string
-	var status dlq.Status
-	var n int64
-	if err := rows.Scan(&topic, &status, &n); err != nil {
-		return err
+	for _, a := range arrived {
+		postgres.UTC(a.Oldest)
+		s := at[a.Topic]
+		s.Oldest, s.Last5m, s.Last1h, s.Last24h = a.Oldest, a.Last5m, a.Last1h, a.Last24h
 	}
-	at[topic].Counts[status] = n
-	return nil
+	return out, nil
 }
 
 // largestGroups returns the groups of a topic that have most open letters, of
@@ -156,21 +155,18 @@ func largestGroups(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic str
 // Stats implements dlq.Overview.
 func (st *Letters) Stats(ctx context.Context, tenant uuid.UUID) ([]dlq.TopicStats, error) {
 	var out []dlq.TopicStats
-	err := st.db.ListTenant(ctx, tenant, `
-		SELECT m.original_topic, m.status, count(*) FROM dlq.dlq_messages m WHERE m.tenant_id = $1
-		 GROUP BY m.original_topic, m.status ORDER BY m.original_topic, m.status`, func(rows *sql.Rows) error {
-		var topic string
-		var status dlq.Status
-		var n int64
-		if err := rows.Scan(&topic, &status, &n); err != nil {
-			return err
+	var counts []topicCount
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		return tx.SelectContext(ctx, &counts, `
+			SELECT m.original_topic AS topic, m.status, count(*) AS n FROM dlq.dlq_messages m WHERE m.tenant_id = $1
+			 GROUP BY m.original_topic, m.status ORDER BY m.original_topic, m.status`, tenant)
+	})
+	for _, c := range counts {
+		if len(out) == 0 || out[len(out)-1].Topic != c.Topic {
+			out = append(out, dlq.TopicStats{Topic: c.Topic, Counts: map[dlq.Status]int64{}})
 		}
-		if len(out) == 0 || out[len(out)-1].Topic != topic {
-			out = append(out, dlq.TopicStats{Topic: topic, Counts: map[dlq.Status]int64{}})
-		}
-		out[len(out)-1].Counts[status] = n
-		return nil
-	}, tenant)
+		out[len(out)-1].Counts[c.Status] = c.N
+	}
 	return out, postgres.Outage("count dead letters by topic", err)
 }
 

@@ -3,7 +3,6 @@ package dlqdb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -157,57 +156,62 @@ func (t *Teller) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (
 // putLetter writes what news change of a letter, and the retry that they ended.
 // Whose number is taken, by statements that do not count claims, is left out: no
 // saga has to stop for that.
-const putLetter = `
+var putLetter = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_messages m
-	   SET version = $4, status = $5, resolution = $6, retry_count = $7, error_message = $8, error_type = $9, error_class = $10,
-	       fingerprint = $11, terms = $12::integer[], next_retry_at = NULL, last_retry_at = $13, terminal_at = $14,
-	       retry_token = $15, retry_lease_until = CASE WHEN $15::uuid IS NOT NULL THEN now() + $16 * interval '1 microsecond' END,
-	       attempts = m.attempts + CASE WHEN $15::uuid IS DISTINCT FROM m.retry_token AND $15::uuid IS NOT NULL THEN 1 ELSE 0 END, updated_at = $17
-	 WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3
+	   SET `+movedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[], next_retry_at = NULL,
+	       retry_token = @token, retry_lease_until = CASE WHEN @token::uuid IS NOT NULL THEN now() + @lease * interval '1 microsecond' END,
+	       attempts = m.attempts + CASE WHEN @token::uuid IS DISTINCT FROM m.retry_token AND @token::uuid IS NOT NULL THEN 1 ELSE 0 END
+	 WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version = @was
 	RETURNING m.id, m.tenant_id, m.attempts
 ), ended AS (
-	INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, revision, target, outcome, error, redrive_id, actor, started_at, ended_at)
-	SELECT moved.id, moved.tenant_id, greatest(moved.attempts, 1), $18, $19, $20::jsonb, $21, $22, $23, $24, $25, $26
-	  FROM moved WHERE $18::uuid IS NOT NULL
+	INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, `+endedAttempt.Inserted()+`)
+	SELECT moved.id, moved.tenant_id, greatest(moved.attempts, 1), @ended, `+endedAttempt.Values("a")+`
+	  FROM moved WHERE @ended::uuid IS NOT NULL
 	ON CONFLICT (message_id, number) DO NOTHING
 )
-SELECT id FROM moved`
+SELECT id FROM moved`, movedLetter.As("m"), postgres.Single("was", "terms", "token", "lease", "ended"), endedAttempt.As("a"))
+
+// What news change of a letter, and what is known of the retry that they ended.
+var (
+	movedLetter = theLetterTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "error_message",
+		"error_type", "error_class", "fingerprint", "last_retry_at", "terminal_at", "updated_at")
+	endedAttempt = attemptTable.Only("revision", "target", "outcome", "error", "redrive_id", "actor", "started_at", "ended_at")
+)
 
 func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
 	if ended == nil {
 		ended = &dlq.Attempt{}
 	}
-	target, err := json.Marshal(ended.Target)
+	attempt, err := attemptOf(ended)
 	if err != nil {
-		return fmt.Errorf("encode target: %w", err)
+		return err
 	}
 	sealer := t.db.Keys.SealerFor(l.TenantID, l.ID)
 	var id uuid.UUID
-	err = tx.QueryRowContext(ctx, putLetter, l.TenantID, l.ID, before.Version,
-		l.Version, l.Status, postgres.NullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type,
-		l.Failure.Class,
-		l.Fingerprint, termArray(letterTerms(l, sealer.Seals())), l.LastRetryAt, l.TerminalAt,
-		postgres.NullIfZero(l.Token), dlq.Lease.Microseconds(), l.UpdatedAt,
-		postgres.NullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error,
-		postgres.NullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt, ended.EndedAt).Scan(&id)
+	err = tx.GetContext(ctx, &id, putLetter.Text, putLetter.Args(movedLetter.Row(&letterRow{Letter: l}), postgres.Values{
+		before.Version, termArray(letterTerms(l, sealer.Seals())), postgres.NullIfZero(l.Token), dlq.Lease.Microseconds(),
+		postgres.NullIfZero(ended.Token),
+	}, endedAttempt.Row(attempt))...)
 	if err != nil {
 		return fmt.Errorf("move dead letter %s: %w", l.ID, err)
 	}
 	if l.Fingerprint == before.Fingerprint {
 		return nil
 	}
-	_, err = tx.ExecContext(ctx, joinGroup, l.TenantID, l.Fingerprint, l.OriginalTopic, l.Failure.Type,
-		dlq.Normalised(l.Failure.Message), l.UpdatedAt, l.ID)
+	_, err = tx.ExecContext(ctx, joinGroup.Text, joinGroup.Args(postgres.Values{
+		l.TenantID, l.Fingerprint, l.OriginalTopic, l.Failure.Type, dlq.Normalised(l.Failure.Message), l.UpdatedAt, l.ID,
+	})...)
 	return err
 }
 
 // joinGroup counts a letter whose error has become another one in that one's group.
-const joinGroup = `
+var joinGroup = postgres.Named(`
 INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
-VALUES ($1, $2, $3, $4, $5, 1, $6, $6, $7, $6)
+VALUES (@tenant, @fingerprint, @topic, @type, @message, 1, @at, @at, @letter, @at)
 ON CONFLICT (tenant_id, fingerprint) DO UPDATE
    SET received = g.received + 1, last_seen = greatest(g.last_seen, EXCLUDED.last_seen), sample_id = EXCLUDED.sample_id,
        state = CASE g.state WHEN 'RESOLVED' THEN 'REGRESSED' ELSE g.state END,
        version = CASE g.state WHEN 'RESOLVED' THEN g.version + 1 ELSE g.version END,
-       updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END`
+       updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END`,
+	postgres.Single("tenant", "fingerprint", "topic", "type", "message", "at", "letter"))

@@ -100,25 +100,20 @@ func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n 
 // Backlog implements dlq.Queue.
 func (st *Queue) Backlog(ctx context.Context) (dlq.Backlog, error) {
 	b := dlq.Backlog{ByStatus: map[dlq.Status]int64{}}
-	rows, err := st.db.QueryRead(ctx, `
-		SELECT m.status, count(*), min(m.created_at) FROM dlq.dlq_messages m
-		 WHERE m.status IN ('PENDING', 'RETRYING') OR m.status = 'DEAD' AND m.resolution <> 'DISCARDED' GROUP BY m.status`)
-	if err != nil {
-		return b, fmt.Errorf("count dead letters: %w", err)
+	var found []struct {
+		Status dlq.Status `db:"status"`
+		N      int64      `db:"n"`
+		Oldest time.Time  `db:"oldest"`
 	}
-	err = postgres.EachRow(rows, func() error {
-		var status dlq.Status
-		var n int64
-		var oldest time.Time
-		if err := rows.Scan(&status, &n, &oldest); err != nil {
-			return err
+	err := st.db.Read.SelectContext(ctx, &found, `
+		SELECT m.status, count(*) AS n, min(m.created_at) AS oldest FROM dlq.dlq_messages m
+		 WHERE m.status IN ('PENDING', 'RETRYING') OR m.status = 'DEAD' AND m.resolution <> 'DISCARDED' GROUP BY m.status`)
+	for _, f := range found {
+		b.ByStatus[f.Status] = f.N
+		if f.Status == dlq.Pending {
+			b.Oldest = f.Oldest.UTC()
 		}
-		b.ByStatus[status] = n
-		if status == dlq.Pending {
-			b.Oldest = oldest.UTC()
-		}
-		return nil
-	})
+	}
 	return b, postgres.Outage("count dead letters", err)
 }
 
@@ -151,7 +146,7 @@ func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (
 	p.TenantID, p.Topic = tenant, topic
 	err := st.db.ReadTenant(ctx, tenant, policyServing, func(rows *sql.Rows) (err error) {
 		if !found {
-			p, err = scanPolicy(rows, &all)
+			p, err = policyTable.One(rows, &all)
 			found = true
 		}
 		return err
