@@ -83,9 +83,11 @@ func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 	when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
 	return conn, []kinds{
 		{
-			ID: uuid.New(), Maybe: uuid.New(), Other: new(uuid.New()), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3),
+			ID: uuid.New(), Maybe: uuid.New(), Other: new(uuid.New()),
+			Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3),
 			Float: new(0.5), Yes: true,
-			Perhaps: new(false), At: when, Ended: &when, Once: when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`},
+			Perhaps: new(false), At: when, Ended: &when, Once: when, Raw: []byte{0, 1},
+			Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`},
 			IDs: []uuid.UUID{uuid.New(), uuid.New()}, Share: 0.1,
 			Serial: 1, asked: true,
 		},

@@ -75,7 +75,8 @@ func scanKey(row postgres.Scanner) (access.Key, error) {
 	return r.key(), err
 }
 
-var createKey = postgres.Named(`INSERT INTO saga.api_keys (`+keyTable.Inserted()+`) VALUES (`+keyTable.Values("k")+`)`, keyTable.As("k"))
+var createKey = postgres.Named(`INSERT INTO saga.api_keys (`+keyTable.Inserted()+`)
+	VALUES (`+keyTable.Values("k")+`)`, keyTable.As("k"))
 
 // Create implements access.Store.
 func (st *Keys) Create(ctx context.Context, k access.Key) error {

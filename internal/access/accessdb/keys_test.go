@@ -57,5 +57,6 @@ func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
 
 func TestTheTableOfKeysIsThatOfTheDatabase(t *testing.T) {
 	t.Parallel()
-	pgtest.WantColumns(t, pgtest.Connect(t, testdb.DSN(t)).SQL(), "saga.api_keys", accessdb.KeyTable.Without("hash").Nullable(), "hash")
+	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
+	pgtest.WantColumns(t, db, "saga.api_keys", accessdb.KeyTable.Without("hash").Nullable(), "hash")
 }

@@ -46,7 +46,8 @@ func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action)
 		var res sql.Result
 		var err error
 		if l.Status == dlq.Retrying {
-			res, err = tx.ExecContext(ctx, describeLetter.Text, describeLetter.Args(describedLetter.Row(&row), postgres.Values{terms})...)
+			res, err = tx.ExecContext(ctx, describeLetter.Text,
+				describeLetter.Args(describedLetter.Row(&row), postgres.Values{terms})...)
 		} else {
 			res, err = tx.ExecContext(ctx, changeLetter.Text,
 				changeLetter.Args(changedLetter.Row(&row), postgres.Values{terms, l.HeldRetryAt, l.RetryAsked})...)

@@ -5,12 +5,11 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
-	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestTablesOfRedrivesAreThoseOfTheDatabase(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
+	db := newRedriving(t).DB.SQL()
 	pgtest.WantColumns(t, db, "dlq.dlq_redrives", redrivedb.RedriveTable.Nullable(),
 		"gathered_at", "gathered_id", "gathered_seq", "allowance", "granted_at")
 	pgtest.WantColumns(t, db, "dlq.dlq_redrive_items", redrivedb.ItemTable.Nullable(),

@@ -143,7 +143,8 @@ UPDATE dlq.dlq_redrives d
        sent = d.sent + @sent::bigint, maybe_sent = d.maybe_sent + @maybe::bigint, repeated = d.repeated + @repeated::bigint,
        progress_at = CASE WHEN @done::bigint + @failed::bigint > 0 THEN clock_timestamp() ELSE d.progress_at END
  WHERE d.tenant_id = @tenant AND d.id = @redrive AND (@done::bigint + @failed::bigint > 0 OR @maybe::bigint <> 0 OR @repeated::bigint > 0)`,
-	postgres.Single("tenant", "redrive", "seqs", "states", "details", "hands"), postgres.Single("done", "failed", "bounced", "sent", "maybe", "repeated"))
+	postgres.Single("tenant", "redrive", "seqs", "states", "details", "hands"),
+	postgres.Single("done", "failed", "bounced", "sent", "maybe", "repeated"))
 
 // settle settles the lost letters of a redrive, whose row is locked.
 func settle(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) error {
@@ -172,8 +173,8 @@ SELECT ` + redriveColumns + `, clock_timestamp(),
   FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2`
 
 // judgedRedrive is what a verdict changes of a redrive.
-var judgedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "halt_reason", "watched_at", "canary_ok", "ended_at",
-	"updated_at", "halts", "last_halt_reason", "last_halted_at")
+var judgedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "halt_reason", "watched_at", "canary_ok",
+	"ended_at", "updated_at", "halts", "last_halt_reason", "last_halted_at")
 
 var storeJudged = postgres.Named(`UPDATE dlq.dlq_redrives SET `+judgedRedrive.Set("r", "tenant_id", "id")+`
  WHERE tenant_id = @r.tenant_id AND id = @r.id`, judgedRedrive.As("r"))

@@ -11,6 +11,7 @@ import (
 func TestTablesOfWebhooksAreThoseOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
-	pgtest.WantColumns(t, db, "saga.webhooks", eventdb.WebhookTable.Without("secrets").Nullable(), "cursor_txid", "cursor_id")
-	pgtest.WantColumns(t, db, "saga.webhook_deliveries", eventdb.DeliveryTable.Without("body").Nullable(), "body", "lease_until")
+	webhooks, deliveries := eventdb.WebhookTable.Without("secrets"), eventdb.DeliveryTable.Without("body")
+	pgtest.WantColumns(t, db, "saga.webhooks", webhooks.Nullable(), "cursor_txid", "cursor_id")
+	pgtest.WantColumns(t, db, "saga.webhook_deliveries", deliveries.Nullable(), "body", "lease_until")
 }

@@ -86,12 +86,13 @@ var (
 	listedDelivery = deliveryTable.Without("body")
 	// queuedDelivery is one that nobody has tried yet, and addedDelivery the same with
 	// whose it is.
-	queuedDelivery = deliveryTable.Only("id", "event_id", "event_type", "saga_id", "body", "status", "due_at", "created_at")
-	addedDelivery  = deliveryTable.Only("tenant_id", "webhook_id", "id", "event_id", "event_type", "saga_id", "body", "status",
-		"due_at", "created_at")
+	queuedDelivery = deliveryTable.Only("id", "event_id", "event_type", "saga_id", "body", "status", "due_at",
+		"created_at")
+	addedDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "event_id", "event_type", "saga_id", "body",
+		"status", "due_at", "created_at")
 	// settledDelivery is what rules change of one.
-	settledDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "status", "round_start", "due_at", "response_status",
-		"error", "ended_at")
+	settledDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "status", "round_start", "due_at",
+		"response_status", "error", "ended_at")
 )
 
 var deliveryColumns = deliveryTable.Selected("d")

@@ -113,7 +113,8 @@ UPDATE saga.webhook_deliveries
 
 // putDelivery writes what rules change; the row is locked. release ends its lease.
 func putDelivery(ctx context.Context, tx *sqlx.Tx, d webhook.Delivery, release bool) error {
-	_, err := tx.ExecContext(ctx, settleDelivery.Text, settleDelivery.Args(settledDelivery.Row(&d), postgres.Values{release})...)
+	_, err := tx.ExecContext(ctx, settleDelivery.Text,
+		settleDelivery.Args(settledDelivery.Row(&d), postgres.Values{release})...)
 	return err
 }
 
@@ -161,7 +162,8 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
 			return err
 		}
-		before, err := redeliveredTable.All(tx.QueryContext(ctx, redeliverFailed, tenant, webhookID, since, m.Now, webhook.MaxRedeliver))
+		before, err := redeliveredTable.All(tx.QueryContext(ctx, redeliverFailed, tenant, webhookID, since, m.Now,
+			webhook.MaxRedeliver))
 		for i := range before {
 			before[i].Status = webhook.Failed
 		}

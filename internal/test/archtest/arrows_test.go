@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 	"internal/audit/timeline":  {},
 	"internal/postgres":        {"internal/secret/credentials", "internal/secret/envelope", "internal/fault", "internal/strictjson", "internal/rest/page"},
 	"internal/dlq/dlqdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/fault",
-		"internal/postgres",
+		"internal/postgres", "internal/retry",
 		"internal/secret/envelope", "internal/rest/page"},
 	"internal/dlq/redrivedb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
 		"internal/fault",

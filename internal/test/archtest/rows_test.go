@@ -5,8 +5,10 @@ import (
 	"testing"
 )
 
-// TestStoresReadRowsInOneWay: EachRow closes rows and looks at their error, which a
-// loop of one's own forgets and the linter does not see across packages.
+// TestStoresReadRowsInOneWay: EachRow, which a Table's All is made of, closes rows and
+// looks at their error, which a loop of one's own forgets and the linter does not see
+// across packages. What is no row of a table, such as counts, sqlx reads into tagged
+// structs (GetContext, SelectContext), and does the same.
 func TestStoresReadRowsInOneWay(t *testing.T) {
 	stores := 0
 	for _, f := range files(t) {
@@ -15,7 +17,7 @@ func TestStoresReadRowsInOneWay(t *testing.T) {
 		}
 		stores++
 		if strings.Contains(f.text, ".Next()") {
-			t.Errorf("%s reads rows by itself: use postgres.EachRow", f.path)
+			t.Errorf("%s reads rows by itself: use a Table, postgres.EachRow or sqlx", f.path)
 		}
 	}
 	if stores < 80 {
