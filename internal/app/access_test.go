@@ -52,6 +52,7 @@ func bootstrapped(token string) func(*config.Config) {
 }
 
 func TestNodesThatStartTogetherShareTheBootstrapKey(t *testing.T) {
+	t.Parallel()
 	dsn, token := testdb.DSN(t), newToken(t)
 	var all sync.WaitGroup
 	nodes := make([]*node, 4)
@@ -114,6 +115,7 @@ func TestARevokedKeyIsRefusedByEveryNodeWithinFiveSeconds(t *testing.T) {
 }
 
 func TestARevokedBootstrapKeyStaysRevoked(t *testing.T) {
+	t.Parallel()
 	dsn, token := testdb.DSN(t), newToken(t)
 	a := start(t, dsn, "a", bootstrapped(token))
 	req, err := http.NewRequestWithContext(t.Context(), "GET", a.url+"/api/v1/whoami", nil)
@@ -132,6 +134,7 @@ func TestARevokedBootstrapKeyStaysRevoked(t *testing.T) {
 }
 
 func TestDevelopmentModeIsLoudAndOnlyForLoopback(t *testing.T) {
+	t.Parallel()
 	n := start(t, testdb.DSN(t), "a")
 	if !strings.Contains(n.logs.String(), "development mode") {
 		t.Error("the log does not say that nobody is asked for credentials")
@@ -151,6 +154,7 @@ func TestDevelopmentModeIsLoudAndOnlyForLoopback(t *testing.T) {
 }
 
 func TestATokenOfTheConfiguredIssuerCounts(t *testing.T) {
+	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

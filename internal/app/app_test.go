@@ -132,6 +132,7 @@ const twoSteps = `{"name": "pair", "steps": [
 	{"name": "two", "action": {"http": {"url": "URL/two"}}, "compensation": "none"}]}`
 
 func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
+	t.Parallel()
 	var calls syncBuffer
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(&calls, r.URL.Path+" ")
@@ -179,6 +180,7 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 }
 
 func TestNodesThatStartTogetherOnAnEmptyDatabaseAllComeUp(t *testing.T) {
+	t.Parallel()
 	dsn := testdb.Empty(t)
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -193,6 +195,7 @@ func TestNodesThatStartTogetherOnAnEmptyDatabaseAllComeUp(t *testing.T) {
 }
 
 func TestAStopHandsOverAndAnotherNodeFinishes(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/one" {
@@ -229,6 +232,7 @@ func TestAStopHandsOverAndAnotherNodeFinishes(t *testing.T) {
 }
 
 func TestAWrongSettingEndsTheStartWithAReason(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		set  func(*config.Config)

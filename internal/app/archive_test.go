@@ -13,6 +13,7 @@ import (
 )
 
 func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {
+	t.Parallel()
 	participant := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true}`) }),
 	)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
+	t.Parallel()
 	var calls atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1) <= 2 {
@@ -52,6 +53,7 @@ func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
 }
 
 func TestAFailedCompensationIsDealtWithOverTheAPI(t *testing.T) {
+	t.Parallel()
 	s := newStranded(t)
 	retried, letter := s.fail()
 	at := s.url + "/api/v1/dlq/messages/" + letter.String()

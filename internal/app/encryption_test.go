@@ -23,6 +23,7 @@ const (
 // reads what it sealed, sends the same bytes again and undoes what was done
 // (invariant I7, threat T17).
 func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
+	t.Parallel()
 	c := &calls{t: t, bodies: map[string]string{}, times: map[string]int{}, hold: make(chan struct{})}
 	participant := httptest.NewServer(c)
 	defer participant.Close()
@@ -107,6 +108,7 @@ func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 }
 
 func TestANodeThatLacksAKeyDoesNotStart(t *testing.T) {
+	t.Parallel()
 	dsn := testdb.DSN(t)
 	if err := start(t, dsn, "a", func(c *config.Config) { c.Encryption.Keys = masterOne }).stop(); err != nil {
 		t.Fatal(err)

@@ -81,6 +81,7 @@ func until(t *testing.T, d *sql.DB, condition string) {
 // The primary dies under load and its synchronous standby is promoted, as
 // Patroni does it. The node is given both addresses.
 func TestAFailoverToTheStandbyLosesNoSaga(t *testing.T) {
+	t.Parallel()
 	primary := startServer(t, t.TempDir(), map[string]string{"fsync": "off"})
 	dir := takeBase(t, primary)
 	touch(t, dir, "standby.signal")

@@ -83,6 +83,7 @@ func logOf(t *testing.T, url, run string) string {
 // TestALogIsReadTheSameAfterItHasMoved runs a job, moves its log at once and
 // reads it again, sealed, on a node whose Redis is not there.
 func TestALogIsReadTheSameAfterItHasMoved(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
 		c.Jobs.LogOffloadURL, c.Jobs.UpkeepInterval = "file://"+dir, 20*time.Millisecond

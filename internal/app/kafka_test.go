@@ -18,6 +18,7 @@ import (
 )
 
 func TestKafkaGetsEveryEventInOrderThoughNodesComeAndGo(t *testing.T) {
+	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "skald.saga.events"))
 	if err != nil {
 		t.Fatal(err)

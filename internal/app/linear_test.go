@@ -53,6 +53,7 @@ var registers = porcupine.Model{
 }
 
 func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
+	t.Parallel()
 	dsn := testdb.DSN(t)
 	nodes := []*node{start(t, dsn, "a"), start(t, dsn, "b")}
 	url := func(client int) string { return nodes[client%len(nodes)].url + "/api/v1" }

@@ -14,6 +14,7 @@ import (
 )
 
 func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {
+	t.Parallel()
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/two" {
 			w.WriteHeader(http.StatusConflict)

@@ -16,6 +16,7 @@ import (
 // moment; the node goes on from there (S1-66). The settings are those that
 // docs/operations.md gives.
 func TestARestoreToAPointInTimeIsFinishedByTheEngine(t *testing.T) {
+	t.Parallel()
 	c := &calls{t: t, bodies: map[string]string{}, times: map[string]int{}, hold: make(chan struct{})}
 	participant := httptest.NewServer(c)
 	defer participant.Close()

@@ -107,6 +107,7 @@ func (c *calls) count(key string) int {
 // The seed's way to dump, `pg_dump -n saga`, of a system in full work; the
 // restore into an empty database is then all that the new node finds.
 func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
+	t.Parallel()
 	c := &calls{t: t, bodies: map[string]string{}, times: map[string]int{}, hold: make(chan struct{})}
 	participant := httptest.NewServer(c)
 	defer participant.Close()

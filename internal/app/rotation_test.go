@@ -192,6 +192,7 @@ func pair(t *testing.T, n *node) {
 // The database login of a running node is taken away in the middle of its work,
 // in the ways that Vault and administrators have (invariant F62).
 func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
+	t.Parallel()
 	dsn := testdb.DSN(t)
 	d := owner(t, dsn)
 	r := newRoles(t, d)
@@ -238,6 +239,7 @@ func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
 }
 
 func TestAPasswordFileIsReadAgainInMidRun(t *testing.T) {
+	t.Parallel()
 	dsn := testdb.DSN(t)
 	d := owner(t, dsn)
 	r := newRoles(t, d)
@@ -278,6 +280,7 @@ func TestAPasswordFileIsReadAgainInMidRun(t *testing.T) {
 }
 
 func TestOtherCommandsSignInLikeTheServer(t *testing.T) {
+	t.Parallel()
 	v := vaulttest.New()
 	v.Login(
 		"auth/approle/login",

@@ -175,6 +175,7 @@ func happened(t *testing.T, base string) []map[string]any {
 }
 
 func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
+	t.Parallel()
 	dsn := testdb.DSN(t)
 	a, b := start(t, dsn, "a", hasty), start(t, dsn, "b", hasty)
 	r := newReceiver(t, 3)
@@ -241,6 +242,7 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 }
 
 func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
+	t.Parallel()
 	dsn := testdb.DSN(t)
 	// Its deliveries are made and claimed, and then nobody hears of it again.
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})

@@ -149,6 +149,7 @@ func (w *walker) get(path string) map[string]any {
 // did it, and from where. An operation that is new fails here until it does, or is
 // in one of the lists above with a reason.
 func TestEveryChangeSaysWhoDidIt(t *testing.T) {
+	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {
 		c.DLQ.MaxRetries = 5
 		c.DLQ.AutoRetry = false
