@@ -214,6 +214,7 @@ func TestARestartGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestABrokerThatFailsLosesNothingAndChangesNoOrder(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(kmsg.Request, int32) (kmsg.Response, error, bool){
 		"it answers that it cannot": func(req kmsg.Request, n int32) (kmsg.Response, error, bool) {
 			if n > 4 {
@@ -235,6 +236,7 @@ func TestABrokerThatFailsLosesNothingAndChangesNoOrder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			tenant := uuid.New()
 			w.sagas(tenant, 15)
@@ -269,6 +271,7 @@ func refused(req *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
 }
 
 func TestAnotherNodeTakesOverAndAFormerLeaderWritesNoCursor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tenant := uuid.New()
 	w.sagas(tenant, 10)
@@ -312,6 +315,7 @@ func (s lostAdvance) Renew(ctx context.Context, _ string, _ int64, _ time.Durati
 }
 
 func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tenant := uuid.New()
 	w.sagas(tenant, 5)
