@@ -198,6 +198,14 @@ func TestWhatARecordTells(t *testing.T) {
 			t.Errorf("%s serves the topic %q, want %q", topic, got, want)
 		}
 	}
+	for want, names := range map[string][]string{ // of a record that was moved on several times, the first topic
+		"orders": {"x-original-topic", "orders", "X-Original-Topic", "orders.retry"},
+		"paid":   {"x-original-topic", "", "x-original-topic", "paid"},
+	} {
+		if got := arrival("x.dlq", at, names...).OriginalTopic; got != want {
+			t.Errorf("%q come from the topic %q, want %q", names, got, want)
+		}
+	}
 	for partition, want := range map[string]int32{
 		"0": 0, "2147483647": math.MaxInt32, "2147483648": -1, "-1": -1, "x": -1,
 	} {
@@ -243,7 +251,7 @@ func TestWhatARecordTells(t *testing.T) {
 		{"the first value, unless it came back", []string{"x-exception-message", "old", "x-exception-message", "new"}, "", "new", ""},
 		{"a group", []string{"kafka_dlt-original-consumer-group", "shop", "__connect.errors.connector.name", "sink"}, "", noReason, "shop"},
 		{"a connector", []string{"__connect.errors.connector.name", "sink"}, "", noReason, "connect-sink"},
-		{"families in their order", []string{"dead-letter-reason", "late", "x-exception-message", "early"}, "", "early", ""},
+		{"families in their order", []string{"x-exception-message", "early", "dead-letter-reason", "late"}, "", "early", ""},
 		{"latest first, when it came back", []string{"x-exception-message", "old", HeaderMessageID, root.String(), "dead-letter-reason", "new"}, "", "new", ""},
 		{"a name that is too long to be one", []string{strings.Repeat("x", 65), "v", "dead-letter-reason", "r"}, "", "r", ""},
 	} {
