@@ -54,7 +54,7 @@ type NewestFirst struct {
 
 // ReadFew is ReadPage for lists that are short enough to be counted to the end.
 func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
-	scan func(Scanner) (T, error)) (found page.Of[T], err error) {
+	scan func(row Scanner, more ...any) (T, error)) (found page.Of[T], err error) {
 	var total int64
 	if r.Total {
 		if err := tx.GetContext(ctx, &total, `SELECT count(*) FROM `+l.From+` WHERE `+w.Text(), w.Args...); err != nil {
@@ -68,7 +68,7 @@ func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r
 
 // ReadPage reads the page that r asks for of what w selects.
 func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
-	scan func(Scanner) (T, error)) (page.Of[T], error) {
+	scan func(row Scanner, more ...any) (T, error)) (page.Of[T], error) {
 	if r.After != nil {
 		w.Add(fmt.Sprintf("(%s, %s) < (?, ?)", l.At, l.ID), r.After.At, r.After.ID)
 	}

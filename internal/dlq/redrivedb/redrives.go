@@ -81,8 +81,7 @@ func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.Red
 	}
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		l := postgres.NewestFirst{Columns: redriveColumns, From: "dlq.dlq_redrives d", At: "d.created_at", ID: "d.id"}
-		found, err = postgres.ReadFew(ctx, tx, l, &w, p,
-			func(row postgres.Scanner) (dlq.Redrive, error) { return redriveTable.One(row) })
+		found, err = postgres.ReadFew(ctx, tx, l, &w, p, redriveTable.One)
 		return err
 	})
 	return found, postgres.Outage("list redrives", err)

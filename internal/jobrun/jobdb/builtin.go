@@ -2,7 +2,6 @@ package jobdb
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -15,10 +14,9 @@ import (
 
 // ensureBuiltIn stores a built-in definition unless it is there, and gives one that
 // nobody has touched its present spec: any number of nodes may do so at once.
-const ensureBuiltIn = `
+var ensureBuiltIn = postgres.Named(`
 WITH kept AS (
-	INSERT INTO jobs.job_definitions AS d (id, tenant_id, name, type, command_name, spec, built_in, last_materialized_at, next_due_at, created_at, updated_at)
-	VALUES ($1, $2, $3, $4, $5, $6::jsonb, true, $7, $8, $7, $7)
+	INSERT INTO jobs.job_definitions AS d (`+builtIn.Inserted()+`) VALUES (`+builtIn.Values("n")+`)
 	ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO UPDATE
 	   SET spec = excluded.spec, type = excluded.type, command_name = excluded.command_name, spec_version = d.spec_version + 1, version = d.version + 1,
 	       next_due_at = excluded.next_due_at, last_materialized_at = excluded.last_materialized_at, updated_at = excluded.updated_at
@@ -26,21 +24,20 @@ WITH kept AS (
 	RETURNING d.id, d.tenant_id, d.spec_version, d.spec, d.updated_at
 )
 INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at)
-SELECT id, tenant_id, spec_version, spec, updated_at FROM kept`
+SELECT id, tenant_id, spec_version, spec, updated_at FROM kept`, builtIn.As("n"))
+
+// builtIn is what a built-in definition says of itself.
+var builtIn = DefinitionTable.Only("id", "tenant_id", "name", "type", "command_name", "spec", "built_in",
+	"last_materialized_at", "next_due_at", "created_at", "updated_at")
 
 // EnsureBuiltIns stores the built-in definitions of a tenant: new ones, and those
 // whose spec has changed and that no operator has changed. Idempotent.
 func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error {
 	_, err := postgres.RetryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-			for i := range all {
-				d := &all[i]
-				spec, err := json.Marshal(d.Spec)
-				if err != nil {
-					return fmt.Errorf("encode the spec of a job: %w", err)
-				}
-				if _, err := tx.ExecContext(ctx, ensureBuiltIn, d.ID, tenant, d.Name, d.Spec.Type, d.Spec.CommandName,
-					string(spec), d.LastMaterializedAt, d.NextDueAt); err != nil {
+			for _, d := range all {
+				d.TenantID, d.BuiltIn, d.CreatedAt, d.UpdatedAt = tenant, true, d.LastMaterializedAt, d.LastMaterializedAt
+				if _, err := tx.ExecContext(ctx, ensureBuiltIn.Text, ensureBuiltIn.Args(builtIn.Row(&d))...); err != nil {
 					return err
 				}
 			}

@@ -16,20 +16,29 @@ import (
 )
 
 // storeEnd writes the end of a run that is still as it was read.
-const storeEnd = `
+var (
+	runEnd = runTable.Only("tenant_id", "id", "state", "version", "finished_at", "failures_used", "losses_used",
+		"exit_code", "result", "error", "error_code", "error_summary", "resource_cpu_seconds_total",
+		"resource_peak_rss_bytes", "resource_io_read_bytes", "resource_io_write_bytes")
+	storeEnd = postgres.Named(`
 UPDATE jobs.job_runs r
-   SET state = $5, version = $6, finished_at = $7, updated_at = $7, failures_used = $8, losses_used = $9, continuation_state = 'NONE',
-       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, exit_code = $10, result = $11::jsonb,
-       error = $12::jsonb, error_code = $13, error_summary = $14, resource_cpu_seconds_total = $15, resource_peak_rss_bytes = $16,
-       resource_io_read_bytes = $17, resource_io_write_bytes = $18
- WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.state || '' = $4`
+   SET `+runEnd.Set("n", "tenant_id", "id")+`, updated_at = @n.finished_at, continuation_state = 'NONE',
+       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL
+ WHERE `+asItWas, runEnd.As("n"), itWas)
+)
 
 // storeMove writes what else may change of a run by one decision about it.
-const storeMove = `
-UPDATE jobs.job_runs r
-   SET state = $5, version = $6, updated_at = $7, available_at = $8, admitted_at = $9, cancel_requested_at = $10, cancel_reason = $11,
-       continuation_state = $12, continuation_check_started_at = $13, continuation_check_deadline_at = $14, losses_used = $15
- WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.state || '' = $4`
+var (
+	runMove = runTable.Only("tenant_id", "id", "state", "version", "updated_at", "available_at", "admitted_at",
+		"cancel_requested_at", "cancel_reason", "continuation_state", "continuation_check_started_at",
+		"continuation_check_deadline_at", "losses_used")
+	storeMove = postgres.Named(`
+UPDATE jobs.job_runs r SET `+runMove.Set("n", "tenant_id", "id")+` WHERE `+asItWas, runMove.As("n"), itWas)
+)
+
+const asItWas = `r.tenant_id = @n.tenant_id AND r.id = @n.id AND r.version = @was_version AND r.state || '' = @was_state`
+
+var itWas = postgres.Single("was_version", "was_state")
 
 // holdRetry: a run is held like the one that it retries, which is locked.
 const holdRetry = `
@@ -108,39 +117,34 @@ func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change
 
 // putMove writes the row of a run that has not ended, if it is still as before.
 func (db *DB) putMove(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
-	return db.putRow(ctx, tx, r, storeMove, r.TenantID, r.ID, before.Version, before.State,
-		r.State, r.Version, r.UpdatedAt, r.AvailableAt, r.AdmittedAt, r.CancelRequestedAt, r.CancelReason,
-		r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt, r.LossesUsed)
+	args := storeMove.Args(runMove.Row(&runRow{Run: r}), postgres.Values{before.Version, before.State})
+	return db.putRow(ctx, tx, r, storeMove.Text, args)
 }
 
 // putEnd writes the row of a run that has ended, if it is still as before.
-func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
+func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) (err error) {
+	row := runRow{Run: r}
 	sealer := db.Keys.SealerFor(r.TenantID, r.ID)
-	result, err := postgres.Seal(&sealer, fieldRunResult, r.Result)
-	if err != nil {
+	if len(r.Result) > 0 {
+		if row.result, err = postgres.Seal(&sealer, fieldRunResult, r.Result); err != nil {
+			return err
+		}
+	}
+	if row.failure, row.code, row.summary, err = sealedRunError(&sealer, r); err != nil {
 		return err
 	}
-	failure, code, summary, err := sealedRunError(&sealer, r)
-	if err != nil {
-		return err
-	}
-	return db.putRow(ctx, tx, r, storeEnd, r.TenantID, r.ID, before.Version, before.State,
-		r.State, r.Version, r.FinishedAt, r.FailuresUsed, r.LossesUsed, r.ExitCode, postgres.NullIfEmpty(string(result)),
-		postgres.NullIfEmpty(string(failure)), code, summary, r.Resources.CPUSecondsTotal, r.Resources.PeakRSSBytes,
-		r.Resources.IOReadBytes, r.Resources.IOWriteBytes)
+	args := storeEnd.Args(runEnd.Row(&row), postgres.Values{before.Version, before.State})
+	return db.putRow(ctx, tx, r, storeEnd.Text, args)
 }
 
 // putRow carries out storeMove or storeEnd. Fault: see putChange.
-func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query string, args ...any) error {
+func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query string, args []any) error {
 	stmt, err := db.PreparedIn(ctx, tx, query)
 	if err != nil {
 		return err
 	}
 	done, err := stmt.ExecContext(ctx, args...)
-	if err != nil {
-		return err
-	}
-	if n, err := done.RowsAffected(); err != nil || n == 1 {
+	if changed, err := postgres.ChangedOne(done, "store a job run", err); err != nil || changed {
 		return err
 	}
 	return fault.New(fault.Conflict, jobrun.CodeStale, "job run %s was changed concurrently: read it again", r.ID)

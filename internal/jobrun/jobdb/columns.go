@@ -18,7 +18,8 @@ import (
 type runRow struct {
 	*jobrun.Run
 	args, progress, checkpoint, result, failure []byte
-	step                                        *int // nil: of no saga
+	code, summary                               *string // of the error
+	step                                        *int    // nil: of no saga
 }
 
 // runTable is jobs.job_runs. error_code and error_summary are derived from error
@@ -67,6 +68,8 @@ var runTable = postgres.NewTable(
 	postgres.IntOrNil("exit_code", func(r *runRow) **int { return &r.ExitCode }).ReadOnly(),
 	postgres.JSON("result", func(r *runRow) *[]byte { return &r.result }).ReadOnly(),
 	postgres.JSON("error", func(r *runRow) *[]byte { return &r.failure }).ReadOnly(),
+	postgres.TextOrNil("error_code", func(r *runRow) **string { return &r.code }).ReadOnly().WriteOnly(),
+	postgres.TextOrNil("error_summary", func(r *runRow) **string { return &r.summary }).ReadOnly().WriteOnly(),
 	postgres.FloatOrNil("resource_cpu_seconds_total",
 		func(r *runRow) **float64 { return &r.Resources.CPUSecondsTotal }).ReadOnly(),
 	postgres.IntOrNil("resource_peak_rss_bytes", func(r *runRow) **int64 { return &r.Resources.PeakRSSBytes }).ReadOnly(),

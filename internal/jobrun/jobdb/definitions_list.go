@@ -20,8 +20,7 @@ func (st *Definitions) ListDefinitions(
 	w := whereDefinitions(tenant, f)
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		l := postgres.NewestFirst{Columns: DefinitionColumns, From: "jobs.job_definitions d", At: "d.created_at", ID: "d.id"}
-		found, err = postgres.ReadFew(ctx, tx, l, &w, p,
-			func(row postgres.Scanner) (jobrun.Definition, error) { return ScanDefinition(row) })
+		found, err = postgres.ReadFew(ctx, tx, l, &w, p, DefinitionTable.One)
 		return err
 	})
 	return found, postgres.Outage("list job definitions", err)

@@ -22,10 +22,10 @@ import (
 // definition that an event is for. A run is one per event and definition, by its
 // key, whatever happens in between.
 
-const (
+var (
 	// Events that wait for another try of a delivery are passed over.
 	undelivered = `
-SELECT ` + jobEventColumns + ` FROM jobs.events v
+SELECT ` + publishedEventColumns + ` FROM jobs.events v
  WHERE v.processed_at IS NULL AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at > clock_timestamp())
  ORDER BY v.created_at, v.id LIMIT $1
    FOR UPDATE OF v SKIP LOCKED`
@@ -37,12 +37,12 @@ SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
 	triedBefore = `
 SELECT d.event_id, d.definition_id, d.attempts, d.next_try_at IS NOT NULL FROM jobs.event_deliveries d WHERE d.event_id = ANY ($1::uuid[])`
 
-	putDeliveries = `
-INSERT INTO jobs.event_deliveries AS d (event_id, definition_id, tenant_id, run_id, attempts, error, delivered_at, next_try_at, letter_id)
-SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::uuid[])
+	putDeliveries = postgres.Named(`
+INSERT INTO jobs.event_deliveries AS d (`+eventDeliveryTable.Inserted()+`)
+SELECT `+eventDeliveryTable.Stored("n")+` FROM `+postgres.Unnest("n", eventDeliveryTable.As("n"))+`
 ON CONFLICT (event_id, definition_id) DO UPDATE
    SET run_id = excluded.run_id, attempts = excluded.attempts, error = excluded.error, delivered_at = excluded.delivered_at,
-       next_try_at = excluded.next_try_at, letter_id = excluded.letter_id`
+       next_try_at = excluded.next_try_at, letter_id = excluded.letter_id`, eventDeliveryTable.As("n"))
 
 	processed = `
 UPDATE jobs.events v SET processed_at = clock_timestamp()
@@ -124,7 +124,7 @@ func (st *Events) deliveries(
 	rows, err := st.db.QueryIn(ctx, tx, listeners, pq.Array(tenants))
 	if err == nil {
 		err = postgres.EachRow(rows, func() error {
-			d, err := ScanDefinition(rows)
+			d, err := DefinitionTable.One(rows)
 			of[d.TenantID] = append(of[d.TenantID], &d)
 			return err
 		})
@@ -236,43 +236,32 @@ func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (
 func (st *Events) settle(
 	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment,
 ) error {
-	var c [9]postgres.BinaryColumn
+	batch := eventDeliveryTable.Batch(len(all))
 	var told []dlqdb.LetterUpdate
 	for i := range all {
 		d := &all[i]
-		c[0].UUID(d.event.ID)
-		c[1].UUID(d.to.ID)
-		c[2].UUID(d.event.TenantID)
-		c[4].Int(int64(d.tries + 1))
-		var again *time.Time
-		letter := uuid.Nil
+		row := eventDelivery{d.event.ID, d.event.TenantID, jobrun.EventDelivery{DefinitionID: d.to.ID, Attempts: d.tries + 1}}
 		if d.err == nil {
-			c[3].UUID(d.run.ID)
-			c[5].Text("")
-			c[6].Time(m.Now)
+			row.RunID, row.DeliveredAt = d.run.ID, &m.Now
 		} else {
 			why := whyRefused(d.err)
 			if d.tries+1 < jobrun.DeliveryRetry.MaxAttempts {
-				at := m.Now.Add(jobrun.DeliveryRetry.Delay(d.tries+1, m.Jitter, 0))
-				again = &at
+				row.NextTryAt = new(m.Now.Add(jobrun.DeliveryRetry.Delay(d.tries+1, m.Jitter, 0)))
 			} else {
 				l := jobrun.Undelivered(d.event, d.to, d.args, why, m)
-				letter = l.ID
+				row.LetterID = l.ID
 				told = append(told, dlqdb.LetterUpdate{
 					SourceUpdate: &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l},
 					Tenant:       l.TenantID,
 					At:           dlq.Moment{Now: m.Now},
 				})
 			}
-			c[3].Null()
-			c[5].Text(Shortened(why, jobrun.MaxReason))
-			c[6].Null()
+			row.Error = Shortened(why, jobrun.MaxReason)
 		}
-		c[7].TimeOrNull(again)
-		c[8].UUIDUnlessZero(letter)
+		batch.Add(&row)
 	}
 	if len(all) > 0 {
-		if err := st.db.ExecIn(ctx, tx, putDeliveries, postgres.Parameters(c[:])...); err != nil {
+		if err := st.db.ExecIn(ctx, tx, putDeliveries.Text, putDeliveries.Args(batch)...); err != nil {
 			return err
 		}
 	}

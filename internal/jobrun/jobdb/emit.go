@@ -56,7 +56,7 @@ func (st *Jobs) emit(
 	return f, err
 }
 
-const definitionToEmit = `
+var definitionToEmit = `
 SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND (d.id = $2 OR d.name = $3) AND d.deleted_at IS NULL
  ORDER BY d.id = $2 DESC NULLS LAST LIMIT 1`
@@ -64,7 +64,8 @@ SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
 // definitionOf is what the run n, which r wants to follow it, is a run of.
 func definitionOf(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, n *jobrun.NextRun) (jobrun.Definition, error) {
 	id, _ := uuid.Parse(n.Definition)
-	d, err := ScanDefinition(tx.QueryRowContext(ctx, definitionToEmit, r.TenantID, postgres.NullIfZero(id), n.Definition))
+	d, err := DefinitionTable.One(
+		tx.QueryRowContext(ctx, definitionToEmit, r.TenantID, postgres.NullIfZero(id), n.Definition))
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, noDefinition(n.Definition)
 	}

@@ -36,12 +36,11 @@ func (st *Jobs) issued(ctx context.Context, epoch, seq int64) (bool, error) {
 }
 
 // checkFence remembers a token that is not older than the newest one.
-const checkFence = `
-INSERT INTO jobs.fences AS f (tenant_id, key, epoch, seq, checked_at)
-VALUES ($1, $2, $3, $4, clock_timestamp())
+var checkFence = postgres.Named(`
+INSERT INTO jobs.fences AS f (`+keyFenceTable.Inserted()+`) VALUES (`+keyFenceTable.Values("f")+`)
 ON CONFLICT (tenant_id, key) DO UPDATE
    SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
- WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`
+ WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`, keyFenceTable.As("f"))
 
 // CheckFence implements jobrun.Work.
 func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
@@ -53,12 +52,9 @@ func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, ep
 			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never issued to a run"})
 	}
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		done, err := tx.ExecContext(ctx, checkFence, tenant, key, epoch, seq)
-		if err != nil {
-			return err
-		}
-		n, err := done.RowsAffected()
-		ok = n == 1
+		f := jobrun.KeyFence{TenantID: tenant, Key: key, Epoch: epoch, Seq: seq}
+		done, err := tx.ExecContext(ctx, checkFence.Text, checkFence.Args(keyFenceTable.Row(&f))...)
+		ok, err = postgres.ChangedOne(done, "check a fence", err)
 		return err
 	})
 	return ok, postgres.Outage("check a fence", err)
@@ -70,17 +66,9 @@ type Fences struct{ db *postgres.DB }
 // NewFences returns the fences of db.
 func NewFences(db *postgres.DB) *Fences { return &Fences{db} }
 
-const fenceColumns = `f.tenant_id, f.key, f.epoch, f.seq, f.checked_at`
-
-func scanFence(row postgres.Scanner) (f jobrun.KeyFence, err error) {
-	err = row.Scan(&f.TenantID, &f.Key, &f.Epoch, &f.Seq, &f.CheckedAt)
-	postgres.UTC(&f.CheckedAt)
-	return f, err
-}
-
 var (
-	listFences = postgres.OfTenant(`SELECT `+fenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key > $2 ORDER BY f.key LIMIT $3`, "ORDER BY key")
-	readFence  = postgres.OfTenant(`SELECT `+fenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key = $2`, "")
+	listFences = postgres.OfTenant(`SELECT `+keyFenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key > $2 ORDER BY f.key LIMIT $3`, "ORDER BY key")
+	readFence  = postgres.OfTenant(`SELECT `+keyFenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key = $2`, "")
 )
 
 // ListFences implements jobrun.Fences.
@@ -89,7 +77,7 @@ func (st *Fences) ListFences(
 ) (page.Of[jobrun.KeyFence], error) {
 	var list []jobrun.KeyFence
 	err := st.db.ReadTenant(ctx, tenant, listFences, func(rows *sql.Rows) error {
-		f, err := scanFence(rows)
+		f, err := keyFenceTable.One(rows)
 		list = append(list, f)
 		return err
 	}, p.Start(), p.Limit+1)
@@ -99,7 +87,7 @@ func (st *Fences) ListFences(
 // Fence implements jobrun.Fences.
 func (st *Fences) Fence(ctx context.Context, tenant uuid.UUID, key string) (f jobrun.KeyFence, err error) {
 	err = st.db.ReadOne(ctx, tenant, readFence, noFence(), func(rows *sql.Rows) (err error) {
-		f, err = scanFence(rows)
+		f, err = keyFenceTable.One(rows)
 		return err
 	}, key)
 	return f, postgres.Outage("read a fence", err)
@@ -110,7 +98,7 @@ func (st *Fences) ResetFence(
 	ctx context.Context, tenant uuid.UUID, key string, did func(jobrun.KeyFence) operator.Action,
 ) (f jobrun.KeyFence, err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		f, err = scanFence(tx.QueryRowContext(ctx, `DELETE FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2 RETURNING `+fenceColumns, tenant, key))
+		f, err = keyFenceTable.One(tx.QueryRowContext(ctx, `DELETE FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2 RETURNING `+keyFenceColumns, tenant, key))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return noFence()

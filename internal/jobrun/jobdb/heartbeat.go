@@ -18,52 +18,54 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
+var registerWorker = postgres.Named(`
+INSERT INTO jobs.workers (`+workerTable.Inserted()+`) VALUES (`+workerTable.Values("w")+`)`, workerTable.As("w"))
+
 // Register implements jobrun.Work (W1).
 func (st *Jobs) Register(ctx context.Context, w jobrun.WorkerProcess) error {
+	w.State = jobrun.WorkerActive
 	return postgres.Outage("register a worker", st.db.InTenant(ctx, w.TenantID, func(tx *sqlx.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO jobs.workers (id, tenant_id, state, name, node, pid, sdk, sdk_version, labels, queues, commands, max_runs, principal, registered_at, heartbeat_at)
-			VALUES ($1, $2, 'ACTIVE', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, clock_timestamp(), clock_timestamp())`,
-			w.ID, w.TenantID, w.Name, w.Node, w.PID, w.SDK, w.SDKVersion, postgres.TextArray(w.Labels),
-			postgres.TextArray(w.Queues), postgres.TextArray(w.Commands), w.MaxRuns, w.Principal)
+		_, err := tx.ExecContext(ctx, registerWorker.Text, registerWorker.Args(workerTable.Row(&w))...)
 		return err
 	}))
 }
 
 // beatWorker notes a heartbeat, unless a later one was noted: a LOST worker is
 // back, DRAINING if it was to drain.
-const beatWorker = `
+var beatWorker = postgres.Named(`
 UPDATE jobs.workers w
-   SET heartbeat_at = clock_timestamp(), heartbeat_seq = $3, running = $4, load = $5,
+   SET heartbeat_at = clock_timestamp(), heartbeat_seq = @seq, running = @running, load = @load,
        state = CASE WHEN w.state <> 'LOST' THEN w.state WHEN w.drain_at IS NULL THEN 'ACTIVE' ELSE 'DRAINING' END,
        version = w.version + CASE WHEN w.state = 'LOST' THEN 1 ELSE 0 END, lost_at = NULL
- WHERE w.tenant_id = $1 AND w.id = $2 AND w.state <> 'DETACHED' AND w.heartbeat_seq <= $3
-RETURNING ` + workerColumns
+ WHERE w.tenant_id = @tenant AND w.id = @id AND w.state <> 'DETACHED' AND w.heartbeat_seq <= @seq
+RETURNING `+workerColumns, postgres.Single("tenant", "id", "seq", "running", "load"))
 
 // renewLeases renews, in one statement, the leases whose fences are right (W2),
 // and takes their runs out of doubt. It stays in the page (HOT) and does not grow
 // the version (S12). An assignment that was not started is renewed for a while
 // only: a worker that never starts it does not keep it for ever (S8).
-const renewLeases = `
+var renewLeases = postgres.Named(`
 WITH f AS MATERIALIZED (
-	SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::uuid[], $6::bigint[], $7::text[], $8::text[])
+	SELECT * FROM unnest(@ids::uuid[], @workers::uuid[], @attempts::bigint[], @tokens::uuid[], @epochs::bigint[], @progress::text[], @checkpoints::text[])
 	       AS f (id, worker, attempt, token, epoch, progress, checkpoint) ORDER BY f.id
 ), renewed AS (
 	UPDATE jobs.job_runs r
-	   SET lease_expires_at = CASE r.state WHEN 'RUNNING' THEN clock_timestamp() + $9 * interval '1 microsecond'
-	              ELSE greatest(r.lease_expires_at, least(clock_timestamp(), r.assigned_at + 2 * $10 * interval '1 microsecond') + $10 * interval '1 microsecond') END,
+	   SET lease_expires_at = CASE r.state WHEN 'RUNNING' THEN clock_timestamp() + @lease * interval '1 microsecond'
+	              ELSE greatest(r.lease_expires_at, least(clock_timestamp(), r.assigned_at + 2 * @unstarted * interval '1 microsecond') + @unstarted * interval '1 microsecond') END,
 	       continuation_state = 'NONE', continuation_check_started_at = NULL, continuation_check_deadline_at = NULL,
 	       progress = coalesce(f.progress::jsonb, r.progress), checkpoint = coalesce(f.checkpoint::jsonb, r.checkpoint)
 	  FROM f
-	 WHERE r.tenant_id = $1 AND ` + fencedHere + ` IN ('ASSIGNED', 'RUNNING')
+	 WHERE r.tenant_id = @tenant AND `+fencedHere+` IN ('ASSIGNED', 'RUNNING')
 	RETURNING r.id, r.lease_expires_at, r.cancel_requested_at IS NOT NULL AS canceling, r.cancel_reason
 ), confirmed AS (
 	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, version, attempt, epoch, worker_id)
-	SELECT o.id, o.tenant_id, clock_timestamp(), '` + string(jobrun.WasConfirmed) + `', o.version, o.attempt, coalesce(o.leader_epoch, 0), o.assigned_worker_id
-	  FROM renewed n JOIN jobs.job_runs o ON o.id = n.id AND o.tenant_id = $1
+	SELECT o.id, o.tenant_id, clock_timestamp(), '`+string(jobrun.WasConfirmed)+`', o.version, o.attempt, coalesce(o.leader_epoch, 0), o.assigned_worker_id
+	  FROM renewed n JOIN jobs.job_runs o ON o.id = n.id AND o.tenant_id = @tenant
 	 WHERE o.continuation_state = 'CONFIRMING' -- as it was when the statement began
 )
-SELECT n.id, n.lease_expires_at, n.canceling, n.cancel_reason FROM renewed n`
+SELECT n.id, n.lease_expires_at, n.canceling, n.cancel_reason FROM renewed n`,
+	postgres.Single("tenant", "ids", "workers", "attempts", "tokens", "epochs", "progress", "checkpoints", "lease",
+		"unstarted"))
 
 // workersLive notes a sign of life of workers that have given none for $3 µs. One
 // that somebody else is writing to has given one, or is being moved by an operator.
@@ -119,9 +121,10 @@ func (st *Jobs) Heartbeat(
 	}
 	_, err = postgres.RetryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-			w, err = scanWorker(tx.QueryRowContext(ctx, beatWorker, tenant, worker, seq, len(beats), load))
+			w, err = workerTable.One(tx.QueryRowContext(ctx, beatWorker.Text,
+				beatWorker.Args(postgres.Values{tenant, worker, seq, len(beats), load})...))
 			if errors.Is(err, sql.ErrNoRows) {
-				w, err = scanWorker(tx.QueryRowContext(ctx, `SELECT `+workerColumns+` FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`, tenant, worker))
+				w, err = workerTable.One(tx.QueryRowContext(ctx, `SELECT `+workerColumns+` FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`, tenant, worker))
 			}
 			if errors.Is(err, sql.ErrNoRows) || err == nil && w.State == jobrun.WorkerDetached {
 				return workerGone()
@@ -160,12 +163,12 @@ func (st *Jobs) renew(
 			values[c] = append(values[c], v)
 		}
 	}
-	args := []any{tenant}
+	args := postgres.Values{tenant}
 	for c := range values {
 		args = append(args, pq.Array(values[c]))
 	}
 	args = append(args, s.Seconds(jobrun.RunLease).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds())
-	rows, err := tx.QueryContext(ctx, renewLeases, args...)
+	rows, err := tx.QueryContext(ctx, renewLeases.Text, renewLeases.Args(args)...)
 	if err != nil {
 		return nil, err
 	}

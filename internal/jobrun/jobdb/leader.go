@@ -107,27 +107,19 @@ const standbyFor = time.Minute
 // Leadership implements jobrun.Elections. Before anybody has ever led it is zero
 // but for the standbys.
 func (st *Elections) Leadership(ctx context.Context) (l jobrun.Leadership, err error) {
-	err = st.db.Read.QueryRowContext(ctx, `
-		SELECT leader_id, node, epoch, acquired_at, expires_at, swept_at, expires_at > clock_timestamp() FROM jobs.leader WHERE name = 'default'`).
-		Scan(&l.LeaderID, &l.Node, &l.Epoch, &l.AcquiredAt, &l.ExpiresAt, &l.SweptAt, &l.Alive)
+	l, err = leaderTable.One(st.db.Read.QueryRowContext(ctx, `
+		SELECT `+leaderTable.Selected("l")+` FROM jobs.leader l WHERE l.name = 'default'`))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return l, postgres.Outage("read the leader", err)
 	}
-	postgres.UTC(&l.AcquiredAt, &l.ExpiresAt, l.SweptAt)
-	rows, err := st.db.Read.QueryContext(ctx, `
-		SELECT leader_id, node, started_at, seen_at FROM jobs.schedulers
-		 WHERE seen_at > clock_timestamp() - $1 * interval '1 microsecond' ORDER BY started_at, leader_id LIMIT 1000`, standbyFor.Microseconds())
-	if err != nil {
-		return l, postgres.Outage("list the standbys", err)
-	}
-	err = postgres.EachRow(rows, func() error {
-		var s jobrun.Standby
-		err := rows.Scan(&s.LeaderID, &s.Node, &s.StartedAt, &s.SeenAt)
-		postgres.UTC(&s.StartedAt, &s.SeenAt)
+	l.Standbys, err = standbyTable.All(st.db.Read.QueryContext(ctx, `
+		SELECT `+standbyTable.Selected("s")+` FROM jobs.schedulers s
+		 WHERE s.seen_at > clock_timestamp() - $1 * interval '1 microsecond' ORDER BY s.started_at, s.leader_id LIMIT 1000`,
+		standbyFor.Microseconds()))
+	for i := range l.Standbys {
+		s := &l.Standbys[i]
 		s.IsLeader = l.Alive && s.LeaderID == l.LeaderID
-		l.Standbys = append(l.Standbys, s)
-		return err
-	})
+	}
 	return l, postgres.Outage("list the standbys", err)
 }
 

@@ -3,7 +3,6 @@ package jobdb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,12 +25,16 @@ const (
 SELECT m.id FROM dlq.dlq_messages m
  WHERE m.tenant_id = $1 AND m.id = $2 AND m.status = 'RETRYING' AND m.retry_token = $3
    FOR NO KEY UPDATE OF m`
+)
 
+// jobOfLetter reads what a new run of a definition is made of, and the time.
+var (
+	madeOf      = DefinitionTable.Only("id", "name", "spec_version", "spec")
 	jobOfLetter = `
-SELECT d.id, d.name, d.spec_version, d.spec, now() FROM jobs.job_definitions d
+SELECT ` + madeOf.Selected("d") + `, now() FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND d.id::text = $2 AND d.deleted_at IS NULL
  UNION ALL
-SELECT d.id, d.name, d.spec_version, d.spec, now() FROM jobs.job_definitions d
+SELECT ` + madeOf.Selected("d") + `, now() FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL
  LIMIT 1`
 )
@@ -97,16 +100,12 @@ var errNoJob = errors.New("no such job definition")
 func jobByIDOrName(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, idOrName string,
 ) (d jobrun.Definition, now time.Time, err error) {
-	d.TenantID = tenant
-	var spec []byte
-	err = tx.QueryRowContext(ctx, jobOfLetter, tenant, idOrName).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec, &now)
+	d, err = madeOf.One(tx.QueryRowContext(ctx, jobOfLetter, tenant, idOrName), &now)
 	if errors.Is(err, sql.ErrNoRows) {
-		return d, now, errNoJob
+		err = errNoJob
 	}
-	if err != nil {
-		return d, now, err
-	}
-	return d, now, json.Unmarshal(spec, &d.Spec)
+	d.TenantID = tenant
+	return d, now, err
 }
 
 func isJSON(b []byte) bool {

@@ -15,24 +15,24 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // maxStream is how many characters job_run_logs.stream has.
 const maxStream = 10
 
 // putChunk stores a chunk unless its number is taken, and counts it.
-const putChunk = `
+var putChunk = postgres.Named(`
 WITH put AS (
-	INSERT INTO jobs.job_run_logs (run_id, tenant_id, attempt, seq, at, stream, body)
-	VALUES ($1, $2, $3, $4, clock_timestamp(), $5, $6)
+	INSERT INTO jobs.job_run_logs (`+logChunkTable.Inserted()+`) VALUES (`+logChunkTable.Values("l")+`)
 	ON CONFLICT (run_id, attempt, seq) DO NOTHING
 	RETURNING seq
 )
-UPDATE jobs.job_runs r SET log_bytes = r.log_bytes + $7
- WHERE r.tenant_id = $2 AND r.id = $1 AND EXISTS (SELECT FROM put)`
+UPDATE jobs.job_runs r SET log_bytes = r.log_bytes + @bytes
+ WHERE r.tenant_id = @l.tenant_id AND r.id = @l.run_id AND EXISTS (SELECT FROM put)`, logChunkTable.As("l"), postgres.Single("bytes"))
 
-const readChunk = `
-SELECT l.stream, l.body FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3 AND l.seq = $4`
+var readChunk = `
+SELECT ` + logChunkColumns + ` FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3 AND l.seq = $4`
 
 const nextChunk = `
 SELECT coalesce(max(l.seq), -1) + 1 FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3`
@@ -72,14 +72,15 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 		if r.LogBytes+int64(len(c.Body)) > jobrun.MaxLog {
 			return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "the log of a run has at most %d bytes", jobrun.MaxLog)
 		}
-		body := c.Body
-		if body == nil {
-			body = []byte{}
+		row := logChunk{r.ID, r.TenantID, jobrun.LogChunk{LogPosition: c.LogPosition, Stream: stream, Body: c.Body}}
+		if row.Body == nil {
+			row.Body = []byte{}
 		}
-		if body, err = sealer.SealBytes(fieldRunLog(c.LogPosition), body); err != nil {
+		if row.Body, err = sealer.SealBytes(fieldRunLog(c.LogPosition), row.Body); err != nil {
 			return 0, err
 		}
-		if err := st.db.ExecIn(ctx, tx, putChunk, r.ID, r.TenantID, c.Attempt, c.Seq, stream, body, len(c.Body)); err != nil {
+		args := putChunk.Args(logChunkTable.Row(&row), postgres.Values{len(c.Body)})
+		if err := st.db.ExecIn(ctx, tx, putChunk.Text, args...); err != nil {
 			return 0, err
 		}
 	case err != nil:
@@ -92,12 +93,15 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 func (st *Jobs) chunk(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPosition,
 ) (c jobrun.LogChunk, err error) {
-	var stored []byte
-	row := tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq)
-	if err := row.Scan(&c.Stream, &stored); err != nil {
-		return c, err
-	}
 	sealer := st.db.Keys.SealerFor(r.TenantID, r.ID)
-	c.Body, err = sealer.OpenBytes(fieldRunLog(at), stored)
-	return c, err
+	return scanChunk(tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq), &sealer)
+}
+
+// scanChunk reads a chunk of a log as its worker sent it.
+func scanChunk(row postgres.Scanner, sealer *envelope.Sealer) (jobrun.LogChunk, error) {
+	c, err := logChunkTable.One(row)
+	if err == nil {
+		c.Body, err = sealer.OpenBytes(fieldRunLog(c.LogPosition), c.Body)
+	}
+	return c.LogChunk, err
 }

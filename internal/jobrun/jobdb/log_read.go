@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-const readChunks = `
-SELECT l.attempt, l.seq, l.at, l.stream, l.body FROM jobs.job_run_logs l
+var readChunks = `
+SELECT ` + logChunkColumns + ` FROM jobs.job_run_logs l
  WHERE l.tenant_id = $1 AND l.run_id = $2 AND (l.attempt, l.seq) >= ($3, $4)
  ORDER BY l.attempt, l.seq LIMIT $5`
 
@@ -21,13 +21,7 @@ func (st *Jobs) Logs(
 ) (chunks []jobrun.LogChunk, err error) {
 	sealer := st.db.Keys.SealerFor(tenant, id)
 	err = st.db.ListTenant(ctx, tenant, readChunks, func(rows *sql.Rows) error {
-		var c jobrun.LogChunk
-		var stored []byte
-		err := rows.Scan(&c.Attempt, &c.Seq, &c.At, &c.Stream, &stored)
-		if err == nil {
-			c.Body, err = sealer.OpenBytes(fieldRunLog(c.LogPosition), stored)
-		}
-		postgres.UTC(&c.At)
+		c, err := scanChunk(rows, &sealer)
 		chunks = append(chunks, c)
 		return err
 	}, tenant, id, from.Attempt, from.Seq, limit)

@@ -41,31 +41,19 @@ const freeEventKey = `
 UPDATE jobs.events SET dedupe_key = NULL
  WHERE tenant_id = $1 AND event_type = $2 AND dedupe_key = $3 AND created_at <= now() - $4 * interval '1 microsecond'`
 
-const insertEvent = `
-INSERT INTO jobs.events AS v (id, tenant_id, event_type, payload_json, dedupe_key, correlation_id, occurred_at, source_run_id, created_at, published_by)
-VALUES ($1, $2, $3, $4::jsonb, $5, $6, coalesce($7::timestamptz, now()), $8, now(), $9)
+var insertEvent = postgres.Named(`
+INSERT INTO jobs.events AS v (`+publishedEventTable.Inserted()+`) VALUES (`+publishedEventTable.Values("v")+`)
 ON CONFLICT (tenant_id, event_type, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
-RETURNING ` + jobEventColumns
+RETURNING `+publishedEventColumns, publishedEventTable.As("v"))
 
-// jobEventColumns are the columns of jobs.events, alias v, in the order of scanEvent.
-const jobEventColumns = `v.id, v.tenant_id, v.event_type, v.payload_json, v.dedupe_key, v.correlation_id, v.occurred_at, v.source_run_id, v.created_at, v.processed_at, v.published_by`
-
-func (db *DB) scanEvent(row postgres.Scanner) (e jobrun.PublishedEvent, err error) {
-	var payload []byte
-	var key, correlation, by sql.NullString
-	var occurred time.Time
-	var source uuid.NullUUID
-	err = row.Scan(&e.ID, &e.TenantID, &e.Type, &payload, &key, &correlation, &occurred, &source, &e.CreatedAt,
-		&e.ProcessedAt, &by)
-	postgres.UTC(&occurred, &e.CreatedAt, e.ProcessedAt)
+func (db *DB) scanEvent(row postgres.Scanner, more ...any) (jobrun.PublishedEvent, error) {
+	e, err := publishedEventTable.One(row, more...)
 	if err != nil {
-		return e, err
+		return e.PublishedEvent, err
 	}
-	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID, e.By = key.String, correlation.String, &occurred,
-		source.UUID, by.String
 	sealer := db.Keys.SealerFor(e.TenantID, e.ID)
-	e.Payload, err = postgres.Unseal(&sealer, fieldEventPayload, payload)
-	return e, err
+	e.Payload, err = postgres.Unseal(&sealer, fieldEventPayload, e.payload)
+	return e.PublishedEvent, err
 }
 
 // errEventsBusy is of a dedupe key that others keep taking.
@@ -77,8 +65,9 @@ var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and
 func (db *DB) publishEvent(
 	ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration,
 ) (stored jobrun.PublishedEvent, created bool, err error) {
+	row := publishedEvent{PublishedEvent: jobrun.PublishedEvent{NewEvent: *e, TenantID: tenant, SourceRunID: source}}
 	sealer := db.Keys.SealerFor(tenant, e.ID)
-	payload, err := postgres.Seal(&sealer, fieldEventPayload, e.Payload)
+	row.payload, err = postgres.Seal(&sealer, fieldEventPayload, e.Payload)
 	if err != nil {
 		return stored, false, err
 	}
@@ -88,13 +77,12 @@ func (db *DB) publishEvent(
 				return stored, false, err
 			}
 		}
-		stored, err = db.scanEvent(tx.QueryRowContext(ctx, insertEvent,
-			e.ID, tenant, e.Type, postgres.NullText(payload), postgres.NullIfEmpty(e.DedupeKey),
-			postgres.NullIfEmpty(e.CorrelationID), e.OccurredAt, postgres.NullIfZero(source), postgres.NullIfEmpty(e.By)))
+		stored, err = db.scanEvent(
+			tx.QueryRowContext(ctx, insertEvent.Text, insertEvent.Args(publishedEventTable.Row(&row))...))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return stored, err == nil, err
 		}
-		stored, err = db.scanEvent(tx.QueryRowContext(ctx, `SELECT `+jobEventColumns+` FROM jobs.events v WHERE v.tenant_id = $1 AND v.event_type = $2 AND v.dedupe_key = $3`,
+		stored, err = db.scanEvent(tx.QueryRowContext(ctx, `SELECT `+publishedEventColumns+` FROM jobs.events v WHERE v.tenant_id = $1 AND v.event_type = $2 AND v.dedupe_key = $3`,
 			tenant, e.Type, e.DedupeKey))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return stored, false, err
@@ -124,9 +112,9 @@ func (st *Events) Publish(
 	return stored, created, postgres.Outage("publish event", err)
 }
 
-var getEvent = postgres.OfTenant(`SELECT `+jobEventColumns+` FROM jobs.events v WHERE v.tenant_id = tenant.id AND v.id = $2`, "")
+var getEvent = postgres.OfTenant(`SELECT `+publishedEventColumns+` FROM jobs.events v WHERE v.tenant_id = tenant.id AND v.id = $2`, "")
 
-var getEventDeliveries = postgres.OfTenant(`SELECT d.definition_id, d.run_id, d.attempts, d.error, d.delivered_at, d.next_try_at, d.letter_id
+var getEventDeliveries = postgres.OfTenant(`SELECT `+eventDeliveryTable.Selected("d")+`
   FROM jobs.event_deliveries d WHERE d.tenant_id = tenant.id AND d.event_id = $2`, "ORDER BY definition_id")
 
 // Event implements jobrun.Events.
@@ -138,12 +126,8 @@ func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.Pub
 	}, id)
 	if err == nil {
 		err = st.db.ReadTenant(ctx, tenant, getEventDeliveries, func(rows *sql.Rows) error {
-			var d jobrun.EventDelivery
-			var run, letter uuid.NullUUID
-			err := rows.Scan(&d.DefinitionID, &run, &d.Attempts, &d.Error, &d.DeliveredAt, &d.NextTryAt, &letter)
-			postgres.UTC(d.DeliveredAt, d.NextTryAt)
-			d.RunID, d.LetterID = run.UUID, letter.UUID
-			e.Deliveries = append(e.Deliveries, d)
+			d, err := eventDeliveryTable.One(rows)
+			e.Deliveries = append(e.Deliveries, d.EventDelivery)
 			return err
 		}, id)
 	}
@@ -185,7 +169,7 @@ func (st *Events) ListEvents(
 			}
 			capped = total == most
 		}
-		l := postgres.NewestFirst{Columns: jobEventColumns, From: "jobs.events v", At: "v.created_at", ID: "v.id"}
+		l := postgres.NewestFirst{Columns: publishedEventColumns, From: "jobs.events v", At: "v.created_at", ID: "v.id"}
 		found, err = postgres.ReadPage(ctx, tx, l, &w, p, st.db.scanEvent)
 		found.Total, found.TotalCapped = total, capped
 		return err

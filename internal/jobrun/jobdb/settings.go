@@ -2,7 +2,6 @@ package jobdb
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,8 +68,7 @@ func (st *Settings) remember(s jobrun.Settings) {
 	st.known, st.until = s, time.Now().Add(settingsFor)
 }
 
-const readSettings = `SELECT v.version, s.name, s.value::double precision, s.updated_by, s.updated_at
-  FROM jobs.settings_version v LEFT JOIN jobs.settings s ON true`
+var readSettings = `SELECT ` + settingTable.Selected("s") + ` FROM jobs.settings_version v LEFT JOIN jobs.settings s ON true`
 
 // Settings implements jobrun.SettingsStore.
 func (st *Settings) Settings(ctx context.Context) (jobrun.Settings, error) {
@@ -84,23 +82,19 @@ func (st *Settings) Settings(ctx context.Context) (jobrun.Settings, error) {
 
 // changed returns what differs from the defaults.
 func (st *Settings) changed(ctx context.Context) (map[string]jobrun.SettingValue, int64, error) {
-	rows, err := st.db.QueryRead(ctx, readSettings)
-	if err != nil {
-		return nil, 0, err
-	}
+	return settingsOf(settingTable.All(st.db.QueryRead(ctx, readSettings)))
+}
+
+// settingsOf are the values that readSettings has read, and their version.
+func settingsOf(rows []settingRow, err error) (map[string]jobrun.SettingValue, int64, error) {
 	out := map[string]jobrun.SettingValue{}
 	var version int64
-	err = postgres.EachRow(rows, func() error {
-		var name, by sql.NullString
-		var value sql.NullFloat64
-		var at sql.NullTime
-		if err := rows.Scan(&version, &name, &value, &by, &at); err != nil || !name.Valid {
-			return err
+	for _, s := range rows {
+		version = s.version
+		if s.name != "" {
+			out[s.name] = s.SettingValue
 		}
-		postgres.UTC(&at.Time)
-		out[name.String] = jobrun.SettingValue{Value: value.Float64, UpdatedBy: by.String, UpdatedAt: &at.Time}
-		return nil
-	})
+	}
 	return out, version, err
 }
 
@@ -142,23 +136,19 @@ func (st *Settings) ChangeSettings(
 func changeSettings(
 	ctx context.Context, tx *sqlx.Tx, version int64, values map[string]*float64, by operator.Action,
 ) (jobrun.Settings, error) {
-	var present int64
-	if err := tx.GetContext(ctx, &present, `SELECT version FROM jobs.settings_version FOR UPDATE`); err != nil {
+	if _, err := tx.ExecContext(ctx, `SELECT version FROM jobs.settings_version FOR UPDATE`); err != nil {
+		return jobrun.Settings{}, err
+	}
+	stored, present, err := settingsOf(settingTable.All(tx.QueryContext(ctx, readSettings)))
+	if err != nil {
 		return jobrun.Settings{}, err
 	}
 	if version != 0 && version != present {
 		return jobrun.Settings{}, fault.New(fault.Precondition, jobrun.CodeStale, "the settings are at version %d, not %d", present, version)
 	}
-	var stored []struct {
-		Name  string  `db:"name"`
-		Value float64 `db:"value"`
-	}
-	if err := tx.SelectContext(ctx, &stored, `SELECT name, value::double precision AS value FROM jobs.settings`); err != nil {
-		return jobrun.Settings{}, err
-	}
 	all := map[string]float64{}
-	for _, s := range stored {
-		all[s.Name] = s.Value
+	for name, s := range stored {
+		all[name] = s.Value
 	}
 	before := maps.Clone(all)
 	for name, v := range values {
@@ -206,26 +196,22 @@ func changeSetting(ctx context.Context, tx *sqlx.Tx, version int64, name string,
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO jobs.settings_history (version, name, old_value, new_value, changed_by, reason, changed_at)
-		VALUES ($1, $2, to_jsonb($3::double precision), to_jsonb($4::double precision), $5, $6, clock_timestamp())`, version, name, old, value, by.Actor, by.Reason)
+	change := jobrun.SettingChange{Version: version, Name: name, Old: old, New: value, By: by.Actor, Reason: by.Reason}
+	_, err := tx.ExecContext(ctx, insertSettingChange.Text, insertSettingChange.Args(settingChangeTable.Row(&change))...)
 	return err
 }
 
+var (
+	insertSettingChange = postgres.Named(`
+		INSERT INTO jobs.settings_history (`+settingChangeTable.Inserted()+`)
+		VALUES (`+settingChangeTable.Values("h")+`)`, settingChangeTable.As("h"))
+	readSettingChanges = `
+		SELECT ` + settingChangeTable.Selected("h") + ` FROM jobs.settings_history h ORDER BY h.version DESC, h.name LIMIT $1`
+)
+
 // SettingsHistory implements jobrun.SettingsStore.
 func (st *Settings) SettingsHistory(ctx context.Context, limit int) ([]jobrun.SettingChange, error) {
-	rows, err := st.db.QueryRead(ctx, `SELECT version, name, old_value::double precision, new_value::double precision, changed_by, reason, changed_at
-		FROM jobs.settings_history ORDER BY version DESC, name LIMIT $1`, limit)
-	if err != nil {
-		return nil, postgres.Outage("read the history of settings", err)
-	}
-	var out []jobrun.SettingChange
-	err = postgres.EachRow(rows, func() error {
-		var c jobrun.SettingChange
-		err := rows.Scan(&c.Version, &c.Name, &c.Old, &c.New, &c.By, &c.Reason, &c.At)
-		postgres.UTC(&c.At)
-		out = append(out, c)
-		return err
-	})
+	out, err := settingChangeTable.All(st.db.QueryRead(ctx, readSettingChanges, limit))
 	return out, postgres.Outage("read the history of settings", err)
 }
 

@@ -60,11 +60,12 @@ func (st *Jobs) decide(
 	return d.run, d.replayed, err
 }
 
-const putRefusal = `
+var putRefusal = postgres.Named(`
 INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, version, attempt, epoch, worker_id, reason)
-SELECT $1, $2, clock_timestamp(), '` + string(jobrun.WasRefused) + `', $3, $4, $5, $6, $7
+SELECT @run, @tenant, clock_timestamp(), '`+string(jobrun.WasRefused)+`', @version, @attempt, @epoch, @worker, @reason
  WHERE NOT EXISTS (SELECT 1 FROM jobs.job_run_events e
-        WHERE e.run_id = $1 AND e.kind = '` + string(jobrun.WasRefused) + `' AND e.attempt = $4 AND e.worker_id = $6 AND e.reason LIKE $8)`
+        WHERE e.run_id = @run AND e.kind = '`+string(jobrun.WasRefused)+`' AND e.attempt = @attempt AND e.worker_id = @worker AND e.reason LIKE @same)`,
+	postgres.Single("run", "tenant", "version", "attempt", "epoch", "worker", "reason", "same"))
 
 // maxAttempt bounds the attempts that callers claim to have.
 const maxAttempt = 1<<31 - 1
@@ -76,9 +77,9 @@ func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c w
 	if f := fault.As(refusal); f != nil {
 		code = f.Code
 	}
-	_, err := tx.ExecContext(ctx, putRefusal, r.ID, r.TenantID, r.Version, min(c.fence.Attempt, maxAttempt),
-		c.fence.LeaderEpoch, c.fence.WorkerID,
-		string(c.call)+": "+code, string(c.call)+": %")
+	args := putRefusal.Args(postgres.Values{r.ID, r.TenantID, r.Version, min(c.fence.Attempt, maxAttempt),
+		c.fence.LeaderEpoch, c.fence.WorkerID, string(c.call) + ": " + code, string(c.call) + ": %"})
+	_, err := tx.ExecContext(ctx, putRefusal.Text, args...)
 	return err
 }
 

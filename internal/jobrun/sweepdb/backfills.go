@@ -26,42 +26,25 @@ func NewBulks(db *jobdb.DB, jobs *jobdb.Jobs) *Bulks { return &Bulks{db, jobs} }
 
 var _ jobrun.BulkOperations = (*Bulks)(nil)
 
-// backfillColumns are the columns of jobs.backfills, alias b, in the order of
-// scanBackfill.
-const backfillColumns = `b.id, b.tenant_id, b.definition_id, b.version, b.state, b.from_at, b.to_at, b.reprocess, b.newest_first, b.max_active,
-	b.overlap, b.cursor_at, b.created, b.skipped, b.reason, b.actor, b.created_at, b.ended_at`
-
-func scanBackfill(row postgres.Scanner, more ...any) (b jobrun.Backfill, err error) {
-	dest := []any{
-		&b.ID, &b.TenantID, &b.DefinitionID, &b.Version, &b.State, &b.From, &b.To, &b.Reprocess, &b.NewestFirst, &b.MaxActive,
-		&b.Overlap, &b.Cursor, &b.Created, &b.Skipped, &b.Reason, &b.Actor, &b.CreatedAt, &b.EndedAt,
-	}
-	if err := row.Scan(append(dest, more...)...); err != nil {
-		return b, err
-	}
-	postgres.UTC(&b.From, &b.To, b.Cursor, &b.CreatedAt, b.EndedAt)
-	return b, nil
-}
-
 // backfills is how backfills are stored.
 var backfills = kind[jobrun.Backfill]{
 	name:    "backfill",
 	table:   "jobs.backfills",
-	columns: backfillColumns,
-	scan:    func(row postgres.Scanner) (jobrun.Backfill, error) { return scanBackfill(row) },
+	columns: backfillTable.Selected("b"),
+	scan:    backfillTable.One,
 	head:    func(b *jobrun.Backfill) *jobrun.BulkHead { return &b.BulkHead },
 	cancel:  (*jobrun.Backfill).Cancel,
 }
+
+var insertBackfill = postgres.Named(`
+INSERT INTO jobs.backfills (`+backfillTable.Inserted()+`) VALUES (`+backfillTable.Values("b")+`) ON CONFLICT (id) DO NOTHING`,
+	backfillTable.As("b"))
 
 // CreateBackfill implements jobrun.BulkOperations.
 func (st *Bulks) CreateBackfill(
 	ctx context.Context, b jobrun.Backfill, by operator.Action,
 ) (stored jobrun.Backfill, created bool, err error) {
-	created, err = backfills.create(ctx, st.db, b.TenantID, by, `
-			INSERT INTO jobs.backfills (id, tenant_id, definition_id, version, state, from_at, to_at, reprocess, newest_first, max_active, overlap, reason, actor, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) DO NOTHING`,
-		b.ID, b.TenantID, b.DefinitionID, b.Version, b.State, b.From, b.To, b.Reprocess, b.NewestFirst, b.MaxActive,
-		b.Overlap, b.Reason, b.Actor, b.CreatedAt)
+	created, err = backfills.create(ctx, st.db, b.TenantID, by, insertBackfill, backfillTable.Row(&b))
 	if err == nil && !created {
 		stored, _, err = st.GetBackfill(ctx, b.TenantID, b.ID)
 		return stored, false, err
@@ -75,14 +58,13 @@ func activeOf(tenant, backfill string) string {
   WHERE r.tenant_id = ` + tenant + ` AND r.backfill_id = ` + backfill + ` AND r.phase IN ('PENDING', 'HELD', 'ORPHANED'))`
 }
 
-var getBackfill = postgres.OfTenant(`SELECT `+backfillColumns+`, `+activeOf("b.tenant_id", "b.id")+` AS active
+var getBackfill = postgres.OfTenant(`SELECT `+backfills.columns+`, `+activeOf("b.tenant_id", "b.id")+` AS active
   FROM jobs.backfills b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBackfill implements jobrun.BulkOperations.
 func (st *Bulks) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Backfill, active int64, err error) {
-	b, err = backfills.get(ctx, st.db, tenant, id, getBackfill, func(row postgres.Scanner) (jobrun.Backfill, error) {
-		return scanBackfill(row, &active)
-	})
+	counted := func(row postgres.Scanner, _ ...any) (jobrun.Backfill, error) { return backfillTable.One(row, &active) }
+	b, err = backfills.get(ctx, st.db, tenant, id, getBackfill, counted)
 	return b, active, err
 }
 

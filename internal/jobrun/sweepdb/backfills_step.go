@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
 )
 
 // backfillStep is how many slots one transaction looks at.
@@ -31,8 +32,8 @@ func (st *Bulks) backfill(
 	var created []bool
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		runs, created, swept = nil, nil, jobrun.Swept{}
-		b, err := scanBackfill(tx.QueryRowContext(ctx, `
-			SELECT `+backfillColumns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
+		b, err := backfillTable.One(tx.QueryRowContext(ctx, `
+			SELECT `+backfills.columns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil // it has ended, or somebody ends it
 		}
@@ -46,7 +47,7 @@ func (st *Bulks) backfill(
 		if err := row.Scan(&active, &now); err != nil {
 			return err
 		}
-		d, err := jobdb.ScanDefinition(tx.QueryRowContext(ctx, `SELECT `+jobdb.DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`, m.Tenant, b.DefinitionID))
+		d, err := jobdb.DefinitionTable.One(tx.QueryRowContext(ctx, readDefinition, m.Tenant, b.DefinitionID))
 		if err != nil {
 			return fmt.Errorf("read the definition of a backfill: %w", err)
 		}
@@ -80,10 +81,16 @@ func (st *Bulks) backfill(
 	return swept, err
 }
 
+var (
+	backfillProgress = backfillTable.Only("id", "tenant_id", "state", "version", "cursor_at", "created", "skipped",
+		"ended_at")
+	saveBackfill = postgres.Named(`
+		UPDATE jobs.backfills b SET `+backfillProgress.Set("b", "id", "tenant_id")+`
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state = 'RUNNING'`, backfillProgress.As("b"))
+)
+
 // putBackfill stores how far a locked backfill has come.
 func putBackfill(ctx context.Context, tx *sqlx.Tx, b *jobrun.Backfill) error {
-	_, err := tx.ExecContext(ctx, `
-		UPDATE jobs.backfills b SET state = $3, version = $8, cursor_at = $4, created = $5, skipped = $6, ended_at = $7
-		 WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING'`, b.TenantID, b.ID, b.State, b.Cursor, b.Created, b.Skipped, b.EndedAt, b.Version)
+	_, err := tx.ExecContext(ctx, saveBackfill.Text, saveBackfill.Args(backfillProgress.Row(b))...)
 	return err
 }

@@ -3,9 +3,7 @@ package sweepdb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,51 +18,40 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// bulkColumns are the columns of jobs.bulks, alias b, in the order of scanBulk.
-const bulkColumns = `b.id, b.tenant_id, b.version, b.action, b.state, b.filter, b.before, b.cursor_at, b.cursor_id, b.matched, b.done, b.skipped,
-	b.reason, b.actor, b.created_at, b.ended_at`
+func scanBulk(row postgres.Scanner, more ...any) (jobrun.Bulk, error) {
+	b, err := bulkTable.One(row, more...)
+	if b.at != nil {
+		b.Cursor = &page.TimeID{At: *b.at, ID: b.id}
+	}
+	return b.Bulk, err
+}
 
-func scanBulk(row postgres.Scanner) (b jobrun.Bulk, err error) {
-	var filter []byte
-	var at *time.Time
-	var id uuid.NullUUID
-	if err := row.Scan(&b.ID, &b.TenantID, &b.Version, &b.Action, &b.State, &filter, &b.Before, &at, &id,
-		&b.Matched, &b.Done, &b.Skipped,
-		&b.Reason, &b.Actor, &b.CreatedAt, &b.EndedAt); err != nil {
-		return b, err
+func rowOf(b *jobrun.Bulk) *bulkRow {
+	row := bulkRow{Bulk: *b}
+	if b.Cursor != nil {
+		row.at, row.id = &b.Cursor.At, b.Cursor.ID
 	}
-	postgres.UTC(&b.Before, at, &b.CreatedAt, b.EndedAt)
-	if at != nil {
-		b.Cursor = &page.TimeID{At: *at, ID: id.UUID}
-	}
-	if err := json.Unmarshal(filter, &b.Filter); err != nil {
-		return b, fmt.Errorf("stored filter of a bulk: %w", err)
-	}
-	return b, nil
+	return &row
 }
 
 // bulks is how bulks are stored.
 var bulks = kind[jobrun.Bulk]{
 	name:    "bulk",
 	table:   "jobs.bulks",
-	columns: bulkColumns,
+	columns: bulkTable.Selected("b"),
 	scan:    scanBulk,
 	head:    func(b *jobrun.Bulk) *jobrun.BulkHead { return &b.BulkHead },
 	cancel:  (*jobrun.Bulk).Cancel,
 }
 
+var insertBulk = postgres.Named(`
+INSERT INTO jobs.bulks (`+bulkTable.Inserted()+`) VALUES (`+bulkTable.Values("b")+`) ON CONFLICT (id) DO NOTHING`, bulkTable.As("b"))
+
 // CreateBulk implements jobrun.BulkOperations.
 func (st *Bulks) CreateBulk(
 	ctx context.Context, b jobrun.Bulk, by operator.Action,
 ) (stored jobrun.Bulk, created bool, err error) {
-	filter, err := json.Marshal(b.Filter)
-	if err != nil {
-		return b, false, fmt.Errorf("encode filter: %w", err)
-	}
-	created, err = bulks.create(ctx, st.db, b.TenantID, by, `
-			INSERT INTO jobs.bulks (id, tenant_id, version, action, state, filter, before, reason, actor, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING`,
-		b.ID, b.TenantID, b.Version, b.Action, b.State, string(filter), b.Before, b.Reason, b.Actor, b.CreatedAt)
+	created, err = bulks.create(ctx, st.db, b.TenantID, by, insertBulk, bulkTable.Row(rowOf(&b)))
 	if err == nil && !created {
 		stored, err = st.GetBulk(ctx, b.TenantID, b.ID)
 		return stored, false, err
@@ -72,7 +59,7 @@ func (st *Bulks) CreateBulk(
 	return b, created, err
 }
 
-var getBulk = postgres.OfTenant(`SELECT `+bulkColumns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
+var getBulk = postgres.OfTenant(`SELECT `+bulks.columns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBulk implements jobrun.BulkOperations.
 func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk, error) {
@@ -161,15 +148,17 @@ func (st *Bulks) bulk(
 	return jobrun.Swept{Moved: len(ids), More: found.More}, nil
 }
 
+var (
+	bulkProgress = bulkTable.Only("id", "tenant_id", "state", "version", "cursor_at", "cursor_id", "matched", "done",
+		"skipped", "ended_at")
+	saveBulk = postgres.Named(`
+		UPDATE jobs.bulks b SET `+bulkProgress.Set("b", "id", "tenant_id")+`
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state = 'RUNNING'`, bulkProgress.As("b"))
+)
+
+// putBulk stores how far a locked bulk has come.
 func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
-	var at *time.Time
-	var id *uuid.UUID
-	if b.Cursor != nil {
-		at, id = &b.Cursor.At, &b.Cursor.ID
-	}
-	_, err := tx.ExecContext(ctx, `
-		UPDATE jobs.bulks b SET state = $3, version = $10, cursor_at = $4, cursor_id = $5, matched = $6, done = $7, skipped = $8, ended_at = $9
-		 WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING'`, b.TenantID, b.ID, b.State, at, id, b.Matched, b.Done, b.Skipped, b.EndedAt, b.Version)
+	_, err := tx.ExecContext(ctx, saveBulk.Text, saveBulk.Args(bulkProgress.Row(rowOf(b)))...)
 	return err
 }
 
@@ -193,7 +182,7 @@ func (st *Bulks) dealWith(
 	case ask == nil:
 		return nil, false, nil
 	}
-	d, err := jobdb.ScanDefinition(tx.QueryRowContext(ctx, `SELECT `+jobdb.DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`, b.TenantID, r.DefinitionID))
+	d, err := jobdb.DefinitionTable.One(tx.QueryRowContext(ctx, readDefinition, b.TenantID, r.DefinitionID))
 	if errors.Is(err, sql.ErrNoRows) || err == nil && d.DeletedAt != nil {
 		return nil, false, nil
 	}

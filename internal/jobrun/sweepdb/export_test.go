@@ -20,8 +20,11 @@ const (
 	KeyCandidates = keyCandidates
 	FindReady     = findReady
 	CountBacklog  = countBacklog
-	DueDefs       = dueDefinitions
-	AdvanceDefs   = advanceDefinitions
+)
+
+var (
+	DueDefs     = dueDefinitions
+	AdvanceDefs = advanceDefinitions.Text
 )
 
 // SweepFinds are what the sweeps that move or end runs look with; $1 is a limit,

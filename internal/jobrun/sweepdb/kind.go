@@ -23,7 +23,7 @@ type kind[T any] struct {
 	name    string // of one
 	table   string
 	columns string // in the order of scan
-	scan    func(postgres.Scanner) (T, error)
+	scan    func(row postgres.Scanner, more ...any) (T, error)
 	head    func(*T) *jobrun.BulkHead
 	cancel  func(b *T, at time.Time) (changed bool, err error)
 }
@@ -31,17 +31,14 @@ type kind[T any] struct {
 // create stores one by insert, which does nothing if its id is there. created is
 // false then.
 func (k *kind[T]) create(
-	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by operator.Action, insert string, args ...any,
+	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by operator.Action,
+	insert *postgres.Statement, one postgres.Bound,
 ) (created bool, err error) {
 	err = db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		res, err := tx.ExecContext(ctx, insert, args...)
-		if err != nil {
+		res, err := tx.ExecContext(ctx, insert.Text, insert.Args(one)...)
+		if created, err = postgres.ChangedOne(res, "insert a "+k.name, err); err != nil || !created {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return err
-		}
-		created = true
 		return auditdb.PutAction(ctx, tx, by)
 	})
 	return created, postgres.Outage("create "+k.name, err)
@@ -49,7 +46,8 @@ func (k *kind[T]) create(
 
 // get reads one by a query of OfTenant, with scan.
 func (k *kind[T]) get(
-	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string, scan func(postgres.Scanner) (T, error),
+	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string,
+	scan func(row postgres.Scanner, more ...any) (T, error),
 ) (b T, err error) {
 	err = db.ReadOne(ctx, tenant, query, jobrun.NoBulk(k.name), func(rows *sql.Rows) (err error) {
 		b, err = scan(rows)

@@ -14,7 +14,7 @@ import (
 
 // dueDefinitions are those whose next slot is near. Of one that is paused it is
 // near when it has come, or is not in the pause: until then nothing is known of it.
-const dueDefinitions = `
+var dueDefinitions = `
 SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.next_due_at IS NOT NULL AND d.enabled AND d.deleted_at IS NULL AND d.next_due_at < $1::timestamptz
    AND (d.paused_at IS NULL OR d.next_due_at <= clock_timestamp() OR d.paused_until <= d.next_due_at)
@@ -43,46 +43,34 @@ func (st *Sweeps) Now(ctx context.Context) (now time.Time, err error) {
 }
 
 func (st *Sweeps) definitions(ctx context.Context, query string, args ...any) (all []jobrun.Definition, err error) {
-	rows, err := st.db.QueryWrite(ctx, query, args...)
-	if err != nil {
-		return nil, postgres.Outage("read job definitions", err)
-	}
-	err = postgres.EachRow(rows, func() error {
-		d, err := jobdb.ScanDefinition(rows)
-		all = append(all, d)
-		return err
-	})
+	all, err = jobdb.DefinitionTable.All(st.db.QueryWrite(ctx, query, args...))
 	return all, postgres.Outage("read job definitions", err)
 }
 
 // advanceDefinitions moves definitions that still say what their slots were
 // computed of, and answers which. Their version stays: it is what users change.
-const advanceDefinitions = `
+var advanceDefinitions = postgres.Named(`
 WITH a AS MATERIALIZED (
-	SELECT d.id, n.until, n.next FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS n (id, version, until, next)
+	SELECT d.id, n.until, n.next FROM `+postgres.Unnest("n", advanceTable.As("n"))+`
 	  JOIN jobs.job_definitions d ON d.id = n.id AND d.version = n.version
 	 WHERE d.enabled AND d.deleted_at IS NULL ORDER BY d.id FOR NO KEY UPDATE OF d
 )
 UPDATE jobs.job_definitions d SET last_materialized_at = greatest(d.last_materialized_at, a.until), next_due_at = a.next FROM a WHERE d.id = a.id
-RETURNING d.id`
+RETURNING d.id`, advanceTable.As("n"))
 
 // Materialize implements jobrun.Sweeps.
 func (st *Sweeps) Materialize(
 	ctx context.Context, t jobrun.Term, slots []jobrun.Slot, advances []jobrun.Advance,
 ) (made int, err error) {
-	var c [4]postgres.BinaryColumn
+	batch := advanceTable.Batch(len(advances))
 	for i := range advances {
-		a := &advances[i]
-		c[0].UUID(a.Definition)
-		c[1].Int(a.Version)
-		c[2].Time(a.Until)
-		c[3].TimeOrNull(a.NextDueAt)
+		batch.Add(&advances[i])
 	}
 	var runs []jobrun.Run
 	var created []bool
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		runs, made = runs[:0], 0
-		rows, err := st.db.QueryIn(ctx, tx, advanceDefinitions, postgres.Parameters(c[:])...)
+		rows, err := st.db.QueryIn(ctx, tx, advanceDefinitions.Text, advanceDefinitions.Args(batch)...)
 		if err != nil {
 			return err
 		}
