@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -89,23 +90,23 @@ type keyList struct {
 func (k keyList) Run(ctx context.Context, c *cli) error {
 	return withKeys(ctx, c, func(keys access.Store, _ config.Config) error {
 		now, active := time.Now(), true
-		f := access.Filter{Active: &active, Now: now, Limit: 200}
+		f := access.Filter{Active: &active, Now: now, Request: page.Request[uuid.UUID]{Limit: 200}}
 		if k.All {
 			f.Active = nil
 		}
 		out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(out, "ID\tPREFIX\tNAME\tROLE\tTENANT\tCREATED\tEXPIRES\tLAST USED\tREVOKED")
 		for more := true; more; {
-			page, err := keys.List(ctx, nil, f)
+			found, err := keys.List(ctx, nil, f)
 			if err != nil {
 				return err
 			}
-			for _, key := range page.Keys {
-				f.After = key.ID
+			for _, key := range found.Items {
+				f.After = &key.ID
 				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Prefix, key.Name, key.Role, tenantOf(key),
 					timeOf(&key.CreatedAt), timeOf(key.ExpiresAt), timeOf(key.LastUsedAt), timeOf(key.RevokedAt))
 			}
-			more = page.More
+			more = found.More
 		}
 		return out.Flush()
 	})

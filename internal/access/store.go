@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Store keeps API keys. Its implementations are tested by storetest.Keys.
@@ -23,7 +25,7 @@ type Store interface {
 	// Get returns a key. Fault: NotFound.
 	Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (Key, error)
 	// List returns a page of keys, newest first by id.
-	List(ctx context.Context, scope *uuid.UUID, f Filter) (Page, error)
+	List(ctx context.Context, scope *uuid.UUID, f Filter) (page.Of[Key], error)
 	// Revoke ends a key for good, durably on return, and returns it as it then
 	// is. A revoked key stays as it was revoked first. Fault: NotFound.
 	Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (Key, error)
@@ -41,17 +43,7 @@ const UsedEvery = time.Minute
 
 // Filter says which keys a list holds. Now is required when Active is set.
 type Filter struct {
-	Active *bool // only keys that count at Now, or only those that do not
-	Now    time.Time
-	After  uuid.UUID // the last id of the page before; zero: from the beginning
-	Limit  int       // at least 1
-	Offset int
-	Total  bool // fill Page.Total
-}
-
-// Page is a part of a list.
-type Page struct {
-	Keys  []Key
-	More  bool  // there is a next page
-	Total int64 // all that fit the filter; only with Filter.Total
+	Active                  *bool // only keys that count at Now, or only those that do not
+	Now                     time.Time
+	page.Request[uuid.UUID] // after an id
 }

@@ -9,11 +9,14 @@ import (
 	"net"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/accessdb"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // checker makes what asks for credentials; nil in development mode, which is
@@ -47,8 +50,9 @@ func checker(
 		return identity.New(c), nil
 	}
 	active := true
-	page, err := keys.List(ctx, nil, access.Filter{Active: &active, Now: now(), Limit: 1})
-	if err == nil && len(page.Keys) == 0 {
+	found, err := keys.List(ctx, nil, access.Filter{Active: &active, Now: now(),
+		Request: page.Request[uuid.UUID]{Limit: 1}})
+	if err == nil && len(found.Items) == 0 {
 		log.Warn(
 			"the API is unusable: there is no API key and no JWT issuer; create a key with skald key create --name NAME --role admin --any-tenant",
 		)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Keys is access.Store in memory.
@@ -56,7 +57,7 @@ func (s *Keys) Get(_ context.Context, scope *uuid.UUID, id uuid.UUID) (access.Ke
 }
 
 // List implements access.Store.
-func (s *Keys) List(_ context.Context, scope *uuid.UUID, f access.Filter) (access.Page, error) {
+func (s *Keys) List(_ context.Context, scope *uuid.UUID, f access.Filter) (page.Of[access.Key], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []access.Key
@@ -66,17 +67,9 @@ func (s *Keys) List(_ context.Context, scope *uuid.UUID, f access.Filter) (acces
 		}
 	}
 	slices.SortFunc(all, func(a, b access.Key) int { return bytes.Compare(b.ID[:], a.ID[:]) })
-	p := access.Page{}
-	if f.Total {
-		p.Total = int64(len(all))
-	}
-	if f.After != uuid.Nil {
-		all = slices.DeleteFunc(all, func(k access.Key) bool { return bytes.Compare(k.ID[:], f.After[:]) >= 0 })
-	}
-	all = all[min(f.Offset, len(all)):]
-	p.More = len(all) > f.Limit
-	p.Keys = all[:min(f.Limit, len(all))]
-	return p, nil
+	return page.In(f.Request, all, func(k *access.Key, after uuid.UUID) bool {
+		return bytes.Compare(k.ID[:], after[:]) < 0
+	}), nil
 }
 
 // Revoke implements access.Store.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -65,12 +66,12 @@ func (w *Webhooks) Deliveries(
 	_ context.Context,
 	tenant, webhookID uuid.UUID,
 	f webhook.Filter,
-) (webhook.DeliveryPage, error) {
+) (page.Of[webhook.Delivery], error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	h, err := w.m.hook(tenant, webhookID)
 	if err != nil {
-		return webhook.DeliveryPage{}, err
+		return page.Of[webhook.Delivery]{}, err
 	}
 	var all []webhook.Delivery
 	for _, p := range h.sorted(func(p *leasedDelivery) bool { return f.Status == "" || p.Status == f.Status }) {
@@ -79,13 +80,9 @@ func (w *Webhooks) Deliveries(
 		all = append(all, d)
 	}
 	slices.Reverse(all)
-	var p webhook.DeliveryPage
-	p.Deliveries, p.More, p.Total = pageOf(
-		all,
-		f,
-		func(d *webhook.Delivery) bool { return bytes.Compare(d.ID[:], f.After[:]) < 0 },
-	)
-	return p, nil
+	return page.In(f.Request, all, func(d *webhook.Delivery, after uuid.UUID) bool {
+		return bytes.Compare(d.ID[:], after[:]) < 0
+	}), nil
 }
 
 // Redeliver implements webhook.Log.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -62,7 +63,7 @@ func (w *Webhooks) Get(_ context.Context, tenant, id uuid.UUID) (webhook.Subscri
 }
 
 // List implements webhook.Store.
-func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (webhook.Page, error) {
+func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (page.Of[webhook.Subscription], error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	var all []webhook.Subscription
@@ -72,26 +73,9 @@ func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (
 		}
 	}
 	slices.SortFunc(all, func(a, b webhook.Subscription) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	var p webhook.Page
-	p.Subscriptions, p.More, p.Total = pageOf(
-		all,
-		f,
-		func(s *webhook.Subscription) bool { return bytes.Compare(s.ID[:], f.After[:]) > 0 },
-	)
-	return p, nil
-}
-
-// pageOf returns the page of all that a filter asks for; after tells whether an
-// item comes after the cursor.
-func pageOf[T any](all []T, f webhook.Filter, after func(*T) bool) (page []T, more bool, total int64) {
-	if f.Total {
-		total = int64(len(all))
-	}
-	if f.After != uuid.Nil {
-		all = slices.DeleteFunc(all, func(v T) bool { return !after(&v) })
-	}
-	all = all[min(f.Offset, len(all)):]
-	return all[:min(f.Limit, len(all))], len(all) > f.Limit, total
+	return page.In(f.Request, all, func(s *webhook.Subscription, after uuid.UUID) bool {
+		return bytes.Compare(s.ID[:], after[:]) > 0
+	}), nil
 }
 
 // Replace implements webhook.Store.

@@ -4,10 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"maps"
 	"net/url"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -74,33 +72,4 @@ func (c Cursors) sign(b []byte) []byte {
 // BadCursor is the fault of a cursor that no list of ours made. Fault: Malformed.
 func BadCursor() error {
 	return BadParameter("cursor", "invalid", "was not issued by this server")
-}
-
-// TimeAndIDKeys are the sort keys of lists by a time and an id.
-func TimeAndIDKeys(at time.Time, id uuid.UUID) []byte {
-	//nolint:gosec // read back as it was
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), id[:]...)
-}
-
-// TimeAndID is the inverse of TimeAndIDKeys.
-func TimeAndID(keys []byte) (time.Time, uuid.UUID, error) {
-	if len(keys) != 8+16 {
-		return time.Time{}, uuid.Nil, BadCursor()
-	}
-	at, _, err := TimeAndText(keys)
-	return at, uuid.UUID(keys[8:]), err
-}
-
-// TimeAndTextKeys are the sort keys of lists by a time and a text.
-func TimeAndTextKeys(at time.Time, s string) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), s...) //nolint:gosec // read back as it was
-}
-
-// TimeAndText is the inverse of TimeAndTextKeys.
-func TimeAndText(keys []byte) (time.Time, string, error) {
-	if len(keys) < 8 {
-		return time.Time{}, "", BadCursor()
-	}
-	//nolint:gosec // as it was made
-	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC(), string(keys[8:]), nil
 }

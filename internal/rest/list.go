@@ -14,6 +14,11 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
+const (
+	DefaultPageSize = 20
+	MaxPageDepth    = 10_000 // rows that page can reach, and that are counted; OFFSET reads all before
+)
+
 // Order is how a place in the order of a list is written into a cursor and read
 // back. Clients hold cursors: the bytes stay as they are.
 type Order[C any] struct {

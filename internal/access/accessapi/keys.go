@@ -84,7 +84,7 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -97,26 +97,14 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 		return nil, fault.New(fault.Forbidden, access.CodeTenantMismatch, "the credential belongs to a tenant, and tenant_id names another one")
 	}
 	now := s.Now()
-	f := access.Filter{Active: p.Active, Now: now, Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total}
-	if paging.Page == 0 {
-		if len(paging.After) != len(f.After) {
-			return nil, rest.BadCursor()
-		}
-		f.After = uuid.UUID(paging.After)
-	}
-	page, err := s.Keys.List(ctx, scope, f)
+	found, err := s.Keys.List(ctx, scope, access.Filter{Active: p.Active, Now: now, Request: asked.Request})
 	if err != nil {
 		return nil, err
 	}
-	out := api.APIKeyList{APIKeys: make([]api.APIKey, len(page.Keys))}
-	for i := range page.Keys {
-		out.APIKeys[i] = toAPIKey(&page.Keys[i], now)
-	}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := page.Keys[len(page.Keys)-1].ID
-		return last[:]
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.APIKeyList{
+		APIKeys:    rest.Each(found.Items, func(k *access.Key) api.APIKey { return toAPIKey(k, now) }),
+		Pagination: rest.Pagination(asked, found, func(k *access.Key) uuid.UUID { return k.ID }),
+	}}, nil
 }
 
 // GetAPIKey answers what is kept of a key.

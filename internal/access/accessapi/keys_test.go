@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -82,8 +83,9 @@ func TestWhatAKeyMayNotBeIsToldWithEveryMistake(t *testing.T) {
 			}
 		})
 	}
-	if page, err := e.Store.Keys.List(t.Context(), nil, access.Filter{Limit: 9}); err != nil || len(page.Keys) > 0 {
-		t.Errorf("%d keys were stored, %v", len(page.Keys), err)
+	found, err := e.Store.Keys.List(t.Context(), nil, access.Filter{Request: page.Request[uuid.UUID]{Limit: 9}})
+	if err != nil || len(found.Items) > 0 {
+		t.Errorf("%d keys were stored, %v", len(found.Items), err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -137,7 +138,8 @@ func (st *Keys) Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (access
 }
 
 // List implements access.Store.
-func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (access.Page, error) {
+func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (page.Of[access.Key], error) {
+	var none page.Of[access.Key]
 	w := postgres.Where{}
 	w.Add("true")
 	if scope != nil {
@@ -146,31 +148,31 @@ func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (ac
 	if f.Active != nil {
 		w.Add("(k.revoked_at IS NULL AND coalesce(k.expires_at > ?, true)) = ?", f.Now, *f.Active)
 	}
-	var p access.Page
+	var total int64
 	if f.Total {
-		if err := st.db.Read.GetContext(ctx, &p.Total, `SELECT count(*) FROM saga.api_keys k WHERE `+w.Text(), w.Args...); err != nil {
-			return p, fmt.Errorf("count API keys: %w", err)
+		if err := st.db.Read.GetContext(ctx, &total, `SELECT count(*) FROM saga.api_keys k WHERE `+w.Text(), w.Args...); err != nil {
+			return none, fmt.Errorf("count API keys: %w", err)
 		}
 	}
-	if f.After != uuid.Nil {
-		w.Add("k.id < ?", f.After)
+	if f.After != nil {
+		w.Add("k.id < ?", *f.After)
 	}
+	var read []access.Key
 	rows, err := st.db.Read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.api_keys k WHERE %s ORDER BY k.id DESC LIMIT %d OFFSET %d`,
 		apiKeyColumns, w.Text(), f.Limit+1, f.Offset), w.Args...)
 	if err == nil {
 		err = postgres.EachRow(rows, func() error {
 			k, err := scanKey(rows)
-			p.Keys = append(p.Keys, k)
+			read = append(read, k)
 			return err
 		})
 	}
 	if err != nil {
-		return access.Page{}, fmt.Errorf("list API keys: %w", err)
+		return none, fmt.Errorf("list API keys: %w", err)
 	}
-	if p.More = len(p.Keys) > f.Limit; p.More {
-		p.Keys = p.Keys[:f.Limit]
-	}
-	return p, nil
+	found := page.Cut(f.Request, read)
+	found.Total = total
+	return found, nil
 }
 
 // Revoke implements access.Store.

@@ -17,12 +17,12 @@ import (
 func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
+	p := in.Params
 	tenant, err := scopeOfRecord(ctx, p.Scope)
 	if err != nil {
 		return nil, err
 	}
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 		Kind: operator.Kind(rest.Text(p.Kind)), Subject: rest.Text(p.Subject), Actor: rest.Text(p.Actor),
 		Verb:      rest.Text(p.Verb),
 		Operation: rest.Text(p.Operation), RequestID: rest.Text(p.RequestID),
-		Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total,
+		ByTime: asked.Request,
 	}
 	if f.From, err = rest.TimeOf("from", p.From); err != nil {
 		return nil, err
@@ -38,27 +38,14 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 	if f.To, err = rest.TimeOf("to", p.To); err != nil {
 		return nil, err
 	}
-	if paging.Page == 0 {
-		at, id, err := rest.TimeAndID(paging.After)
-		if err != nil {
-			return nil, err
-		}
-		f.After = &operator.Cursor{At: at, ID: id}
-	}
-	page, err := s.Actions.Actions(ctx, tenant, f)
+	found, err := s.Actions.Actions(ctx, tenant, f)
 	if err != nil {
 		return nil, err
 	}
-	out := api.ActionList{Actions: make([]api.Action, len(page.Actions))}
-	for i := range page.Actions {
-		out.Actions[i] = toAPIAction(&page.Actions[i])
-	}
-	paging.Capped = page.TotalCapped
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		last := &page.Actions[len(page.Actions)-1]
-		return rest.TimeAndIDKeys(last.At, last.ID)
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.ActionList{
+		Actions:    rest.Each(found.Items, toAPIAction),
+		Pagination: rest.Pagination(asked, found, (*operator.Action).Place),
+	}}, nil
 }
 
 // scopeOfRecord returns whose record is meant. Fault: Forbidden.

@@ -20,38 +20,24 @@ func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObj
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
+	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.ByTimeAndKey, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
-	}
-	var after *timeline.Cursor
-	if p.Cursor != nil {
-		at, key, err := rest.TimeAndText(paging.After)
-		if err != nil {
-			return nil, err
-		}
-		after = &timeline.Cursor{At: at, Key: key}
 	}
 	may := func(p access.Permission) bool { return req.Who.Subject == "" || req.Who.Role.Allows(p) }
 	show := timeline.Shown{Sagas: true, Runs: may(access.JobsRead), Letters: may(access.DLQRead)}
-	entries, more, err := s.Timeline.Timeline(ctx, req.Tenant.ID, p.CorrelationID, show, after, paging.Size)
+	found, err := s.Timeline.Timeline(ctx, req.Tenant.ID, p.CorrelationID, show, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.Timeline{Entries: make([]api.TimelineEntry, len(entries)), Omitted: []api.TimelineOmitted{}}
+	out := api.Timeline{Entries: rest.Each(found.Items, toAPITimeline), Omitted: []api.TimelineOmitted{},
+		NextCursor: rest.Pagination(asked, found, (*timeline.Entry).Place).NextCursor}
 	if !show.Runs {
 		out.Omitted = append(out.Omitted, api.TimelineOmittedJobRuns)
 	}
 	if !show.Letters {
 		out.Omitted = append(out.Omitted, api.TimelineOmittedDeadLetters)
 	}
-	for i := range entries {
-		out.Entries[i] = toAPITimeline(&entries[i])
-	}
-	out.NextCursor = paging.AnswerForward(more, func() []byte {
-		last := &entries[len(entries)-1]
-		return rest.TimeAndTextKeys(last.At, last.Key)
-	}).NextCursor
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 

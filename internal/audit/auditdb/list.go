@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Actions is operator.Log on PostgreSQL.
@@ -57,24 +58,21 @@ func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any
 }
 
 // Actions implements operator.Log.
-func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Filter) (operator.Page, error) {
-	var page operator.Page
+func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Filter) (page.Of[operator.Action], error) {
+	var total int64
+	var read []operator.Action
 	query, args, count, counted := actionsQuery(tenant, f)
-	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
 		if f.Total {
-			if err := tx.GetContext(ctx, &page.Total, count, counted...); err != nil {
+			if err := tx.GetContext(ctx, &total, count, counted...); err != nil {
 				return err
 			}
-			if page.TotalCapped = page.Total > maxActions; page.TotalCapped {
-				page.Total = maxActions
-			}
 		}
-		var err error
-		page.Actions, err = actionTable.All(tx.QueryContext(ctx, query, args...))
+		read, err = actionTable.All(tx.QueryContext(ctx, query, args...))
 		return err
 	})
-	for i := range page.Actions {
-		a := &page.Actions[i]
+	for i := range read {
+		a := &read[i]
 		if a.Result == operator.Done {
 			a.Result = ""
 		}
@@ -82,8 +80,8 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 			a.Detail, err = postgres.Canonical(a.Detail) // as it was before jsonb
 		}
 	}
-	if page.More = len(page.Actions) > f.Limit; page.More {
-		page.Actions = page.Actions[:f.Limit]
-	}
-	return page, postgres.Outage("list operators' actions", err)
+	found := page.Cut(f.ByTime, read)
+	found.Total = total
+	found.CapTotal(maxActions)
+	return found, postgres.Outage("list operators' actions", err)
 }

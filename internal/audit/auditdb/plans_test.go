@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -37,11 +38,11 @@ func TestActionsAreFoundByIndex(t *testing.T) {
 		filter      operator.Filter
 		found       int
 	}{
-		{"by request", "idx_audit_actions_request", operator.Filter{RequestID: "request-100", Limit: 50}, 3},
-		{"by rare operation", "idx_audit_actions_operation", operator.Filter{Operation: "resetFence", Limit: 50}, 7},
-		{"by operation that nobody has called", "idx_audit_actions_operation", operator.Filter{Operation: "stepDownLeader", Limit: 50}, 0},
-		{"the newest of a frequent operation", "idx_audit_actions_at|idx_audit_actions_operation", operator.Filter{Operation: "retryDeadLetter", Limit: 50}, 51},
-		{"by subject", "idx_audit_actions_subject", operator.Filter{Subject: "letter-100", Limit: 50}, 1},
+		{"by request", "idx_audit_actions_request", operator.Filter{RequestID: "request-100", ByTime: page.ByTime{Limit: 50}}, 3},
+		{"by rare operation", "idx_audit_actions_operation", operator.Filter{Operation: "resetFence", ByTime: page.ByTime{Limit: 50}}, 7},
+		{"by operation that nobody has called", "idx_audit_actions_operation", operator.Filter{Operation: "stepDownLeader", ByTime: page.ByTime{Limit: 50}}, 0},
+		{"the newest of a frequent operation", "idx_audit_actions_at|idx_audit_actions_operation", operator.Filter{Operation: "retryDeadLetter", ByTime: page.ByTime{Limit: 50}}, 51},
+		{"by subject", "idx_audit_actions_subject", operator.Filter{Subject: "letter-100", ByTime: page.ByTime{Limit: 50}}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			query, args, count, counted := auditdb.ActionsQuery(tenant, tt.filter)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Kind says what an action was done to.
@@ -74,6 +76,9 @@ type Action struct {
 	Result        string // Done when empty
 }
 
+// Place is where it stands in a list.
+func (a *Action) Place() page.TimeID { return page.TimeID{At: a.At, ID: a.ID} }
+
 // Results of actions.
 const (
 	Done  = "done"  // what was asked, in the transaction of this record
@@ -133,24 +138,7 @@ type Filter struct {
 	From      time.Time // inclusive
 	To        time.Time // exclusive
 
-	Limit  int     // 1..200
-	Offset int     // page mode
-	After  *Cursor // cursor mode; then Offset is 0
-	Total  bool    // count as well, up to ten thousand
-}
-
-// Cursor is the last action of the page before.
-type Cursor struct {
-	At time.Time
-	ID uuid.UUID
-}
-
-// Page is one page of actions, newest first.
-type Page struct {
-	Actions     []Action
-	More        bool
-	Total       int64 // when Filter.Total
-	TotalCapped bool  // there are at least Total
+	page.ByTime // counted up to ten thousand
 }
 
 // Log shows the actions of a tenant.
@@ -158,5 +146,5 @@ type Log interface {
 	// Record stores an action that no one transaction has: work that is done in
 	// many, told before the first of them. Durable on return.
 	Record(ctx context.Context, a Action) error
-	Actions(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
+	Actions(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Action], error)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Kind says what an entry is.
@@ -45,25 +47,16 @@ type Entry struct {
 	EndedAt *time.Time
 }
 
-// Cursor is where a page goes on: after the entry of this time and key.
-type Cursor struct {
-	At  time.Time
-	Key string
-}
+// Place is where it stands in a timeline.
+func (e *Entry) Place() page.TimeKey { return page.TimeKey{At: e.At, Key: e.Key} }
 
 // Shown says what of a timeline somebody may see.
 type Shown struct{ Sagas, Runs, Letters bool }
 
 // Store reads timelines. A tenant sees only its own.
 type Store interface {
-	// Timeline returns up to limit entries of a correlation id after a place (nil:
-	// from the beginning), the oldest first, and whether there are more.
-	Timeline(
-		ctx context.Context,
-		tenant uuid.UUID,
-		correlation string,
-		show Shown,
-		after *Cursor,
-		limit int,
-	) (entries []Entry, more bool, err error)
+	// Timeline returns a page of the entries of a correlation id, the oldest first; they
+	// are not counted.
+	Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show Shown,
+		p page.Request[page.TimeKey]) (page.Of[Entry], error)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -100,15 +101,16 @@ SELECT `+entryTable.Selected("e")+` FROM entries e
 
 // Timeline implements timeline.Store.
 func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show timeline.Shown,
-	after *timeline.Cursor, limit int) (list []timeline.Entry, more bool, err error) {
+	p page.Request[page.TimeKey]) (page.Of[timeline.Entry], error) {
+	var list []timeline.Entry
 	var at sql.NullTime
 	key := ""
-	if after != nil {
-		at, key = sql.NullTime{Time: after.At, Valid: true}, after.Key
+	if p.After != nil {
+		at, key = sql.NullTime{Time: p.After.At, Valid: true}, p.After.Key
 	}
 	args := timelineOf.Args(postgres.Values{tenant, correlation, show.Sagas, show.Runs, show.Letters, at, key,
-		limit + 1, dlqdb.Term(tenant, dlqdb.TermCorrelation, correlation)})
-	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) (err error) {
+		p.Limit + 1, dlqdb.Term(tenant, dlqdb.TermCorrelation, correlation)})
+	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) (err error) {
 		list, err = entryTable.All(tx.QueryContext(ctx, timelineOf.Text, args...))
 		return err
 	})
@@ -119,12 +121,9 @@ func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation
 		}
 		n, bad := strconv.Atoi(e.State) // a number there
 		if bad != nil || n < 0 || n >= len(saga.States) {
-			return nil, false, fmt.Errorf("stored saga: state %q", e.State)
+			return page.Of[timeline.Entry]{}, fmt.Errorf("stored saga: state %q", e.State)
 		}
 		e.State = saga.State(n).String()
 	}
-	if len(list) > limit {
-		list, more = list[:limit], true
-	}
-	return list, more, postgres.Outage("read a timeline", err)
+	return page.Cut(p, list), postgres.Outage("read a timeline", err)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -165,13 +166,13 @@ func TestOperatorsMoveLetters(t *testing.T) {
 // and reasons.
 func (q *queue) audited(id uuid.UUID, want ...string) {
 	q.T.Helper()
-	page, err := q.actions.Actions(q.T.Context(), apitest.Tenant.ID, operator.Filter{Kind: operator.DeadLetter,
-		Subject: id.String(), Limit: 200})
+	found, err := q.actions.Actions(q.T.Context(), apitest.Tenant.ID, operator.Filter{Kind: operator.DeadLetter,
+		Subject: id.String(), ByTime: page.ByTime{Limit: 200}})
 	if err != nil {
 		q.T.Fatal(err)
 	}
 	var got []string
-	for _, a := range slices.Backward(page.Actions) {
+	for _, a := range slices.Backward(found.Items) {
 		got = append(got, strings.TrimSpace(a.Verb+" "+a.Reason))
 		if a.Actor == "" || a.RequestID == "" {
 			q.T.Errorf("%+v", a)

@@ -96,7 +96,7 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	if err := b.ChangeGroup(t.Context(), foreign, by); !fault.IsCode(err, dlq.CodeGroupNotFound) {
 		t.Errorf("a change of somebody else's group: %v", err)
 	}
-	b.Actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10},
+	b.Actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", ByTime: page.ByTime{Limit: 10}},
 		change.From(g.Audited(), edited.Audited()))
 }
 
@@ -234,33 +234,35 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 		all = append([]operator.Action{a}, all...)
 	}
 	// The store hashes the group itself: each change begins where the one before ended.
-	kept, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, operator.Filter{Limit: 10})
-	if err != nil || len(kept.Actions) != len(all)+1 || kept.Actions[len(all)].Verb != "push" {
-		t.Fatalf("%+v, %v; want what was done and, the oldest, the push of the letter", kept.Actions, err)
+	kept, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, operator.Filter{ByTime: page.ByTime{Limit: 10}})
+	if err != nil || len(kept.Items) != len(all)+1 || kept.Items[len(all)].Verb != "push" {
+		t.Fatalf("%+v, %v; want what was done and, the oldest, the push of the letter", kept.Items, err)
 	}
 	for i := range all {
-		all[i].Before, all[i].After = kept.Actions[i].Before, kept.Actions[i].After
+		all[i].Before, all[i].After = kept.Items[i].Before, kept.Items[i].After
 		if len(all[i].After) != 32 || bytes.Equal(all[i].Before, all[i].After) || i > 0 &&
 			!bytes.Equal(all[i-1].Before, all[i].After) {
 			t.Errorf("action %d is from %x to %x", i, all[i].Before, all[i].After)
 		}
 	}
-	all = append(all, kept.Actions[len(all)])
-	b.Actions(t, operator.Filter{Limit: 10}, all...)
-	b.Actions(t, operator.Filter{Limit: 10, Verb: "requeue", Kind: operator.DeadLetter, Subject: l.ID.String(),
-		Actor: "key:ann"}, all[1])
-	b.Actions(t, operator.Filter{Limit: 10, Operation: "requeueDeadLetter", RequestID: all[1].RequestID}, all[1])
-	b.Actions(t, operator.Filter{Limit: 10, RequestID: "of nobody"})
-	b.Actions(t, operator.Filter{Limit: 10, From: all[1].At, To: all[0].At}, all[1])
-	b.Actions(t, operator.Filter{Limit: 10, After: &operator.Cursor{At: all[1].At, ID: all[1].ID}}, all[2:]...)
-	b.Actions(t, operator.Filter{Limit: 1, Offset: 2}, all[2])
-	page, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, operator.Filter{Limit: 2, Total: true})
+	all = append(all, kept.Items[len(all)])
+	b.Actions(t, operator.Filter{ByTime: page.ByTime{Limit: 10}}, all...)
+	b.Actions(t, operator.Filter{ByTime: page.ByTime{Limit: 10}, Verb: "requeue", Kind: operator.DeadLetter,
+		Subject: l.ID.String(), Actor: "key:ann"}, all[1])
+	ten := page.ByTime{Limit: 10}
+	b.Actions(t, operator.Filter{ByTime: ten, Operation: "requeueDeadLetter", RequestID: all[1].RequestID}, all[1])
+	b.Actions(t, operator.Filter{ByTime: ten, RequestID: "of nobody"})
+	b.Actions(t, operator.Filter{ByTime: ten, From: all[1].At, To: all[0].At}, all[1])
+	b.Actions(t, operator.Filter{ByTime: page.ByTime{Limit: 10, After: new(all[1].Place())}}, all[2:]...)
+	b.Actions(t, operator.Filter{ByTime: page.ByTime{Limit: 1, Offset: 2}}, all[2])
+	found, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant,
+		operator.Filter{ByTime: page.ByTime{Limit: 2, Total: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page.Total != 4 || page.TotalCapped || !page.More || len(page.Actions) != 2 {
-		t.Errorf("page 1: %+v", page)
+	if found.Total != 4 || found.TotalCapped || !found.More || len(found.Items) != 2 {
+		t.Errorf("page 1: %+v", found)
 	}
 	b.Tenant = pgtest.NewID()
-	b.Actions(t, operator.Filter{Limit: 10})
+	b.Actions(t, operator.Filter{ByTime: page.ByTime{Limit: 10}})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // resume lets a redrive go on, with another guard unless stop is nil.
@@ -73,12 +74,12 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	if p.target.requests() != int(third.Sent) {
 		t.Errorf("the target has seen %d, and it tells %d", p.target.requests(), third.Sent)
 	}
-	page, err := auditdb.NewActions(p.db).Actions(t.Context(), p.tenant, operator.Filter{Kind: operator.Redrive,
-		Subject: r.ID.String(), Verb: dlq.VerbHalt, Limit: 10})
-	if err != nil || len(page.Actions) != 3 {
-		t.Fatalf("%d halts are in the audit trail, %v", len(page.Actions), err)
+	found, err := auditdb.NewActions(p.db).Actions(t.Context(), p.tenant, operator.Filter{Kind: operator.Redrive,
+		Subject: r.ID.String(), Verb: dlq.VerbHalt, ByTime: page.ByTime{Limit: 10}})
+	if err != nil || len(found.Items) != 3 {
+		t.Fatalf("%d halts are in the audit trail, %v", len(found.Items), err)
 	}
-	if a := page.Actions[0]; a.Actor != "" || !strings.Contains(string(a.Detail), `"halt_reason":"failures"`) {
+	if a := found.Items[0]; a.Actor != "" || !strings.Contains(string(a.Detail), `"halt_reason":"failures"`) {
 		t.Errorf("%+v %s", a, a.Detail)
 	}
 	// The last one is still told of after it goes on.

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/delivery"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -170,11 +171,12 @@ func TestADeadEndpointKeepsNobodyWaiting(t *testing.T) {
 			w.happen(1)
 			time.Sleep(10 * time.Second)
 		}
-		page, err := w.store.Webhooks.Deliveries(t.Context(), tenant, s.ID, webhook.Filter{Limit: 100})
-		if err != nil || len(page.Deliveries) != 25 {
-			t.Fatalf("%d deliveries, %v", len(page.Deliveries), err)
+		found, err := w.store.Webhooks.Deliveries(t.Context(), tenant, s.ID,
+			webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 100}})
+		if err != nil || len(found.Items) != 25 {
+			t.Fatalf("%d deliveries, %v", len(found.Items), err)
 		}
-		for _, d := range page.Deliveries[:20] {
+		for _, d := range found.Items[:20] {
 			if d.Status != webhook.Delivered || d.EndedAt.Sub(d.CreatedAt) > time.Second {
 				t.Errorf("%+v", d)
 			}

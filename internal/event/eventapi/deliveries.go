@@ -18,38 +18,18 @@ func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestO
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, filter, err := s.webhookFilter(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Webhooks.List(ctx, req.Tenant.ID, filter)
+	found, err := s.Webhooks.List(ctx, req.Tenant.ID, webhook.Filter{Request: asked.Request})
 	if err != nil {
 		return nil, err
 	}
-	out := api.WebhookList{Webhooks: make([]api.Webhook, len(page.Subscriptions))}
-	for i := range page.Subscriptions {
-		out.Webhooks[i] = toAPIWebhook(&page.Subscriptions[i])
-	}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		return page.Subscriptions[len(page.Subscriptions)-1].ID[:]
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
-}
-
-// webhookFilter reads the parameters that lists of webhooks and of deliveries share.
-func (s *Handlers) webhookFilter(list rest.ListID, page, size *int32, cursor *string,
-	include []string) (rest.Paging, webhook.Filter, error) {
-	p, err := s.PagingOf(list, page, size, cursor, include)
-	if err != nil {
-		return p, webhook.Filter{}, err
-	}
-	f := webhook.Filter{Limit: p.Size, Offset: p.Offset(), Total: p.Total}
-	if p.Page == 0 {
-		if f.After, err = uuid.FromBytes(p.After); err != nil {
-			return p, f, rest.BadCursor()
-		}
-	}
-	return p, f, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.WebhookList{
+		Webhooks:   rest.Each(found.Items, toAPIWebhook),
+		Pagination: rest.Pagination(asked, found, func(s *webhook.Subscription) uuid.UUID { return s.ID }),
+	}}, nil
 }
 
 // ListWebhookDeliveries answers a page of deliveries, newest first.
@@ -58,25 +38,22 @@ func (s *Handlers) ListWebhookDeliveries(ctx context.Context,
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, filter, err := s.webhookFilter(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
+	filter := webhook.Filter{Request: asked.Request}
 	if p.Status != nil {
 		filter.Status = webhook.Status(*p.Status)
 	}
-	page, err := s.Deliveries.Deliveries(ctx, req.Tenant.ID, in.WebhookID, filter)
+	found, err := s.Deliveries.Deliveries(ctx, req.Tenant.ID, in.WebhookID, filter)
 	if err != nil {
 		return nil, err
 	}
-	out := api.DeliveryList{Deliveries: make([]api.Delivery, len(page.Deliveries))}
-	for i := range page.Deliveries {
-		out.Deliveries[i] = toAPIDelivery(&page.Deliveries[i])
-	}
-	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
-		return page.Deliveries[len(page.Deliveries)-1].ID[:]
-	})
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.DeliveryList{
+		Deliveries: rest.Each(found.Items, toAPIDelivery),
+		Pagination: rest.Pagination(asked, found, func(d *webhook.Delivery) uuid.UUID { return d.ID }),
+	}}, nil
 }
 
 // GetWebhookDelivery answers a delivery with its body.

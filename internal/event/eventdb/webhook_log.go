@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDelivery.Inserted()+`) VALUES (`+addedDelivery.Values("d")+`)`,
@@ -67,8 +68,9 @@ func getDelivery(ctx context.Context, q sqlx.QueryerContext, tenant, webhookID, 
 
 // Deliveries implements webhook.Log.
 func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
-	f webhook.Filter) (webhook.DeliveryPage, error) {
-	var p webhook.DeliveryPage
+	f webhook.Filter) (page.Of[webhook.Delivery], error) {
+	var total int64
+	var read []webhook.Delivery
 	w := postgres.Where{}
 	w.Add("d.tenant_id = ?", tenant)
 	w.Add("d.webhook_id = ?", webhookID)
@@ -82,8 +84,8 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 		w.Add("d.status = ?", f.Status)
 	}
 	count, counted := `SELECT count(*) FROM saga.webhook_deliveries d WHERE `+w.Text(), w.Args
-	if f.After != uuid.Nil {
-		w.Add("d.id < ?", f.After)
+	if f.After != nil {
+		w.Add("d.id < ?", *f.After)
 	}
 	query := fmt.Sprintf(`SELECT %s FROM saga.webhook_deliveries d WHERE %s ORDER BY d.id DESC LIMIT %d OFFSET %d`,
 		listedDelivery.Selected("d"), w.Text(), f.Limit+1, f.Offset)
@@ -92,18 +94,17 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 			return err
 		}
 		if f.Total {
-			if err := tx.GetContext(ctx, &p.Total, count, counted...); err != nil {
+			if err := tx.GetContext(ctx, &total, count, counted...); err != nil {
 				return err
 			}
 		}
 		var err error
-		p.Deliveries, err = listedDelivery.All(tx.QueryContext(ctx, query, w.Args...))
+		read, err = listedDelivery.All(tx.QueryContext(ctx, query, w.Args...))
 		return err
 	})
-	if p.More = len(p.Deliveries) > f.Limit; p.More {
-		p.Deliveries = p.Deliveries[:f.Limit]
-	}
-	return p, postgres.Outage("list deliveries", err)
+	found := page.Cut(f.Request, read)
+	found.Total = total
+	return found, postgres.Outage("list deliveries", err)
 }
 
 var settleDelivery = postgres.Named(`

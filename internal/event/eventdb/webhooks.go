@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Webhooks is webhook.Store, webhook.Log and webhook.Queue on PostgreSQL.
@@ -103,29 +104,30 @@ func getWebhook(ctx context.Context, q sqlx.QueryerContext, tenant, id uuid.UUID
 }
 
 // List implements webhook.Store.
-func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID, f webhook.Filter) (webhook.Page, error) {
-	var p webhook.Page
+func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
+	f webhook.Filter) (page.Of[webhook.Subscription], error) {
+	var total int64
+	var read []webhook.Subscription
 	w := postgres.Where{}
 	w.Add("w.tenant_id = ?", tenant)
 	count, counted := `SELECT count(*) FROM saga.webhooks w WHERE `+w.Text(), w.Args
-	if f.After != uuid.Nil {
-		w.Add("w.id > ?", f.After)
+	if f.After != nil {
+		w.Add("w.id > ?", *f.After)
 	}
 	query := fmt.Sprintf(`SELECT %s FROM saga.webhooks w WHERE %s ORDER BY w.id LIMIT %d OFFSET %d`, webhookColumns, w.Text(), f.Limit+1, f.Offset)
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if f.Total {
-			if err := tx.GetContext(ctx, &p.Total, count, counted...); err != nil {
+			if err := tx.GetContext(ctx, &total, count, counted...); err != nil {
 				return err
 			}
 		}
 		var err error
-		p.Subscriptions, err = webhookTable.All(tx.QueryContext(ctx, query, w.Args...))
+		read, err = webhookTable.All(tx.QueryContext(ctx, query, w.Args...))
 		return err
 	})
-	if p.More = len(p.Subscriptions) > f.Limit; p.More {
-		p.Subscriptions = p.Subscriptions[:f.Limit]
-	}
-	return p, postgres.Outage("list webhooks", err)
+	found := page.Cut(f.Request, read)
+	found.Total = total
+	return found, postgres.Outage("list webhooks", err)
 }
 
 // Replace implements webhook.Store.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -22,7 +23,7 @@ type Store interface {
 	// Get returns one subscription. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Subscription, error)
 	// List returns the subscriptions of a tenant, oldest first.
-	List(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
+	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Subscription], error)
 	// Replace stores s if the stored version is s.Version-1. With skip, events
 	// up to now are passed over and pending deliveries become Discarded. Faults:
 	// NotFound, Stale.
@@ -39,7 +40,7 @@ type Log interface {
 	// Delivery returns one. Faults: NotFound, DeliveryNotFound.
 	Delivery(ctx context.Context, tenant, webhookID, id uuid.UUID) (Delivery, error)
 	// Deliveries returns a page, newest first, without Body. Fault: NotFound.
-	Deliveries(ctx context.Context, tenant, webhookID uuid.UUID, f Filter) (DeliveryPage, error)
+	Deliveries(ctx context.Context, tenant, webhookID uuid.UUID, f Filter) (page.Of[Delivery], error)
 	// Redeliver applies Redeliver to one delivery and returns it. Faults:
 	// NotFound, DeliveryNotFound.
 	Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, m Moment) (Delivery, error)
@@ -92,24 +93,6 @@ type Work struct {
 
 // Filter selects subscriptions or deliveries; zero fields do not restrict.
 type Filter struct {
-	Status Status // of deliveries
-
-	Limit  int       // 1..200
-	Offset int       // page mode
-	After  uuid.UUID // cursor mode: the last one of the page before
-	Total  bool      // count all matches as well
-}
-
-// Page is one page of subscriptions.
-type Page struct {
-	Subscriptions []Subscription
-	More          bool
-	Total         int64 // when Filter.Total
-}
-
-// DeliveryPage is one page of deliveries.
-type DeliveryPage struct {
-	Deliveries []Delivery
-	More       bool
-	Total      int64 // when Filter.Total
+	Status                  Status // of deliveries
+	page.Request[uuid.UUID]        // after an id
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -94,9 +95,9 @@ func TestSettingsAreChangedAllOrNone(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	page, err := auditdb.NewActions(db).Actions(t.Context(), tenant,
-		operator.Filter{Kind: operator.JobSettings, Limit: 10})
-	if err != nil || len(page.Actions) != 2 {
-		t.Errorf("%d actions were recorded (%v), want one for each change", len(page.Actions), err)
+	found, err := auditdb.NewActions(db).Actions(t.Context(), tenant,
+		operator.Filter{Kind: operator.JobSettings, ByTime: page.ByTime{Limit: 10}})
+	if err != nil || len(found.Items) != 2 {
+		t.Errorf("%d actions were recorded (%v), want one for each change", len(found.Items), err)
 	}
 }

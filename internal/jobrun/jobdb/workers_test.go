@@ -127,9 +127,10 @@ func TestOperatorsMoveWorkers(t *testing.T) {
 			if (fault.KindOf(refusal) == fault.Conflict) != tt.refused || !tt.refused && refusal != nil {
 				t.Errorf("the last move: %v", refusal)
 			}
-			page, err := auditdb.NewActions(db).Actions(t.Context(), tenant, operator.Filter{Subject: id.String(), Limit: 10})
-			if err != nil || len(page.Actions) != tt.actions || int64(tt.actions+1) != w.Version {
-				t.Errorf("%d actions at version %d, want %d; %v", len(page.Actions), w.Version, tt.actions, err)
+			found, err := auditdb.NewActions(db).Actions(t.Context(), tenant,
+				operator.Filter{Subject: id.String(), ByTime: page.ByTime{Limit: 10}})
+			if err != nil || len(found.Items) != tt.actions || int64(tt.actions+1) != w.Version {
+				t.Errorf("%d actions at version %d, want %d; %v", len(found.Items), w.Version, tt.actions, err)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package sagaapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -19,7 +21,7 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := rest.PageOf(ctx, s.Cursors, byVersion, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -35,27 +37,19 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	rows := found.Definitions
-	skip := min(paging.Offset(), len(rows))
-	if paging.Page == 0 {
-		if skip, err = statisticsAfter(rows, paging.After); err != nil {
-			return nil, err
-		}
-	}
-	end := min(skip+paging.Size, len(rows))
-	out := api.SagaStatisticsList{AsOf: found.AsOf, Statistics: make([]api.SagaStatistics, 0, end-skip)}
+	listed := page.In(asked.Request, found.Definitions, func(d *saga.DefinitionStatistics, after version) bool {
+		return cmp.Or(strings.Compare(d.WorkflowName, after.name), cmp.Compare(d.WorkflowVersion, after.number)) > 0
+	})
+	out := api.SagaStatisticsList{AsOf: found.AsOf, Statistics: rest.Each(listed.Items, toAPIStatistics),
+		Pagination: rest.Pagination(asked, listed, func(d *saga.DefinitionStatistics) version {
+			return version{d.WorkflowName, d.WorkflowVersion}
+		})}
 	if p.CreatedFrom != nil {
 		out.CreatedFrom = &filter.CreatedFrom
 	}
 	if p.CreatedTo != nil {
 		out.CreatedTo = &filter.CreatedTo
 	}
-	for i := skip; i < end; i++ {
-		out.Statistics = append(out.Statistics, toAPIStatistics(&rows[i]))
-	}
-	out.Pagination = paging.Answer(end < len(rows), int64(len(rows)), func() []byte {
-		return statisticsKeys(&rows[end-1])
-	})
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
@@ -69,24 +63,23 @@ func fullHour(name string, in *time.Time) (time.Time, error) {
 	return rest.TimeOf(name, &t)
 }
 
-// statisticsKeys are the sort keys of a row.
-func statisticsKeys(d *saga.DefinitionStatistics) []byte {
-	//nolint:gosec // versions are positive and 32 bits long
-	return append(binary.BigEndian.AppendUint32(nil, uint32(d.WorkflowVersion)), d.WorkflowName...)
+// version is where a definition stands in the list of statistics.
+type version struct {
+	name   string
+	number int
 }
 
-// statisticsAfter returns where the page after the row of these keys begins.
-func statisticsAfter(rows []saga.DefinitionStatistics, keys []byte) (int, error) {
-	if len(keys) < 4 {
-		return 0, rest.BadCursor()
-	}
-	version, name := int(binary.BigEndian.Uint32(keys)), string(keys[4:])
-	for i := range rows {
-		if c := strings.Compare(rows[i].WorkflowName, name); c > 0 || c == 0 && rows[i].WorkflowVersion > version {
-			return i, nil
+var byVersion = rest.Order[version]{
+	Keys: func(v version) []byte {
+		//nolint:gosec // versions are positive and 32 bits long
+		return append(binary.BigEndian.AppendUint32(nil, uint32(v.number)), v.name...)
+	},
+	Place: func(keys []byte) (version, error) {
+		if len(keys) < 4 {
+			return version{}, rest.BadCursor()
 		}
-	}
-	return len(rows), nil
+		return version{string(keys[4:]), int(binary.BigEndian.Uint32(keys))}, nil
+	},
 }
 
 func toAPIStatistics(d *saga.DefinitionStatistics) api.SagaStatistics {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 var deliveries = []contract{
@@ -127,11 +128,12 @@ func deliveryReadsBack(f *fixture) {
 	if diff := cmp.Diff(want, d); diff != "" || d.LastAttemptAt == nil {
 		f.t.Errorf("after a failure, last tried at %v (-want +got):\n%s", d.LastAttemptAt, diff)
 	}
-	page, err := f.Env.Webhooks.Deliveries(f.t.Context(), s.TenantID, s.ID, webhook.Filter{Limit: 10})
-	if err != nil || len(page.Deliveries) != 2 {
-		f.t.Fatalf("%d listed, %v", len(page.Deliveries), err)
+	found, err := f.Env.Webhooks.Deliveries(f.t.Context(), s.TenantID, s.ID,
+		webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10}})
+	if err != nil || len(found.Items) != 2 {
+		f.t.Fatalf("%d listed, %v", len(found.Items), err)
 	}
-	for _, listed := range page.Deliveries {
+	for _, listed := range found.Items {
 		want := f.stands(listed)
 		want.Body = nil
 		if diff := cmp.Diff(want, listed); diff != "" {
@@ -158,19 +160,19 @@ func deliveryList(f *fixture) {
 		more   bool
 		total  int64
 	}{
-		{webhook.Filter{Limit: 10, Total: true}, all, false, 4},
-		{webhook.Filter{Limit: 3}, all[1:], true, 0},
-		{webhook.Filter{Limit: 3, After: all[2].ID, Total: true}, all[:2], false, 4},
-		{webhook.Filter{Limit: 2, Offset: 2}, all[:2], false, 0},
-		{webhook.Filter{Limit: 10, Status: webhook.Failed, Total: true}, all[:2], false, 2},
-		{webhook.Filter{Limit: 1, Status: webhook.Failed}, all[1:2], true, 0},
-		{webhook.Filter{Limit: 10, Status: webhook.Delivered}, all[2:3], false, 0},
-		{webhook.Filter{Limit: 10, Status: webhook.Pending}, all[3:], false, 0},
-		{webhook.Filter{Limit: 10, Status: webhook.Discarded, Total: true}, nil, false, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10, Total: true}}, all, false, 4},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 3}}, all[1:], true, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 3, After: &all[2].ID, Total: true}}, all[:2], false, 4},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 2, Offset: 2}}, all[:2], false, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10, Total: true}, Status: webhook.Failed}, all[:2], false, 2},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 1}, Status: webhook.Failed}, all[1:2], true, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10}, Status: webhook.Delivered}, all[2:3], false, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10}, Status: webhook.Pending}, all[3:], false, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10, Total: true}, Status: webhook.Discarded}, nil, false, 0},
 	} {
 		p, err := f.Env.Webhooks.Deliveries(f.t.Context(), s.TenantID, s.ID, tt.filter)
 		var got []uuid.UUID
-		for _, d := range p.Deliveries {
+		for _, d := range p.Items {
 			got = append(got, d.ID)
 		}
 		if diff := cmp.Diff(ids(tt.want), got); diff != "" || err != nil || p.More != tt.more || p.Total != tt.total {

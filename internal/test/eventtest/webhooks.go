@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 
 	"github.com/skald-saga/skald/internal/test/storetest"
@@ -160,7 +161,7 @@ func hookForeign(f *fixture) {
 			added.TenantID, added.WebhookID, added.ID = id.tenant, id.id, newID()
 			_, errGet := w.Get(ctx, id.tenant, id.id)
 			_, errOne := w.Delivery(ctx, id.tenant, id.id, d.ID)
-			_, errMany := w.Deliveries(ctx, id.tenant, id.id, webhook.Filter{Limit: 10})
+			_, errMany := w.Deliveries(ctx, id.tenant, id.id, webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10}})
 			_, errAgain := w.Redeliver(ctx, id.tenant, id.id, d.ID, f.hookMoment())
 			_, _, errAll := w.RedeliverFailed(ctx, id.tenant, id.id, time.Time{}, f.hookMoment())
 			for _, err := range []error{
@@ -195,13 +196,13 @@ func hookList(f *fixture) {
 		want = append(want, f.hook().ID)
 	}
 	begin(f.t, f.Env).hook()
-	list := func(filter webhook.Filter) (ids []uuid.UUID, p webhook.Page) {
+	list := func(filter webhook.Filter) (ids []uuid.UUID, p page.Of[webhook.Subscription]) {
 		f.t.Helper()
 		p, err := f.Env.Webhooks.List(f.t.Context(), f.TenantID(), filter)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		for _, s := range p.Subscriptions {
+		for _, s := range p.Items {
 			ids = append(ids, s.ID)
 		}
 		return ids, p
@@ -212,11 +213,11 @@ func hookList(f *fixture) {
 		more   bool
 		total  int64
 	}{
-		{webhook.Filter{Limit: 10, Total: true}, want, false, 5},
-		{webhook.Filter{Limit: 2}, want[:2], true, 0},
-		{webhook.Filter{Limit: 2, Offset: 4, Total: true}, want[4:], false, 5},
-		{webhook.Filter{Limit: 2, After: want[1], Total: true}, want[2:4], true, 5},
-		{webhook.Filter{Limit: 2, After: want[4]}, nil, false, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 10, Total: true}}, want, false, 5},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 2}}, want[:2], true, 0},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 2, Offset: 4, Total: true}}, want[4:], false, 5},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 2, After: &want[1], Total: true}}, want[2:4], true, 5},
+		{webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 2, After: &want[4]}}, nil, false, 0},
 	} {
 		ids, p := list(tt.filter)
 		if diff := cmp.Diff(tt.want, ids); diff != "" || p.More != tt.more || p.Total != tt.total {

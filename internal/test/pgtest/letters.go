@@ -42,7 +42,7 @@ func (b LetterStore) Told(t *testing.T, f operator.Filter) []operator.Action {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.Actions
+	return p.Items
 }
 
 // Driven claims and finishes a letter with an edited content, as the loops do.
@@ -125,11 +125,11 @@ func (b LetterStore) Did(kind operator.Kind, subject, verb string) operator.Acti
 // Actions fails the test unless these are the actions of a filter.
 func (b LetterStore) Actions(t *testing.T, f operator.Filter, want ...operator.Action) {
 	t.Helper()
-	page, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, f)
+	found, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, page.Actions); diff != "" {
+	if diff := cmp.Diff(want, found.Items); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -132,8 +133,8 @@ func keyForeign(f *fixture) {
 				f.t.Errorf("%s: %s: %v, want found %t", tt.name, what, err, tt.found)
 			}
 		}
-		page, err := f.Keys.List(f.t.Context(), tt.scope, access.Filter{Limit: 1000})
-		listed := slices.ContainsFunc(page.Keys, func(k access.Key) bool { return k.ID == tt.key.ID })
+		found, err := f.Keys.List(f.t.Context(), tt.scope, access.Filter{Request: page.Request[uuid.UUID]{Limit: 1000}})
+		listed := slices.ContainsFunc(found.Items, func(k access.Key) bool { return k.ID == tt.key.ID })
 		if err != nil || listed != tt.found {
 			f.t.Errorf("%s: listed %t, %v", tt.name, listed, err)
 		}
@@ -152,7 +153,7 @@ func keyList(f *fixture) {
 	for i := range 5 {
 		f.storedKey(fmt.Sprint("k", i))
 	}
-	list := func(filter access.Filter) access.Page {
+	list := func(filter access.Filter) page.Of[access.Key] {
 		f.t.Helper()
 		p, err := f.Keys.List(f.t.Context(), &f.tenant.ID, filter)
 		if err != nil {
@@ -160,19 +161,20 @@ func keyList(f *fixture) {
 		}
 		return p
 	}
-	first := list(access.Filter{Limit: 2, Total: true})
-	if names(first.Keys) != "k4 k3" || !first.More || first.Total != 5 {
-		f.t.Errorf("first page: %s, more %t, total %d", names(first.Keys), first.More, first.Total)
+	first := list(access.Filter{Request: page.Request[uuid.UUID]{Limit: 2, Total: true}})
+	if names(first.Items) != "k4 k3" || !first.More || first.Total != 5 {
+		f.t.Errorf("first page: %s, more %t, total %d", names(first.Items), first.More, first.Total)
 	}
-	second := list(access.Filter{Limit: 3, After: first.Keys[1].ID})
-	if names(second.Keys) != "k2 k1 k0" || second.More || second.Total != 0 {
-		f.t.Errorf("after k3: %s, more %t, total %d", names(second.Keys), second.More, second.Total)
+	second := list(access.Filter{Request: page.Request[uuid.UUID]{Limit: 3, After: &first.Items[1].ID}})
+	if names(second.Items) != "k2 k1 k0" || second.More || second.Total != 0 {
+		f.t.Errorf("after k3: %s, more %t, total %d", names(second.Items), second.More, second.Total)
 	}
-	if p := list(access.Filter{Limit: 2, Offset: 4, Total: true}); names(p.Keys) != "k0" || p.More || p.Total != 5 {
-		f.t.Errorf("offset 4: %s, more %t, total %d", names(p.Keys), p.More, p.Total)
+	fifth := access.Filter{Request: page.Request[uuid.UUID]{Limit: 2, Offset: 4, Total: true}}
+	if p := list(fifth); names(p.Items) != "k0" || p.More || p.Total != 5 {
+		f.t.Errorf("offset 4: %s, more %t, total %d", names(p.Items), p.More, p.Total)
 	}
-	if p := list(access.Filter{Limit: 2, Offset: 9}); len(p.Keys) != 0 || p.More {
-		f.t.Errorf("past the end: %s, more %t", names(p.Keys), p.More)
+	if p := list(access.Filter{Request: page.Request[uuid.UUID]{Limit: 2, Offset: 9}}); len(p.Items) != 0 || p.More {
+		f.t.Errorf("past the end: %s, more %t", names(p.Items), p.More)
 	}
 }
 
@@ -190,9 +192,10 @@ func keyActive(f *fixture) {
 	}
 	f.storedKey("for-ever")
 	for active, want := range map[bool][]string{true: {"for-ever", "lives"}, false: {"expired", "revoked"}} {
-		p, err := f.Keys.List(f.t.Context(), &f.tenant.ID, access.Filter{Active: &active, Now: now, Limit: 9, Total: true})
+		p, err := f.Keys.List(f.t.Context(), &f.tenant.ID, access.Filter{Active: &active, Now: now,
+			Request: page.Request[uuid.UUID]{Limit: 9, Total: true}})
 		var got []string
-		for _, k := range p.Keys {
+		for _, k := range p.Items {
 			got = append(got, k.Name)
 			if k.Active(now) != active {
 				f.t.Errorf("the rule says otherwise of %s", k.Name)
