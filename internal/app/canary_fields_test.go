@@ -58,14 +58,14 @@ func findCanary(text string) int {
 }
 
 // sung is what the owner has said to one operation.
-type sung struct {
+type written struct {
 	bodies []any  // JSON documents
 	other  string // bodies of other media types, and parameters
 }
 
-// everyFieldIsSung fails for each free text of a request that changes something
+// everyFieldIsWritten fails for each free text of a request that changes something
 // into which the owner has never put the canary.
-func (a *aviary) everyFieldIsSung(d apiDoc) {
+func (a *canaryNode) everyFieldIsWritten(d apiDoc) {
 	a.t.Helper()
 	var bare []string
 	for id, op := range a.ops {

@@ -16,7 +16,7 @@ func definitionsOf(suffix string) []string {
 	}
 }
 
-func (a *aviary) singOfJobs() {
+func (a *canaryNode) writeJobs() {
 	for i, body := range definitionsOf("") {
 		which := "definition:#-" + []string{"tick", "heard"}[i]
 		a.does("createJobDefinition", body)
@@ -51,7 +51,7 @@ func (a *aviary) singOfJobs() {
 		status, _ := a.send(a.owner, "POST", "/api/v1/job-runs/bulk/"+a.ids["bulk_id"]+"/cancel", `{"reason":"`+canary+`"}`)
 		return status < 300
 	})
-	a.said["cancelJobBulk"] = &sung{bodies: []any{map[string]any{"reason": canary}}}
+	a.said["cancelJobBulk"] = &written{bodies: []any{map[string]any{"reason": canary}}}
 	a.keeps(
 		"event_id",
 		field(
@@ -59,11 +59,11 @@ func (a *aviary) singOfJobs() {
 			"event_id",
 		),
 	)
-	a.singOfWork()
+	a.writeWork()
 }
 
 // fence is what a worker proves its right to a run with.
-func (a *aviary) fence() (run, fence string) {
+func (a *canaryNode) fence() (run, fence string) {
 	a.t.Helper()
 	a.does("createJobRun", `{"args":{"#":"#"},"labels":{"#":"#"},"correlation_id":"#","reason":"#"}`, "definition:#-work")
 	var text string
@@ -82,7 +82,7 @@ func (a *aviary) fence() (run, fence string) {
 }
 
 // started is a run that the worker does.
-func (a *aviary) started() (run, fence string) {
+func (a *canaryNode) started() (run, fence string) {
 	a.t.Helper()
 	run, fence = a.fence()
 	a.does("startRun", `{`+fence+`}`)
@@ -95,7 +95,7 @@ const (
 	broken = `"error":{"code":"#","type":"#","message":"#","stack":"#"}`
 )
 
-func (a *aviary) singOfWork() {
+func (a *canaryNode) writeWork() {
 	worker := a.does(
 		"registerWorker",
 		`{"name":"#","node":"#","sdk":"#","version":"#","labels":{"#":"#"},"queues":["#","#-work"],"commands":["#"],"max_runs":50}`,

@@ -32,12 +32,12 @@ const (
 )
 
 // pushes has the owner report a letter and returns its id.
-func (a *aviary) pushes(topic string) string {
+func (a *canaryNode) pushes(topic string) string {
 	a.t.Helper()
 	return field(a.does("pushDeadLetter", letterOf(topic, toHTTP, "")), "id")
 }
 
-func (a *aviary) singOfLetters() {
+func (a *canaryNode) writeLetters() {
 	a.keeps("topic", canary+"-topic")
 	const policy = `{"max_retries":4,"auto_retry":false,"ordered":false,"retention_days":30,"archive_days":365,"max_generations":5,
 		"backoff":{"initial_interval_ms":1000,"max_interval_ms":60000,"multiplier":2,"jitter":0},"alert":{"count":1},
@@ -111,7 +111,7 @@ func (a *aviary) singOfLetters() {
 	a.does("importDeadLetters", strings.ReplaceAll(exported, canary+"-kinds", canary+"-import"))
 }
 
-func (a *aviary) singOfRedrives() {
+func (a *canaryNode) writeRedrives() {
 	print := field(a.looks("dlq/groups?topic="+canary+"-kinds"), "fingerprint")
 	a.does("updateDeadLetterGroup", `{"state":"ACKNOWLEDGED","assignee":"#","note":"#","reason":"#"}`)
 	a.does("retryDeadLetterGroup", reasoned, "fingerprint:"+print)

@@ -20,12 +20,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// canary is in every string that the tenant of aviary can say, and nowhere else.
+// canary is in every string that the tenant of canaryNode can say, and nowhere else.
 const canary = "zqcanary"
 
-// aviary is a node with two tenants: one whose every word is a canary, and a
+// canaryNode is a node with two tenants: one whose every word is a canary, and a
 // stranger, who listens.
-type aviary struct {
+type canaryNode struct {
 	*node
 	t                     *testing.T
 	root, owner, stranger string // credentials of administrators, root's for any tenant
@@ -34,16 +34,16 @@ type aviary struct {
 	heard                 *syncBuffer
 	participants          *httptest.Server
 	ops                   map[string]apiOperation // by operationId
-	said                  map[string]*sung        // by operationId
+	said                  map[string]*written     // by operationId
 	ids                   map[string]string       // path parameter → the owner's
 	more                  map[string][]string     // path parameter → others of the owner's
 }
 
-func newAviary(t *testing.T) *aviary {
+func newCanaryNode(t *testing.T) *canaryNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
-	a := &aviary{t: t, root: newToken(t), heard: &syncBuffer{}, ops: map[string]apiOperation{}, said: map[string]*sung{},
-		ids: map[string]string{}, more: map[string][]string{}}
+	a := &canaryNode{t: t, root: newToken(t), heard: &syncBuffer{}, ops: map[string]apiOperation{},
+		said: map[string]*written{}, ids: map[string]string{}, more: map[string][]string{}}
 	a.node = start(t, dsn, "a", bootstrapped(a.root), hasty, func(c *config.Config) {
 		c.Webhooks.MaxAttempts, c.DLQ.AutoRetry, c.DLQ.MaxRetries = 2, false, 5
 	})
@@ -69,7 +69,7 @@ func newAviary(t *testing.T) *aviary {
 
 // participate is what the services of the owner's workflows answer, and both
 // tenants' webhooks.
-func (a *aviary) participate(w http.ResponseWriter, r *http.Request) {
+func (a *canaryNode) participate(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	path := r.URL.Path
 	switch {
@@ -86,7 +86,7 @@ func (a *aviary) participate(w http.ResponseWriter, r *http.Request) {
 }
 
 // send makes a request and returns what came, headers and all.
-func (a *aviary) send(credential, method, path, body string, header ...string) (int, string) {
+func (a *canaryNode) send(credential, method, path, body string, header ...string) (int, string) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
 	defer cancel()
@@ -123,7 +123,7 @@ func field(text, name string) string {
 // Invariant I14, traps T1 and X16: no byte of one tenant is in what another gets.
 func TestNoWordOfATenantIsInWhatAnotherGets(t *testing.T) {
 	t.Parallel()
-	a := newAviary(t)
+	a := newCanaryNode(t)
 	stream := a.listen()
 	a.quiet(a.send(a.stranger, "POST", "/api/v1/webhooks", `{"url":"`+a.participants.URL+`/heard","from":"beginning"}`))
 	contract := contractOf(t, a.node)
@@ -136,8 +136,8 @@ func TestNoWordOfATenantIsInWhatAnotherGets(t *testing.T) {
 			a.ops[op.id] = op
 		}
 	}
-	a.sing()
-	a.everyFieldIsSung(contract)
+	a.writeAll()
+	a.everyFieldIsWritten(contract)
 	if status, text := a.send(a.owner, "GET", "/api/v1/sagas/"+a.ids["saga_id"], ""); status != 200 ||
 		strings.Count(text, canary) < 8 {
 		t.Fatalf("the owner itself sees %d %s", status, text) // or the test would prove nothing
@@ -158,7 +158,7 @@ func TestNoWordOfATenantIsInWhatAnotherGets(t *testing.T) {
 		t.Errorf("only %d requests name something", named)
 	}
 	a.takesTheSameNames()
-	a.asksForWords()
+	a.searchesForCanary()
 	stream.quiet()
 	for range 300 { // its events are on their way
 		if strings.Contains(a.heard.String(), "saga.") {
@@ -182,7 +182,7 @@ func TestNoWordOfATenantIsInWhatAnotherGets(t *testing.T) {
 // probe has the stranger ask for something of the owner's, given by the parameters
 // of the path, and for the same of nobody: both must be answered alike. It returns
 // how many of the two differ in what they name, 0 or 1.
-func (a *aviary) probe(id string, op apiOperation, params map[string]string) int {
+func (a *canaryNode) probe(id string, op apiOperation, params map[string]string) int {
 	a.t.Helper()
 	theirs, nobodys, said := op.path, op.path, []string(nil)
 	for p, of := range params {
@@ -218,7 +218,7 @@ func (a *aviary) probe(id string, op apiOperation, params map[string]string) int
 
 // paths are the parameters with which the owner's things are named in a path: one
 // each, and further ones where the owner has more, such as an archived saga.
-func (a *aviary) paths(path string) []map[string]string {
+func (a *canaryNode) paths(path string) []map[string]string {
 	all := []map[string]string{a.ids}
 	for p, others := range a.more {
 		if strings.Contains(path, "{"+p+"}") {
@@ -249,7 +249,7 @@ func unknown(of string) string {
 }
 
 // plain is an answer without what must differ: ids that were asked for, and times.
-func (a *aviary) plain(text string, params map[string]string) string {
+func (a *canaryNode) plain(text string, params map[string]string) string {
 	var pairs []string
 	longestFirst := func(x, y string) int { return len(y) - len(x) }
 	for _, of := range slices.SortedFunc(maps.Values(params), longestFirst) {
@@ -262,7 +262,7 @@ func (a *aviary) plain(text string, params map[string]string) string {
 }
 
 // quiet fails where an answer to the stranger has a canary in it.
-func (a *aviary) quiet(status int, text string) {
+func (a *canaryNode) quiet(status int, text string) {
 	a.t.Helper()
 	at := findCanary(text)
 	if at >= 0 || status >= 500 && !strings.Contains(text, "UNAVAILABLE") {
@@ -272,7 +272,7 @@ func (a *aviary) quiet(status int, text string) {
 
 // takesTheSameNames has the stranger use what the owner has chosen, which must be
 // free for it and stay the stranger's own.
-func (a *aviary) takesTheSameNames() {
+func (a *canaryNode) takesTheSameNames() {
 	mine := fmt.Sprintf(
 		`{"name":"plain","steps":[{"name":"s","action":{"http":{"url":"%s/plain"}},"compensation":"none"}]}`,
 		a.participants.URL,
@@ -310,8 +310,8 @@ func (a *aviary) takesTheSameNames() {
 	}
 }
 
-// asksForWords has the stranger look for what the owner says.
-func (a *aviary) asksForWords() {
+// searchesForCanary has the stranger look for what the owner says.
+func (a *canaryNode) searchesForCanary() {
 	for _, path := range []string{
 		"/api/v1/sagas?view=full&correlation_id=", "/api/v1/sagas?business_key=", "/api/v1/sagas?workflow_name=", "/api/v1/saga-events?workflow_name=",
 		"/api/v1/timeline?correlation_id=", "/api/v1/dlq/messages?view=full&topic=", "/api/v1/job-runs?label=" + canary + "%3D",
@@ -322,17 +322,17 @@ func (a *aviary) asksForWords() {
 	}
 }
 
-// chirps is what the stranger's live stream of events says.
-type chirps struct {
-	a    *aviary
+// liveStream is what the stranger's live stream of events says.
+type liveStream struct {
+	a    *canaryNode
 	text *syncBuffer
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-func (a *aviary) listen() *chirps {
+func (a *canaryNode) listen() *liveStream {
 	ctx, cancel := context.WithCancel(a.t.Context())
-	c := &chirps{a, &syncBuffer{}, cancel, make(chan struct{})}
+	c := &liveStream{a, &syncBuffer{}, cancel, make(chan struct{})}
 	req, err := http.NewRequestWithContext(ctx, "GET", a.url+"/api/v1/saga-events/stream", nil)
 	if err != nil {
 		a.t.Fatal(err)
@@ -353,7 +353,7 @@ func (a *aviary) listen() *chirps {
 }
 
 // quiet waits for the stranger's own sagas in the stream, and ends it.
-func (c *chirps) quiet() {
+func (c *liveStream) quiet() {
 	for end := time.Now().Add(time.Minute); !strings.Contains(c.text.String(),
 		"saga.completed"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {

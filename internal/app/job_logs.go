@@ -80,7 +80,7 @@ func (n *node) newHints() (*redislease.Hints, jobrun.Work, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("jobs.redis_url: %w", err)
 	}
-	n.jobStores.sweeps.Heed(hints)
+	n.jobStores.sweeps.UseHints(hints)
 	return hints, redislease.Note(work, hints, func(ctx context.Context) time.Duration {
 		s, err := settings(ctx)
 		if err != nil {

@@ -19,7 +19,7 @@ func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {
 			"/bin/sh",
 		}
 	})
-	y := &yard{node: n, t: t}
+	y := &workerNode{node: n, t: t}
 	run := func(name, script string) string {
 		t.Helper()
 		y.must(

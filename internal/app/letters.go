@@ -108,7 +108,7 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 			n.retained(ctx, operator.By{}, "dead_letters", do)
 		},
 		Observer: redrive.Observer{
-			Drove: m.LetterDrove, Loop: func(name string) { m.Loop("dlq_" + name) },
+			Drove: m.LetterRetried, Loop: func(name string) { m.Loop("dlq_" + name) },
 			Reclaimed: m.LettersReclaimed, Archived: m.LettersArchived, Purged: m.LettersPurged,
 			Backlog: func(b dlq.Backlog) { m.LettersWaiting(b, n.now()) },
 		},
@@ -152,7 +152,7 @@ func (n *node) lettersEdge() *dlqapi.DeadLetters {
 		WakeRedrives: l.redriver.Wake,
 		PolicyOf:     n.deadLetters.queue.PolicyOf,
 		Drive:        l.redriver.Now,
-		Ways:         l.redriver.Ways(),
+		Routes:       l.redriver.Routes(),
 		UndoneByHand: l.sagas.UndoneByHand,
 	}
 }

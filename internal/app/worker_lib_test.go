@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// yard is a node on which a worker of the library runs.
-type yard struct {
+// workerNode is a node on which a worker of the library runs.
+type workerNode struct {
 	*node
 	t   *testing.T
 	dsn string
@@ -30,10 +30,10 @@ type yard struct {
 
 // newYard starts a node that has somebody who leads, and a definition "report" of
 // the command "print". Its leases are short.
-func newYard(t *testing.T, change ...func(*worker.Config)) *yard {
+func newYard(t *testing.T, change ...func(*worker.Config)) *workerNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
-	y := &yard{node: start(t, dsn, "yard", stopAtOnce), t: t, dsn: dsn}
+	y := &workerNode{node: start(t, dsn, "yard", stopAtOnce), t: t, dsn: dsn}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(y.logs)
@@ -65,7 +65,7 @@ func stopAtOnce(cfg *config.Config) {
 	cfg.Jobs.Worker = false
 }
 
-func (y *yard) must(method, path, body string, status int) map[string]any {
+func (y *workerNode) must(method, path, body string, status int) map[string]any {
 	y.t.Helper()
 	got, doc := call(y.t, method, y.url+path, body)
 	if got != status {
@@ -75,13 +75,13 @@ func (y *yard) must(method, path, body string, status int) map[string]any {
 }
 
 // run asks for a run and returns its id.
-func (y *yard) run(args string) string {
+func (y *workerNode) run(args string) string {
 	y.t.Helper()
 	return y.must("POST", "/api/v1/job-definitions/report/runs", `{"args":`+args+`}`, 201)["id"].(string)
 }
 
 // work runs the worker until the returned function is called, which waits for it.
-func (y *yard) work() (stop func()) {
+func (y *workerNode) work() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- y.w.Run(ctx) }()
@@ -106,7 +106,7 @@ func (y *yard) work() (stop func()) {
 }
 
 // becomes waits until a run is in that state.
-func (y *yard) becomes(id, state string) map[string]any {
+func (y *workerNode) becomes(id, state string) map[string]any {
 	y.t.Helper()
 	var doc map[string]any
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -28,14 +28,14 @@ const (
 	CodeTopicNotFound = "DLQ_TOPIC_NOT_FOUND"
 )
 
-// Moment is everything a decision cannot know by itself.
+// Moment carries everything non-deterministic that a decision needs.
 type Moment struct {
 	Now    time.Time
 	Jitter float64 // in [0,1)
 }
 
-// Chance is what rules need that stores call for many letters: stores make neither
-// ids nor random numbers. Both functions are safe for concurrent use.
+// Chance supplies ids and random numbers to rules that stores call for many letters;
+// stores create neither themselves. Both functions are safe for concurrent use.
 type Chance struct {
 	Jitter func() float64   // in [0,1)
 	NewID  func() uuid.UUID // UUIDv7
@@ -62,8 +62,8 @@ const (
 	VerbHalt    = "halt" // a redrive stops itself
 )
 
-// Unretryable is the fault of a letter whose status keeps it from being retried,
-// nil when it may be: PENDING, or DEAD with force.
+// Unretryable returns the fault that prevents a retry, nil when the letter may be
+// retried: PENDING, or DEAD with force.
 func (l *Letter) Unretryable(force bool) error {
 	switch {
 	case CanMove(l.Status, Claimed), force && CanMove(l.Status, ForcedClaim):
@@ -74,12 +74,12 @@ func (l *Letter) Unretryable(force bool) error {
 	return l.Conflict("retried")
 }
 
-// Waited tells whether a saga waits for the letter, which then ends with the
-// saga's step: it is given up or deleted only with force.
+// Waited tells whether a saga waits for the letter. Such a letter ends with the saga's
+// step, and is discarded or deleted only with force.
 func (l *Letter) Waited() bool { return l.Source == FromSaga && l.Status != Resolved }
 
-// Actions lists what can be done to a letter now: a DEAD one is retried with
-// force. What only force makes possible while a saga waits is not among them.
+// Actions lists what can be done to a letter now; a DEAD one is retried with force.
+// Actions that need force because a saga waits are not included.
 func (l *Letter) Actions() []string {
 	all := l.statusActions()
 	if !l.Waited() {
@@ -103,10 +103,9 @@ func (l *Letter) statusActions() []string {
 	return []string{VerbUpdate}
 }
 
-// Requeued returns a DEAD letter with another chance. maxRetries, unless nil,
-// is its new bound; reset makes its count 0. Without reset and without a higher
-// bound, one more retry is granted: a PENDING letter can always be retried
-// (invariant D3).
+// Requeued returns a DEAD letter made PENDING again. maxRetries, unless nil, is its new
+// limit; reset sets its count to 0. Without reset and without a higher limit, one more
+// retry is granted: a PENDING letter can always be retried (invariant D3).
 func (l Letter) Requeued(reset bool, maxRetries *int, p *Policy, m Moment) (Letter, error) {
 	if !CanMove(l.Status, Requeue) {
 		return l, l.Conflict("requeued")
@@ -138,7 +137,7 @@ func (l Letter) ResolvedManually(m Moment) (Letter, error) {
 	return l.ended(Resolve, Manual, m), nil
 }
 
-// Acknowledged returns a redriven letter whose consumer tells what became of
+// Acknowledged returns a redriven letter after its consumer has reported the result for
 // generation: processed, or failed again.
 func (l Letter) Acknowledged(generation int, processed bool, p *Policy, m Moment) (Letter, error) {
 	switch {
@@ -171,8 +170,8 @@ func (l Letter) Restored(m Moment) (Letter, error) {
 	return l.next(m), nil
 }
 
-// Deletable is nil when the letter may be deleted. Fault: Conflict while
-// somebody retries it.
+// Deletable returns nil when the letter may be deleted. Fault: Conflict while it is
+// being retried.
 func (l *Letter) Deletable() error {
 	if l.Status == Retrying {
 		return l.Conflict("deleted")
@@ -268,7 +267,8 @@ func Stale(id uuid.UUID, present int64) *fault.Error {
 	return fault.New(fault.Precondition, CodeStale, "dead letter %s is at version %d", id, present)
 }
 
-// TargetNotConfigured says that nothing is driven to targets of a kind from here.
+// TargetNotConfigured is the fault of a retry to a kind of target that this server is
+// not configured for.
 func TargetNotConfigured(kind TargetKind) string {
 	if kind == ToKafka {
 		return "Kafka is not configured: set kafka.brokers (SKALD_KAFKA_BROKERS), or give the letter an HTTP target"

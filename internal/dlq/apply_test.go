@@ -17,7 +17,7 @@ var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func testMoment() Moment { return Moment{Now: testNow, Jitter: 0.5} }
 
-// deed is something that may happen to a letter, and the trigger it stands for.
+// pointFault is something that may happen to a letter, and the trigger it stands for.
 // after is nil when it is refused.
 type deed struct {
 	name  string
@@ -144,7 +144,7 @@ func broken(l *Letter) string {
 	return ""
 }
 
-// edgeOf returns the edge that a deed took; one trigger stands for another
+// edgeOf returns the edge that a pointFault took; one trigger stands for another
 // where a rule decides which it is.
 func edgeOf(before, after *Letter, on Trigger) (Edge, bool) {
 	switch {
@@ -164,14 +164,14 @@ func start(source Source, retries int) Letter {
 		&p, testMoment())
 }
 
-// step is what a deed has made of a letter in explore.
+// step is what a pointFault has made of a letter in explore.
 type step struct {
 	deed          deed
 	before, after Letter
 	edge          Edge
 }
 
-// explore goes wherever letters with few retries can go. A deed that panics, because
+// explore goes wherever letters with few retries can go. A pointFault that panics, because
 // its move is not in the table, is refused.
 func explore(t *testing.T) (steps []step, panics int) {
 	t.Helper()

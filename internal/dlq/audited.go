@@ -1,6 +1,6 @@
 package dlq
 
-// Audited returns what is hashed of a policy when somebody changes it; nil when
+// Audited returns what is hashed for the audit trail when a policy is changed; nil when
 // none is stored.
 func (p *Policy) Audited() any {
 	if p.Version == 0 {
@@ -15,8 +15,8 @@ func (p *Policy) Audited() any {
 	}
 }
 
-// Audited returns what is hashed of a group when somebody changes it: what people
-// have made of it, which the arrival of letters does not move.
+// Audited returns what is hashed for the audit trail when a group is changed: only what
+// people have set, which arriving letters do not affect.
 func (g *Group) Audited() any {
 	return map[string]any{
 		"fingerprint": g.Fingerprint, "version": g.Version, "state": g.State, "assignee": g.Assignee, "note": g.Note,

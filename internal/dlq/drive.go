@@ -18,10 +18,10 @@ type Drive struct {
 	Actor  string     // "" when it is automatic
 	Forced bool       // it was DEAD: a failure leaves it DEAD
 	Was    Resolution // of a Forced one, before it was claimed
-	Due    bool       // its time had come: nobody asked for it
+	Due    bool       // automatic: its time had come
 }
 
-// Result is what became of a drive.
+// Result is the outcome of a drive.
 type Result struct {
 	Outcome    AttemptOutcome
 	Error      string // unless Acknowledged
@@ -29,20 +29,20 @@ type Result struct {
 	Written    *Position
 	StartedAt  time.Time
 	EndedAt    time.Time
-	// Accepted: the target has taken it and tells later what came of it (a saga,
-	// a job run): the letter stays RETRYING until then.
+	// Accepted: the target has taken the letter and will report the result later (a
+	// saga, a job run); the letter stays RETRYING until then.
 	Accepted bool
 	// Missing: FailedDrive, because there is no such target, so that nothing was
 	// sent. It counts only when the target is the letter's own.
 	Missing bool
-	// Fault is of Withdrawn: what keeps the retry from being made until somebody
-	// changes it; nil: an outage.
+	// Fault is set for Withdrawn only: what prevents the retry until someone changes
+	// it; nil: an outage.
 	Fault *fault.Error
 }
 
-// Lost is what became of a drive whose node let its lease end. unsent tells that the
-// letter was certainly not handed over: then there was no retry, and a letter without
-// one left was DEAD before (invariant D3: a PENDING one has a retry left).
+// Lost returns the end of a drive whose lease expired. unsent: the letter was certainly
+// not handed over, so there was no retry, and a letter without retries left was DEAD
+// before (invariant D3: a PENDING one has a retry left).
 func (d *Drive) Lost(unsent bool, started, now time.Time) Result {
 	if !unsent {
 		return Result{
@@ -73,7 +73,7 @@ type Finish struct {
 	Fault       *fault.Error // of Result; not stored
 }
 
-// elsewhere tells whether somebody has named another target than the letter's.
+// elsewhere tells whether a target other than the letter's was requested.
 func (d *Drive) elsewhere() bool {
 	own := d.Destination(nil)
 	partition := func(t *Target) int32 {
@@ -85,10 +85,9 @@ func (d *Drive) elsewhere() bool {
 	return own.Kind != d.To.Kind || own.Topic != d.To.Topic || own.URL != d.To.URL || partition(&own) != partition(&d.To)
 }
 
-// Finished decides what a result makes of a letter (seed 3: success is
-// RESOLVED, failure counts, DEAD when no retry is left). Withdrawn counts
-// nothing: there was no retry. What was Accepted stays RETRYING; nothing of it
-// is to be stored by who drove it.
+// Finished decides how a result changes a letter (seed 3: success is RESOLVED, failure
+// counts, DEAD when no retry is left). Withdrawn counts nothing, because there was no
+// retry. After Accepted the letter stays RETRYING, and the driver stores nothing.
 func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 	f := Finish{
 		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID,

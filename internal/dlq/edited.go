@@ -8,10 +8,10 @@ import (
 )
 
 // IdempotencyKey is the key under which a drive is sent: the lineage's id and its
-// generation, the same for every retry of one content. What was edited is another
-// message, and a target that keeps answers by key must not give the old one: a
-// digest of what is sent then follows. So the key is the same again when the same
-// is sent again, also by another retry or redrive.
+// generation, the same for every retry of one content. Edited content is another
+// message, for which a target that remembers answers by key must not return the old
+// one: the key then ends in a digest of what is sent. The same content always has the
+// same key, also in another retry or redrive.
 func (d *Drive) IdempotencyKey() string {
 	key := fmt.Sprintf("%s/%d", d.RootID, d.Generation)
 	if tag := d.EditTag(); tag != "" {
@@ -20,8 +20,8 @@ func (d *Drive) IdempotencyKey() string {
 	return key
 }
 
-// EditTag is 16 hexadecimal digits that tell one edited content of a letter from
-// another, "" when what is sent is the original.
+// EditTag returns 16 hexadecimal digits that identify an edited content of a letter, ""
+// when the original is sent.
 func (d *Drive) EditTag() string {
 	if d.Send.same(d.Content) {
 		return ""
@@ -45,7 +45,8 @@ func (d *Drive) EditTag() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// With is a content with what an edit says of it: members that are nil stay.
+// With returns the content with an edit applied; nil members of the edit change
+// nothing.
 func (c Content) With(edit Content) Content {
 	if edit.Key != nil {
 		c.Key = edit.Key

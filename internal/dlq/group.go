@@ -12,7 +12,7 @@ type GroupEdit struct {
 	Note     *string
 }
 
-// Edited applies an edit. A group REGRESSED only by its letters, never by hand.
+// Edited applies an edit. A group becomes REGRESSED only by its letters, never by hand.
 // Fault: Invalid.
 func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 	var w mistakes

@@ -14,24 +14,24 @@ type Record struct {
 	Content   Content
 }
 
-// Intake says how records become letters.
+// Intake configures how records become letters.
 type Intake struct {
 	Tenant uuid.UUID // whose letters they are
 	// Suffixes and Prefixes are what the names of dead-letter topics have beyond
 	// the names of the topics they serve, in any case; the first that fits counts.
 	Suffixes, Prefixes []string
-	// MaxPayload is how many bytes of a payload are kept; 0: MaxPayload.
+	// MaxPayload is how many bytes of a payload are stored; 0: the constant MaxPayload.
 	MaxPayload int
 }
 
-// LabelTruncated marks a letter whose payload was larger than what is kept. It
-// is DEAD from the start, and is driven only with a payload that somebody has
-// given it: what is kept of it is not what failed.
+// LabelTruncated marks a letter whose payload was larger than the limit. It is DEAD
+// from the start and can be retried only with an edited payload, because the stored
+// part is not the message that failed.
 const LabelTruncated = "truncated"
 
-// UnknownTopic stands before the name of the dead-letter topic where nothing
-// tells for which topic it is. No topic of Kafka can have a colon in its name,
-// so such a letter can be driven only to a target that somebody names.
+// UnknownTopic is the prefix of the dead-letter topic's name when the original topic is
+// unknown. A Kafka topic cannot have a colon in its name, so such a letter can be
+// retried only to an explicit target.
 const UnknownTopic = "unknown:"
 
 const (
@@ -39,13 +39,12 @@ const (
 	maxTopicName = 249 // Kafka's own limit
 )
 
-// Arrival returns the letter that a record stands for, to be completed by New.
-// The headers of every tool in the table of families are understood; of the
-// record's place before it failed the first family that names a topic tells, of
-// the failure the first that knows, field by field. A record that was here
-// before bears the headers of its earlier failure too: there those appended
-// last count. Whatever the record contains, the letter can be stored: texts are
-// made so, and content is kept as it came.
+// Arrival returns the letter of a Kafka record, to be completed by New. It reads the
+// headers of every tool in the table of families. The record's original position comes
+// from the first family that names a topic; each field of the failure from the first
+// family that has it. A record that failed before also has the headers of the earlier
+// failure: those appended last win. Any record makes a letter that can be stored: texts
+// are cleaned, and content is kept byte for byte.
 func (in Intake) Arrival(r Record) Arrival {
 	var t told
 	t.tell(r.Content.Headers)
@@ -118,7 +117,7 @@ func (in Intake) served(topic string) string {
 	return Storable(UnknownTopic+topic, MaxTopic)
 }
 
-// bounce fills in what our own headers tell of a letter that comes back.
+// bounce fills in what our own headers say about a letter that came back.
 func (a *Arrival) bounce(t *told) {
 	root, err := uuid.Parse(plain(t.last(fRoot)))
 	if err != nil || root == uuid.Nil {
@@ -177,7 +176,7 @@ func (a *Arrival) failure(t *told) {
 	a.Failure.Class = classOf(ErrorClass(strings.ToUpper(pick(fClass))), kind, pick(fType), message)
 }
 
-// topicName returns a header's value if it can be the name of a topic, else "".
+// topicName returns a header's value if it is a valid topic name, otherwise "".
 func topicName(value []byte) string {
 	if len(value) > maxTopicName+2 {
 		return ""
@@ -188,10 +187,10 @@ func topicName(value []byte) string {
 	return ""
 }
 
-// TopicForm says which names topics of Kafka can have.
+// TopicForm describes valid names of Kafka topics.
 const TopicForm = `1 to 249 of the characters a-z, A-Z, 0-9, ".", "_" and "-"`
 
-// CanBeTopic tells whether a topic of Kafka can have this name.
+// CanBeTopic tells whether a Kafka topic can have this name.
 func CanBeTopic(s string) bool {
 	if s == "" || len(s) > maxTopicName || s == "." || s == ".." {
 		return false

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// field is what a header tells.
+// field is the meaning of a header.
 type field int
 
 const (
@@ -27,8 +27,8 @@ const (
 	fields // how many there are
 )
 
-// families is the headers of each tool, in the order in which they are asked.
-// Names are in lower case here and compared in any case.
+// families lists the headers of each tool, in order of preference. Names are in lower
+// case and compared case-insensitively.
 var families = [...]map[string]field{
 	{ // ours, written by a redrive; the failure by consumers that want to tell it without a framework
 		HeaderTopic: fTopic, HeaderPartition: fPartition, HeaderOffset: fOffset, "x-dlq-original-timestamp": fTimestamp,
@@ -106,19 +106,19 @@ type value struct {
 	at          int // index of the last, from 1; 0: none
 }
 
-// told is what the headers of a record tell. It is large, and stays on the stack.
+// told is the parsed headers of a record. It is large and stays on the stack.
 type told struct {
 	vals               [len(families)][fields]value
 	correlation, trace string
 }
 
-// tell sorts headers into t, which is empty. It looks at each once: this runs for
-// every record.
+// tell sorts headers into t, which must be empty. It visits each once, because it runs
+// for every record.
 func (t *told) tell(headers []Header) {
 	best := len(correlations) + 1
 	for i, h := range headers {
 		if len(h.Name) > 64 {
-			continue // no name of ours is that long
+			continue // none of the names is that long
 		}
 		name := strings.ToLower(h.Name)
 		if s, ok := slots[name]; ok {
@@ -153,8 +153,8 @@ func (t *told) first(family int, x field) []byte { return t.vals[family][x].firs
 // last returns the last value of a field of ours.
 func (t *told) last(x field) []byte { return t.vals[0][x].last }
 
-// latestFirst orders the families by where in the record they last tell of a
-// failure: tools append their headers.
+// latestFirst orders the families by the position of their last failure header: tools
+// append headers.
 func (t *told) latestFirst() []int {
 	order := slices.Clone(familyOrder)
 	at := func(f int) (latest int) {

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Headers that carry to an HTTP target what a record has beside its payload. What
-// is percent-encoded has everything but A-Z, a-z, 0-9, "-", ".", "_" and "~" as
-// %XX, byte by byte, so that decoding gives the very bytes.
+// Headers that carry a record's key, headers and metadata to an HTTP target.
+// Percent-encoding escapes every byte except A-Z, a-z, 0-9, "-", ".", "_" and "~" as
+// %XX, so that decoding returns the exact bytes.
 const (
 	HTTPKey      = "X-Dlq-Key"      // percent-encoded; absent when there is no key
 	HTTPHeader   = "X-Dlq-Header"   // name=value of one header, both percent-encoded; without = when it has no value
@@ -28,21 +28,21 @@ const MaxHTTPHeaders = 32 << 10
 type CarriedOverHTTP struct {
 	Headers     []Header // to be added as they are; names may repeat
 	ContentType string   // the record's own, "" when it has none that is one
-	// Withheld names headers that hold credentials and stay here because the target
-	// is on another host than the letter's own (HTTPWithheld among Headers), Dropped
-	// those that are told in another way: of earlier redrives, and of the failure.
+	// Withheld names headers that hold credentials and are not sent because the target
+	// is on another host than the letter's own (they are listed in HTTPWithheld).
+	// Dropped names those whose content is sent differently: about earlier redrives and
+	// the failure.
 	Withheld, Dropped []string
 }
 
-// CarryOverHTTP says how a content travels to an HTTP target beside its payload.
-// own: the target is on the host that the letter itself names, so it may have
-// credentials. Fault: Invalid with a field at /headers when key and headers take
-// more than MaxHTTPHeaders.
+// CarryOverHTTP returns the HTTP headers that carry everything but the payload of a
+// content to an HTTP target. own: the target is on the letter's own host, so it may
+// receive credentials. Fault: Invalid with a field at /headers when key and headers
+// take more than MaxHTTPHeaders.
 //
-// A header goes under its own name when every server between here and there
-// passes it on unchanged and none takes it for an instruction: all that bear its
-// name, in any case, have a name of letters, digits and hyphens that means
-// nothing in HTTP and a value of printable ASCII. All others are an HTTPHeader.
+// A header keeps its name if no server on the way would change or interpret it: every
+// header of that name, in any case, has a name of letters, digits and hyphens without a
+// meaning in HTTP, and a value of printable ASCII. All others are sent as HTTPHeader.
 func CarryOverHTTP(c Content, own bool) (CarriedOverHTTP, error) {
 	var out CarriedOverHTTP
 	if c.Key != nil {
@@ -92,9 +92,9 @@ const (
 	headerType  = "content-type"
 )
 
-// decided takes what of the record decides something of the request: the last
-// traceparent and the last content-type that are well-formed. trace and media:
-// there was only that one, so that nothing is left to be told of it.
+// decided returns the headers that set properties of the request: the last well-formed
+// traceparent and content-type. trace and media are true if it was the only one, so
+// that it need not be sent again.
 func (out *CarriedOverHTTP) decided(headers []Header, times map[string]int) (trace, media bool) {
 	parent := ""
 	for _, h := range headers {
@@ -128,8 +128,8 @@ func (d *Drive) CarryOverHTTP() (CarriedOverHTTP, error) {
 	return CarryOverHTTP(d.Send, d.SameHost(&d.To))
 }
 
-// SameHost tells whether a URL is on the host that the letter's own target names:
-// credentials in its headers go nowhere else.
+// SameHost tells whether a URL is on the host of the letter's own target, the only host
+// that receives credentials from its headers.
 func (l *Letter) SameHost(to *Target) bool {
 	if l.Target.Kind != ToHTTP || to.Kind != ToHTTP {
 		return false
@@ -145,8 +145,9 @@ func (l *Letter) SameHost(to *Target) bool {
 
 var (
 	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-	// Proxies drop names with other characters unsaid; and _ and - become the same
-	// character where names become variables, so that x_dlq_key could pass for ours.
+	// Proxies silently drop names with other characters; and where names become
+	// variables, _ and - become the same character, so that x_dlq_key could be taken
+	// for ours.
 	ownName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	ownValue = regexp.MustCompile(`^([!-~]([ -~]*[!-~])?)?$`)
 )
@@ -206,8 +207,8 @@ func secret(name string) bool {
 // k1s0 is the family whose names are words that mean other things elsewhere.
 const k1s0 = 1
 
-// toldOtherwise tells whether what a header says is told in another way: it is
-// Skald's own, or the letter's failure has it.
+// toldOtherwise tells whether the content of a header is sent in another way: it is one
+// of Skald's own, or part of the letter's failure.
 func toldOtherwise(name string) bool {
 	s, ok := slots[name]
 	return OwnHeader(name) || ok && s.family != k1s0

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Headers that a redrive adds to a record. By them a letter that comes back is
-// known again (a bounce).
+// Headers that a redrive adds to a record, by which a letter that comes back is
+// recognized (a bounce).
 const (
 	ownPrefix        = "x-dlq-"
 	HeaderMessageID  = ownPrefix + "message-id" // the first letter of the lineage
@@ -53,8 +53,7 @@ func RedriveHeaders(d *Drive) []Header {
 	return out
 }
 
-// OwnHeader tells whether a header is one of Skald's, which every retry writes
-// anew.
+// OwnHeader tells whether a header is one of Skald's, which every retry rewrites.
 func OwnHeader(name string) bool {
 	return len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix)
 }

@@ -15,8 +15,8 @@ import (
 // integer of 4 or 8 bytes. Digits are text: as an integer they would be more
 // than any partition, offset or time of today.
 func number(value []byte) (int64, bool) {
-	// What begins with another byte is no text of digits, and an error costs more
-	// than looking.
+	// A text with another first byte is not a number, and a parse error costs more than
+	// this check.
 	if s := plain(value); s != "" && (isDigit(s[0]) || s[0] == '+' || s[0] == '-') {
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return n, n >= 0
@@ -47,7 +47,7 @@ func instant(value []byte) *time.Time {
 	return &at
 }
 
-// sensible tells whether PostgreSQL and JSON can both tell the time.
+// sensible tells whether both PostgreSQL and JSON can represent the time.
 func sensible(at time.Time) bool { return at.Year() >= 1970 && at.Year() <= 9999 }
 
 // printable returns an id as text, or in hexadecimal digits when it is none.
@@ -69,8 +69,8 @@ func traceOf(value []byte) string {
 	return hexID(parts[1])
 }
 
-// hexID returns s in lower case if it is 16 or 32 hexadecimal digits that are
-// not all zero, else "".
+// hexID returns s in lower case if it is 16 or 32 hexadecimal digits that are not all
+// zero, otherwise "".
 func hexID(s string) string {
 	raw, err := hex.DecodeString(s)
 	if err != nil || len(raw) != 8 && len(raw) != 16 {
@@ -96,8 +96,8 @@ var (
 		"schema", "conversion", "notfound", "typeerror", "valueerror", "keyerror", "dataexception"}
 )
 
-// classOf returns the class that was given, or the one that an exception's name
-// makes evident: what lies beneath counts before its wrapper.
+// classOf returns the given class, or the one implied by an exception's name; a cause
+// takes precedence over its wrapper.
 func classOf(given ErrorClass, kind, wrapper, message string) ErrorClass {
 	switch given {
 	case Transient, Permanent, Unknown:

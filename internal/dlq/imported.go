@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Imported returns a letter of an export as it is taken up: with the status, count
-// and end that it had there, yet not on its way and not retried by itself. l is
-// complete (New) and has the RetryCount it had; terminalAt is when it ended, nil where
-// nobody tells.
+// Imported returns a letter of an export as it is stored here: with its status, count
+// and end, but neither being retried nor scheduled for an automatic retry. l is
+// complete (New) and has its former RetryCount; terminalAt is when it ended, nil when
+// unknown.
 func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Moment) Letter {
 	if s == "" {
 		s, why = l.Status, l.Resolution
@@ -30,5 +30,5 @@ func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Mome
 	return l
 }
 
-// Ends tells whether letters of a status may have ended so.
+// Ends tells whether letters of a status may have this resolution.
 func (r Resolution) Ends(s Status) bool { return slices.Contains(Resolutions, r) && r.Status() == s }

@@ -1,8 +1,7 @@
-// Package dlq is the rulebook of dead letters: anything that gave up and needs
-// another drive. A Kafka record, a failed compensation, an exhausted job run and
-// an undeliverable webhook are all one kind of thing here, with one life cycle
-// (seed 3, section ステータス遷移; requirements/dlq.md). It decides; it keeps
-// nothing, and time, ids and chance are arguments.
+// Package dlq contains the rules of dead letters. A Kafka record, a failed
+// compensation, an exhausted job run and an undeliverable webhook all become dead
+// letters with the same life cycle (seed 3, section ステータス遷移; requirements/dlq.md). The
+// package is pure: it stores nothing, and time, ids and randomness are arguments.
 package dlq
 
 import (
@@ -31,7 +30,7 @@ const (
 // Sources is every source.
 var Sources = []Source{FromKafka, FromREST, FromSaga, FromJob, FromWebhook}
 
-// ErrorClass says whether trying again is likely to help.
+// ErrorClass says whether a retry is likely to help.
 type ErrorClass string
 
 // Classes of errors.
@@ -56,8 +55,8 @@ const (
 	Binary    Encoding = "binary"
 )
 
-// Limits of a letter. What Kafka brings beyond MaxError and MaxStack is cut;
-// REST refuses it.
+// Limits of a letter, in bytes. Texts from Kafka beyond MaxError and MaxStack are cut;
+// the REST API refuses them.
 const (
 	MaxTopic    = 255     // characters (seed 3: VARCHAR(255))
 	MaxError    = 8 << 10 // bytes
@@ -81,14 +80,14 @@ type Header struct {
 	Value []byte // nil: a header without a value
 }
 
-// Content is what a letter carries, byte for byte as it came (defect B16).
+// Content is what a letter carries, byte for byte as received (defect B16).
 type Content struct {
 	Key     []byte // nil: none
 	Headers []Header
 	Payload []byte // nil: none (a tombstone)
 }
 
-// Origin is the record before it became a dead letter, as far as it is known.
+// Origin is the record before it became a dead letter, as far as known.
 type Origin struct {
 	Partition *int32
 	Offset    *int64
@@ -159,7 +158,7 @@ func (t *Target) Name() string {
 	return string(t.Kind)
 }
 
-// Link names what a letter of our own stands for.
+// Link identifies the saga, run or delivery behind a letter that Skald made itself.
 type Link struct {
 	SagaID     uuid.UUID // zero: none
 	StepIndex  int
@@ -170,8 +169,8 @@ type Link struct {
 	DeliveryID uuid.UUID
 }
 
-// Letter is one dead letter. Its original content never changes; an edited
-// one is a Revision beside it.
+// Letter is one dead letter. Its original content never changes; edits are stored as
+// Revisions.
 type Letter struct {
 	ID       uuid.UUID
 	TenantID uuid.UUID
@@ -200,15 +199,15 @@ type Letter struct {
 	Resolution  Resolution // "" while not terminal
 	RetryCount  int
 	MaxRetries  int
-	NextRetryAt *time.Time // nil: not by itself, or HeldRetryAt
-	HeldRetryAt *time.Time // its NextRetryAt, when that came and a policy held it
+	NextRetryAt *time.Time // nil: no automatic retry, or HeldRetryAt
+	HeldRetryAt *time.Time // its former NextRetryAt, if a policy held it when it was due
 	RetryAsked  bool       // a person has set the time of its next retry: no policy holds it
 	LastRetryAt *time.Time
-	LastError   string     // what its last retry said, "" when that went well; only of Get and lists
+	LastError   string     // error of its last retry, "" if that succeeded; set only by Get and lists
 	LastErrorAt *time.Time // when that retry ended
-	TerminalAt  *time.Time // when it became RESOLVED or DEAD: the clock of retention (defect B7)
+	TerminalAt  *time.Time // when it became RESOLVED or DEAD; retention counts from here (defect B7)
 	Token       uuid.UUID  // of the retry under way; zero unless RETRYING
-	LeaseUntil  *time.Time // database clock; until then nobody else retries it
+	LeaseUntil  *time.Time // database clock; no other retry until then
 	RedriveID   uuid.UUID  // the last redrive that drove it; zero: none
 
 	Target     Target
@@ -216,7 +215,7 @@ type Letter struct {
 	Ordered    bool      // letters of one key are driven in the order of their arrival
 	RootID     uuid.UUID // first of its lineage; its own id unless it bounced
 	ParentID   uuid.UUID // the letter whose redrive came back as this one; zero: none
-	Generation int       // how often its lineage was redriven and came back
+	Generation int       // how often its lineage came back after a redrive
 
 	CreatedAt time.Time // arrival here
 	UpdatedAt time.Time
@@ -255,8 +254,8 @@ const (
 	Acknowledged AttemptOutcome = "ACKNOWLEDGED" // the broker or the target has it
 	FailedDrive  AttemptOutcome = "FAILED"       // it certainly was not taken
 	Uncertain    AttemptOutcome = "UNCERTAIN"    // it may have been taken
-	Abandoned    AttemptOutcome = "ABANDONED"    // whoever made it is gone: its lease ended
-	Withdrawn    AttemptOutcome = "WITHDRAWN"    // it was not made; does not count
+	Abandoned    AttemptOutcome = "ABANDONED"    // the lease of the node that made it expired
+	Withdrawn    AttemptOutcome = "WITHDRAWN"    // the attempt was not made; it does not count
 )
 
 // Attempt is one retry of a letter.
@@ -281,14 +280,14 @@ type Position struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	// TopicID tells apart what bore the name one after the other: a topic that is
-	// made anew, or one of another cluster, has other records at the same offsets.
-	// Zero: not known, as of brokers that do not tell.
+	// TopicID distinguishes topics that had the same name: a topic that was created
+	// again, or one of another cluster, has other records at the same offsets. Zero:
+	// unknown, for example from brokers that do not report it.
 	TopicID uuid.UUID
 }
 
-// KnownTopic returns the topic's id as the broker told it; zero when it did not,
-// also where the digest of a record stands in for it.
+// KnownTopic returns the topic's id as reported by the broker; zero when unknown, also
+// if a record's digest is used in its place.
 func (p Position) KnownTopic() uuid.UUID {
 	if p.TopicID.Version() == digestVersion {
 		return uuid.Nil
@@ -296,7 +295,7 @@ func (p Position) KnownTopic() uuid.UUID {
 	return p.TopicID
 }
 
-// ID returns the topic's id as Kafka's tools show it; "" when it is not known.
+// ID returns the topic's id in the form that Kafka's tools show; "" when unknown.
 func (p Position) ID() string {
 	id := p.KnownTopic()
 	if id == uuid.Nil {

@@ -12,11 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// New completes a letter that somebody hands in: encoding, fingerprint, target,
-// lineage, number of retries and the first automatic one. MaxRetries < 0 means
-// the policy's. It starts PENDING, or DEAD when it may not be retried at all
-// (invariant D3: no PENDING that nothing can fetch). Content is taken as it is;
-// Check has looked at it.
+// New completes a new letter: encoding, fingerprint, target, lineage, number of retries
+// and the first automatic one. MaxRetries < 0 means the policy's. It starts PENDING, or
+// DEAD when it may not be retried at all (invariant D3: a PENDING letter can always be
+// retried). The content is taken as it is; Check must have validated it.
 func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
 	l.ID, l.Version, l.CreatedAt, l.UpdatedAt = id, 1, m.Now, m.Now
 	if l.MaxRetries < 0 {
@@ -48,8 +47,8 @@ func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
 	return l
 }
 
-// Allowed returns a letter that nobody has retried yet with another number of
-// retries; it is DEAD when that is none (invariant D3).
+// Allowed returns a letter that was never retried with another number of retries; with
+// 0 it is DEAD (invariant D3).
 func (l Letter) Allowed(retries int, m Moment) Letter {
 	l.MaxRetries = retries
 	if l.Status == Pending && retries <= l.RetryCount {
@@ -58,7 +57,7 @@ func (l Letter) Allowed(retries int, m Moment) Letter {
 	return l
 }
 
-// EncodingOf tells what the bytes of a payload are.
+// EncodingOf returns the encoding of a payload.
 func EncodingOf(payload []byte) Encoding {
 	switch {
 	case payload == nil:
@@ -79,7 +78,8 @@ func jsonPayload(payload []byte) bool {
 	return err == nil
 }
 
-// maxJSON is how much of a payload is looked at as JSON; what is larger is text.
+// maxJSON is the largest payload, in bytes, that is examined as JSON; larger ones count
+// as text.
 const maxJSON = 1 << 20
 
 // Check returns what is wrong with a letter handed in over REST: a fault of
@@ -146,7 +146,7 @@ func labelMistakes(labels []string) (wrong fault.Mistakes) {
 	return wrong
 }
 
-// DefaultPolicy is the policy where neither topic nor configuration says otherwise.
+// DefaultPolicy is the policy unless topic or configuration say otherwise.
 var DefaultPolicy = Policy{
 	MaxRetries: 3, AutoRetry: true, RetentionDays: 30, ArchiveDays: 365, MaxGenerations: 3, Backoff: defaultBackoff,
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// Letters of sagas and webhooks are retried by their source: it goes on, and
-// tells in the transaction of its own change what became of it. Nobody else
-// ends such a retry, so a letter never says anything else than its source.
+// Letters of sagas and webhooks are retried by their source, which reports the result
+// in the transaction of its own change. Nothing else ends such a retry, so a letter and
+// its source never disagree.
 
 // Outcome is what the source of a letter reports about it.
 type Outcome string
@@ -19,8 +19,8 @@ type Outcome string
 const (
 	RetryStarted    Outcome = "goes on"   // it is being tried again
 	Succeeded       Outcome = "went well" // what had failed is done
-	HandledManually Outcome = "by hand"   // somebody has dealt with it, or it is not wanted any more
-	GaveUp          Outcome = "gave up"   // it has failed for good, perhaps once more
+	HandledManually Outcome = "by hand"   // handled by a person, or no longer wanted
+	GaveUp          Outcome = "gave up"   // it failed for good, possibly for another time
 	RetryStopped    Outcome = "stopped"   // it is no longer tried, and nothing has come of it
 )
 
@@ -29,34 +29,33 @@ type SourceUpdate struct {
 	Outcome Outcome
 	// ID names the letter; zero: there is none yet.
 	ID uuid.UUID
-	// Letter is of GaveUp: the letter to be stored when the one of ID is not open
-	// any more, or is not there; else its failure is the one that is taken over.
-	// It is complete (New).
+	// Letter is set for GaveUp and complete (New). It is stored if the letter of ID is
+	// closed or missing; otherwise only its failure is copied to that letter.
 	Letter Letter
-	// Token is of GoesOn: that of the retry, unless the letter is being retried.
+	// Token is set for GoesOn: the token of the retry, unless the letter is being
+	// retried already.
 	Token uuid.UUID
-	// Actor is who had it tried, "" when nobody is known.
+	// Actor is who requested the retry, "" when unknown.
 	Actor string
-	// Action is what somebody has done to the letter by way of its source; stored
-	// with the rest. Nil: nothing.
+	// Action is an operator action on the letter by way of its source, stored in the
+	// same transaction; nil: none.
 	Action *operator.Action
 }
 
-// Lease is how long a retry that its source makes is left alone by those who
-// look for lost ones, without news. They ask the source as well.
+// Lease is how long a retry made by the letter's source may go without an update before
+// it is checked as lost. The check also asks the source.
 const Lease = 5 * time.Minute
 
-// ReopensOn tells whether a letter is still the one of a compensation or a delivery
-// that gives up once more: it is open, or it is a delivery's, which has only one.
+// ReopensOn tells whether a compensation or a delivery that gives up again keeps this
+// letter: the letter is open, or it belongs to a delivery, which has only one.
 func (l *Letter) ReopensOn(n *SourceUpdate) bool {
 	return l.Status != Resolved || n.Outcome == GaveUp && l.Source == FromWebhook
 }
 
-// ApplyUpdate returns a stored letter after an update of its source; changed is false when
-// they are nothing new. ended is the retry that ended with them, nil when none
-// was under way; its Number is left to the store. A letter that is RESOLVED stays
-// so, and what gives up after that gets another one; but a webhook's delivery is
-// always the same, and its letter is open again.
+// ApplyUpdate returns a stored letter after an update from its source; changed is false
+// if the update says nothing new. ended is the retry that the update ends, nil when
+// there was none; the store sets its Number. A RESOLVED letter stays so, and a later
+// failure gets a new letter; only the letter of a webhook delivery is reopened.
 func (l Letter) ApplyUpdate(n *SourceUpdate, m Moment) (after Letter, ended *Attempt, changed bool) {
 	if !l.ReopensOn(n) {
 		return l, nil, false
@@ -82,7 +81,7 @@ func (l Letter) ApplyUpdate(n *SourceUpdate, m Moment) (after Letter, ended *Att
 		l.reopen(m)
 	case GaveUp:
 		l.Failure, l.Fingerprint = n.Letter.Failure, n.Letter.Fingerprint
-		if was.Status == Retrying || was.Status == Resolved { // else its lease has passed, and that retry was counted
+		if was.Status == Retrying || was.Status == Resolved { // otherwise its lease has expired, and that retry was counted
 			l.RetryCount = min(l.RetryCount+1, l.MaxRetries)
 		}
 		if was.Status != Dead {

@@ -7,10 +7,10 @@ import (
 
 const maxNormalised = 500
 
-// Normalised returns an error's message with all that varies replaced by #,
-// on one line, at most 500 bytes. What varies between two errors of one kind
-// are quoted texts, ids, times, addresses and numbers. It runs for every letter
-// that arrives, so it is written out; a test has the same as an expression.
+// Normalised returns an error message with its variable parts replaced by #, on one
+// line, at most 500 bytes. Variable parts are quoted texts, ids, times, addresses and
+// numbers. It runs for every arriving letter, so it is hand-written; a test compares it
+// with the equivalent regular expression.
 func Normalised(message string) string {
 	in := message[:min(len(message), 4*maxNormalised)]
 	var out strings.Builder

@@ -24,12 +24,11 @@ const (
 	wrapPath   = "/d"
 )
 
-// Patched applies a JSON Patch (RFC 6902) to a payload that is JSON. What the
-// patch does not touch keeps its order and its numbers their digits; blanks
-// between values may go. Numbers are equal in a test when they are written
-// alike. Fault: Invalid, with a pointer into the patch ("/2/path"; "" when the
-// payload or the result is at fault) for the first operation that is malformed
-// or does not apply; nothing is changed then.
+// Patched applies a JSON Patch (RFC 6902) to a payload that is JSON. Parts that the
+// patch does not touch keep their order, and numbers keep their digits; white space may
+// be removed. A test operation compares numbers by their text. Fault: Invalid, with a
+// pointer into the patch ("/2/path"; "" when the payload or the result is at fault) for
+// the first operation that is malformed or does not apply; nothing is changed then.
 func Patched(payload []byte, patch json.RawMessage) ([]byte, error) {
 	if !jsonPayload(payload) {
 		return nil, invalid("", "not_json", "only a JSON payload can be patched")
@@ -82,8 +81,8 @@ type patchOp struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// CheckPatch tells what is wrong with a JSON Patch before there is anything to
-// apply it to: nil, or the fault of Patched.
+// CheckPatch validates a JSON Patch without a document: nil, or the fault that Patched
+// would return.
 func CheckPatch(patch json.RawMessage) error {
 	_, err := decodePatch(patch)
 	return err

@@ -24,12 +24,12 @@ func ParseTopicID(s string) (id uuid.UUID, err error) {
 	return uuid.UUID(b), nil
 }
 
-// SameRecord tells whether a letter that is read stands for the same record as one
-// that is stored at its place, in whatever life of the topic. Two ids of the topic
-// decide it. Where one is not known, what is stored is compared: the content, when
-// the record failed, and that nothing is stored before it is written. Of a letter
-// that was stored without its content nothing is the same. written is when the
-// record was written, zero if nobody tells.
+// SameRecord tells whether a letter read from Kafka is the same record as the stored
+// letter with its position, although the topic may have been created again. If both
+// topic ids are known, they decide. Otherwise the content and the time of failure must
+// be equal, and the letter must not have been stored before the record was written. A
+// letter stored without its content never matches. written is the record's timestamp,
+// zero if unknown.
 func (l *Letter) SameRecord(stored *Letter, written time.Time) bool {
 	if a, b := l.Arrived.KnownTopic(), stored.Arrived.KnownTopic(); a != uuid.Nil && b != uuid.Nil {
 		return a == b
@@ -43,7 +43,7 @@ func (l *Letter) SameRecord(stored *Letter, written time.Time) bool {
 	return l.Content.same(stored.Content)
 }
 
-// clockSkew is how far the clock of whoever writes a record may be ahead of ours.
+// clockSkew is how far a producer's clock may be ahead of ours.
 const clockSkew = time.Minute
 
 func (c Content) same(d Content) bool {
@@ -54,8 +54,8 @@ func (c Content) same(d Content) bool {
 		})
 }
 
-// Digest stands in for the id of the topic where it is not known and the place is
-// taken by another record: the same whenever the record is read.
+// Digest replaces an unknown topic id when the position is taken by another record. It
+// is the same whenever the record is read.
 func (l *Letter) Digest(written time.Time) uuid.UUID {
 	var b []byte
 	add := func(p []byte) {

@@ -20,7 +20,7 @@ type Policy struct {
 	MaxRetries int // of letters that bring no number of their own; 0..MaxRetries
 	// Backoff between retries; MaxAttempts and RetryOn mean nothing here.
 	Backoff   retry.Policy
-	AutoRetry bool // letters are retried by themselves
+	AutoRetry bool // letters are retried automatically
 	HoldAll   bool // of the tenant's default: no letter of any topic is
 	Ordered   bool // letters of one key one after the other, as they arrived
 	// RetentionDays is how long RESOLVED and dealt-with DEAD letters stay live,
@@ -30,22 +30,21 @@ type Policy struct {
 	// MaxGenerations is how often a letter may come back before it is POISON.
 	MaxGenerations int
 	Alert          Alert
-	// Redact names the members of payloads, as dotted paths, that nobody is shown.
+	// Redact names the members of payloads, as dotted paths, that are never shown.
 	Redact []string
-	// AllowedTargets are topics, and URL prefixes, beside the original topic, that
-	// a retry may name; patterns as in path.Match. Empty: any that is not a
-	// dead-letter topic, and no URL but the letter's own.
+	// AllowedTargets are the topics and URL prefixes, in addition to the original
+	// topic, that a retry may name; patterns as in path.Match. Empty: any topic that is
+	// not a dead-letter topic, and no URL but the letter's own.
 	AllowedTargets []string
 	UpdatedBy      string
 	UpdatedAt      time.Time
 
-	// Held is what keeps letters from being retried by themselves, as PolicyOf finds
-	// it; "": nothing.
+	// Held is what currently prevents automatic retries, as found by PolicyOf; "":
+	// nothing.
 	Held Hold
 }
 
-// Hold is what keeps letters that have a time of their next retry from being
-// retried by themselves.
+// Hold is a reason why scheduled letters are not retried automatically.
 type Hold string
 
 // Holds: auto_retry of the topic's policy, of the tenant's default, of the
@@ -57,8 +56,8 @@ const (
 	HeldByAll           Hold = "hold_all"
 )
 
-// NextRetry is when a letter is retried by itself, nil: never. Not before what
-// holds it lets it go.
+// NextRetry returns when a letter is retried automatically, but not before its hold
+// ends; nil: never.
 func (l *Letter) NextRetry() *time.Time {
 	if l.NextRetryAt != nil {
 		return l.NextRetryAt
@@ -66,14 +65,15 @@ func (l *Letter) NextRetry() *time.Time {
 	return l.HeldRetryAt
 }
 
-// Scheduled tells whether a policy may hold a letter: nobody has set the time of
-// its next retry by hand.
+// Scheduled tells whether a policy may hold a letter: the time of its next retry was
+// not set by hand.
 func (l *Letter) Scheduled() bool {
 	return l.Status == Pending && l.NextRetry() != nil && l.Source.automatic() && !l.RetryAsked
 }
 
-// Released returns when a letter that was held is retried after so many failures:
-// somewhere in the time of one backoff, because all that were held go on together.
+// Released returns when a released letter is retried after this many failures: at a
+// random time within one backoff, because all held letters are released together.
+// jitter is in [0,1).
 func (p *Policy) Released(failures int, now time.Time, spread float64) time.Time {
 	even := p.Backoff
 	even.Jitter = new(0.0)
@@ -86,7 +86,7 @@ var defaultBackoff = retry.Policy{
 	InitialIntervalMS: 60_000, MaxIntervalMS: 3_600_000, Multiplier: 2, Jitter: new(1.0),
 }
 
-// Alert is when a topic's letters should wake somebody; zero: never.
+// Alert is the limits above which a topic's letters raise an alert; zero fields: none.
 type Alert struct {
 	Count    int64 `json:"count,omitempty"`     // open letters
 	Rate     int64 `json:"rate,omitempty"`      // letters in five minutes
@@ -94,9 +94,9 @@ type Alert struct {
 	NewGroup bool  `json:"new_group,omitempty"` // an error never seen before
 }
 
-// Exceeded returns the members of an alert that a topic exceeds, under their
-// JSON names: open letters, arrivals, the age of the oldest open letter, and
-// whether there is an error that nobody has looked at.
+// Exceeded returns the members of an alert that a topic exceeds, under their JSON
+// names: open letters, arrivals, the age of the oldest open letter, and whether there
+// is an unacknowledged error.
 func (a Alert) Exceeded(open int64, topic *TopicStats, unknown bool, now time.Time) []string {
 	var out []string
 	for _, bound := range []struct {
@@ -116,8 +116,8 @@ func (a Alert) Exceeded(open int64, topic *TopicStats, unknown bool, now time.Ti
 	return out
 }
 
-// NextRetry returns when a letter is retried after so many failures, nil when
-// it is not retried by itself. jitter is in [0,1).
+// NextRetry returns when a letter is retried automatically after this many failures;
+// nil: never. jitter is in [0,1).
 func (p *Policy) NextRetry(source Source, failures int, now time.Time, jitter float64) *time.Time {
 	if !p.AutoRetry || !source.automatic() {
 		return nil
@@ -134,8 +134,8 @@ var Automatic = []Source{FromKafka, FromREST}
 // automatic tells whether letters of this source may be retried unasked.
 func (s Source) automatic() bool { return slices.Contains(Automatic, s) }
 
-// Allows tells whether a retry may go to a topic or URL other than the
-// letter's own.
+// Allows tells whether a retry may be sent to a topic or URL other than the letter's
+// own.
 func (p *Policy) Allows(target string) bool {
 	for _, pattern := range p.AllowedTargets {
 		if ok, err := path.Match(pattern, target); ok && err == nil {
@@ -145,9 +145,8 @@ func (p *Policy) Allows(target string) bool {
 	return false
 }
 
-// AllowsTarget tells whether a letter of a topic may be driven to another target
-// than its own: any topic where the policy names no targets, and only URLs that
-// it names.
+// AllowsTarget tells whether a letter of a topic may be sent to another target than its
+// own: to any topic if the policy names no targets, and only to URLs that it names.
 func (p *Policy) AllowsTarget(topic string, to *Target) bool {
 	switch to.Kind {
 	case ToKafka:
@@ -158,8 +157,8 @@ func (p *Policy) AllowsTarget(topic string, to *Target) bool {
 	return false
 }
 
-// AllowsDrive tells whether a letter may be driven to a target: its own, or
-// another one that AllowsTarget.
+// AllowsDrive tells whether a letter may be sent to a target: its own, or one for which
+// AllowsTarget is true.
 func (p *Policy) AllowsDrive(l *Letter, to *Target) bool {
 	own := l.Destination(nil)
 	return own.Kind == to.Kind && own.Topic == to.Topic && own.URL == to.URL || p.AllowsTarget(l.OriginalTopic, to)

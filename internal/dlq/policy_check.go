@@ -18,8 +18,8 @@ const (
 	maxListed      = 100 // paths, patterns
 )
 
-// CheckPolicy returns what is wrong with a policy that somebody sets: a fault of
-// kind Invalid with a field for each mistake, nil when there is none.
+// CheckPolicy returns what is wrong with a policy: a fault of kind Invalid with a field
+// for each mistake, nil when there is none.
 func CheckPolicy(p *Policy) error {
 	var w mistakes
 	between := func(pointer string, n, low, high int64) {
@@ -59,8 +59,8 @@ func CheckPolicy(p *Policy) error {
 	return w.fault()
 }
 
-// targetPattern tells whether a topic or a URL that a letter can be driven to may
-// fit a pattern: what stands before its first * ? [ or \ tells.
+// targetPattern tells whether a topic or a URL that a letter can be sent to may match a
+// pattern, judged by the text before its first * ? [ or \.
 func targetPattern(s string) bool {
 	if _, err := path.Match(s, ""); err != nil || s == "" {
 		return false

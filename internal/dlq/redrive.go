@@ -56,13 +56,13 @@ type Redrive struct {
 
 	Action RedriveAction
 	State  RedriveState
-	// One that is canceled after a halt keeps it: whoever reads it later sees why it
-	// had stopped. Resuming clears it, and LastHalt stays.
+	// A redrive canceled after a halt keeps it, so that a later reader sees why it had
+	// stopped. Resuming clears it; LastHalt stays.
 	HaltReason string
-	IDs        []uuid.UUID     // what it is done to: these,
+	IDs        []uuid.UUID     // the letters that it applies to: these,
 	Filter     *Filter         // or what fits this when it begins
-	Query      json.RawMessage // the filter as it was asked for, to be shown
-	Max        int64           // at most so many; 0: all
+	Query      json.RawMessage // the filter as requested, for display
+	Max        int64           // at most this many; 0: all
 
 	Rate         float64 // letters per second, over all nodes; more than 0
 	Concurrency  int     // of ToHTTP, per node
@@ -84,25 +84,24 @@ type Redrive struct {
 	Done     int64
 	Failed   int64
 	Skipped  int64 // their status had changed, or their key was blocked
-	Bounced  int64 // of those done: came back
+	Bounced  int64 // of Done: those that came back
 
-	// What has reached targets: Sent letters were answered; of MaybeSent ones nobody
-	// knows, because the node died or no answer came; Repeated ones were handed over
-	// again after that.
+	// What has reached targets. Sent: the target answered. MaybeSent: unknown, because
+	// the node died or no answer came. Repeated: sent again after that.
 	Sent      int64
 	MaybeSent int64
 	Repeated  int64
 
-	// DoneBefore, FailedBefore are the counts when somebody let it go on after it
-	// had halted: StopOn counts from there.
+	// DoneBefore and FailedBefore are the counts when it was resumed after a halt;
+	// StopOn counts from there.
 	DoneBefore   int64
 	FailedBefore int64
 	Halts        int
-	LastHalt     string // HaltReason of the last halt, kept when it goes on; "": it never halted
+	LastHalt     string // HaltReason of the last halt, kept when it is resumed; "": it never halted
 	LastHaltedAt *time.Time
 
 	ProgressAt  *time.Time // when a letter was last done, failed or skipped
-	WaitingFor  string     // what a node waits for, as it said at WaitingAt
+	WaitingFor  string     // what a node waits for, as reported at WaitingAt
 	WaitingAt   *time.Time
 	LastError   string // of the last send that failed
 	LastErrorAt *time.Time
@@ -129,7 +128,7 @@ func (r *Redrive) NeverSent() int64 {
 	return max(0, r.Matched-r.Sent-r.MaybeSent)
 }
 
-// ETA is when it will be through at its rate, nil when that cannot be said.
+// ETA is when it will be finished at its rate; nil when that is unknown.
 func (r *Redrive) ETA(now time.Time) *time.Time {
 	if since, _ := r.Stalled(now); since != nil || r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
 		return nil

@@ -9,9 +9,10 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// Allowance is how many letters a redrive's rate leaves at a moment: a bucket that
-// fills at the rate, holds one second's worth, at least one letter, and begins with
-// one. left is what it had at since; nil: nobody has taken any yet.
+// Allowance returns how many letters a redrive's rate allows now: a token bucket that
+// fills at the rate (letters per second), holds one second's worth, at least one
+// letter, and starts with one. left is its content at since; nil: no letter was taken
+// yet.
 func (r *Redrive) Allowance(left float64, since *time.Time, now time.Time) float64 {
 	if since == nil {
 		return 1
@@ -27,11 +28,11 @@ func (r *Redrive) watched() *Canary {
 	return r.Canary
 }
 
-// Bounded tells whether Grant depends on how many letters are on their way.
+// Bounded tells whether Grant depends on how many letters are in flight.
 func (r *Redrive) Bounded() bool { return r.watched() != nil || r.StopOn != (StopOn{}) }
 
-// Grant is how many letters may be taken, of limit at most, while busy ones are on
-// their way: as its allowance, its canary and what it stops on leave.
+// Grant returns how many letters may be taken now, at most limit, while busy ones are
+// in flight: what the allowance, the canary and the stop condition permit.
 func (r *Redrive) Grant(limit int, allowance float64, busy int64) int {
 	n := min(limit, int(allowance))
 	if !r.Bounded() {
@@ -52,9 +53,9 @@ type Candidate struct {
 	Topic    string
 	Key      []byte // nil: none
 	To       Target
-	// Behind is of an Ordered letter that waits for an older one of its key: what
-	// that one is in this redrive, Elsewhere when it is none of its letters; "": it
-	// waits for nobody.
+	// Behind is set for an Ordered letter that waits for an older one of its key: the
+	// state of that letter in this redrive, or Elsewhere when it does not belong to it;
+	// "": the letter does not wait.
 	Behind ItemState
 }
 
@@ -62,13 +63,13 @@ type Candidate struct {
 // another.
 const Elsewhere ItemState = "-"
 
-// Key is what letters have in common that are driven one after the other.
+// Key is shared by letters that are sent one after the other.
 type Key struct{ topic, key string }
 
 // KeyOf returns the key of a letter; false: it has none.
 func KeyOf(topic string, key []byte) (Key, bool) { return Key{topic, string(key)}, key != nil }
 
-// Keys says of keys what has become of their letters in a redrive PER_KEY.
+// Keys is the state of keys in a redrive PER_KEY.
 type Keys map[Key]ItemState
 
 // Noted lists the states of items that decide about younger letters of their key.
@@ -82,7 +83,7 @@ func (k Keys) Note(of Key, is ItemState) {
 	}
 }
 
-// behind is what keeps a candidate waiting.
+// behind returns what a candidate waits for.
 func (r *Redrive) behind(c *Candidate, keys Keys) ItemState {
 	if key, has := KeyOf(c.Topic, c.Key); c.Behind == "" && r.Order == PerKey && has {
 		return keys[key]
@@ -90,8 +91,7 @@ func (r *Redrive) behind(c *Candidate, keys Keys) ItemState {
 	return c.Behind
 }
 
-// Choice is what becomes of candidates; those that are in neither list go on
-// waiting.
+// Choice is what was decided about candidates; those in neither list keep waiting.
 type Choice struct {
 	Taken   []Candidate
 	Skipped []Item // with the state and why
@@ -100,7 +100,7 @@ type Choice struct {
 // Choose decides which n of the candidates, in their order, are taken and which are
 // skipped: of an Ordered key, and with the order PER_KEY of any key, only the first
 // letter that is not through is taken.
-func (r *Redrive) Choose(all []Candidate, keys Keys, ways Ways, n int) (out Choice) {
+func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out Choice) {
 	busy := map[Key]bool{}
 	skip := func(c *Candidate, why string) {
 		i := Item{Seq: c.Seq, LetterID: c.LetterID, State: ItemWaiting, Detail: why}
@@ -119,7 +119,7 @@ func (r *Redrive) Choose(all []Candidate, keys Keys, ways Ways, n int) (out Choi
 			skip(c, whyGone)
 		case !r.claims(c.Status):
 			skip(c, fmt.Sprintf("it is %s", c.Status))
-		case !ways.Reaches(c.To.Kind):
+		case !routes.Reaches(c.To.Kind):
 			skip(c, fmt.Sprintf("target kind %s is not configured on this server", c.To.Kind))
 		case behind == ItemFailed:
 			skip(c, "an older dead letter with the same key has failed")
@@ -141,15 +141,16 @@ func (r *Redrive) claims(s Status) bool {
 
 const whyGone = "it is archived or deleted"
 
-// Verdict is what an action of a redrive makes of a letter.
+// Verdict is how an action of a redrive changes a letter.
 type Verdict struct {
 	Item
 	After   Letter // when it is DONE, unless Deleted
 	Deleted bool
 }
 
-// Act does what a redrive is for, other than BulkRetry, to one of its letters. One
-// whose status is "" is gone. p is of the letter's topic; needed by BulkRequeue only.
+// Act applies the action of a redrive, other than BulkRetry, to one of its letters. A
+// letter with the status "" is gone. p is the policy of the letter's topic, needed by
+// BulkRequeue only.
 func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	v := Verdict{Item: Item{Seq: seq, LetterID: l.ID, State: ItemWaiting, UpdatedAt: m.Now}}
 	skipped := func(why string) Verdict {
@@ -184,8 +185,8 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	return v
 }
 
-// Told is the entry of the audit trail of what r has done to a letter; id is its own.
-func (r *Redrive) Told(v *Verdict, before *Letter, id uuid.UUID) operator.Action {
+// AuditLetter returns the audit entry of what r did to a letter; id is the entry's id.
+func (r *Redrive) AuditLetter(v *Verdict, before *Letter, id uuid.UUID) operator.Action {
 	detail := []byte(`{"redrive_id":"` + r.ID.String() + `"}`)
 	if v.Deleted {
 		detail = before.Tombstone()
@@ -194,7 +195,7 @@ func (r *Redrive) Told(v *Verdict, before *Letter, id uuid.UUID) operator.Action
 	return by.Did(id, before.TenantID, v.UpdatedAt, operator.DeadLetter, before.ID.String(), r.Action.Verb(), detail)
 }
 
-// Verb is what the action of a redrive is called on record.
+// Verb returns the name of a redrive's action in the audit trail.
 func (a RedriveAction) Verb() string {
 	return map[RedriveAction]string{
 		BulkRetry: VerbRetry, BulkDiscard: VerbDiscard, BulkResolve: VerbResolve, BulkRequeue: VerbRequeue,

@@ -160,7 +160,7 @@ func TestChoosingLetters(t *testing.T) { //nolint:paralleltest // another test c
 			of, _ := KeyOf("t", []byte(key))
 			keys.Note(of, is)
 		}
-		got := r.Choose(waiting(tt.letters), keys, Ways{Kinds: []TargetKind{ToKafka}}, tt.n)
+		got := r.Choose(waiting(tt.letters), keys, Routes{Kinds: []TargetKind{ToKafka}}, tt.n)
 		var taken []int64
 		for i := range got.Taken {
 			taken = append(taken, got.Taken[i].Seq)
@@ -212,7 +212,7 @@ func TestWhatIsChosenIsChosenOnce(t *testing.T) { //nolint:paralleltest // anoth
 		all := waiting(strings.Join(words, " "))
 		n := rapid.IntRange(1, 30).Draw(t, "n")
 		r := Redrive{Order: rapid.SampledFrom([]Order{Oldest, PerKey}).Draw(t, "order"), Force: rapid.Bool().Draw(t, "force")}
-		got := r.Choose(all, Keys{}, Ways{Kinds: []TargetKind{ToKafka}}, n)
+		got := r.Choose(all, Keys{}, Routes{Kinds: []TargetKind{ToKafka}}, n)
 		if len(got.Taken) > n {
 			t.Fatalf("%d of %d are taken", len(got.Taken), n)
 		}
@@ -268,7 +268,7 @@ func TestActionsOfRedrives(t *testing.T) { //nolint:paralleltest // another test
 				if v.State != ItemDone {
 					continue
 				}
-				told := r.Told(&v, &l, uuid.UUID{7})
+				told := r.AuditLetter(&v, &l, uuid.UUID{7})
 				want := told
 				want.ID, want.Actor, want.Verb = uuid.UUID{7}, "ann", strings.ToLower(string(action))
 				want.Kind, want.At = operator.DeadLetter, testNow
@@ -288,7 +288,7 @@ func TestAHaltIsOnRecord(t *testing.T) { //nolint:paralleltest // another test c
 	r := redriveIn(RedriveRunning)
 	r.Done, r.Failed = 7, 3
 	after, changed := r.Judge(2, testNow)
-	told := after.ToldHalt(uuid.UUID{7})
+	told := after.AuditHalt(uuid.UUID{7})
 	want := told
 	want.ID, want.Verb, want.Subject, want.At = uuid.UUID{7}, VerbHalt, r.ID.String(), testNow
 	if diff := cmp.Diff(want, told); diff != "" || !changed {

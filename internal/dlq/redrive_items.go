@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// ItemState is where one letter of a redrive stands.
+// ItemState is the state of one letter in a redrive.
 type ItemState string
 
 // States of items.
@@ -24,7 +24,7 @@ const (
 // ItemStates is every state.
 var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemSkipped, ItemBounced}
 
-// Ended tells whether a letter of this state has been tried to the end.
+// Ended tells whether this state is final.
 func (s ItemState) Ended() bool { return s == ItemDone || s == ItemFailed || s == ItemBounced }
 
 // ItemTrigger is what moves an item.
@@ -46,7 +46,7 @@ type ItemEdge struct {
 	On       ItemTrigger
 }
 
-// ItemEdges is the whole life of an item: what is not in it does not happen.
+// ItemEdges is the complete transition table of items.
 var ItemEdges = []ItemEdge{
 	{ItemWaiting, ItemTaken, ItemChosen},
 	{ItemWaiting, ItemSkipped, ItemRefused},
@@ -56,7 +56,7 @@ var ItemEdges = []ItemEdge{
 	{ItemTaken, ItemBounced, ItemDriven},
 	{ItemTaken, ItemSkipped, ItemDriven},
 	{ItemTaken, ItemWaiting, ItemDriven},
-	{ItemTaken, ItemTaken, ItemDriven}, // accepted: its target tells later
+	{ItemTaken, ItemTaken, ItemDriven}, // accepted: its target reports later
 	{ItemTaken, ItemDone, ItemSettled},
 	{ItemTaken, ItemFailed, ItemSettled},
 	{ItemTaken, ItemBounced, ItemSettled},
@@ -94,7 +94,7 @@ type Item struct {
 	UpdatedAt time.Time
 }
 
-// Reach says what the target has of a letter after a drive.
+// Reach is how far a letter got to its target in a drive.
 type Reach string
 
 // Reaches.
@@ -104,7 +104,7 @@ const (
 	NotReached   Reach = "nothing"
 )
 
-// Reach says what the target has of the letter after an attempt.
+// Reach returns how far the letter got to its target in an attempt.
 func (a *Attempt) Reach() Reach {
 	switch {
 	case a.Outcome == Acknowledged, a.StatusCode != 0:
@@ -115,9 +115,9 @@ func (a *Attempt) Reach() Reach {
 	return NotReached
 }
 
-// Item is what the end of a drive makes of its letter in the redrive. stored is the
-// resolution that the letter has then: it may have come back already. One that was
-// Accepted stays TAKEN, and is counted when its target has told.
+// Item returns the item's state after a drive has ended. stored is the letter's
+// resolution then; it may have come back already. An Accepted letter stays TAKEN and is
+// counted when its target has reported.
 func (f *Finish) Item(stored Resolution) (Item, Reach) {
 	i := Item{LetterID: f.LetterID, State: ItemTaken, UpdatedAt: f.At}
 	switch {
@@ -125,8 +125,8 @@ func (f *Finish) Item(stored Resolution) (Item, Reach) {
 		i.to(ItemTaken, ItemDriven)
 		return i, NotReached
 	case f.Attempt.Outcome == Withdrawn && f.Fault != nil:
-		// Until somebody changes what keeps it, such as a disabled webhook: the redrive
-		// would take it again and again, and never end.
+		// The cause, such as a disabled webhook, lasts until someone changes it: the
+		// redrive would take the letter over and over and never end.
 		i.to(ItemSkipped, ItemDriven)
 		i.Detail = f.Fault.Detail
 	case f.Attempt.Outcome == Withdrawn:
@@ -148,9 +148,9 @@ type Progress struct {
 	Sent, MaybeSent, Repeated      int64
 }
 
-// Count adds a letter that has become an item of a state, and was handed over so many
-// times before and after. Of what was not answered, and of earlier hand-overs, whose
-// nodes are gone, nobody knows.
+// Count adds a letter whose item has reached a state, with how often it was handed over
+// before and after. Hand-overs without an answer, and earlier ones of nodes that died,
+// count as unknown.
 func (p *Progress) Count(s ItemState, answered bool, before, after int) {
 	switch s {
 	case ItemDone:
@@ -177,25 +177,25 @@ func (p *Progress) Count(s ItemState, answered bool, before, after int) {
 	}
 }
 
-// Lost is a letter that a redrive has taken and whose lease has ended, with what it
-// has become since: its target has told, or its retry was reclaimed.
+// Lost is a letter of a redrive whose lease has expired, with its current state: its
+// target has reported, or its retry was reclaimed.
 type Lost struct {
 	Seq        int64
 	Status     Status     // "": it is archived or deleted
 	Resolution Resolution // of the letter
-	// Ours tells that its last attempt was this redrive's, which ended so.
+	// Ours: its last attempt was made by this redrive, with this outcome.
 	Ours    bool
 	Outcome AttemptOutcome
 	Error   string
-	// Hands is how often it was handed over as far as was counted, Gone how many of
-	// this redrive's attempts ended with their node: the letter may have been claimed
-	// by somebody else since.
+	// Hands is the counted number of hand-overs; Gone is how many attempts of this
+	// redrive were lost with their node. The letter may have been claimed by another
+	// retry since.
 	Hands int
 	Gone  int
 }
 
-// Settled is what becomes of a lost letter, and how often it was handed over. One
-// that is still on its way stays TAKEN; one that nobody tried to the end waits again.
+// Settled returns the state of a lost letter and how often it was handed over. One
+// still in flight stays TAKEN; one whose attempt never finished waits again.
 func (l *Lost) Settled() (i Item, hands int) {
 	i = Item{Seq: l.Seq, State: ItemTaken}
 	switch {

@@ -14,16 +14,16 @@ import (
 // to tell something.
 const ratioFrom = 20
 
-// Counted is what StopOn is compared with: the letters tried, and those failed,
-// since somebody let the redrive go on after its last halt.
+// Counted returns what StopOn is compared with: the letters tried and failed since the
+// redrive was last resumed after a halt.
 func (r *Redrive) Counted() (tried, failed int64) {
 	failed = r.Failed - r.FailedBefore
 	return r.Done - r.DoneBefore + failed, failed
 }
 
-// Room is how many more letters may be sent on their way while busy ones are. What
-// is on its way when StopOn says halt has been sent all the same: so there are no
-// more of them than would have to fail for that, or than requests are made at once.
+// Room returns how many more letters may be in flight while busy ones are. Letters in
+// flight when StopOn halts the redrive are sent anyway, so their number never exceeds
+// the failures still allowed, or the number of parallel requests.
 func (r *Redrive) Room(busy int64) int64 {
 	if r.StopOn == (StopOn{}) {
 		return math.MaxInt64
@@ -40,16 +40,16 @@ func (r *Redrive) Room(busy int64) int64 {
 	return max(0, max(int64(r.Concurrency), most)-busy)
 }
 
-// stallAfter is how long nothing has moved when a redrive says that it stands still.
+// stallAfter is how long a redrive may make no progress before it counts as stalled.
 const stallAfter = 5 * time.Second
 
-// WaitingForLease is what a redrive waits for when no node tells of the letters
-// that are on their way.
+// WaitingForLease is what a redrive waits for when no node reports on the letters in
+// flight.
 const WaitingForLease = "the leases of letters whose node does not tell of itself"
 
-// Stalled tells since when no letter of a running redrive has come through, though
-// its rate would have let some, and what it waits for; nil: it goes on. A canary
-// that is watched is no standstill.
+// Stalled returns since when a running redrive has finished no letter although its rate
+// allowed some, and what it waits for; nil: not stalled. A canary under observation is
+// not a stall.
 func (r *Redrive) Stalled(now time.Time) (since *time.Time, waitingFor string) {
 	watching := r.WatchedAt != nil && !r.CanaryOK
 	if r.State != RedriveRunning || !r.Gathered || watching || r.Left() == 0 || r.ProgressAt == nil || r.Rate <= 0 {
@@ -64,9 +64,9 @@ func (r *Redrive) Stalled(now time.Time) (since *time.Time, waitingFor string) {
 	return r.ProgressAt, r.WaitingFor
 }
 
-// Judge decides what a redrive's numbers make of it, if it runs: it may halt, its
-// canary may begin to be watched or pass, it may be complete. busy is how many
-// letters are on their way. changed is false when it just goes on.
+// Judge decides what follows from the numbers of a running redrive: it may halt, its
+// canary may start being observed or pass, it may be complete. busy is how many letters
+// are in flight. changed is false when it simply continues.
 func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) {
 	if r.State != RedriveRunning {
 		return r, false
@@ -104,7 +104,7 @@ func (r Redrive) judged(now time.Time) Redrive {
 	return r
 }
 
-// halts says why a redrive stops itself, "" when it does not.
+// halts returns why a redrive must halt, "" when it need not.
 func (r *Redrive) halts() string {
 	tried, failed := r.Counted()
 	c := r.watched()
@@ -119,9 +119,8 @@ func (r *Redrive) halts() string {
 	return ""
 }
 
-// ToldHalt is the entry of the audit trail of a redrive that has stopped itself; id is
-// its own.
-func (r *Redrive) ToldHalt(id uuid.UUID) operator.Action {
+// AuditHalt returns the audit entry of a redrive that stopped itself; id is the entry's id.
+func (r *Redrive) AuditHalt(id uuid.UUID) operator.Action {
 	tried, failed := r.Counted()
 	detail := fmt.Appendf(nil, `{"bounced":%d,"failed":%d,"halt_reason":%q,"left":%d,"tried":%d}`, r.Bounced, failed, r.HaltReason, r.Left(), tried)
 	return operator.By{}.Did(id, r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), VerbHalt, detail)

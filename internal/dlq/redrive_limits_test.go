@@ -266,7 +266,7 @@ func TestListsForStoresSayWhatTheRulesSay(t *testing.T) { //nolint:paralleltest 
 			keys.Note(one, s)
 		}
 		c := Candidate{Topic: "t", Key: []byte("k"), Status: Pending, To: Target{Kind: ToHTTP}}
-		choice := r.Choose([]Candidate{c}, keys, Ways{Kinds: TargetKinds}, 1)
+		choice := r.Choose([]Candidate{c}, keys, Routes{Kinds: TargetKinds}, 1)
 		if free := len(choice.Taken) == 1; free == (s == ItemTaken || s == ItemFailed) {
 			t.Errorf("behind an item that is %s a letter of its key is taken: %v", s, free)
 		}

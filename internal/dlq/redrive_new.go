@@ -23,16 +23,16 @@ const (
 	maxAhead           = 366 * 24 * time.Hour
 )
 
-// RedriveLimits is what the configuration says of redrives.
+// RedriveLimits is the configuration of redrives.
 type RedriveLimits struct {
 	DefaultRate float64 // letters per second of those that name none; more than 0
 	MaxRate     float64 // at least DefaultRate
-	// Bulk is how many letters an operator may touch at once; more, or no bound
-	// at all, needs an administrator.
+	// Bulk is how many letters an operator may change in one redrive; more, or no
+	// limit, requires an administrator.
 	Bulk int64
 }
 
-// RedriveRequest is how somebody asks for a redrive.
+// RedriveRequest is a client's request for a redrive.
 type RedriveRequest struct {
 	// All: every letter is meant. A filter that restricts nothing is refused
 	// without it (trap X31).
@@ -42,10 +42,9 @@ type RedriveRequest struct {
 	Unexplained bool
 }
 
-// NewRedrive completes a redrive that somebody asks for: what is left out gets
-// its default, and a filter without statuses is for those that the action can
-// do something to. It starts PENDING or AWAITING_APPROVAL. Fault: Invalid, with
-// a field for each mistake.
+// NewRedrive completes a requested redrive: omitted fields get their defaults, and a
+// filter without statuses gets those that the action applies to. It starts PENDING or
+// AWAITING_APPROVAL. Fault: Invalid, with a field for each mistake.
 func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLimits, now time.Time) (Redrive, error) {
 	r.ID, r.Version, r.CreatedAt, r.UpdatedAt = id, 1, now, now
 	r.State = RedrivePending
@@ -83,8 +82,8 @@ func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLim
 	return r, wrong.fault()
 }
 
-// NeedsAdmin tells whether a redrive is more than an operator may do, who may
-// touch up to limit letters, and neither delete nor requeue them.
+// NeedsAdmin tells whether a redrive requires an administrator: operators may change up
+// to limit letters, and neither delete nor requeue them.
 func (r *Redrive) NeedsAdmin(limit int64) bool {
 	bound := r.Max
 	if n := int64(len(r.IDs)); n > 0 && (bound == 0 || n < bound) {
@@ -122,8 +121,8 @@ func (r Redrive) Edited(e RedriveEdit, limits RedriveLimits, now time.Time) (Red
 	return r, wrong.fault()
 }
 
-// Resumed lets a paused or halted redrive go on; stop, unless nil, is what it
-// stops on from now on. Faults: Conflict; Invalid.
+// Resumed returns a paused or halted redrive that runs again; stop, unless nil, is its
+// new stop condition. Faults: Conflict; Invalid.
 func (r Redrive) Resumed(stop *StopOn, actor string, now time.Time) (Redrive, error) {
 	r, err := r.Moved(ResumeRedrive, actor, now)
 	if err != nil || stop == nil {
@@ -135,8 +134,8 @@ func (r Redrive) Resumed(stop *StopOn, actor string, now time.Time) (Redrive, er
 	return r, wrong.fault()
 }
 
-// Empty tells whether a filter lets every letter through: nothing in it is set,
-// or only to what fits all (trap X31).
+// Empty tells whether a filter matches every letter: no field restricts anything (trap
+// X31).
 func (f *Filter) Empty() bool {
 	bare := *f
 	if bare.Topic == "*" {
@@ -190,7 +189,7 @@ func (w mistakes) fault() error {
 	return fault.New(fault.Invalid, CodeInvalid, "%s %s", w.Mistakes[0].Pointer, w.Mistakes[0].Message).With(w.Mistakes...)
 }
 
-// selection checks what a redrive is for, and completes it.
+// selection validates and completes the selection of letters.
 func (w *mistakes) selection(r *Redrive, all bool) {
 	switch {
 	case r.IDs != nil && (r.Filter != nil || all):
@@ -300,9 +299,8 @@ func (w *mistakes) onlyForRetries(r *Redrive) {
 	slices.SortStableFunc(w.Mistakes, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
 }
 
-// TargetMistakes returns what is wrong with a target that somebody names for a
-// retry: only records and HTTP requests can be sent elsewhere. Whether a policy
-// allows it is another question.
+// TargetMistakes returns what is wrong with the target of a retry: only records and
+// HTTP requests can be sent elsewhere. It does not check the policy.
 func TargetMistakes(pointer string, t Target) []fault.Field {
 	var w fault.Mistakes
 	switch t.Kind {

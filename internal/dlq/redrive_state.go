@@ -8,13 +8,13 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// RedriveState is where a redrive stands.
+// RedriveState is the state of a redrive.
 type RedriveState string
 
 // States of redrives.
 const (
 	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its time has not come
-	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // somebody else must agree
+	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // another person must approve it
 	RedriveRunning   RedriveState = "RUNNING"
 	RedrivePaused    RedriveState = "PAUSED"
 	RedriveHalted    RedriveState = "HALTED" // it stopped itself: see HaltReason
@@ -26,11 +26,10 @@ const (
 var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted,
 	RedriveCompleted, RedriveCanceled}
 
-// Terminal tells whether a redrive of this state does nothing more, ever.
+// Terminal tells whether this state is final.
 func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }
 
-// RedriveVerb is what moves a redrive: what an operator does to it, or what it does
-// by itself.
+// RedriveVerb is what moves a redrive: an operator's action, or its own progress.
 type RedriveVerb string
 
 // Verbs of operators.
@@ -44,7 +43,7 @@ const (
 // RedriveVerbs is every verb of operators.
 var RedriveVerbs = []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive}
 
-// What redrives do by themselves.
+// What redrives do on their own.
 const (
 	BeginRedrive    RedriveVerb = "begin"
 	HaltRedrive     RedriveVerb = VerbHalt
@@ -57,7 +56,7 @@ type RedriveEdge struct {
 	On       RedriveVerb
 }
 
-// RedriveEdges is the whole life of a redrive: what is not in it does not happen.
+// RedriveEdges is the complete transition table of redrives.
 var RedriveEdges = []RedriveEdge{
 	{RedrivePending, RedriveRunning, BeginRedrive},
 	{RedriveRunning, RedriveHalted, HaltRedrive},
@@ -128,10 +127,10 @@ func (r *Redrive) Actions() []string {
 	return out
 }
 
-// Moved applies a verb of an operator. A resumed redrive is PENDING until a node
-// takes it up, which is at once; a canary that halted it is over then: who resumes
-// has seen it. What it stops on stays, and counts from there. Faults: Conflict;
-// Forbidden when the one who asked approves.
+// Moved applies a verb of an operator. A resumed redrive is PENDING until a node takes
+// it up, immediately afterwards. Resuming after a canary's halt ends the canary. The
+// stop condition stays and counts from there. Faults: Conflict; Forbidden when the
+// requester approves.
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
 	if _, can := r.State.after(verb); !can || !slices.Contains(RedriveVerbs, verb) {
 		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
@@ -152,15 +151,15 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 	return r, nil
 }
 
-// Active tells whether a redrive has something to do, once its time has come.
+// Active tells whether a redrive has work to do once its start time has come.
 func (r *Redrive) Active() bool {
 	_, begins := r.State.after(BeginRedrive)
 	_, ends := r.State.after(CompleteRedrive)
 	return begins || ends
 }
 
-// Begun returns a redrive that a node takes up; begins is false when it runs, or
-// when it does not go on.
+// Begun returns a redrive that a node takes up; begins is false when it runs already,
+// or is not to run.
 func (r Redrive) Begun(now time.Time) (after Redrive, begins bool) {
 	if _, begins = r.State.after(BeginRedrive); !begins {
 		return r, false
@@ -174,8 +173,8 @@ func (r Redrive) Begun(now time.Time) (after Redrive, begins bool) {
 	return r, true
 }
 
-// PageSize is how many of its letters are looked for next, of limit at most; 0: it
-// has as many as it may have. Ids come in one page.
+// PageSize returns how many letters to look for next, at most limit; 0: it has as many
+// as it may have. Ids come in one page.
 func (r *Redrive) PageSize(limit int) int64 {
 	most := int64(limit)
 	if r.Filter == nil {
@@ -197,6 +196,6 @@ func (r *Redrive) GatheredBy(size, found, stored int64) bool {
 const (
 	CodeRedriveNotFound = "DLQ_REDRIVE_NOT_FOUND"
 	CodeRedriveConflict = "DLQ_REDRIVE_CONFLICT"
-	CodeRedriveExists   = "DLQ_REDRIVE_EXISTS" // one of this id; clients are not told: they get it
+	CodeRedriveExists   = "DLQ_REDRIVE_EXISTS" // one of this id; clients get the existing one instead
 	CodeSelfApproval    = "DLQ_SELF_APPROVAL"  // who asked may not approve
 )

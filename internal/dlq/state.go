@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Status is where a letter stands (seed 3, section ステータス遷移).
+// Status is the state of a letter (seed 3, section ステータス遷移).
 type Status string
 
 // Statuses, in seed 3's words.
 const (
 	Pending  Status = "PENDING"  // waits for a retry
-	Retrying Status = "RETRYING" // somebody is retrying it, until its lease ends
+	Retrying Status = "RETRYING" // being retried, until its lease expires
 	Resolved Status = "RESOLVED"
 	Dead     Status = "DEAD" // needs a person
 )
@@ -19,7 +19,7 @@ const (
 // Statuses is every status.
 var Statuses = []Status{Pending, Retrying, Resolved, Dead}
 
-// Terminal tells whether a letter of this status moves no more by itself.
+// Terminal tells whether a letter of this status never changes on its own.
 func (s Status) Terminal() bool { return s == Resolved || s == Dead }
 
 // Resolution says how a letter became terminal (defects B14, B15).
@@ -33,7 +33,7 @@ const (
 	Manual    Resolution = "MANUAL"    // RESOLVED: by hand, elsewhere
 	Discarded Resolution = "DISCARDED" // DEAD: by hand, not worth it
 	Exhausted Resolution = "EXHAUSTED" // DEAD: no retry left
-	Poison    Resolution = "POISON"    // DEAD: it keeps coming back
+	Poison    Resolution = "POISON"    // DEAD: it came back too often
 )
 
 // Resolutions is every resolution.
@@ -70,7 +70,7 @@ type Edge struct {
 	On       Trigger
 }
 
-// Edges is the transition table: what is not in it does not happen.
+// Edges is the complete transition table.
 var Edges = []Edge{
 	{Pending, Retrying, Claimed},
 	{Retrying, Resolved, Acked},
@@ -89,7 +89,7 @@ var Edges = []Edge{
 	{Dead, Resolved, Resolve},
 	{Resolved, Pending, Restore},
 	{Dead, Pending, Restore},
-	// Letters of sagas and webhooks (News).
+	// Letters of sagas and webhooks (SourceUpdate).
 	{Pending, Retrying, SourceGoesOn},
 	{Dead, Retrying, SourceGoesOn},
 	{Pending, Resolved, SourceDone},
@@ -104,13 +104,13 @@ var Edges = []Edge{
 	{Retrying, Dead, SourceGone},
 }
 
-// CanMove tells whether the table has a move from a status on a trigger.
+// CanMove tells whether the table has a transition from a status on a trigger.
 func CanMove(from Status, on Trigger) bool {
 	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.On == on })
 }
 
-// From lists the statuses that any of these triggers leads away from. Stores make
-// the conditions of statements that move many letters at once of it.
+// From lists the statuses that have a transition on any of these triggers. Stores
+// derive from it the conditions of statements that move many letters at once.
 func From(on ...Trigger) (from []Status) {
 	for _, s := range Statuses {
 		if slices.ContainsFunc(on, func(t Trigger) bool { return CanMove(s, t) }) {

@@ -47,7 +47,7 @@ type Filter struct {
 type Query struct {
 	Filter
 	page.ByTime
-	Oldest bool // oldest first; else newest first
+	Oldest bool // oldest first; otherwise newest first
 	// Bare leaves out Content and Failure.Stack, which may be megabytes a letter.
 	Bare bool
 	// Largest leaves those out of letters that have more bytes of them (Omitted);
@@ -55,19 +55,19 @@ type Query struct {
 	Largest int
 }
 
-// Pushed says what became of one letter of a batch.
+// Pushed is the result for one letter of a batch.
 type Pushed struct {
 	Letter    Letter // the one that is stored, also when it was there before
-	Duplicate bool   // its DedupeKey, its ID or its Place was known
-	// Err is a fault: the database refuses its content (CodeInvalid), or its ID is
-	// that of somebody else's letter (CodeConflict).
+	Duplicate bool   // its DedupeKey, its ID or its Place was stored before
+	// Err is a fault: the database cannot store its content (CodeInvalid), or its ID
+	// belongs to another tenant's letter (CodeConflict).
 	Err error
 }
 
-// Arrival is a record of a dead-letter topic, to be stored. The letter is
-// complete (New): of a bounce it has the root id and the generation that the
-// record's headers tell. What only the database knows is the parent: the letter
-// of that root in generation BounceOn. It may be gone; then there is none.
+// Arrival is a record of a dead-letter topic, to be stored. The letter is complete
+// (New); for a bounce it has the root id and the generation of the record's headers.
+// The parent is found by the database: the letter of that root in generation BounceOn,
+// if it still exists.
 type Arrival struct {
 	Letter
 	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it never was here
@@ -76,20 +76,21 @@ type Arrival struct {
 	Written   time.Time // the record's timestamp; zero: it has none
 }
 
-// Letters is dead letters as their users see them. A tenant sees only its own;
-// others do not exist for it (fault NotFound). Any other error than the stated
-// faults is an outage, and the outcome of a write is then unknown.
+// Letters stores dead letters for their users. A tenant sees only its own; for those of
+// others it gets the fault NotFound. Any other error than the stated faults is an
+// outage, and the outcome of a write is then unknown.
 type Letters interface {
-	// Push stores letters durably, each on its own. One whose DedupeKey is known
-	// is not stored again, nor one whose ID is, live or archived: so a push that
-	// is repeated changes nothing. Who acts in ctx (operator.As) is on record for
-	// what is new.
+	// Push stores letters, durably on return and independently of each other. A letter
+	// whose DedupeKey or ID is stored already, live or archived, is not stored again,
+	// so a push can be repeated. New letters are recorded as actions of the actor in
+	// ctx (operator.As).
 	Push(ctx context.Context, batch []Letter) ([]Pushed, error)
 	// Get returns a live letter, or an archived one (ArchivedAt). Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Letter, error)
 	List(ctx context.Context, tenant uuid.UUID, q Query) (page.Of[Letter], error)
-	// Change stores a live letter if the stored version is l.Version-1, with the
-	// operator's action, and counts its group anew. Faults: NotFound, Stale.
+	// Change stores a live letter if the stored version is l.Version-1, together with
+	// the operator's action, and updates the counts of its group. Faults: NotFound,
+	// Stale.
 	Change(ctx context.Context, l Letter, by operator.Action) error
 	// Delete removes a live letter of that version with its revisions and
 	// attempts; the action is its tombstone. Faults: NotFound, Stale.
@@ -108,18 +109,18 @@ type Letters interface {
 	ListArchived(ctx context.Context, tenant uuid.UUID, q Query) (page.Of[Letter], error)
 }
 
-// Claim names one letter that somebody wants retried now.
+// Claim is a request to retry one letter now.
 type Claim struct {
 	TenantID uuid.UUID
 	LetterID uuid.UUID
 	Version  int64     // 0: any
 	Force    bool      // also when it is DEAD
-	Revision *Revision // nil: what it has; else stored with the claim
-	Target   *Target   // nil: what it has
-	// Ways is where can be driven to from here; a letter for elsewhere is not claimed.
-	Ways  Ways
-	Actor string
-	By    operator.Action
+	Revision *Revision // nil: its current one; otherwise stored with the claim
+	Target   *Target   // nil: its current one
+	// Routes is where can be driven to from here; a letter for elsewhere is not claimed.
+	Routes Routes
+	Actor  string
+	By     operator.Action
 }
 
 // Handover is letters that are about to be sent together.
@@ -134,37 +135,38 @@ type Handover struct {
 // counted by the database's clock.
 type Queue interface {
 	Inflows
-	// Arrive stores what was read from Kafka: durable on return, each record once
-	// by its Place, or where the topic's id is not known by what is stored at it
-	// (Letter.Doubles); records that were there before are left as they are. A bounce
-	// is linked to its parent, which becomes BOUNCED. Fault Invalid: the database
-	// refuses the content of one of them, and nothing of the batch is stored.
+	// Arrive stores letters read from Kafka, durably on return. Each record is stored
+	// once, identified by its Place, or by its content if the topic's id is unknown
+	// (Letter.SameRecord); records stored before are not changed. A bounce is linked to
+	// its parent, which becomes BOUNCED. Fault: Invalid when the database cannot store
+	// one of them; nothing of the batch is stored then.
 	Arrive(ctx context.Context, batch []Arrival) (stored int, err error)
-	// Due claims up to limit PENDING letters whose next retry is due, of these
-	// kinds of targets; of an Ordered key only the oldest open one. What a policy
-	// holds is put aside.
+	// Due claims up to limit PENDING letters whose next retry is due, of these kinds of
+	// targets; of an Ordered key only the oldest open one. Letters held by a policy are
+	// set aside.
 	Due(ctx context.Context, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
-	// Release lets letters go on that were held when their time came, and that
-	// nothing holds any more: up to limit of them, spread over one backoff.
+	// Release schedules up to limit letters whose hold has ended, spread over one
+	// backoff.
 	Release(ctx context.Context, limit int, c Chance) (int, error)
-	// Take claims one letter for somebody. Faults: NotFound; Conflict (its status,
-	// its lease), CodeKeyBlocked; Precondition CodeStale; Unavailable CodeNoKafka
-	// when the claim's Ways do not reach its target. Nothing is claimed then.
+	// Take claims one letter for a retry on request. Faults: NotFound; Conflict (its
+	// status, its lease), CodeKeyBlocked; Precondition CodeStale; Unavailable
+	// CodeNoKafka when the claim's Routes do not reach its target. Nothing is claimed
+	// then.
 	Take(ctx context.Context, c Claim, lease time.Duration) (Drive, error)
-	// HandOver notes that letters are about to be sent: durable on return, before the
-	// first byte may leave. ok is false when their redrive does not run any more:
-	// then they are not to be sent. Finish takes the note back.
+	// HandOver records, durably on return, that letters are about to be sent; not a
+	// byte may be sent before. ok is false when their redrive is no longer running:
+	// they must not be sent then. Finish clears the record.
 	HandOver(ctx context.Context, h Handover) (ok bool, err error)
-	// Finish stores ends of drives; false for one that lost its letter meanwhile:
-	// then nothing of it is stored but the attempt. One that is stored already
-	// (the answer was lost) is true again, and counted once.
+	// Finish stores the ends of drives. The result is false for a drive that has lost
+	// its letter, of which only the attempt is stored. Storing one again (because the
+	// answer was lost) returns true and counts once.
 	Finish(ctx context.Context, batch []Finish) ([]bool, error)
 	// Extend prolongs the leases of drives that take long; ids that lost theirs
 	// are left out of the answer.
 	Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
-	// Reclaim ends retries whose lease has passed. One that was handed over counts as
-	// a failed one (Abandoned), one that was not does not (Withdrawn). A letter whose
-	// saga is still undoing is left to it.
+	// Reclaim ends retries whose lease has expired. One that was handed over counts as
+	// failed (Abandoned), others do not count (Withdrawn). Letters of sagas that are
+	// still compensating are skipped.
 	Reclaim(ctx context.Context, limit int, c Chance) (int, error)
 	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
 	// configuration's.
@@ -182,7 +184,7 @@ type Queue interface {
 
 // Backlog is how much waits, over all tenants.
 type Backlog struct {
-	ByStatus map[Status]int64 // PENDING, RETRYING and DEAD ones that nobody has dealt with
+	ByStatus map[Status]int64 // PENDING, RETRYING and DEAD ones that were not handled
 	Oldest   time.Time        // arrival of the oldest PENDING one; zero: none
 }
 
@@ -206,27 +208,27 @@ type Redrives interface {
 
 	// Active returns redrives that have something to do now, of all tenants.
 	Active(ctx context.Context, limit int) ([]Redrive, error)
-	// Gather makes a PENDING redrive RUNNING and stores up to limit more of the
-	// letters that it is for, in its order; done: these were the last. Nodes may do
-	// so at the same time.
+	// Gather makes a PENDING redrive RUNNING and adds up to limit more of its letters,
+	// in its order; done: these were the last. Safe for concurrent use by several
+	// nodes.
 	Gather(ctx context.Context, r Redrive, limit int) (done bool, err error)
-	// TakeItems claims up to limit letters of a running redrive, no more than its
-	// rate and its canary leave at this moment, over all nodes. Letters that cannot
-	// be claimed, or whose target is out of reach, are SKIPPED.
-	TakeItems(ctx context.Context, r Redrive, ways Ways, lease time.Duration, limit int) ([]Drive, error)
-	// FinishItems is Queue.Finish with the progress of the redrive, both or
-	// neither. A letter whose drive was Withdrawn waits again. One that stays
-	// RETRYING, because its target tells later, is looked at again by Judge.
+	// TakeItems claims up to limit letters of a running redrive, no more than its rate
+	// and its canary allow now over all nodes. Letters that cannot be claimed, or whose
+	// target is not configured here, become SKIPPED.
+	TakeItems(ctx context.Context, r Redrive, routes Routes, lease time.Duration, limit int) ([]Drive, error)
+	// FinishItems is Queue.Finish together with the progress of the redrive, in one
+	// transaction. A letter whose drive was Withdrawn waits again. One that stays
+	// RETRYING, because its target reports later, is settled by Judge.
 	FinishItems(ctx context.Context, r uuid.UUID, batch []Finish) error
 	// Apply does the action of a redrive that is not RETRY to up to limit letters,
 	// with an operator.Action each.
 	Apply(ctx context.Context, r Redrive, limit int, c Chance) (int, error)
-	// Waits notes what a running redrive waits for, "" that letters of it have come
-	// through meanwhile: what a node knows before their ends are stored.
+	// Waits records what a running redrive waits for, as its node knows it before
+	// results are stored; "": it makes progress.
 	Waits(ctx context.Context, tenant, id uuid.UUID, what string) error
-	// Judge applies Redrive.Judge to what is stored and returns what it became.
-	// TAKEN items whose lease has ended become what their letters have become:
-	// those that nobody tried to the end wait again.
+	// Judge applies Redrive.Judge to the stored redrive and returns the result. TAKEN
+	// items whose lease has expired get the result of their letters; those whose
+	// attempt never finished wait again.
 	Judge(ctx context.Context, tenant, id uuid.UUID, c Chance) (Redrive, error)
 }
 
@@ -244,7 +246,7 @@ type Preview struct {
 type Group struct {
 	TenantID    uuid.UUID
 	Fingerprint string
-	Version     int64 // ETag; of what people have set, so that arrivals do not move it
+	Version     int64 // ETag; counts changes by people, not arrivals
 	State       GroupState
 	Topic       string // of the first letter
 	ErrorType   string
@@ -297,10 +299,11 @@ type Overview interface {
 	// Topic returns the statistics of one topic. Fault: NotFound with
 	// CodeTopicNotFound when no letter of it is live and no policy names it.
 	Topic(ctx context.Context, tenant uuid.UUID, topic string) (TopicStats, error)
-	// KnownTopic tells whether there is, or was, a letter of a topic, live, archived
-	// or in a group, and whether a policy names it.
+	// KnownTopic tells whether a topic has or had letters (live, archived or in a
+	// group) or has a policy.
 	KnownTopic(ctx context.Context, tenant uuid.UUID, topic string) (letters, policy bool, err error)
-	// Unknown returns those of ids that no live letter of the tenant has, in their order.
+	// Unknown returns those of ids that are not live letters of the tenant, in the
+	// given order.
 	Unknown(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	// Stats counts letters per topic and status (seed 3, section トピック別の障害状況).
 	Stats(ctx context.Context, tenant uuid.UUID) ([]TopicStats, error)
@@ -311,8 +314,8 @@ type Overview interface {
 	PutPolicy(ctx context.Context, p Policy, by operator.Action) error
 }
 
-// Tombstone is the detail of the action that deleted a letter: what it was,
-// without what it carried.
+// Tombstone returns the detail of the action that deletes a letter: its metadata
+// without its content.
 func (l *Letter) Tombstone() json.RawMessage {
 	doc, err := json.Marshal(map[string]any{
 		"original_topic": l.OriginalTopic, "status": l.Status, "source": l.Source, "fingerprint": l.Fingerprint,

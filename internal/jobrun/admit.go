@@ -44,16 +44,15 @@ type Admission struct {
 	Reason string
 }
 
-// AdmitKey decides about the runs of one concurrency key (S18, sweep 10): at most
-// one of them is with a worker, or may be claimed. all are those that are with a
-// worker or may be claimed, those that wait and are due, and retries that wait
-// even if they are not due.
+// AdmitKey decides about the runs of one concurrency key (S18, sweep 10): at most one
+// of them is with a worker or may be claimed. all are the runs of the key that are with
+// a worker, claimable, or waiting and due, and all waiting retries.
 //
-// What is due while another one has not ended does as its own policy says: forbid
-// skips it, queue lets it wait, replace ends the other one, and then it begins. A
-// retry goes on with something old: it waits under forbid too, and it replaces
-// nothing, but is skipped when something newer has the key. A canceled run that
-// still runs keeps its key until its worker or the grace has ended it (S9).
+// A run that is due while another one has not ended follows its own policy: forbid
+// skips it, queue lets it wait, replace ends the other run first. A retry continues
+// older work: it waits even under forbid and replaces nothing, but is skipped when a
+// newer run has the key. A canceled run that is still running keeps its key until its
+// worker or the end of the grace period ends it (S9).
 func AdmitKey(all []Candidate) []Admission {
 	k := admission{}
 	all = slices.Clone(all)

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Chance is what rules need that stores call for many runs: stores make neither ids
-// nor random numbers. Both functions are safe for concurrent use.
+// Chance supplies ids and random numbers to rules that stores call for many runs;
+// stores create neither themselves. Both functions are safe for concurrent use.
 type Chance struct {
 	Jitter func() float64   // in [0,1)
 	NewID  func() uuid.UUID // UUIDv7
@@ -27,8 +27,8 @@ type Precondition struct {
 	Version int64
 }
 
-// Change is what an input makes of a run: a store writes all of it in one
-// transaction if Before still holds, and else nothing (W7, W8).
+// Change is how an input changes a run. A store writes all of it in one transaction if
+// Before still holds, and otherwise nothing (W7, W8).
 type Change struct {
 	Before Precondition
 	Run    Run // as it is then
@@ -38,23 +38,22 @@ type Change struct {
 	Attempt *Attempt
 	// Retry is the row that follows (S5); nil: none.
 	Retry *Run
-	// LetterUpdate is for the dead letters: a new one when the run has given up, or what
-	// became of the one that it retries. Nil: nothing.
+	// LetterUpdate is the update for the dead letters: a new letter when the run has
+	// given up, or the result for the letter that it retries; nil: none.
 	LetterUpdate *dlq.SourceUpdate
-	// Final tells that the chain of retries has ended with this run: a saga that
-	// waits for it goes on.
+	// Final: the chain of retries has ended with this run, so that a saga waiting for
+	// it continues.
 	Final bool
 }
 
 // Changes tells whether there is anything to write.
 func (c *Change) Changes() bool { return len(c.Events) > 0 || c.Run.Version != c.Before.Version }
 
-// Apply decides what in makes of r: every way in which one run changes after it
-// was made, but for those that statements take for many rows at once (claims,
-// starts, renewals, and successes of which nothing follows), whose conditions come
-// from the same table. spec is what the run's definition said in the run's
-// version. Apply never changes r. The fault is a Conflict when the state does not
-// allow in; nothing else can go wrong.
+// Apply decides how in changes r. It covers every change of a single run after its
+// creation. Statements that change many rows at once (claims, starts, renewals, and
+// successes without consequences) take their conditions from the same table. spec is
+// the run's definition in the run's version. Apply never changes r. Its only fault is a
+// Conflict when the state does not allow in.
 func Apply(r Run, spec *Spec, in Input, m Moment) (Change, error) {
 	d := &decision{Change: Change{Before: Precondition{r.State, r.Version}, Run: r}, spec: spec, m: m}
 	if refusal := d.apply(in); refusal != nil {
@@ -145,8 +144,8 @@ func (d *decision) askToStop(by Mover, actor, reason string) {
 	d.tell(Event{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
 }
 
-// release gives a run back for its worker. One that was to be canceled ends
-// instead: nobody else is to do it.
+// release gives a run back on behalf of its worker. A run with a requested cancel ends
+// instead, because no other worker may execute it.
 func (d *decision) release(in Released) bool {
 	if d.Run.CancelRequestedAt != nil {
 		return d.end(verdict{state: Canceled, by: Worker, reason: d.Run.CancelReason})
@@ -179,8 +178,8 @@ func (d *decision) reassign(in ReassignRequested) *fault.Error {
 	return nil
 }
 
-// giveBack takes the run from its worker, to be claimed at once. No budget is
-// used. Its token stays on record until another one has it.
+// giveBack takes the run from its worker, to be claimable immediately. No budget is
+// used. The token stays on record until the next worker gets one.
 func (d *decision) giveBack(by Mover, what Event, outcome string) bool {
 	r := &d.Run
 	if !CanMove(r.State, Orphaned, by) {
@@ -204,7 +203,7 @@ func (d *decision) hasten(what Event) {
 	d.tell(what)
 }
 
-// shorten returns as much of a reason as is kept.
+// shorten returns a reason, cut to the stored length.
 func shorten(reason string) string {
 	if len(reason) <= MaxReason {
 		return reason

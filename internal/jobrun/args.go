@@ -19,14 +19,13 @@ import (
 // Schema checks the arguments of runs. Nil lets everything through.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// schemaName is what the schema is called inside the library: an address that
-// nothing can be loaded from.
+// schemaName is the schema's address inside the library; nothing can be loaded from it.
 const schemaName = "args:///schema"
 
 // nothing keeps a schema from reaching for files and other machines.
-type nothing struct{}
+type noSchemaFiles struct{}
 
-func (nothing) Load(url string) (any, error) {
+func (noSchemaFiles) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%q is not part of the schema", url)
 }
 
@@ -45,7 +44,7 @@ func ParseSchema(doc json.RawMessage) (*Schema, error) {
 		return bad(err)
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(nothing{})
+	c.UseLoader(noSchemaFiles{})
 	if err := c.AddResource(schemaName, value); err != nil {
 		return bad(err)
 	}

@@ -1,8 +1,8 @@
 package jobrun
 
-// Audited returns what is hashed of a definition when somebody changes it: what it
-// says, without the default arguments, which not everybody may see (SpecVersion
-// tells of their changes), and without what moves by itself.
+// Audited returns what is hashed for the audit trail when a definition is changed: its
+// spec without the default arguments, which not every reader may see (SpecVersion shows
+// that they changed), and without fields that change automatically.
 func (d *Definition) Audited() any {
 	spec := d.Spec
 	spec.DefaultArgs = nil

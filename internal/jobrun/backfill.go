@@ -24,7 +24,7 @@ const (
 // Reprocesses is everything that a backfill may reprocess.
 var Reprocesses = []Reprocess{ReprocessNone, ReprocessFailed, ReprocessCompleted}
 
-// SlotState is what became of a slot, retries and earlier backfills included.
+// SlotState is the result of a slot, retries and earlier backfills included.
 type SlotState struct {
 	Active, Succeeded, Failed bool
 }
@@ -60,15 +60,15 @@ type Backfill struct {
 	NewestFirst  bool
 	MaxActive    int    // runs that have not ended, at once
 	Overlap      Policy // in place of the definition's; "": see Policy
-	// Cursor is the slot that was looked at last; nil: none was.
+	// Cursor is the slot that was processed last; nil: none.
 	Cursor  *time.Time
 	Created int64 // runs made
 	Skipped int64 // slots that Reprocess left out
 }
 
-// Policy returns the concurrency policy of the backfill's runs: unless it says
-// another one, they wait for each other where the definition lets no two run at
-// once, because a slot that is asked for must not be skipped.
+// Policy returns the concurrency policy of the backfill's runs. Unless the backfill
+// sets another one, they queue if the definition forbids concurrent runs, because a
+// requested slot must not be skipped.
 func (b *Backfill) Policy(s *Spec) Policy {
 	switch {
 	case b.Overlap != "":
@@ -80,7 +80,7 @@ func (b *Backfill) Policy(s *Spec) Policy {
 }
 
 // CheckBackfill returns what is wrong with a backfill of d (fault Invalid,
-// CodeInvalid), and how many slots it looks at.
+// CodeInvalid), and how many slots it covers.
 func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err error) {
 	var w mistakes
 	if d.Spec.Schedule == nil {
@@ -175,9 +175,9 @@ type BackfillStep struct {
 	gone   bool
 }
 
-// NextStep is the step of a backfill that is RUNNING: up to limit slots, none while
-// as many of its runs as may be have not ended (active), or when its definition d
-// makes no slots any more.
+// NextStep returns the next step of a RUNNING backfill: up to limit slots; none while
+// the allowed number of its runs is unfinished (active), or when its definition d no
+// longer has slots.
 func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, error) {
 	step := BackfillStep{limit: limit, room: max(0, b.MaxActive-active), active: active}
 	if d.DeletedAt != nil || d.Spec.Schedule == nil {
@@ -195,10 +195,9 @@ func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, err
 	return step, nil
 }
 
-// Take does a step, of whose slots states tells what became of them: it returns the
-// runs to make, and whether b has changed. b ends when there are no slots left and
-// all of its runs have ended, and is CANCELED when its definition makes no slots any
-// more.
+// Take executes a step. states holds the results of its slots so far. It returns the
+// runs to create, and whether b has changed. b ends when no slots are left and all of
+// its runs have ended, and is CANCELED when its definition no longer has slots.
 func (b *Backfill) Take(
 	step *BackfillStep, states map[time.Time]SlotState, d *Definition, s Settings, m Moment,
 ) (runs []Run, swept Swept, changed bool) {

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// BuiltIn is a definition that every deployment has (one-product.md, point 5), in
-// the tenant that nodes work for by themselves. It can be paused, run and changed;
-// what somebody has changed stays so.
+// BuiltIn is a definition that every deployment has (one-product.md, point 5), in the
+// nodes' default tenant. It can be paused, run and changed; changes are never
+// overwritten.
 type BuiltIn struct {
 	Name string
 	Spec Spec
@@ -50,7 +50,7 @@ var BuiltIns = []BuiltIn{
 	}},
 	{SystemArchive, daily("02:10", "moves dead letters whose retention has passed to the archive")},
 	{SystemPurge, daily("02:40", "deletes archived dead letters whose time has passed, and old counts")},
-	// Nodes do that all the time by themselves; this is a round of it now.
+	// Nodes do that continuously; this runs one round now.
 	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
 	{SystemRetention, daily("03:40", "deletes processed events, answered claims and forgotten fences of job runs whose time has passed")},
 	{SystemInvariants, every("1h", "checks the invariants, and fails when one is violated")},

@@ -14,7 +14,7 @@ import (
 // BulkStates is every state of backfills and bulks.
 var BulkStates = []BulkState{BulkRunning, BulkCompleted, BulkCanceled}
 
-// Bulk cancels runs, or runs them once more, by a filter.
+// Bulk cancels or reruns the runs that match a filter.
 type Bulk struct {
 	BulkHead
 	Action  BulkAction
@@ -39,8 +39,8 @@ func (b *Bulk) Scope() Filter {
 	return f
 }
 
-// Advance notes that a page of Scope was dealt with, and so many of it were done;
-// it ends with the last page.
+// Advance records that a page of Scope was processed, of which done runs were changed;
+// the bulk ends with the last page.
 func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
 	n := len(found.Items)
 	b.Matched += int64(n)
@@ -90,10 +90,9 @@ func CheckBulk(b *Bulk) error {
 	return w.fault()
 }
 
-// Does returns what b does with one run: an input that cancels it, or the request for
-// one that does it once more. Both are nil when it is too late for it, or too
-// early. Runs once more wait for each other where their definition lets no two run
-// at once, so that none of them is skipped.
+// Does returns what b does with one run: an input that cancels it, or the request for a
+// rerun. Both are nil when the run's state does not allow it. Reruns queue if their
+// definition forbids concurrent runs, so that none of them is skipped.
 func (b *Bulk) Does(r *Run) (Input, *Request) {
 	switch {
 	case !b.Action.may(r.State):
@@ -107,7 +106,7 @@ func (b *Bulk) Does(r *Run) (Input, *Request) {
 	return nil, &ask
 }
 
-// BulkKey is of the run that a bulk makes of a run.
+// BulkKey returns the key of the rerun that a bulk makes of a run.
 func BulkKey(bulk, run uuid.UUID) string {
 	return ManualKey("bulk:" + bulk.String() + ":" + run.String())
 }
@@ -124,7 +123,7 @@ type BulkOperations interface {
 	// one that is canceled, those that are left. Faults: NotFound; Conflict when it is
 	// COMPLETED.
 	CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Backfill, error)
-	// SlotStates returns what became of slots of a definition.
+	// SlotStates returns the results of slots of a definition.
 	SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (map[time.Time]SlotState, error)
 	// CreateBulk stores one; of an id that is there, the one that is (created false).
 	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)

@@ -16,8 +16,8 @@ const (
 	BulkCanceled  BulkState = "CANCELED"
 )
 
-// BulkHead is what backfills and bulks have in common: both are created, move in
-// steps of the leader while they are RUNNING, and end once.
+// BulkHead contains the common fields of backfills and bulks: both are created,
+// progress in steps of the leader while RUNNING, and end once.
 type BulkHead struct {
 	ID        uuid.UUID
 	TenantID  uuid.UUID
@@ -47,5 +47,5 @@ func (b *BulkHead) cancel(what string, at time.Time) (changed bool, err error) {
 	return true, nil
 }
 
-// BulkState is where a backfill or a bulk stands.
+// BulkState is the state of a backfill or a bulk.
 type BulkState string

@@ -32,9 +32,9 @@ func (w mistakes) fault() error {
 	return f.With(w.Mistakes...)
 }
 
-// Check returns what is wrong with a definition's name and spec: a
-// fault of kind Invalid with a field for each mistake, its pointer into the
-// definition as it is sent. A spec that has been through Complete is meant.
+// Check returns what is wrong with a definition's name and spec: a fault
+// of kind Invalid with a field for each mistake, its pointer into the definition as
+// sent. The spec must have been completed by Complete.
 func Check(name string, s *Spec) error {
 	var w mistakes
 	switch {
@@ -54,8 +54,8 @@ func Check(name string, s *Spec) error {
 	return w.fault()
 }
 
-// CheckNew is Check for what people define: names and queues of Skald's own
-// definitions are not theirs.
+// CheckNew is Check for definitions of users, which must not use the names and queues
+// of Skald's own definitions.
 func CheckNew(name string, s *Spec) error {
 	err := Check(name, s)
 	var w mistakes
@@ -221,14 +221,14 @@ func (w *mistakes) arguments(s *Spec) {
 		w.Add("/args_schema", "schema", "%s", fault.As(err).Detail)
 		return
 	}
-	// What nobody gives arguments to must be content with the default.
+	// Runs that get no arguments must be valid with the default ones.
 	if s.DefaultArgs != nil && s.CommandName != ShellCommand || s.Type == OnTime {
 		w.Mistakes = append(w.Mistakes, schema.mistakes("/default_args", s.Data(nil)).Mistakes...)
 	}
 }
 
-// Complete returns the spec with defaults in place of what it does not say; what
-// a setting decides stays open.
+// Complete returns the spec with defaults for omitted fields; fields that a setting
+// decides stay empty.
 func (s Spec) Complete() Spec {
 	s.Retry = s.Retry.Or(DefaultRetry)
 	s.Retry.RetryOn = nil // workers say of each failure whether a retry makes sense
@@ -255,9 +255,9 @@ func (s Spec) Complete() Spec {
 	return s
 }
 
-// Rescheduled returns the definition with its slots counted from now on: what lay
-// before is nobody's any more. It is due never when it has no schedule, is
-// disabled or deleted. Its spec must have passed Check.
+// Rescheduled returns the definition with its slots counted from now on; earlier slots
+// are dropped. It is never due when it has no schedule, is disabled or deleted. Its
+// spec must have passed Check.
 func (d Definition) Rescheduled(now time.Time) Definition {
 	d.LastMaterializedAt, d.NextDueAt = now, nil
 	if d.Spec.Schedule == nil || !d.Enabled || d.DeletedAt != nil {

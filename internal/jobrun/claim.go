@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Which runs a worker gets (W3). Claims are statements that choose and assign at
-// once, so that workers do not wait for each other; what they choose is said here,
-// and a test compares them with it on many small worlds.
+// Which runs a worker gets (W3). A claim is one statement that selects and assigns
+// runs, so that workers do not wait for each other. This file defines what it selects;
+// a test compares the two on many small data sets.
 
 // CanRun tells whether a worker is able to run r: it takes runs of its queue, has
 // the labels that it requires, and runs its command.
@@ -32,7 +32,8 @@ func (w *WorkerProcess) MayClaim(s Settings, now time.Time) bool {
 	return w.State == WorkerActive && w.HeartbeatAt.After(now.Add(-s.Seconds(HeartbeatTTL)))
 }
 
-// Room is how many runs a worker is given that asks for so many and holds others.
+// Room returns how many runs a worker is given that asks for some and already holds
+// others.
 func (w *WorkerProcess) Room(asks, holds int, s Settings) int {
 	return min(asks, MaxClaim, min(w.MaxRuns, s.Int(MaxRunsPerWorker))-holds)
 }
@@ -150,8 +151,8 @@ func (p *Pool) turns(w *WorkerProcess, queues []string, n int) (out []*Run) {
 	slices.SortFunc(out, CompareTurns)
 	keys := map[string]bool{}
 	return slices.DeleteFunc(out[:min(n, len(out))], func(r *Run) bool {
-		again := r.ConcurrencyKey != "" && keys[r.ConcurrencyKey]
+		taken := r.ConcurrencyKey != "" && keys[r.ConcurrencyKey]
 		keys[r.ConcurrencyKey] = true
-		return again
+		return taken
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Type says what makes runs of a definition by itself (A-01). Any definition can
+// Type says what creates runs of a definition automatically (A-01). Any definition can
 // be run by hand.
 type Type string
 
@@ -25,8 +25,8 @@ const (
 // Types is every type.
 var Types = []Type{OnTime, OnEvent, OnDemand}
 
-// Policy says what happens when a run is due while another one of the same
-// concurrency key has not ended (A-01, S18).
+// Policy says what happens to a run that is due while another run of its concurrency
+// key has not ended (A-01, S18).
 type Policy string
 
 // Concurrency policies.
@@ -40,8 +40,8 @@ const (
 // Policies is every policy.
 var Policies = []Policy{Forbid, Allow, Replace, Queue}
 
-// Misfire says what happens to slots that lie behind by more than the
-// definition's grace: nobody led, or it was paused (A-04, S22).
+// Misfire says what happens to slots that are late by more than the definition's grace,
+// because there was no leader or the definition was paused (A-04, S22).
 type Misfire string
 
 // Misfire policies. Slots that do not run are recorded as SKIPPED, so that the
@@ -55,8 +55,7 @@ const (
 // Misfires is every misfire policy.
 var Misfires = []Misfire{SkipLate, FireOnce, CatchUp}
 
-// Spec is what a definition says, versioned as one. JSON is the form in which it
-// is stored and sent.
+// Spec is the versioned part of a definition. It is stored and sent as JSON.
 type Spec struct {
 	Description string            `json:"description,omitempty"`
 	Type        Type              `json:"type"`
@@ -83,17 +82,18 @@ type Spec struct {
 	CatchUpLimit   int     `json:"catch_up_limit,omitempty"`   // 0: 100
 	JitterMS       int64   `json:"jitter_ms,omitempty"`        // a run starts up to so much after its slot
 	// DeadLetter says whether a run that gave up becomes a dead letter; nil: yes for
-	// events, sagas and dead letters, else no (one-product.md, point 4).
+	// runs of events, sagas and dead letters, otherwise no (one-product.md, point 4).
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 }
 
-// ShellCommand is the command that runs programs. The default_args of its
-// definitions say what runs, and the arguments of a run are data for it: they do not
-// replace each other.
+// ShellCommand is the command that runs programs. The default_args of its definitions
+// say which program runs; the arguments of a run are data for it and never replace
+// them.
 const ShellCommand = "shell"
 
-// Data returns the arguments that a run is given, of which its definition's schema
-// is: those asked for, else the default ones, which of programs are no data.
+// Data returns the arguments of a run that its definition's schema describes: the
+// requested ones, otherwise the default ones. The default arguments of programs are not
+// data.
 func (s *Spec) Data(asked json.RawMessage) json.RawMessage {
 	if asked == nil && s.CommandName != ShellCommand {
 		return s.DefaultArgs
@@ -164,7 +164,7 @@ type Definition struct {
 // Place is where it stands in a list.
 func (d *Definition) Place() page.TimeID { return page.TimeID{At: d.CreatedAt, ID: d.ID} }
 
-// Paused tells whether no runs are made by themselves at now.
+// Paused tells whether automatic runs are paused at now.
 func (d *Definition) Paused(now time.Time) bool {
 	return d.PausedAt != nil && (d.PausedUntil == nil || now.Before(*d.PausedUntil))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// DeliveryRetry is how often, and how patiently, an event is delivered to a
-// definition that does not take it (S16). Then it becomes a dead letter.
+// DeliveryRetry is the retry policy for delivering an event to a definition that does
+// not accept it (S16). Afterwards the event becomes a dead letter.
 var DeliveryRetry = retry.Policy{
 	MaxAttempts:       5,
 	InitialIntervalMS: 1000,

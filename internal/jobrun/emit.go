@@ -10,9 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Emits is an event that r leaves behind with its success, as it is published: by
-// whoever is behind r, and where it does not say so itself, now and with r's
-// correlation.
+// Emits returns an event that r publishes when it succeeds. Its publisher is r's
+// initiator; unless it sets them itself, its time is now and its correlation is r's.
 func (r *Run) Emits(e NewEvent, m Moment) NewEvent {
 	if e.ID == uuid.Nil {
 		e.ID = m.NewID()
@@ -24,10 +23,10 @@ func (r *Run) Emits(e NewEvent, m Moment) NewEvent {
 	return e
 }
 
-// Follow is the run of d that r wants to follow it, the i-th of what it emits. It
-// follows as from an event: a policy that forbids it makes it SKIPPED. Faults:
-// Conflict (CodeConflict) when d makes no runs, or none for a worker, whose rights
-// are no more than its runs'; Invalid of arguments that d does not take.
+// Follow returns the follow-up run of d that r requested as its i-th emission. As for
+// an event, a policy that forbids the run makes it SKIPPED. Faults: Conflict
+// (CodeConflict) when d creates no runs, or none on request of a worker, whose rights
+// are limited to those of its runs; Invalid for arguments that d does not accept.
 func (r *Run) Follow(n *NextRun, i int, d *Definition, s Settings, m Moment) (Run, error) {
 	if !d.Enabled {
 		return Run{}, fault.New(fault.Conflict, CodeConflict, "the job definition %s is disabled", d.Name)

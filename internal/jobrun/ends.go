@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// end ends the run. What was to be canceled is not tried again, however it ended,
-// and is no dead letter. False: the table does not have the move.
+// end ends the run. A run with a requested cancel is not retried and leaves no dead
+// letter, however it ended. False: the table has no such transition.
 func (d *decision) end(v verdict) bool {
 	r := &d.Run
 	from := r.State
@@ -111,9 +111,9 @@ func (d *decision) giveUp() {
 	d.tell(Event{Kind: WasDeadLetter, Reason: "dead letter " + l.ID.String()})
 }
 
-// deadLettered tells whether a run that gave up becomes a dead letter. The
-// compensation of a saga's step does not: the saga stops, and its own letter
-// stands for it (one-product.md, point 2).
+// deadLettered tells whether a run that gave up becomes a dead letter. The compensation
+// of a saga's step does not, because the saga stops and has a letter of its own
+// (one-product.md, point 2).
 func deadLettered(spec *Spec, r *Run) bool {
 	if r.SagaID != uuid.Nil && r.SagaAction == "COMPENSATE" {
 		return false
@@ -176,5 +176,5 @@ func summary(e *Error) string {
 // Summary is the one line that lists show of the run's error, "" without one.
 func (r *Run) Summary() string { return summary(r.Error) }
 
-// RetryKey is of the n-th retry of a chain, which follows that run.
+// RetryKey returns the key of the n-th retry of a chain, which follows that run.
 func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }

@@ -62,9 +62,9 @@ type Events interface {
 	Publish(ctx context.Context, tenant uuid.UUID, e NewEvent) (stored PublishedEvent, created bool, err error)
 	Event(ctx context.Context, tenant, id uuid.UUID) (PublishedEvent, error)
 	ListEvents(ctx context.Context, tenant uuid.UUID, f EventFilter, p page.ByTime) (page.Of[PublishedEvent], error)
-	// Deliver makes the runs of up to limit events (sweep 9): one for each definition
-	// that is enabled, not paused, and matches. What fails is tried again later, and
-	// becomes a dead letter in the end.
+	// Deliver creates the runs of up to limit events (sweep 9): one for each matching
+	// definition that is enabled and not paused. Failed deliveries are retried later
+	// and finally become dead letters.
 	Deliver(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 }
 
@@ -103,8 +103,9 @@ type Offloading interface {
 	// here, oldest first.
 	Offloadable(ctx context.Context, before time.Time, limit int) ([]Run, error)
 	// Offloaded stores where the log of a run is and deletes its chunks, in one
-	// transaction, if the number of chunks and bytes is still as given: what came
-	// meanwhile is not lost (J9). False: it was not.
+	// transaction, if the number of chunks and bytes is still as given, so that chunks
+	// appended since are not lost (J9). False: the numbers have changed and nothing was
+	// stored.
 	Offloaded(ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64) (bool, error)
 	// Purge deletes runs of this kind that ended before, with attempts, events and
 	// chunks, and returns their log refs, whose objects are deleted afterwards.

@@ -30,7 +30,7 @@ const (
 var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, ForWorker, ForTurn, ForStart, ForEnd,
 	ForConfirmation, ForCancel}
 
-// Situation is a run and what there is around it.
+// Situation is a run with its surroundings: what Explain needs to know.
 type Situation struct {
 	Run    Run
 	Leader Leadership

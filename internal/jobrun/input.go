@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Input is something that somebody wants of a run, or that has happened to it.
-// Exactly the types below are inputs.
+// Input is a request concerning a run, or something that has happened to it. Exactly
+// the types below are inputs.
 type Input interface{ input() }
 
 // Reported is its worker telling how the execution ended: well, when Error is nil.
@@ -20,9 +20,9 @@ type Released struct{ Reason string }
 // CancelAcknowledged is its worker having stopped the run, as it was asked to.
 type CancelAcknowledged struct{}
 
-// CancelRequested is an operator's cancel, or that of a saga, a bulk, a backfill or
-// a definition that is deleted. Force ends a RUNNING run at once and fences its
-// worker, instead of asking it. Waiting leaves one alone that is RUNNING.
+// CancelRequested is a cancel by an operator, a saga, a bulk, a backfill or the
+// deletion of a definition. Force ends a RUNNING run immediately and fences its worker,
+// instead of asking the worker. Waiting leaves a RUNNING run unchanged.
 type CancelRequested struct {
 	Actor, Reason  string
 	Force, Waiting bool
@@ -36,7 +36,7 @@ type ReassignRequested struct {
 }
 
 // Decided is the leader's decision by a concurrency policy or a pause (AdmitKey):
-// StepSkip, StepCancel or StepAskCancel. What has begun meanwhile is left alone.
+// StepSkip, StepCancel or StepAskCancel. Runs that have started since are not changed.
 type Decided struct {
 	Step   Step
 	Reason string
@@ -58,8 +58,8 @@ type LossesExhausted struct{}
 // TimeoutPassed is the leader looking at how long the run may last (sweep 6, S21).
 type TimeoutPassed struct{ Settings Settings }
 
-// CancelExpired is the leader looking at a cancel that nobody has acknowledged
-// (sweep 7, S9).
+// CancelExpired: the grace period of a requested cancel has passed without an
+// acknowledgement (sweep 7, S9).
 type CancelExpired struct{ Settings Settings }
 
 func (Reported) input()           {}
@@ -74,7 +74,7 @@ func (LossesExhausted) input()    {}
 func (TimeoutPassed) input()      {}
 func (CancelExpired) input()      {}
 
-// verdict is how the run ends by what its worker reports.
+// verdict returns how the run ends according to its worker's report.
 func (r *Reported) verdict() verdict {
 	v := verdict{state: Succeeded, by: Worker, exitCode: r.ExitCode, result: r.Value, resources: r.Resources}
 	if r.Error != nil {
@@ -98,12 +98,12 @@ type verdict struct {
 	resources Resources
 }
 
-// Moment is everything a decision cannot know by itself.
+// Moment carries everything non-deterministic that a decision needs.
 type Moment struct {
 	Now    time.Time
 	Jitter float64 // in [0,1)
 	NewID  func() uuid.UUID
-	// Epoch is of the leader that decides; 0: it is not the leader's decision.
+	// Epoch is that of the deciding leader; 0: the decision is not the leader's.
 	Epoch int64
 }
 

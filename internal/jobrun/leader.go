@@ -40,12 +40,13 @@ type Standby struct {
 // Elections is the leader's row.
 type Elections interface {
 	// Acquire makes id the leader, or renews its lease: one statement, by the
-	// database's clock, on a connection of its own (S11). leads is false when
-	// somebody else leads. Every node calls it: it also shows the node as a standby.
+	// database's clock, on a dedicated connection (S11). leads is false when another
+	// node leads. Every node calls it; it also registers the node as a standby.
 	Acquire(ctx context.Context, id uuid.UUID, node string, ttl time.Duration) (t Term, leads bool, err error)
 	// StepDown ends the lease of t; nothing happens when it is over already.
 	StepDown(ctx context.Context, t Term) error
-	// ForceResign ends whoever leads, for an operator. Fault: Conflict (CodeNoLeader).
+	// ForceResign ends the current leader's term, for an operator. Fault: Conflict
+	// (CodeNoLeader).
 	ForceResign(ctx context.Context, by operator.Action) error
 	Leadership(ctx context.Context) (Leadership, error)
 	// Gone forgets a standby that has stopped.
@@ -88,9 +89,9 @@ type Backlog struct {
 // BacklogCap is where the counting of runs that wait stops.
 const BacklogCap = 100_000
 
-// Sweeps is what the leader does. Each call is a short transaction of its own,
-// moves at most limit rows, skips what others hold, and writes why. When t is over
-// it changes nothing: fault Conflict (CodeNoLeader).
+// Sweeps is the work of the leader. Each call is a separate short transaction that
+// changes at most limit rows, skips locked ones, and records the reason of each change.
+// When term t has ended it changes nothing: fault Conflict (CodeNoLeader).
 type Sweeps interface {
 	// Due returns definitions whose next slot is before until, enabled and not
 	// deleted, the earliest first; paused ones too: their slots are skipped.
@@ -108,7 +109,7 @@ type Sweeps interface {
 	// Of forbid it skips the others, of replace it cancels what was before, of queue
 	// it leaves them waiting (sweeps 5 and 10).
 	Admit(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-	// Orphan gives up assignments that were not started in time (sweep 2, J-33, S8).
+	// Orphan takes back assignments that were not started in time (sweep 2, J-33, S8).
 	Orphan(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 	// Doubt makes RUNNING runs CONFIRMING whose lease has run out (sweep 3, S2), and
 	// orphans those whose deadline has passed (sweep 4).

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Request is a run that somebody or something wants.
+// Request is a request for a run.
 type Request struct {
 	ID           uuid.UUID // zero: a new one
 	Trigger      Trigger
@@ -41,17 +41,18 @@ type Request struct {
 
 // Idempotency keys of runs (S4). Each is unique within its tenant.
 
-// TimeKey is of the slot of a definition (J-22).
+// TimeKey returns the key of a slot's run (J-22).
 func TimeKey(definition uuid.UUID, slot time.Time) string {
 	return fmt.Sprintf("time:%s:%s", definition, slot.UTC().Format(time.RFC3339Nano))
 }
 
-// EventKey is of what an event makes of a definition.
+// EventKey returns the key of the run of a definition for an event.
 func EventKey(event, definition uuid.UUID) string {
 	return fmt.Sprintf("event:%s:%s", event, definition)
 }
 
-// ManualKey is of a request's Idempotency-Key by a principal, or of a fresh id.
+// ManualKey returns the key of a requested run: from a principal's Idempotency-Key, or
+// from a fresh id.
 func ManualKey(key string) string { return "manual:" + key }
 
 // BackfillKey is of a slot of a backfill.
@@ -59,9 +60,9 @@ func BackfillKey(backfill uuid.UUID, slot time.Time) string {
 	return fmt.Sprintf("backfill:%s:%s", backfill, slot.UTC().Format(time.RFC3339Nano))
 }
 
-// SagaKey is of a saga's step: the n-th time that its action is tried. It names
-// the tenant unless that is Nil: two tenants may have the same saga id, and what
-// their workers write to may serve both (decision 0051).
+// SagaKey returns the key of the n-th run of a saga step's action. It contains the
+// tenant unless that is uuid.Nil: two tenants may have the same saga id, and a system
+// that their workers write to may serve both (decision 0051).
 func SagaKey(tenant, saga uuid.UUID, step int, action string, n int) string {
 	key := fmt.Sprintf("saga:%s:%d:%s:%d", saga, step, action, n)
 	if tenant != uuid.Nil {
@@ -70,10 +71,11 @@ func SagaKey(tenant, saga uuid.UUID, step int, action string, n int) string {
 	return key
 }
 
-// FollowKey is of what a run wants to follow it; key tells apart what one wants.
+// FollowKey returns the key of a follow-up run; key distinguishes the follow-ups of one
+// run.
 func FollowKey(run uuid.UUID, key string) string { return fmt.Sprintf("follow:%s:%s", run, key) }
 
-// LetterKey is of the n-th retry of a dead letter.
+// LetterKey returns the key of the n-th retry of a dead letter.
 func LetterKey(letter uuid.UUID, n int) string { return fmt.Sprintf("dlq:%s:%d", letter, n) }
 
 // New returns the run that a asks of d: PENDING, and admitted when it is due and
@@ -182,9 +184,8 @@ func Pairs(sets ...map[string]string) []string {
 	return out
 }
 
-// RerunRequest asks for a run that does once more, by hand, what one did that has
-// ended: its arguments, priority, labels and links, and a fresh budget. The key is
-// the caller's to say.
+// RerunRequest returns the request for a manual rerun of an ended run, with its
+// arguments, priority, labels and links, and a fresh budget. The caller sets the key.
 func RerunRequest(r *Run) Request {
 	labels := make(map[string]string, len(r.Labels))
 	for _, pair := range r.Labels {
@@ -210,11 +211,11 @@ const (
 	AsOperator = "operator"
 )
 
-// Rights returns the role by whose rights a run of Skald's own commands does what it
-// does. Somebody who asks for it has their own. Slots and backfills are an
-// administrator's: schedules and backfills need jobs:admin. What is linked, by an
-// event, a saga or a dead letter, has an operator's: whoever publishes, starts or
-// retries is not who has made the link. So have runs of which nobody knows.
+// Rights returns the role whose permissions a run of Skald's own commands has. A
+// requested run has the role of its requester. Slots and backfills have the
+// administrator's, because schedules and backfills need jobs:admin. Runs of events,
+// sagas and dead letters have the operator's, because who publishes, starts or retries
+// is not who configured the link; so do runs of unknown origin.
 func (r *Run) Rights() string {
 	switch {
 	case r.InitiatedAs != "":

@@ -9,18 +9,18 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// maxPlanned is how many slots one plan has beyond those that are late; what is
-// left is in the next plan.
+// maxPlanned is how many slots one plan has in addition to late ones; the rest follows
+// in the next plan.
 const maxPlanned = 1000
 
-// PlanSlots returns the slots of d after LastMaterializedAt up to until, as runs,
-// and how far that is (A-04, J8, S22). It depends on nothing but the definition
-// and the time: what was stored as its next slot does not count (F45).
+// PlanSlots returns the slots of d after LastMaterializedAt up to until, as runs, and
+// the time up to which it has planned (A-04, J8, S22). It depends only on the
+// definition and the time, not on the stored next slot (F45).
 //
-// Slots that are late by more than the definition's grace do as its misfire
-// policy says; at most Spec.CatchUpLimit of them become rows, the newest, and the
-// oldest of these tells since when there are none. Slots of a pause are SKIPPED
-// as they pass, and nothing is made ahead of its end.
+// Slots that are late by more than the definition's grace follow its misfire policy.
+// Only the newest Spec.CatchUpLimit of them become rows, the oldest of which records
+// since when slots were dropped. Slots during a pause are SKIPPED as they pass, and
+// none is created ahead of its end.
 func PlanSlots(d *Definition, s *schedule.Schedule, until time.Time, set Settings, m Moment) ([]Slot, Advance) {
 	p := plan{d: d, s: s, set: set, m: m}
 	grace := time.Duration(d.Spec.MisfireGraceMS) * time.Millisecond
@@ -28,7 +28,7 @@ func PlanSlots(d *Definition, s *schedule.Schedule, until time.Time, set Setting
 		grace = set.Seconds(SkipLateAfter)
 	}
 	at := d.LastMaterializedAt
-	if late := m.Now.Add(-grace - 1); at.Before(late) { // what is late by the grace itself is on time
+	if late := m.Now.Add(-grace - 1); at.Before(late) { // late by exactly the grace still counts as on time
 		p.late(at, late)
 		at = late
 	}
@@ -69,7 +69,7 @@ func (p *plan) onTime(at, until time.Time) Advance {
 func (p *plan) late(from, to time.Time) {
 	limit := cmp.Or(p.d.Spec.CatchUpLimit, DefaultCatchUp)
 	ticks, more := newest(p.s, from, to, limit+1)
-	if len(ticks) > limit { // the oldest one stands for itself and those before it
+	if len(ticks) > limit { // the oldest one represents itself and those before it
 		more = more || len(ticks) > limit+1
 		if p.d.Spec.Misfire != CatchUp {
 			ticks, more = ticks[1:], true
@@ -132,7 +132,7 @@ func last(s *schedule.Schedule, from, to time.Time, limit int, more bool) ([]sch
 	}
 }
 
-// pausedAt tells whether a slot lies in the pause.
+// pausedAt tells whether a slot is within the pause.
 func (p *plan) pausedAt(slot time.Time) bool {
 	d := p.d
 	return d.PausedAt != nil && !slot.Before(*d.PausedAt) && (d.PausedUntil == nil || slot.Before(*d.PausedUntil))

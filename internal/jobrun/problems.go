@@ -29,7 +29,7 @@ const (
 	CodeLogGap        = "JOB_LOG_CONFLICT" // another chunk has that number
 	CodeNoLeader      = "JOB_NO_LEADER"
 	CodeFenceNotFound = "JOB_FENCE_NOT_FOUND"
-	// CodeFenceNotIssued is of a fencing token that no run was ever given.
+	// CodeFenceNotIssued: no run was ever given this fencing token.
 	CodeFenceNotIssued = "JOB_FENCE_NOT_ISSUED"
 	CodeSetting        = "JOB_SETTING_INVALID"
 	CodeUnavailable    = "JOB_UNAVAILABLE" // there are no job runs without PostgreSQL
@@ -55,12 +55,12 @@ var outcome = map[Call][]State{
 	CallComplete: {Succeeded}, CallFail: {Failed, TimedOut}, CallCancel: {Canceled},
 }
 
-// Judge says what a worker's call on r means that the store did not carry out:
-// nil and true when it is a repetition of one that was, so that repeats over a
-// bad network are safe; else the refusal, with what the worker is to do in its
-// detail. retry is true when the run has what the call needs and only changed
-// meanwhile: the same call is made again (S12).
-func Judge(r *Run, f Fence, c Call) (replayed, again bool, refusal error) {
+// Judge says why the store did not apply a worker's call to r. replayed: the call
+// repeats one that was applied, so it is acknowledged again (retries over a bad
+// network are safe). retry: the run satisfies the call after all and only changed
+// while the call was being applied, so the store applies it once more (S12). Otherwise
+// refusal is a fault whose detail tells the worker what to do.
+func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	if r.WorkerID != f.WorkerID || r.Attempt != f.Attempt || r.LeaseToken != f.LeaseToken {
 		return false, false, fault.New(fault.Conflict, CodeFenceLost,
 			"attempt %d of this run is no longer yours, the run is %s: stop it and discard its result", f.Attempt, r.State)

@@ -79,9 +79,9 @@ type Run struct {
 	CorrelationID string
 	TraceID       string
 
-	// InitiatedBy is the subject of who is behind it: who asked for it, started its
-	// saga, published its event, or changed its definition last; "": Skald, or nobody
-	// knows. InitiatedAs is the role by whose rights it does what it does; see Rights.
+	// InitiatedBy is the subject of the run's initiator: who requested it, started its
+	// saga, published its event, or changed its definition last; "": Skald, or unknown.
+	// InitiatedAs is the role whose permissions it has; see Rights.
 	InitiatedBy string
 	InitiatedAs string
 
@@ -130,12 +130,12 @@ type Fence struct {
 	LeaderEpoch int64
 }
 
-// Fence returns the run's present fence; zero when nobody has it.
+// Fence returns the run's current fence; zero when no worker has it.
 func (r *Run) Fence() Fence {
 	return Fence{WorkerID: r.WorkerID, Attempt: r.Attempt, LeaseToken: r.LeaseToken, LeaderEpoch: r.LeaderEpoch}
 }
 
-// Attempt is one assignment of a run and what became of it (S19).
+// Attempt is one assignment of a run and its result (S19).
 type Attempt struct {
 	Number     int
 	Fence      Fence

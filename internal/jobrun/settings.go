@@ -47,9 +47,8 @@ const (
 	SweepLimit        = "sweep_limit"
 )
 
-// SettingsList is every setting in the order in which they are shown. What of
-// A-07 is not here does not apply where workers pull: docs/requirements.md says
-// of each what does instead.
+// SettingsList is every setting, in display order. Settings of A-07 that are missing
+// here do not apply to workers that pull; docs/requirements.md says what replaces each.
 var SettingsList = []Setting{
 	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: sweep,
 		Description: "how often the leader sweeps"},
@@ -114,7 +113,7 @@ func (s Settings) Number(name string) float64 {
 	return 0
 }
 
-// IsDefault tells whether nobody has changed the setting.
+// IsDefault tells whether the setting has its default value.
 func (s Settings) IsDefault(name string) bool { _, differs := s.values[name]; return !differs }
 
 // Seconds returns the value of a setting whose unit is seconds.
@@ -150,9 +149,9 @@ func CheckSetting(name string, v float64) error {
 	return nil
 }
 
-// CheckSettings returns what is wrong with changes (nil: back to the default) of
-// which after is what comes: a fault of kind Invalid with every mistake, nil when
-// there is none.
+// CheckSettings returns what is wrong with changes (a nil value restores the default),
+// after being the settings that would result: a fault of kind Invalid with every
+// mistake, nil when there is none.
 func CheckSettings(changes map[string]*float64, after Settings) error {
 	var wrong fault.Mistakes
 	for _, name := range slices.Sorted(maps.Keys(changes)) {

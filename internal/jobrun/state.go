@@ -1,7 +1,7 @@
-// Package jobrun is the rulebook of job runs: what a definition may say, which
-// states a run has, who may move it, what a retry is, and what a worker's call
-// means that comes too late (seed 5, 004_*; requirements/jobrun.md). It decides;
-// it keeps nothing, and time, ids and chance are arguments.
+// Package jobrun contains the rules of job runs: valid definitions, the states of a run
+// and who may change them, retries, and the answer to a worker's call that comes too
+// late (seed 5, 004_*; requirements/jobrun.md). The package is pure: it stores nothing,
+// and time, ids and randomness are arguments.
 package jobrun
 
 import "slices"
@@ -31,14 +31,14 @@ var ActiveStates = []State{Pending, Assigned, Running, Orphaned}
 // Terminal tells whether runs of this state never change again (J-15).
 func (s State) Terminal() bool { return !slices.Contains(ActiveStates, s) }
 
-// Continuation says whether a RUNNING run is in doubt (J-16). It is not a state:
-// a run that is confirmed goes on, and nothing went backwards.
+// Continuation says whether a RUNNING run is in doubt (J-16). It is not a state,
+// because a confirmed run simply continues and no state is ever left backwards.
 type Continuation string
 
 // Continuations.
 const (
 	NoDoubt    Continuation = "NONE"
-	Confirming Continuation = "CONFIRMING" // its lease ran out; until the deadline nobody else gets it
+	Confirming Continuation = "CONFIRMING" // its lease expired; no other worker gets it before the deadline
 )
 
 // Trigger is why a run exists.
@@ -100,9 +100,8 @@ func CanMove(from, to State, by Mover) bool {
 	return slices.Contains(From(to, by), from)
 }
 
-// From returns the states from which the table lets by move a run to a state, in
-// the table's order. Statements that move many rows at once take their condition
-// from it.
+// From returns the states from which by may move a run to a state, in the table's
+// order. Statements that change many rows at once take their conditions from it.
 func From(to State, by Mover) []State {
 	var out []State
 	for _, e := range Edges {
@@ -113,8 +112,8 @@ func From(to State, by Mover) []State {
 	return out
 }
 
-// Phase is the state as far as indexes tell states apart (column phase): what is
-// with a worker is HELD, whether it was started or not.
+// Phase is the state as indexes distinguish it (column phase): a run that is with a
+// worker is HELD, whether started or not.
 type Phase string
 
 // Held is the phase of runs that are with a worker.

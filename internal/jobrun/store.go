@@ -40,7 +40,7 @@ type Definitions interface {
 	// ended: Conflict (CodeActiveRuns), unless force; then they are canceled, or
 	// asked to be.
 	Delete(ctx context.Context, d Definition, force bool, by operator.Action) error
-	// Versions returns what it said, newest first, at most 200.
+	// Versions returns the versions of its spec, newest first, at most 200.
 	Versions(ctx context.Context, tenant, id uuid.UUID) ([]SpecVersion, error)
 }
 
@@ -65,7 +65,7 @@ type Filter struct {
 	CreatedTo      time.Time `json:"created_to,omitzero"`
 	FinishedFrom   time.Time `json:"finished_from,omitzero"`
 	FinishedTo     time.Time `json:"finished_to,omitzero"`
-	LateByMS       int64     `json:"late_by_ms,omitempty"` // started, or still waiting, so long after its slot
+	LateByMS       int64     `json:"late_by_ms,omitempty"` // started, or still waiting, this long after its slot
 }
 
 // Runs is job runs as operators see them. A tenant sees only its own.
@@ -87,16 +87,16 @@ type Runs interface {
 	// one it asks the worker to stop (CancelRequestedAt), with force it fences the
 	// worker and ends it. Fault: Conflict when it has ended.
 	Cancel(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
-	// Reassign takes a run from its worker: ASSIGNED → ORPHANED, without a token, to
-	// be claimed at once; RUNNING only with force. Its loss counts nothing. Of an
-	// ORPHANED one it ends the wait. Fault: Conflict.
+	// Reassign takes a run from its worker: ASSIGNED → ORPHANED, without a token,
+	// claimable immediately; a RUNNING one only with force. It does not count as a
+	// loss. For an ORPHANED run it ends the wait. Fault: Conflict.
 	Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
 	// Logs returns up to limit chunks from that place on, those of later attempts
 	// too, in order; none of a log that was offloaded.
 	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPosition, limit int) ([]LogChunk, error)
 }
 
-// LogPosition is where a chunk stands in the log of a run.
+// LogPosition is the position of a chunk in a run's log.
 type LogPosition struct {
 	Attempt int
 	Seq     int
@@ -117,15 +117,15 @@ type ClaimRequest struct {
 	Slots    int      // 1..MaxClaim
 	Queues   []string // nil: those that it registered; others are not given
 	ClaimID  string   // "" or at most 100 characters: a repetition gives the same runs again
-	Start    bool     // they are RUNNING at once: for those who do not check before they start
+	Start    bool     // they are RUNNING immediately: for workers that do not call start
 }
 
 // Offer is a claimed run.
 type Offer struct {
 	Run
 	LastCheckpoint json.RawMessage
-	// Left is what a claim that is repeated leaves of the lease, by the database's
-	// clock; 0: all of it.
+	// Left is the remaining lease after a repeated claim, by the database's clock; 0:
+	// the full lease.
 	Left time.Duration
 }
 
@@ -161,11 +161,11 @@ type NextRun struct {
 	Key          string          `json:"idempotency_key,omitempty"` // "": the place in the list
 }
 
-// Done is what became of a run that its worker reported on, or was to start.
+// Done is the result of a worker's report on a run, or of a start.
 type Done struct {
-	// Run is the run as it is now. Of a start or a success that nothing else follows
-	// from it has only what the call knew and changed: ids, fence, state, version,
-	// the lease of a start, times, result, exit code and resources.
+	// Run is the run as it is now. After a start, or a success without consequences, it
+	// has only what the call knew and changed: ids, fence, state, version, the lease of
+	// a start, times, result, exit code and resources.
 	Run      Run
 	Replayed bool      // it was there before
 	RetryID  uuid.UUID // the run that follows; zero: none
@@ -185,19 +185,20 @@ type Work interface {
 	Heartbeat(
 		ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []Beat,
 	) (WorkerProcess, []Lease, error)
-	// Alive notes that workers live, as a heartbeat does but for what a heartbeat
-	// tells, unless they have said so within fresh: one that is LOST is back. It
-	// returns the state of each; of one that is DETACHED or unknown nothing.
+	// Alive stores heartbeats without content for workers whose last one is older than
+	// fresh; a LOST worker is revived. It returns the state of each worker; DETACHED
+	// and unknown ones are left out.
 	Alive(
 		ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration,
 	) (map[uuid.UUID]WorkerState, error)
-	// Claim assigns runs to a worker that is ACTIVE and whose heartbeat is fresh, under
-	// the present epoch (W3). Without a leader, or for a worker that drains, it gives
-	// none. Fault: Gone.
+	// Claim assigns runs to an ACTIVE worker with a fresh heartbeat, under the current
+	// epoch (W3). Only with Start is the assignment durable on return: if a crash takes
+	// back another one, its token is unknown and the worker's start is refused (J-26).
+	// Without a leader, or for a draining worker, it assigns none. Fault: Gone.
 	Claim(ctx context.Context, a ClaimRequest) ([]Offer, error)
-	// ClaimEach is Claim for several workers at once, none of them twice, each of
-	// which names one queue and does not start at once. Who gets nothing may get
-	// something from Claim, which also says why not.
+	// ClaimEach is Claim for several different workers in one statement, each of which
+	// names one queue and starts its runs itself. A worker that gets nothing may still
+	// get something from Claim, which also returns the reason.
 	ClaimEach(ctx context.Context, asks []ClaimRequest) ([][]Offer, error)
 	// Start makes runs RUNNING (W4, J-25): one Done for each, in order.
 	Start(ctx context.Context, tenant uuid.UUID, fences []RunFence) ([]Done, error)
@@ -210,8 +211,8 @@ type Work interface {
 	// Finish ends runs as their workers report (W7, W8), with all that follows from
 	// it in the same transaction: one Done for each, in order.
 	Finish(ctx context.Context, results []Result) ([]Done, error)
-	// Release gives a run back: ORPHANED, claimable at once, no budget used (W9). It
-	// is Replayed as well when somebody else has taken the run from the worker.
+	// Release gives a run back: ORPHANED, claimable immediately, no budget used (W9).
+	// It is also Replayed when the run was already taken from the worker.
 	Release(ctx context.Context, tenant, run uuid.UUID, f Fence, reason string) (Done, error)
 	// AckCancel ends a run that was asked to cancel (W10).
 	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Done, error)
@@ -258,7 +259,7 @@ type Workers interface {
 	Worker(ctx context.Context, tenant, id uuid.UUID) (WorkerProcess, error)
 	ListWorkers(ctx context.Context, tenant uuid.UUID, states []WorkerState, p page.ByTime) (page.Of[WorkerProcess], error)
 	// Move drains, undrains or detaches a worker (to ACTIVE, DRAINING, DETACHED).
-	// Detached is for good: its runs are in doubt at once, and the process must
-	// register anew (A-13). Faults: NotFound, Conflict.
+	// DETACHED is final: its runs are in doubt immediately, and the process must
+	// register again (A-13). Faults: NotFound, Conflict.
 	Move(ctx context.Context, tenant, id uuid.UUID, to WorkerState, by operator.Action) (WorkerProcess, error)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Reasons for which the leader gives up an assignment, or doubts it.
+// Reasons why the leader ends an assignment or puts it in doubt.
 const (
 	NeverStarted = "not started before its lease expired"
 	Unconfirmed  = "its lease expired and was not confirmed in time"
@@ -13,7 +13,7 @@ const (
 	WasDetached  = "its worker was detached"
 )
 
-// decided does what the leader has decided of a run that nobody had begun.
+// decided applies the leader's decision about a run that was not started.
 func (d *decision) decided(in Decided) bool {
 	running := d.Run.State == Running
 	switch in.Step {
@@ -33,9 +33,9 @@ func (d *decision) decided(in Decided) bool {
 	return false
 }
 
-// leaseExpired gives up an assignment that was not started in time (J-33, S8), puts
-// a RUNNING run in doubt whose lease is over (S2), and gives up one that nobody has
-// confirmed.
+// leaseExpired ends an assignment that was not started in time (J-33, S8), puts a
+// RUNNING run whose lease has expired in doubt (S2), and ends the assignment of a run
+// that was not confirmed in time.
 func (d *decision) leaseExpired(s Settings) {
 	r, now := &d.Run, d.m.Now
 	switch {
@@ -61,9 +61,9 @@ func over(at *time.Time, more time.Duration, now time.Time) bool {
 	return at != nil && !at.Add(more).After(now)
 }
 
-// orphan takes a run from a worker that has lost it: it waits a while and has used
-// one of its assignments. The token stays for the record, so that a worker that
-// comes after all is told that its run was given up (J3).
+// orphan takes a run from a worker that has lost it. The run waits before the next
+// claim and has used up one of its assignments. The token stays on record, so that a
+// late worker is told that its run was taken away (J3).
 func (d *decision) orphan(reason string, s Settings) {
 	r := &d.Run
 	if !CanMove(r.State, Orphaned, Leader) {
@@ -86,8 +86,8 @@ func (d *decision) doubt(s Settings) {
 	r.Version, r.Continuation, r.UpdatedAt = r.Version+1, Confirming, now
 }
 
-// workerDetached ends the lease of what the worker has: in doubt if it runs; what
-// was not started the next sweep gives up.
+// workerDetached ends the leases of the worker's runs: RUNNING ones are in doubt, the
+// next sweep orphans those that were not started.
 func (d *decision) workerDetached(in Detached) {
 	r := &d.Run
 	if r.State.Phase() != Held {
@@ -125,8 +125,8 @@ func (d *decision) timeoutPassed(s Settings) {
 	}
 }
 
-// cancelExpired ends a run that was to be canceled: one that its worker has not
-// stopped in time, and one that has lost its worker at once, since nobody runs it.
+// cancelExpired ends a run with a requested cancel: after the grace period, or
+// immediately if it has lost its worker.
 func (d *decision) cancelExpired(s Settings) {
 	r := &d.Run
 	switch {

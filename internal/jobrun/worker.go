@@ -17,7 +17,7 @@ const (
 	WorkerActive   WorkerState = "ACTIVE"
 	WorkerDraining WorkerState = "DRAINING" // finishes what it has, gets nothing new
 	WorkerLost     WorkerState = "LOST"     // silent for heartbeat_ttl_seconds; the next heartbeat or claim revives it
-	WorkerDetached WorkerState = "DETACHED" // for good: the process must register anew
+	WorkerDetached WorkerState = "DETACHED" // final: the process must register again
 )
 
 // WorkerProcess is one process that runs jobs. A restart is another one (S15).
@@ -50,10 +50,10 @@ type WorkerProcess struct {
 // Place is where it stands in a list.
 func (w *WorkerProcess) Place() page.TimeID { return page.TimeID{At: w.RegisteredAt, ID: w.ID} }
 
-// Moved changes w's state as an operator asks: to ACTIVE, DRAINING or DETACHED.
-// A LOST one stays it, and drains when a heartbeat has revived it, if DrainAt is
-// set then. changed is false when it is so already. Fault: Conflict for one that
-// is DETACHED: the process must register anew.
+// Moved changes w's state on request of an operator: to ACTIVE, DRAINING or DETACHED. A
+// LOST worker stays LOST, and drains after a heartbeat has revived it if DrainAt is
+// set. changed is false when the state is the same already. Fault: Conflict for a
+// DETACHED one: the process must register again.
 func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 	draining := w.DrainAt != nil
 	switch {
@@ -96,7 +96,7 @@ type Beat struct {
 	Checkpoint []byte
 }
 
-// Lease is what a heartbeat answers for one run.
+// Lease is the answer to a heartbeat for one run.
 type Lease struct {
 	RunID           uuid.UUID
 	OK              bool // false: stop it, Reason says why

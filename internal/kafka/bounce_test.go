@@ -37,7 +37,7 @@ func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	claim := dlq.Claim{
 		TenantID: tenant,
 		LetterID: id,
-		Ways:     dlq.Ways{Kinds: []dlq.TargetKind{dlq.ToKafka}},
+		Routes:   dlq.Routes{Kinds: []dlq.TargetKind{dlq.ToKafka}},
 		Actor:    "ada",
 		By:       by,
 	}

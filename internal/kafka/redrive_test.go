@@ -282,7 +282,7 @@ func TestABrokerThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
 
 func TestNothingIsCountedWhenNoBrokerCouldBeReached(t *testing.T) {
 	t.Parallel()
-	c := &cluster{t: t, addrs: []string{testnet.Nobody(t)}}
+	c := &cluster{t: t, addrs: []string{testnet.ClosedAddress(t)}}
 	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Timeout = time.Second })
 	begun := time.Now()
 	drives := []dlq.Drive{driven("orders", nil, []byte("a")), driven("orders", nil, make([]byte, 1<<20))}

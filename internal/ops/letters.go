@@ -63,8 +63,8 @@ func (m *Metrics) LettersWaiting(b dlq.Backlog, now time.Time) {
 	m.letters.age.Set(age.Seconds())
 }
 
-// LetterDrove counts a retry.
-func (m *Metrics) LetterDrove(kind dlq.TargetKind, outcome dlq.AttemptOutcome) {
+// LetterRetried counts a retry.
+func (m *Metrics) LetterRetried(kind dlq.TargetKind, outcome dlq.AttemptOutcome) {
 	m.letters.drives.WithLabelValues(string(kind), string(outcome)).Inc()
 }
 

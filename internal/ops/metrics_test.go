@@ -92,7 +92,7 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 				"skald_kafka_events_published_total": 6, "skald_kafka_lag_seconds": 60, "skald_kafka_leader": 1,
 			}},
 		{"what Kafka has not", (*ops.Metrics).PublishFailed, map[string]float64{"skald_kafka_publish_failures_total": 1}},
-		{"letters that are driven", func(m *ops.Metrics) { m.LetterDrove(dlq.ToHTTP, dlq.FailedDrive) }, map[string]float64{
+		{"letters that are driven", func(m *ops.Metrics) { m.LetterRetried(dlq.ToHTTP, dlq.FailedDrive) }, map[string]float64{
 			`skald_dead_letter_drives_total{kind="http",outcome="` + string(dlq.FailedDrive) + `"}`: 1,
 		}},
 		{"letters that go", func(m *ops.Metrics) { m.LettersReclaimed(1); m.LettersArchived(2); m.LettersPurged(3) },

@@ -65,8 +65,9 @@ func loginRefused(err error) bool {
 	return s == "28P01" || s == "28000"
 }
 
-// Outage adds to an error what was being done; faults go as they are.
-func Outage(doing string, err error) error {
+// Wrap prefixes an error with what was being done, as in "list sagas: ...". Faults and
+// nil are returned unchanged, so that the caller's answer to the client stays exact.
+func Wrap(doing string, err error) error {
 	if err == nil || fault.As(err) != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 func TestOpenSaysWhyItCannot(t *testing.T) {
 	t.Parallel()
-	deaf := testnet.Nobody(t)
+	deaf := testnet.ClosedAddress(t)
 	for _, tt := range []struct{ name, dsn, want string }{
 		{"an address that is none", "postgres://u:secret@h:port/x", "database address"},
 		{"nobody listens", "postgres://u:secret@" + deaf + "/x?sslmode=disable", "connect to the database"},

@@ -57,18 +57,18 @@ func (c Column[T]) Into(dest func(*T) any) Column[T] {
 	return c
 }
 
-// ReadOnly is of a column that inserts leave to its default.
+// ReadOnly marks a column that inserts leave to its default.
 func (c Column[T]) ReadOnly() Column[T] {
 	c.readOnly, c.unwritten, c.unstored = true, true, true
 	return c
 }
 
-// WriteOnly is of a column that is derived from others once it is stored, or of no
-// interest to whoever reads the row.
+// WriteOnly marks a column that is not read back: others are derived from it, or no
+// reader needs it.
 func (c Column[T]) WriteOnly() Column[T] { c.unread = true; return c }
 
-// Told is of what a statement is told about a row and does not store.
-func (c Column[T]) Told() Column[T] { c.unread, c.unstored = true, true; return c }
+// InputOnly marks a column that is passed to the statement but neither stored nor read.
+func (c Column[T]) InputOnly() Column[T] { c.unread, c.unstored = true, true; return c }
 
 // Once is of a column that often has the same value in all rows of a batch: Alike.
 func (c Column[T]) Once() Column[T] { c.once = true; return c }

@@ -53,7 +53,7 @@ var kindsTable = postgres.NewTable(
 	postgres.IntOrNil("none", func(k *kinds) **int { return &k.None }),
 	postgres.FloatOrNil("float", func(k *kinds) **float64 { return &k.Float }),
 	postgres.Bool("yes", func(k *kinds) *bool { return &k.Yes }),
-	postgres.Bool("asked", func(k *kinds) *bool { return &k.asked }).Told(),
+	postgres.Bool("asked", func(k *kinds) *bool { return &k.asked }).InputOnly(),
 	postgres.BoolOrNil("perhaps", func(k *kinds) **bool { return &k.Perhaps }),
 	postgres.Time("at", func(k *kinds) *time.Time { return &k.At }),
 	postgres.TimeOrNil("ended", func(k *kinds) **time.Time { return &k.Ended }),

@@ -37,8 +37,8 @@ type VerbRule struct {
 	allowed     func(*Instance) bool
 }
 
-// Verbs is when each verb is accepted: the only place that says so. Apply
-// refuses a verb exactly when its row does.
+// Verbs says when each verb is accepted; no other place does. Apply refuses a verb
+// exactly when its row does.
 var Verbs = []VerbRule{
 	{Cancel, Write, "compensate everything and end as cancelled", turnable},
 	{CompensateVerb, Write, "compensate everything and end as compensated", turnable},
@@ -101,7 +101,7 @@ func turnable(r *Instance) bool { return r.State.Forward() && r.EndCause == nil 
 
 func undoing(r *Instance) bool { return r.State == Compensating && !r.CompensationExpired }
 
-// orderable: there is a current step that an operator may decide about.
+// orderable tells whether there is a current step that an operator may decide about.
 func orderable(r *Instance) bool {
 	if r.State == Failed {
 		return !r.halted() // the undo that gave up
@@ -109,8 +109,8 @@ func orderable(r *Instance) bool {
 	return (turnable(r) || undoing(r)) && r.Attempt > 0 && !r.ordered()
 }
 
-// retriable: it waits for another attempt, or it has failed and nothing of it
-// was undone, nor may have been.
+// retriable tells whether the saga waits for another attempt, or has failed without any
+// step undone or possibly undone.
 func retriable(r *Instance) bool {
 	if r.State == Failed {
 		return r.halted() || r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
@@ -138,9 +138,9 @@ func (r *Instance) AllowedActions() []string {
 	return out
 }
 
-// AllowedActions lists the verbs that the saga accepts as far as its head
-// tells: the retry of a failed one may depend on its step logs, and is then
-// left out.
+// AllowedActions lists the verbs that the saga accepts, judged by its head row alone.
+// Whether a failed saga may be retried can depend on its step logs; retry is then left
+// out.
 func (s *Saga) AllowedActions() []string {
 	r := Instance{Saga: *s}
 	return r.AllowedActions()

@@ -66,8 +66,9 @@ type decision struct {
 	why string // a refusal in more words than "the saga is …"
 }
 
-// to moves the saga over one edge and tells of it. A move that is not in the table is a bug in
-// the rules below, caught by the exhaustive test; it must never reach a store.
+// to moves the saga over one edge and records the audit event. A move that is not in
+// the table is a bug in the rules below, caught by the exhaustive test; it must never
+// reach a store.
 func (d *decision) to(next State) {
 	if !edge(d.s.State, next) {
 		panic(fmt.Sprintf("saga: %s to %s is not in the transition table", d.s.State, next))
@@ -80,8 +81,8 @@ func (d *decision) to(next State) {
 	d.s.State = next
 }
 
-// dispatched passes the edges that a sent call implies: a saga whose call has
-// an outcome was running, whatever its row still says. at is when it was sent.
+// dispatched takes the edges that a sent call implies: a saga whose call has an outcome
+// was running, even if its row does not say so yet. at is when it was sent.
 func (d *decision) dispatched(at time.Time) {
 	if d.s.State == Pending || d.s.State == StepCompleted {
 		d.to(Running)
@@ -149,7 +150,7 @@ func (d *decision) failed(e *Error) {
 	d.s.EndCause, d.s.Error = &cause, e
 }
 
-// advance leaves step k, which is over. told names the event of that.
+// advance leaves step k, which is finished; told is the audit event that says so.
 func (d *decision) advance(k int, told AuditType) {
 	switch {
 	case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
@@ -204,7 +205,7 @@ func gaveUp(p retry.Policy, o Outcome, failures int) bool {
 	return o.Verdict == Refused || o.Last || !p.Allows(o.Class, failures)
 }
 
-// turned turns back a saga that was flagged while no call was in flight. A
+// turned starts compensating a saga that was flagged while no call was in flight. A
 // call that is recorded as RUNNING was sent: only its answer can turn the saga.
 func (d *decision) turned() bool {
 	switch {
@@ -230,8 +231,8 @@ func (d *decision) turned() bool {
 	return false
 }
 
-// flag marks the saga to turn back. Only its driver moves it, because a call
-// may be in flight; a saga nobody ever drove ends at once.
+// flag marks the saga for compensation. Only its driver moves it, because a call may be
+// in flight. A saga that was never driven ends immediately.
 func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	if !turnable(&d.After) {
 		return false
@@ -261,7 +262,7 @@ func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 		d.end(cause.End())
 		return true
 	}
-	d.s.NextRunAt = &d.m.Now // wakes its owner, or makes it claimable, at once
+	d.s.NextRunAt = &d.m.Now // wakes its owner or makes it claimable, immediately
 	return true
 }
 
@@ -293,8 +294,8 @@ func (d *decision) slow(e Slow) bool {
 	return true
 }
 
-// turnBackHere turns back at a current step that is not done. One that may have
-// been applied is undone too, and first (trap X10).
+// turnBackHere starts compensating at a current step that is not done. If that step may
+// have been applied, it is compensated first (trap X10).
 func (d *decision) turnBackHere() {
 	if d.s.Uncertain {
 		d.turnBack(d.s.CurrentStep)
@@ -303,7 +304,8 @@ func (d *decision) turnBackHere() {
 	}
 }
 
-// turnBack begins compensation at step from (which may be -1).
+// turnBack starts compensating at step from; -1 means that there is nothing to
+// compensate.
 func (d *decision) turnBack(from int) {
 	d.dropOrder()
 	d.to(Compensating)

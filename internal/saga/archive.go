@@ -10,16 +10,16 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Archive is the part of a store that takes ended sagas out of the way and
-// keeps them readable (decision 0019). An archived saga is in no method of
-// Store: it exists here only, until it is restored. Its id stays taken and its
-// idempotency keys stay known. Faults are as stated; any other error is an
-// outage. Implementations are safe for concurrent use, also by several nodes.
+// Archive is the part of a store that moves ended sagas out of the live tables and
+// keeps them readable (decision 0019). No method of Store returns an archived saga
+// until it is restored, but its id and its idempotency keys stay taken. Faults are as
+// stated; any other error is an outage. Implementations are safe for concurrent use,
+// also by several nodes.
 type Archive interface {
-	// ArchiveExpired moves up to limit sagas that e selects, durably on return,
-	// and returns how many; 0 when there is nothing left to do. A saga and its
-	// step logs move in one transaction. Sagas that somebody works on, or that
-	// another caller moves at this moment, are left out.
+	// ArchiveExpired moves up to limit sagas that e selects, durably on return, and
+	// returns how many; 0 when there is nothing left to do. A saga and its step logs
+	// move in one transaction. Sagas that are locked, by a writer or by another caller
+	// of this method, are skipped.
 	ArchiveExpired(ctx context.Context, e Expiry, limit int) (int, error)
 	// CountExpired says what ArchiveExpired would move, by workflow name and
 	// tenant: at most maxEach of either kind per workflow, and at most 1000
@@ -30,10 +30,9 @@ type Archive interface {
 	GetArchived(ctx context.Context, tenant, id uuid.UUID) (Archived, error)
 	// ListArchived is Store.List of the archive: the same filters and order.
 	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Archived], error)
-	// Restore makes an archived saga live again exactly as it was, durable on
-	// return; its retention begins anew. Faults: NotFound when the tenant has
-	// no such saga in the archive, be it that it is live; Conflict with
-	// CodeKeyUsed when r.Key is taken.
+	// Restore makes an archived saga live again exactly as it was, durable on return;
+	// its retention starts over. Faults: NotFound when the tenant's archive has no such
+	// saga (it may be live); Conflict with CodeKeyUsed when r.Key is taken.
 	Restore(ctx context.Context, r Restoration) error
 }
 
@@ -44,15 +43,15 @@ type Retention struct {
 	Failed    time.Duration // of those that ended in any other way
 }
 
-// Expiry selects the sagas that have been live long enough after their end:
-// longer than the latest version of their workflow says, or than Default where
-// that says nothing. Sagas that need attention never are. The time since a
-// restore is all that counts for a restored saga.
+// Expiry selects the sagas that have been live long enough after their end: longer than
+// the latest version of their workflow says, or than Default where that says nothing.
+// Sagas that need attention are never selected. For a restored saga, the retention
+// counts from its restore.
 type Expiry struct {
 	Tenant  uuid.UUID // Nil: of all tenants
 	Default Retention
-	// Before, unless zero, stands in for every retention, those for ever
-	// included: what ended before it is selected.
+	// Before, unless zero, replaces every retention, unlimited ones included: sagas
+	// that ended before it are selected.
 	Before time.Time
 }
 
@@ -70,7 +69,7 @@ type Archived struct {
 	ArchivedAt time.Time
 }
 
-// Restoration asks for an archived saga back.
+// Restoration is the request to restore an archived saga.
 type Restoration struct {
 	TenantID uuid.UUID
 	SagaID   uuid.UUID
@@ -78,7 +77,7 @@ type Restoration struct {
 	Key      *IdempotencyKey // nil: none
 }
 
-// restore is the one verb that an archived saga accepts, and a live one does not.
+// restore is the only verb that an archived saga accepts; live sagas refuse it.
 var restore = VerbRule{Verb: "restore", Needs: Admin, Description: "make it live again, with its step logs"}
 
 // ArchivedActions lists the operator verbs that an archived saga accepts.

@@ -11,11 +11,12 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// AuditType is the type of an audit event: seed 2's words (section
-// saga_events, 事件类型), then ours for what seed 2 has no word for.
+// AuditType is the type of an audit event: those of seed 2 (section saga_events, 事件类型),
+// then our own.
 type AuditType string
 
-// Types of seed 2. The first group tells of the saga, the second of its undoing.
+// Types of seed 2. The first group is about the saga, the second about its
+// compensation.
 const (
 	SagaStarted   AuditType = "saga.started"
 	SagaCompleted AuditType = "saga.completed"
@@ -38,7 +39,8 @@ const (
 	StateChanged   AuditType = "state.changed" // a change of state that no other type names
 )
 
-// Types of ours: what somebody asked for, or a clock, before it shows in the state.
+// Our own types: what a client, an operator or a deadline asked for, before the state
+// shows it.
 const (
 	CancelAsked       AuditType = "saga.cancel_requested"
 	CompensationAsked AuditType = "saga.compensation_requested"
@@ -72,8 +74,8 @@ const NoState State = -1
 // NoStep stands for "no step" in an AuditEvent.
 const NoStep = -1
 
-// AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored
-// in the transaction of the change it tells of and never changes afterwards.
+// AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored in the
+// same transaction as the change that it describes and is never updated.
 //
 // Every change of state has exactly one event that bears Old and New: the one
 // that names it, else a StateChanged. Read in order, New of one is Old of the
@@ -95,9 +97,9 @@ type AuditEvent struct {
 	SpanID    *string
 }
 
-// Digest returns the SHA-256 of the event's content, which is stored with it:
-// the audit trail's chain hashes digests, and a changed row no longer fits its
-// own. Every part goes in with its length, so that no two events run together.
+// Digest returns the SHA-256 of the event's content, which is stored with it: the audit
+// trail's chain hashes digests, and a changed row no longer fits its own. Every part is
+// prefixed with its length, so that two different events never hash the same bytes.
 func (e *AuditEvent) Digest() [sha256.Size]byte {
 	b := make([]byte, 0, 512) // on the stack: this is on the way of every transition
 	for _, n := range [...]int64{int64(e.StepIndex), int64(e.Attempt), e.At.UnixMicro(), int64(e.Old), int64(e.New)} {
@@ -115,8 +117,8 @@ func (e *AuditEvent) Digest() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// errorJSON is the error in the form that survives storage. What cannot be
-// stored has no such form, and needs no digest either.
+// errorJSON returns the error as the database will return it (canonical JSON). An error
+// that cannot be stored has no such form and needs no digest.
 func (e *AuditEvent) errorJSON() []byte {
 	if e.Error == nil {
 		return nil
@@ -140,7 +142,7 @@ func textOf(s *string) string {
 	return *s
 }
 
-// event returns an event of the saga that tells of neither step nor state.
+// event returns an event of the saga without a step or a state.
 func (s *Saga) event(t AuditType, at time.Time) AuditEvent {
 	return AuditEvent{
 		TenantID: s.Tenant.ID, SagaID: s.ID, Type: t, StepIndex: NoStep, At: at,
@@ -169,15 +171,15 @@ func nameOf(from, to State) AuditType {
 	return StateChanged
 }
 
-// Begun is the event of a saga's creation, which is stored with it.
+// Begun returns the event of the saga's creation, which is stored with it.
 func (s *Saga) Begun(actor, requestID string) AuditEvent {
 	e := s.event(SagaStarted, s.CreatedAt)
 	e.New, e.Actor, e.RequestID = Pending, actor, requestID
 	return e
 }
 
-// Restored is the event of a saga's return from the archive, which is stored
-// with it. by and reason are what the client said, actor is who it was.
+// Restored returns the event of the saga's restore, which is stored with it. by and
+// reason are as the client stated them; actor is the authenticated caller.
 func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) AuditEvent {
 	e := s.event(SagaRestored, at)
 	e.Actor, e.RequestID = actor, requestID
@@ -185,7 +187,7 @@ func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) Audit
 	return e
 }
 
-// words is an event's data; what has no value is left out.
+// words is the data of an event; empty members are omitted.
 type words struct {
 	By        string     `json:"by,omitempty"`
 	Cause     Cause      `json:"cause,omitempty"`
@@ -207,13 +209,13 @@ func (e *AuditEvent) say(w words) {
 	if err == nil {
 		b, err = strictjson.Canonical(nil, b, strictjson.Limits{})
 	}
-	if err != nil { // only text that the edge has refused already
+	if err != nil { // impossible: the API rejects text that JSON cannot encode
 		b = nil
 	}
 	e.Data = b
 }
 
-// tell appends an event of no step and no state to the change.
+// tell appends an event without a step or a state to the change.
 func (d *decision) tell(t AuditType) *AuditEvent {
 	e := d.s.event(t, d.m.Now)
 	e.Actor, e.RequestID = d.m.Actor, d.m.RequestID

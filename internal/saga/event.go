@@ -15,21 +15,22 @@ type Event interface{ event() }
 // Answered is the outcome of the call in flight.
 type Answered struct{ Outcome }
 
-// Turned is the driver noticing a flag (cancel, deadline) while no call is in flight.
+// Turned: the driver has noticed a flag (cancel, deadline) while no call is in flight.
 type Turned struct{}
 
-// Slow is the call in flight taking so long that it should be visible: its
-// step log is written as RUNNING and the answer will complete that row.
+// Slow: the call in flight is taking so long that it must be visible. Its step log is
+// written as RUNNING, and the answer will complete that row.
 type Slow struct{ StartedAt time.Time }
 
 // CancelRequested is a user's cancel: undo everything, end in CANCELLED.
 type CancelRequested struct{ By, Reason string }
 
-// CompensateRequested is an operator's order to turn back: undo everything, end in COMPENSATED.
+// CompensateRequested is an operator's request to compensate: undo everything, end in
+// COMPENSATED.
 type CompensateRequested struct{ By, Reason string }
 
-// DeadlinePassed is Saga.TimeoutAt, or while compensating
-// Saga.CompensationTimeoutAt, passing on the database's clock.
+// DeadlinePassed: Saga.TimeoutAt, or while compensating Saga.CompensationTimeoutAt, has
+// passed on the database's clock.
 type DeadlinePassed struct{}
 
 // ResumeRequested reopens a FAILED saga whose undo gave up.
@@ -44,9 +45,9 @@ type RetryRequested struct {
 	FromStep *int
 	// Patch is a JSON merge patch (RFC 7386) of that step's input; nil: none.
 	Patch json.RawMessage
-	// NotApplied: the operator has made sure that the attempts so far were not applied.
+	// NotApplied: the operator has verified that no attempt so far was applied.
 	NotApplied bool
-	// Logs are the saga's, all of them.
+	// Logs are all step logs of the saga.
 	Logs []StepLog
 }
 
@@ -57,44 +58,44 @@ type StepOrdered struct {
 	Order
 }
 
-// SuspendRequested keeps anything new from being sent.
+// SuspendRequested stops new calls from being sent.
 type SuspendRequested struct{ By, Reason string }
 
-// UnsuspendRequested ends a suspension. The deadline moves by its length,
+// UnsuspendRequested ends a suspension. The deadline is extended by the time suspended,
 // unless KeepDeadline.
 type UnsuspendRequested struct {
 	By, Reason   string
 	KeepDeadline bool
 }
 
-// DeadlineSet gives the present phase a new deadline, TimeoutMS from now.
+// DeadlineSet gives the current phase a new deadline, TimeoutMS from now.
 type DeadlineSet struct {
 	By, Reason string
 	TimeoutMS  int64
 }
 
-// CompletionForced ends a saga as completed. Result is canonical JSON or nil:
-// then what the workflow declares, as far as it can be told.
+// CompletionForced ends a saga as completed. Result is canonical JSON; nil means the
+// result that the workflow declares, as far as the outputs so far determine it.
 type CompletionForced struct {
 	By, Reason string
 	Result     json.RawMessage
 }
 
-// FailureForced ends a saga as failed, at once.
+// FailureForced ends a saga as failed, immediately.
 type FailureForced struct{ By, Reason string }
 
-// Acknowledged says that somebody has looked at a saga that needs attention.
+// Acknowledged: an operator has seen that the saga needs attention.
 type Acknowledged struct{ By, Reason string }
 
-// Neglected says that a saga makes no progress, for this reason (a snake_case word).
+// Neglected: the saga makes no progress, for this reason (a snake_case word).
 type Neglected struct{ Reason string }
 
-// Begun is the driver finding that the current step is a job run which has not
-// been asked for yet.
+// Begun: the driver has found that the current step is a job run that was not requested
+// yet.
 type Begun struct{}
 
-// JobRunChecked is the driver having looked after the job run in flight, which has
-// not ended. Stopping: it was asked to stop.
+// JobRunChecked: the driver has checked on the job run in flight, which has not ended.
+// Stopping: the run was asked to stop.
 type JobRunChecked struct{ Stopping bool }
 
 func (Begun) event()               {}
@@ -116,14 +117,15 @@ func (CompensateRequested) event() {}
 func (DeadlinePassed) event()      {}
 func (ResumeRequested) event()     {}
 
-// Moment is everything non-deterministic a decision needs.
+// Moment carries everything non-deterministic that a decision needs.
 type Moment struct {
 	Now    time.Time // UTC, microseconds
 	NewID  func() uuid.UUID
 	Jitter float64 // [0,1)
 	// CompensationTimeout applies to a saga that names none; 0: no deadline.
 	CompensationTimeout time.Duration
-	// Actor asks for it and RequestID names the API's request; both "" for the engine.
+	// Actor is who asks for the change and RequestID the API request; both are "" for
+	// the engine.
 	Actor     string
 	RequestID string
 }
@@ -134,8 +136,8 @@ type Precondition struct {
 	Epoch   int64
 }
 
-// Change is a decision: a store writes After, Logs, Audit and Key together if Before
-// still holds for the saga's row, and else nothing.
+// Change is a decision. A store writes After, Logs, Audit and Key in one transaction if
+// Before still holds for the saga's row, and otherwise nothing.
 type Change struct {
 	Before Precondition
 	After  Instance
@@ -147,24 +149,25 @@ type Change struct {
 	StartsCompensation bool
 	// Operated is nil for nearly every change.
 	Operated *Operated
-	// Letter is what the change tells of the saga's dead letter; nil for nearly
-	// every change, and Operated is not nil when it is not. PostgreSQL writes what
-	// comes of it (dlq.Letter.ApplyUpdate) with the rest. Of GaveUp, when no open letter
-	// has its ID, it stores SourceUpdate.Letter and WithNewLetter instead; the store in
-	// memory has no dead letters and stores WithoutLetter. Only the store knows which of
-	// them holds, so whoever goes on from a saga that gave up reads it again.
+	// Letter is the update to the saga's dead letter; nil for nearly every change, and
+	// if it is set, Operated is too. PostgreSQL writes the result
+	// (dlq.Letter.ApplyUpdate) in the same transaction. For GaveUp without an open
+	// letter of that ID it stores SourceUpdate.Letter and WithNewLetter instead; the
+	// memory store has no dead letters and stores WithoutLetter. Only the store knows
+	// which case applies, so after a compensation gave up the saga must be read again
+	// before the next decision.
 	Letter *dlq.SourceUpdate
-	// Run is the job run that the change begins; nil for changes of sagas without
-	// jobs. PostgreSQL stores it with the rest, once; where its definition is not
-	// there it stores none, and makes After due at once.
+	// Run is the job run that the change requests; nil for sagas without jobs.
+	// PostgreSQL stores it once, in the same transaction. If its definition does not
+	// exist, no run is stored and After becomes due immediately.
 	Run *JobRunRequest
-	// Steer is what becomes of the job run that the saga waited for before the
-	// change; nil for nearly every change. PostgreSQL does it in the same transaction.
+	// Steer is what the change does to the job run that the saga was waiting for; nil
+	// for nearly every change. PostgreSQL does it in the same transaction.
 	Steer *RunSteer
 }
 
-// IdempotencyKey is a client's Idempotency-Key, stored in the transaction of
-// what it stands for (invariant F01). Kept at least 24 hours.
+// IdempotencyKey is a client's Idempotency-Key. It is stored in the transaction of the
+// request that it identifies (invariant F01) and kept for at least 24 hours.
 type IdempotencyKey struct {
 	TenantID  uuid.UUID
 	Principal string // who asked
@@ -174,8 +177,9 @@ type IdempotencyKey struct {
 	SagaID    uuid.UUID
 }
 
-// Released is the change with the saga given up, so that any node may claim it
-// when it is due: a long wait needs no owner, and a node that stops hands over.
+// Released returns the change with the saga's ownership released, so that any node may
+// claim it when it is due: during a long wait it needs no owner, and a stopping node
+// hands its sagas over.
 func (c Change) Released(now time.Time) Change {
 	s := &c.After.Saga
 	if s.State.Terminal() || s.LeaseOwner == nil && s.NextRunAt != nil {
@@ -193,19 +197,20 @@ func (c Change) Released(now time.Time) Change {
 	return c
 }
 
-// WithoutRun is the change where the definition of the job that it asks for is not
-// there: its saga is due at once, so that whoever drives it finds out.
+// WithoutRun returns the change for the case that the definition of the requested job
+// does not exist: the saga is due immediately, so that its driver finds out.
 func (c Change) WithoutRun() Change {
 	at := c.After.UpdatedAt
 	c.After.NextRunAt = &at
 	return c
 }
 
-// WithNewLetter is the change of a saga that gives up while the letter that it names is
-// not open any more, or not there: the saga names the new one.
+// WithNewLetter returns the change for the case that the letter of an earlier failure
+// is closed or gone: the saga refers to the new letter.
 func (c Change) WithNewLetter() Change { return c.naming(c.Letter.Letter.ID) }
 
-// WithoutLetter is the change where there are no dead letters: the saga names none.
+// WithoutLetter returns the change for stores without dead letters: the saga refers to
+// none.
 func (c Change) WithoutLetter() Change { return c.naming(uuid.Nil) }
 
 func (c Change) naming(letter uuid.UUID) Change {
@@ -215,7 +220,7 @@ func (c Change) naming(letter uuid.UUID) Change {
 	return c
 }
 
-// begins tells whether the last thing the change does is to pass on to a step.
+// begins tells whether the last thing that the change does is to start a step.
 func (c *Change) begins() bool {
 	if len(c.Audit) == 0 {
 		return false
@@ -224,7 +229,7 @@ func (c *Change) begins() bool {
 	return last.Type == StepStarted && last.Old == StepCompleted
 }
 
-// JobRunRequest is a job run that a change begins.
+// JobRunRequest is a job run that a change requests.
 type JobRunRequest struct {
 	// ID is also that of the RUNNING step log, which names the run that way.
 	ID      uuid.UUID
@@ -235,14 +240,16 @@ type JobRunRequest struct {
 	Attempt int
 }
 
-// RunSteer is what a change does to the job run that its saga waited for. The run
-// may have been retried: it is done to the last of the chain, if that has not ended.
+// RunSteer is what a change does to the job run that its saga was waiting for. If the
+// run was retried, it applies to the last run of the chain, unless that has ended.
 type RunSteer struct {
-	ID uuid.UUID // of the chain's first run, as JobRun tells
-	// Stop cancels a run that nobody has started, and asks the worker of one that runs.
+	ID uuid.UUID // of the chain's first run, as returned by JobRun
+	// Stop cancels a run that was not started; the worker of a running one is asked to
+	// stop.
 	Stop  bool
 	Actor string
 	Why   string
-	// Hold: true keeps the run, and its retries, from being claimed; false ends that.
+	// Hold: true prevents the run and its retries from being claimed; false allows it
+	// again; nil changes nothing.
 	Hold *bool
 }

@@ -21,7 +21,7 @@ const (
 	WaitsNewOwner Waits = "new_owner" // its node is dead
 	WaitsTurn     Waits = "turn"      // its driver to act on a flag or an order
 	WaitsResume   Waits = "resume"    // it is suspended
-	WaitsOperator Waits = "operator"  // it has failed and somebody must act
+	WaitsOperator Waits = "operator"  // it has failed and needs an operator
 )
 
 // Explanation says what a saga waits for and what happens next.
@@ -39,7 +39,7 @@ type Explanation struct {
 	Summary   string
 }
 
-// ExplainedStep is the step that a saga stands at.
+// ExplainedStep is the current step of a saga.
 type ExplainedStep struct {
 	Index                 int
 	Name                  string
@@ -127,7 +127,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	return x
 }
 
-// decided says in words what was decided about the saga and is not done yet.
+// decided describes what was decided about the saga and is not carried out yet.
 func (r *Instance) decided() string {
 	switch {
 	case r.CompensationExpired && r.State == Compensating:

@@ -28,7 +28,7 @@ func (c *Change) Stale() *fault.Error {
 	return fault.New(fault.Conflict, CodeStale, "saga %s is no longer at version %d", c.After.ID, c.Before.Version)
 }
 
-// KeyUsed is the fault of a change whose idempotency key is taken.
+// KeyUsed is the fault of a change whose idempotency key was used before.
 func KeyUsed() *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyUsed, "this idempotency key is in use")
 }
@@ -44,8 +44,8 @@ func (s *Saga) NotArchived() *fault.Error {
 	return fault.New(fault.Conflict, CodeNotArchived, "saga %s is not in the archive", s.ID).Allowing(s.AllowedActions())
 }
 
-// BusinessKeyActive is the fault of a saga that cannot live beside another
-// unfinished one of its workflow and business key.
+// BusinessKeyActive is the fault of a saga whose business key belongs to another
+// unfinished saga of the workflow.
 func BusinessKeyActive(key string, other uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeBusinessKey, "the saga %s has the business key %q and has not ended", other, key).
 		With(fault.Field{Pointer: "/business_key", Code: "active", Message: "belongs to the unfinished saga " + other.String()})

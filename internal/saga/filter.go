@@ -27,9 +27,8 @@ type Filter struct {
 	page.ByTime
 }
 
-// Matches tells whether f selects a saga of its tenant. This is what the filters mean:
-// a store that asks a database says the same in its language, and the contract of
-// stores compares the two.
+// Matches tells whether f selects a saga of its tenant. It defines what the filters
+// mean: the SQL of a store must agree, which the stores' contract tests verify.
 func (f *Filter) Matches(s *Saga) bool {
 	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
 	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&

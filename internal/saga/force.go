@@ -42,7 +42,8 @@ func (d *decision) intervene(e Event) bool {
 	return false
 }
 
-// progress notes that the saga moves: it needs no attention for not doing so.
+// progress notes that the saga makes progress, which clears an attention reason that
+// says otherwise.
 func (d *decision) progress() {
 	if d.s.NeedsAttention {
 		d.s.NeedsAttention, d.s.AttentionReason = false, nil
@@ -50,7 +51,7 @@ func (d *decision) progress() {
 	}
 }
 
-// suspend keeps the saga from being sent. What is in flight ends and is recorded.
+// suspend stops new calls of the saga. The call in flight finishes and is recorded.
 func (d *decision) suspend(e SuspendRequested) bool {
 	if !allows(SuspendVerb, &d.After) {
 		return false
@@ -82,7 +83,7 @@ func (d *decision) setDeadline(e DeadlineSet) bool {
 	return true
 }
 
-// deadlineOf is the deadline of the present phase.
+// deadlineOf returns the deadline of the current phase.
 func (d *decision) deadlineOf() **time.Time {
 	if d.s.State.Forward() {
 		return &d.s.TimeoutAt
@@ -90,14 +91,14 @@ func (d *decision) deadlineOf() **time.Time {
 	return &d.s.CompensationTimeoutAt
 }
 
-// deadlineIn sets the deadline of the present phase. The store does it again,
-// on its own clock.
+// deadlineIn sets the deadline of the current phase. The store sets it again by its own
+// clock.
 func (d *decision) deadlineIn(ms int64) {
 	at := d.m.Now.Add(time.Duration(ms) * time.Millisecond)
 	*d.deadlineOf(), d.operate().DeadlineInMS = &at, &ms
 }
 
-// forceCompletion ends the saga as completed, whatever was done of it.
+// forceCompletion ends the saga as completed, whichever steps were done.
 func (d *decision) forceCompletion(e CompletionForced) bool {
 	if !allows(ForceComplete, &d.After) {
 		return false
@@ -143,8 +144,8 @@ func (d *decision) forceFailure(e FailureForced) bool {
 	return true
 }
 
-// abandon records the call that may be in flight: its answer will be ignored.
-// Whether a driver still waits for a due time, only its own clock knows.
+// abandon records the call that may be in flight, whose answer will be ignored. Whether
+// the driver is still waiting for a due time is known only by the driver's clock.
 func (d *decision) abandon(by string) {
 	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
 		return

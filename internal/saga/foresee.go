@@ -22,11 +22,11 @@ type PlannedCall struct {
 	Exact bool
 }
 
-// maxPlanned bounds a foresight; no saga that goes through needs more.
+// maxPlanned bounds the number of planned calls; no saga that completes needs more.
 const maxPlanned = 1000
 
-// DryRun tells what would follow the change, which was decided on the run
-// before and has not been written. It changes nothing.
+// DryRun returns what would follow the change, which was decided on before and is not
+// written. It changes nothing.
 func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 	r := c.After
 	f := DryRun{InFlight: !r.State.Terminal() && before.mayBeInFlight(m.Now)}
@@ -80,13 +80,13 @@ func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 	return f
 }
 
-// mayBeInFlight: somebody drives the saga and does not wait.
+// mayBeInFlight tells whether the saga is being driven and not waiting.
 func (r *Instance) mayBeInFlight(now time.Time) bool {
 	return !r.State.Terminal() && r.Attempt > 0 &&
 		(r.recorded || r.LeaseOwner != nil && (r.NextRunAt == nil || !r.NextRunAt.After(now)))
 }
 
-// Headers are those of the call, but for the ones that depend on its moment:
+// Headers returns the headers of the call, except those that depend on when it is sent:
 // X-Saga-Fence, X-Saga-Deadline and traceparent. Characters beyond ASCII are
 // percent-encoded.
 func (c *Call) Headers() map[string]string {

@@ -9,49 +9,50 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Interventions is what operators have changed about one saga and what its
-// calls depend on from then on. It is stored with the head, so that retries,
-// takeovers and restarts send the same bytes. Nil for nearly every saga.
+// Interventions is what operators have changed about one saga. The calls that follow
+// depend on it; it is stored with the head row, so that retries, takeovers and restarts
+// send the same bytes. Nil for nearly every saga.
 type Interventions struct {
 	Steps map[int]StepIntervention `json:"steps,omitempty"` // by step index
 	// Order is what an operator has decided about the current step. It is
 	// carried out once no call of that step is in flight.
 	Order *Order `json:"order,omitempty"`
-	// RestartAt: the undoing that is under way ends at this step, which is then
-	// executed again, and with it all that follow.
+	// RestartAt: the compensation in progress ends at this step, which is then executed
+	// again, followed by all later ones.
 	RestartAt *int `json:"restart_at,omitempty"`
-	// Halted: the saga was failed by force on its way forward. Nothing of it has
-	// been undone, and CurrentStep, Attempt and Uncertain are those of that way.
+	// Halted: the saga was forced to fail while running forward. No step was
+	// compensated, and CurrentStep, Attempt and Uncertain are those of the forward run.
 	Halted bool `json:"halted,omitempty"`
-	// Unclean: an undo was skipped by hand, so effects may remain whatever the end.
+	// Unclean: an operator skipped a compensation, so effects may remain in any end
+	// state.
 	Unclean bool `json:"unclean,omitempty"`
 	// DeadLetter is the open letter of the compensation that gave up; Nil: none.
-	// RetriedBy is who had it tried again; "" when nobody is known.
+	// RetriedBy is who had it retried; "" when unknown.
 	DeadLetter uuid.UUID `json:"dead_letter,omitzero"`
 	RetriedBy  string    `json:"retried_by,omitempty"`
 }
 
 // StepIntervention is what operators have changed about one step.
 type StepIntervention struct {
-	// Runs counts the times an operator made the action a new one, which needs a
-	// key of its own; Undos likewise of the compensation.
+	// Runs counts how often an operator made the action a new call, which needs its own
+	// idempotency key; Undos does so for the compensation.
 	Runs  int `json:"runs,omitempty"`
 	Undos int `json:"undos,omitempty"`
-	// Base is how many attempts of the action belong to earlier runs: their step
-	// logs say nothing about the present one. UndoBase likewise of the compensation.
+	// Base is how many attempts of the action belong to earlier runs, whose step logs
+	// do not count for the current one; UndoBase is the same for the compensation.
 	Base     int `json:"base,omitempty"`
 	UndoBase int `json:"undo_base,omitempty"`
 	// Input replaces the saga's payload for this step; canonical JSON, nil: it does not.
 	Input json.RawMessage `json:"input,omitempty"`
-	// Next is what the fields above become when the undoing has reached RestartAt.
+	// Next is what the fields above become when compensation has reached RestartAt.
 	Next *NextRun `json:"next,omitempty"`
-	// Skipped: the step counts as passed without having been done. Doubt: it may
-	// have been applied all the same, and is undone like one that was.
+	// Skipped: the step counts as passed without having been done. Doubt: it may have
+	// been applied anyway, and is compensated as if it had been.
 	Skipped bool `json:"skipped,omitempty"`
 	Doubt   bool `json:"doubt,omitempty"`
 }
 
-// NextRun is what is known beforehand of the next run of a step.
+// NextRun is what is known in advance about the next run of a step.
 type NextRun struct {
 	Base     int             `json:"base,omitempty"`
 	UndoBase int             `json:"undo_base,omitempty"`
@@ -59,16 +60,16 @@ type NextRun struct {
 	Input    json.RawMessage `json:"input,omitempty"`
 }
 
-// OrderVerb says what becomes of a step by an operator's hand.
+// OrderVerb is what an operator orders for the current step.
 type OrderVerb string
 
-// Verbs of orders. While a step is being undone they speak of its compensation.
+// Verbs of orders. While a step is being compensated they apply to its compensation.
 const (
 	SkipStep     OrderVerb = "skip"     // go on without it
 	CompleteStep OrderVerb = "complete" // it was done outside of Skald
 	FailStep     OrderVerb = "fail"     // no further attempt
-	// UndoneStep: the compensation that gave up is not needed any more, because
-	// what it was for was undone outside of Skald. Only for a saga that has failed.
+	// UndoneStep: the compensation that gave up is no longer needed, because the step
+	// was undone outside of Skald. Only for failed sagas.
 	UndoneStep OrderVerb = "undone"
 )
 
@@ -82,13 +83,13 @@ type Order struct {
 	RequestID string          `json:"request_id,omitempty"`
 }
 
-// Operated is the part of a change that only operators, and the end of a saga
-// with a declared output, bring about. A store writes it with the rest.
+// Operated is the part of a change that only operators and the end of a saga with a
+// declared output cause. A store writes it in the same transaction.
 type Operated struct {
 	// Suspend: SuspendedAt becomes the database's time (true) or nil (false).
 	Suspend *bool
-	// DeadlineInMS: the deadline of the phase of Change.After becomes the
-	// database's time plus so many milliseconds.
+	// DeadlineInMS: the deadline of Change.After's phase becomes the database's time
+	// plus this many milliseconds.
 	DeadlineInMS *int64
 	// Interventions, Result: these fields of Change.After are written.
 	Interventions bool
@@ -103,14 +104,14 @@ func (r *Instance) intervened(k int) StepIntervention {
 	return r.Interventions.Steps[k]
 }
 
-// halted tells whether a FAILED saga stands on its way forward.
+// halted tells whether a FAILED saga was stopped while running forward.
 func (s *Saga) halted() bool { return s.Interventions != nil && s.Interventions.Halted }
 
 // ordered tells whether an operator's order waits to be carried out.
 func (s *Saga) ordered() bool { return s.Interventions != nil && s.Interventions.Order != nil }
 
-// input is what step k gets as payload: the saga's, unless an operator has
-// patched it (requirement S1-08: a step without a mapping gets the saga's).
+// input returns the payload of step k: the saga's, unless an operator has patched it
+// (requirement S1-08: a step without a mapping gets the saga's).
 func (r *Instance) input(k int) json.RawMessage {
 	if in := r.intervened(k).Input; in != nil {
 		return in
@@ -118,8 +119,8 @@ func (r *Instance) input(k int) json.RawMessage {
 	return r.Payload
 }
 
-// base is how many attempts of a step's action or compensation belong to
-// earlier runs of it.
+// base returns how many attempts of a step's action or compensation belong to earlier
+// runs of the step.
 func (r *Instance) base(k int, a Action) int {
 	if a == Compensate {
 		return r.intervened(k).UndoBase
@@ -127,10 +128,10 @@ func (r *Instance) base(k int, a Action) int {
 	return r.intervened(k).Base
 }
 
-// policy is the retry policy of the action of step k.
+// policy returns the retry policy of step k's action.
 func (r *Instance) policy(k int) retry.Policy { return r.Def.ActionRetry(k, r.RetryPolicy) }
 
-// operate returns the part of the change that only operators bring about.
+// operate returns the change's Operated, which it creates if needed.
 func (d *decision) operate() *Operated {
 	if d.Operated == nil {
 		d.Operated = &Operated{}
@@ -138,7 +139,7 @@ func (d *decision) operate() *Operated {
 	return d.Operated
 }
 
-// edit returns the saga's interventions, to be changed.
+// edit returns a copy of the saga's interventions that may be changed.
 func (d *decision) edit() *Interventions {
 	if op := d.operate(); !op.Interventions {
 		op.Interventions = true

@@ -13,17 +13,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// A step that is a job run (decision 0039) is not driven while the run works. The
-// change that comes to the step begins the run and records it as a RUNNING step
-// log, and the transaction that ends the run for good brings the answer. Until
-// then the saga has no owner and is due when somebody should look after the run:
-// so it is never forgotten (invariant I1), and nobody polls.
+// A step that is a job run (decision 0039) is not driven while the run executes. The
+// change that reaches the step requests the run and records it as a RUNNING step log;
+// the transaction that ends the run for good also writes the answer. Until then the
+// saga has no owner and is due when the run must be checked, so that it is never
+// forgotten (invariant I1) and nothing polls.
 
-// outcomeJob is the outcome code of a step log while its job run works: whoever
-// takes the saga over leaves it alone.
+// outcomeJob is the outcome code of a step log whose job run has not ended: a node that
+// takes the saga over leaves that log alone.
 const outcomeJob = "job_run"
 
-// How often a run in flight is looked after, and one that was asked to stop.
+// How often a run in flight is checked, and one that was asked to stop.
 const (
 	lookEvery     = time.Hour
 	lookStopping  = time.Minute
@@ -40,8 +40,8 @@ type JobCall struct {
 	Args   []byte
 	Begun  time.Time
 	Now    time.Time
-	// Stop: it is to be canceled, for Why: the saga turns back, an operator has
-	// decided about the step, or the step's time is up.
+	// Stop: the run must be canceled because of Why: the saga compensates, an operator
+	// has decided about the step, or the step has timed out.
 	Stop bool
 	Why  string
 }
@@ -68,7 +68,7 @@ func (r *Instance) JobCall(now time.Time) JobCall {
 	return c
 }
 
-// JobRun is the job run in flight; Nil: none.
+// JobRun returns the id of the job run in flight; uuid.Nil: none.
 func (r *Instance) JobRun() uuid.UUID {
 	if !r.recorded || r.State.Terminal() || r.job() == nil {
 		return uuid.Nil
@@ -76,7 +76,7 @@ func (r *Instance) JobRun() uuid.UUID {
 	return r.run
 }
 
-// job returns the call of the current step where it is a job, else nil.
+// job returns the call of the current step if that is a job, otherwise nil.
 func (r *Instance) job() *workflow.Call {
 	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) {
 		return nil
@@ -91,7 +91,7 @@ func (r *Instance) job() *workflow.Call {
 	return c
 }
 
-// stepLimit is when the time of the current step is up; zero: never.
+// stepLimit returns when the current step times out; zero: never.
 func (r *Instance) stepLimit() time.Time {
 	ms := r.Def.Steps[r.CurrentStep].TimeoutMS
 	if ms == 0 || r.State == Compensating {
@@ -100,7 +100,7 @@ func (r *Instance) stepLimit() time.Time {
 	return r.runBegun.Add(time.Duration(ms) * time.Millisecond)
 }
 
-// lookAt is when somebody should look after the run in flight next.
+// lookAt returns when the run in flight must be checked next.
 func (r *Instance) lookAt(now time.Time) *time.Time {
 	at := now.Add(lookEvery)
 	if limit := r.stepLimit(); limit.After(now) && limit.Before(at) {
@@ -110,7 +110,7 @@ func (r *Instance) lookAt(now time.Time) *time.Time {
 	return &at
 }
 
-// begun passes on to the current step, which is a job run.
+// begun starts the current step, which is a job run.
 func (d *decision) begun() bool {
 	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.job() == nil || d.After.recorded || d.After.flagged() ||
 		d.After.ordered() {
@@ -123,7 +123,7 @@ func (d *decision) begun() bool {
 	return true
 }
 
-// beginRun begins the job run of the current step, if that is what comes next.
+// beginRun requests the job run of the current step, if that comes next.
 func (d *decision) beginRun() {
 	r := &d.After
 	if r.State != Running && r.State != Compensating || r.recorded || r.SuspendedAt != nil || r.job() == nil ||
@@ -142,7 +142,7 @@ func (d *decision) beginRun() {
 	d.s.NextRunAt = r.lookAt(d.m.Now)
 }
 
-// jobRunChecked notes when the run in flight is to be looked after again.
+// jobRunChecked notes when the run in flight must be checked again.
 func (d *decision) jobRunChecked(e JobRunChecked) bool {
 	if d.s.State.Terminal() || !d.After.recorded || d.After.job() == nil {
 		return false
@@ -161,16 +161,15 @@ type RunEnd struct {
 	Result json.RawMessage
 	Error  string // one line, "" without one
 	Reason string // of a cancel, "" when none was given
-	// Doubted: an attempt may have done something without saying so, because it was
+	// Doubted: an attempt may have had effects that were not reported, because it was
 	// lost or cut off.
 	Doubted bool
 	At      time.Time
 }
 
-// OutcomeOfRun is what the end of a run means to the step that it is. A failure
-// is definite, because its worker has said so, and its definition has retried as
-// often as it makes sense; but one that is doubted may have been applied, and the
-// step is undone like one that was.
+// OutcomeOfRun returns the outcome of the step whose job run has ended. A failure is
+// definite: the worker reported it, and the job's own retries are used up. A doubted
+// failure may have been applied, so the step is compensated as if it had been.
 func OutcomeOfRun(r RunEnd) Outcome {
 	o := Outcome{
 		Verdict: Refused,
@@ -199,9 +198,9 @@ func OutcomeOfRun(r RunEnd) Outcome {
 	return o
 }
 
-// steerRun decides what becomes of the job run that before waited for. What is
-// asked of the run here is asked again by whoever looks after it (CheckJobRun), so
-// that it is done also where the saga did not yet wait when it was decided.
+// steerRun decides what happens to the job run that before was waiting for. The
+// periodic check (CheckJobRun) repeats the request, so it also reaches a run that the
+// saga was not yet waiting for at the time of the decision.
 func (d *decision) steerRun(before *Instance) {
 	id := before.JobRun()
 	if id == uuid.Nil || d.Steer != nil || d.After.JobRun() != id {

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// A compensation that gives up leaves a dead letter, and the saga's own changes
-// are all that moves it: the rules say so here, and the store writes both or
-// neither (requirements/one-product.md, point 2).
+// A compensation that gives up leaves a dead letter, which only changes of the saga
+// move. The rules for that are here; the store writes both or neither
+// (requirements/one-product.md, point 2).
 
 // forceFailed is the reason for attention of a saga failed by force, of which
 // no compensation has given up.
@@ -33,8 +33,8 @@ func (d *decision) dirtyEnd(e *Error, reason string) {
 	d.end(Failed)
 }
 
-// DeadLetter is the letter that stands for the compensation that gave up,
-// while it is open: the saga waits for it, or is at it again. Nil: none.
+// DeadLetter returns the open letter of the compensation that gave up: the saga waits
+// for it or is retrying. uuid.Nil: none.
 func (s *Saga) DeadLetter() uuid.UUID {
 	if s.Interventions == nil {
 		return uuid.Nil
@@ -42,7 +42,7 @@ func (s *Saga) DeadLetter() uuid.UUID {
 	return s.Interventions.DeadLetter
 }
 
-// gaveUpUndo tells that the compensation of the current step has given up.
+// gaveUpUndo records that the compensation of the current step has given up.
 func (d *decision) gaveUpUndo(e *Error) {
 	n := dlq.SourceUpdate{Outcome: dlq.GaveUp, ID: d.s.DeadLetter(), Letter: d.letter(e)}
 	if n.ID == uuid.Nil {
@@ -51,8 +51,8 @@ func (d *decision) gaveUpUndo(e *Error) {
 	d.updateLetter(n)
 }
 
-// tellLetter tells the saga's letter, if it has one. What ends the letter
-// makes the saga forget it.
+// tellLetter updates the saga's letter, if it has one. An update that ends the letter
+// clears the saga's reference to it.
 func (d *decision) tellLetter(told dlq.Outcome) {
 	id := d.s.DeadLetter()
 	if id == uuid.Nil {
@@ -69,8 +69,8 @@ func (d *decision) tellLetter(told dlq.Outcome) {
 	d.updateLetter(n)
 }
 
-// updateLetter makes n what the change tells. A change that reopens a saga and gets
-// over its compensation at once tells only of the latter.
+// updateLetter makes n the change's update. If one change reopens a saga and settles
+// its compensation, only the latter is recorded.
 func (d *decision) updateLetter(n dlq.SourceUpdate) {
 	if i := d.edit(); n.Outcome != dlq.RetryStarted {
 		n.Actor, i.RetriedBy = i.RetriedBy, ""
@@ -95,8 +95,8 @@ func (d *decision) letter(e *Error) dlq.Letter {
 	return dlq.New(l, d.m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: d.m.Now, Jitter: d.m.Jitter})
 }
 
-// Plain returns the failure of a saga's letter without anything that a
-// participant has said: for where the contents of sagas are sealed.
+// Plain returns the failure of a saga's letter without any text from a participant, for
+// deployments that seal the contents of sagas.
 func Plain(l *dlq.Letter) dlq.Failure {
 	f := l.Failure
 	f.Message = fmt.Sprintf("the compensation of step %q gave up: %s", l.Link.StepName, f.Type)
@@ -113,8 +113,8 @@ func letterClass(e *Error) dlq.ErrorClass {
 	return dlq.Unknown
 }
 
-// letterTopic names the topic of the letters of a step's compensation. Where
-// that would be too long, a hash of both names keeps it apart from others.
+// letterTopic names the topic of the letters of a step's compensation. If the name
+// would be too long, a hash of both names keeps it unique.
 func letterTopic(workflow, step string) string {
 	const end = ".compensate"
 	topic := "saga." + workflow + "." + step

@@ -26,20 +26,20 @@ type Spec struct {
 	Metadata      json.RawMessage // canonical JSON object or nil
 	TimeoutMS     int64           // 0: the definition's, else the server's default
 	RetryPolicy   *retry.Policy   // of steps that name none; nil: the definition's
-	// TenantInKeys: the idempotency keys of its calls name the tenant. So they do
-	// in every tenant but the default one.
+	// TenantInKeys: the idempotency keys of its calls contain the tenant, as in every
+	// tenant but the default one.
 	TenantInKeys bool
 }
 
 // NewSaga is a saga to be stored for the first time.
 type NewSaga struct {
 	Saga
-	// Floating: the client named no workflow version, so the store refuses the
-	// saga (NotCurrent) unless its version is still the latest one.
+	// Floating: the client gave no workflow version, so the store refuses the saga
+	// (NotCurrent) unless its version is still the latest.
 	Floating bool
 	Key      *IdempotencyKey
-	// Join: when a saga of the workflow with this business key has not ended,
-	// that one is meant (on_conflict: return_existing).
+	// Join: an unfinished saga of the workflow with this business key is returned
+	// instead (on_conflict: return_existing).
 	Join bool
 	// Actor and RequestID are those of Moment, for the audit trail: the store
 	// writes Saga.Begun along with the saga.
@@ -47,10 +47,10 @@ type NewSaga struct {
 	RequestID string
 }
 
-// New returns the first version of a saga of definition version ver. owner is
-// the node that will drive it, nil when the node has no room: then anybody may
-// claim it. defaultTimeout applies when neither spec nor definition say; 0: none.
-// CreatedAt is now; TimeoutAt is set by the store on the database's clock.
+// New returns the first version of a saga of definition version ver. owner is the node
+// that will drive it; nil when the node has no capacity, and any node may claim it.
+// defaultTimeout applies when neither spec nor definition say; 0: none. CreatedAt is
+// now; TimeoutAt is set by the store on the database's clock.
 func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Time, defaultTimeout time.Duration) Saga {
 	s := Saga{
 		ID: spec.ID, Tenant: spec.Tenant, SagaType: spec.SagaType,
@@ -82,7 +82,8 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 		s.NextRunAt = &now
 		return s
 	}
-	// Stored with its intent: the first call follows the commit at once.
+	// The intent is stored with the saga: the first call follows the commit
+	// immediately.
 	s.LeaseOwner, s.LeaseEpoch, s.Attempt, s.StartedAt = owner, 1, 1, &now
 	return s
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// outcomeOperator is StepLog.Outcome of what no call has decided.
+// outcomeOperator is StepLog.Outcome of what an operator decided.
 const outcomeOperator = "operator"
 
-// order takes an operator's decision about the current step. While somebody
-// drives the saga a call may be in flight: the order then waits for its
-// outcome, as a flag does. If the call turns out to be done, it is done.
+// order accepts an operator's decision about the current step. While the saga is
+// driven, a call may be in flight: the order then waits for its outcome, as a flag
+// does. If the call succeeds, that outcome stands.
 func (d *decision) order(e StepOrdered) bool {
 	verb := map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
 		UndoneStep: SkipStepVerb}[e.Verb]
@@ -37,7 +37,7 @@ func (d *decision) order(e StepOrdered) bool {
 	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
 		d.carryOut()
 	}
-	if !d.s.State.Terminal() { // wakes its owner, or makes it claimable, at once
+	if !d.s.State.Terminal() { // wakes its owner or makes it claimable, immediately
 		d.s.NextRunAt = &d.m.Now
 	}
 	return true
@@ -63,8 +63,8 @@ func (d *decision) orderError() *Error {
 	return d.newError("SAGA_STEP_FAILED_BY_HAND", typeOperator, text)
 }
 
-// carryOut does what was ordered. No call of the current step is in flight,
-// and Attempt is the number of one that was never made: the order's log has it.
+// carryOut executes the order. No call of the current step is in flight; Attempt is the
+// number of a call that was never made, which the order's log takes.
 func (d *decision) carryOut() {
 	o, failure := *d.s.Interventions.Order, d.orderError()
 	d.m.Actor, d.m.RequestID = o.Actor, o.RequestID
@@ -95,7 +95,7 @@ func (d *decision) carryOut() {
 	}
 }
 
-// carryOutUndo does what was ordered about the compensation of the current step.
+// carryOutUndo executes the order about the compensation of the current step.
 func (d *decision) carryOutUndo(o Order, failure *Error) {
 	k := d.s.CurrentStep
 	switch o.Verb {
@@ -121,20 +121,20 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 	d.undoFrom(k - 1)
 }
 
-// account is who says so, and why: a JSON object.
+// account returns who gave the order and why, as a JSON object.
 func (o *Order) account() json.RawMessage {
 	doc, err := strictjson.Encode(struct {
 		By     string `json:"by,omitempty"`
 		Actor  string `json:"actor,omitempty"`
 		Reason string `json:"reason,omitempty"`
 	}{o.By, o.Actor, o.Reason})
-	if err != nil { // only text that the edge has refused already
+	if err != nil { // impossible: the API rejects text that JSON cannot encode
 		return json.RawMessage(`{}`)
 	}
 	return doc
 }
 
-// logByHand appends the log of what no call has decided.
+// logByHand appends the step log of an operator's decision.
 func (d *decision) logByHand(a Action, status LogStatus, o Order, e *Error) {
 	l := StepLog{
 		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,

@@ -30,7 +30,7 @@ type Outcome struct {
 	RetryAfter time.Duration   // the participant's wish; 0 when none
 	StartedAt  time.Time
 	EndedAt    time.Time
-	// Last: whoever did it has retried as often as it makes sense. No further
-	// attempt follows, whatever the step's policy says.
+	// Last: the retries are used up elsewhere (by the job). No further attempt follows,
+	// whatever the step's policy says.
 	Last bool
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// mergePatch applies an RFC 7386 merge patch. Both are canonical JSON, target
-// may be nil; so is the result.
+// mergePatch applies an RFC 7386 merge patch. target (which may be nil), patch and the
+// result are canonical JSON.
 func mergePatch(target, patch json.RawMessage) json.RawMessage {
 	b, err := strictjson.Encode(merge(strictjson.Decode(target), strictjson.Decode(patch)))
 	if err != nil {

@@ -24,7 +24,7 @@ func (d *decision) resume(e ResumeRequested) bool {
 	return true
 }
 
-// reopen brings a failed saga back to where it undoes.
+// reopen brings a failed saga back to compensating.
 func (d *decision) reopen() {
 	d.alive()
 	if d.s.Error != nil && d.s.Error.Cause != nil {
@@ -35,7 +35,7 @@ func (d *decision) reopen() {
 	d.s.NextRunAt = &d.m.Now
 }
 
-// alive takes back that the saga has ended.
+// alive clears what marks the saga as ended.
 func (d *decision) alive() {
 	d.s.CompletedAt, d.s.Clean = nil, nil
 	d.s.NeedsAttention, d.s.AttentionReason = false, nil
@@ -47,7 +47,7 @@ func (d *decision) alive() {
 	}
 }
 
-// undoAgain repeats the undo that gave up. Attempt goes on counting:
+// undoAgain repeats the compensation that gave up. Attempt keeps counting:
 // X-Saga-Attempt only grows (invariant I7).
 func (d *decision) undoAgain() {
 	d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
@@ -55,7 +55,8 @@ func (d *decision) undoAgain() {
 	d.tellOfStep(UndoStarted)
 }
 
-// turnHalted begins to undo what was done before the saga was failed by force.
+// turnHalted starts compensating the steps that were done before the saga was forced to
+// fail.
 func (d *decision) turnHalted() {
 	from := d.s.CurrentStep - 1
 	if d.s.Uncertain {
@@ -145,7 +146,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 	return true
 }
 
-// failedStep is the one at which a failed saga did not go on.
+// failedStep returns the step at which a failed saga stopped.
 func (d *decision) failedStep() int {
 	if d.s.halted() {
 		return d.s.CurrentStep
@@ -155,10 +156,10 @@ func (d *decision) failedStep() int {
 			return k
 		}
 	}
-	return d.s.TotalSteps - 1 // every step was done, and then it was made to turn back
+	return d.s.TotalSteps - 1 // every step was done, and then it was compensated on request
 }
 
-// prepare notes what the next runs of the steps build on.
+// prepare records what the next runs of the steps start from.
 func (d *decision) prepare(n, failed int, e RetryRequested) {
 	for k := range failed + 1 {
 		next := NextRun{Base: d.After.base(k, Execute), UndoBase: d.After.base(k, Compensate)}
@@ -202,14 +203,14 @@ func (d *decision) undone(k, attempts int, called bool) {
 	}
 }
 
-// restart goes forward again: what had to be undone before has been.
+// restart runs forward again after the necessary compensations.
 func (d *decision) restart() {
 	d.forward(*d.s.Interventions.RestartAt, false)
 }
 
-// forward begins anew with step n. Every step that was prepared gets its next
-// run: a key of its own where the call is another one than before. uncertain:
-// step n may have been applied.
+// forward starts again at step n. Every prepared step gets its next run, with a new
+// idempotency key if its call differs from before. uncertain: step n may have been
+// applied.
 func (d *decision) forward(n int, uncertain bool) {
 	i := d.edit()
 	i.RestartAt = nil

@@ -11,13 +11,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Instance is a saga with what is needed to drive it: its pinned definition and
-// what its steps have answered. Apply never changes a Run; it returns the next.
+// Instance is a saga with what is needed to drive it: its pinned definition and the
+// outputs of its steps. Apply never changes an Instance; it returns the next one.
 type Instance struct {
 	Saga
 	Def *workflow.Definition
-	// outputs[i] is step i's output once EXECUTE SUCCESS is committed, nil
-	// before; a step without output has the JSON null.
+	// outputs[i] is step i's output once EXECUTE SUCCESS is committed, nil before that.
+	// A step without output has the JSON null.
 	outputs []json.RawMessage
 	// recorded: the call in flight has a RUNNING step log, which its answer completes.
 	recorded bool
@@ -25,23 +25,23 @@ type Instance struct {
 	// recorded, and the current call is a job.
 	run      uuid.UUID
 	runBegun time.Time
-	// undone: a compensation is committed as done since the saga last went
-	// forward. undoRefused: the last attempt of the present one was refused, so
-	// that it certainly was not applied.
+	// undone: a compensation was committed as done since the saga last ran forward.
+	// undoRefused: the last attempt of the current one was refused, hence certainly not
+	// applied.
 	undone, undoRefused bool
 }
 
-// Defaults are the server's values for what a definition leaves open.
+// Defaults are the server's values for what a definition does not specify.
 type Defaults struct {
 	StepTimeout time.Duration
 }
 
-// NewInstance returns the run of a saga that has no step logs yet.
+// NewInstance returns the instance of a saga that has no step logs yet.
 func NewInstance(s Saga, def *workflow.Definition) Instance {
 	return Instance{Saga: s, Def: def, outputs: make([]json.RawMessage, len(def.Steps))}
 }
 
-// Rebuild returns the run of a saga from its step logs, in any order.
+// Rebuild returns the instance of a saga from its step logs, in any order.
 func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 	r := NewInstance(s, def)
 	for i := range logs {
@@ -76,7 +76,7 @@ func orNull(j json.RawMessage) json.RawMessage {
 	return j
 }
 
-// Task says what a driver has to do with a run now.
+// Task is what a driver has to do with an instance now.
 type Task int
 
 // Tasks.
@@ -86,10 +86,10 @@ const (
 	Turn                        // a flag was set: apply Turned, no call
 	Rest                        // the saga has ended
 	Begin                       // the current step is a job run: apply Begun
-	CheckJobRun                 // the job run in flight is to be looked after: JobCall
+	CheckJobRun                 // the job run in flight must be checked: JobCall
 )
 
-// Next returns what to do with the run at the time now.
+// Next returns what to do at the time now.
 func (r *Instance) Next(now time.Time) Task {
 	switch {
 	case r.State.Terminal():
@@ -107,12 +107,12 @@ func (r *Instance) Next(now time.Time) Task {
 	return Begin
 }
 
-// flagged tells whether the saga must leave its present phase.
+// flagged tells whether the saga must leave its current phase.
 func (r *Instance) flagged() bool {
 	return r.State.Forward() && r.EndCause != nil || r.State == Compensating && r.CompensationExpired
 }
 
-// Call is one call to a participant, complete but for the transport.
+// Call is one call to a participant, complete except for the transport.
 type Call struct {
 	SagaID  uuid.UUID
 	Tenant  uuid.UUID
@@ -142,10 +142,10 @@ func (r *Instance) Call(d Defaults) Call {
 	if r.TraceID != nil {
 		c.Trace = *r.TraceID
 	}
-	word, again := "execute", r.intervened(r.CurrentStep).Runs
+	word, reruns := "execute", r.intervened(r.CurrentStep).Runs
 	by := &step.Action
 	if c.Action == Compensate {
-		word, again = "compensate", r.intervened(r.CurrentStep).Undos
+		word, reruns = "compensate", r.intervened(r.CurrentStep).Undos
 		by = &step.Compensation.Call
 	}
 	if c.Job = by.Job; by.HTTP != nil {
@@ -155,8 +155,8 @@ func (r *Instance) Call(d Defaults) Call {
 	if r.TenantInKeys { // two tenants may have the same id, and a participant may serve both (decision 0047)
 		c.Key = r.Tenant.ID.String() + "/" + c.Key
 	}
-	if again > 0 { // an operator made it another call (decision 0023)
-		c.Key += fmt.Sprintf("#%d", again+1)
+	if reruns > 0 { // an operator made it another call (decision 0023)
+		c.Key += fmt.Sprintf("#%d", reruns+1)
 	}
 	if by.Args != nil {
 		c.Body = r.Def.JobArgs(by, r.input(r.CurrentStep), r.Outputs())
@@ -245,10 +245,10 @@ func (r Instance) without(i int) Instance {
 	return r
 }
 
-// refusal tells whether the attempt was refused for good by its participant.
+// refusal tells whether the participant refused the attempt for good.
 func (l *StepLog) refusal() bool {
 	return l.Final && l.Error != nil && !l.Error.Retryable && l.Error.Type != typeOperator
 }
 
-// typeOperator is the type of errors that operators bring about.
+// typeOperator is the type of errors that operators cause.
 const typeOperator = "operator"

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Tenant is seed 4's tenant: every row carries it, every query names its ID.
+// Tenant is seed 4's tenant: every row contains it, every query is restricted to its
+// ID.
 type Tenant struct {
 	ID     uuid.UUID
 	Region string // at most 32 characters
@@ -20,10 +21,10 @@ type Tenant struct {
 	Minor  int    // 0..65535
 }
 
-// Cause says why a saga did not go on forward (requirements/saga.md D2).
+// Cause says why a saga stopped running forward (requirements/saga.md D2).
 type Cause string
 
-// Causes of a turn to compensation.
+// Causes of a compensation.
 const (
 	CauseStepFailed Cause = "step_failed"
 	CauseCancelled  Cause = "cancelled"
@@ -57,14 +58,14 @@ type Error struct {
 	Cause      *Error          `json:"cause,omitempty"`
 }
 
-// Brief returns what of an error may be shown where its content is sealed:
-// nothing that a participant may have said.
+// Brief returns the part of an error that may be shown where contents are sealed: no
+// text of a participant.
 func (e *Error) Brief() *Error {
 	return &Error{Code: e.Code, Message: "sealed", Type: e.Type, Retryable: e.Retryable, Timestamp: e.Timestamp}
 }
 
-// Ref is which saga is meant, where sagas of several tenants meet: an id is
-// unique within its tenant only, because clients may choose it.
+// Ref identifies a saga across tenants: an id is unique only within its tenant, because
+// clients may choose it.
 type Ref struct{ Tenant, ID uuid.UUID }
 
 // Compare orders refs by id, then by tenant: the order in which rows are locked.
@@ -72,16 +73,16 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(bytes.Compare(r.ID[:], o.ID[:]), bytes.Compare(r.Tenant[:], o.Tenant[:]))
 }
 
-// Ref returns which saga it is.
+// Ref returns the reference to the saga.
 func (s *Saga) Ref() Ref { return Ref{Tenant: s.Tenant.ID, ID: s.ID} }
 
-// Saga is the head of a saga: one small row. Nil pointers are SQL NULLs. The
-// outcome of its steps stands in its step logs, from which Run is rebuilt.
+// Saga is the head of a saga: one small row. Nil pointers are SQL NULLs. The outcomes
+// of its steps are in its step logs, from which Rebuild makes the Instance.
 type Saga struct {
 	ID uuid.UUID
 	Tenant
-	// TenantInKeys: the idempotency keys of its calls name the tenant. Decided at
-	// its creation for good, so that no key ever changes (invariant I7).
+	// TenantInKeys: the idempotency keys of its calls contain the tenant. Fixed at
+	// creation, because keys never change (invariant I7).
 	TenantInKeys    bool
 	SagaType        string // seed 4; at most 64 characters
 	WorkflowName    string
@@ -95,31 +96,32 @@ type Saga struct {
 	SpanID          *string
 	Payload         json.RawMessage // canonical JSON; nil when none was given
 	Metadata        json.RawMessage // a JSON object or nil
-	// RetryPolicy stands between those of the steps and the workflow's; nil: nothing does.
+	// RetryPolicy overrides the workflow's policy and is overridden by those of steps;
+	// nil: none.
 	RetryPolicy *retry.Policy
 
 	State       State
 	CurrentStep int // the step in flight; while compensating, the one being undone
 	TotalSteps  int
-	// Attempt numbers the call in flight (X-Saga-Attempt), from 1; it grows
-	// over crashes too. 0 means that nothing was ever sent.
+	// Attempt numbers the call in flight (X-Saga-Attempt), from 1; crashes increase it
+	// too. 0: nothing was ever sent.
 	Attempt int
-	// Failures counts committed failed attempts of the current call: what the
-	// retry policy looks at, so that a crash does not eat up attempts.
+	// Failures counts committed failed attempts of the current call. The retry policy
+	// uses this number, so that crashes do not consume attempts.
 	Failures int
-	// Uncertain: an attempt of the current step may have been applied though
-	// no definite answer says so. Such a step is undone too (trap X10).
+	// Uncertain: an attempt of the current step may have been applied although no
+	// definite answer says so. Such a step is compensated too (trap X10).
 	Uncertain bool
 
 	Version    int64  // 1 + number of accepted changes; the ETag
-	LeaseOwner *int64 // incarnation of the node that drives it; nil: anybody may claim it
+	LeaseOwner *int64 // incarnation of the node that drives it; nil: any node may claim it
 	LeaseEpoch int64  // fencing token: grows with every owner
-	// NextRunAt is set while the saga waits: for an owner, a retry or, after a
-	// flag, for its owner to look at it. Nil while its owner drives it.
+	// NextRunAt is set while the saga waits: for an owner, for a retry or, after a
+	// flag, for its owner to notice. Nil while its owner drives it.
 	NextRunAt *time.Time
 
 	Error           *Error
-	EndCause        *Cause // set as soon as the saga must turn back
+	EndCause        *Cause // set as soon as the saga must compensate
 	Clean           *bool  // nil until the end; false: effects may remain
 	NeedsAttention  bool
 	AttentionReason *string
@@ -134,7 +136,8 @@ type Saga struct {
 	CompensationTimeoutMS *int64
 	TimeoutAt             *time.Time // database clock
 	CompensationTimeoutAt *time.Time // database clock; set when compensation begins
-	// CompensationExpired is the reaper's flag: the running undo is the last one tried.
+	// CompensationExpired is the flag for a passed compensation deadline: the
+	// compensation attempt in flight is the last one.
 	CompensationExpired bool
 	TimedOutAt          *time.Time
 	CancelRequestedAt   *time.Time
@@ -190,7 +193,7 @@ type StepLog struct {
 	CompletedAt *time.Time
 	DurationMS  *int64
 	UpdatedAt   time.Time
-	// Completes: a RUNNING row of the same step, action and attempt exists and
-	// is completed by this log instead of a second row. Set by Apply.
+	// Completes: a RUNNING row of the same step, action and attempt exists, which this
+	// log completes instead of adding a second row. Set by Apply.
 	Completes bool
 }

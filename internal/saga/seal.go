@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Seal is one link of a tenant's hash chain. It covers the events after those
-// of the seal before it, up to and with To, in the order of the feed. Once it
-// is written, none of them can be changed, removed or joined by another without
-// the seal telling so; nor a seal without the next one telling.
+// Seal is one link of a tenant's hash chain. It covers the events after those of the
+// previous seal, up to and including To, in feed order. Once it is written, changing,
+// removing or adding an event in that range is detected by the seal, and changing a
+// seal by the next one.
 type Seal struct {
 	TenantID uuid.UUID
 	Seq      int64    // from 1, without a gap
@@ -47,23 +47,23 @@ func (p Position) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(p.ID)) //nolint:gosec // any 64 bits will do
 }
 
-// Unsealed is a tenant with events that no seal covers yet.
+// Unsealed is a tenant that has events no seal covers yet.
 type Unsealed struct {
 	TenantID uuid.UUID
 	Age      time.Duration // of the first of them; at least 0
-	Settled  bool          // that one may be sealed: nothing can come before it any more
+	Settled  bool          // that one may be sealed: nothing can precede it any more
 }
 
-// Link is what a chain knows of one event, or of one action of the record that
-// is sealed as events are.
+// Link is what a chain contains of one event, or of one operator action, which is
+// sealed in the same way.
 type Link struct {
 	Position
 	Stored  []byte // the digest that was stored with it
-	Intact  bool   // its content has that digest, and nothing is there that should not be
+	Intact  bool   // its content has that digest, and the row has nothing else
 	Subject string // the saga of an event, the id of an action
 }
 
-// LinksOf returns the links that events are.
+// LinksOf returns the links of events.
 func LinksOf(events []StoredEvent) []Link {
 	links := make([]Link, len(events))
 	for i := range events {
@@ -79,25 +79,25 @@ func LinksOf(events []StoredEvent) []Link {
 	return links
 }
 
-// Sealed keeps the seals of all tenants' events, or actions.
+// Sealed stores the seals of all tenants' events, or of their operator actions.
 type Sealed interface {
 	// Unsealed lists the tenants with events that no seal covers.
 	Unsealed(ctx context.Context) ([]Unsealed, error)
-	// Seal adds a seal over what follows the tenant's last one, MaxSealed events
-	// at most, and returns how many it covers. 0: nothing was there to cover, or
-	// somebody else has just sealed it. Safe on many nodes at once.
+	// Seal adds a seal over up to MaxSealed events that follow the tenant's last seal,
+	// durably on return, and returns how many it covers. 0: there were none, or another
+	// node has just sealed them. Safe for concurrent use by several nodes.
 	Seal(ctx context.Context, tenant uuid.UUID) (events int, err error)
 	// Seals returns up to limit seals of a tenant from a sequence number on.
 	Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]Seal, error)
-	// Links returns up to limit links after one position, up to and with another,
-	// in the order of the feed: also those that Feed would hold back.
+	// Links returns up to limit links after one position, up to and including another,
+	// in feed order. It includes events that Feed would still hold back.
 	Links(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]Link, error)
 }
 
-// Chain is Sealed of events, which it also shows.
+// Chain is Sealed for events, which it can also return.
 type Chain interface {
 	Sealed
-	// Span returns the events of Links. What StoredEvent tells of the saga is left
-	// out.
+	// Span returns the events of Links. The fields of StoredEvent about the saga are
+	// not set.
 	Span(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]StoredEvent, error)
 }

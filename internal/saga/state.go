@@ -1,26 +1,26 @@
-// Package saga is the rulebook of sagas: states, what may follow what, what a
-// participant's answer changes, and the contract every store keeps.
+// Package saga contains the rules of sagas: their states and transitions, what a
+// participant's answer changes, and the contract that every store implements.
 //
-// Pure: no I/O, clock, randomness or goroutines. Time, ids and jitter come in
-// as a Moment; a decision comes out as a Change, which a store writes whole if
-// its precondition still holds, and else not at all.
+// Pure: no I/O, clock, randomness or goroutines. Time, ids and jitter come in as a
+// Moment; a decision comes out as a Change, which a store writes completely if its
+// precondition still holds, and otherwise not at all.
 package saga
 
 import "slices"
 
-// State is seed 2's integer state (section "状态枚举值"), the stored truth.
-// Status and Lifecycle are derived from it and cannot drift.
+// State is seed 2's integer state (section "状态枚举值"), the stored truth. Status and
+// Lifecycle are derived from it.
 type State int16
 
 // States, with seed 2's numbers.
 const (
 	Pending       State = 0 // accepted, durable
 	Running       State = 1 // a step is in flight, or waits for its next attempt
-	StepCompleted State = 2 // between steps, nobody drives it right now
+	StepCompleted State = 2 // between steps, not driven right now
 	Completed     State = 3 // every step done
-	Compensating  State = 4 // undoing, in exact reverse order
+	Compensating  State = 4 // compensating, in exact reverse order
 	Compensated   State = 5 // failed, everything undone
-	Failed        State = 6 // an undo gave up: effects may remain
+	Failed        State = 6 // a compensation gave up: effects may remain
 	Cancelled     State = 7 // cancelled by a user, everything undone
 	TimedOut      State = 8 // deadline passed, everything undone
 )
@@ -49,8 +49,8 @@ func ParseState(name string) (State, bool) {
 	return State(i), i >= 0
 }
 
-// Terminal tells whether the engine never leaves the state by itself.
-// Failed is terminal, yet an operator may reopen it.
+// Terminal tells whether the engine never leaves the state on its own. Failed is
+// terminal, but an operator may reopen it.
 func (s State) Terminal() bool {
 	switch s {
 	case Completed, Compensated, Failed, Cancelled, TimedOut:
@@ -150,9 +150,9 @@ type Edge struct {
 	On       Trigger
 }
 
-// Edges is the whole life of a saga (requirements/saga.md 5.4). Apply takes no
-// other way; one commit may pass several edges at once, e.g. a step's outcome
-// and the dispatch of the next.
+// Edges is the complete transition table (requirements/saga.md 5.4). Apply takes no
+// other transition; one commit may take several, for example a step's outcome and the
+// dispatch of the next step.
 var Edges = []Edge{
 	{Pending, Running, Dispatch},
 	{Pending, Cancelled, NothingRan},
@@ -175,14 +175,14 @@ var Edges = []Edge{
 	{Compensating, Running, Restart},
 }
 
-// edge tells whether one legal transition leads from one state to another.
+// edge tells whether there is a transition from one state to another.
 func edge(from, to State) bool {
 	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.To == to })
 }
 
-// Reachable tells whether legal transitions lead from one state to another in
-// one or more steps. The database's guard trigger enforces this closure on
-// each update, because one commit may pass several edges.
+// Reachable tells whether legal transitions lead from one state to another in one or
+// more steps. The database's guard trigger enforces this closure on each update,
+// because one commit may take several edges.
 func Reachable(from, to State) bool {
 	seen := map[State]bool{}
 	queue := []State{from}

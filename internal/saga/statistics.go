@@ -10,8 +10,8 @@ import (
 // StatisticsFilter selects what is counted; zero fields do not restrict.
 type StatisticsFilter struct {
 	WorkflowName string
-	// CreatedFrom (inclusive) and CreatedTo (exclusive) are full hours in UTC:
-	// that is how finely ended sagas are kept.
+	// CreatedFrom (inclusive) and CreatedTo (exclusive) are full hours in UTC, the
+	// resolution at which ended sagas are counted.
 	CreatedFrom, CreatedTo time.Time
 }
 
@@ -20,7 +20,7 @@ func (f *StatisticsFilter) Matches(s *Saga) bool {
 	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && within(s.CreatedAt, f.CreatedFrom, f.CreatedTo)
 }
 
-// Statistics counts a tenant's sagas as they were at one moment.
+// Statistics counts a tenant's sagas as of one point in time.
 type Statistics struct {
 	AsOf time.Time
 	// Definitions are those that have sagas, by name and version.
@@ -34,13 +34,14 @@ type DefinitionStatistics struct {
 	WorkflowVersion int
 	ByState         [9]int64 // indexed by State
 	NeedsAttention  int64
-	// Timed sagas have a start and an end; Duration is the time between, summed up.
+	// Timed counts sagas with a start and an end; Duration is the sum of the times
+	// between.
 	Timed         int64
 	Duration      time.Duration
 	LastExecution time.Time // of the latest change of any
 }
 
-// Total is the number of all.
+// Total returns the number of all of them.
 func (d *DefinitionStatistics) Total() int64 {
 	var n int64
 	for _, c := range d.ByState {
@@ -49,7 +50,7 @@ func (d *DefinitionStatistics) Total() int64 {
 	return n
 }
 
-// Count is the number of those in one of states.
+// Count returns the number of those in one of states.
 func (d *DefinitionStatistics) Count(states ...State) int64 {
 	var n int64
 	for _, s := range states {
@@ -61,10 +62,10 @@ func (d *DefinitionStatistics) Count(states ...State) int64 {
 // Reports answers questions about many sagas at once (seed 2, saga_statistics).
 // Errors are outages. Implementations are safe for concurrent use.
 type Reports interface {
-	// Statistics counts a tenant's sagas, every one exactly once, in a time that
-	// does not grow with those that have ended.
+	// Statistics counts a tenant's sagas, each exactly once. The time it takes does not
+	// grow with the number of ended sagas.
 	Statistics(ctx context.Context, tenant uuid.UUID, f StatisticsFilter) (Statistics, error)
-	// RollUp does now and then what keeps Statistics fast, and changes none of
-	// its results. Several nodes may do it at once: one of them works.
+	// RollUp maintains what keeps Statistics fast and changes none of its results. It
+	// is called periodically; if several nodes call it at once, only one does the work.
 	RollUp(ctx context.Context) error
 }

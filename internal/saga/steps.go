@@ -46,8 +46,8 @@ var UndoStateNames = []string{"pending", "running", "completed", "failed", "skip
 // String returns the API's name of the state.
 func (s CompensationState) String() string { return UndoStateNames[s] }
 
-// StepView is one step of a saga as it stands now: seed 2's row of
-// saga_steps, derived from the definition, the head row and the step logs.
+// StepView is one step of a saga in its current state: seed 2's row of saga_steps,
+// derived from the definition, the head row and the step logs.
 type StepView struct {
 	ID            string // "<saga id>:<index>"
 	SagaID        uuid.UUID
@@ -66,7 +66,7 @@ type StepView struct {
 	Compensation  *CompensationView // nil while no undo of the step is due
 }
 
-// CompensationView is how far the compensation of a step is.
+// CompensationView is the progress of a step's compensation.
 type CompensationView struct {
 	State       CompensationState
 	Attempts    int
@@ -76,9 +76,9 @@ type CompensationView struct {
 	Error       *Error
 }
 
-// Steps returns every step of the saga, in running order, from the saga's
-// step logs in any order. It tells what is committed; a call that has been
-// sent since then is only known by the head row.
+// Steps returns every step of the saga in execution order, from the saga's step logs in
+// any order. It shows what is committed; of a call sent since then only the head row
+// knows.
 func Steps(r Instance, logs []StepLog) []StepView {
 	done := make([]trail, len(r.Def.Steps))
 	undone := make([]trail, len(r.Def.Steps))
@@ -100,7 +100,7 @@ func Steps(r Instance, logs []StepLog) []StepView {
 	for i := range views {
 		v := r.stepView(i, done[i])
 		if i > 0 && v.State == StepStateRunning && v.StartedAt == nil {
-			v.StartedAt = views[i-1].CompletedAt // its first call rode on that commit
+			v.StartedAt = views[i-1].CompletedAt // that commit also sent its first call
 			v.LastAttemptAt = v.StartedAt
 		}
 		r.viewUndo(&v, undone[i])
@@ -137,8 +137,8 @@ func (r *Instance) current(i int, forward bool) bool {
 	return forward && r.State.Forward() || !forward && r.State == Compensating
 }
 
-// sent is how many calls of the current step were made. A flag makes a call
-// waited for look like one in flight, until the driver turns.
+// sent returns how many calls of the current step were made. After a flag, a call still
+// being waited for looks like one in flight until the driver notices the flag.
 func (r *Instance) sent() int {
 	n := r.Attempt - r.base(r.CurrentStep, r.Action())
 	if r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one waited for
@@ -199,7 +199,7 @@ func forwardState(last *StepLog, goesOn bool) StepState {
 	return StepStateFailed
 }
 
-// viewUndo adds what became of the step's compensation.
+// viewUndo adds the state of the step's compensation.
 func (r *Instance) viewUndo(v *StepView, t trail) {
 	undoing := r.State == Compensating || r.State == Failed && !r.halted()
 	if t.last == nil && (!undoing || v.Index > r.CurrentStep || r.spared(v.Index)) {
@@ -237,8 +237,8 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 	}
 }
 
-// spared tells whether the present undoing leaves step i alone: it was skipped,
-// or a retry goes forward again before it is reached.
+// spared tells whether the current compensation skips step i: the step was skipped, or
+// a retry runs forward again before it is reached.
 func (r *Instance) spared(i int) bool {
 	by := r.intervened(i)
 	return by.Skipped && !by.Doubt ||

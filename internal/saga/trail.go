@@ -9,13 +9,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// StoredEvent is an audit event as it was read back.
+// StoredEvent is an audit event as read from the store.
 type StoredEvent struct {
 	AuditEvent
 	Position
 	Stored []byte // the digest that was stored with it; AuditEvent.Digest says what it should be
-	// Altered: the row holds what no event has, so that somebody else has put it
-	// there and AuditEvent shows less than the row. Its digest counts for nothing.
+	// Altered: the row contains values that no event has, so it was changed from
+	// outside and AuditEvent does not show all of it. Its digest is meaningless.
 	Altered bool
 
 	WorkflowName  string // of its saga, live or archived; "" when that is gone
@@ -23,8 +23,8 @@ type StoredEvent struct {
 	BusinessKey   *string
 }
 
-// Position is a place in the feed of a tenant: after the event of that
-// transaction and id. The zero Position is before the first event.
+// Position is a position in a tenant's feed: after the event with that transaction and
+// id. The zero Position is before the first event.
 type Position struct {
 	TxID uint64
 	ID   int64 // grows with the time of writing, not of commit
@@ -43,13 +43,12 @@ type EventFilter struct {
 
 // Trail reads the audit trail. A tenant sees only its own events.
 type Trail interface {
-	// Feed returns up to limit events after a position, in the order (TxID, ID).
-	// It leaves out events that one with a smaller position could still come
-	// before, because its transaction has not ended: a reader that goes on
-	// after the last event it got misses none, ever (trap X8). end is how far
-	// it looked: the position to go on from, also when nothing matched. A call
-	// that returned fewer than limit has reached the feed's end if end is after;
-	// else it may have stopped because it looks at FeedScan events at most.
+	// Feed returns up to limit events after a position, in the order (TxID, ID). It
+	// holds back events that an event of an unfinished transaction could still precede,
+	// so that a reader that continues after the last event it got never misses one
+	// (trap X8). end is the position to continue from, also when nothing matched. A
+	// call that returned fewer than limit events has reached the end of the feed if end
+	// equals after; otherwise it may have stopped after FeedScan events.
 	Feed(
 		ctx context.Context,
 		tenant uuid.UUID,
@@ -57,10 +56,10 @@ type Trail interface {
 		f EventFilter,
 		limit int,
 	) (events []StoredEvent, end Position, err error)
-	// Events returns a page of one saga's events, archived or not, in the order
-	// in which they happened, or newest first. after is the ID of the last event
-	// of the page before, 0 for the first page. more: there is a next page.
-	// Events of a foreign or unknown saga: none.
+	// Events returns a page of one saga's events, archived or not, in the order in
+	// which they happened, or newest first. after is the ID of the last event of the
+	// page before, 0 for the first page. more: there is a next page. An unknown saga,
+	// or one of another tenant, has no events.
 	Events(
 		ctx context.Context,
 		tenant, sagaID uuid.UUID,
@@ -73,9 +72,9 @@ type Trail interface {
 	End(ctx context.Context, tenant uuid.UUID) (Position, error)
 }
 
-// FeedScan is how many events Trail.Feed looks at in one call, at most, or the
-// call's limit where that is more: a filter that nothing matches must not read
-// a feed of a year at once.
+// FeedScan is how many events Trail.Feed examines per call at most, or the call's limit
+// if that is more: a filter without matches must not read a whole year's feed in one
+// call.
 const FeedScan = 5000
 
 // Compare orders positions as the feed does.

@@ -1,9 +1,9 @@
 package saga
 
-// Tampering says in which way an audit trail is not what it was.
+// Tampering is a way in which an audit trail was altered.
 type Tampering string
 
-// Ways of tampering.
+// Kinds of tampering.
 const (
 	DigestMismatch   Tampering = "digest_mismatch"   // an event's row is not what was written
 	MissingEvents    Tampering = "missing_events"    // fewer events than were sealed
@@ -12,10 +12,10 @@ const (
 	MissingSeals     Tampering = "missing_seals"     // the chain has a gap
 )
 
-// Tamperings lists every way.
+// Tamperings lists every kind.
 var Tamperings = []Tampering{DigestMismatch, MissingEvents, UnexpectedEvents, SealMismatch, MissingSeals}
 
-// Tampered is a place where an audit trail is not what it was.
+// Tampered is a place where an audit trail was altered.
 type Tampered struct {
 	Kind    Tampering
 	Seq     int64  // the seal; 0: the event is not sealed yet

@@ -187,18 +187,18 @@ func (p *parser) sort(members []member) *Error {
 	})
 
 	p.out = p.out[:start]
-	again := -1 // the earliest repetition of a key
+	repeated := -1 // the earliest repetition of a key
 	for i, m := range members {
 		if i > 0 {
 			p.out = append(p.out, ',')
-			if bytes.Equal(members[i-1].key, m.key) && (again < 0 || m.at < members[again].at) {
-				again = i
+			if bytes.Equal(members[i-1].key, m.key) && (repeated < 0 || m.at < members[repeated].at) {
+				repeated = i
 			}
 		}
 		p.out = append(p.out, unsorted[m.start-start:m.end-start]...)
 	}
-	if again >= 0 {
-		m := members[again]
+	if repeated >= 0 {
+		m := members[repeated]
 		return p.fault(CodeDuplicateKey, m.at, "the object has this key already").under(string(m.key))
 	}
 	return nil

@@ -23,7 +23,7 @@ const maxActions = 10_000
 
 // Record implements operator.Log.
 func (st *Actions) Record(ctx context.Context, a operator.Action) error {
-	return postgres.Outage("record an action",
+	return postgres.Wrap("record an action",
 		st.db.InTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return PutAction(ctx, tx, a) }))
 }
 

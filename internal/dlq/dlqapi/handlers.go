@@ -34,8 +34,8 @@ type DeadLetters struct {
 	// NotFound; Conflict; Precondition CodeStale; Invalid CodeTarget; Unavailable
 	// CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
-	// Ways is where this server, as it is configured, drives letters to.
-	Ways dlq.Ways
+	// Routes is where this server, as it is configured, drives letters to.
+	Routes dlq.Routes
 	// UndoneByHand tells the saga that waits for a letter that its step was undone
 	// elsewhere; the saga's own commit resolves the letter, which is returned.
 	UndoneByHand func(context.Context, dlq.Letter, operator.By) (dlq.Letter, error)
@@ -45,7 +45,7 @@ type DeadLetters struct {
 func (d *DeadLetters) Complete() bool {
 	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 &&
 		d.WakeRedrives != nil &&
-		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Ways.Forbidden != nil && d.UndoneByHand != nil
+		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Routes.Forbidden != nil && d.UndoneByHand != nil
 }
 
 // Handlers are the operations on the dead-letter queue.

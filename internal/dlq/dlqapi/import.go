@@ -182,7 +182,7 @@ func (in *importing) store(ctx context.Context) error {
 	defer cancel()
 	batch, lines := in.batch, in.lines
 	in.batch, in.lines, in.bytes = nil, nil, 0
-	for again := false; len(batch) > 0; again = true {
+	for retried := false; len(batch) > 0; retried = true {
 		pushed, err := in.s.Letters.Push(ctx, batch)
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ func (in *importing) store(ctx context.Context) error {
 		var at []int
 		for i := range pushed {
 			switch p := &pushed[i]; {
-			case fault.IsCode(p.Err, dlq.CodeConflict) && !again:
+			case fault.IsCode(p.Err, dlq.CodeConflict) && !retried:
 				l := batch[i]
 				own := uuid.NewSHA1(in.tenant, l.ID[:])
 				if l.RootID == l.ID {

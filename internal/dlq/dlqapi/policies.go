@@ -134,7 +134,7 @@ func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string
 // Fault: Invalid with dlq.CodeTarget.
 func (s *Handlers) mayBeAllowed(p *dlq.Policy) error {
 	for i, target := range p.AllowedTargets {
-		if s.Ways.Forbids(target) {
+		if s.Routes.Forbids(target) {
 			return notAllowed("/allowed_targets/"+strconv.Itoa(i), dlq.ReadAsDeadLetters)
 		}
 	}

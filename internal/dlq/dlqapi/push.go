@@ -326,9 +326,9 @@ func (s *Handlers) checkPushedTarget(l *dlq.Letter) error {
 		}
 		_, err := dlq.CarryOverHTTP(l.Content, true)
 		return err
-	case s.Ways.Forbids(t.Topic):
+	case s.Routes.Forbids(t.Topic):
 		return notAllowed("/target/topic", dlq.ReadAsDeadLetters)
-	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.Ways.Forbids(l.OriginalTopic):
+	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.Routes.Forbids(l.OriginalTopic):
 		return notAllowed("/original_topic", dlq.ReadAsDeadLetters+": name the topic the record was in before it failed, or set a target")
 	}
 	return nil
@@ -337,7 +337,7 @@ func (s *Handlers) checkPushedTarget(l *dlq.Letter) error {
 // undrivenHere warns of a letter that this server, as it is configured, cannot
 // drive: it is kept, because that may change.
 func (s *Handlers) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
-	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Ways.Reaches(to.Kind) {
+	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Routes.Reaches(to.Kind) {
 		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.TargetNotConfigured(to.Kind)}}
 	}
 	return nil

@@ -61,7 +61,7 @@ func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *apitest.Edge {
 			Letters: store, Redrives: bulk, Overview: store, Actions: auditdb.NewActions(db),
 			VerifyActions: apitest.Verified(auditdb.NewActions(db)),
 			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
-			Drive: driver.Now, Ways: driver.Ways(), PolicyOf: loops.PolicyOf,
+			Drive: driver.Now, Routes: driver.Routes(), PolicyOf: loops.PolicyOf,
 			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
 		}
 	}}, change...)...)

@@ -207,7 +207,7 @@ func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 		if reason := s.CheckEndpoint(t.URL); reason != "" {
 			return notAllowed("/target/url", reason)
 		}
-	case s.Ways.Forbids(t.Topic):
+	case s.Routes.Forbids(t.Topic):
 		return notAllowed("/target/topic", dlq.ReadAsDeadLetters)
 	}
 	if r.Filter == nil || !r.Filter.Exact() {

@@ -165,7 +165,7 @@ func (s *Handlers) aimed(ctx context.Context, l *dlq.Letter, to *dlq.Target) err
 			return err
 		}
 	}
-	if no := s.Ways.Aim(l, to, &p); no != nil {
+	if no := s.Routes.Aim(l, to, &p); no != nil {
 		return no.Fault()
 	}
 	return nil

@@ -37,7 +37,7 @@ func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, e
 		stored, err = st.arriveRest(ctx, batch)
 	}
 	if err != nil {
-		return 0, postgres.Outage("store dead letters of Kafka", err) // also when it is the commit that failed
+		return 0, postgres.Wrap("store dead letters of Kafka", err) // also when it is the commit that failed
 	}
 	return stored, nil
 }

@@ -42,7 +42,7 @@ UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, t
 func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	sealer := st.db.Keys.SealerFor(l.TenantID, l.ID)
 	terms, row := termArray(letterTerms(&l, sealer.Seals())), letterRow{Letter: &l}
-	return postgres.Outage("change dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("change dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		var res sql.Result
 		var err error
 		if l.Status == dlq.Retrying {
@@ -81,7 +81,7 @@ func touchedLetter(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res s
 // Delete implements dlq.Letters. One that somebody retries is not deleted
 // (Stale), whatever its version.
 func (st *Letters) Delete(ctx context.Context, l dlq.Letter, by operator.Action) error {
-	return postgres.Outage("delete dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("delete dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
 			DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 AND m.status <> 'RETRYING'`, l.TenantID, l.ID, l.Version)
 		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {

@@ -49,13 +49,13 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 		if diff := cmp.Diff(changed, b.Read(t, l.ID)); diff != "" {
 			t.Errorf("(-changed +stored):\n%s", diff)
 		}
-		if got := b.Told(t, operator.Filter{Subject: l.ID.String()}); len(got) == 0 || cmp.Diff(by, got[0]) != "" {
+		if got := b.AuditActions(t, operator.Filter{Subject: l.ID.String()}); len(got) == 0 || cmp.Diff(by, got[0]) != "" {
 			t.Errorf("told %+v, want %+v", got, by)
 		}
 		// The same again is refused, and tells nothing.
-		n := len(b.Told(t, operator.Filter{}))
+		n := len(b.AuditActions(t, operator.Filter{}))
 		if err := b.Change(t.Context(), changed, b.Action(changed, "change")); !fault.IsCode(err, dlq.CodeStale) ||
-			len(b.Told(t, operator.Filter{})) != n {
+			len(b.AuditActions(t, operator.Filter{})) != n {
 			t.Errorf("the same version again: %v", err)
 		}
 		l = changed
@@ -99,7 +99,7 @@ func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	told := b.Told(t, operator.Filter{})
+	told := b.AuditActions(t, operator.Filter{})
 	if diff := cmp.Diff(l, b.Read(t, l.ID)); diff != "" || len(told) != 1 || told[0].Verb != dlq.VerbPush ||
 		told[0].Subject != l.ID.String() {
 		t.Errorf("something changed or was told: %+v\n%s", told, diff)
@@ -183,7 +183,7 @@ func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 	if left != "1 0 0 1" {
 		t.Errorf("left: %s", left)
 	}
-	if got := b.Told(t, operator.Filter{Verb: dlq.VerbDelete}); len(got) != 1 ||
+	if got := b.AuditActions(t, operator.Filter{Verb: dlq.VerbDelete}); len(got) != 1 ||
 		!strings.Contains(string(got[0].Detail), l.Fingerprint) {
 		t.Errorf("told %+v", got)
 	}
@@ -229,7 +229,7 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 	if diff := cmp.Diff(restored, b.Read(t, l.ID)); diff != "" {
 		t.Errorf("(-restored +stored):\n%s", diff)
 	}
-	if told := b.Told(t, operator.Filter{Verb: "restore"}); len(told) != 1 || cmp.Diff(by, told[0]) != "" {
+	if told := b.AuditActions(t, operator.Filter{Verb: "restore"}); len(told) != 1 || cmp.Diff(by, told[0]) != "" {
 		t.Errorf("told %+v", told)
 	}
 	if _, err := b.Restore(t.Context(), b.Tenant, l.ID, pgtest.Now(),
@@ -244,7 +244,7 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 func TestTheArchiveIsListedByEveryFilter(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
-	b.AMess(t, 200)
+	b.VariedLetters(t, 200)
 	b.ArchiveAll(t)
 	p, err := b.ListArchived(t.Context(), b.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 200}})
 	if err != nil || len(p.Items) < 50 {

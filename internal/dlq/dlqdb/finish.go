@@ -208,7 +208,7 @@ func (st *Queue) Reclaim(ctx context.Context, limit int, chance dlq.Chance) (int
 			n++
 		}
 	}
-	return n, postgres.Outage("reclaim dead letters", err)
+	return n, postgres.Wrap("reclaim dead letters", err)
 }
 
 func (st *Queue) lost(ctx context.Context, limit int,

@@ -98,7 +98,7 @@ func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilt
 	})
 	found := page.Cut(p, read)
 	found.Total = total
-	return found, postgres.Outage("list groups of dead letters", err)
+	return found, postgres.Wrap("list groups of dead letters", err)
 }
 
 func queryGroups(ctx context.Context, tx *sqlx.Tx, open int64, query string, args ...any) ([]dlq.Group, error) {
@@ -125,7 +125,7 @@ func (st *Letters) Group(ctx context.Context, tenant uuid.UUID, fingerprint stri
 	})
 	switch {
 	case err != nil:
-		return dlq.Group{}, postgres.Outage("get a group of dead letters", err)
+		return dlq.Group{}, postgres.Wrap("get a group of dead letters", err)
 	case found == nil:
 		return dlq.Group{}, noGroup(fingerprint)
 	}
@@ -144,7 +144,7 @@ var changeGroup = postgres.Named(`UPDATE dlq.dlq_groups SET `+changedGroup.Set("
 
 // ChangeGroup implements dlq.Overview.
 func (st *Letters) ChangeGroup(ctx context.Context, g dlq.Group, by operator.Action) error {
-	return postgres.Outage("change a group of dead letters", st.db.InTenant(ctx, g.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("change a group of dead letters", st.db.InTenant(ctx, g.TenantID, func(tx *sqlx.Tx) error {
 		before := dlq.Group{Fingerprint: g.Fingerprint}
 		err := tx.QueryRowContext(ctx, `
 			SELECT g.version, g.state, g.assignee, g.note FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.fingerprint = $2 FOR NO KEY UPDATE`,

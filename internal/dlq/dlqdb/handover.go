@@ -29,7 +29,7 @@ func (st *Queue) HandOver(ctx context.Context, h dlq.Handover) (ok bool, err err
 	redrive := uuid.NullUUID{UUID: h.RedriveID, Valid: h.RedriveID != uuid.Nil}
 	res, err := st.db.Write.ExecContext(ctx, noteHandover, h.ID, tenants.Parameter(), tokens.Parameter(), redrive)
 	if err != nil {
-		return false, postgres.Outage("record hand-overs", err)
+		return false, postgres.Wrap("record hand-overs", err)
 	}
 	n, err := res.RowsAffected()
 	return n > 0, err
@@ -59,5 +59,5 @@ func (st *Queue) forget(ctx context.Context) error {
 	_, err := st.db.Read.ExecContext(ctx, `
 		DELETE FROM dlq.dlq_handovers h WHERE h.at < now() - interval '1 minute' AND NOT EXISTS (
 			SELECT 1 FROM dlq.dlq_messages m WHERE `+Leaves("m.status", retryEnds...)+` AND m.tenant_id = h.tenant_id AND m.retry_token = ANY (h.tokens))`)
-	return postgres.Outage("delete hand-overs", err)
+	return postgres.Wrap("delete hand-overs", err)
 }

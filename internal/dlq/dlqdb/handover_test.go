@@ -42,7 +42,7 @@ func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	m := pgtest.NewLetterQueue(t)
 	l := m.PushAll(t, m.Due(func(l *dlq.Letter) { l.MaxRetries = 1 }))[0]
 	m.End(t, m.ClaimDue(t, 1)[0], dlq.FailedDrive)
-	claim := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Force: true, Ways: dlq.Ways{Kinds: dlq.TargetKinds},
+	claim := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Force: true, Routes: dlq.Routes{Kinds: dlq.TargetKinds},
 		By: m.Action(m.Read(t, l.ID), "retry")}
 	if _, err := m.Queue.Take(t.Context(), claim, time.Minute); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func (st *Letters) Attempts(ctx context.Context, tenant, id uuid.UUID) ([]dlq.At
 		out = append(out, a)
 		return err
 	}, id)
-	return out, postgres.Outage("read attempts", err)
+	return out, postgres.Wrap("read attempts", err)
 }
 
 // revisionRow is a row of dlq.dlq_revisions: a revision, and sealed what it carries.
@@ -124,7 +124,7 @@ func (st *Letters) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.R
 		out = append(out, r)
 		return err
 	}, id)
-	return out, postgres.Outage("read revisions", err)
+	return out, postgres.Wrap("read revisions", err)
 }
 
 // maxLineage is how many letters a lineage shows.
@@ -156,5 +156,5 @@ func (st *Letters) Lineage(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Let
 		out = append(out, l)
 		return err
 	}, l.RootID)
-	return out, postgres.Outage("read lineage", err)
+	return out, postgres.Wrap("read lineage", err)
 }

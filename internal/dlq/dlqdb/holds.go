@@ -84,7 +84,7 @@ var freedTable = postgres.NewTable(
 	postgres.Text("original_topic", func(f *freedRow) *string { return &f.topic }).ReadOnly(),
 	postgres.Int("retry_count", func(f *freedRow) *int { return &f.failures }).ReadOnly(),
 	postgres.Time("now", func(f *freedRow) *time.Time { return &f.now }).ReadFrom("clock_timestamp()").ReadOnly(),
-	postgres.Time("at", func(f *freedRow) *time.Time { return &f.at }).Told(),
+	postgres.Time("at", func(f *freedRow) *time.Time { return &f.at }).InputOnly(),
 )
 
 // freedLetters are letters that were put aside and that nothing holds any more. It
@@ -110,7 +110,7 @@ SELECT ` + freedTable.Selected("m") + `
 func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	all, err := freedTable.All(st.db.QueryRead(ctx, freedLetters, limit, st.common.AutoRetry))
 	if err != nil || len(all) == 0 {
-		return 0, postgres.Outage("look for dead letters that are no longer held", err)
+		return 0, postgres.Wrap("look for dead letters that are no longer held", err)
 	}
 	batch := freedTable.Batch(len(all))
 	for i := range all {
@@ -123,7 +123,7 @@ func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int
 		batch.Add(f)
 	}
 	_, err = st.db.Write.ExecContext(ctx, releaseLetters.Text, releaseLetters.Args(batch)...)
-	return len(all), postgres.Outage("release held dead letters", err)
+	return len(all), postgres.Wrap("release held dead letters", err)
 }
 
 var releaseLetters = postgres.Named(`

@@ -26,7 +26,7 @@ type letterFilter struct {
 }
 
 // letterFilters are every member of dlq.Filter, with values that some letters of
-// AMess have. like is one of them.
+// VariedLetters have. like is one of them.
 func letterFilters(like *dlq.Letter) []letterFilter {
 	at, half := like.CreatedAt, time.Hour
 	has := func(name, value string) func(l *dlq.Letter) bool {
@@ -120,10 +120,10 @@ func idsOf(letters []dlq.Letter) []string {
 func TestEveryFilterFindsItsLetters(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
-	all := newestFirst(b.AMess(t, 240))
+	all := newestFirst(b.VariedLetters(t, 240))
 	other := b
 	other.Tenant = pgtest.NewID()
-	other.AMess(t, 20)
+	other.VariedLetters(t, 20)
 	filters := letterFilters(&all[100])
 	asked := map[string]bool{}
 	for _, f := range filters {
@@ -186,7 +186,7 @@ func merge(a, b dlq.Filter) (dlq.Filter, bool) {
 func TestACountStopsAtItsBound(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
-	b.AMess(t, 60)
+	b.VariedLetters(t, 60)
 	for _, q := range []dlq.Query{{}, {Filter: dlq.Filter{Statuses: dlq.Statuses}},
 		{Filter: dlq.Filter{Classes: dlq.Classes}}} {
 		q.Limit, q.Total, q.TotalCap = 5, true, 20

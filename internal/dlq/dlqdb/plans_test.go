@@ -27,8 +27,8 @@ const (
 func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 	t.Helper()
 	b := pgtest.NewLetterStore(t)
-	all := b.AMess(t, differentLetters)
-	// What is rare among them is rarer than AMess makes it.
+	all := b.VariedLetters(t, differentLetters)
+	// What is rare among them is rarer than VariedLetters makes it.
 	rare := b.PushAll(t, b.NewLetter(b.Everything, func(l *dlq.Letter) {
 		l.OriginalTopic, l.Failure.Message, l.Content.Payload = "rare.topic", "an unheard of mishap",
 			[]byte(`{"rare":{"id":77}}`)

@@ -52,7 +52,7 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 	if p.Version == 1 {
 		statement = createPolicy
 	}
-	return postgres.Outage("set the policy of a topic", st.db.InTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("set the policy of a topic", st.db.InTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
 		// Locked, so that it is what the statement below replaces.
 		before, err := policyTable.One(tx.QueryRowContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic = $2 FOR UPDATE`, p.TenantID, p.Topic))
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {

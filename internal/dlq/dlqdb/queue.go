@@ -71,7 +71,7 @@ RETURNING ` + LetterColumns + `, m.attempts`
 // Due implements dlq.Queue.
 func (st *Queue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
 	if done, err := st.park(ctx, kinds); err != nil || !done {
-		return nil, postgres.Outage("hold dead letters", err)
+		return nil, postgres.Wrap("hold dead letters", err)
 	}
 	rows, err := st.db.QueryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit, ClaimedBytes,
 		st.common.AutoRetry)
@@ -85,7 +85,7 @@ func (st *Queue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Dur
 	if err == nil {
 		err = Revise(ctx, st.db, st.db.Read, drives)
 	}
-	return drives, postgres.Outage("claim dead letters", err)
+	return drives, postgres.Wrap("claim dead letters", err)
 }
 
 // scanDrives reads claimed letters, each with its number of claims, in the order
@@ -167,5 +167,5 @@ func (st *Queue) Extend(ctx context.Context, tokens []uuid.UUID, lease time.Dura
 		held = append(held, t)
 		return err
 	})
-	return held, postgres.Outage("prolong leases of dead letters", err)
+	return held, postgres.Wrap("prolong leases of dead letters", err)
 }

@@ -38,9 +38,9 @@ func (st *Letters) Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, e
 		return err
 	}, id)
 	if err != nil {
-		return dlq.Letter{}, postgres.Outage("get dead letter", err)
+		return dlq.Letter{}, postgres.Wrap("get dead letter", err)
 	}
 	one := []dlq.Letter{l}
 	err = st.lastErrors(ctx, tenant, one)
-	return one[0], postgres.Outage("read the last retry of a dead letter", err)
+	return one[0], postgres.Wrap("read the last retry of a dead letter", err)
 }

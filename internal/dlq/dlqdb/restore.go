@@ -76,7 +76,7 @@ func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.T
 	if postgres.DataError(err) || fault.KindOf(err) == fault.NotFound {
 		l, err = st.restore(ctx, r)
 	}
-	return l, postgres.Outage("restore dead letter", err)
+	return l, postgres.Wrap("restore dead letter", err)
 }
 
 type restoration struct {

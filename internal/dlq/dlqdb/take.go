@@ -28,7 +28,7 @@ func (st *Queue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dl
 		})
 		return d, err
 	})
-	return d, postgres.Outage("claim a dead letter", err)
+	return d, postgres.Wrap("claim a dead letter", err)
 }
 
 func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time.Duration) (d dlq.Drive, err error) {

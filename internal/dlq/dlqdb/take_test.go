@@ -15,7 +15,7 @@ func TestTakingOneLetter(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	take := func(l dlq.Letter, change func(*dlq.Claim)) (dlq.Drive, error) {
-		c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: pgtest.KafkaOnly}, Actor: "ada",
+		c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Routes: dlq.Routes{Kinds: pgtest.KafkaOnly}, Actor: "ada",
 			By: m.Action(l, dlq.VerbRetry)}
 		if change != nil {
 			change(&c)
@@ -40,7 +40,7 @@ func TestTakingOneLetter(t *testing.T) {
 		{"another tenant's", pending, func(c *dlq.Claim) { c.TenantID = pgtest.NewID() }, fault.NotFound, dlq.CodeNotFound},
 		{"an old version", pending, func(c *dlq.Claim) { c.Version = 7 }, fault.Precondition, dlq.CodeStale},
 		{"a dead one without force", dead, nil, fault.Conflict, dlq.CodeConflict},
-		{"one for a target that cannot be reached", pending, func(c *dlq.Claim) { c.Ways.Kinds = nil }, fault.Unavailable, dlq.CodeNoKafka},
+		{"one for a target that cannot be reached", pending, func(c *dlq.Claim) { c.Routes.Kinds = nil }, fault.Unavailable, dlq.CodeNoKafka},
 		{"one to a target that cannot be reached", pending, func(c *dlq.Claim) { c.Target = &dlq.Target{Kind: dlq.ToHTTP} }, fault.Unavailable, dlq.CodeNoKafka},
 		{"one whose key is blocked", younger, func(c *dlq.Claim) { c.Force = true }, fault.Conflict, dlq.CodeKeyBlocked},
 	} {

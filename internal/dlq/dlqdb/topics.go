@@ -54,7 +54,7 @@ func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID,
 		found.Items, err = topicStats(ctx, tx, tenant, names.Items)
 		return err
 	})
-	return found, postgres.Outage("list the topics of dead letters", err)
+	return found, postgres.Wrap("list the topics of dead letters", err)
 }
 
 // Topic implements dlq.Overview.
@@ -89,7 +89,7 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 		out.Alerts = policy.Alert.Exceeded(now.Open, &out, now.Unknown, now.At)
 		return nil
 	})
-	return out, postgres.Outage("read the statistics of a topic", err)
+	return out, postgres.Wrap("read the statistics of a topic", err)
 }
 
 // topicStats counts the letters of topics, in their order.
@@ -167,7 +167,7 @@ func (st *Letters) Stats(ctx context.Context, tenant uuid.UUID) ([]dlq.TopicStat
 		}
 		out[len(out)-1].Counts[c.Status] = c.N
 	}
-	return out, postgres.Outage("count dead letters by topic", err)
+	return out, postgres.Wrap("count dead letters by topic", err)
 }
 
 // Policy implements dlq.Overview.
@@ -177,5 +177,5 @@ func (st *Letters) Policy(ctx context.Context, tenant uuid.UUID, topic string) (
 		p, err = st.policy(ctx, tx, tenant, topic)
 		return err
 	})
-	return p, postgres.Outage("read the policy of a topic", err)
+	return p, postgres.Wrap("read the policy of a topic", err)
 }

@@ -20,7 +20,7 @@ func (st *Queue) Archive(ctx context.Context, limit int) (n int, err error) {
 	for tenant, n := range moved {
 		operator.Took(ctx, tenant, "dead_letters_archived", n)
 	}
-	return n, postgres.Outage("archive dead letters", err)
+	return n, postgres.Wrap("archive dead letters", err)
 }
 
 // ofThisTransaction finds whose letters the transaction has archived: it looks at
@@ -54,7 +54,7 @@ func (st *Queue) Purge(ctx context.Context, limit int) (n int, err error) {
 		operator.Took(ctx, tenant, "dead_letters_deleted", of)
 		n += int(of)
 	}
-	return n, postgres.Outage("purge dead letters", err)
+	return n, postgres.Wrap("purge dead letters", err)
 }
 
 // purgeLetters is dlq.purge_batch, and tells whose letters they were.
@@ -94,7 +94,7 @@ func (st *Queue) Expire(ctx context.Context, limit int) (int, error) {
 // count runs a statement that answers how many.
 func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n int, err error) {
 	err = st.db.Read.QueryRowContext(ctx, query, args...).Scan(&n)
-	return n, postgres.Outage(what, err)
+	return n, postgres.Wrap(what, err)
 }
 
 // Backlog implements dlq.Queue.
@@ -114,7 +114,7 @@ func (st *Queue) Backlog(ctx context.Context) (dlq.Backlog, error) {
 			b.Oldest = f.Oldest.UTC()
 		}
 	}
-	return b, postgres.Outage("count dead letters", err)
+	return b, postgres.Wrap("count dead letters", err)
 }
 
 type policyKey struct {

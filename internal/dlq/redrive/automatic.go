@@ -34,7 +34,7 @@ func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more b
 	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
 		return false
 	}
-	ends, ok := r.drive(drives, batch, how{claimed: claimed})
+	ends, ok := r.drive(drives, batch, driveOptions{claimed: claimed})
 	if !ok {
 		return false
 	}

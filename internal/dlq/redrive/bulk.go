@@ -218,7 +218,7 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	before *flight) (under *flight, full bool, n int, err error) {
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
-	batch, err := r.cfg.Redrives.TakeItems(call, a, r.Ways(), r.cfg.Lease, p.limit)
+	batch, err := r.cfg.Redrives.TakeItems(call, a, r.Routes(), r.cfg.Lease, p.limit)
 	cancel()
 	if err != nil {
 		return nil, false, 0, fmt.Errorf("take letters: %w", err)
@@ -228,7 +228,8 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
 		return nil, full, len(batch), nil
 	}
-	as := how{prepare: transformed(a), httpAtOnce: a.Concurrency, claimed: claimed, redrive: a.ID, progress: &progress{}}
+	as := driveOptions{prepare: transformed(a), httpAtOnce: a.Concurrency, claimed: claimed, redrive: a.ID,
+		progress: &progress{}}
 	if before != nil {
 		as.after = before.done
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // how is what a redrive says of the way its letters are driven.
-type how struct {
+type driveOptions struct {
 	// prepare changes what is sent of a letter; its error fails it. nil: nothing.
 	prepare    func(*dlq.Drive) error
 	httpAtOnce int // requests at once; 0: as many as the driver makes
@@ -28,13 +28,13 @@ type how struct {
 
 // drive sends claimed letters and returns what is to be stored of each, in
 // order. ok is false when a failpoint has lost the outcome.
-func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends []dlq.Finish, ok bool) {
+func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions) (ends []dlq.Finish, ok bool) {
 	policies := r.policies(ctx, batch)
 	held := r.hold(ctx, batch, as.claimed)
 	if as.after != nil {
 		<-as.after
 	}
-	d := &desk{r: r, batch: batch, held: held, redrive: as.redrive, progress: as.progress,
+	d := &handoverBatch{r: r, batch: batch, held: held, redrive: as.redrive, progress: as.progress,
 		passed: make([]uuid.UUID, len(batch))}
 	results := r.send(ctx, d, policies, as)
 	held.stop()
@@ -72,14 +72,14 @@ func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy
 }
 
 // send hands each letter to the driver of its kind.
-func (r *Redriver) send(ctx context.Context, at *desk, policies []dlq.Policy, as how) []dlq.Result {
+func (r *Redriver) send(ctx context.Context, at *handoverBatch, policies []dlq.Policy, as driveOptions) []dlq.Result {
 	batch := at.batch
 	results := make([]dlq.Result, len(batch))
 	byKind := map[dlq.TargetKind][]int{}
-	ways := r.Ways()
+	routes := r.Routes()
 	for i := range batch {
 		d := &batch[i]
-		if no := ways.Refuses(d, &policies[i]); no != nil {
+		if no := routes.Refuses(d, &policies[i]); no != nil {
 			results[i] = r.refused(no.String())
 			continue
 		}
@@ -113,7 +113,7 @@ func (r *Redriver) send(ctx context.Context, at *desk, policies []dlq.Policy, as
 }
 
 // sendTogether hands letters over and sends them, all at once.
-func (r *Redriver) sendTogether(ctx context.Context, at *desk, kind dlq.TargetKind, members []int,
+func (r *Redriver) sendTogether(ctx context.Context, at *handoverBatch, kind dlq.TargetKind, members []int,
 	results []dlq.Result) {
 	allowed, why := at.handOver(ctx, members)
 	for i, result := range r.sendTo(ctx, kind, at, allowed) {
@@ -132,7 +132,7 @@ func (r *Redriver) sendTogether(ctx context.Context, at *desk, kind dlq.TargetKi
 // sendInTurn hands over and sends letters so many at a time: what has not been
 // handed over when the node dies, or the redrive is stopped, is not sent. Those that
 // wait for it at the same time are handed over together.
-func (r *Redriver) sendInTurn(ctx context.Context, at *desk, kind dlq.TargetKind, members []int, atOnce int,
+func (r *Redriver) sendInTurn(ctx context.Context, at *handoverBatch, kind dlq.TargetKind, members []int, atOnce int,
 	results []dlq.Result) {
 	handovers := groupcommit.New(groupcommit.Config[int, string]{
 		Key: func(i int) any { return i }, MaxBatch: len(members),
@@ -163,7 +163,7 @@ func (r *Redriver) sendInTurn(ctx context.Context, at *desk, kind dlq.TargetKind
 	places.Wait()
 }
 
-func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *desk, members []int) []dlq.Result {
+func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *handoverBatch, members []int) []dlq.Result {
 	if len(members) == 0 {
 		return nil
 	}

@@ -98,9 +98,9 @@ const (
 	notRunning = "the redrive was stopped before it was sent"
 )
 
-// desk is where the letters of a batch are handed over: durably noted as about to
+// handoverBatch is where the letters of a batch are handed over: durably noted as about to
 // be sent, before they are. What it does not let pass is certainly not sent.
-type desk struct {
+type handoverBatch struct {
 	r        *Redriver
 	batch    []dlq.Drive
 	held     *holding
@@ -112,7 +112,7 @@ type desk struct {
 }
 
 // pass hands letters over, and returns of each why it is not to be sent, "" when it is.
-func (d *desk) pass(ctx context.Context, members []int) []string {
+func (d *handoverBatch) pass(ctx context.Context, members []int) []string {
 	allowed, why := d.handOver(ctx, members)
 	reasons := make([]string, len(members))
 	for i, m := range members {
@@ -125,7 +125,7 @@ func (d *desk) pass(ctx context.Context, members []int) []string {
 
 // handOver notes that letters are about to be sent, and returns those that are to
 // be; why tells of the others.
-func (d *desk) handOver(ctx context.Context, members []int) (allowed []int, why string) {
+func (d *handoverBatch) handOver(ctx context.Context, members []int) (allowed []int, why string) {
 	held := d.held.has(ctx, d.batch, members)
 	if len(held) == 0 {
 		return nil, notHeld
@@ -159,7 +159,7 @@ func (d *desk) handOver(ctx context.Context, members []int) (allowed []int, why 
 
 // settle writes into ends which notes are to be taken back: not those of letters
 // whose target tells later, which the others of theirs share.
-func (d *desk) settle(ends []dlq.Finish) {
+func (d *handoverBatch) settle(ends []dlq.Finish) {
 	needed := map[uuid.UUID]bool{}
 	for i := range ends {
 		if ends[i].Status == dlq.Retrying {

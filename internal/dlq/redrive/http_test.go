@@ -137,7 +137,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 
 func TestWhatNeverArrivedHasFailedAndTheRestIsUncertain(t *testing.T) {
 	t.Parallel()
-	nobody := "http://" + testnet.Nobody(t)
+	nobody := "http://" + testnet.ClosedAddress(t)
 	reset := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := w.(http.Hijacker).Hijack()
 		if err == nil {

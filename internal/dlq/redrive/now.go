@@ -13,7 +13,7 @@ import (
 // Now retries one letter at once for somebody, and returns how that ended, which
 // is stored. A failed drive is no error: the letter is PENDING or DEAD then, and
 // Finish.Attempt says why. RETRYING means that the target has accepted it and
-// tells later what came of it. Claim.Ways is filled in.
+// tells later what came of it. Claim.Routes is filled in.
 //
 // It does not end early when ctx does: a retry that was begun is ended and
 // stored. Faults: those of Queue.Take, so Unavailable CodeNoKafka when nothing
@@ -21,7 +21,7 @@ import (
 // when the claim names a topic that is read as dead letters; Conflict when the
 // letter was lost while it was driven, and only the attempt is stored.
 func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
-	c.Ways = r.Ways()
+	c.Routes = r.Routes()
 	asked := time.Now()
 	claimed, err := r.cfg.Queue.Take(ctx, c, r.cfg.Lease)
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(r.cfg.Lease, storing))
 	defer cancel()
-	ends, ok := r.drive(ctx, []dlq.Drive{claimed}, how{claimed: asked})
+	ends, ok := r.drive(ctx, []dlq.Drive{claimed}, driveOptions{claimed: asked})
 	if !ok {
 		return dlq.Finish{}, failpoint.ErrInjected
 	}

@@ -5,7 +5,7 @@
 //
 // Any number of nodes may do this at once. A letter is claimed under a token
 // before it is sent, and the end of the retry is stored only while that token
-// holds it. What is about to be sent is noted before that (desk). Whoever dies in
+// holds it. What is about to be sent is noted before that (handoverBatch). Whoever dies in
 // between leaves a lease behind; when it ends, a retry that was handed over counts
 // as failed, one that was not does not, and the letter is sent again: at least
 // once, with the same id of its lineage.
@@ -155,8 +155,8 @@ func (c Config) complete() Config {
 	return c
 }
 
-// Ways is where letters can be driven to from here.
-func (r *Redriver) Ways() dlq.Ways { return dlq.Ways{Kinds: r.kinds, Forbidden: r.cfg.Forbidden} }
+// Routes is where letters can be driven to from here.
+func (r *Redriver) Routes() dlq.Routes { return dlq.Routes{Kinds: r.kinds, Forbidden: r.cfg.Forbidden} }
 
 // chance is what stores are given for the rules that they call.
 func (r *Redriver) chance() dlq.Chance { return dlq.Chance{Jitter: r.cfg.Jitter, NewID: r.cfg.NewID} }

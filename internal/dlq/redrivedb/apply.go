@@ -33,7 +33,7 @@ func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int, chance 
 	if errors.Is(err, errNotRunning) {
 		return 0, nil
 	}
-	return n, postgres.Outage("apply redrive", err)
+	return n, postgres.Wrap("apply redrive", err)
 }
 
 // applying is one call of Apply. The redrive's row is locked, and so are the
@@ -154,7 +154,7 @@ func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error)
 }
 
 func (a *applying) gather(before *dlq.Letter, v *dlq.Verdict) {
-	a.changed.actions = append(a.changed.actions, a.r.Told(v, before, a.chance.NewID()))
+	a.changed.actions = append(a.changed.actions, a.r.AuditLetter(v, before, a.chance.NewID()))
 	if v.Deleted {
 		a.changed.deleted = append(a.changed.deleted, before.ID)
 		return

@@ -108,7 +108,7 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			return err
 		})
 	})
-	return postgres.Outage("finish letters of a redrive", err)
+	return postgres.Wrap("finish letters of a redrive", err)
 }
 
 // lockLost locks letters that were taken, and whose leases have ended, and tells what
@@ -189,7 +189,7 @@ func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.
 		})
 		return r, err
 	})
-	return r, postgres.Outage("judge redrive", err)
+	return r, postgres.Wrap("judge redrive", err)
 }
 
 func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Chance) (r dlq.Redrive, err error) {
@@ -219,5 +219,5 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Ch
 	if err != nil || after.State != dlq.RedriveHalted {
 		return after, err
 	}
-	return after, auditdb.PutAction(ctx, tx, after.ToldHalt(chance.NewID()))
+	return after, auditdb.PutAction(ctx, tx, after.AuditHalt(chance.NewID()))
 }

@@ -72,7 +72,7 @@ func (st *Redrives) Gather(ctx context.Context, r dlq.Redrive, limit int) (done 
 		})
 		return done, err
 	})
-	return done, postgres.Outage("gather letters of a redrive", err)
+	return done, postgres.Wrap("gather letters of a redrive", err)
 }
 
 func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (done bool, err error) {
@@ -194,7 +194,7 @@ func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive
 			return st.db.PassOver(ctx, err)
 		})
 	})
-	return p, postgres.Outage("preview redrive", err)
+	return p, postgres.Wrap("preview redrive", err)
 }
 
 // countPreview adds a row of topic, status, fingerprint and count. Rows come with

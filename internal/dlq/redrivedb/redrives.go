@@ -38,7 +38,7 @@ ON CONFLICT (id) DO NOTHING`, redriveTable.As("r"))
 
 // Create implements dlq.Redrives.
 func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Action) error {
-	return postgres.Outage("create redrive", st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("create redrive", st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, createRedrive.Text, createRedrive.Args(redriveTable.Row(&r))...)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (st *Redrives) Get(ctx context.Context, tenant, id uuid.UUID) (r dlq.Redriv
 	err = st.db.ReadOne(ctx, tenant, getRedrive, noRedrive(id), func(rows *sql.Rows) error {
 		return redriveTable.Scan(rows, &r)
 	}, id)
-	return r, postgres.Outage("get redrive", err)
+	return r, postgres.Wrap("get redrive", err)
 }
 
 // List implements dlq.Redrives. Redrives are few: they are counted to the end.
@@ -84,7 +84,7 @@ func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.Red
 		found, err = postgres.ReadFew(ctx, tx, l, &w, p, redriveTable.One)
 		return err
 	})
-	return found, postgres.Outage("list redrives", err)
+	return found, postgres.Wrap("list redrives", err)
 }
 
 // Items implements dlq.Redrives.
@@ -110,7 +110,7 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 			 ORDER BY i.seq LIMIT $5`, tenant, id, p.Start(), pq.Array(names), p.Limit+1))
 		return err
 	})
-	return page.Cut(p, items), postgres.Outage("list letters of a redrive", err)
+	return page.Cut(p, items), postgres.Wrap("list letters of a redrive", err)
 }
 
 // changeRedrive stores what people change. What the loops count, and how far
@@ -128,7 +128,7 @@ var changedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "h
 
 // Change implements dlq.Redrives.
 func (st *Redrives) Change(ctx context.Context, r dlq.Redrive, by operator.Action) error {
-	return postgres.Outage("change redrive", st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("change redrive", st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, changeRedrive.Text, changeRedrive.Args(changedRedrive.Row(&r))...)
 		if err != nil {
 			return err
@@ -157,12 +157,12 @@ func (st *Redrives) Active(ctx context.Context, limit int) ([]dlq.Redrive, error
 		SELECT `+redriveColumns+` FROM dlq.dlq_redrives d
 		 WHERE `+active+` AND (`+running+` OR d.scheduled_for IS NULL OR d.scheduled_for <= clock_timestamp())
 		 ORDER BY d.created_at LIMIT $1`, limit))
-	return all, postgres.Outage("find active redrives", err)
+	return all, postgres.Wrap("find active redrives", err)
 }
 
 // Waits implements dlq.Redrives.
 func (st *Redrives) Waits(ctx context.Context, tenant, id uuid.UUID, what string) error {
-	return postgres.Outage("record what a redrive waits for", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("record what a redrive waits for", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE dlq.dlq_redrives SET waiting_for = left($3::text, 300), waiting_at = now(), progress_at = CASE $3::text WHEN '' THEN now() ELSE progress_at END
 			 WHERE tenant_id = $1 AND id = $2 AND `+dlqdb.IsOneOf("state", dlq.Running), tenant, id, what)

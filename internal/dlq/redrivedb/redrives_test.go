@@ -78,7 +78,7 @@ func (m redriving) read(t *testing.T, r dlq.Redrive) dlq.Redrive {
 
 func (m redriving) take(t *testing.T, r dlq.Redrive, limit int) []dlq.Drive {
 	t.Helper()
-	drives, err := m.redrives.TakeItems(t.Context(), r, dlq.Ways{Kinds: pgtest.KafkaOnly}, time.Minute, limit)
+	drives, err := m.redrives.TakeItems(t.Context(), r, dlq.Routes{Kinds: pgtest.KafkaOnly}, time.Minute, limit)
 	if err != nil {
 		t.Fatal(err)
 	}

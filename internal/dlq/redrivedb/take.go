@@ -41,11 +41,11 @@ SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
 var errNotRunning = errors.New("the redrive is not running, or another node is working on it")
 
 // TakeItems implements dlq.Redrives.
-func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, ways dlq.Ways, lease time.Duration,
+func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, routes dlq.Routes, lease time.Duration,
 	limit int) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
 	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
-		t := taking{st: st, tx: tx, ways: ways, lease: lease}
+		t := taking{st: st, tx: tx, routes: routes, lease: lease}
 		if err := t.begin(ctx, r, limit); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, ways dlq.Ways,
 	if errors.Is(err, errNotRunning) {
 		return nil, nil
 	}
-	return drives, postgres.Outage("take letters of a redrive", err)
+	return drives, postgres.Wrap("take letters of a redrive", err)
 }
 
 // taking is one call of TakeItems. The redrive's row is locked.
@@ -69,7 +69,7 @@ type taking struct {
 	st        *Redrives
 	tx        *sqlx.Tx
 	r         dlq.Redrive
-	ways      dlq.Ways
+	routes    dlq.Routes
 	lease     time.Duration
 	at        time.Time
 	allowance float64
@@ -123,7 +123,7 @@ func (t *taking) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.choice = t.r.Choose(candidates, keys, t.ways, t.n)
+		t.choice = t.r.Choose(candidates, keys, t.routes, t.n)
 		if len(t.choice.Taken) == t.n || len(candidates) < limit {
 			break
 		}

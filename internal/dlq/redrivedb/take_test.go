@@ -18,7 +18,7 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 	m := newRedriving(t)
 	letters := m.pushed(t, 6)
 	if _, err := m.Queue.Take(t.Context(), dlq.Claim{TenantID: m.Tenant, LetterID: letters[5].ID,
-		Ways: dlq.Ways{Kinds: pgtest.KafkaOnly}, By: m.Action(letters[5], "retry")}, time.Minute); err != nil {
+		Routes: dlq.Routes{Kinds: pgtest.KafkaOnly}, By: m.Action(letters[5], "retry")}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	r := m.create(t, m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) {

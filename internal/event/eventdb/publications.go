@@ -30,7 +30,7 @@ func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.D
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return epoch, postgres.Outage("acquire the publication lease", err)
+	return epoch, postgres.Wrap("acquire the publication lease", err)
 }
 
 // Renew implements saga.Publications.
@@ -44,7 +44,7 @@ func (st *Publications) Renew(ctx context.Context, name string, epoch int64, ttl
 func (st *Publications) Resign(ctx context.Context, name string, epoch int64) error {
 	_, err := st.db.Read.ExecContext(ctx, `
 		UPDATE saga.publications SET lease_until = now() WHERE name = $1 AND epoch = $2 AND lease_until > now()`, name, epoch)
-	return postgres.Outage("release the publication lease", err)
+	return postgres.Wrap("release the publication lease", err)
 }
 
 // unpublished finds the tenants in the trail by stepping over idx_event_feed,
@@ -80,7 +80,7 @@ func (st *Publications) Unpublished(ctx context.Context, name string) ([]saga.Un
 		all = append(all, u)
 		return err
 	})
-	return all, postgres.Outage("find unpublished events", err)
+	return all, postgres.Wrap("find unpublished events", err)
 }
 
 // advance locks the term's row, so that a next leader comes before it or after it.

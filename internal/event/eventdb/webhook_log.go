@@ -22,7 +22,7 @@ var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDe
 
 // Add implements webhook.Log.
 func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
-	return postgres.Outage("add delivery", st.db.InTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("add delivery", st.db.InTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error {
 		// The lock: or somebody might delete the subscription before the insert.
 		if _, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR KEY SHARE"); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (st *Webhooks) Delivery(ctx context.Context, tenant, webhookID, id uuid.UUI
 		d, err = findDelivery(ctx, tx, tenant, webhookID, id, "")
 		return err
 	})
-	return d, postgres.Outage("get delivery", err)
+	return d, postgres.Wrap("get delivery", err)
 }
 
 // findDelivery is getDelivery with the faults of webhook.Log.
@@ -138,7 +138,7 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 		return auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil,
 			map[string]any{"delivery": id})
 	})
-	return d, postgres.Outage("redeliver", err)
+	return d, postgres.Wrap("redeliver", err)
 }
 
 // redeliverFailed is webhook.Redeliver for many. Rows are locked in id order.
@@ -182,5 +182,5 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 			SELECT EXISTS (SELECT 1 FROM saga.webhook_deliveries d
 			 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'failed' AND d.created_at >= $3)`, tenant, webhookID, since)
 	})
-	return count, more, postgres.Outage("redeliver", err)
+	return count, more, postgres.Wrap("redeliver", err)
 }

@@ -50,7 +50,7 @@ func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, e
 		all = append(all, w)
 		return err
 	})
-	return all, postgres.Outage("find webhooks with work", err)
+	return all, postgres.Wrap("find webhooks with work", err)
 }
 
 // enqueueDeliveries moves the cursor if nobody else has, and only then stores
@@ -82,7 +82,7 @@ func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, 
 	}
 	var moved int
 	err = postgres.EachRow(rows, func() error { return rows.Scan(&moved) })
-	return moved == 1, postgres.Outage("enqueue deliveries", err)
+	return moved == 1, postgres.Wrap("enqueue deliveries", err)
 }
 
 // xid is a transaction id as a parameter: lib/pq has no unsigned numbers.
@@ -115,7 +115,7 @@ func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time
 		}
 		return slices.Compare(a.ID[:], b.ID[:])
 	})
-	return claimed, postgres.Outage("claim deliveries", err)
+	return claimed, postgres.Wrap("claim deliveries", err)
 }
 
 // Settle implements webhook.Queue. The subscription is locked first: outcomes
@@ -156,7 +156,7 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 	if errors.Is(err, sql.ErrNoRows) || fault.IsCode(err, webhook.CodeNotFound) { // deleted meanwhile
 		return r, false, nil
 	}
-	return r, stored && err == nil, postgres.Outage("settle delivery", err)
+	return r, stored && err == nil, postgres.Wrap("settle delivery", err)
 }
 
 // tellDisabled records that Skald itself has stopped a webhook.
@@ -204,5 +204,5 @@ func (st *Webhooks) Backlog(ctx context.Context) (pending int64, oldest time.Tim
 	if at.Valid {
 		oldest = at.Time.UTC()
 	}
-	return pending, oldest, postgres.Outage("count pending deliveries", err)
+	return pending, oldest, postgres.Wrap("count pending deliveries", err)
 }

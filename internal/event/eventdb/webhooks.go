@@ -49,7 +49,7 @@ SELECT `+webhookTable.Values("w")+`, CASE WHEN @beginning THEN '0'::xid8 ELSE `+
 
 // Create implements webhook.Store.
 func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBeginning bool) error {
-	return postgres.Outage("create webhook", st.db.InTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("create webhook", st.db.InTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, createWebhook.Text, createWebhook.Args(webhookTable.Row(&s),
 			postgres.Values{fromBeginning, webhook.MaxPerTenant})...)
 		if err != nil {
@@ -90,7 +90,7 @@ func (st *Webhooks) Get(ctx context.Context, tenant, id uuid.UUID) (webhook.Subs
 		s, err = getWebhook(ctx, tx, tenant, id, "")
 		return err
 	})
-	return s, postgres.Outage("get webhook", err)
+	return s, postgres.Wrap("get webhook", err)
 }
 
 // getWebhook reads one subscription; suffix locks it or is empty.
@@ -132,7 +132,7 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
 
 // Replace implements webhook.Store.
 func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bool) error {
-	return postgres.Outage("change webhook", st.db.InTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("change webhook", st.db.InTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
 		present, err := getWebhook(ctx, tx, s.TenantID, s.ID, "FOR NO KEY UPDATE")
 		if err != nil {
 			return err
@@ -196,7 +196,7 @@ func putWebhook(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error 
 
 // Delete implements webhook.Store.
 func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version int64) error {
-	return postgres.Outage("delete webhook", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("delete webhook", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		present, err := getWebhook(ctx, tx, tenant, id, "FOR UPDATE")
 		if err != nil {
 			return err

@@ -69,10 +69,10 @@ type Queue interface {
 	// each with its Attempt begun: until lease has passed nobody else gets them.
 	// None when the subscription is no longer enabled in this version.
 	Claim(ctx context.Context, s *Subscription, now time.Time, lease time.Duration, limit int) ([]Delivery, error)
-	// Settle applies the rule of that name to a claimed delivery and the
-	// subscription, and stores what it says, with what it tells of the delivery's
-	// dead letter (Result.News) where there are any. stored is false when the attempt is
-	// no longer the delivery's last, or it is gone: then nothing is written.
+	// Settle applies the rule of that name to a claimed delivery and the subscription,
+	// and stores what it says, with what it tells of the delivery's dead letter
+	// (Result.Update) where there are any. stored is false when the attempt is no
+	// longer the delivery's last, or it is gone: then nothing is written.
 	Settle(ctx context.Context, d *Delivery, o Outcome, p Policy, m Moment) (r Result, stored bool, err error)
 	// Expire deletes deliveries that have ended and were created before a time,
 	// and returns how many. What was given up stays while its dead letter, where

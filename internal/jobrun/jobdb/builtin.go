@@ -44,7 +44,7 @@ func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all
 			return nil
 		})
 	})
-	return postgres.Outage("store the built-in job definitions", err)
+	return postgres.Wrap("store the built-in job definitions", err)
 }
 
 // Expired is how much Retain has deleted.
@@ -113,7 +113,7 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 			var n int64
 			gone, err := st.db.ExecByTenant(ctx, r.statement, days, batch)
 			if err != nil {
-				return e, postgres.Outage("delete what has expired", err)
+				return e, postgres.Wrap("delete what has expired", err)
 			}
 			for tenant, of := range gone {
 				n += of

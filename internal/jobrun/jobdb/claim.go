@@ -56,7 +56,7 @@ func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offe
 		offers, err = st.claimedBefore(ctx, a)
 	}
 	if err != nil {
-		return nil, postgres.Outage("claim job runs", err)
+		return nil, postgres.Wrap("claim job runs", err)
 	}
 	return offers, nil
 }
@@ -103,10 +103,10 @@ func (st *Jobs) claim(
 
 // offers reads assigned runs, again with what is left of their leases. Nobody gets
 // one whose content does not open: it is as good as lost by its worker.
-func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, again bool) (offers []jobrun.Offer, err error) {
+func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offers []jobrun.Offer, err error) {
 	var left int64 // µs
 	var more []any
-	if again {
+	if repeated {
 		more = []any{&left}
 	}
 	err = postgres.EachRow(rows, func() error {

@@ -34,7 +34,7 @@ func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]
 			return st.offers(ctx, rows, false)
 		})
 		if err != nil {
-			return nil, postgres.Outage("claim job runs together", err)
+			return nil, postgres.Wrap("claim job runs together", err)
 		}
 		for _, o := range offers {
 			got[o.WorkerID] = append(got[o.WorkerID], o)

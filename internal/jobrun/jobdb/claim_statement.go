@@ -72,11 +72,10 @@ var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 // claimBounds are the parameters that all claims end with.
 var claimBounds = postgres.Single("max_runs", "fresh", "lease", "keyless", "start")
 
-// claimEpoch begins each claim. Unless the runs are started at once (@start), the
-// answer does not wait until the assignment is on disk: if a crash takes it back,
-// the worker's token is one that nobody knows, its start is refused, and that is
-// what workers wait for (J-26). Whoever commits a start makes the assignment
-// before it durable too.
+// claimEpoch begins each claim. Unless the runs are started immediately (@start), the
+// answer does not wait until the assignment is on disk: if a crash takes it back, the
+// worker's token is unknown and its start is refused, and workers wait for that answer
+// (J-26). Committing a start makes the preceding assignment durable too.
 const claimEpoch = `
 WITH e AS MATERIALIZED (
 	SELECT l.epoch, CASE WHEN NOT @start::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable

@@ -44,7 +44,7 @@ func (st *Definitions) Create(ctx context.Context, d jobrun.Definition, by opera
 		}
 		return auditdb.PutAction(ctx, tx, by.From(nil, stored.Audited()))
 	})
-	return postgres.Outage("create job definition", definitionRefused(&d, err))
+	return postgres.Wrap("create job definition", definitionRefused(&d, err))
 }
 
 // putSpec keeps a version of what a definition says.
@@ -85,7 +85,7 @@ func (st *Definitions) Definition(
 		d, err = DefinitionTable.One(rows)
 		return err
 	}, arg)
-	return d, postgres.Outage("get job definition", err)
+	return d, postgres.Wrap("get job definition", err)
 }
 
 func noDefinition(idOrName string) error {
@@ -103,7 +103,7 @@ func (st *Definitions) Versions(ctx context.Context, tenant, id uuid.UUID) (vers
 		versions = append(versions, v.SpecVersion)
 		return err
 	}, tenant, id)
-	return versions, postgres.Outage("list versions of a job definition", err)
+	return versions, postgres.Wrap("list versions of a job definition", err)
 }
 
 var (
@@ -132,7 +132,7 @@ func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by opera
 		}
 		return auditdb.PutAction(ctx, tx, by.From(before.Audited(), after.Audited()))
 	})
-	return postgres.Outage("change job definition", definitionRefused(&d, err))
+	return postgres.Wrap("change job definition", definitionRefused(&d, err))
 }
 
 // lockDefinition locks a definition that is to be changed and returns it as it is

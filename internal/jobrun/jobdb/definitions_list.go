@@ -23,7 +23,7 @@ func (st *Definitions) ListDefinitions(
 		found, err = postgres.ReadFew(ctx, tx, l, &w, p, DefinitionTable.One)
 		return err
 	})
-	return found, postgres.Outage("list job definitions", err)
+	return found, postgres.Wrap("list job definitions", err)
 }
 
 func whereDefinitions(tenant uuid.UUID, f jobrun.DefinitionFilter) postgres.Where {

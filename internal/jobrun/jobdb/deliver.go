@@ -89,7 +89,7 @@ func (st *Events) Deliver(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 		return st.settle(ctx, tx, events, all, m)
 	})
 	if err != nil {
-		return jobrun.Swept{}, postgres.Outage("deliver events", err)
+		return jobrun.Swept{}, postgres.Wrap("deliver events", err)
 	}
 	st.db.RunsCreated(runs, created)
 	return swept, nil

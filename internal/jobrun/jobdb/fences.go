@@ -46,7 +46,7 @@ ON CONFLICT (tenant_id, key) DO UPDATE
 func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
 	switch issued, err := st.issued(ctx, epoch, seq); {
 	case err != nil:
-		return false, postgres.Outage("check a fence", err)
+		return false, postgres.Wrap("check a fence", err)
 	case !issued:
 		return false, fault.New(fault.Invalid, jobrun.CodeFenceNotIssued, "%d.%d was not issued by this server: refuse the write", epoch, seq).
 			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never issued to a run"})
@@ -57,7 +57,7 @@ func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, ep
 		ok, err = postgres.ChangedOne(done, "check a fence", err)
 		return err
 	})
-	return ok, postgres.Outage("check a fence", err)
+	return ok, postgres.Wrap("check a fence", err)
 }
 
 // Fences is jobrun.Fences on PostgreSQL.
@@ -81,7 +81,7 @@ func (st *Fences) ListFences(
 		list = append(list, f)
 		return err
 	}, p.Start(), p.Limit+1)
-	return page.Cut(p, list), postgres.Outage("list fences", err)
+	return page.Cut(p, list), postgres.Wrap("list fences", err)
 }
 
 // Fence implements jobrun.Fences.
@@ -90,7 +90,7 @@ func (st *Fences) Fence(ctx context.Context, tenant uuid.UUID, key string) (f jo
 		f, err = keyFenceTable.One(rows)
 		return err
 	}, key)
-	return f, postgres.Outage("read a fence", err)
+	return f, postgres.Wrap("read a fence", err)
 }
 
 // ResetFence implements jobrun.Fences.
@@ -107,7 +107,7 @@ func (st *Fences) ResetFence(
 		}
 		return auditdb.PutAction(ctx, tx, did(f))
 	})
-	return f, postgres.Outage("reset a fence", err)
+	return f, postgres.Wrap("reset a fence", err)
 }
 
 func noFence() error {

@@ -104,7 +104,7 @@ func (st *Jobs) Alive(
 			return err
 		})
 	})
-	return states, postgres.Outage("record that workers are alive", err)
+	return states, postgres.Wrap("record that workers are alive", err)
 }
 
 // fencedHere is fenced, where the tenant is a parameter.
@@ -136,7 +136,7 @@ func (st *Jobs) Heartbeat(
 			return err
 		})
 	})
-	return w, leases, postgres.Outage("record a heartbeat", err)
+	return w, leases, postgres.Wrap("record a heartbeat", err)
 }
 
 // renew renews leases in a transaction of the tenant, and says of each beat what
@@ -270,13 +270,13 @@ func (st *Jobs) refuseBeats(
 // Progress implements jobrun.Work (W5).
 func (st *Jobs) Progress(ctx context.Context, tenant uuid.UUID, b jobrun.Beat) (jobrun.Run, error) {
 	r, _, err := st.keep(ctx, tenant, b, jobrun.CallProgress)
-	return r, postgres.Outage("store progress", err)
+	return r, postgres.Wrap("store progress", err)
 }
 
 // Confirm implements jobrun.Work (W11).
 func (st *Jobs) Confirm(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Run, error) {
 	r, _, err := st.keep(ctx, tenant, jobrun.Beat{RunID: run, Fence: f}, jobrun.CallConfirm)
-	return r, postgres.Outage("confirm a job run", err)
+	return r, postgres.Wrap("confirm a job run", err)
 }
 
 // keep renews the lease of a RUNNING run and keeps what its worker says.

@@ -22,7 +22,7 @@ func (st *Jobs) Attempts(ctx context.Context, tenant, id uuid.UUID) (attempts []
 		attempts = r.WithPresent(attempts)
 		return err
 	})
-	return attempts, postgres.Outage("read the attempts of a job run", err)
+	return attempts, postgres.Wrap("read the attempts of a job run", err)
 }
 
 // attempts reads a run, and its attempts that ended before it.
@@ -83,5 +83,5 @@ func (st *Jobs) Events(ctx context.Context, tenant, id uuid.UUID) (events []jobr
 		return err
 	})
 	events = slices.Clip(events[:min(len(events), maxRunEvents)])
-	return events, postgres.Outage("read the events of a job run", err)
+	return events, postgres.Wrap("read the events of a job run", err)
 }

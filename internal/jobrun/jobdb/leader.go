@@ -79,12 +79,12 @@ func (st *Elections) StepDown(ctx context.Context, t jobrun.Term) error {
 	_, err := st.db.Lease.ExecContext(ctx, `
 		UPDATE jobs.leader SET expires_at = clock_timestamp()
 		 WHERE name = 'default' AND leader_id = $1 AND epoch = $2 AND expires_at > clock_timestamp()`, t.LeaderID, t.Epoch)
-	return postgres.Outage("step down", err)
+	return postgres.Wrap("step down", err)
 }
 
 // ForceResign implements jobrun.Elections.
 func (st *Elections) ForceResign(ctx context.Context, by operator.Action) error {
-	return postgres.Outage("force the leader to resign", st.db.InRead(ctx, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("force the leader to resign", st.db.InRead(ctx, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
 			UPDATE jobs.leader SET expires_at = clock_timestamp() WHERE name = 'default' AND expires_at > clock_timestamp()`)
 		if err != nil {
@@ -110,7 +110,7 @@ func (st *Elections) Leadership(ctx context.Context) (l jobrun.Leadership, err e
 	l, err = leaderTable.One(st.db.Read.QueryRowContext(ctx, `
 		SELECT `+leaderTable.Selected("l")+` FROM jobs.leader l WHERE l.name = 'default'`))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return l, postgres.Outage("read the leader", err)
+		return l, postgres.Wrap("read the leader", err)
 	}
 	l.Standbys, err = standbyTable.All(st.db.Read.QueryContext(ctx, `
 		SELECT `+standbyTable.Selected("s")+` FROM jobs.schedulers s
@@ -126,7 +126,7 @@ func (st *Elections) Leadership(ctx context.Context) (l jobrun.Leadership, err e
 // Gone implements jobrun.Elections.
 func (st *Elections) Gone(ctx context.Context, id uuid.UUID) error {
 	_, err := st.db.Lease.ExecContext(ctx, `DELETE FROM jobs.schedulers WHERE leader_id = $1`, id)
-	return postgres.Outage("remove a standby", err)
+	return postgres.Wrap("remove a standby", err)
 }
 
 // The leader's writes. Each is a transaction that begins by locking the leader's

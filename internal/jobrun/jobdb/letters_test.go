@@ -18,7 +18,7 @@ import (
 )
 
 // end lets a worker begin a run and report its end.
-func (m *jobMail) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
+func (m *jobLetters) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 	m.t.Helper()
 	for _, set := range []string{
 		`state = 'ASSIGNED', version = version + 1, attempt = attempt + 1, assigned_worker_id = gen_random_uuid(), assigned_at = now(),
@@ -37,7 +37,7 @@ func (m *jobMail) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 }
 
 // exhausted is the letter of a run that gave up.
-func (m *jobMail) exhausted() dlq.Letter {
+func (m *jobLetters) exhausted() dlq.Letter {
 	m.t.Helper()
 	d := m.Define(m.t, func(d *jobrun.Definition) {
 		yes := true
@@ -54,9 +54,10 @@ func (m *jobMail) exhausted() dlq.Letter {
 }
 
 // retried begins a retry of a letter and returns its drive, and the run.
-func (m *jobMail) retried(l dlq.Letter, change ...func(*dlq.Claim)) (dlq.Drive, uuid.UUID) {
+func (m *jobLetters) retried(l dlq.Letter, change ...func(*dlq.Claim)) (dlq.Drive, uuid.UUID) {
 	m.t.Helper()
-	c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: []dlq.TargetKind{dlq.ToJobRun}}, Actor: "ada",
+	c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Routes: dlq.Routes{Kinds: []dlq.TargetKind{dlq.ToJobRun}},
+		Actor: "ada",
 		By: operator.By{Actor: "ada"}.Did(pgtest.NewID(), m.Tenant, pgtest.Now(), operator.DeadLetter, l.ID.String(),
 			dlq.VerbRetry, nil)}
 	for _, f := range change {
@@ -72,7 +73,7 @@ func (m *jobMail) retried(l dlq.Letter, change ...func(*dlq.Claim)) (dlq.Drive, 
 	return d, pgtest.Ask[uuid.UUID](m.t, m.DB.SQL(), `SELECT id FROM jobs.job_runs WHERE letter_id = $1 ORDER BY created_at DESC LIMIT 1`, l.ID)
 }
 
-func (m *jobMail) letter(id uuid.UUID) dlq.Letter {
+func (m *jobLetters) letter(id uuid.UUID) dlq.Letter {
 	m.t.Helper()
 	l, err := m.letters.Get(m.t.Context(), m.Tenant, id)
 	if err != nil {
@@ -163,16 +164,16 @@ func TestARetryWhoseRunWorksIsNotReclaimed(t *testing.T) {
 	}
 }
 
-// jobMail is job runs and dead letters of one database.
-type jobMail struct {
+// jobLetters is job runs and dead letters of one database.
+type jobLetters struct {
 	pgtest.Jobs
 	t       *testing.T
 	letters *dlqdb.Letters
 	queue   *dlqdb.Queue
 }
 
-func newJobMail(t *testing.T) *jobMail {
+func newJobMail(t *testing.T) *jobLetters {
 	t.Helper()
 	j := pgtest.NewJobs(t)
-	return &jobMail{j, t, dlqdb.NewLetters(j.DB, dlq.DefaultPolicy), dlqdb.NewQueue(j.DB, dlq.DefaultPolicy)}
+	return &jobLetters{j, t, dlqdb.NewLetters(j.DB, dlq.DefaultPolicy), dlqdb.NewQueue(j.DB, dlq.DefaultPolicy)}
 }

@@ -27,13 +27,13 @@ func (st *Jobs) ListRuns(
 		return err
 	}, args...)
 	if err != nil {
-		return found, postgres.Outage("list job runs", err)
+		return found, postgres.Wrap("list job runs", err)
 	}
 	if found = page.Cut(p, runs); p.Total {
 		err = postgres.CountPage(ctx, st.db.DB, tenant, p, &found,
 			func() (string, []any) { return countOfRuns(tenant, f, p.TotalCap) })
 	}
-	return found, postgres.Outage("count job runs", err)
+	return found, postgres.Wrap("count job runs", err)
 }
 
 // pageOfRuns returns the query of one page, and one row more, which tells whether

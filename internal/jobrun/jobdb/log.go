@@ -55,7 +55,7 @@ func (st *Jobs) AppendLog(
 		next, err = st.append(ctx, tx, &r, &c)
 		return r, err
 	})
-	return next, postgres.Outage("append to the log of a job run", err)
+	return next, postgres.Wrap("append to the log of a job run", err)
 }
 
 func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobrun.LogChunk) (next int, err error) {

@@ -25,5 +25,5 @@ func (st *Jobs) Logs(
 		chunks = append(chunks, c)
 		return err
 	}, tenant, id, from.Attempt, from.Seq, limit)
-	return chunks, postgres.Outage("read the log of a job run", err)
+	return chunks, postgres.Wrap("read the log of a job run", err)
 }

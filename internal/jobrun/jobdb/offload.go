@@ -31,7 +31,7 @@ SELECT ` + RunColumns + ` FROM jobs.job_runs r
 func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([]jobrun.Run, error) {
 	rows, err := st.db.QueryRead(ctx, offloadable, before, limit)
 	if err != nil {
-		return nil, postgres.Outage("look for logs of job runs", err)
+		return nil, postgres.Wrap("look for logs of job runs", err)
 	}
 	var runs []jobrun.Run
 	err = postgres.EachRow(rows, func() error {
@@ -42,7 +42,7 @@ func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([
 		runs = append(runs, r)
 		return nil
 	})
-	return runs, postgres.Outage("look for logs of job runs", err)
+	return runs, postgres.Wrap("look for logs of job runs", err)
 }
 
 const (
@@ -85,7 +85,7 @@ func (st *Logs) Offloaded(
 		done = true
 		return st.db.ExecIn(ctx, tx, keepRef, tenant, run, ref, sum, fmt.Sprintf("%d chunks with %d bytes, to %s", chunks, bytes, ref))
 	})
-	return done && err == nil, postgres.Outage("offload the log of a job run", err)
+	return done && err == nil, postgres.Wrap("offload the log of a job run", err)
 }
 
 // purgeRuns steps over the index of ended runs, tenant by tenant, and takes from
@@ -118,7 +118,7 @@ RETURNING r.tenant_id, coalesce(r.log_ref, '')`
 func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (refs []string, deleted int, err error) {
 	rows, err := st.db.QueryWrite(ctx, purgeRuns, before, limit)
 	if err != nil {
-		return nil, 0, postgres.Outage("purge job runs", err)
+		return nil, 0, postgres.Wrap("purge job runs", err)
 	}
 	gone := map[uuid.UUID]int64{}
 	err = postgres.EachRow(rows, func() error {
@@ -139,7 +139,7 @@ func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (refs []
 			operator.Took(ctx, tenant, "job_runs_deleted", n)
 		}
 	}
-	return refs, deleted, postgres.Outage("purge job runs", err)
+	return refs, deleted, postgres.Wrap("purge job runs", err)
 }
 
 var _ jobrun.Offloading = (*Logs)(nil)

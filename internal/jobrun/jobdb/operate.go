@@ -44,7 +44,7 @@ func (st *Jobs) Operate(
 // Cancel implements jobrun.Runs.
 func (st *Jobs) Cancel(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (jobrun.Run, error) {
 	r, err := st.Operate(ctx, tenant, id, &by, jobrun.CancelRequested{Actor: by.Actor, Reason: by.Reason, Force: force})
-	return r, postgres.Outage("cancel a job run", err)
+	return r, postgres.Wrap("cancel a job run", err)
 }
 
 // Reassign implements jobrun.Runs.
@@ -52,7 +52,7 @@ func (st *Jobs) Reassign(
 	ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action,
 ) (jobrun.Run, error) {
 	r, err := st.Operate(ctx, tenant, id, &by, jobrun.ReassignRequested{Actor: by.Actor, Reason: by.Reason, Force: force})
-	return r, postgres.Outage("reassign a job run", err)
+	return r, postgres.Wrap("reassign a job run", err)
 }
 
 // Ended is for those who cancel many: a run that has ended meanwhile is no error.

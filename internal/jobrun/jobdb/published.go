@@ -109,7 +109,7 @@ func (st *Events) Publish(
 	if err == nil && created {
 		st.db.Hub.WantLeader()
 	}
-	return stored, created, postgres.Outage("publish event", err)
+	return stored, created, postgres.Wrap("publish event", err)
 }
 
 var getEvent = postgres.OfTenant(`SELECT `+publishedEventColumns+` FROM jobs.events v WHERE v.tenant_id = tenant.id AND v.id = $2`, "")
@@ -131,7 +131,7 @@ func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.Pub
 			return err
 		}, id)
 	}
-	return e, postgres.Outage("get event", err)
+	return e, postgres.Wrap("get event", err)
 }
 
 // ListEvents implements jobrun.Events.
@@ -174,5 +174,5 @@ func (st *Events) ListEvents(
 		found.Total, found.TotalCapped = total, capped
 		return err
 	})
-	return found, postgres.Outage("list events", err)
+	return found, postgres.Wrap("list events", err)
 }

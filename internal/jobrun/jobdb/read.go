@@ -26,7 +26,7 @@ func (st *Jobs) Run(ctx context.Context, tenant, id uuid.UUID) (jobrun.Run, erro
 		r, err = st.db.ScanRun(rows)
 		return err
 	}, id)
-	return r, postgres.Outage("read job run", err)
+	return r, postgres.Wrap("read job run", err)
 }
 
 func runNotFound() error {
@@ -73,7 +73,7 @@ func (st *Jobs) Create(
 		})
 	})
 	if err != nil {
-		return jobrun.Run{}, false, postgres.Outage("create job run", err)
+		return jobrun.Run{}, false, postgres.Wrap("create job run", err)
 	}
 	st.db.RunsCreated([]jobrun.Run{r}, []bool{created})
 	return stored, created, nil

@@ -77,7 +77,7 @@ func (st *Settings) Settings(ctx context.Context) (jobrun.Settings, error) {
 	for name, v := range changed {
 		values[name] = v.Value
 	}
-	return jobrun.NewSettings(version, values), postgres.Outage("read the settings of job runs", err)
+	return jobrun.NewSettings(version, values), postgres.Wrap("read the settings of job runs", err)
 }
 
 // changed returns what differs from the defaults.
@@ -102,7 +102,7 @@ func settingsOf(rows []settingRow, err error) (map[string]jobrun.SettingValue, i
 func (st *Settings) SettingValues(ctx context.Context) ([]jobrun.SettingValue, int64, error) {
 	changed, version, err := st.changed(ctx)
 	if err != nil {
-		return nil, 0, postgres.Outage("read the settings of job runs", err)
+		return nil, 0, postgres.Wrap("read the settings of job runs", err)
 	}
 	out := make([]jobrun.SettingValue, 0, len(jobrun.SettingsList))
 	for _, d := range jobrun.SettingsList {
@@ -130,7 +130,7 @@ func (st *Settings) ChangeSettings(
 	if err == nil {
 		st.remember(after)
 	}
-	return after, postgres.Outage("change the settings of job runs", err)
+	return after, postgres.Wrap("change the settings of job runs", err)
 }
 
 func changeSettings(

@@ -124,7 +124,7 @@ func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Input) (jo
 // AckCancel implements jobrun.Work (W10).
 func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Done, error) {
 	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallCancel}, jobrun.CancelAcknowledged{})
-	return d, postgres.Outage("acknowledge a cancel", err)
+	return d, postgres.Wrap("acknowledge a cancel", err)
 }
 
 // Release implements jobrun.Work (W9).
@@ -132,5 +132,5 @@ func (st *Jobs) Release(
 	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string,
 ) (jobrun.Done, error) {
 	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallRelease}, jobrun.Released{Reason: reason})
-	return d, postgres.Outage("release a job run", err)
+	return d, postgres.Wrap("release a job run", err)
 }

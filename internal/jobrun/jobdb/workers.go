@@ -38,7 +38,7 @@ func (st *Workers) Worker(ctx context.Context, tenant, id uuid.UUID) (w jobrun.W
 		w, err = workerTable.One(rows)
 		return err
 	}, id)
-	return w, postgres.Outage("read a worker", err)
+	return w, postgres.Wrap("read a worker", err)
 }
 
 func noWorker() error {
@@ -76,7 +76,7 @@ func (st *Workers) ListWorkers(
 		found.CapTotal(p.TotalCap)
 		return err
 	})
-	return found, postgres.Outage("list workers", err)
+	return found, postgres.Wrap("list workers", err)
 }
 
 var moveWorker = postgres.Named(`
@@ -120,7 +120,7 @@ func (st *Workers) Move(
 		}
 		return auditdb.PutAction(ctx, tx, by)
 	})
-	return w, postgres.Outage("change the state of a worker", err)
+	return w, postgres.Wrap("change the state of a worker", err)
 }
 
 var doubtRuns = postgres.Named(`WITH doubted AS (

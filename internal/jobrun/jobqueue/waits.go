@@ -104,17 +104,16 @@ func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
 	return k, ok
 }
 
-// Quiet tells whether it is time to note that a worker lives, which is to be done
-// every so often.
-func (w *Waits) Quiet(tenant, id uuid.UUID, every time.Duration) bool {
+// HeartbeatDue tells whether the last heartbeat noted for a worker is at least every ago.
+func (w *Waits) HeartbeatDue(tenant, id uuid.UUID, every time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.every = every
 	return time.Since(w.seen[knownWorker{tenant, id}]) >= every
 }
 
-// Lives remembers that it was noted that a worker lives.
-func (w *Waits) Lives(tenant, id uuid.UUID) {
+// NoteHeartbeat remembers that a heartbeat of a worker was stored just now.
+func (w *Waits) NoteHeartbeat(tenant, id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.seen) >= maxKnown {
@@ -123,8 +122,8 @@ func (w *Waits) Lives(tenant, id uuid.UUID) {
 	w.seen[knownWorker{tenant, id}] = time.Now()
 }
 
-// Enter takes a place for a claim by a worker of this kind; queues nil: all of its.
-// leave must be called. false: as many wait as may.
+// Enter queues a claim by a worker of this kind; queues nil means all queues of the
+// worker. The caller must call leave. ok is false when the line is full.
 func (w *Waits) Enter(tenant, worker uuid.UUID, k Kind, queues []string) (*waiter, bool) {
 	if queues == nil {
 		queues = k.Queues

@@ -49,7 +49,7 @@ func newJobFixture(t *testing.T) *jobFixture {
 	s.Work = redislease.Note(s.runs, s.Hints,
 		func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
 	s.sweeps = sweepdb.NewSweeps(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil))
-	s.sweeps.Heed(s.Hints)
+	s.sweeps.UseHints(s.Hints)
 	var leads bool
 	if s.term, leads, err = jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
 		t.Fatal(leads, err)

@@ -48,10 +48,10 @@ RETURNING r.tenant_id, r.queue`
 func (st *Sweeps) Admit(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
 	due, err := st.admitDue(ctx, t, limit)
 	if err != nil {
-		return due, postgres.Outage("admit job runs", err)
+		return due, postgres.Wrap("admit job runs", err)
 	}
 	keyed, err := st.admitKeys(ctx, t, limit)
-	return both(due, keyed), postgres.Outage("admit job runs of keys", err)
+	return both(due, keyed), postgres.Wrap("admit job runs of keys", err)
 }
 
 // decisions are what a sweep does with runs that it has found.

@@ -87,7 +87,7 @@ func (st *Bulks) CancelBackfill(
 	if err != nil {
 		return b, err
 	}
-	return b, postgres.Outage("cancel the runs of a backfill", st.cancelWaiting(ctx, tenant, id, by))
+	return b, postgres.Wrap("cancel the runs of a backfill", st.cancelWaiting(ctx, tenant, id, by))
 }
 
 // cancelWaiting cancels the runs of a backfill that were not started.
@@ -131,7 +131,7 @@ func (st *Bulks) SlotStates(
 		states, err = readSlots(ctx, tx, tenant, definition, slots)
 		return err
 	})
-	return states, postgres.Outage("read slots", err)
+	return states, postgres.Wrap("read slots", err)
 }
 
 // readSlots reads what became of slots; those that never had a run are left out.

@@ -23,7 +23,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r WHERE r.admitted_at 
 func (st *Sweeps) Backlog(ctx context.Context) (b jobrun.Backlog, err error) {
 	rows, err := st.db.QueryWrite(ctx, countBacklog, jobrun.BacklogCap)
 	if err != nil {
-		return b, postgres.Outage("count job runs", err)
+		return b, postgres.Wrap("count job runs", err)
 	}
 	err = postgres.EachRow(rows, func() error {
 		var oldest sql.NullTime
@@ -35,5 +35,5 @@ func (st *Sweeps) Backlog(ctx context.Context) (b jobrun.Backlog, err error) {
 		return err
 	})
 	b.Waiting = min(b.Waiting, jobrun.BacklogCap)
-	return b, postgres.Outage("count job runs", err)
+	return b, postgres.Wrap("count job runs", err)
 }

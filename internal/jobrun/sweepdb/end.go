@@ -35,7 +35,7 @@ func (e ending) run(
 ) (s jobrun.Swept, err error) {
 	rows, err := db.QueryWrite(ctx, e.find.Text, e.find.Args(append(postgres.Values{limit}, by...))...)
 	if err != nil {
-		return s, postgres.Outage(e.doing, err)
+		return s, postgres.Wrap(e.doing, err)
 	}
 	var ids []uuid.UUID
 	err = postgres.EachRow(rows, func() error {
@@ -45,11 +45,11 @@ func (e ending) run(
 		return err
 	})
 	if err != nil || len(ids) == 0 {
-		return s, postgres.Outage(e.doing, err)
+		return s, postgres.Wrap(e.doing, err)
 	}
 	s.Moved, err = endRuns(ctx, db, t, ids, func(*jobrun.Run) jobrun.Input { return in })
 	s.More = len(ids) == limit && s.Moved > 0
-	return s, postgres.Outage(e.doing, err)
+	return s, postgres.Wrap(e.doing, err)
 }
 
 // endRuns does what in says with runs, as the leader, and tells how many it has

@@ -7,9 +7,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Heed has the sweeps ask hints before they doubt a run (J-24). Call it before
-// any sweep.
-func (st *Sweeps) Heed(hints jobrun.LeaseHints) { st.hints = hints }
+// UseHints makes the sweeps ask hints before they put a run in doubt (J-24). It must be
+// called before the first sweep.
+func (st *Sweeps) UseHints(hints jobrun.LeaseHints) { st.hints = hints }
 
 // silentFences finds what doubtSilent finds, with the fences of runs whose lease
 // ended less than $2 ago, in microseconds: only those may be spared.
@@ -28,7 +28,7 @@ func (st *Sweeps) doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, l
 	}
 	rows, err := st.db.QueryWrite(ctx, silentFences, limit, s.Seconds(jobrun.RunLease).Microseconds())
 	if err != nil {
-		return jobrun.Swept{}, postgres.Outage(doubtSilent.doing, err)
+		return jobrun.Swept{}, postgres.Wrap(doubtSilent.doing, err)
 	}
 	var ids postgres.BinaryColumn
 	var perhaps []jobrun.RunFence
@@ -45,7 +45,7 @@ func (st *Sweeps) doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, l
 		return err
 	})
 	if err != nil {
-		return jobrun.Swept{}, postgres.Outage(doubtSilent.doing, err)
+		return jobrun.Swept{}, postgres.Wrap(doubtSilent.doing, err)
 	}
 	for i, alive := range st.hints.Alive(ctx, perhaps) {
 		if !alive {

@@ -41,7 +41,7 @@ func (k *kind[T]) create(
 		}
 		return auditdb.PutAction(ctx, tx, by)
 	})
-	return created, postgres.Outage("create "+k.name, err)
+	return created, postgres.Wrap("create "+k.name, err)
 }
 
 // get reads one by a query of OfTenant, with scan.
@@ -53,7 +53,7 @@ func (k *kind[T]) get(
 		b, err = scan(rows)
 		return err
 	}, id)
-	return b, postgres.Outage("get "+k.name, err)
+	return b, postgres.Wrap("get "+k.name, err)
 }
 
 // list reads a page of what w selects, newest first.
@@ -65,7 +65,7 @@ func (k *kind[T]) list(
 		found, err = postgres.ReadFew(ctx, tx, l, w, p, k.scan)
 		return err
 	})
-	return found, postgres.Outage("list "+k.name+"s", err)
+	return found, postgres.Wrap("list "+k.name+"s", err)
 }
 
 // lock returns one, locked. Fault: NotFound.
@@ -95,7 +95,7 @@ func (k *kind[T]) canceled(
 		}
 		return auditdb.PutAction(ctx, tx, by)
 	})
-	return b, postgres.Outage("cancel "+k.name, err)
+	return b, postgres.Wrap("cancel "+k.name, err)
 }
 
 // bulksAtOnce is how many backfills, and how many bulks, move in one round.
@@ -110,12 +110,12 @@ func (k *kind[T]) step(
 ) (all jobrun.Swept, err error) {
 	list, err := k.running(ctx, db)
 	if err != nil {
-		return all, postgres.Outage("look for "+k.name+"s", err)
+		return all, postgres.Wrap("look for "+k.name+"s", err)
 	}
 	for _, m := range list {
 		swept, err := postgres.RetryCollision(func() (jobrun.Swept, error) { return one(m) })
 		if err != nil {
-			return all, postgres.Outage("advance a "+k.name, err)
+			return all, postgres.Wrap("advance a "+k.name, err)
 		}
 		all.Moved += swept.Moved
 		all.More = all.More || swept.More

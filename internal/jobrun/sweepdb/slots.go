@@ -36,10 +36,10 @@ SELECT `+jobdb.DefinitionColumns+` FROM jobs.job_definitions d
 func (st *Sweeps) Now(ctx context.Context) (now time.Time, err error) {
 	rows, err := st.db.QueryWrite(ctx, `SELECT clock_timestamp()`)
 	if err != nil {
-		return now, postgres.Outage("read the time", err)
+		return now, postgres.Wrap("read the time", err)
 	}
 	err = postgres.EachRow(rows, func() error { return rows.Scan(&now) })
-	return now.UTC(), postgres.Outage("read the time", err)
+	return now.UTC(), postgres.Wrap("read the time", err)
 }
 
 func (st *Sweeps) definitions(ctx context.Context, query string, args ...any) (all []jobrun.Definition, err error) {
@@ -114,7 +114,7 @@ func (st *Sweeps) Materialize(
 		return st.db.PutRunEvents(ctx, tx, &told)
 	})
 	if err != nil {
-		return 0, postgres.Outage("create job runs of slots", err)
+		return 0, postgres.Wrap("create job runs of slots", err)
 	}
 	st.db.RunsCreated(runs, created)
 	return made, nil

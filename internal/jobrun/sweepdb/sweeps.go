@@ -73,7 +73,7 @@ func (m move) run(
 	var s jobrun.Swept
 	ids, n, err := foundIDs(ctx, db, m.find.Text, m.find.Args(append(postgres.Values{limit}, by...))...)
 	if err != nil || n == 0 {
-		return s, postgres.Outage(m.doing, err)
+		return s, postgres.Wrap(m.doing, err)
 	}
 	s, err = m.these(ctx, db, t, ids, slices.Concat(by, more)...)
 	s.More = n == limit && s.Moved > 0
@@ -93,7 +93,7 @@ func (m move) these(
 		return postgres.EachRow(rows, func() error { s.Moved++; return nil })
 	})
 	if err != nil {
-		return jobrun.Swept{}, postgres.Outage(m.doing, err)
+		return jobrun.Swept{}, postgres.Wrap(m.doing, err)
 	}
 	return s, nil
 }
@@ -201,7 +201,7 @@ func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Sett
 // Swept implements jobrun.Sweeps. Standbys that were not seen for an hour are
 // forgotten.
 func (st *Sweeps) Swept(ctx context.Context, t jobrun.Term) error {
-	return postgres.Outage("record a round of the leader", st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("record a round of the leader", st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		return st.db.ExecIn(ctx, tx, `
 WITH forgotten AS (
 	DELETE FROM jobs.schedulers s WHERE s.seen_at < clock_timestamp() - interval '1 hour'

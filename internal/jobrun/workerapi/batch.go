@@ -30,7 +30,7 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	if err != nil {
 		return nil, err
 	}
-	s.waits.Lives(rest.RequestOf(ctx).Tenant.ID, in.WorkerID)
+	s.waits.NoteHeartbeat(rest.RequestOf(ctx).Tenant.ID, in.WorkerID)
 	return rest.Answer{Status: http.StatusOK, Body: toHeartbeat(&w, settings, leases)}, nil
 }
 

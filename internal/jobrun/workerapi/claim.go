@@ -38,7 +38,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 		ask.Queues = k.Queues // a claim of one queue costs less
 	}
 	every := settings.Seconds(jobrun.HeartbeatTTL) / 3
-	if s.waits.Quiet(ask.TenantID, ask.WorkerID, every) {
+	if s.waits.HeartbeatDue(ask.TenantID, ask.WorkerID, every) {
 		if _, err := s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
 	if !known {
 		return "", fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop its runs and register again")
 	}
-	s.waits.Lives(tenant, worker)
+	s.waits.NoteHeartbeat(tenant, worker)
 	return state, nil
 }
 

@@ -83,7 +83,7 @@ func TestARunWakesOneOfThoseWhoWait(t *testing.T) {
 		t.Fatal("nobody got the run")
 	}
 	// The hint wakes one; whose claim was full wakes two more; each line looks once a
-	// second. A herd would have been all of them at once.
+	// second. A fleet would have been all of them at once.
 	if n := len(s.work.claims); n >= crowd {
 		t.Errorf("%d claims for one run", n)
 	}

@@ -179,9 +179,9 @@ var backoff = retry.Policy{InitialIntervalMS: 50, MaxIntervalMS: 2000, Multiplie
 type readBack int
 
 const (
-	again   readBack = iota // the change was not written: decide anew on what is there now
-	stored                  // it was
-	notOurs                 // the saga has another owner, or the lease is lost
+	redecide readBack = iota // the change was not written: decide anew on what is there now
+	stored                   // it was
+	notOurs                  // the saga has another owner, or the lease is lost
 )
 
 // reload reads the saga back after a commit whose change did not apply or
@@ -212,7 +212,7 @@ func (d *drive) reload(change saga.Change) readBack {
 		case was && (mine || run.LeaseOwner == nil): // it ended or was released; somebody may have claimed it since
 			return stored
 		case mine:
-			return again
+			return redecide
 		}
 		return notOurs
 	}

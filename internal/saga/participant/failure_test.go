@@ -76,7 +76,7 @@ func TestARequestThatIsNotReadInTimeIsUnknown(t *testing.T) {
 }
 
 func TestNothingListensIsNotApplied(t *testing.T) {
-	o := newClient(t, nil).Call(t.Context(), callTo("http://"+testnet.Nobody(t)))
+	o := newClient(t, nil).Call(t.Context(), callTo("http://"+testnet.ClosedAddress(t)))
 	check(t, o, saga.NotApplied, retry.Network, CodeDialFailed)
 	if !strings.Contains(o.Message, "connection refused") {
 		t.Errorf("message %q does not say that the connection was refused", o.Message)

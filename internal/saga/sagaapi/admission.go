@@ -76,7 +76,7 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 	owner, done := s.Engine.Admit(ctx)
 	var run *saga.Instance
 	defer func() { done(run) }()
-	for again := false; ; again = true {
+	for retried := false; ; retried = true {
 		n := s.newSaga(rest.RequestOf(ctx), spec, c, owner, s.Now(), key, joins(b))
 		result, err := s.Create(ctx, n)
 		if err != nil || result.Created == saga.IDTaken {
@@ -109,7 +109,7 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 		}
 		// NotCurrent or NotRunnable: the definition was outdated. Read anew it
 		// is either right or gone, unless it changes faster than we can read.
-		if again {
+		if retried {
 			return fault.New(fault.Unavailable, rest.CodeUnavailable, "the workflow keeps changing; try again")
 		}
 		if c, err = s.choose(ctx, spec.Tenant.ID, b, true); err != nil {

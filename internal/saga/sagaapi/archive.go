@@ -17,7 +17,7 @@ import (
 // find reads a saga of the tenant, from the archive when it is not live. It
 // looks in both places twice: between two looks a saga may have moved. Fault:
 // NotFound.
-func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (found, error) {
+func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs, error) {
 	for range 2 {
 		f, err := s.findLive(ctx, tenant, id)
 		if fault.KindOf(err) != fault.NotFound {
@@ -25,24 +25,24 @@ func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (found, error
 		}
 		a, err := s.Archive.GetArchived(ctx, tenant, id)
 		if fault.KindOf(err) != fault.NotFound {
-			return found{a.Saga, a.Logs, &a.ArchivedAt}, err
+			return sagaWithLogs{a.Saga, a.Logs, &a.ArchivedAt}, err
 		}
 	}
-	return found{}, saga.NotFound(id)
+	return sagaWithLogs{}, saga.NotFound(id)
 }
 
 // findLive reads a live saga, then its logs: these are then never older than
 // its state.
-func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (found, error) {
+func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	if err != nil {
-		return found{}, err
+		return sagaWithLogs{}, err
 	}
 	logs, err := s.Sagas.StepLogs(ctx, tenant, id)
 	if err == nil && len(logs) == 0 && sg.State.Terminal() {
 		_, err = s.Sagas.Get(ctx, tenant, id) // or has it been archived since, its logs with it?
 	}
-	return found{saga: sg, logs: logs}, err
+	return sagaWithLogs{saga: sg, logs: logs}, err
 }
 
 // notLive is the fault of an action on a saga that is not among the live ones.
@@ -72,7 +72,7 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 		if err != nil {
 			return nil, pinnedIsGone(err)
 		}
-		item := (&found{saga: a.Saga, archivedAt: &a.ArchivedAt}).convert(def)
+		item := (&sagaWithLogs{saga: a.Saga, archivedAt: &a.ArchivedAt}).convert(def)
 		if p.View == nil || *p.View != api.ListSagasParamsViewFull {
 			item.Payload, item.Metadata = nil, nil
 		}

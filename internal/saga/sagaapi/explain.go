@@ -98,15 +98,15 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 }
 
 // look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.
-func (s *Handlers) look(ctx context.Context, id uuid.UUID) (found, saga.Instance, error) {
+func (s *Handlers) look(ctx context.Context, id uuid.UUID) (sagaWithLogs, saga.Instance, error) {
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	f, err := s.find(ctx, tenant, id)
 	if err != nil {
-		return found{}, saga.Instance{}, err
+		return sagaWithLogs{}, saga.Instance{}, err
 	}
 	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
 	if err != nil {
-		return found{}, saga.Instance{}, pinnedIsGone(err)
+		return sagaWithLogs{}, saga.Instance{}, pinnedIsGone(err)
 	}
 	return f, saga.Rebuild(f.saga, def, f.logs), nil
 }

@@ -76,7 +76,7 @@ func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, running b
 // head reads a saga and answers without step logs.
 func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (rest.Answer, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
-	f := found{saga: sg}
+	f := sagaWithLogs{saga: sg}
 	if fault.KindOf(err) == fault.NotFound { // what a key stands for may be archived
 		f, err = s.find(ctx, tenant, id)
 	}
@@ -146,29 +146,29 @@ func pinnedIsGone(err error) error {
 	return fmt.Errorf("read the definition a saga is pinned to: %v", err) //nolint:errorlint // on purpose, see above
 }
 
-// found is a saga with its logs, live or archived.
-type found struct {
+// sagaWithLogs is a saga with its logs, live or archived.
+type sagaWithLogs struct {
 	saga       saga.Saga
 	logs       []saga.StepLog
 	archivedAt *time.Time // nil: it is live
 }
 
 // archived is the member of that name, absent of a live saga.
-func (f *found) archived() *bool {
+func (f *sagaWithLogs) archived() *bool {
 	if f.archivedAt == nil {
 		return nil
 	}
 	return new(true)
 }
 
-func (f *found) etag() string {
+func (f *sagaWithLogs) etag() string {
 	if f.archivedAt != nil {
 		return rest.ArchivedETag(f.saga.Version)
 	}
 	return rest.ETagOf(f.saga.Version)
 }
 
-func (f *found) convert(def *workflow.Definition) *api.Saga {
+func (f *sagaWithLogs) convert(def *workflow.Definition) *api.Saga {
 	out := toAPISaga(&f.saga, def)
 	if f.archivedAt != nil {
 		out.Archived, out.ArchivedAt = f.archived(), f.archivedAt

@@ -24,7 +24,7 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 		return err
 	}, id)
 	if err != nil {
-		return saga.Saga{}, postgres.Outage("get saga", err)
+		return saga.Saga{}, postgres.Wrap("get saga", err)
 	}
 	return s, nil
 }

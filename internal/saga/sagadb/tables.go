@@ -34,7 +34,7 @@ var sagaTable = postgres.NewTable(
 	postgres.Text("saga_type", func(r *sagaRow) *string { return &r.SagaType }),
 	postgres.Text("workflow_name", func(r *sagaRow) *string { return &r.WorkflowName }),
 	postgres.Int("workflow_version", func(r *sagaRow) *int { return &r.WorkflowVersion }),
-	postgres.Bool("floating", func(r *sagaRow) *bool { return &r.floating }).Told(),
+	postgres.Bool("floating", func(r *sagaRow) *bool { return &r.floating }).InputOnly(),
 	postgres.TextOrNil("name", func(r *sagaRow) **string { return &r.Name }),
 	postgres.TextOrNil("description", func(r *sagaRow) **string { return &r.Description }),
 	postgres.TextOrNil("business_key", func(r *sagaRow) **string { return &r.BusinessKey }),
@@ -76,7 +76,7 @@ var sagaTable = postgres.NewTable(
 	postgres.TimeOrNil("started_at", func(r *sagaRow) **time.Time { return &r.StartedAt }),
 	postgres.TimeOrNil("completed_at", func(r *sagaRow) **time.Time { return &r.CompletedAt }).ReadOnly(),
 	postgres.Time("updated_at", func(r *sagaRow) *time.Time { return &r.UpdatedAt }).From("created_at"),
-	postgres.Bool("keyed", func(r *sagaRow) *bool { return &r.keyed }).Told(),
+	postgres.Bool("keyed", func(r *sagaRow) *bool { return &r.keyed }).InputOnly(),
 )
 
 // logRow is a row of saga.saga_step_logs, and as it is stored what may be sealed.
@@ -105,7 +105,7 @@ var logTable = postgres.NewTable(
 	postgres.TimeOrNil("completed_at", func(r *logRow) **time.Time { return &r.CompletedAt }),
 	postgres.IntOrNil("duration_ms", func(r *logRow) **int64 { return &r.DurationMS }),
 	postgres.Time("updated_at", func(r *logRow) *time.Time { return &r.UpdatedAt }),
-	postgres.Bool("completes", func(r *logRow) *bool { return &r.Completes }).Told(),
+	postgres.Bool("completes", func(r *logRow) *bool { return &r.Completes }).InputOnly(),
 )
 
 var theLogs = logTable.As("g")

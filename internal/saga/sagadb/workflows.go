@@ -156,7 +156,7 @@ func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver
 		return err
 	}, name, ver)
 	if err != nil {
-		return workflow.Registered{}, postgres.Outage("get workflow", err)
+		return workflow.Registered{}, postgres.Wrap("get workflow", err)
 	}
 	return r, nil
 }

@@ -59,7 +59,7 @@ func (b *fakeBrokers) close()          { b.cluster.Close() }
 
 func (b *fakeBrokers) leave(ctx context.Context, dice *rand.Rand, outage time.Duration) error {
 	gone := dice.Int32N(3)
-	b.w.diary.write("broker %d is away for %s", gone, outage)
+	b.w.log.write("broker %d is away for %s", gone, outage)
 	b.away.Store(gone)
 	pause(ctx, outage)
 	b.away.Store(-1)
@@ -203,7 +203,7 @@ func (b *realBroker) leave(ctx context.Context, dice *rand.Rand, outage time.Dur
 		return fmt.Errorf("the broker ended by itself: %w; its log is %s", b.proc.err, b.log.Name())
 	}
 	down := time.Duration(dice.Int64N(int64(outage) + 1))
-	b.w.diary.write("the broker, pid %d: SIGKILL, started again in %s", b.proc.cmd.Process.Pid, down)
+	b.w.log.write("the broker, pid %d: SIGKILL, started again in %s", b.proc.cmd.Process.Pid, down)
 	b.proc.signal(syscall.SIGKILL)
 	<-b.proc.done
 	if !b.proc.killed() {
@@ -213,6 +213,6 @@ func (b *realBroker) leave(ctx context.Context, dice *rand.Rand, outage time.Dur
 	if err := b.start(ctx); err != nil {
 		return err
 	}
-	b.w.diary.write("the broker is back, pid %d", b.proc.cmd.Process.Pid)
+	b.w.log.write("the broker is back, pid %d", b.proc.cmd.Process.Pid)
 	return nil
 }

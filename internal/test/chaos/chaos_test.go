@@ -33,7 +33,7 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.open(db, rude(w.dir, w.seed))
+	w.open(db, unreliable(w.dir, w.seed))
 	if err := w.heal(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestChaos(t *testing.T) {
 	defer enough()
 	traded := make(chan struct{})
 	go func() { w.trade(ctx, more); close(traded) }()
-	(&nemesis{w: w, dice: w.dice("nemesis")}).rage(ctx)
+	(&nemesis{w: w, dice: w.dice("nemesis")}).run(ctx)
 	for w.stored(ctx) < p.sagas && pause(ctx, 50*time.Millisecond) {
 	}
 	enough()

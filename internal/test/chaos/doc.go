@@ -18,5 +18,5 @@
 //
 // A seed repeats who does what and when; it cannot repeat how the machine
 // schedules it. What a failed run leaves behind is in the directory it names:
-// the ledger, the nodes' logs and the diary of what was done to them.
+// the ledger, the nodes' logs and the event log of what was done to them.
 package chaos

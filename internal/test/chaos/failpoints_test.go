@@ -158,7 +158,7 @@ func (n *node) startDoomed(t *testing.T, extra string) (died <-chan struct{}) {
 		if !proc.killed() {
 			n.w.add("node", "", "", "%s ended by itself: %v", n.name, proc.cmd.ProcessState)
 		}
-		n.w.diary.write("%s: died at its failpoint", n.name)
+		n.w.log.write("%s: died at its failpoint", n.name)
 		if err := n.start(); err != nil {
 			n.w.add("node", "", "", "%v", err)
 		}

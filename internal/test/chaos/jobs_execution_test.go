@@ -209,7 +209,7 @@ func (x *execution) work() string {
 }
 
 // doubted keeps silent about the run until Skald is in doubt, and then does d.
-func (x *execution) doubted(d deed) {
+func (x *execution) doubted(d pointFault) {
 	x.deaf.Store(true)
 	for x.over() < x.w.cfg.Confirm/4 && x.ctx.Err() == nil {
 		pause(x.ctx, 20*time.Millisecond)

@@ -14,7 +14,7 @@ var soundEpoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // soundJobs is a record in which nothing is wrong: three slots, one of which was
 // skipped; a run whose first worker was stopped and came back as a zombie; a chain
 // of two failures with its letter; a saga; and an event.
-func soundJobs() *jobRecord {
+func validJobRecord() *jobRecord {
 	at := func(s float64) time.Time { return soundEpoch.Add(time.Duration(s * float64(time.Second))) }
 	tick := &job{name: "tick", due: everySeconds(1), from: at(0), to: at(3), attempts: 1, losses: 2}
 	flaky := &job{name: "flaky", attempts: 2, losses: 2, letter: true, asked: true}
@@ -189,7 +189,7 @@ func soundJobs() *jobRecord {
 // one place each: a rule that cannot fail proves nothing.
 func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	if v := judgeJobs(soundJobs()); len(v.violations) > 0 {
+	if v := judgeJobs(validJobRecord()); len(v.violations) > 0 {
 		t.Fatalf("the sound record: %v", v.violations)
 	}
 	find := func(r *jobRecord, run, to string) *move {
@@ -283,7 +283,7 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 		{"J0", "an accepted saga is not there", func(r *jobRecord) { r.asked = append(r.asked, &wish{kind: ofSaga, ids: []string{"x"}}) }},
 		{"J0", "a saga that hangs", func(r *jobRecord) { r.sagas[0].state = "EXECUTING" }},
 	} {
-		r := soundJobs()
+		r := validJobRecord()
 		c.spoil(r)
 		if v := judgeJobs(r); !slices.ContainsFunc(
 			v.violations,

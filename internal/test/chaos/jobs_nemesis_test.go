@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// misery is what goes wrong in a campaign of job runs.
-type misery struct {
-	points                  int // each deed at each point of a worker's life
+// jobFaults is what goes wrong in a campaign of job runs.
+type jobFaults struct {
+	points                  int // each fault at each point of a worker's life
 	kills, stops            int // of workers, from outside
 	leaderKills, leaderHold int // of the leader; held past its lease
 	nodeKills, terms        int // of any node
@@ -18,37 +18,37 @@ type misery struct {
 	deposals, pauses        int // of the leader, and of definitions, by operators
 }
 
-// tormentor does it.
-type tormentor struct {
+// jobNemesis injects them.
+type jobNemesis struct {
 	nemesis
-	h *herd
+	h *fleet
 	a *asker
 }
 
 // hold is longer than a lease, or than a lease and the doubt that follows it: who
 // comes back has lost its runs, or is in doubt.
-func (n *tormentor) hold() time.Duration {
+func (n *jobNemesis) hold() time.Duration {
 	if n.dice.IntN(3) == 0 {
 		return time.Second + time.Duration(n.dice.IntN(2000))*time.Millisecond
 	}
 	return 4500*time.Millisecond + time.Duration(n.dice.IntN(1500))*time.Millisecond
 }
 
-// rage does all of it within a time, in random order, and returns when all is back.
-func (n *tormentor) rage(ctx context.Context, m misery, length time.Duration) {
-	var deeds []func(context.Context)
+// run does all of it within a time, in random order, and returns when all is back.
+func (n *jobNemesis) run(ctx context.Context, m jobFaults, length time.Duration) {
+	var faults []func(context.Context)
 	add := func(times int, do func(context.Context)) {
 		for range times {
-			deeds = append(deeds, do)
+			faults = append(faults, do)
 		}
 	}
 	for _, point := range workerPoints {
-		add(m.points, func(context.Context) { n.order(deed{point, toKill, 0}) })
-		add(m.points, func(context.Context) { n.order(deed{point, toPause, n.hold()}) })
+		add(m.points, func(context.Context) { n.order(pointFault{point, toKill, 0}) })
+		add(m.points, func(context.Context) { n.order(pointFault{point, toPause, n.hold()}) })
 	}
-	add(m.points, func(context.Context) { n.order(deed{atConfirming, toMute, 0}) })
-	add(m.kills, func(context.Context) { n.beast().kill() })
-	add(m.stops, func(context.Context) { n.beast().stop(n.hold()) })
+	add(m.points, func(context.Context) { n.order(pointFault{atConfirming, toMute, 0}) })
+	add(m.kills, func(context.Context) { n.slot().kill() })
+	add(m.stops, func(context.Context) { n.slot().stop(n.hold()) })
 	add(m.leaderKills, n.killLeader)
 	add(m.leaderHold, n.holdLeader)
 	add(m.nodeKills, n.kill)
@@ -59,9 +59,9 @@ func (n *tormentor) rage(ctx context.Context, m misery, length time.Duration) {
 	add(m.detaches, n.detach)
 	add(m.deposals, n.depose)
 	add(m.pauses, n.pauseJob)
-	n.dice.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
-	began, gap := time.Now(), length/time.Duration(len(deeds)+1)
-	for i, do := range deeds {
+	n.dice.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	began, gap := time.Now(), length/time.Duration(len(faults)+1)
+	for i, do := range faults {
 		if !pause(ctx, time.Until(began.Add(gap*time.Duration(i)+time.Duration(n.dice.Int64N(int64(gap)))))) {
 			break
 		}
@@ -70,12 +70,12 @@ func (n *tormentor) rage(ctx context.Context, m misery, length time.Duration) {
 	n.back.Wait()
 }
 
-func (n *tormentor) beast() *beast { return n.h.beasts[n.dice.IntN(len(n.h.beasts))] }
+func (n *jobNemesis) slot() *workerSlot { return n.h.slots[n.dice.IntN(len(n.h.slots))] }
 
 // order has a worker do it at its next passing; when it does not pass there for a
 // while, or is dead, another one.
-func (n *tormentor) order(d deed) {
-	name, v := d.point+" "+d.what, n.beast()
+func (n *jobNemesis) order(d pointFault) {
+	name, v := d.point+" "+d.what, n.slot()
 	before := n.h.count(name)
 	dice := n.w.dice(fmt.Sprint(d, before))
 	n.back.Go(func() {
@@ -86,13 +86,13 @@ func (n *tormentor) order(d deed) {
 					return
 				}
 			}
-			v = n.h.beasts[dice.IntN(len(n.h.beasts))]
+			v = n.h.slots[dice.IntN(len(n.h.slots))]
 		}
 	})
 }
 
 // leader is the node that leads, if it is up.
-func (n *tormentor) leader(ctx context.Context) *node {
+func (n *jobNemesis) leader(ctx context.Context) *node {
 	for range 100 {
 		var name string
 		err := n.w.db.sql().
@@ -110,13 +110,13 @@ func (n *tormentor) leader(ctx context.Context) *node {
 	return nil
 }
 
-func (n *tormentor) killLeader(ctx context.Context) {
+func (n *jobNemesis) killLeader(ctx context.Context) {
 	v := n.leader(ctx)
 	if v == nil {
 		return
 	}
 	down := n.absence()
-	n.w.diary.write("%s leads: SIGKILL, back in %s", v.name, down)
+	n.w.log.write("%s leads: SIGKILL, back in %s", v.name, down)
 	v.end(syscall.SIGKILL)
 	n.w.tally.kills.Add(1)
 	n.a.did("leader kill")
@@ -124,7 +124,7 @@ func (n *tormentor) killLeader(ctx context.Context) {
 }
 
 // holdLeader stops the leader past its lease: another one leads when it is back.
-func (n *tormentor) holdLeader(ctx context.Context) {
+func (n *jobNemesis) holdLeader(ctx context.Context) {
 	v := n.leader(ctx)
 	if v == nil {
 		return
@@ -133,20 +133,20 @@ func (n *tormentor) holdLeader(ctx context.Context) {
 	if proc == nil {
 		return
 	}
-	n.w.diary.write("%s leads: SIGSTOP for %s", v.name, d)
+	n.w.log.write("%s leads: SIGSTOP for %s", v.name, d)
 	proc.signal(syscall.SIGSTOP)
 	n.w.tally.stops.Add(1)
 	n.a.did("leader hold")
 	from := time.Now()
 	n.back.Go(func() {
 		pause(context.Background(), d)
-		n.w.diary.stopped(interval{from, time.Now()})
-		n.w.diary.write("%s: SIGCONT", v.name)
+		n.w.log.stopped(interval{from, time.Now()})
+		n.w.log.write("%s: SIGCONT", v.name)
 		proc.signal(syscall.SIGCONT)
 	})
 }
 
-func (n *tormentor) someWorker(ctx context.Context) string {
+func (n *jobNemesis) someWorker(ctx context.Context) string {
 	ids := n.a.workers(ctx, n.dice)
 	if len(ids) == 0 {
 		return ""
@@ -155,12 +155,12 @@ func (n *tormentor) someWorker(ctx context.Context) string {
 }
 
 // drain lets a worker finish what it has, and then has it work again.
-func (n *tormentor) drain(ctx context.Context) {
+func (n *jobNemesis) drain(ctx context.Context) {
 	id := n.someWorker(ctx)
 	if id == "" || !n.a.tell(ctx, n.dice, "/api/v1/workers/"+id+"/drain") {
 		return
 	}
-	n.w.diary.write("worker %s is drained", id)
+	n.w.log.write("worker %s is drained", id)
 	n.a.did("drain")
 	dice := n.w.dice("undrain " + id)
 	n.back.Go(func() {
@@ -169,27 +169,27 @@ func (n *tormentor) drain(ctx context.Context) {
 	})
 }
 
-func (n *tormentor) detach(ctx context.Context) {
+func (n *jobNemesis) detach(ctx context.Context) {
 	if id := n.someWorker(ctx); id != "" && n.a.tell(ctx, n.dice, "/api/v1/workers/"+id+"/detach") {
-		n.w.diary.write("worker %s is detached", id)
+		n.w.log.write("worker %s is detached", id)
 		n.a.did("detach")
 	}
 }
 
-func (n *tormentor) depose(ctx context.Context) {
+func (n *jobNemesis) depose(ctx context.Context) {
 	if n.a.tell(ctx, n.dice, "/api/v1/scheduler/leader/step-down") {
-		n.w.diary.write("the leader is deposed")
+		n.w.log.write("the leader is deposed")
 		n.a.did("depose")
 	}
 }
 
 // pauseJob pauses a definition for some seconds: its slots are recorded as skipped.
-func (n *tormentor) pauseJob(ctx context.Context) {
+func (n *jobNemesis) pauseJob(ctx context.Context) {
 	j := n.a.jobs[n.dice.IntN(4)]
 	if !n.a.tell(ctx, n.dice, fmt.Sprintf("/api/v1/job-definitions/%s/pause", j.name)) {
 		return
 	}
-	n.w.diary.write("%s is paused", j.name)
+	n.w.log.write("%s is paused", j.name)
 	n.a.did("pause")
 	dice := n.w.dice("resume " + j.name)
 	n.back.Go(func() {

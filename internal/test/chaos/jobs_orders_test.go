@@ -38,17 +38,17 @@ const (
 	toMute  = "mute"  // at atConfirming only: it keeps silent until it is in doubt, and then confirms
 )
 
-// deed is what is to happen to a worker when it next passes a point.
-type deed struct {
+// pointFault is what is to happen to a worker when it next passes a point.
+type pointFault struct {
 	point, what string
 	hold        time.Duration // of a pause
 }
 
-func (d deed) String() string {
+func (d pointFault) String() string {
 	return fmt.Sprintf("%s %s %d", d.point, d.what, d.hold.Milliseconds())
 }
 
-func parseDeed(line string) (d deed, ok bool) {
+func parsePointFault(line string) (d pointFault, ok bool) {
 	var ms int64
 	n, err := fmt.Sscanf(line, "%s %s %d", &d.point, &d.what, &ms)
 	d.hold = time.Duration(ms) * time.Millisecond
@@ -59,19 +59,19 @@ func parseDeed(line string) (d deed, ok bool) {
 // when it passes a point.
 type orders struct {
 	mu   sync.Mutex
-	wait []deed // guarded by mu
+	wait []pointFault // guarded by mu
 }
 
 func (o *orders) take(line string) {
-	if d, ok := parseDeed(line); ok {
+	if d, ok := parsePointFault(line); ok {
 		o.mu.Lock()
 		o.wait = append(o.wait, d)
 		o.mu.Unlock()
 	}
 }
 
-// next takes the first deed for a point from the list.
-func (o *orders) next(point string) (deed, bool) {
+// next takes the first pointFault for a point from the list.
+func (o *orders) next(point string) (pointFault, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, d := range o.wait {
@@ -80,7 +80,7 @@ func (o *orders) next(point string) (deed, bool) {
 			return d, true
 		}
 	}
-	return deed{}, false
+	return pointFault{}, false
 }
 
 // at does what was ordered for a point. After a kill it does not return, after a
@@ -99,7 +99,7 @@ func (o *orders) during(point string, w *jobWorker) {
 }
 
 // do tells the test, and does it.
-func (d deed) do() {
+func (d pointFault) do() {
 	fmt.Println(d)
 	switch d.what {
 	case toKill:

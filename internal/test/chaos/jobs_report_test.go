@@ -85,7 +85,7 @@ func (c *campaign) story(r *jobRecord, id string) string {
 		return id + ": nothing is known"
 	}
 	slices.SortStableFunc(all, func(a, b note) int { return a.at.Compare(b.at) })
-	all = append(all, c.diary.between(all[0].at.Add(-time.Second), all[len(all)-1].at.Add(time.Second))...)
+	all = append(all, c.log.between(all[0].at.Add(-time.Second), all[len(all)-1].at.Add(time.Second))...)
 	slices.SortStableFunc(all, func(a, b note) int { return a.at.Compare(b.at) })
 	run := r.runs[id]
 	var text strings.Builder

@@ -16,8 +16,8 @@ import (
 // jobsPlan is a campaign of job runs.
 type jobsPlan struct {
 	plan
-	misery
-	length  time.Duration // of the schedules, and of the misery within them
+	jobFaults
+	length  time.Duration // of the schedules, and of the jobFaults within them
 	workers int
 	settle  time.Duration // how long after it everything may take to end
 }
@@ -25,7 +25,7 @@ type jobsPlan struct {
 var jobsPlans = map[string]jobsPlan{
 	"": {
 		plan{lease: 2 * time.Second, nodes: 2, clients: 4, think: 700 * time.Millisecond},
-		misery{
+		jobFaults{
 			points:      1,
 			kills:       3,
 			stops:       3,
@@ -44,7 +44,7 @@ var jobsPlans = map[string]jobsPlan{
 	},
 	"long": {
 		plan{lease: 2 * time.Second, nodes: 3, clients: 5, think: 700 * time.Millisecond},
-		misery{
+		jobFaults{
 			points:      10,
 			kills:       75,
 			stops:       25,
@@ -67,7 +67,7 @@ var jobsPlans = map[string]jobsPlan{
 type campaign struct {
 	*world
 	p jobsPlan
-	h *herd
+	h *fleet
 	a *asker
 }
 
@@ -90,9 +90,9 @@ func TestJobRunsSurvive(t *testing.T) {
 	from := c.begin(ctx, campaignJobs)
 	r, v := c.through(ctx, from, func() {
 		pause(ctx, time.Until(from))
-		(&tormentor{nemesis: nemesis{w: w, dice: w.dice("nemesis")}, h: c.h, a: c.a}).rage(
+		(&jobNemesis{nemesis: nemesis{w: w, dice: w.dice("nemesis")}, h: c.h, a: c.a}).run(
 			ctx,
-			p.misery,
+			p.jobFaults,
 			p.length-3*time.Second,
 		)
 	})
@@ -103,14 +103,14 @@ func TestJobRunsSurvive(t *testing.T) {
 	}
 }
 
-// through has operators ask while misery strikes, until the schedules that began at
+// through has operators ask while jobFaults strikes, until the schedules that began at
 // from are over, and judges what is then there.
-func (c *campaign) through(ctx context.Context, from time.Time, misery func()) (*jobRecord, *jobsVerdict) {
+func (c *campaign) through(ctx context.Context, from time.Time, jobFaults func()) (*jobRecord, *jobsVerdict) {
 	more, enough := context.WithCancel(ctx)
 	defer enough()
 	asked := make(chan struct{})
 	go func() { c.a.ask(ctx, more, c.p.clients, c.p.think); close(asked) }()
-	misery()
+	jobFaults()
 	pause(ctx, time.Until(from.Add(c.p.length)))
 	enough()
 	if err := c.heal(ctx); err != nil {
@@ -137,7 +137,7 @@ func newCampaign(t *testing.T, w *world, p jobsPlan) *campaign {
 	for i, n := range w.nodes {
 		n.env = []string{"SKALD_TEST_CLOCK_OFFSET=" + clocks[i%len(clocks)]}
 	}
-	h, err := newHerd(w, p.workers, 8, time.Duration(jobSettings["continuation_confirm_seconds"]*float64(time.Second)))
+	h, err := newFleet(w, p.workers, 8, time.Duration(jobSettings["continuation_confirm_seconds"]*float64(time.Second)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func (c *campaign) end(ctx context.Context) *jobRecord {
 		}
 	}
 	pause(ctx, time.Second) // until the last reports are heard
-	r := &jobRecord{held: c.diary.stops, jobs: c.a.jobs, asked: c.a.wishes, lives: c.h.end(), logs: map[string]string{}}
+	r := &jobRecord{held: c.log.stops, jobs: c.a.jobs, asked: c.a.wishes, lives: c.h.end(), logs: map[string]string{}}
 	var err error
 	if r.journal, err = readJournals(c.h.dir); err != nil {
 		c.t.Fatal(err)
@@ -310,7 +310,7 @@ func (c *campaign) dull(v *jobsVerdict) []string {
 			missing = append(missing, fmt.Sprintf("%s: %d, want at least %d", what, got, want))
 		}
 	}
-	m := c.p.misery
+	m := c.p.jobFaults
 	for _, point := range workerPoints {
 		need("kills of workers "+point, c.h.count(point+" "+toKill), (m.points+1)/2)
 		need("pauses of workers "+point, c.h.count(point+" "+toPause), (m.points+1)/2)

@@ -56,7 +56,7 @@ func (w *world) judge(ctx context.Context) (*verdict, error) {
 	if v.sagas, err = w.records(ctx); err != nil {
 		return nil, err
 	}
-	entries, v.stragglers = putBack(entries, w.diary.stops)
+	entries, v.stragglers = putBack(entries, w.log.stops)
 	ends := map[string]ledger.SagaEnd{}
 	for id, r := range v.sagas {
 		ends[id] = r.end()

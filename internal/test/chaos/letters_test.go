@@ -71,7 +71,7 @@ func TestDeadLettersSurvive(t *testing.T) {
 		given <- nil
 	}()
 	var trouble sync.WaitGroup
-	trouble.Go(func() { (&nemesis{w: w, dice: w.dice("nemesis")}).rage(ctx) })
+	trouble.Go(func() { (&nemesis{w: w, dice: w.dice("nemesis")}).run(ctx) })
 	trouble.Go(func() { p.leave(ctx, lp.absences, lp.outage) })
 	first := p.redrive(ctx, t)
 	trouble.Wait()
@@ -79,7 +79,7 @@ func TestDeadLettersSurvive(t *testing.T) {
 		t.Error(err)
 	}
 	p.redrive(ctx, t)
-	w.diary.write("the database is away for %s", lp.outage)
+	w.log.write("the database is away for %s", lp.outage)
 	if err := db.shut(ctx, lp.outage); err != nil {
 		t.Error(err)
 	}
@@ -221,7 +221,7 @@ func startPost(t *testing.T, w *world) *post {
 func (p *post) leave(ctx context.Context, times int, each time.Duration) {
 	for range times {
 		pause(ctx, 2*time.Second)
-		p.w.diary.write("the broker is away for %s", each)
+		p.w.log.write("the broker is away for %s", each)
 		p.away.Store(true)
 		pause(ctx, each)
 		p.away.Store(false)

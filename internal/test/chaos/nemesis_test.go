@@ -16,10 +16,10 @@ type nemesis struct {
 	back sync.WaitGroup
 }
 
-// rage does everything the plan has for it and returns when all is back.
-func (n *nemesis) rage(ctx context.Context) {
+// run does everything the plan has for it and returns when all is back.
+func (n *nemesis) run(ctx context.Context) {
 	p := n.w.plan
-	var deeds []func(context.Context)
+	var faults []func(context.Context)
 	for _, d := range []struct {
 		times int
 		do    func(context.Context)
@@ -28,11 +28,11 @@ func (n *nemesis) rage(ctx context.Context) {
 		{p.shops, n.restartShop}, {p.crashes, n.crashDatabase}, {p.cuts, n.cutDatabase}, {p.blackouts, n.blackout},
 	} {
 		for range d.times {
-			deeds = append(deeds, d.do)
+			faults = append(faults, d.do)
 		}
 	}
-	n.dice.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
-	for _, do := range deeds {
+	n.dice.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	for _, do := range faults {
 		if !n.rest(ctx, 0, p.gap) {
 			break
 		}
@@ -79,7 +79,7 @@ func (n *nemesis) kill(ctx context.Context) {
 	if v == nil {
 		return
 	}
-	n.w.diary.write("%s: SIGKILL, back in %s", v.name, down)
+	n.w.log.write("%s: SIGKILL, back in %s", v.name, down)
 	v.end(syscall.SIGKILL)
 	n.w.tally.kills.Add(1)
 	n.back.Go(func() { n.bringBack(v, down) })
@@ -104,14 +104,14 @@ func (n *nemesis) stop(ctx context.Context) {
 	if proc == nil {
 		return
 	}
-	n.w.diary.write("%s: SIGSTOP for %s", v.name, d)
+	n.w.log.write("%s: SIGSTOP for %s", v.name, d)
 	from := time.Now()
 	proc.signal(syscall.SIGSTOP)
 	n.w.tally.stops.Add(1)
 	n.back.Go(func() {
 		pause(context.Background(), d)
-		n.w.diary.stopped(interval{from, time.Now()})
-		n.w.diary.write("%s: SIGCONT", v.name)
+		n.w.log.stopped(interval{from, time.Now()})
+		n.w.log.write("%s: SIGCONT", v.name)
 		proc.signal(syscall.SIGCONT)
 	})
 }
@@ -123,7 +123,7 @@ func (n *nemesis) term(ctx context.Context) {
 	if v == nil || v.awaitReady(ctx) != nil { // before, SIGTERM is any program's sudden end
 		return
 	}
-	n.w.diary.write("%s: SIGTERM", v.name)
+	n.w.log.write("%s: SIGTERM", v.name)
 	proc := v.take()
 	proc.signal(syscall.SIGTERM)
 	n.w.tally.terms.Add(1)
@@ -139,7 +139,7 @@ func (n *nemesis) term(ctx context.Context) {
 // restartShop takes the participants down, in the middle of their answers, and
 // has them go on from their ledger.
 func (n *nemesis) restartShop(ctx context.Context) {
-	n.w.diary.write("participants: down")
+	n.w.log.write("participants: down")
 	if err := n.w.shop.close(); err != nil {
 		n.w.add("input", "", "", "close the participants: %v", err)
 	}
@@ -148,7 +148,7 @@ func (n *nemesis) restartShop(ctx context.Context) {
 		n.w.add("input", "", "", "open the participants: %v", err)
 		return
 	}
-	n.w.diary.write("participants: up")
+	n.w.log.write("participants: up")
 	n.w.tally.shops.Add(1)
 }
 
@@ -164,19 +164,19 @@ func (n *nemesis) crashDatabase(ctx context.Context) {
 	if !n.steady(ctx) {
 		return
 	}
-	n.w.diary.write("PostgreSQL: a backend is killed, so it recovers from a crash")
+	n.w.log.write("PostgreSQL: a backend is killed, so it recovers from a crash")
 	if err := n.w.db.crash(ctx); err != nil {
 		n.w.add("input", "", "", "%v", err)
 		return
 	}
 	n.w.tally.crashes.Add(1)
-	n.w.diary.write("PostgreSQL: back")
+	n.w.log.write("PostgreSQL: back")
 }
 
 // cutDatabase ends connections of the nodes in the middle of whatever they do.
 func (n *nemesis) cutDatabase(ctx context.Context) {
 	kind := []string{"writer", "writer", "api", "lease"}[n.dice.IntN(4)]
-	n.w.diary.write("PostgreSQL: all %s connections are cut", kind)
+	n.w.log.write("PostgreSQL: all %s connections are cut", kind)
 	if err := n.w.db.cut(ctx, kind); err != nil {
 		n.w.add("input", "", "", "cut connections: %v", err)
 		return
@@ -190,7 +190,7 @@ func (n *nemesis) blackout(ctx context.Context) {
 	if !n.steady(ctx) {
 		return
 	}
-	n.w.diary.write("blackout: SIGKILL to PostgreSQL and all nodes")
+	n.w.log.write("blackout: SIGKILL to PostgreSQL and all nodes")
 	n.w.tally.blackouts.Add(1)
 	if err := n.w.db.kill(); err != nil {
 		n.w.add("input", "", "", "%v", err)
@@ -204,7 +204,7 @@ func (n *nemesis) blackout(ctx context.Context) {
 		n.w.add("input", "", "", "PostgreSQL does not come back: %v", err)
 		return
 	}
-	n.w.diary.write("PostgreSQL: back")
+	n.w.log.write("PostgreSQL: back")
 	for _, v := range n.w.nodes {
 		n.bringBack(v, 0)
 	}

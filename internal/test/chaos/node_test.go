@@ -74,7 +74,7 @@ func (n *node) start(extra ...string) error {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
 	n.proc, n.mayExit = proc, false
-	n.w.diary.write("%s: started, pid %d", n.name, proc.cmd.Process.Pid)
+	n.w.log.write("%s: started, pid %d", n.name, proc.cmd.Process.Pid)
 	go n.supervise(proc)
 	return nil
 }

@@ -29,7 +29,7 @@ type participants struct {
 const pauses = 400 * time.Millisecond
 
 // rude manners make about one call in five end in doubt.
-func rude(dir string, seed uint64) shop.Config {
+func unreliable(dir string, seed uint64) shop.Config {
 	return shop.Config{
 		Ledger: filepath.Join(dir, "ledger.jsonl"), Seed: seed,
 		Manners: shop.Manners{

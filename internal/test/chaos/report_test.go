@@ -127,7 +127,7 @@ func (w *world) timeline(r *record) string {
 	if r.completed != nil {
 		tell(*r.completed, "  saga    ended %s, cause %q, version %d, epoch %d", r.state, r.cause, r.version, r.epoch)
 	}
-	story = append(story, w.diary.between(r.created.Add(-time.Second), end.Add(time.Second))...)
+	story = append(story, w.log.between(r.created.Add(-time.Second), end.Add(time.Second))...)
 	slices.SortStableFunc(story, func(a, b note) int { return a.at.Compare(b.at) })
 	var text strings.Builder
 	fmt.Fprintf(

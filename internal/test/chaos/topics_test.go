@@ -79,7 +79,7 @@ func surviveTopics(t *testing.T, tp topicPlan, libs string) {
 	}
 	var trouble, topics sync.WaitGroup
 	var absences atomic.Int64
-	trouble.Go(func() { (&nemesis{w: w, dice: w.dice("nemesis")}).rage(ctx) })
+	trouble.Go(func() { (&nemesis{w: w, dice: w.dice("nemesis")}).run(ctx) })
 	trouble.Go(func() {
 		for dice := w.dice("brokers"); int(absences.Load()) < tp.absences && pause(ctx, tp.up); absences.Add(1) {
 			if err := c.brokers.leave(ctx, dice, tp.outage); err != nil {
@@ -238,7 +238,7 @@ func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic str
 		}
 		return nil
 	case 0:
-		c.w.diary.write("%s: %d records of partition %d: %v", topic, len(records), records[0].Partition, errFormerLife)
+		c.w.log.write("%s: %d records of partition %d: %v", topic, len(records), records[0].Partition, errFormerLife)
 		return errFormerLife
 	}
 	return fmt.Errorf("%d of %d records lie in partition %d, and all are acknowledged", end, len(records), records[0].Partition)

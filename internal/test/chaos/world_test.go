@@ -42,7 +42,7 @@ type world struct {
 	env   []string // of every node, beside what a node always has
 	plan  plan
 	seed  uint64
-	diary *diary
+	log   *eventLog
 	db    *database
 	shop  *participants
 	nodes []*node
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if w.diary, err = openDiary(filepath.Join(dir, "diary.txt")); err != nil {
+	if w.log, err = openEventLog(filepath.Join(dir, "events.log")); err != nil {
 		t.Fatal(err)
 	}
 	for i := range p.nodes {
@@ -117,14 +117,14 @@ func (w *world) close() {
 		err = errors.Join(err, w.db.close())
 	}
 	w.http.CloseIdleConnections()
-	if w.diary != nil {
-		w.diary.file.Close()
+	if w.log != nil {
+		w.log.file.Close()
 	}
 	if err != nil {
 		w.t.Errorf("clean up: %v", err)
 	}
 	if w.t.Failed() {
-		w.t.Logf("seed %d; the ledger, the logs and the diary are in %s", w.seed, w.dir)
+		w.t.Logf("seed %d; the ledger, the logs and the event log are in %s", w.seed, w.dir)
 		return
 	}
 	if err := os.RemoveAll(w.dir); err != nil {

@@ -35,7 +35,7 @@ func NewLetterStore(t *testing.T) LetterStore {
 	return LetterStore{dlqdb.NewLetters(db, dlq.DefaultPolicy), db, dsn, NewID()}
 }
 
-func (b LetterStore) Told(t *testing.T, f operator.Filter) []operator.Action {
+func (b LetterStore) AuditActions(t *testing.T, f operator.Filter) []operator.Action {
 	t.Helper()
 	f.Limit = 200
 	p, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, f)
@@ -50,7 +50,7 @@ func (b LetterStore) Driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	t.Helper()
 	queue := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)
 	d, err := queue.Take(t.Context(), dlq.Claim{
-		TenantID: b.Tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: dlq.TargetKinds}, Actor: "ada",
+		TenantID: b.Tenant, LetterID: l.ID, Routes: dlq.Routes{Kinds: dlq.TargetKinds}, Actor: "ada",
 		By: b.Action(l, dlq.VerbRetry), Force: true,
 		Revision: &dlq.Revision{LetterID: l.ID, Content: dlq.Content{Payload: []byte("edited")}, Author: "ada",
 			Reason: "better", CreatedAt: Now(), Patch: []byte(`[{"op":"test"}]`)},
@@ -67,9 +67,8 @@ func (b LetterStore) ArchiveAll(t *testing.T) {
 	Execute(t, b.DB.SQL(), `SELECT dlq.archive_batch(0, 0, 1000)`)
 }
 
-// AMess is letters of which no two are alike, in the order of their arrival; the
-// first two of each time have the same.
-func (b LetterStore) AMess(t *testing.T, n int) []dlq.Letter {
+// VariedLetters returns n letters that all differ, ordered by arrival.
+func (b LetterStore) VariedLetters(t *testing.T, n int) []dlq.Letter {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	begin := Now().Add(-24 * time.Hour)

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// Nobody returns an address, host:port, that refuses connections until the test
-// ends. The port of a listener that was closed would be given to another test.
-func Nobody(t testing.TB) string {
+// ClosedAddress returns an address, host:port, that refuses connections until the test
+// ends. It is the port of an open connection: that of a closed listener could be
+// handed to another test.
+func ClosedAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

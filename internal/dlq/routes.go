@@ -10,20 +10,20 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Ways is where letters can be driven to from a server: the one guard of every retry,
-// whoever asks for it.
-type Ways struct {
+// Routes is the targets that a server can send letters to. Every retry is checked
+// against it.
+type Routes struct {
 	Kinds []TargetKind // of targets that it has drivers for
-	// Forbidden tells of topics that nothing is ever driven to, because what is
+	// Forbidden tells whether letters must never be sent to a topic, because what is
 	// written there comes back as a letter (invariant D6); nil: none.
 	Forbidden func(topic string) bool
 }
 
-// Reaches tells whether something is driven to targets of a kind.
-func (w Ways) Reaches(kind TargetKind) bool { return slices.Contains(w.Kinds, kind) }
+// Reaches tells whether targets of a kind are configured.
+func (w Routes) Reaches(kind TargetKind) bool { return slices.Contains(w.Kinds, kind) }
 
-// Forbids tells whether nothing is ever driven to a topic.
-func (w Ways) Forbids(topic string) bool {
+// Forbids tells whether letters must never be sent to a topic.
+func (w Routes) Forbids(topic string) bool {
 	return w.Forbidden != nil && topic != "" && w.Forbidden(topic)
 }
 
@@ -45,13 +45,13 @@ const (
 	TruncatedPayload RefusalReason = "truncated payload"
 )
 
-// ReadAsDeadLetters is what is wrong with a target that is a topic of dead letters.
+// ReadAsDeadLetters is the refusal of a target that is a dead-letter topic.
 const ReadAsDeadLetters = "is a dead-letter topic: messages sent there come back as dead letters"
 
 // Aim returns why a letter may not be aimed at a target, other than its own unless to
 // is nil; nil: it may. p is the policy of its topic; nil: its own target is always
 // allowed.
-func (w Ways) Aim(l *Letter, to *Target, p *Policy) *Refusal {
+func (w Routes) Aim(l *Letter, to *Target, p *Policy) *Refusal {
 	at := l.Destination(to)
 	switch {
 	case at.Kind == ToKafka && w.Forbids(at.Topic):
@@ -64,9 +64,9 @@ func (w Ways) Aim(l *Letter, to *Target, p *Policy) *Refusal {
 
 // Refuses returns why a claimed letter is not sent; nil: it is. p is the policy of its
 // topic: a redrive of several topics could not be held to it before.
-func (w Ways) Refuses(d *Drive, p *Policy) *Refusal {
+func (w Routes) Refuses(d *Drive, p *Policy) *Refusal {
 	if d.RedriveID == uuid.Nil {
-		p = nil // whoever named the target was held to the policy
+		p = nil // the target was checked against the policy when it was named
 	}
 	if r := w.Aim(&d.Letter, &d.To, p); r != nil {
 		return r
@@ -77,7 +77,7 @@ func (w Ways) Refuses(d *Drive, p *Policy) *Refusal {
 	return nil
 }
 
-// String says why, for the record of a retry.
+// String returns the reason, for the record of a retry.
 func (r *Refusal) String() string {
 	switch r.Why {
 	case ForbiddenTopic:
@@ -90,7 +90,7 @@ func (r *Refusal) String() string {
 	return "its payload was truncated: retry it with the whole payload"
 }
 
-// Fault is what whoever asked for the retry is told: Invalid with CodeTarget, or
+// Fault returns the fault for the requester of the retry: Invalid with CodeTarget, or
 // Unavailable with CodeNoKafka.
 func (r *Refusal) Fault() *fault.Error {
 	pointer, why := "/target/topic", ReadAsDeadLetters
@@ -109,9 +109,9 @@ func (r *Refusal) Fault() *fault.Error {
 		Code: "not_allowed", Message: why})
 }
 
-// Claimable returns why a letter cannot be claimed, nil when it can, as far as older
-// letters of its key do not keep it waiting. Faults: Precondition CodeStale; Conflict;
-// Invalid CodeTarget; Unavailable CodeNoKafka.
+// Claimable returns why a letter cannot be claimed, nil when it can. It does not look
+// at older letters of its key. Faults: Precondition CodeStale; Conflict; Invalid
+// CodeTarget; Unavailable CodeNoKafka.
 func (l *Letter) Claimable(c *Claim) error {
 	if c.Version != 0 && c.Version != l.Version {
 		return Stale(l.ID, l.Version)
@@ -120,11 +120,11 @@ func (l *Letter) Claimable(c *Claim) error {
 		return err
 	}
 	if c.Target != nil {
-		if r := c.Ways.Aim(l, c.Target, nil); r != nil {
+		if r := c.Routes.Aim(l, c.Target, nil); r != nil {
 			return r.Fault()
 		}
 	}
-	if to := l.Destination(c.Target); !c.Ways.Reaches(to.Kind) {
+	if to := l.Destination(c.Target); !c.Routes.Reaches(to.Kind) {
 		return (&Refusal{Why: UnreachableKind, To: to}).Fault()
 	}
 	return nil

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// herd is the workers of a run, from outside.
-type herd struct {
+// fleet is the workers of a run, from outside.
+type fleet struct {
 	w       *world
 	dir     string // of the journals
 	confirm time.Duration
 	runs    int // of each at once
 
 	mu      sync.Mutex
-	beasts  []*beast        // guarded by mu
+	slots   []*workerSlot   // guarded by mu
 	lives   map[string]life // guarded by mu, by journal
 	done    map[string]int  // guarded by mu: deeds by "point what"
 	born    int             // guarded by mu
@@ -38,9 +38,9 @@ type life struct {
 // span is a time, by the monotonic clock.
 type span struct{ from, to int64 }
 
-// beast is a place that always has a worker, or soon has one again.
-type beast struct {
-	h    *herd
+// workerSlot is a place that always has a worker, or soon has one again.
+type workerSlot struct {
+	h    *fleet
 	name string
 
 	mu      sync.Mutex
@@ -50,8 +50,8 @@ type beast struct {
 	held    bool           // guarded by mu: stopped now
 }
 
-func newHerd(w *world, places, runs int, confirm time.Duration) (*herd, error) {
-	h := &herd{
+func newFleet(w *world, places, runs int, confirm time.Duration) (*fleet, error) {
+	h := &fleet{
 		w:       w,
 		dir:     filepath.Join(w.dir, "journals"),
 		confirm: confirm,
@@ -63,13 +63,13 @@ func newHerd(w *world, places, runs int, confirm time.Duration) (*herd, error) {
 		return nil, err
 	}
 	for i := range places {
-		h.beasts = append(h.beasts, &beast{h: h, name: fmt.Sprintf("worker-%d", i+1)})
+		h.slots = append(h.slots, &workerSlot{h: h, name: fmt.Sprintf("worker-%d", i+1)})
 	}
 	return h, nil
 }
 
-func (h *herd) start() error {
-	for _, b := range h.beasts {
+func (h *fleet) start() error {
+	for _, b := range h.slots {
 		if err := b.start(); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (h *herd) start() error {
 }
 
 // start begins a life.
-func (b *beast) start() error {
+func (b *workerSlot) start() error {
 	h := b.h
 	h.mu.Lock()
 	h.born++
@@ -124,24 +124,24 @@ func (b *beast) start() error {
 	if ending { // meanwhile
 		proc.signal(syscall.SIGKILL)
 	}
-	h.w.diary.write("%s: started, pid %d", name, proc.cmd.Process.Pid)
+	h.w.log.write("%s: started, pid %d", name, proc.cmd.Process.Pid)
 	h.returns.Go(func() { b.listen(out, proc) })
 	return nil
 }
 
 // listen hears what a worker does to itself until it ends, and has it come back.
-func (b *beast) listen(out *os.File, proc *process) {
+func (b *workerSlot) listen(out *os.File, proc *process) {
 	defer out.Close()
 	h := b.h
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		d, ok := parseDeed(lines.Text())
+		d, ok := parsePointFault(lines.Text())
 		if !ok {
 			continue
 		}
 		h.mu.Lock()
 		h.done[d.point+" "+d.what]++
 		h.mu.Unlock()
-		h.w.diary.write("%s: %s", b.name, d)
+		h.w.log.write("%s: %s", b.name, d)
 		switch d.what {
 		case toPause:
 			b.hold(proc, d.hold, false)
@@ -168,14 +168,14 @@ func (b *beast) listen(out *os.File, proc *process) {
 	}
 }
 
-func (b *beast) journalName() string {
+func (b *workerSlot) journalName() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.journal
 }
 
 // hold lets a stopped worker go on after a while; send: it is to be stopped first.
-func (b *beast) hold(proc *process, d time.Duration, send bool) {
+func (b *workerSlot) hold(proc *process, d time.Duration, send bool) {
 	b.mu.Lock()
 	if b.held || b.proc != proc {
 		b.mu.Unlock()
@@ -210,46 +210,46 @@ func (b *beast) hold(proc *process, d time.Duration, send bool) {
 }
 
 // order has a worker do something to itself at a point.
-func (b *beast) order(d deed) {
+func (b *workerSlot) order(d pointFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fmt.Fprintln(b.orders, d) //nolint:errcheck // it may be dead: then it cannot do it
 }
 
 // kill ends a worker from outside, wherever it is.
-func (b *beast) kill() {
+func (b *workerSlot) kill() {
 	b.mu.Lock()
 	proc := b.proc
 	b.mu.Unlock()
-	b.h.w.diary.write("%s: SIGKILL", b.name)
+	b.h.w.log.write("%s: SIGKILL", b.name)
 	b.h.w.tally.kills.Add(1)
 	proc.signal(syscall.SIGKILL)
 	<-proc.done
 }
 
 // stop holds a worker from outside.
-func (b *beast) stop(d time.Duration) {
+func (b *workerSlot) stop(d time.Duration) {
 	b.mu.Lock()
 	proc := b.proc
 	b.mu.Unlock()
-	b.h.w.diary.write("%s: SIGSTOP for %s", b.name, d)
+	b.h.w.log.write("%s: SIGSTOP for %s", b.name, d)
 	b.hold(proc, d, true)
 }
 
-// count returns how often a deed was done.
-func (h *herd) count(d string) int {
+// count returns how often a fault was injected, by "point what".
+func (h *fleet) count(d string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.done[d]
 }
 
 // end kills all workers for good and returns what became of each life.
-func (h *herd) end() map[string]life {
+func (h *fleet) end() map[string]life {
 	h.mu.Lock()
 	h.ending = true
-	beasts := slices.Clone(h.beasts)
+	slots := slices.Clone(h.slots)
 	h.mu.Unlock()
-	for _, b := range beasts {
+	for _, b := range slots {
 		b.mu.Lock()
 		proc := b.proc
 		b.mu.Unlock()

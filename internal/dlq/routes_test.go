@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-var someWays = Ways{Kinds: []TargetKind{ToKafka, ToHTTP},
+var someWays = Routes{Kinds: []TargetKind{ToKafka, ToHTTP},
 	Forbidden: func(topic string) bool { return topic == "orders.dlq" }}
 
 func TestWhereALetterMayBeAimed(t *testing.T) {
@@ -61,10 +61,10 @@ func TestWhereALetterMayBeAimed(t *testing.T) {
 			t.Errorf("%s: %+v", tt.name, f)
 		}
 	}
-	if someWays.Forbids("") || (Ways{}).Forbids("orders.dlq") {
+	if someWays.Forbids("") || (Routes{}).Forbids("orders.dlq") {
 		t.Error("where there is no topic, nothing is forbidden")
 	}
-	if (Ways{}).Reaches(ToKafka) || !someWays.Reaches(ToHTTP) || someWays.Reaches(ToSaga) {
+	if (Routes{}).Reaches(ToKafka) || !someWays.Reaches(ToHTTP) || someWays.Reaches(ToSaga) {
 		t.Error("where there is no driver, nothing is reached")
 	}
 }
@@ -110,7 +110,7 @@ func TestWhatCanBeClaimed(t *testing.T) { //nolint:paralleltest // another test 
 				l.Resolution = Redriven
 			}
 			want := slices.Contains(From(Claimed), status) || force && slices.Contains(From(ForcedClaim), status)
-			err := l.Claimable(&Claim{Version: 4, Force: force, Ways: someWays})
+			err := l.Claimable(&Claim{Version: 4, Force: force, Routes: someWays})
 			if (err == nil) != want || err != nil && !fault.IsCode(err, CodeConflict) {
 				t.Errorf("%s, by force: %t: %v; it can be claimed: %t", status, force, err, want)
 			}
@@ -121,12 +121,12 @@ func TestWhatCanBeClaimed(t *testing.T) { //nolint:paralleltest // another test 
 		name, code string
 		c          Claim
 	}{
-		{"any version", "", Claim{Ways: someWays}},
-		{"another version", CodeStale, Claim{Version: 3, Ways: someWays}},
-		{"no driver", CodeNoKafka, Claim{Ways: Ways{Kinds: []TargetKind{ToHTTP}}}},
-		{"no driver of another target", CodeNoKafka, Claim{Target: &Target{Kind: ToHTTP, URL: "https://a.example"}, Ways: Ways{Kinds: []TargetKind{ToKafka}}}},
-		{"a dead-letter topic", CodeTarget, Claim{Target: &Target{Kind: ToKafka, Topic: "orders.dlq"}, Ways: someWays}},
-		{"a dead-letter topic, and no driver", CodeTarget, Claim{Target: &Target{Kind: ToKafka, Topic: "orders.dlq"}, Ways: Ways{Forbidden: someWays.Forbidden}}},
+		{"any version", "", Claim{Routes: someWays}},
+		{"another version", CodeStale, Claim{Version: 3, Routes: someWays}},
+		{"no driver", CodeNoKafka, Claim{Routes: Routes{Kinds: []TargetKind{ToHTTP}}}},
+		{"no driver of another target", CodeNoKafka, Claim{Target: &Target{Kind: ToHTTP, URL: "https://a.example"}, Routes: Routes{Kinds: []TargetKind{ToKafka}}}},
+		{"a dead-letter topic", CodeTarget, Claim{Target: &Target{Kind: ToKafka, Topic: "orders.dlq"}, Routes: someWays}},
+		{"a dead-letter topic, and no driver", CodeTarget, Claim{Target: &Target{Kind: ToKafka, Topic: "orders.dlq"}, Routes: Routes{Forbidden: someWays.Forbidden}}},
 	} {
 		if err := l.Claimable(&tt.c); tt.code == "" && err != nil || tt.code != "" && !fault.IsCode(err, tt.code) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.code)

@@ -14,14 +14,14 @@ import (
 // participants. Of more, "saga_id:…" is a parameter of the path (the owner's
 // own, a.ids, when there is none), "reason=…" one of the query, "as:…" the
 // credential, and "answers:…" the status, where that is none of success. Each header that takes a free text gets one.
-func (a *aviary) does(id, body string, more ...string) string {
+func (a *canaryNode) does(id, body string, more ...string) string {
 	a.t.Helper()
 	op, known := a.ops[id]
 	if !known {
 		a.t.Fatalf("the contract has no %s", id)
 	}
 	if a.said[id] == nil {
-		a.said[id] = &sung{other: "\n"}
+		a.said[id] = &written{other: "\n"}
 	}
 	said := a.said[id]
 	words := strings.NewReplacer("#", canary, "@", a.participants.URL)
@@ -70,7 +70,7 @@ func (a *aviary) does(id, body string, more ...string) string {
 }
 
 // keeps remembers what the owner has under the name of a path parameter.
-func (a *aviary) keeps(param, value string) string {
+func (a *canaryNode) keeps(param, value string) string {
 	a.t.Helper()
 	if value == "" {
 		a.t.Errorf("the answer has no %s", param)
@@ -82,13 +82,13 @@ func (a *aviary) keeps(param, value string) string {
 	return value
 }
 
-func (a *aviary) looks(path string) string {
+func (a *canaryNode) looks(path string) string {
 	a.t.Helper()
 	_, text := a.send(a.owner, "GET", "/api/v1/"+path, "")
 	return text
 }
 
-func (a *aviary) until(what string, f func() bool) {
+func (a *canaryNode) until(what string, f func() bool) {
 	a.t.Helper()
 	for end := time.Now().Add(time.Minute); !f(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -97,7 +97,7 @@ func (a *aviary) until(what string, f func() bool) {
 	}
 }
 
-func (a *aviary) exec(query string, args ...any) {
+func (a *canaryNode) exec(query string, args ...any) {
 	a.t.Helper()
 	if _, err := a.db.ExecContext(a.t.Context(), query, args...); err != nil {
 		a.t.Fatalf("%s: %v", query, err)
@@ -108,13 +108,13 @@ func (a *aviary) exec(query string, args ...any) {
 const whyNot = `{"reason":"#","requested_by":"#"}`
 
 // sing has the owner say everything that it can say.
-func (a *aviary) sing() {
-	a.singOfJobs()
-	a.singOfWebhooks()
-	a.singOfSagas()
-	a.singOfLetters()
-	a.singOfRedrives()
-	a.singOfAccess()
+func (a *canaryNode) writeAll() {
+	a.writeJobs()
+	a.writeWebhooks()
+	a.writeSagas()
+	a.writeLetters()
+	a.writeRedrives()
+	a.writeAccess()
 }
 
 // workflowOf is a workflow of two steps: the first has a compensation, the second
@@ -134,7 +134,7 @@ func stepsOf(second, undo string) string {
 const jobSteps = `"steps":[{"name":"#-a","type":"job","job":"#-work","args":{"#":"#"},"compensation":{"job":"#-work","args":{"#":"#"}}},
 	{"name":"#-b","action":{"job":"#-work","args":{"#":"#"}},"compensation":"none"}]`
 
-func (a *aviary) singOfSagas() {
+func (a *canaryNode) writeSagas() {
 	for _, op := range []string{"validateWorkflow", "registerWorkflow"} {
 		a.does(op, `{`+workflowOf("waits", "later", "undo")+`}`)
 		a.does(op, `{`+workflowOf("strands", "refuse", "refuse")+`}`)
@@ -188,7 +188,7 @@ func (a *aviary) singOfSagas() {
 	run("good", "completed")
 }
 
-func (a *aviary) singOfWebhooks() {
+func (a *canaryNode) writeWebhooks() {
 	create := func(path string) string {
 		return field(
 			a.does("createWebhook", `{"url":"@/#-`+path+`","description":"#","reason":"#","workflow_names":["#-good"]}`),
@@ -210,7 +210,7 @@ func (a *aviary) singOfWebhooks() {
 	a.does("deleteWebhook", "", "webhook_id:"+create("gone"), "reason=#")
 }
 
-func (a *aviary) singOfAccess() {
+func (a *canaryNode) writeAccess() {
 	a.does(
 		"createAPIKey",
 		`{"name":"#","role":"auditor","tenant_id":"`+a.tenant+`","tenant_region":"#","reason":"#"}`,

@@ -18,9 +18,9 @@ type note struct {
 	text string
 }
 
-// diary is what happened in a run beside the sagas: kills, stops, restarts. It
+// eventLog is what happened in a run beside the sagas: kills, stops, restarts. It
 // also goes to a file, for the case that the run itself dies.
-type diary struct {
+type eventLog struct {
 	mu    sync.Mutex
 	file  *os.File
 	notes []note     // guarded by mu
@@ -29,12 +29,12 @@ type diary struct {
 
 type interval struct{ from, to time.Time }
 
-func openDiary(path string) (*diary, error) {
+func openEventLog(path string) (*eventLog, error) {
 	f, err := os.Create(path)
-	return &diary{file: f}, err
+	return &eventLog{file: f}, err
 }
 
-func (d *diary) write(format string, args ...any) {
+func (d *eventLog) write(format string, args ...any) {
 	n := note{time.Now().UTC(), fmt.Sprintf(format, args...)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,14 +42,14 @@ func (d *diary) write(format string, args ...any) {
 	fmt.Fprintf(d.file, "%s %s\n", n.at.Format(clockFormat), n.text)
 }
 
-func (d *diary) stopped(i interval) {
+func (d *eventLog) stopped(i interval) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stops = append(d.stops, i)
 }
 
 // between returns the notes of a time.
-func (d *diary) between(from, to time.Time) []note {
+func (d *eventLog) between(from, to time.Time) []note {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []note
