@@ -75,8 +75,8 @@ func TestWhereARunComesFrom(t *testing.T) {
 		"by backfill " + id.String():               {Trigger: ByBackfill, BackfillID: id},
 		"by step 3 of saga " + id.String():         {Trigger: BySaga, SagaStep: 3, SagaID: id},
 		"by a retry of dead letter " + id.String(): {Trigger: ByLetter, LetterID: id},
-		"by hand": {Trigger: ByHand},
-		"by hand, run " + id.String() + " once more": {Trigger: ByHand, RetryOfRunID: id},
+		"manually":                           {Trigger: ByHand},
+		"manual rerun of run " + id.String(): {Trigger: ByHand, RetryOfRunID: id},
 	} {
 		if got := r.origin(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -83,5 +83,5 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 	found := page.Cut(f.ByTime, read)
 	found.Total = total
 	found.CapTotal(maxActions)
-	return found, postgres.Outage("list operators' actions", err)
+	return found, postgres.Wrap("list operators' actions", err)
 }

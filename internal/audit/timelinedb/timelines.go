@@ -125,5 +125,5 @@ func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation
 		}
 		e.State = saga.State(n).String()
 	}
-	return page.Cut(p, list), postgres.Outage("read a timeline", err)
+	return page.Cut(p, list), postgres.Wrap("read a timeline", err)
 }

@@ -104,7 +104,7 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 	})
 	found := page.Cut(f.Request, read)
 	found.Total = total
-	return found, postgres.Outage("list deliveries", err)
+	return found, postgres.Wrap("list deliveries", err)
 }
 
 var settleDelivery = postgres.Named(`

@@ -127,7 +127,7 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
 	})
 	found := page.Cut(f.Request, read)
 	found.Total = total
-	return found, postgres.Outage("list webhooks", err)
+	return found, postgres.Wrap("list webhooks", err)
 }
 
 // Replace implements webhook.Store.

@@ -24,7 +24,7 @@ INSERT INTO jobs.workers (`+workerTable.Inserted()+`) VALUES (`+workerTable.Valu
 // Register implements jobrun.Work (W1).
 func (st *Jobs) Register(ctx context.Context, w jobrun.WorkerProcess) error {
 	w.State = jobrun.WorkerActive
-	return postgres.Outage("register a worker", st.db.InTenant(ctx, w.TenantID, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("register a worker", st.db.InTenant(ctx, w.TenantID, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, registerWorker.Text, registerWorker.Args(workerTable.Row(&w))...)
 		return err
 	}))

@@ -120,7 +120,7 @@ func (st *Elections) Leadership(ctx context.Context) (l jobrun.Leadership, err e
 		s := &l.Standbys[i]
 		s.IsLeader = l.Alive && s.LeaderID == l.LeaderID
 	}
-	return l, postgres.Outage("list the standbys", err)
+	return l, postgres.Wrap("list the standbys", err)
 }
 
 // Gone implements jobrun.Elections.

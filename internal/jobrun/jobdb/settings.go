@@ -212,7 +212,7 @@ var (
 // SettingsHistory implements jobrun.SettingsStore.
 func (st *Settings) SettingsHistory(ctx context.Context, limit int) ([]jobrun.SettingChange, error) {
 	out, err := settingChangeTable.All(st.db.QueryRead(ctx, readSettingChanges, limit))
-	return out, postgres.Outage("read the history of settings", err)
+	return out, postgres.Wrap("read the history of settings", err)
 }
 
 var _ jobrun.SettingsStore = (*Settings)(nil)

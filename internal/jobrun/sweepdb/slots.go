@@ -44,7 +44,7 @@ func (st *Sweeps) Now(ctx context.Context) (now time.Time, err error) {
 
 func (st *Sweeps) definitions(ctx context.Context, query string, args ...any) (all []jobrun.Definition, err error) {
 	all, err = jobdb.DefinitionTable.All(st.db.QueryWrite(ctx, query, args...))
-	return all, postgres.Outage("read job definitions", err)
+	return all, postgres.Wrap("read job definitions", err)
 }
 
 // advanceDefinitions moves definitions that still say what their slots were
