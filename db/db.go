@@ -6,25 +6,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"time"
 
-	"github.com/lib/pq"
 	migrate "github.com/rubenv/sql-migrate"
 )
-
-//go:embed migrations/*.sql
-var files embed.FS
 
 // The record of applied migrations lives in a schema of its own, so that the
 // schema saga can be dumped, dropped and restored alone (seed 1, pg_dump -n saga).
 var set = migrate.MigrationSet{SchemaName: "skald", TableName: "schema_migrations"}
-
-var source = migrate.EmbedFileSystemMigrationSource{FileSystem: files, Root: "migrations"}
 
 // lockKey is Skald's advisory lock for migrations.
 const lockKey = 0x736b616c64 // "skald"
@@ -118,55 +110,6 @@ func lockedOn(ctx context.Context, db *sql.DB, f func(*sql.DB) error) error {
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, lockKey) //nolint:errcheck // closing the session unlocks too
 	return f(db)
-}
-
-// Applied is one migration and when it was applied; the zero time: not yet.
-type Applied struct {
-	ID string
-	At time.Time
-}
-
-// Reader is a pool, a connection or a transaction.
-type Reader interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// Status lists every migration known to this binary or to the database.
-func Status(ctx context.Context, db Reader) ([]Applied, error) {
-	known, err := source.FindMigrations()
-	if err != nil {
-		return nil, err
-	}
-	at := map[string]time.Time{}
-	rows, err := db.QueryContext(ctx, `SELECT id, applied_at FROM skald.schema_migrations`)
-	var missing *pq.Error
-	switch {
-	case errors.As(err, &missing) && (missing.Code == "42P01" || missing.Code == "3F000"): // nothing was ever applied
-	case err != nil:
-		return nil, err
-	default:
-		defer rows.Close()
-		for rows.Next() {
-			var id string
-			var t time.Time
-			if err := rows.Scan(&id, &t); err != nil {
-				return nil, err
-			}
-			at[id] = t.UTC()
-		}
-		if err := rows.Err(); err != nil {
-			return nil, err
-		}
-	}
-	var out []Applied
-	for _, m := range known {
-		out = append(out, Applied{m.Id, at[m.Id]})
-		delete(at, m.Id)
-	}
-	for id, t := range at {
-		out = append(out, Applied{id + " (unknown to this binary)", t})
-	}
-	return out, nil
 }
 
 // Current is Check on a connection of its own, as the login of dsn; where that

@@ -187,3 +187,14 @@ func notOwner(ctx context.Context, db *sql.DB, err error) error {
 	return fmt.Errorf("login %s may not change the schema, which belongs to %s: run `skald migrate up` as %s, and start the server with database.auto_migrate off (%w)",
 		e.Login, e.Owner, e.Owner, err)
 }
+
+// connected calls f with a pool that is closed again.
+func connected(dsn string, f func(*sql.DB) error) error {
+	connector, err := pq.NewConnector(dsn)
+	if err != nil { // its cause would cite the address, and in it the password
+		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	return f(db)
+}

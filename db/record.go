@@ -3,8 +3,11 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lib/pq"
 )
 
 // By is who changes the schema, for the record of actions.
@@ -78,4 +81,42 @@ func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 		return fmt.Errorf("the migrations are done (now %s), but not on record: %w", to, err)
 	}
 	return tx.Commit()
+}
+
+// Status lists every migration known to this binary or to the database.
+func Status(ctx context.Context, db Reader) ([]Applied, error) {
+	known, err := source.FindMigrations()
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]time.Time{}
+	rows, err := db.QueryContext(ctx, `SELECT id, applied_at FROM skald.schema_migrations`)
+	var missing *pq.Error
+	switch {
+	case errors.As(err, &missing) && (missing.Code == "42P01" || missing.Code == "3F000"): // nothing was ever applied
+	case err != nil:
+		return nil, err
+	default:
+		defer rows.Close()
+		for rows.Next() {
+			var id string
+			var t time.Time
+			if err := rows.Scan(&id, &t); err != nil {
+				return nil, err
+			}
+			at[id] = t.UTC()
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	var out []Applied
+	for _, m := range known {
+		out = append(out, Applied{m.Id, at[m.Id]})
+		delete(at, m.Id)
+	}
+	for id, t := range at {
+		out = append(out, Applied{id + " (unknown to this binary)", t})
+	}
+	return out, nil
 }

@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -55,15 +54,4 @@ func secure(ctx context.Context, db *sql.DB, changed bool) error {
 		return fmt.Errorf("secure the tables: %w", err)
 	}
 	return nil
-}
-
-// connected calls f with a pool that is closed again.
-func connected(dsn string, f func(*sql.DB) error) error {
-	connector, err := pq.NewConnector(dsn)
-	if err != nil { // its cause would cite the address, and in it the password
-		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
-	}
-	db := sql.OpenDB(connector)
-	defer db.Close()
-	return f(db)
 }

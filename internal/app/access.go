@@ -9,6 +9,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/skald-saga/skald/internal/postgres"
+
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
@@ -109,4 +111,18 @@ func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(a
 	}
 	defer stop()
 	return f(accessdb.NewKeys(db))
+}
+
+// openAlone is openDatabase for a command, which needs no word of its end.
+func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *postgres.DB, stop func(), err error) {
+	from, err := openLogins(ctx, cfg, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, _, closeDB, err := openDatabase(ctx, &cfg, from, log)
+	if err != nil {
+		from.close()
+		return nil, nil, err
+	}
+	return d, func() { closeDB(); from.close() }, nil
 }

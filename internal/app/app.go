@@ -1,5 +1,9 @@
 // Package app puts the parts together, starts them, and stops them in order:
 // no new requests, no new claims, calls in flight, commits, database.
+//
+// Files, each on top of those before it: ids, logins, database, job_logs,
+// jobs_scheduler, jobs, access, notices, letters_kafka, pinned, letters, archive,
+// builtin, reply, stores, writes, app, jobs_sagas, jobworker, retained, verify.
 package app
 
 import (
@@ -214,9 +218,6 @@ func build(
 	})
 	return n, nil
 }
-
-// newID makes UUIDv7: keys that sort by time keep the indexes' hot end small.
-func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 // nodeName names this node uniquely among those of a database.
 func nodeName(configured string, addr net.Addr) string {

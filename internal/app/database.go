@@ -36,20 +36,6 @@ func openDatabase(
 	return d, lost, func() { d.Close(); stopPrivate() }, nil
 }
 
-// openAlone is openDatabase for a command, which needs no word of its end.
-func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *postgres.DB, stop func(), err error) {
-	from, err := openLogins(ctx, cfg, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	d, _, closeDB, err := openDatabase(ctx, &cfg, from, log)
-	if err != nil {
-		from.close()
-		return nil, nil, err
-	}
-	return d, func() { closeDB(); from.close() }, nil
-}
-
 // PrivateDatabase starts the private PostgreSQL when cfg names no database,
 // and points cfg to it. lost is closed when it ends; nil when none was started,
 // or when it belongs to another process. stop is nil after an error only.

@@ -6,6 +6,11 @@
 // saga up in the database and fails when one is missing, did not end as its
 // workflow must, or has no log of the steps it should have made. It reads
 // process figures from /proc and therefore needs Linux.
+//
+// Files, each on top of those before it: procfs, workflow, database, latency, report,
+// generate_sql, generate, table, child, level, bench, dlq_kafka, load, servers, dlq,
+// jobs, read_cases, jobs_worker, letters_generate, read, dlq_phases, jobs_phases,
+// letters_read, participant.
 package bench
 
 import (

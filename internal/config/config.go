@@ -5,6 +5,9 @@
 // is allowed (validate), further names of its environment variable (env) and
 // its meaning (doc). The loader, its messages, docs/configuration.md and
 // config.example.yaml are all derived from these tags.
+//
+// Files, each on top of those before it: address, secret, config, field, rule, conninfo,
+// mistake, defaults, jobs, vault, check, database, load.
 package config
 
 import (

@@ -3,6 +3,10 @@ package dlq
 import (
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // GroupEdit changes what people have made of a group; nil members stay as they are.
@@ -38,3 +42,37 @@ func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 	g.UpdatedAt = now
 	return g, w.fault()
 }
+
+// Group is letters with one fingerprint: one kind of error.
+type Group struct {
+	TenantID    uuid.UUID
+	Fingerprint string
+	Version     int64 // ETag; counts changes by people, not arrivals
+	State       GroupState
+	Topic       string // of the first letter
+	ErrorType   string
+	Message     string // normalised
+	Received    int64  // letters ever
+	Open        int64  // now; filled by Group and Groups, up to ten thousand
+	OpenCapped  bool
+	FirstSeen   time.Time
+	LastSeen    time.Time
+	Sample      uuid.UUID // the latest letter
+	Assignee    string
+	Note        string
+	UpdatedAt   time.Time
+}
+
+// Place is where it stands in a list.
+func (g *Group) Place() page.TimeKey { return page.TimeKey{At: g.LastSeen, Key: g.Fingerprint} }
+
+// GroupState is what people have made of a group.
+type GroupState string
+
+// States of groups. One that is RESOLVED regresses with its next letter.
+const (
+	GroupNew          GroupState = "NEW"
+	GroupAcknowledged GroupState = "ACKNOWLEDGED"
+	GroupResolved     GroupState = "RESOLVED"
+	GroupRegressed    GroupState = "REGRESSED"
+)

@@ -24,11 +24,6 @@ type Intake struct {
 	MaxPayload int
 }
 
-// LabelTruncated marks a letter whose payload was larger than the limit. It is DEAD
-// from the start and can be retried only with an edited payload, because the stored
-// part is not the message that failed.
-const LabelTruncated = "truncated"
-
 // UnknownTopic is the prefix of the dead-letter topic's name when the original topic is
 // unknown. A Kafka topic cannot have a colon in its name, so such a letter can be
 // retried only to an explicit target.

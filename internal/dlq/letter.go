@@ -2,6 +2,12 @@
 // compensation, an exhausted job run and an undeliverable webhook all become dead
 // letters with the same life cycle (seed 3, section ステータス遷移; requirements/dlq.md). The
 // package is pure: it stores nothing, and time, ids and randomness are arguments.
+//
+// Files, each on top of those before it: state, letter, problems, normalise, group,
+// policy, apply, filter, redrive, drive, headers_values, headers_families, fingerprint,
+// patch, new, headers, redrive_items, redrive_state, routes, headers_redrive, inflow,
+// redrive_new, audited, edited, headers_http, imported, news, place, policy_check,
+// redrive_choose, redrive_judge, store.
 package dlq
 
 import (
@@ -306,3 +312,8 @@ func (p Position) ID() string {
 
 // digestVersion is the version of ids that stand in for a topic's: Kafka's have 4.
 const digestVersion = 8
+
+// LabelTruncated marks a letter whose payload was larger than the limit. It is DEAD
+// from the start and can be retried only with an edited payload, because the stored
+// part is not the message that failed.
+const LabelTruncated = "truncated"

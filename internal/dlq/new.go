@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // New completes a new letter: encoding, fingerprint, target, lineage, number of retries
@@ -69,18 +69,6 @@ func EncodingOf(payload []byte) Encoding {
 	}
 	return Binary
 }
-
-func jsonPayload(payload []byte) bool {
-	if len(payload) > maxJSON {
-		return false
-	}
-	_, err := strictjson.Canonical(nil, payload, strictjson.Limits{})
-	return err == nil
-}
-
-// maxJSON is the largest payload, in bytes, that is examined as JSON; larger ones count
-// as text.
-const maxJSON = 1 << 20
 
 // Check returns what is wrong with a letter handed in over REST: a fault of
 // kind Invalid with a field for each mistake, nil when there is none.
@@ -149,4 +137,16 @@ func labelMistakes(labels []string) (wrong fault.Mistakes) {
 // DefaultPolicy is the policy unless topic or configuration say otherwise.
 var DefaultPolicy = Policy{
 	MaxRetries: 3, AutoRetry: true, RetentionDays: 30, ArchiveDays: 365, MaxGenerations: 3, Backoff: defaultBackoff,
+}
+
+// Arrival is a record of a dead-letter topic, to be stored. The letter is complete
+// (New); for a bounce it has the root id and the generation of the record's headers.
+// The parent is found by the database: the letter of that root in generation BounceOn,
+// if it still exists.
+type Arrival struct {
+	Letter
+	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it never was here
+	BounceOn  int       // generation of x-dlq-generation: that of the parent
+	OnRedrive uuid.UUID // of x-dlq-redrive-id; zero: it was not driven in bulk
+	Written   time.Time // the record's timestamp; zero: it has none
 }

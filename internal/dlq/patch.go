@@ -160,3 +160,15 @@ func validPointer(s string) bool {
 	}
 	return true
 }
+
+func jsonPayload(payload []byte) bool {
+	if len(payload) > maxJSON {
+		return false
+	}
+	_, err := strictjson.Canonical(nil, payload, strictjson.Limits{})
+	return err == nil
+}
+
+// maxJSON is the largest payload, in bytes, that is examined as JSON; larger ones count
+// as text.
+const maxJSON = 1 << 20

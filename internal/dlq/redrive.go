@@ -136,3 +136,17 @@ func (r *Redrive) ETA(now time.Time) *time.Time {
 	at := now.Add(time.Duration(float64(r.Left()) / r.Rate * float64(time.Second)))
 	return &at
 }
+
+// RedriveState is the state of a redrive.
+type RedriveState string
+
+// States of redrives.
+const (
+	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its time has not come
+	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // another person must approve it
+	RedriveRunning   RedriveState = "RUNNING"
+	RedrivePaused    RedriveState = "PAUSED"
+	RedriveHalted    RedriveState = "HALTED" // it stopped itself: see HaltReason
+	RedriveCompleted RedriveState = "COMPLETED"
+	RedriveCanceled  RedriveState = "CANCELED"
+)

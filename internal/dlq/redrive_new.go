@@ -178,9 +178,6 @@ func (a RedriveAction) workable(force bool) []Status {
 		func(s Status) bool { return (&Letter{Status: s}).Deletable() != nil })
 }
 
-// mistakes gathers what is wrong with something asked for.
-type mistakes struct{ fault.Mistakes }
-
 // fault is nil when there are none.
 func (w mistakes) fault() error {
 	if len(w.Mistakes) == 0 {

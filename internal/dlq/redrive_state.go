@@ -8,20 +8,6 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// RedriveState is the state of a redrive.
-type RedriveState string
-
-// States of redrives.
-const (
-	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its time has not come
-	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // another person must approve it
-	RedriveRunning   RedriveState = "RUNNING"
-	RedrivePaused    RedriveState = "PAUSED"
-	RedriveHalted    RedriveState = "HALTED" // it stopped itself: see HaltReason
-	RedriveCompleted RedriveState = "COMPLETED"
-	RedriveCanceled  RedriveState = "CANCELED"
-)
-
 // RedriveStates is every state.
 var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted,
 	RedriveCompleted, RedriveCanceled}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
+
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -134,4 +136,18 @@ func (l *Letter) Claimable(c *Claim) error {
 func KeyBlocked(older []string) *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyBlocked, "older dead letters with the same key are open: %s", strings.Join(older, ", ")).
 		Allowing([]string{VerbDiscard, VerbResolve})
+}
+
+// Claim is a request to retry one letter now.
+type Claim struct {
+	TenantID uuid.UUID
+	LetterID uuid.UUID
+	Version  int64     // 0: any
+	Force    bool      // also when it is DEAD
+	Revision *Revision // nil: its current one; otherwise stored with the claim
+	Target   *Target   // nil: its current one
+	// Routes is where can be driven to from here; a letter for elsewhere is not claimed.
+	Routes Routes
+	Actor  string
+	By     operator.Action
 }

@@ -11,50 +11,6 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Filter selects letters; zero fields do not restrict. Lists of words are
-// alternatives.
-type Filter struct {
-	Topic         string // exact, or with one * at its end
-	Statuses      []Status
-	Resolutions   []Resolution
-	Sources       []Source
-	Classes       []ErrorClass
-	Fingerprint   string
-	ErrorType     string
-	ErrorContains string // words that all occur in the message, whole, in any case
-	ConsumerGroup string
-	Key           []byte            // nil: any
-	Headers       map[string]string // name → value
-	Payload       map[string]string // dotted path → a JSON scalar or, when it is none, a text
-	Labels        []string          // all of them
-	Assignee      string
-	CorrelationID string
-	TraceID       string
-	SagaID        uuid.UUID
-	JobRunID      uuid.UUID
-	RootID        uuid.UUID // a lineage
-	RedriveID     uuid.UUID
-	CreatedFrom   time.Time // inclusive
-	CreatedTo     time.Time // exclusive
-	LastRetryFrom time.Time
-	LastRetryTo   time.Time
-	RetryCountMin *int
-	RetryCountMax *int
-	GenerationMin int
-}
-
-// Query is a page of letters that is asked for.
-type Query struct {
-	Filter
-	page.ByTime
-	Oldest bool // oldest first; otherwise newest first
-	// Bare leaves out Content and Failure.Stack, which may be megabytes a letter.
-	Bare bool
-	// Largest leaves those out of letters that have more bytes of them (Omitted);
-	// 0: of none. A page of letters of 10 MB would be gigabytes.
-	Largest int
-}
-
 // Pushed is the result for one letter of a batch.
 type Pushed struct {
 	Letter    Letter // the one that is stored, also when it was there before
@@ -62,18 +18,6 @@ type Pushed struct {
 	// Err is a fault: the database cannot store its content (CodeInvalid), or its ID
 	// belongs to another tenant's letter (CodeConflict).
 	Err error
-}
-
-// Arrival is a record of a dead-letter topic, to be stored. The letter is complete
-// (New); for a bounce it has the root id and the generation of the record's headers.
-// The parent is found by the database: the letter of that root in generation BounceOn,
-// if it still exists.
-type Arrival struct {
-	Letter
-	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it never was here
-	BounceOn  int       // generation of x-dlq-generation: that of the parent
-	OnRedrive uuid.UUID // of x-dlq-redrive-id; zero: it was not driven in bulk
-	Written   time.Time // the record's timestamp; zero: it has none
 }
 
 // Letters stores dead letters for their users. A tenant sees only its own; for those of
@@ -107,20 +51,6 @@ type Letters interface {
 	Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (Letter, error)
 	// ListArchived is List of the archive, newest archived first.
 	ListArchived(ctx context.Context, tenant uuid.UUID, q Query) (page.Of[Letter], error)
-}
-
-// Claim is a request to retry one letter now.
-type Claim struct {
-	TenantID uuid.UUID
-	LetterID uuid.UUID
-	Version  int64     // 0: any
-	Force    bool      // also when it is DEAD
-	Revision *Revision // nil: its current one; otherwise stored with the claim
-	Target   *Target   // nil: its current one
-	// Routes is where can be driven to from here; a letter for elsewhere is not claimed.
-	Routes Routes
-	Actor  string
-	By     operator.Action
 }
 
 // Handover is letters that are about to be sent together.
@@ -241,40 +171,6 @@ type Preview struct {
 	Sample      []Letter         `json:"-"` // up to 10
 	BlockedKeys int64            `json:"blocked_keys"`
 }
-
-// Group is letters with one fingerprint: one kind of error.
-type Group struct {
-	TenantID    uuid.UUID
-	Fingerprint string
-	Version     int64 // ETag; counts changes by people, not arrivals
-	State       GroupState
-	Topic       string // of the first letter
-	ErrorType   string
-	Message     string // normalised
-	Received    int64  // letters ever
-	Open        int64  // now; filled by Group and Groups, up to ten thousand
-	OpenCapped  bool
-	FirstSeen   time.Time
-	LastSeen    time.Time
-	Sample      uuid.UUID // the latest letter
-	Assignee    string
-	Note        string
-	UpdatedAt   time.Time
-}
-
-// Place is where it stands in a list.
-func (g *Group) Place() page.TimeKey { return page.TimeKey{At: g.LastSeen, Key: g.Fingerprint} }
-
-// GroupState is what people have made of a group.
-type GroupState string
-
-// States of groups. One that is RESOLVED regresses with its next letter.
-const (
-	GroupNew          GroupState = "NEW"
-	GroupAcknowledged GroupState = "ACKNOWLEDGED"
-	GroupResolved     GroupState = "RESOLVED"
-	GroupRegressed    GroupState = "REGRESSED"
-)
 
 // GroupStates is every state.
 var GroupStates = []GroupState{GroupNew, GroupAcknowledged, GroupResolved, GroupRegressed}

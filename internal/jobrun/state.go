@@ -2,6 +2,11 @@
 // and who may change them, retries, and the answer to a worker's call that comes too
 // late (seed 5, 004_*; requirements/jobrun.md). The package is pure: it stores nothing,
 // and time, ids and randomness are arguments.
+//
+// Files, each on top of those before it: state, definition, run, problems, settings,
+// admit, leader, events, worker, store, input, new, args, bulk_head, ends, backfill,
+// check, apply, audited, builtin, bulk, claim, deliver, emit, explain, hints, logline,
+// plan, story, sweep.
 package jobrun
 
 import "slices"

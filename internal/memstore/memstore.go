@@ -1,6 +1,10 @@
 // Package memstore keeps the stores' contracts in memory: for trying things out
 // (serve --store memory), for tests of the loops and the edge, and as a second
 // reading of what the contracts mean. Nothing survives the process.
+//
+// Files, each on top of those before it: memory, copy, sagas, webhooks, keys, list,
+// publications, trail, workflows, archive, chain, memstore, ownership, statistics,
+// webhook_deliveries.
 package memstore
 
 import (

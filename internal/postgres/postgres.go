@@ -14,6 +14,10 @@
 // they grow (trap X46). Leases have connections of their own, so that they are
 // renewed however busy the others are (invariant F30): the engine's, and the one of
 // who leads the job runs.
+//
+// Files, each on top of those before it: rows, columns, errors, dial, connector,
+// postgres, statement, table, values, where, batch, listener, page, pooler, sealing,
+// sealing_keys, secrets, table_alike, table_columns, tenant, tx.
 package postgres
 
 import (

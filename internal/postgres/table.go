@@ -313,3 +313,8 @@ func (r row[T]) appendTo(args []any) []any {
 	}
 	return args
 }
+
+type scanOr[V any] struct {
+	p       *V
+	nothing V
+}

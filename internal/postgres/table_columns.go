@@ -19,11 +19,6 @@ type integer interface {
 // ScanOr reads a column into p, NULL as nothing.
 func ScanOr[V any](p *V, nothing V) any { return &scanOr[V]{p, nothing} }
 
-type scanOr[V any] struct {
-	p       *V
-	nothing V
-}
-
 // Scan implements sql.Scanner.
 func (o *scanOr[V]) Scan(src any) error {
 	if src == nil {

@@ -2,6 +2,9 @@
 // them: requests and who makes them, answers, faults of parameters and bodies,
 // pages and cursors, entity tags, waiting, live streams, redaction, and the record
 // of who did what.
+//
+// Files, each on top of those before it: codes, faults, cursor, request, etag, redact,
+// streams, values, answer, audit, check, key, kit, list, trace, violations, wait.
 package rest
 
 import (

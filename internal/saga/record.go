@@ -1,6 +1,13 @@
 package saga
 
-import "github.com/skald-saga/skald/internal/retry"
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
 
 // log appends the step log of the call that has just been answered.
 func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
@@ -42,4 +49,43 @@ func (d *decision) outcomeError(o Outcome, message string) *Error {
 
 func (d *decision) newError(code, kind, message string) *Error {
 	return &Error{Code: code, Message: message, Type: kind, Timestamp: d.m.Now}
+}
+
+// LogStatus is seed 1's status of a step log, plus RUNNING (requirements/saga.md D7).
+type LogStatus string
+
+// Log statuses. LogRunning holds exactly while CompletedAt is nil.
+const (
+	LogRunning LogStatus = "RUNNING"
+	LogSuccess LogStatus = "SUCCESS"
+	LogFailed  LogStatus = "FAILED"
+	LogTimeout LogStatus = "TIMEOUT"
+	LogSkipped LogStatus = "SKIPPED"
+)
+
+// LogStatuses lists every log status.
+var LogStatuses = []LogStatus{LogSuccess, LogFailed, LogTimeout, LogSkipped, LogRunning}
+
+// StepLog is one attempt of one action of one step (seed 1, saga_step_logs).
+type StepLog struct {
+	ID        uuid.UUID
+	SagaID    uuid.UUID
+	StepIndex int
+	StepName  string
+	Action    Action
+	Attempt   int
+	Status    LogStatus
+	Final     bool // the outcome row seed 1 means; false for an attempt that is retried
+	Outcome   *string
+	Request   json.RawMessage
+	Response  json.RawMessage
+	Error     *Error
+	StartedAt time.Time
+	// CompletedAt is nil while the call runs.
+	CompletedAt *time.Time
+	DurationMS  *int64
+	UpdatedAt   time.Time
+	// Completes: a RUNNING row of the same step, action and attempt exists, which this
+	// log completes instead of adding a second row. Set by Apply.
+	Completes bool
 }

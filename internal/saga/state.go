@@ -4,6 +4,11 @@
 // Pure: no I/O, clock, randomness or goroutines. Time, ids and jitter come in as a
 // Moment; a decision comes out as a Change, which a store writes completely if its
 // precondition still holds, and otherwise not at all.
+//
+// Files, each on top of those before it: state, interventions, saga, outcome, record,
+// run, audit, event, actions, filter, trail, apply, explain, new, store, archive,
+// letter, patch, seal, faults, force, foresee, job, order, publications, reopen,
+// statistics, steps, storage, verification.
 package saga
 
 import "slices"

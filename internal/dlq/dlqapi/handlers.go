@@ -1,5 +1,9 @@
 // Package dlqapi is the HTTP edge of the dead-letter queue: letters, their groups and
 // topics, policies, exports and imports, and redrives of many.
+//
+// Files, each on top of those before it: mask, convert, push, letters, filter,
+// redrives_convert, handlers, record, groups, redrives_read, actions, carry, export,
+// import, list, policies, redrives, redrives_change, retry, topics.
 package dlqapi
 
 import (

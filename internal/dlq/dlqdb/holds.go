@@ -129,7 +129,7 @@ func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int
 var releaseLetters = postgres.Named(`
 UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL
   FROM `+postgres.Unnest("f", freedTable.As("f"))+`
- WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND ` + Leaves("m.status || ''", dlq.Claimed) + ` AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
+ WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND `+Leaves("m.status || ''", dlq.Claimed)+` AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
 	freedTable.As("f"))
 
 func kindNames(kinds []dlq.TargetKind) any {

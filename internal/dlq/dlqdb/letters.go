@@ -6,6 +6,11 @@
 // insert.go. take.go, finish.go and holds.go are its retries; filter.go, terms.go
 // and page_search.go how lists find it; groups.go, topics.go and policies.go what is
 // known of many.
+//
+// Files, each on top of those before it: headers, letters, tables, payload_members,
+// terms, insert, edges, read, history, filter_terms, places, policy_read, push, upkeep,
+// filter, groups, handover, holds, insert_new, page_search, queue, arrive, change,
+// finish, inflows, known, last_errors, list, policies, restore, take, topics, updates.
 package dlqdb
 
 import (

@@ -53,14 +53,6 @@ type applying struct {
 	}
 }
 
-// item is a waiting letter of a redrive, with what the rules ask of it.
-type item struct {
-	seq    int64
-	letter dlq.Letter // without content; its status is "" when it is gone
-
-	createdAt *time.Time // of the letter
-}
-
 func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
 	a.r, a.at, _, err = scanRunning(a.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID))
 	if err != nil {

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,13 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/postgres"
 )
-
-func unmarshalTarget(stored []byte, t *dlq.Target) error {
-	if err := json.Unmarshal(stored, t); err != nil {
-		return fmt.Errorf("stored target: %w", err)
-	}
-	return nil
-}
 
 // finishItems notes what became of letters that were taken, and counts them.
 // What is not TAKEN any more is counted already, or waits again.

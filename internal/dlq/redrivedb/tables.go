@@ -2,6 +2,7 @@ package redrivedb
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,3 +123,18 @@ var appliedTable = postgres.NewTable(
 	postgres.TimeOrNil("terminal_at", func(r *appliedRow) **time.Time { return &r.TerminalAt }),
 	postgres.Time("updated_at", func(r *appliedRow) *time.Time { return &r.UpdatedAt }),
 )
+
+// item is a waiting letter of a redrive, with what the rules ask of it.
+type item struct {
+	seq    int64
+	letter dlq.Letter // without content; its status is "" when it is gone
+
+	createdAt *time.Time // of the letter
+}
+
+func unmarshalTarget(stored []byte, t *dlq.Target) error {
+	if err := json.Unmarshal(stored, t); err != nil {
+		return fmt.Errorf("stored target: %w", err)
+	}
+	return nil
+}

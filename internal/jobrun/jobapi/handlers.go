@@ -1,5 +1,9 @@
 // Package jobapi is the HTTP edge of job definitions and runs, backfills and bulks,
 // events that start runs, and the scheduler with its settings.
+//
+// Files, each on top of those before it: convert, backfills, definitions_show,
+// definitions, definitions_change, bulks, handlers, events, explain, logs, runs,
+// runs_list, scheduler, schedules.
 package jobapi
 
 import (

@@ -5,6 +5,12 @@
 // start.go, heartbeat.go, worker_calls.go and finish.go, by people in operate.go;
 // changes.go writes what was decided and what follows. definitions.go, published.go (events), leader.go,
 // settings.go, workers.go and offload.go (logs) are stores of their own.
+//
+// Files, each on top of those before it: tables, specs, runs, columns, edges,
+// worker_calls, decisions, claim_statement, definitions, published, emit, finish, claim,
+// log, read, builtin, changes, claim_queue, definitions_delete, definitions_list,
+// deliver, fences, heartbeat, history, insert, leader, letters, list, log_read, offload,
+// operate, settings, start, workers.
 package jobdb
 
 import (

@@ -2,6 +2,9 @@
 // runs whose workers are silent, end.go ends those that are lost or late, admit.go
 // lets the next ones be claimed, slots.go makes those that are due, backfills.go and
 // bulks.go carry out what people ask of many runs at once.
+//
+// Files, each on top of those before it: tables, end, kind, admit, backfills, sweeps,
+// backfills_step, backlog, bulks, hints, slots.
 package sweepdb
 
 import (

@@ -1,5 +1,9 @@
 // Package sagaapi is the HTTP edge of sagas and their workflows: it turns requests
 // into one rule and one store call, and their results into answers of the contract.
+//
+// Files, each on top of those before it: convert, actions, definitions, keys, handlers,
+// read, workflows_convert, create, workflows, admission, archive, explain,
+// interventions, list, retention, statistics, wait.
 package sagaapi
 
 import (

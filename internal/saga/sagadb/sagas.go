@@ -5,6 +5,11 @@
 // jobs.go and steer.go what a commit does to dead letters and job runs; list.go and
 // read.go what people ask; archive.go and retention.go what becomes of ended ones;
 // trail.go the events in order.
+//
+// Files, each on top of those before it: trail_write, sealing, tables, business_key,
+// claim, commit, steer, workflows, jobs, list, read, trail, archive, create,
+// idempotency_keys, letters, neglected, ownership, retention, sagas, statistics,
+// storage, trail_chain.
 package sagadb
 
 import (

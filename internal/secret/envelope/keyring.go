@@ -15,8 +15,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/google/uuid"
 )
 
 // MasterKeyBytes is the length of a master key.
@@ -111,9 +109,4 @@ func (k *Keyring) find(id string) *master {
 		}
 	}
 	return nil
-}
-
-// SealerFor returns the place of a saga's values. It costs nothing until it is used.
-func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
-	return Sealer{ring: k, tenant: tenant, saga: saga}
 }

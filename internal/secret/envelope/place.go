@@ -158,3 +158,8 @@ func (p *Sealer) unreadable(field Field, why string) error {
 // ErrUnreadable is what every error of Sealer.Open is: the value was changed,
 // was sealed in another place, or is of a key that is not there.
 var ErrUnreadable = errors.New("encrypted content cannot be decrypted")
+
+// SealerFor returns the place of a saga's values. It costs nothing until it is used.
+func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
+	return Sealer{ring: k, tenant: tenant, saga: saga}
+}

@@ -1,0 +1,237 @@
+package archtest
+
+import (
+	"cmp"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// readTogether are the packages with files that refer to each other, and why.
+var readTogether = map[string]string{
+	"api/worker":           "a worker, its sessions, runs and reports know each other",
+	"cmd/skald":            "the command line names its commands, and a command reads the flags of all",
+	"internal/saga/engine": "an engine holds its session, and a session serves its engine",
+}
+
+// TestFilesOfAPackageHaveAReadingOrder: no two files need each other's
+// declarations, so that a package is read file by file, each on top of those
+// before it. Methods may stand in any file: a type does not need them to be read.
+func TestFilesOfAPackageHaveAReadingOrder(t *testing.T) {
+	all := packages(t)
+	for pkg, own := range all {
+		if readTogether[pkg] != "" {
+			continue
+		}
+		order, circle := readingOrder(own)
+		if circle != nil {
+			t.Errorf("%s: these files need each other: %s", pkg, strings.Join(circle, ", "))
+			continue
+		}
+		if len(own) >= manyFiles {
+			checkStatedOrder(t, pkg, own, order)
+		}
+	}
+	for pkg := range readTogether {
+		if _, circle := readingOrder(all[pkg]); circle == nil {
+			t.Errorf("%s has a reading order: take it out of readTogether", pkg)
+		}
+	}
+}
+
+// manyFiles is from how many files on the comment of a package lists them.
+const manyFiles = 10
+
+const orderWords = "Files, each on top of those before it: "
+
+// checkStatedOrder holds the list in a package's comment against its files.
+func checkStatedOrder(t *testing.T, pkg string, own map[string]*ast.File, order []string) {
+	t.Helper()
+	var stated []string
+	for _, f := range own {
+		text := strings.Join(strings.Fields(f.Doc.Text()), " ")
+		if _, list, ok := strings.Cut(text, orderWords); ok {
+			list, _, _ = strings.Cut(list, ".")
+			stated = strings.Split(list, ", ")
+		}
+	}
+	at := map[string]int{}
+	for i, name := range stated {
+		at[name+".go"] = i
+	}
+	wrong := len(at) != len(own)
+	for name, f := range own {
+		_, listed := at[name]
+		wrong = wrong || !listed
+		for needed := range needs(name, f, declared(own)) {
+			wrong = wrong || at[needed] > at[name]
+		}
+	}
+	if wrong {
+		for i := range order {
+			order[i] = strings.TrimSuffix(order[i], ".go")
+		}
+		t.Errorf("the comment of package %s does not tell in which order its files are read; this one fits:\n%s%s.",
+			pkg, orderWords, strings.Join(order, ", "))
+	}
+}
+
+// packages are the files of each package, without tests and generated code.
+func packages(t *testing.T) map[string]map[string]*ast.File {
+	t.Helper()
+	out := map[string]map[string]*ast.File{}
+	for _, f := range files(t) {
+		if f.test || f.generated || strings.HasPrefix(f.pkg, "internal/test/") ||
+			strings.HasPrefix(f.pkg, "examples/") || platform(f.path) {
+			continue
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), f.path, f.text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out[f.pkg] == nil {
+			out[f.pkg] = map[string]*ast.File{}
+		}
+		out[f.pkg][path.Base(f.path)] = syntax
+	}
+	return out
+}
+
+// platform tells whether a file is one of several of which one is built.
+func platform(name string) bool {
+	return slices.ContainsFunc([]string{"_linux.go", "_unix.go", "_other.go"},
+		func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// declared says in which file each name of a package stands.
+func declared(own map[string]*ast.File) map[string]string {
+	out := map[string]string{}
+	for name, f := range own {
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					out[d.Name.Name] = name
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						out[s.Name.Name] = name
+					case *ast.ValueSpec:
+						for _, id := range s.Names {
+							out[id.Name] = name
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// needs are the other files whose declarations a file uses.
+func needs(name string, f *ast.File, where map[string]string) map[string]bool {
+	free := map[*ast.Ident]bool{} // receivers, and the fields of literals
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Recv != nil {
+				ast.Inspect(n.Recv, func(n ast.Node) bool {
+					if id, ok := n.(*ast.Ident); ok {
+						free[id] = true
+					}
+					return true
+				})
+			}
+		case *ast.CompositeLit:
+			if _, isMap := n.Type.(*ast.MapType); !isMap {
+				for _, e := range n.Elts {
+					if kv, ok := e.(*ast.KeyValueExpr); ok {
+						if id, ok := kv.Key.(*ast.Ident); ok {
+							free[id] = true
+						}
+					}
+				}
+			}
+		}
+		return true
+	})
+	out := map[string]bool{}
+	for _, id := range f.Unresolved {
+		if to := where[id.Name]; to != "" && to != name && !free[id] {
+			out[to] = true
+		}
+	}
+	return out
+}
+
+// readingOrder sorts files so that each stands behind those that it needs, or
+// returns a circle of files.
+func readingOrder(own map[string]*ast.File) (order, circle []string) {
+	where := declared(own)
+	state := map[string]int{} // 1: being visited, 2: in the order
+	var path []string
+	var visit func(name string) bool
+	visit = func(name string) bool {
+		switch state[name] {
+		case 1:
+			circle = append(path[slices.Index(path, name):], name)
+			return false
+		case 2:
+			return true
+		}
+		state[name] = 1
+		path = append(path, name)
+		for _, needed := range slices.Sorted(maps.Keys(needs(name, own[name], where))) {
+			if !visit(needed) {
+				return false
+			}
+		}
+		path = path[:len(path)-1]
+		state[name] = 2
+		order = append(order, name)
+		return true
+	}
+	wanted := map[string]int{} // by how many files each is needed: the most first
+	for name, f := range own {
+		for needed := range needs(name, f, where) {
+			wanted[needed]++
+		}
+	}
+	first := slices.SortedFunc(maps.Keys(own), func(a, b string) int {
+		return cmp.Or(wanted[b]-wanted[a], strings.Compare(a, b))
+	})
+	for _, name := range first {
+		if !visit(name) {
+			return nil, circle
+		}
+	}
+	return order, nil
+}
+
+func TestCirclesOfFilesAreFound(t *testing.T) {
+	read := func(sources ...string) map[string]*ast.File {
+		out := map[string]*ast.File{}
+		for i, src := range sources {
+			f, err := parser.ParseFile(token.NewFileSet(), "f.go", "package p\n"+src, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[string(rune('a'+i))+".go"] = f
+		}
+		return out
+	}
+	if _, circle := readingOrder(read("func f() { g() }", "func g() { h() }", "func h() { f() }")); len(circle) != 4 {
+		t.Errorf("circle %v of three functions", circle)
+	}
+	if order, circle := readingOrder(read("type a struct { b b }", "type b struct{}; func (a) of() {}")); circle != nil ||
+		!slices.Equal(order, []string{"b.go", "a.go"}) {
+		t.Errorf("order %v, circle %v: a method is no need", order, circle)
+	}
+}
