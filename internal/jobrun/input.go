@@ -58,7 +58,7 @@ type LossesExhausted struct{}
 // TimeoutPassed is the leader looking at how long the run may last (sweep 6, S21).
 type TimeoutPassed struct{ Settings Settings }
 
-// CancelExpired: the grace period of a requested cancel has passed without an
+// CancelExpired means that the grace period of a requested cancel has passed without an
 // acknowledgement (sweep 7, S9).
 type CancelExpired struct{ Settings Settings }
 

@@ -70,16 +70,9 @@ func TestWhatTravelsOnceIsStoredInEveryRow(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), insert.Text, insert.Args(batch)...); err != nil {
 				return err
 			}
-			rows, err := tx.QueryContext(t.Context(), `SELECT `+sameTable.Selected("s")+` FROM same s ORDER BY s.nth`)
-			if err != nil {
-				return err
-			}
-			return postgres.EachRow(rows, func() error {
-				var s same
-				err := sameTable.Scan(rows, &s)
-				got = append(got, s)
-				return err
-			})
+			got,
+				err = sameTable.All(tx.QueryContext(t.Context(), `SELECT `+sameTable.Selected("s")+` FROM same s ORDER BY s.nth`))
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)

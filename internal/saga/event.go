@@ -15,10 +15,10 @@ type Event interface{ event() }
 // Answered is the outcome of the call in flight.
 type Answered struct{ Outcome }
 
-// Turned: the driver has noticed a flag (cancel, deadline) while no call is in flight.
+// Turned means that the driver has noticed a flag (cancel, deadline) while no call is in flight.
 type Turned struct{}
 
-// Slow: the call in flight is taking so long that it must be visible. Its step log is
+// Slow means that the call in flight is taking so long that it must be visible. Its step log is
 // written as RUNNING, and the answer will complete that row.
 type Slow struct{ StartedAt time.Time }
 
@@ -29,7 +29,7 @@ type CancelRequested struct{ By, Reason string }
 // COMPENSATED.
 type CompensateRequested struct{ By, Reason string }
 
-// DeadlinePassed: Saga.TimeoutAt, or while compensating Saga.CompensationTimeoutAt, has
+// DeadlinePassed means that Saga.TimeoutAt, or while compensating Saga.CompensationTimeoutAt, has
 // passed on the database's clock.
 type DeadlinePassed struct{}
 
@@ -84,17 +84,17 @@ type CompletionForced struct {
 // FailureForced ends a saga as failed, immediately.
 type FailureForced struct{ By, Reason string }
 
-// Acknowledged: an operator has seen that the saga needs attention.
+// Acknowledged means that an operator has seen that the saga needs attention.
 type Acknowledged struct{ By, Reason string }
 
-// Neglected: the saga makes no progress, for this reason (a snake_case word).
+// Neglected means that the saga makes no progress, for this reason (a snake_case word).
 type Neglected struct{ Reason string }
 
-// Begun: the driver has found that the current step is a job run that was not requested
+// Begun means that the driver has found that the current step is a job run that was not requested
 // yet.
 type Begun struct{}
 
-// JobRunChecked: the driver has checked on the job run in flight, which has not ended.
+// JobRunChecked means that the driver has checked on the job run in flight, which has not ended.
 // Stopping: the run was asked to stop.
 type JobRunChecked struct{ Stopping bool }
 

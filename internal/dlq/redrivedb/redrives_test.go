@@ -203,7 +203,7 @@ func TestARedriveGathersWhatFitsWhenItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []int64{int64(p.Matched), int64(p.ByTopic["payments"]), int64(p.ByStatus[dlq.Pending])}
+	got := []int64{p.Matched, p.ByTopic["payments"], p.ByStatus[dlq.Pending]}
 	if diff := cmp.Diff([]int64{12, 2, 12}, got); diff != "" {
 		t.Errorf("matched, of payments, pending (-want +got):\n%s", diff)
 	}
