@@ -15,7 +15,7 @@ func TestAPathAnswersWhatItWasTold(t *testing.T) {
 	}{
 		{"POST", "/release", `{"a":1}`, 200, `{"ok":true}`},
 		{"PUT", "/release", "503", 204, ""},
-		{"PUT", "/release", "soon", 400, "the body is no status"},
+		{"PUT", "/release", "soon", 400, "the body must be a status"},
 		{"POST", "/release", `{"a":2}`, 503, `{"error":"told to answer 503"}`},
 		{"POST", "/other", "", 200, `{"ok":true}`},
 		{"GET", "/release", "", 200, `{"answer":503,"taken":1,"refused":1,"headers":{"x-step":"2"},"body":{"a":2}}`},
