@@ -70,8 +70,8 @@ func TestWhatTravelsOnceIsStoredInEveryRow(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), insert.Text, insert.Args(batch)...); err != nil {
 				return err
 			}
-			got,
-				err = sameTable.All(tx.QueryContext(t.Context(), `SELECT `+sameTable.Selected("s")+` FROM same s ORDER BY s.nth`))
+			stored := `SELECT ` + sameTable.Selected("s") + ` FROM same s ORDER BY s.nth`
+			got, err = sameTable.All(tx.QueryContext(t.Context(), stored))
 			return err
 		})
 		if err != nil {
