@@ -27,6 +27,9 @@ type BinaryColumn struct {
 	b     []byte
 }
 
+// BinaryColumnOf returns an empty column for about so many elements.
+func BinaryColumnOf(elements int) BinaryColumn { return BinaryColumn{rows: elements} }
+
 // The head of a binary array: dimensions, whether it has NULLs, type of the
 // elements, their number, index of the first.
 const arrayHead = 5 * 4

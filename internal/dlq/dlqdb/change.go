@@ -41,7 +41,7 @@ UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, t
 // written.
 func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	sealer := st.db.Keys.SealerFor(l.TenantID, l.ID)
-	terms, row := termArray(letterTerms(&l, sealer.Seals())), letterRow{Letter: &l}
+	terms, row := termArray(letterTerms(nil, &l, sealer.Seals())), letterRow{Letter: &l}
 	return postgres.Wrap("change dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		var res sql.Result
 		var err error

@@ -111,7 +111,7 @@ func ArriveParameters(tb testing.TB, batch []dlq.Letter) (statement string, args
 }
 
 // TermsOf are what a letter that is not sealed is found by.
-func TermsOf(l *dlq.Letter) []int32 { return letterTerms(l, false) }
+func TermsOf(l *dlq.Letter) []int32 { return letterTerms(nil, l, false) }
 
 // HotLetterStatements are what the ways of letters send to the database, by the names
 // of their files in testdata.

@@ -108,11 +108,16 @@ type newLetters struct {
 	letters *postgres.Batch[letterRow]
 	terms   postgres.BinaryColumn // of all, one after the other
 	tally   tally
+
+	row   letterRow // the letter that is being added, and its terms
+	found []int32
 }
 
 // batchOf returns an empty batch, for so many letters, or a few more or less.
 func batchOf(db *postgres.DB, letters int) *newLetters {
-	return &newLetters{db: db, letters: theLetterTable.Batch(letters)}
+	return &newLetters{
+		db: db, letters: theLetterTable.Batch(letters), terms: postgres.BinaryColumnOf(letters * commonTerms),
+	}
 }
 
 // bound are the values of newLetterRows, newGroups and newTerms.
@@ -139,9 +144,10 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	if err != nil {
 		return fmt.Errorf("encode target: %w", err)
 	}
-	terms := letterTerms(l, sealer.Seals())
-	row := letterRow{
-		Letter: l, at: placeOf(l.Arrived), terms: int64(c.terms.N)<<termBits | int64(len(terms)),
+	c.found = letterTerms(c.found[:0], l, sealer.Seals())
+	row := &c.row
+	*row = letterRow{
+		Letter: l, at: placeOf(l.Arrived), terms: int64(c.terms.N)<<termBits | int64(len(c.found)),
 		key: content[0], headers: content[1], payload: content[2], stack: stack, target: target,
 	}
 	if l.Link.StepName != "" {
@@ -150,8 +156,8 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView && !sealer.Seals() {
 		row.view = l.Content.Payload
 	}
-	c.letters.Add(&row)
-	for _, t := range terms {
+	c.letters.Add(row)
+	for _, t := range c.found {
 		c.terms.Int4(t)
 	}
 	c.tally.count(l, c.db.NewID)

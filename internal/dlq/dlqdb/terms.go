@@ -43,6 +43,7 @@ const (
 const (
 	maxHeaderTerms = 40
 	maxWordTerms   = 60
+	commonTerms    = 20 // that a letter usually has
 	maxPayloadView = 256 << 10
 )
 
@@ -69,11 +70,10 @@ func Term(tenant uuid.UUID, k TermKind, value string) int32 {
 	return hashed(hashed(hashed(hashBasis, tenant[:]), []byte{byte(k)}), value).term()
 }
 
-// letterTerms returns a letter's terms, in order, each once. Of sealed letters
-// those of key, headers and payload are left out: hashes without a key would let
-// everybody try out what they may be.
-func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
-	terms := make([]int32, 0, 64)
+// letterTerms returns a letter's terms, in order, each once, in the memory of terms, which
+// is empty or nil. Of sealed letters those of key, headers and payload are left out: hashes
+// without a key would let everybody try out what they may be.
+func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	of := hashed(hashBasis, l.TenantID[:])
 	kindOf := func(k TermKind) hash { return (of ^ hash(k)) * hashPrime }
 	add := func(k TermKind, value string) { terms = append(terms, hashed(kindOf(k), value).term()) }

@@ -115,16 +115,16 @@ func TestTermsOfALetter(t *testing.T) {
 	}
 	content := []int32{of(l, termKey, "\x00"), of(l, termHeader, "h\x00v"), of(l, termPayload, "n\x001")}
 	anyOrder := cmpopts.SortSlices(func(a, b int32) bool { return a < b })
-	if diff := cmp.Diff(slices.Concat(readable, content), letterTerms(&l, false), anyOrder); diff != "" {
+	if diff := cmp.Diff(slices.Concat(readable, content), letterTerms(nil, &l, false), anyOrder); diff != "" {
 		t.Errorf("terms (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(readable, letterTerms(&l, true), anyOrder); diff != "" {
+	if diff := cmp.Diff(readable, letterTerms(nil, &l, true), anyOrder); diff != "" {
 		t.Errorf("terms of a sealed one (-want +got):\n%s", diff)
 	}
 	other := l
 	other.TenantID = uuid.Max
-	for _, term := range letterTerms(&other, false) {
-		if slices.Contains(letterTerms(&l, false), term) {
+	for _, term := range letterTerms(nil, &other, false) {
+		if slices.Contains(letterTerms(nil, &l, false), term) {
 			t.Error("two tenants share a term")
 		}
 	}
