@@ -74,6 +74,9 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 		}
 		return value
 	}
+	if raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
 		v = nil // canonical JSON always decodes, except numbers beyond float64

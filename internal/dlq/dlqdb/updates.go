@@ -191,7 +191,8 @@ func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Let
 	sealer := t.db.Keys.SealerFor(l.TenantID, l.ID)
 	var id uuid.UUID
 	err = tx.GetContext(ctx, &id, putLetter.Text, putLetter.Args(movedLetter.Row(&letterRow{Letter: l}), postgres.Values{
-		before.Version, termArray(letterTerms(nil, l, sealer.Seals())), postgres.NullIfZero(l.Token), dlq.Lease.Microseconds(),
+		before.Version, termArray(letterTerms(nil, l, sealer.Seals())),
+		postgres.NullIfZero(l.Token), dlq.Lease.Microseconds(),
 		postgres.NullIfZero(ended.Token),
 	}, endedAttempt.Row(attempt))...)
 	if err != nil {

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+func TestIDsMatchAsTheirPatternSays(t *testing.T) {
+	pattern := regexp.MustCompile(uuidPattern)
+	id := uuid.NewString()
+	texts := []string{"", id, strings.ToUpper(id), id + "\n", id[1:], id + "0", "{" + id + "}", strings.ReplaceAll(id, "-", "")}
+	for i := range id {
+		for _, c := range "-0fFgG/:@`é " {
+			texts = append(texts, id[:i]+string(c)+id[i+1:])
+		}
+	}
+	for _, text := range texts {
+		if got, want := (uuidMatcher{}).MatchString(text), pattern.MatchString(text); got != want {
+			t.Errorf("%q matches: %v, the pattern says %v", text, got, want)
+		}
+	}
+	if m, err := matcherOf(uuidPattern); err != nil || m != (uuidMatcher{}) {
+		t.Errorf("the pattern is matched by %T, %v", m, err)
+	}
+}
+
+func TestTheContractHasThePatternOfIDs(t *testing.T) {
+	c, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.doc.Components.Schemas["UUID"].Value.Pattern; got != uuidPattern {
+		t.Errorf("the pattern of ids is %s, and so it is not the one that is matched by hand", got)
+	}
+}
