@@ -11,7 +11,8 @@ import (
 func TestIDsMatchAsTheirPatternSays(t *testing.T) {
 	pattern := regexp.MustCompile(uuidPattern)
 	id := uuid.NewString()
-	texts := []string{"", id, strings.ToUpper(id), id + "\n", id[1:], id + "0", "{" + id + "}", strings.ReplaceAll(id, "-", "")}
+	texts := []string{"", id, strings.ToUpper(id), id + "\n", id[1:], id + "0", "{" + id + "}",
+		strings.ReplaceAll(id, "-", "")}
 	for i := range id {
 		for _, c := range "-0fFgG/:@`é " {
 			texts = append(texts, id[:i]+string(c)+id[i+1:])
