@@ -219,30 +219,3 @@ func (c *BinaryColumn) JSON(v []byte) {
 	c.of = oid.T_text
 	c.b = append(c.next(len(v)), v...)
 }
-
-// WireColumn is a column of which a batch's values travel as one array: its name, and
-// the type of the elements.
-type WireColumn [2]string
-
-// Arrays is a table of such columns, which are a statement's parameters.
-type Arrays struct{ Names, Values []string }
-
-// As is the table under a name, for FROM.
-func (a *Arrays) As(name string) string {
-	return "unnest(" + strings.Join(a.Values, ", ") + ") AS " + name + " (" + strings.Join(a.Names, ", ") + ")"
-}
-
-// Parameters turns columns into a statement's arguments.
-func Parameters(lists ...[]BinaryColumn) []any {
-	n := 0
-	for _, columns := range lists {
-		n += len(columns)
-	}
-	args := make([]any, 0, n)
-	for _, columns := range lists {
-		for i := range columns {
-			args = append(args, columns[i].Parameter())
-		}
-	}
-	return args
-}

@@ -12,14 +12,14 @@ import (
 type Params struct {
 	alias  string
 	of     any          // the table; nil of single values
-	params []WireColumn // without a type: a single value
+	params []wireColumn // without a type: a single value
 }
 
 // Single are parameters that are single values. Their types follow from the statement.
 func Single(names ...string) Params {
 	var list Params
 	for _, name := range names {
-		list.params = append(list.params, WireColumn{name})
+		list.params = append(list.params, wireColumn{name})
 	}
 	return list
 }
@@ -31,19 +31,23 @@ func (p *Params) name(i int) string {
 	return "@" + p.alias + "." + p.params[i][0]
 }
 
+// wireColumn is a column of which a batch's values travel as one array: its name, and
+// the type of the elements.
+type wireColumn [2]string
+
 // Unnest is the batches of tables side by side, one row for each of theirs, as a
 // table of this name.
 func Unnest(as string, tables ...Params) string {
-	var rows Arrays
+	var names, values []string
 	for _, t := range tables {
 		for i, p := range t.params {
 			if p[1] == "" {
 				continue
 			}
-			rows.Names, rows.Values = append(rows.Names, p[0]), append(rows.Values, t.name(i)+"::"+p[1]+"[]")
+			names, values = append(names, p[0]), append(values, t.name(i)+"::"+p[1]+"[]")
 		}
 	}
-	return rows.As(as)
+	return "unnest(" + strings.Join(values, ", ") + ") AS " + as + " (" + strings.Join(names, ", ") + ")"
 }
 
 // UnnestNumbered is Unnest with each row's place in the batch as column n, from 1 on.

@@ -242,7 +242,7 @@ func (t *Table[T]) As(alias string) Params {
 	list := Params{alias: alias, of: t}
 	for i := range t.written {
 		c := &t.written[i]
-		p := WireColumn{c.name, c.travels}
+		p := wireColumn{c.name, c.travels}
 		if t.single(c) {
 			p[1] = ""
 		}

@@ -183,8 +183,8 @@ func (st *Queue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters,
 // of that generation, or of the last one before it that there still is. Those
 // that are live are locked, so that whoever is just ending their retry, and this,
 // come one after the other: the second sees what the first has written.
-const parents = `
-SELECT b.n, p.id, p.generation FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::bigint[]) AS b (n, tenant_id, root_id, generation)
+var parents = postgres.Named(`
+SELECT b.n, p.id, p.generation FROM `+postgres.Unnest("b", bounces.As("c"))+`
  CROSS JOIN LATERAL (
 	SELECT l.id, l.generation FROM (
 		SELECT m.id, m.generation, m.seq FROM dlq.dlq_messages m WHERE m.tenant_id = b.tenant_id AND m.id = b.root_id
@@ -194,35 +194,56 @@ SELECT b.n, p.id, p.generation FROM unnest($1::bigint[], $2::uuid[], $3::uuid[],
 		UNION ALL
 		SELECT a.id, a.generation, a.seq FROM dlq.dlq_messages_archive a
 		 WHERE a.tenant_id = b.tenant_id AND a.root_id = b.root_id AND a.generation <= b.generation) AS l
-	 ORDER BY l.generation DESC, l.seq DESC LIMIT 1) AS p`
+	 ORDER BY l.generation DESC, l.seq DESC LIMIT 1) AS p`, bounces.As("c"))
 
-const lockParents = `
-SELECT m.id FROM dlq.dlq_messages m JOIN unnest($1::uuid[], $2::uuid[]) AS p (tenant_id, id) ON m.tenant_id = p.tenant_id AND m.id = p.id
- ORDER BY m.id FOR NO KEY UPDATE OF m`
+var lockParents = postgres.Named(`
+SELECT m.id FROM dlq.dlq_messages m JOIN `+postgres.Unnest("p", foundParents.As("f"))+` ON m.tenant_id = p.tenant_id AND m.id = p.id
+ ORDER BY m.id FOR NO KEY UPDATE OF m`, foundParents.As("f"))
+
+// bounce is letter n of a batch, which came back.
+type bounce struct {
+	n int
+	*dlq.Arrival
+}
+
+var bounces = postgres.NewTable(
+	postgres.Int("n", func(r *bounce) *int { return &r.n }),
+	postgres.UUID("tenant_id", func(r *bounce) *uuid.UUID { return &r.TenantID }),
+	postgres.UUID("root_id", func(r *bounce) *uuid.UUID { return &r.BounceOf }),
+	postgres.Int("generation", func(r *bounce) *int { return &r.BounceOn }),
+)
+
+var foundParents = postgres.NewTable(
+	postgres.UUID("tenant_id", func(a *dlq.Arrival) *uuid.UUID { return &a.TenantID }),
+	postgres.UUID("id", func(a *dlq.Arrival) *uuid.UUID { return &a.ParentID }),
+)
+
+var bouncedParents = postgres.NewTable(
+	postgres.UUID("tenant_id", func(a *dlq.Arrival) *uuid.UUID { return &a.TenantID }),
+	postgres.UUID("id", func(a *dlq.Arrival) *uuid.UUID { return &a.ParentID }),
+	postgres.UUIDOrZero("redrive_id", func(a *dlq.Arrival) *uuid.UUID { return &a.OnRedrive }),
+)
 
 // link fills in the parents of letters that have come back.
 func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
-	var c [4]postgres.BinaryColumn
+	back := bounces.Batch(0)
 	for i := range batch {
 		if a := &batch[i]; a.BounceOf != uuid.Nil {
-			c[0].Int(int64(i))
-			c[1].UUID(a.TenantID)
-			c[2].UUID(a.BounceOf)
-			c[3].Int(int64(a.BounceOn))
+			back.Add(&bounce{i, a})
 		}
 	}
-	if c[0].N == 0 {
+	if back.Len() == 0 {
 		return nil
 	}
-	find, err := st.db.PreparedIn(ctx, tx, parents)
+	find, err := st.db.PreparedIn(ctx, tx, parents.Text)
 	if err != nil {
 		return err
 	}
-	rows, err := find.QueryContext(ctx, postgres.Parameters(c[:])...)
+	rows, err := find.QueryContext(ctx, parents.Args(back)...)
 	if err != nil {
 		return err
 	}
-	var lock [2]postgres.BinaryColumn
+	lock := foundParents.Batch(back.Len())
 	err = postgres.EachRow(rows, func() error {
 		var i, generation int
 		var parent uuid.UUID
@@ -231,14 +252,13 @@ func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) err
 		}
 		a := &batch[i]
 		a.RootID, a.ParentID = a.BounceOf, parent
-		lock[0].UUID(a.TenantID)
-		lock[1].UUID(parent)
+		lock.Add(a)
 		return nil
 	})
-	if err != nil || lock[0].N == 0 {
+	if err != nil || lock.Len() == 0 {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, lockParents, postgres.Parameters(lock[:])...)
+	_, err = tx.ExecContext(ctx, lockParents.Text, lockParents.Args(lock)...)
 	return err
 }
 
@@ -247,33 +267,31 @@ func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) err
 // bears its id. Letters are found by their ids: appending nothing to the status, and
 // coalesce, hide the indexes of what they have become, of which the planner may know
 // nothing yet.
-var markBouncedLetters = `
+var markBouncedLetters = postgres.Named(`
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1
-	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS b (tenant_id, id, redrive_id)) AS b
-	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND ` + Leaves("m.status || ''", dlq.CameBack) + ` AND ` + IsOneOf("coalesce(m.resolution, '')", dlq.Returnable) + `
+	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM `+postgres.Unnest("b", bouncedParents.As("p"))+`) AS b
+	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND `+Leaves("m.status || ''", dlq.CameBack)+` AND `+IsOneOf("coalesce(m.resolution, '')", dlq.Returnable)+`
 	RETURNING m.tenant_id, m.id, m.redrive_id, b.redrive_id AS told
 ), items AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'BOUNCED', updated_at = clock_timestamp()
 	  FROM back WHERE back.redrive_id = back.told AND i.redrive_id = back.redrive_id AND i.tenant_id = back.tenant_id
-	   AND i.message_id = back.id AND ` + IsOneOf("i.state", dlq.ItemsFrom(dlq.ItemBack)) + `
+	   AND i.message_id = back.id AND `+IsOneOf("i.state", dlq.ItemsFrom(dlq.ItemBack))+`
 	RETURNING i.tenant_id, i.redrive_id
 )
 UPDATE dlq.dlq_redrives d SET bounced = d.bounced + n.count, updated_at = clock_timestamp()
   FROM (SELECT i.tenant_id, i.redrive_id, count(*) FROM items i GROUP BY i.tenant_id, i.redrive_id) AS n
- WHERE d.tenant_id = n.tenant_id AND d.id = n.redrive_id`
+ WHERE d.tenant_id = n.tenant_id AND d.id = n.redrive_id`, bouncedParents.As("p"))
 
 func (st *Queue) markBounced(ctx context.Context, tx *sqlx.Tx, bounced []dlq.Arrival) error {
 	if len(bounced) == 0 {
 		return nil
 	}
-	var c [3]postgres.BinaryColumn
+	back := bouncedParents.Batch(len(bounced))
 	for i := range bounced {
-		c[0].UUID(bounced[i].TenantID)
-		c[1].UUID(bounced[i].ParentID)
-		c[2].UUIDUnlessZero(bounced[i].OnRedrive)
+		back.Add(&bounced[i])
 	}
-	if _, err := tx.ExecContext(ctx, markBouncedLetters, postgres.Parameters(c[:])...); err != nil {
+	if _, err := tx.ExecContext(ctx, markBouncedLetters.Text, markBouncedLetters.Args(back)...); err != nil {
 		return fmt.Errorf("mark letters that came back: %w", err)
 	}
 	return nil

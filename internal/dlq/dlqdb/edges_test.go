@@ -23,7 +23,7 @@ func TestStatementsAskTheTransitionTable(t *testing.T) { //nolint:paralleltest /
 		{"parking, once more", parkHeld, "m.id = h.id AND m.status || '' = 'PENDING' AND coalesce(m.next_retry_at"},
 		{"what is held no more", freedLetters, "WHERE m.status = 'PENDING' AND m.held_retry_at IS NOT NULL\n"},
 		{"lost retries", lostRetries, "WHERE m.status = 'RETRYING' AND m.retry_lease_until < now()"},
-		{"what came back", markBouncedLetters, "m.status || '' = 'RESOLVED' AND coalesce(m.resolution, '') IN ('REDRIVEN', 'CONFIRMED')\n"},
+		{"what came back", markBouncedLetters.Text, "m.status || '' = 'RESOLVED' AND coalesce(m.resolution, '') IN ('REDRIVEN', 'CONFIRMED')\n"},
 	} {
 		if !strings.Contains(tt.statement, tt.want) {
 			t.Errorf("%s: %q is not in it: %s", tt.name, tt.want, tt.statement)

@@ -14,7 +14,7 @@ import (
 )
 
 // What the tests of plans need: the very statements that the stores send.
-const Parents = parents
+var Parents = parents.Text
 
 var (
 	MovedColumns     = movedColumns
@@ -31,14 +31,14 @@ var (
 	PushTold         = pushTold.Text
 	ArriveLetters    = arriveLetters.Text
 	ArriveAlike      = arriveAlike.Text
-	AtPlaces         = atPlaces
+	AtPlaces         = atPlaces.Text
 	KnownLetters     = knownLetters
 	GetLetter        = getLetter
 	Lineage          = lineage
 	RestoreLetter    = restoreLetter
 	LetterAttempts   = letterAttempts
 	LetterRevisions  = letterRevisions
-	MarkBounced      = markBouncedLetters
+	MarkBounced      = markBouncedLetters.Text
 )
 
 // PageOfLetters and CountOfLetters are the queries of a list.

@@ -11,28 +11,54 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
+// askedPlace is the place of letter n of a batch.
+type askedPlace struct {
+	n      int
+	tenant uuid.UUID
+	*dlq.Position
+}
+
+var askedPlaces = postgres.NewTable(
+	postgres.Int("n", func(r *askedPlace) *int { return &r.n }),
+	postgres.UUID("tenant_id", func(r *askedPlace) *uuid.UUID { return &r.tenant }),
+	postgres.Text("topic", func(r *askedPlace) *string { return &r.Topic }),
+	postgres.Int("part", func(r *askedPlace) *int32 { return &r.Partition }),
+	postgres.Int("place", func(r *askedPlace) *int64 { return &r.Offset }),
+)
+
+// storedThere is a letter that is stored at the place of letter n.
+type storedThere struct {
+	n  int
+	id uuid.UUID
+}
+
+var lettersThere = postgres.NewTable(
+	postgres.Int("n", func(r *storedThere) *int { return &r.n }),
+	postgres.UUID("id", func(r *storedThere) *uuid.UUID { return &r.id }),
+)
+
 // atPlaces finds what is stored, live or archived, at the places of letters.
-const atPlaces = `
+var atPlaces = postgres.Named(`
 SELECT k.n, m.id, m.dlq_topic_id
-  FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[]) AS k (n, tenant_id, topic, part, place)
+  FROM `+postgres.Unnest("k", askedPlaces.As("p"))+`
  CROSS JOIN LATERAL (
 	SELECT m.id, m.dlq_topic_id, m.seq FROM dlq.dlq_messages m
 	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
 	UNION ALL
 	SELECT m.id, m.dlq_topic_id, m.seq FROM dlq.dlq_messages_archive m
 	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place) AS m
- ORDER BY k.n, m.seq`
+ ORDER BY k.n, m.seq`, askedPlaces.As("p"))
 
 // atPlacesWhole reads letters that atPlaces has found, with what they carry.
-var atPlacesWhole = `
+var atPlacesWhole = postgres.Named(`
 SELECT m.*, k.n
-  FROM unnest($1::bigint[], $2::uuid[]) AS k (n, id)
+  FROM `+postgres.Unnest("k", lettersThere.As("t"))+`
  CROSS JOIN LATERAL (
-	SELECT ` + LetterColumns + `, NULL::timestamptz AS archived_at, NULL::text AS archive_reason FROM dlq.dlq_messages m WHERE m.id = k.id
+	SELECT `+LetterColumns+`, NULL::timestamptz AS archived_at, NULL::text AS archive_reason FROM dlq.dlq_messages m WHERE m.id = k.id
 	UNION ALL
-	SELECT ` + LetterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.id
+	SELECT `+LetterColumns+`, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.id
 	 LIMIT 1) AS m
- ORDER BY k.n`
+ ORDER BY k.n`, lettersThere.As("t"))
 
 // arrival is a letter with a place, and when its record was written; zero: unknown.
 type arrival struct {
@@ -57,26 +83,22 @@ func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 // an id or without; lockPlaces keeps them away.
 func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	batch []arrival) (known map[int]uuid.UUID, err error) {
-	var asked [5]postgres.BinaryColumn
+	asked := askedPlaces.Batch(len(batch))
 	for i, a := range batch {
-		if p := a.letter.Arrived; p != nil {
-			asked[0].Int(int64(i))
-			asked[1].UUID(a.letter.TenantID)
-			asked[2].Text(p.Topic)
-			asked[3].Int(int64(p.Partition))
-			asked[4].Int(p.Offset)
+		if a.letter.Arrived != nil {
+			asked.Add(&askedPlace{n: i, tenant: a.letter.TenantID, Position: a.letter.Arrived})
 		}
 	}
-	if asked[0].N == 0 {
+	if asked.Len() == 0 {
 		return nil, nil //nolint:nilnil // nothing is known
 	}
-	rows, err := ask(ctx, atPlaces, postgres.Parameters(asked[:])...)
+	rows, err := ask(ctx, atPlaces.Text, atPlaces.Args(asked)...)
 	if err != nil {
 		return nil, fmt.Errorf("look at places in Kafka: %w", err)
 	}
 	known = map[int]uuid.UUID{}
 	taken := map[int][]uuid.UUID{} // the ids of topics at a place
-	var compare [2]postgres.BinaryColumn
+	var compare []storedThere
 	err = postgres.EachRow(rows, func() error {
 		var i int
 		var id, topic uuid.UUID
@@ -89,8 +111,7 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 		case came == uuid.Nil && topic != uuid.Nil && topic == batch[i].digest():
 			known[i] = id
 		case came == uuid.Nil || there == uuid.Nil:
-			compare[0].Int(int64(i))
-			compare[1].UUID(id)
+			compare = append(compare, storedThere{i, id})
 		case came == there:
 			known[i] = id
 		}
@@ -99,7 +120,7 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	if err != nil {
 		return nil, fmt.Errorf("look at places in Kafka: %w", err)
 	}
-	if err := compareAt(ctx, db, ask, batch, known, &compare); err != nil {
+	if err := compareAt(ctx, db, ask, batch, known, compare); err != nil {
 		return nil, fmt.Errorf("compare letters at the same place in Kafka: %w", err)
 	}
 	for i := range taken {
@@ -118,11 +139,15 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 // whose content does not open is none that could be compared: whatever is read at its
 // place is stored.
 func compareAt(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, batch []arrival, known map[int]uuid.UUID,
-	compare *[2]postgres.BinaryColumn) error {
-	if compare[0].N == 0 {
+	compare []storedThere) error {
+	if len(compare) == 0 {
 		return nil
 	}
-	rows, err := ask(ctx, atPlacesWhole, postgres.Parameters(compare[:])...)
+	there := lettersThere.Batch(len(compare))
+	for i := range compare {
+		there.Add(&compare[i])
+	}
+	rows, err := ask(ctx, atPlacesWhole.Text, atPlacesWhole.Args(there)...)
 	if err != nil {
 		return err
 	}
