@@ -13,9 +13,6 @@ import (
 // NullIfZero is NULL for the zero id.
 func NullIfZero(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }
 
-// NullIfEmpty is NULL for the empty text.
-func NullIfEmpty(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
-
 // NullText passes a JSON document as a parameter, NULL when nil.
 func NullText(doc []byte) sql.NullString {
 	return sql.NullString{String: string(doc), Valid: doc != nil}
