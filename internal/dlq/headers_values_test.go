@@ -233,9 +233,11 @@ func TestWhatARecordTells(t *testing.T) {
 		{"no redrive", []string{HeaderMessageID, root.String(), HeaderRedriveID, "x"}, root, 0, 1, uuid.Nil},
 	} {
 		a := arrival("x.dlq", at, tt.headers...)
-		if a.BounceOf != tt.root || a.RootID != tt.root || a.BounceOn != tt.on || a.Generation != tt.now ||
-			a.OnRedrive != tt.drive {
-			t.Errorf("%s: of %s, on %d, now %d, by %s", tt.name, a.BounceOf, a.BounceOn, a.Generation, a.OnRedrive)
+		want := a
+		want.BounceOf, want.RootID, want.BounceOn = tt.root, tt.root, tt.on
+		want.Generation, want.OnRedrive = tt.now, tt.drive
+		if diff := cmp.Diff(want, a); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
 	for _, tt := range []struct {
@@ -284,9 +286,13 @@ func TestWhatARecordTells(t *testing.T) {
 	}
 	whole := Intake{}.Arrival(Record{Content: Content{Payload: make([]byte, MaxPayload)}})
 	cut := Intake{}.Arrival(Record{Content: Content{Payload: make([]byte, MaxPayload+1)}})
-	if whole.Labels != nil || whole.MaxRetries != -1 || !slices.Equal(cut.Labels, []string{LabelTruncated}) ||
-		len(cut.Content.Payload) != MaxPayload || cut.MaxRetries != 0 {
-		t.Errorf("the largest payload is labelled %v, a larger one %v", whole.Labels, cut.Labels)
+	if whole.Labels != nil || whole.MaxRetries != -1 {
+		t.Errorf("the largest payload is labelled %v, with %d retries", whole.Labels, whole.MaxRetries)
+	}
+	if !slices.Equal(cut.Labels, []string{LabelTruncated}) || len(cut.Content.Payload) != MaxPayload ||
+		cut.MaxRetries != 0 {
+		t.Errorf("a larger one is labelled %v, of %d bytes, with %d retries",
+			cut.Labels, len(cut.Content.Payload), cut.MaxRetries)
 	}
 }
 
@@ -325,9 +331,11 @@ func TestHeadersOfARedrive(t *testing.T) {
 		t.Errorf("in bulk, edited, of a known place (-want +got):\n%s", diff)
 	}
 	back := Intake{}.Arrival(Record{Content: Content{Headers: RedriveHeaders(&d)}})
-	if back.RootID != root || back.BounceOn != 2 || back.OnRedrive != drive || back.OriginalTopic != "orders" ||
-		deref(back.Origin.Partition, -1) != 0 || deref(back.Origin.Offset, -1) != 0 {
-		t.Errorf("what comes back is read as %+v", back)
+	wanted := back
+	wanted.RootID, wanted.BounceOn, wanted.OnRedrive, wanted.OriginalTopic = root, 2, drive, "orders"
+	wanted.Origin.Partition, wanted.Origin.Offset = d.Origin.Partition, d.Origin.Offset
+	if diff := cmp.Diff(wanted, back); diff != "" {
+		t.Errorf("what comes back (-want +got):\n%s", diff)
 	}
 	for name, want := range map[string]bool{"x-dlq-": true, "X-Dlq-Z": true, "x-dlq": false, "x-dl-q": false, "": false} {
 		if OwnHeader(name) != want {

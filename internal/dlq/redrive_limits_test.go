@@ -203,8 +203,10 @@ func TestAHaltedRedriveGoesOnWithOtherLimits(t *testing.T) {
 	paused := halted
 	paused.State, paused.WatchedAt = RedrivePaused, nil
 	got, err := paused.Resumed(nil, "ann", later)
-	if err != nil || got.DoneBefore != 1 || got.FailedBefore != 1 || got.CanaryOK || got.HaltReason != "failures" {
-		t.Errorf("a paused one goes on as %+v, %v", got, err)
+	want = got
+	want.DoneBefore, want.FailedBefore, want.CanaryOK, want.HaltReason = 1, 1, false, "failures"
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("a paused one goes on otherwise: %v (-want +got):\n%s", err, diff)
 	}
 	for _, s := range RedriveStates {
 		r := Redrive{State: s}
