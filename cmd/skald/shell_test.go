@@ -9,12 +9,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skald-saga/skald/internal/test/testprogram"
 
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -46,10 +47,7 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := filepath.Join(dir, "skald")
-	if err := os.WriteFile(copied, binary, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	copied := testprogram.Write(t, dir, "skald", binary, 0o700)
 	for _, path := range []string{dir, copied} {
 		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // for nobody
 			t.Fatal(err)

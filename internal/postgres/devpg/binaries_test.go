@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-saga/skald/internal/test/testprogram"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -95,9 +97,7 @@ func fakeBinaries(t *testing.T, version string) string {
 	dir := t.TempDir()
 	for _, name := range []string{"postgres", "initdb"} {
 		script := "#!/bin/sh\necho '" + version + "'\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testprogram.Write(t, dir, name, []byte(script), 0o755)
 	}
 	return dir
 }

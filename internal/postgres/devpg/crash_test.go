@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/skald-saga/skald/internal/test/testprogram"
 )
 
 func TestOwnersDeathStopsTheServerCleanly(t *testing.T) {
@@ -85,9 +87,7 @@ func TestInterruptedInitdbIsNotTakenForData(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("#!/bin/sh\nmkdir -p \"$2\" && echo 1 > \"$2\"/PG_VERSION && echo half > %s && exec sleep 3600\n", said)
-	if err := os.WriteFile(filepath.Join(bin, "initdb"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, bin, "initdb", []byte(script), 0o755)
 
 	owner := newChild(t, dir, bin)
 	if _, err := os.ReadFile(said); err != nil { // blocks until it is written

@@ -129,10 +129,11 @@ var arrows = map[string][]string{
 		"internal/jobrun/sweepdb", "internal/postgres", "internal/retry", "internal/saga", "internal/saga/sagadb",
 		"internal/saga/workflow",
 		"internal/secret/envelope", "internal/test/storetest", "internal/test/testdb"},
-	"internal/test/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow", "internal/rest/page"},
-	"internal/test/eventtest": {"internal/event/webhook", "internal/fault", "internal/saga", "internal/test/storetest", "internal/rest/page"},
-	"internal/test/testdb":    {"db", "internal/postgres/devpg"},
-	"internal/test/testnet":   {},
+	"internal/test/storetest":   {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow", "internal/rest/page"},
+	"internal/test/eventtest":   {"internal/event/webhook", "internal/fault", "internal/saga", "internal/test/storetest", "internal/rest/page"},
+	"internal/test/testdb":      {"db", "internal/postgres/devpg"},
+	"internal/test/testnet":     {},
+	"internal/test/testprogram": {},
 	"internal/test/apitest": {"api/client", "internal/access", "internal/audit", "internal/event/webhook",
 		"internal/fault", "internal/httpapi", "internal/memstore", "internal/rest", "internal/retry", "internal/saga",
 		"internal/saga/engine", "internal/saga/workflow"},
@@ -141,7 +142,7 @@ var arrows = map[string][]string{
 
 // testArrows is what a package's tests may import beside what it may: fakes, harnesses, what they test together.
 var testArrows = map[string][]string{
-	"cmd/skald":           {"internal/test/testdb"},
+	"cmd/skald":           {"internal/test/testdb", "internal/test/testprogram"},
 	"db":                  {"internal/postgres", "internal/retry", "internal/saga", "internal/test/testdb", "internal/saga/workflow", "internal/saga/sagadb"},
 	"docs":                {"internal/saga", "internal/test/testdb"},
 	"examples/order":      {"examples/order/ledger"},
@@ -184,6 +185,8 @@ var testArrows = map[string][]string{
 	"internal/postgres": {"db", "internal/postgres/devpg", "internal/retry", "internal/test/storetest",
 		"internal/test/testdb", "internal/test/testnet",
 		"internal/saga/sagadb", "internal/test/pgtest", "internal/saga"},
+	"internal/postgres/devpg":   {"internal/test/testprogram"},
+	"internal/test/manual":      {"internal/test/testprogram"},
 	"internal/secret/vault":     {"internal/secret/vault/vaulttest"},
 	"internal/strictjson":       {"internal/test/testdb"},
 	"internal/jobrun/scheduler": {"internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb", "internal/jobrun/sweepdb"},
@@ -200,7 +203,8 @@ var testArrows = map[string][]string{
 
 // support may be imported by tests only.
 var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/eventtest",
-	"internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/archtest",
+	"internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/testprogram",
+	"internal/test/archtest",
 	"internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
 
 // drivers may be imported by these packages only.

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/skald-saga/skald/internal/test/testprogram"
 )
 
 // participant answers 200, or never while it is held.
@@ -89,9 +91,7 @@ func notGoneOnWith(t *testing.T, s Session, lie string, other *Postgres) {
 		t.Fatal(err)
 	}
 	script := "#!/bin/sh\nreal=" + real + "\n" + lie + "\n"
-	if err := os.WriteFile(filepath.Join(bin, "pg_dump"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, bin, "pg_dump", []byte(script), 0o700)
 	s.Dir = t.TempDir()
 	s.Env = append(slices.Clone(s.Env), "PATH="+bin+":"+filepath.Dir(Skald(t))+":"+os.Getenv("PATH"))
 	if _, problems := s.run(t); len(problems) == 0 {
