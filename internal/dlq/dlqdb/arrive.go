@@ -213,16 +213,13 @@ var bounces = postgres.NewTable(
 	postgres.Int("generation", func(r *bounce) *int { return &r.BounceOn }),
 )
 
-var foundParents = postgres.NewTable(
-	postgres.UUID("tenant_id", func(a *dlq.Arrival) *uuid.UUID { return &a.TenantID }),
-	postgres.UUID("id", func(a *dlq.Arrival) *uuid.UUID { return &a.ParentID }),
-)
-
 var bouncedParents = postgres.NewTable(
 	postgres.UUID("tenant_id", func(a *dlq.Arrival) *uuid.UUID { return &a.TenantID }),
 	postgres.UUID("id", func(a *dlq.Arrival) *uuid.UUID { return &a.ParentID }),
 	postgres.UUIDOrZero("redrive_id", func(a *dlq.Arrival) *uuid.UUID { return &a.OnRedrive }),
 )
+
+var foundParents = bouncedParents.Without("redrive_id")
 
 // link fills in the parents of letters that have come back.
 func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {

@@ -84,12 +84,11 @@ var deliveryTable = postgres.NewTable(
 var (
 	// listedDelivery is a delivery in a list.
 	listedDelivery = deliveryTable.Without("body")
-	// queuedDelivery is one that nobody has tried yet, and addedDelivery the same with
+	// addedDelivery is one that nobody has tried yet, and queuedDelivery the same without
 	// whose it is.
-	queuedDelivery = deliveryTable.Only("id", "event_id", "event_type", "saga_id", "body", "status", "due_at",
-		"created_at")
 	addedDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "event_id", "event_type", "saga_id", "body",
 		"status", "due_at", "created_at")
+	queuedDelivery = addedDelivery.Without("tenant_id", "webhook_id")
 	// settledDelivery is what rules change of one.
 	settledDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "status", "round_start", "due_at",
 		"response_status", "error", "ended_at")
