@@ -74,8 +74,8 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 		}
 		return value
 	}
-	if raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
+	if raw[0] == '"' {
+		return unquoted(raw)
 	}
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -90,12 +90,7 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for rest := object[1:]; rest[0] != '}'; {
 			end := valueEnd(rest)
-			key, rawKey := "", rest[:end]
-			if bytes.IndexByte(rawKey, '\\') < 0 {
-				key = string(rawKey[1 : end-1])
-			} else if err := json.Unmarshal(rawKey, &key); err != nil {
-				panic("rest: a canonical key is a JSON string: " + err.Error())
-			}
+			key := unquoted(rest[:end])
 			rest = rest[end+1:] // the colon
 			end = valueEnd(rest)
 			if !yield(key, rest[:end]) {
@@ -107,6 +102,17 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 			}
 		}
 	}
+}
+
+// unquoted reads a canonical JSON string.
+func unquoted(raw []byte) (text string) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	if err := json.Unmarshal(raw, &text); err != nil {
+		panic("rest: a canonical string is a JSON string: " + err.Error())
+	}
+	return text
 }
 
 // Elements yields the elements of a canonical JSON array.
