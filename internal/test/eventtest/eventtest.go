@@ -26,22 +26,9 @@ func (f *fixture) in(t *testing.T) *fixture { return &fixture{f.In(t), t} }
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// contract is one sentence of a contract and how it is shown.
-type contract struct {
-	name string
-	test func(f *fixture)
-}
+// contract is a contract that is shown on one tenant.
+type contract = storetest.Contract[*fixture]
 
-func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) storetest.Env) {
-	for group, contracts := range groups {
-		t.Run(group, func(t *testing.T) {
-			t.Parallel()
-			for _, c := range contracts {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.test(begin(t, env(t)))
-				})
-			}
-		})
-	}
+func run(t *testing.T, groups map[string][]contract, open func(t *testing.T) storetest.Env) {
+	storetest.Run(t, groups, func(t *testing.T) *fixture { return begin(t, open(t)) })
 }

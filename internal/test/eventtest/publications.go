@@ -22,14 +22,14 @@ func Publications(t *testing.T, open func(t *testing.T) storetest.Env) {
 
 // led let time pass, and so need a store of their own.
 var led = []contract{
-	{"of twenty who want to lead, one does, until its lease ends", publicationLead},
+	{Name: "of twenty who want to lead, one does, until its lease ends", Test: publicationLead},
 }
 
 var publications = []contract{
-	{"a leader that comes back under its name begins a new term", publicationBack},
-	{"a term that has ended writes nothing", publicationFenced},
-	{"who resigns makes room at once, and a former leader cannot", publicationResign},
-	{"each tenant with events after its cursor is found, and no other", publicationUnpublished},
+	{Name: "a leader that comes back under its name begins a new term", Test: publicationBack},
+	{Name: "a term that has ended writes nothing", Test: publicationFenced},
+	{Name: "who resigns makes room at once, and a former leader cannot", Test: publicationResign},
+	{Name: "each tenant with events after its cursor is found, and no other", Test: publicationUnpublished},
 }
 
 // lead fails unless owner leads afterwards.

@@ -12,12 +12,12 @@ import (
 )
 
 var deliveries = []contract{
-	{"a delivery reads back whole, and without its body in lists", deliveryReadsBack},
-	{"the list is newest first, in pages, by status", deliveryList},
-	{"a redelivery begins a new round at once", deliveryAgain},
-	{"what failed since a time is sent again, and nothing else", deliveryAgainFailed},
-	{"what ended long ago expires, what is pending never does", deliveryExpires},
-	{"the backlog is what is pending of enabled subscriptions", deliveryBacklog},
+	{Name: "a delivery reads back whole, and without its body in lists", Test: deliveryReadsBack},
+	{Name: "the list is newest first, in pages, by status", Test: deliveryList},
+	{Name: "a redelivery begins a new round at once", Test: deliveryAgain},
+	{Name: "what failed since a time is sent again, and nothing else", Test: deliveryAgainFailed},
+	{Name: "what ended long ago expires, what is pending never does", Test: deliveryExpires},
+	{Name: "the backlog is what is pending of enabled subscriptions", Test: deliveryBacklog},
 }
 
 // delivery makes one that is due.

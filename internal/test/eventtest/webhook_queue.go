@@ -15,21 +15,21 @@ import (
 )
 
 var queues = []contract{
-	{"a new subscription has no news until something happens", queueFromNow},
-	{"one from the beginning has everything", queueFromBeginning},
-	{"of twenty who read the same events, one makes deliveries of them", queueRace},
-	{"an outdated or disabled subscription gets nothing new and sends nothing", queueOutdated},
-	{"there is work while deliveries are due, and none while they wait or are held", queueDue},
-	{"deliveries are claimed once each, oldest first, however many claim", queueClaim},
-	{"success ends a delivery and brings what waits forward", queueSuccess},
-	{"failures wait, are given up, and disable at last", queueFailures},
-	{"a full subscription reads no further until there is room", queueFull},
-	{"enabling from now on discards what is pending and passes over the rest", queueSkip},
+	{Name: "a new subscription has no news until something happens", Test: queueFromNow},
+	{Name: "one from the beginning has everything", Test: queueFromBeginning},
+	{Name: "of twenty who read the same events, one makes deliveries of them", Test: queueRace},
+	{Name: "an outdated or disabled subscription gets nothing new and sends nothing", Test: queueOutdated},
+	{Name: "there is work while deliveries are due, and none while they wait or are held", Test: queueDue},
+	{Name: "deliveries are claimed once each, oldest first, however many claim", Test: queueClaim},
+	{Name: "success ends a delivery and brings what waits forward", Test: queueSuccess},
+	{Name: "failures wait, are given up, and disable at last", Test: queueFailures},
+	{Name: "a full subscription reads no further until there is room", Test: queueFull},
+	{Name: "enabling from now on discards what is pending and passes over the rest", Test: queueSkip},
 }
 
 // held let time pass, and so need a store of their own.
 var held = []contract{
-	{"a lease that ends lets the next one send, and the former outcome is refused", queueLease},
+	{Name: "a lease that ends lets the next one send, and the former outcome is refused", Test: queueLease},
 }
 
 // readNews makes deliveries of all news of s, as the loop does.

@@ -30,14 +30,14 @@ func Webhooks(t *testing.T, open func(t *testing.T) storetest.Env) {
 }
 
 var subscriptions = []contract{
-	{"a subscription reads back whole", hookReadsBack},
-	{"a change replaces everything but how it came to be", hookReplace},
-	{"a change on a former version writes nothing", hookStale},
-	{"of twenty changes of one version, one is made", hookRace},
-	{"a foreign or unknown subscription does not exist", hookForeign},
-	{"the list is in order of age, in pages, with the tenant's own only", hookList},
-	{"a tenant has a hundred at most", hookLimit},
-	{"what is deleted is gone with its deliveries", hookDelete},
+	{Name: "a subscription reads back whole", Test: hookReadsBack},
+	{Name: "a change replaces everything but how it came to be", Test: hookReplace},
+	{Name: "a change on a former version writes nothing", Test: hookStale},
+	{Name: "of twenty changes of one version, one is made", Test: hookRace},
+	{Name: "a foreign or unknown subscription does not exist", Test: hookForeign},
+	{Name: "the list is in order of age, in pages, with the tenant's own only", Test: hookList},
+	{Name: "a tenant has a hundred at most", Test: hookLimit},
+	{Name: "what is deleted is gone with its deliveries", Test: hookDelete},
 }
 
 // hook makes a subscription of everything and stores it.

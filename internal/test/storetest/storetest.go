@@ -55,11 +55,15 @@ type Env struct {
 	Settle func(t *testing.T)
 }
 
-// contract is one sentence of a contract and how it is shown.
-type contract struct {
-	name string
-	test func(f *fixture)
+// Contract is one sentence of a store's contract and the test that shows it. F is the
+// fixture that the test works on.
+type Contract[F any] struct {
+	Name string
+	Test func(f F)
 }
+
+// contract is a Contract that is shown on one tenant.
+type contract = Contract[*fixture]
 
 // Sagas tests saga.Store and saga.Reports. open returns a new Env that lasts as long as its test.
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
@@ -136,14 +140,20 @@ func Types(t *testing.T, open func(t *testing.T) Env) map[saga.AuditType]bool {
 	return types
 }
 
-func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {
+func run(t *testing.T, groups map[string][]contract, open func(t *testing.T) Env) {
+	Run(t, groups, func(t *testing.T) *fixture { return begin(t, open(t)) })
+}
+
+// Run runs the contracts of each group as parallel subtests, each on a fixture of its
+// own, which begin makes for that subtest.
+func Run[F any](t *testing.T, groups map[string][]Contract[F], begin func(t *testing.T) F) {
 	for group, contracts := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range contracts {
-				t.Run(c.name, func(t *testing.T) {
+				t.Run(c.Name, func(t *testing.T) {
 					t.Parallel()
-					c.test(begin(t, env(t)))
+					c.Test(begin(t))
 				})
 			}
 		})
