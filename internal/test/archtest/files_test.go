@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// file is one Go file of the module. Opened by the test itself, so that the
-// test cache knows of it.
+// file is one Go file of the module. No test may change its syntax: all share it.
 type file struct {
 	path, pkg string
 	test      bool
@@ -25,10 +25,29 @@ type file struct {
 	imports   []string
 }
 
+// files returns every Go file of the module, sorted by path.
 func files(t *testing.T) []file {
 	t.Helper()
-	var out []file
-	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+	read := readFiles()
+	if read.err != nil {
+		t.Fatal(read.err)
+	}
+	if len(read.files) < 100 {
+		t.Fatalf("only %d Go files found: the walk is wrong", len(read.files))
+	}
+	return read.files
+}
+
+// positions are those of all syntax in files.
+var positions = token.NewFileSet()
+
+// readFiles walks the tree once per process: parsing it takes longer than every check.
+// The test process opens the files itself, so that the test cache depends on them.
+var readFiles = sync.OnceValue(func() (read struct {
+	files []file
+	err   error
+}) {
+	read.err = filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -42,7 +61,7 @@ func files(t *testing.T) []file {
 		if err != nil {
 			return err
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, src, parser.SkipObjectResolution|parser.ParseComments)
+		parsed, err := parser.ParseFile(positions, path, src, parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -58,14 +77,8 @@ func files(t *testing.T) []file {
 			}
 			f.imports = append(f.imports, name)
 		}
-		out = append(out, f)
+		read.files = append(read.files, f)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) < 100 {
-		t.Fatalf("only %d Go files found: the walk is wrong", len(out))
-	}
-	return out
-}
+	return read
+})

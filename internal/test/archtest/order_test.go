@@ -64,11 +64,12 @@ func checkStatedOrder(t *testing.T, pkg string, own map[string]*ast.File, order 
 	for i, name := range stated {
 		at[name+".go"] = i
 	}
+	where := declared(own)
 	wrong := len(at) != len(own)
 	for name, f := range own {
 		_, listed := at[name]
 		wrong = wrong || !listed
-		for needed := range needs(name, f, declared(own)) {
+		for needed := range needs(name, f, where) {
 			wrong = wrong || at[needed] > at[name]
 		}
 	}
@@ -90,14 +91,10 @@ func packages(t *testing.T) map[string]map[string]*ast.File {
 			strings.HasPrefix(f.pkg, "examples/") || platform(f.path) {
 			continue
 		}
-		syntax, err := parser.ParseFile(token.NewFileSet(), f.path, f.text, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
 		if out[f.pkg] == nil {
 			out[f.pkg] = map[string]*ast.File{}
 		}
-		out[f.pkg][path.Base(f.path)] = syntax
+		out[f.pkg][path.Base(f.path)] = f.syntax
 	}
 	return out
 }
