@@ -88,15 +88,6 @@ func (a *canaryNode) looks(path string) string {
 	return text
 }
 
-func (a *canaryNode) until(what string, f func() bool) {
-	a.t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			a.t.Fatalf("%s: not within a minute", what)
-		}
-	}
-}
-
 func (a *canaryNode) exec(query string, args ...any) {
 	a.t.Helper()
 	if _, err := a.db.ExecContext(a.t.Context(), query, args...); err != nil {
@@ -152,7 +143,7 @@ func (a *canaryNode) writeSagas() {
 	run := func(workflow, ready string) string {
 		text := a.does("createSaga", `{"workflow_name":"#-`+workflow+`","business_key":"#-`+uuid.NewString()+`",`+common)
 		id := a.keeps("saga_id", field(text, "saga_id"))
-		a.until("saga of "+workflow, func() bool {
+		eventually(a.t, "saga of "+workflow, func() bool {
 			text := a.looks("sagas/" + id)
 			return strings.Contains(text, `"state":"`+ready+`"`) &&
 				(workflow != "waits" || strings.Contains(text, `"current_step":1`) && strings.Contains(text, `"next_run_at":"`))
@@ -198,7 +189,8 @@ func (a *canaryNode) writeWebhooks() {
 	hook := a.keeps("webhook_id", create("hook"))
 	a.does("updateWebhook", `{"url":"@/#-hook-refuse","description":"#","workflow_names":["#-good"],"reason":"#"}`)
 	delivery := a.keeps("delivery_id", field(a.does("testWebhook", ""), "id"))
-	a.until(
+	eventually(
+		a.t,
 		"the delivery fails",
 		func() bool { return field(a.looks("webhooks/"+hook+"/deliveries/"+delivery), "status") == "failed" },
 	)

@@ -50,7 +50,7 @@ func TestWhatRetentionTakesIsOnRecord(t *testing.T) {
 		}
 		return rows
 	}
-	w.until("the saga is archived, and that is on record", func() bool { return len(told("sagas")) > 0 })
+	eventually(w.t, "the saga is archived, and that is on record", func() bool { return len(told("sagas")) > 0 })
 	if doc := w.get("/api/v1/sagas/" + saga); doc["archived_at"] == nil && doc["archived"] != true {
 		t.Errorf("the saga is not archived: %v", doc)
 	}
@@ -62,7 +62,7 @@ func TestWhatRetentionTakesIsOnRecord(t *testing.T) {
 		t.Helper()
 		path := "/api/v1/job-runs/" + w.do("createJobRun", `{"reason":"now"}`, command).text("id")
 		var doc map[string]any
-		w.until(command+" ends", func() bool { doc = w.get(path); return doc["finished_at"] != nil })
+		eventually(w.t, command+" ends", func() bool { doc = w.get(path); return doc["finished_at"] != nil })
 		if doc["state"] != "SUCCEEDED" {
 			t.Fatalf("%s: %v", command, doc)
 		}

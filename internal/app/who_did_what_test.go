@@ -129,12 +129,12 @@ func (a answered) text(name string) string {
 	return s
 }
 
-// until calls f until it returns true.
-func (w *walker) until(what string, f func() bool) {
-	w.t.Helper()
+// eventually waits until f returns true and fails the test if it has not within a minute.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: not within a minute", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (w *walker) sagas() {
 
 	run := func(workflow string, ready func(map[string]any) bool) string {
 		id := w.do("createSaga", `{"workflow_name":"`+workflow+`","payload":{}}`).text("saga_id")
-		w.until("saga of "+workflow, func() bool { return ready(w.get("/api/v1/sagas/" + id)) })
+		eventually(w.t, "saga of "+workflow, func() bool { return ready(w.get("/api/v1/sagas/" + id)) })
 		return id
 	}
 	waits := func() string {
@@ -362,7 +362,7 @@ func (w *walker) jobs() {
 		hour.Format(time.RFC3339)+`","max_active":1,"reason":"lost"}`, "report")
 	w.do("cancelBackfill", why, backfill.text("id"))
 	bulk := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"reason":"a mistake"}`)
-	w.until("the bulk is canceled before the scheduler has ended it", func() bool {
+	eventually(w.t, "the bulk is canceled before the scheduler has ended it", func() bool {
 		w.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, bulk.text("id"))
 		id := "cancelJobBulk-" + uuid.NewString()
 		w.called["cancelJobBulk"] = id
@@ -372,7 +372,7 @@ func (w *walker) jobs() {
 
 	worker := w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
 	id = run()
-	w.until("the run is somebody's", func() bool {
+	eventually(w.t, "the run is claimed", func() bool {
 		w.send("claim", "POST", "/api/v1/workers/"+worker+"/claim", `{"slots":4}`)
 		return w.get("/api/v1/job-runs/" + id)["state"] != "PENDING"
 	})
