@@ -47,20 +47,32 @@ type queue struct {
 	policy  dlq.Policy // of all topics; to be changed before requests
 }
 
-func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
+// openQueue opens an empty database and a driver that may send to the loopback address;
+// both are closed when the test ends.
+func openQueue(t *testing.T) (*postgres.DB, *targets.HTTP) {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	allowed, err := egress.NewPolicy(nil, nil, true)
+	loopback, err := egress.NewPolicy(nil, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := targets.NewHTTP(targets.HTTPConfig{Policy: allowed, Version: "1.2.3", Now: time.Now,
+	web := targets.NewHTTP(targets.HTTPConfig{Policy: loopback, Version: "1.2.3", Now: time.Now,
 		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(web.Close)
+	return db, web
+}
+
+// isDLQTopic reports whether topic is one of Skald's dead-letter topics, which letters
+// must not be driven to.
+func isDLQTopic(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
+
+func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
+	t.Helper()
+	db, web := openQueue(t)
 	q := &queue{policy: dlq.DefaultPolicy, target: newReceiver(t)}
 	q.policy.AutoRetry = false
 	swift := q.policy
@@ -70,9 +82,8 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	q.actions = auditdb.NewActions(db)
 	q.letters, q.loops = store, loops
 	redrives := redrivedb.NewRedrives(db, loops)
-	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
 	driver := redrive.New(redrive.Config{
-		Queue: ruled{loops, q}, Redrives: redrives, Forbidden: forbidden, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Queue: ruled{loops, q}, Redrives: redrives, Forbidden: isDLQTopic, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web, dlq.ToSaga: accepts{}, dlq.ToWebhook: disabled{}},
 	})
 	q.driver = driver

@@ -3,7 +3,6 @@ package dlqapi_test
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,12 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/dlq/redrivedb"
-	"github.com/skald-saga/skald/internal/dlq/targets"
-	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/apitest"
-	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // newQueueEdge starts an edge with a dead-letter queue on PostgreSQL, whose
@@ -27,25 +22,14 @@ import (
 // Kafka.
 func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *apitest.Edge {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	loopback, err := egress.NewPolicy(nil, nil, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet := slog.New(slog.DiscardHandler)
-	web := targets.NewHTTP(targets.HTTPConfig{Policy: loopback, Version: "1.2.3", Now: time.Now, Log: quiet})
-	t.Cleanup(web.Close)
+	db, web := openQueue(t)
 	policy := dlq.DefaultPolicy
 	policy.AutoRetry = false
 	store, loops := dlqdb.NewLetters(db, policy), dlqdb.NewQueue(db, policy)
 	bulk := redrivedb.NewRedrives(db, loops)
-	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
 	driver := redrive.New(redrive.Config{
-		Queue: loops, Redrives: bulk, Forbidden: forbidden, Now: time.Now, Log: quiet, Poll: 100 * time.Millisecond,
+		Queue: loops, Redrives: bulk, Forbidden: isDLQTopic, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler), Poll: 100 * time.Millisecond,
 		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web},
 	})
 	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
