@@ -159,7 +159,7 @@ func look(ctx context.Context, db *sql.DB) (*Insecure, error) {
 	return e, err
 }
 
-// denied tells whether err is PostgreSQL's for a right that the login lacks.
+// denied reports whether err is PostgreSQL's for a right that the login lacks.
 func denied(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "42501"

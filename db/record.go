@@ -36,7 +36,7 @@ func newest(ctx context.Context, db *sql.DB) (last string, err error) {
 	return last, err
 }
 
-// recorded tells whether the table of actions is there, with what 0153 made of it.
+// recorded reports whether the table of actions is there, with what 0153 made of it.
 const recorded = `SELECT EXISTS (SELECT FROM information_schema.columns
 	WHERE table_schema = 'saga' AND table_name = 'audit_actions' AND column_name = 'operation')`
 

@@ -107,7 +107,7 @@ func TestEveryTableWithATenantIsSecured(t *testing.T) {
 	}
 }
 
-// secret tells whether a table is nothing to read reports with.
+// secret reports whether a table is nothing to read reports with.
 func secret(table string) bool {
 	return strings.HasSuffix(table, "_secrets") || table == "saga.api_keys"
 }

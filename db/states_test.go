@@ -110,7 +110,7 @@ func TestGeneratedColumnsAgreeWithTheRules(t *testing.T) {
 	}
 }
 
-// checkViolation tells whether the database refused a row's content.
+// checkViolation reports whether the database refused a row's content.
 func checkViolation(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "23514"

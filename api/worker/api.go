@@ -70,7 +70,7 @@ func (c *client) post(ctx context.Context, within time.Duration, path string, bo
 	return json.Unmarshal(answer, into)
 }
 
-// unknown tells whether the same call is to be made again.
+// unknown reports whether the same call is to be made again.
 func unknown(err error) bool {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -79,7 +79,7 @@ func unknown(err error) bool {
 	return r.Status >= 500 || r.Status == http.StatusTooManyRequests || r.Status == http.StatusRequestTimeout
 }
 
-// gone tells whether the worker is no longer known.
+// gone reports whether the worker is no longer known.
 func gone(err error) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Status == http.StatusGone

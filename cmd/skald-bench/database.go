@@ -23,8 +23,8 @@ func privateDatabase(ctx context.Context, dir string) (url string, stop func() e
 	return server.DSN(devpg.Database), func() error { return server.Stop(context.WithoutCancel(ctx)) }, nil
 }
 
-// runDir makes the directory of a run: the one that was asked for, which stays,
-// or a temporary one.
+// runDir returns the directory of a run: asked, which is kept, or if that is "" a
+// temporary one.
 func runDir(asked string) (dir string, remove func() error, err error) {
 	if asked != "" {
 		if err := os.MkdirAll(asked, 0o711); err != nil {
@@ -35,7 +35,7 @@ func runDir(asked string) (dir string, remove func() error, err error) {
 	if dir, err = os.MkdirTemp("", "skald-bench-"); err != nil {
 		return "", nil, fmt.Errorf("make a directory for the run: %w", err)
 	}
-	// PostgreSQL may run as another user, who has to get through it to its own.
+	// PostgreSQL may run as another user, who needs to traverse this directory.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return "", nil, fmt.Errorf("open the directory of the run: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/bench"
 )
 
-// addGenerateFlags adds what is asked of generated data wherever it is made.
+// addGenerateFlags adds the flags of every command that generates data.
 func addGenerateFlags(flags *flag.FlagSet, cfg *bench.GenerateConfig) {
 	flags.IntVar(&cfg.Sagas, "sagas", 2_000_000, "sagas to make")
 	flags.IntVar(
@@ -26,7 +26,8 @@ func addGenerateFlags(flags *flag.FlagSet, cfg *bench.GenerateConfig) {
 	addTenantFlag(flags, &cfg.Tenant, "four sagas of five")
 }
 
-// addTenantFlag adds whose most of the generated data is.
+// addTenantFlag adds the flag for the tenant that most of the generated data belongs
+// to.
 func addTenantFlag(flags *flag.FlagSet, tenant *uuid.UUID, of string) {
 	flags.Func("tenant", "tenant of "+of+" (default: the server's default tenant)", func(text string) (err error) {
 		if *tenant, err = uuid.Parse(text); err != nil {
@@ -36,7 +37,7 @@ func addTenantFlag(flags *flag.FlagSet, tenant *uuid.UUID, of string) {
 	})
 }
 
-// parse rejects what flag would silently leave over.
+// parse is flags.Parse and refuses positional arguments, which flag would ignore.
 func parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -47,8 +48,8 @@ func parse(flags *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// commonFlags adds what every measurement is told: the binary, where its servers keep
-// their files, and the database.
+// commonFlags adds the flags of every measurement: the binary, the directory of its
+// servers' files, and the database.
 func commonFlags(flags *flag.FlagSet, skald, dir, url *string, database string) {
 	flags.StringVar(skald, "skald", "./bin/skald", "server binary to measure")
 	flags.StringVar(url, "database-url", "", database)
@@ -56,7 +57,7 @@ func commonFlags(flags *flag.FlagSet, skald, dir, url *string, database string) 
 		"directory for the private PostgreSQL and the servers' logs, kept (default: a temporary one, removed)")
 }
 
-// What a measurement may be told about its database.
+// Descriptions of the flag for a measurement's database.
 const (
 	emptyDatabase = "an empty, durable database (default: a private one)"
 	keptDatabase  = "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)"
@@ -73,8 +74,8 @@ func serverEnvFlag(flags *flag.FlagSet, env *[]string) {
 	})
 }
 
-// prepared runs a measurement in a directory and on a database, which are made
-// for it, and filled in, where none is named.
+// prepared runs measure in a directory and on a database; it creates and fills in those
+// that are not named.
 func prepared(ctx context.Context, dir, url *string, measure func() error) (err error) {
 	made, remove, err := runDir(*dir)
 	if err != nil {

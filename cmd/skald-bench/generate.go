@@ -23,7 +23,7 @@ func fill(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if cfg.DatabaseURL == "" {
-		return errors.New("which database? Give -database-url")
+		return errors.New("-database-url is required")
 	}
 	return bench.Generate(ctx, cfg)
 }

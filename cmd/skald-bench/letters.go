@@ -24,12 +24,12 @@ func fillLetters(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if cfg.DatabaseURL == "" {
-		return errors.New("which database? Give -database-url")
+		return errors.New("-database-url is required")
 	}
 	return bench.GenerateLetters(ctx, cfg)
 }
 
-// addLettersFlags adds what is asked of generated letters wherever they are made.
+// addLettersFlags adds the flags of every command that generates letters.
 func addLettersFlags(flags *flag.FlagSet, cfg *bench.LettersConfig) {
 	flags.IntVar(&cfg.Letters, "letters", 1_000_000, "dead letters to make")
 	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "time over which they came, up to now")

@@ -100,7 +100,7 @@ func generateLoad(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// options are the flags of a whole run that bench.Config does not hold as such.
+// options are the flags of a whole run that bench.Config has no field for.
 type options struct {
 	bench.Config
 	jsonFile string
@@ -154,7 +154,7 @@ func parseOptions(args []string) (options, error) {
 	for text := range strings.FieldsFuncSeq(*clients, isComma) {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil {
-			return options{}, fmt.Errorf("clients must be numbers between commas, not %q", *clients)
+			return options{}, fmt.Errorf("-clients must be numbers separated by commas, not %q", *clients)
 		}
 		o.Clients = append(o.Clients, n)
 	}

@@ -60,7 +60,8 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 	return tampered
 }
 
-// tellVerified prints what was found, and returns whether a trail was tampered with.
+// tellVerified prints the result of a verification and returns whether the trail was
+// tampered with.
 func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
 	fmt.Printf(
 		"%s: checked %d seals and %d rows; %d are not sealed yet\n",

@@ -18,7 +18,7 @@ func (d demoCmd) Run(ctx context.Context, c *cli) error {
 	if err != nil {
 		return err
 	}
-	// The table is the demo's output; the server's log would only hide it.
+	// The table is the demo's output; the server's log would bury it.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	return demo.Run(
 		ctx,

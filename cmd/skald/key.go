@@ -25,7 +25,7 @@ type keyCmd struct {
 	Generate keyGenerate `cmd:"" help:"Print a new key for SKALD_BOOTSTRAP_ADMIN_KEY without storing it."`
 }
 
-// shell is who uses these commands: whoever can reach the database.
+// shell is the principal of these commands: anyone who can connect to the database.
 var shell = access.Principal{Subject: "cli", Role: access.Admin, AnyTenant: true}
 
 type keyCreate struct {

@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// load reads the settings and makes the logger they ask for.
+// load reads the settings and returns the logger that they configure.
 func (c *cli) load() (config.Config, *slog.Logger, error) {
 	cfg, err := config.Load(c.Config, append(os.Environ(), c.overrides...))
 	if err != nil {
@@ -71,12 +71,12 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 	return cfg, slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
 }
 
-// ballast is memory that is reserved and never touched, so it takes no room;
-// but the garbage collector counts it. Skald's live heap is a few megabytes,
-// and by itself it would be collected hundreds of times a second under load.
-// A saga costs the server 300 us of CPU with it and 388 without (64 clients, in turns).
-// GOGC=400 comes near that, 320 us, but a large heap grows with it too: 645 MB instead
-// of 329 while records of 10 MB are driven back.
+// ballast is memory that is reserved and never touched: it takes no RAM, but the
+// garbage collector counts it. Skald's live heap is a few megabytes, which without the
+// ballast would be collected hundreds of times a second under load. A saga costs the
+// server 300 us of CPU with it and 388 us without (64 clients, alternating). GOGC=400
+// comes close, 320 us, but makes large heaps grow, too: 645 MB instead of 329 MB while
+// records of 10 MB are redriven.
 const ballast = 32 << 20
 
 type serveCmd struct {

@@ -91,8 +91,8 @@ func (m migrateRoles) Run(c *cli) error {
 	return nil
 }
 
-// withDatabase calls f with the address of the configured database, starting
-// the private one for that long when none is configured.
+// withDatabase calls f with the address of the configured database. If none is
+// configured, it starts the private one until f returns.
 func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 	cfg, log, err := c.load()
 	if err != nil {

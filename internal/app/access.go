@@ -21,8 +21,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// checker makes what asks for credentials; nil in development mode, which is
-// refused where others can reach the node, whatever the settings say.
+// checker returns the checker of credentials, nil in development mode, which is refused
+// where other machines can reach the node, whatever the settings say.
 func checker(
 	ctx context.Context,
 	cfg config.Config,
@@ -62,8 +62,8 @@ func checker(
 	return identity.New(c), err
 }
 
-// bootstrap stores the configured admin key unless it is there. Nodes that
-// start together all try, and one does it. A key that was revoked stays so.
+// bootstrap stores the configured admin key unless it already exists. Of nodes that
+// start together all try and one succeeds. A revoked key stays revoked.
 func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now time.Time, log *slog.Logger) error {
 	if cfg.Auth.BootstrapAdminKey == "" {
 		return nil
@@ -113,7 +113,8 @@ func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(a
 	return f(accessdb.NewKeys(db))
 }
 
-// openAlone is openDatabase for a command, which needs no word of its end.
+// openAlone is openDatabase for a command, which does not watch for the end of the
+// private database.
 func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *postgres.DB, stop func(), err error) {
 	from, err := openLogins(ctx, cfg, log)
 	if err != nil {

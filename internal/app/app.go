@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // Run serves until ctx ends and then stops gracefully. It returns nil after a
-// clean stop, with nothing left running.
+// clean stop, after which nothing is left running.
 func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	if err := cfg.CheckUser(opt.EUID); err != nil {
 		return err
@@ -97,8 +97,8 @@ type node struct {
 	metrics  *ops.Metrics
 	handler  http.Handler
 	now      func() time.Time
-	draining chan struct{} // closed at the signal to stop: not ready, but serving
-	stopping chan struct{} // closed when the socket is about to be
+	draining chan struct{} // closed at the signal to stop: not ready, but still serving
+	stopping chan struct{} // closed just before the listening socket is
 }
 
 func build(
@@ -208,7 +208,7 @@ func build(
 		return nil, err
 	}
 	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
-	// Not a ServeMux: that answers odd paths itself, and not with a problem document.
+	// Not a ServeMux: that redirects unclean paths itself, without a problem document.
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" && r.Method == http.MethodGet {
 			metrics.ServeHTTP(w, r)
@@ -232,7 +232,7 @@ func nodeName(configured string, addr net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// ready tells whether this node can serve; the text is shown to anybody.
+// ready reports whether this node can serve; the error's text is public.
 func (n *node) ready(ctx context.Context) error {
 	select {
 	case <-n.draining:
@@ -242,7 +242,7 @@ func (n *node) ready(ctx context.Context) error {
 	ping, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := n.ping(ping); err != nil {
-		if ctx.Err() == nil { // else only the client has left
+		if ctx.Err() == nil { // otherwise only the client has gone
 			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
 		}
 		return errors.New("the database does not answer")
@@ -338,8 +338,8 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	err = ended(ctx.Done(), nil)
 	close(n.draining)
 	if err == nil && s.DrainDelay > 0 {
-		// Whoever sends requests here learns of it from /readyz, later than we do:
-		// until then they are served as before.
+		// Load balancers learn from /readyz that the node is stopping, later than the node
+		// itself: until then requests are served as before.
 		n.opt.Log.Info(
 			"no longer ready; the socket closes after server.drain_delay",
 			slog.Duration("drain_delay", s.DrainDelay),
@@ -350,7 +350,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	n.opt.Log.Info("stopping")
 	stop, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
 	defer cancel()
-	time.AfterFunc(s.ShutdownTimeout/4, abandon) // requests that will not end by themselves
+	time.AfterFunc(s.ShutdownTimeout/4, abandon) // requests that would not end otherwise
 	if e := server.Shutdown(stop); e != nil {
 		server.Close()
 	}
@@ -368,7 +368,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	return err
 }
 
-// announce waits until the node is ready and says so.
+// announce waits until the node is ready, then logs that and calls Options.Ready.
 func (n *node) announce(ctx context.Context, addr net.Addr) {
 	for n.ready(ctx) != nil && ctx.Err() == nil {
 		time.Sleep(5 * time.Millisecond)

@@ -243,8 +243,8 @@ func TestAWrongSettingEndsTheStartWithAReason(t *testing.T) {
 		{"a database that is not there", func(c *config.Config) { c.Database.URL = "host=127.0.0.1 port=1 sslmode=disable" }, "connect"},
 		{"a Vault that is not there", func(c *config.Config) {
 			c.Vault.Address, c.Vault.Token, c.Vault.StaticPath = "http://127.0.0.1:1", "canary", "secret/data/x"
-		}, "login of the database: vault: look up the token"},
-		{"a password file that has gone", func(c *config.Config) { c.Database.PasswordFile = "/nonexistent" }, "login of the database: cannot be read"},
+		}, "read the database login: vault: look up the token"},
+		{"a password file that has gone", func(c *config.Config) { c.Database.PasswordFile = "/nonexistent" }, "read the database login: cannot be read"},
 		{"a place for logs that cannot be", func(c *config.Config) { c.Jobs.LogOffloadURL = "file:///dev/null/logs" }, "jobs.log_offload_url"},
 		{"a Redis that cannot be", func(c *config.Config) { c.Jobs.RedisURL = "redis://h/x" }, "jobs.redis_url"},
 		{"a schema that is behind", func(c *config.Config) {

@@ -19,7 +19,7 @@ func (a archive) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (
 	return n, err
 }
 
-// retention is what holds where a workflow does not say.
+// retention returns the retention of workflows that set none.
 func (n *node) retention() saga.Retention {
 	return saga.Retention{Completed: n.cfg.Retention.Completed, Failed: n.cfg.Retention.Failed}
 }

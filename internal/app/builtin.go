@@ -19,9 +19,9 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 )
 
-// What Skald does now and then is done by runs of built-in definitions, which the
-// worker inside a node runs (one-product.md, point 5): once in the deployment, with
-// a history, and not at all while somebody has paused it.
+// Periodic work of the deployment is done by runs of built-in definitions, which the
+// worker inside a node runs (one-product.md, point 5): once in the deployment, with a
+// history, and not while the definition is paused.
 
 // ensureBuiltIns stores the built-in definitions in the tenant that nodes work for.
 func (n *node) ensureBuiltIns(ctx context.Context) error {
@@ -38,13 +38,13 @@ func (n *node) ensureBuiltIns(ctx context.Context) error {
 	return n.jobStores.ensure(ctx, n.cfg.Tenant.DefaultID, all)
 }
 
-// runsBuiltIns tells whether this node runs built-in definitions.
+// runsBuiltIns reports whether this node runs built-in definitions.
 func (n *node) runsBuiltIns() bool {
 	return n.jobStores != nil && n.cfg.Jobs.Worker && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
 }
 
-// letterUpkeep is redrive.Config.Upkeep: where runs archive dead letters and purge
-// the archive, the loop does not.
+// letterUpkeep is redrive.Config.Upkeep: where runs archive dead letters and purge the
+// archive, the redrive loop does not.
 func (n *node) letterUpkeep() time.Duration {
 	if n.runsBuiltIns() {
 		return -1
@@ -52,8 +52,8 @@ func (n *node) letterUpkeep() time.Duration {
 	return 0
 }
 
-// within lets a command do what those may who are behind its runs, and nothing more,
-// by whatever way a run was made. Where somebody asks, the API has refused it before.
+// within restricts a command to what the principal behind its run may do, however the
+// run was created. The API has already refused requests of principals that may not.
 func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 		need, asked := access.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
@@ -69,7 +69,7 @@ func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 	}
 }
 
-// answered makes the result of a run of what a command has found.
+// answered encodes what a command has found as the result of its run.
 func answered(v any, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
@@ -77,15 +77,17 @@ func answered(v any, err error) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
-var errUnfinished = errors.New("it was not completed: see the node's log")
+var errUnfinished = errors.New("the job was not completed: see the node's log")
 
-// asks is who is behind a run, for the record of what it took away.
+// asks returns the principal behind a run, for the record of what the run archived or
+// deleted.
 func asks(r *jobworker.Run, command string) operator.By {
 	return operator.By{Actor: r.InitiatedBy, Operation: command}
 }
 
-// keepLetters makes the command of a built-in job that archives or purges dead
-// letters. result names what do counts; ok is false when it was not done to the end.
+// keepLetters returns the command of a built-in job that archives or purges dead
+// letters. result is the member of the run's result that holds the count of do; ok is
+// false when do did not complete.
 func (n *node) keepLetters(job, result string, do func(context.Context) (count int, ok bool)) jobworker.Command {
 	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 		var count int
@@ -98,7 +100,7 @@ func (n *node) keepLetters(job, result string, do func(context.Context) (count i
 	}
 }
 
-// prove fails the run when something does not hold that must.
+// prove checks the invariants of job runs and fails the run when one does not hold.
 func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run) (json.RawMessage, error) {
 	proofs, err := runs.Prove(ctx)
 	if err != nil {
@@ -123,7 +125,7 @@ func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run) (json.RawMes
 	return answered(map[string]any{"proofs": len(proofs), "violations": []string{}}, nil)
 }
 
-// redriveArgs are what a run of system.dlq.redrive is asked for.
+// redriveArgs are the arguments of a run of system.dlq.redrive.
 type redriveArgs struct {
 	Topic  string  `json:"topic"`
 	Max    int64   `json:"max_messages"`
@@ -131,7 +133,7 @@ type redriveArgs struct {
 	Reason string  `json:"reason"`
 }
 
-// watchEvery is how often a redrive is looked at that a run waits for.
+// watchEvery is how often a run reads the state of the redrive that it waits for.
 const watchEvery = time.Second
 
 // redriveLetters begins a redrive of the tenant's letters and waits for its end. A

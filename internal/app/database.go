@@ -14,10 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// openDatabase reaches the database of cfg, or starts the private one, and
-// brings the schema up to date or checks that it is, signing in with what from
-// gives. lost is closed when the
-// private one ends by itself; nil otherwise. stop ends what was started.
+// openDatabase connects to the database of cfg with the logins of from, or starts the
+// private one, and migrates the schema or checks that it is current. lost is closed
+// when the private database exits unexpectedly, and nil without one. stop ends what was
+// started.
 func openDatabase(
 	ctx context.Context,
 	cfg *config.Config,
@@ -107,9 +107,9 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 	})
 }
 
-// accept checks that the schema is current and that row-level security is in
-// place. Without the latter prod does not start, and the others do with a
-// warning and on the WHERE of every statement alone.
+// accept checks that the schema is current and that row-level security is in place.
+// Without the latter, prod does not start; other environments log a warning and rely on
+// the WHERE of every statement alone.
 func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logger) (unsecured bool, err error) {
 	if err := db.Current(ctx, dsn); err != nil {
 		return false, err
@@ -127,10 +127,10 @@ func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logge
 	return true, nil
 }
 
-// keyring returns what content is sealed with; nil: with nothing.
+// keyring returns the keys that seal content; nil: content is not sealed.
 func keyring(c config.Encryption) (*envelope.Keyring, error) {
 	keys, err := envelope.Parse(string(c.Keys))
-	if err != nil { // only a Config that Load has not checked
+	if err != nil { // only if Load has not checked the Config
 		return nil, fmt.Errorf("encryption.keys: %w", err)
 	}
 	if !c.Seal {

@@ -4,5 +4,5 @@ import (
 	"github.com/google/uuid"
 )
 
-// newID makes UUIDv7: keys that sort by time keep the indexes' hot end small.
+// newID returns a UUIDv7: ids that sort by time keep the hot part of an index small.
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

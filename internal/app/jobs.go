@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// jobStores is what is kept of job runs.
+// jobStores are the stores of job runs.
 type jobStores struct {
 	leading
 	runs        *jobdb.Jobs
@@ -34,8 +34,7 @@ type jobStores struct {
 	offloading  jobrun.Offloading
 	// current returns the settings, at most seconds old.
 	current func(context.Context) (jobrun.Settings, error)
-	// admitted calls woke whenever a queue has got runs that may be claimed, until
-	// ctx ends.
+	// admitted calls woke whenever runs of a queue have become claimable, until ctx ends.
 	admitted func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
 	events   jobrun.Events
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
@@ -66,27 +65,27 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas) *jobStores {
 	return kept
 }
 
-// jobs is the job runs of a node.
+// jobs is the part of a node that serves and executes job runs.
 type jobs struct {
 	*jobStores
-	work     jobrun.Work       // what workers call
+	work     jobrun.Work       // what the worker API calls
 	hints    *redislease.Hints // nil: there is no Redis
 	logs     jobLogs
-	own      *jobworker.Worker // nil: this node runs nothing itself
+	own      *jobworker.Worker // nil: this node runs no jobs itself
 	metrics  *ops.Metrics
 	claims   *groupcommit.Committer[jobrun.ClaimRequest, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
-	woken    []func(tenant uuid.UUID, queue string) // told of runs that may be claimed; complete before run
+	woken    []func(tenant uuid.UUID, queue string) // called when runs become claimable; not changed after run begins
 }
 
-// tenantFence is a start of a tenant's run.
+// tenantFence is the start of a run, with its tenant.
 type tenantFence struct {
 	tenant uuid.UUID
 	jobrun.RunFence
 }
 
-// newJobs returns the job runs of a node, nil where nothing is kept of them.
+// newJobs returns the job runs of a node, nil when the stores keep none.
 func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 	if n.jobStores == nil {
 		return nil, nil //nolint:nilnil // there are none
@@ -121,12 +120,12 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 }
 
 const (
-	fewRuns   = 10  // a claim of more is worth a statement of its own
-	maxClaims = 100 // gathered into one
+	fewRuns   = 10  // a claim of more gets its own statement
+	maxClaims = 100 // in one statement
 )
 
-// claim gathers claims of few runs of one queue into one statement. What asks for
-// anything else, and what gets nothing so, asks by itself.
+// claim combines claims of a few runs of one queue into one statement. A claim with any
+// other condition, and one that got nothing in a combined statement, runs its own.
 func (j *jobs) claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	if len(a.Queues) == 1 && a.Slots <= fewRuns && !a.Start {
 		if offers, err := j.claims.Do(ctx, a); err != nil || len(offers) > 0 {
@@ -159,7 +158,7 @@ func (j *jobs) flushStarts(ctx context.Context, batch []tenantFence) ([]jobrun.D
 	return out, failpoint.Hit(failpoint.WorkerStart)
 }
 
-// flushFinishes ends runs as their workers report.
+// flushFinishes writes the results that workers have reported.
 func (j *jobs) flushFinishes(ctx context.Context, batch []jobrun.Result) ([]jobrun.Done, error) {
 	out, err := j.work.Finish(ctx, batch)
 	if err != nil {
@@ -168,7 +167,7 @@ func (j *jobs) flushFinishes(ctx context.Context, batch []jobrun.Result) ([]jobr
 	return out, failpoint.Hit(failpoint.WorkerComplete)
 }
 
-// edge is what the API needs of job runs; nil: there are none.
+// edge returns what the API needs of job runs; nil: there are none.
 func (j *jobs) edge() *httpapi.Jobs {
 	if j == nil {
 		return nil
@@ -195,7 +194,8 @@ func (j *jobs) edge() *httpapi.Jobs {
 	}
 }
 
-// run tells claims that wait of runs, moves logs and notes leases, until ctx ends.
+// run wakes waiting claims when runs become claimable, moves logs and writes lease
+// hints, until ctx ends.
 func (j *jobs) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -220,7 +220,7 @@ func (j *jobs) run(ctx context.Context) {
 	})
 }
 
-// close writes what was handed in.
+// close writes what is still queued.
 func (j *jobs) close() {
 	j.claims.Close()
 	j.starts.Close()

@@ -10,8 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// joinSteps lets sagas wait for job runs: whoever ends one brings its saga on, and
-// this node's engine and those who wait for the saga are told.
+// joinSteps lets sagas wait for job runs: the transaction that ends a run advances its
+// saga, and then this node's engine and the clients that wait for the saga are
+// notified.
 func (n *node) joinSteps() {
 	if n.jobStores == nil {
 		return

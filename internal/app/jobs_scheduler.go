@@ -8,15 +8,15 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 )
 
-// leading is what a leader of the job runs works with.
+// leading holds what the leader of the job runs uses.
 type leading struct {
 	sweeps *sweepdb.Sweeps
-	more   []scheduler.Sweep // what it does beyond sweeps; a line adds one
-	wanted func(func())      // has a function called whenever the leader is wanted
+	more   []scheduler.Sweep // what the leader does in addition to the built-in sweeps
+	wanted func(func())      // registers a function that wakes the leader
 }
 
-// newScheduler returns this node's scheduler of job runs; nil where there are no
-// job runs, or this node is not to lead them.
+// newScheduler returns this node's scheduler of job runs; nil where there are no job
+// runs, or the node is configured not to lead them.
 func (n *node) newScheduler(name string) *scheduler.Scheduler {
 	if n.jobStores == nil || !n.cfg.Jobs.Scheduler {
 		return nil

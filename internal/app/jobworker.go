@@ -9,7 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 )
 
-// newJobWorker returns the node's own worker; nil: there is nothing that it may run.
+// newJobWorker returns the worker inside the node; nil when there is nothing that it
+// may run.
 func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 	c := n.cfg.Jobs
 	commands := n.commands(j)
@@ -29,7 +30,7 @@ func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 	return w
 }
 
-// commands are Skald's own, by their names.
+// commands returns Skald's built-in commands by name.
 func (n *node) commands(j *jobs) map[string]jobworker.Command {
 	all := map[string]jobworker.Command{
 		jobrun.SystemRedrive: n.redriveLetters,
@@ -48,8 +49,8 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 			error) {
 			return prove(ctx, j.runs, r)
 		},
-		// One round of what every node does by itself all the time: for those who want
-		// it now.
+		// One round of what every node does periodically: for those who do not want to wait
+		// for the next one.
 		jobrun.SystemOffload: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
 			round, err := j.logs.mover.Once(ctx)
 			if err != nil {

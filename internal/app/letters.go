@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// deadLetterStores is what is kept of dead letters.
+// deadLetterStores are the stores of dead letters.
 type deadLetterStores struct {
 	letters interface {
 		dlq.Letters
@@ -33,7 +33,7 @@ type deadLetterStores struct {
 	}
 }
 
-// letters is the dead-letter queue of a node.
+// letters is the part of a node that runs the dead-letter queue.
 type letters struct {
 	redriver *redrive.Redriver
 	sagas    *targets.Saga
@@ -47,7 +47,7 @@ type letters struct {
 // are taken back one by one.
 const webhooksAtOnce = 32
 
-// newLetters returns the dead-letter queue, nil where nothing is kept of it.
+// newLetters returns the dead-letter queue, nil when the stores keep none.
 func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinned) (*letters, error) {
 	if n.deadLetters == nil {
 		return nil, nil //nolint:nilnil // there is none
@@ -116,7 +116,7 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	return l, nil
 }
 
-// letterPolicy is the policy of topics that have none.
+// letterPolicy returns the policy of topics that have none of their own.
 func letterPolicy(d config.DLQ) dlq.Policy {
 	p := dlq.DefaultPolicy
 	p.MaxRetries, p.AutoRetry, p.MaxGenerations, p.RetentionDays, p.ArchiveDays = d.MaxRetries, d.AutoRetry,
@@ -130,7 +130,7 @@ func letterPolicy(d config.DLQ) dlq.Policy {
 	return p
 }
 
-// lettersEdge is what the API needs of the queue.
+// lettersEdge returns what the API needs of the queue.
 func (n *node) lettersEdge() *dlqapi.DeadLetters {
 	l, d := n.letters, n.cfg.DLQ
 	if l == nil {
@@ -157,8 +157,8 @@ func (n *node) lettersEdge() *dlqapi.DeadLetters {
 	}
 }
 
-// run drives letters, and reads those of Kafka, until ctx ends. failed is told
-// of an error after which ingestion cannot go on.
+// run drives letters and ingests those of Kafka until ctx ends. It calls failed with an
+// error after which ingestion cannot continue.
 func (l *letters) run(ctx context.Context, failed func(error)) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -173,7 +173,7 @@ func (l *letters) run(ctx context.Context, failed func(error)) {
 	})
 }
 
-// close gives up connections. Nothing is driven any more.
+// close closes the drivers' connections. Call it after run has returned.
 func (l *letters) close() {
 	l.http.Close()
 	if l.kafka != nil {

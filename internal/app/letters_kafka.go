@@ -11,12 +11,12 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// deadTopics is which topics ingestion reads; none when it is off.
+// deadTopics returns the pattern of topics that ingestion reads; none when it is off.
 func deadTopics(cfg config.Config) (kafka.Pattern, error) {
 	return kafka.NewPattern(cfg.Ingest.Topics, cfg.Ingest.Exclude)
 }
 
-// newIngest returns how dead letters come from Kafka, nil when they do not.
+// newIngest returns the configuration of ingestion from Kafka, nil when it is off.
 func (n *node) newIngest(name string, store kafka.Arrivals) (*kafka.IngestConfig, error) {
 	in, m := n.cfg.Ingest, n.metrics
 	if in.Topics == "" || len(n.cfg.Kafka.Brokers) == 0 || store == nil {
@@ -52,10 +52,10 @@ func (n *node) newIngest(name string, store kafka.Arrivals) (*kafka.IngestConfig
 	return cfg, cfg.Check()
 }
 
-// newKafkaDriver returns what drives letters to Kafka, nil without brokers.
+// newKafkaDriver returns the driver of letters to Kafka, nil without brokers.
 func (n *node) newKafkaDriver() (*targets.Kafka, error) {
 	if len(n.cfg.Kafka.Brokers) == 0 {
-		return nil, nil //nolint:nilnil // there is nowhere to drive them to
+		return nil, nil //nolint:nilnil // without brokers there is no driver
 	}
 	topics, err := deadTopics(n.cfg)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/secret/vault"
 )
 
-// logins is where connections to the database get their login from: the
-// settings, a password file or Vault.
+// logins is the source of the logins of database connections: the settings, a password
+// file or Vault.
 type logins struct {
 	credentials.Source
 	log   *slog.Logger
-	lease *vault.Dynamic // nil unless Vault makes the login
+	lease *vault.Dynamic // nil unless Vault creates the login
 	end   func(context.Context) error
 
 	stop context.CancelFunc
@@ -29,8 +29,8 @@ type logins struct {
 	state ops.Logins // guarded by mu
 }
 
-// openLogins returns the source that cfg asks for, with a login that was just
-// read, and keeps it alive until close.
+// openLogins returns the source that cfg selects, with a login that was just read, and
+// renews it until close.
 func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logins, error) {
 	l := &logins{Source: credentials.Fixed{}, log: log}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -61,7 +61,7 @@ func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logi
 	}
 	if err != nil {
 		stop()
-		return nil, fmt.Errorf("login of the database: %w", err)
+		return nil, fmt.Errorf("read the database login: %w", err)
 	}
 	return l, nil
 }
@@ -91,7 +91,7 @@ func (l *logins) observe(err error, until time.Time) {
 	l.state.ValidUntil = until
 }
 
-// report shows in the metrics how the login is kept, if it may change at all.
+// report shows the state of the login in the metrics, if it can change at all.
 func (l *logins) report(m *ops.Metrics) {
 	if _, fixed := l.Source.(credentials.Fixed); fixed {
 		return
@@ -103,8 +103,8 @@ func (l *logins) report(m *ops.Metrics) {
 	})
 }
 
-// lifetime is how long a connection may be used: well below the life of its
-// login. 0 means for ever.
+// lifetime returns how long a connection may be used: well below the life of its login;
+// 0: without limit.
 func (l *logins) lifetime(configured time.Duration) time.Duration {
 	if l.lease == nil {
 		return configured
@@ -115,14 +115,14 @@ func (l *logins) lifetime(configured time.Duration) time.Duration {
 	return configured
 }
 
-// changed has f called when one login has replaced another.
+// changed registers f to be called after one login has replaced another.
 func (l *logins) changed(f func()) {
 	if l.lease != nil {
 		l.lease.OnChange(f)
 	}
 }
 
-// close ends what keeps the login. Call it when no connection is open any more.
+// close stops renewing the login. Call it when no connection is open any more.
 func (l *logins) close() {
 	l.stop()
 	l.runs.Wait()
@@ -131,13 +131,13 @@ func (l *logins) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := l.end(ctx); err != nil { // it ends by itself, only later
+	if err := l.end(ctx); err != nil { // otherwise it expires
 		l.log.Warn("cannot revoke the Vault token", slog.Any("error", err))
 	}
 }
 
-// DSN is the address of the configured database with a login that is valid now.
-// The private database must have been started.
+// DSN returns the address of the configured database with a login that is valid now. If
+// that is the private database, it must have been started.
 func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
 	l, err := openLogins(ctx, cfg, log)
 	if err != nil {
@@ -148,8 +148,8 @@ func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, erro
 	return l.dsn(ctx, cfg.Database)
 }
 
-// RequireOwnSessions returns nil when dsn leads to sessions of PostgreSQL that are not shared
-// with others: the lock of who migrates is one session's.
+// RequireOwnSessions returns nil when each connection to dsn has a PostgreSQL session
+// of its own: the lock of a migration belongs to a session.
 func RequireOwnSessions(ctx context.Context, cfg config.Config, dsn string) error {
 	return postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout,
 		Application: cfg.App.Name})

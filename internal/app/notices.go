@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// notices carries events out: to webhooks, and to Kafka when there are brokers.
+// notices sends events out: to webhooks, and to Kafka when there are brokers.
 type notices struct {
 	hooks  delivery.Config
 	sender *delivery.Sender
@@ -88,7 +88,7 @@ func deliveryPolicy(w config.Webhooks) webhook.Policy {
 	return p
 }
 
-// run carries events until ctx ends.
+// run sends events until ctx ends.
 func (n *notices) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() { delivery.Run(ctx, n.hooks) })
@@ -127,7 +127,7 @@ func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 	}
 }
 
-// brokers says how Kafka is reached, whatever for.
+// brokers returns the settings of all connections to Kafka.
 func brokers(cfg config.Config) kafka.Connection {
 	k := cfg.Kafka
 	return kafka.Connection{

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// thisProcess names this process among all processes of all machines: the boot of
-// its machine, its namespace of processes (that of its container), its number in
-// it, and when it began. "" when the kernel does not say.
+// thisProcess returns a name that is unique among the processes of all machines: the
+// boot of the machine, the PID namespace (that of its container), the PID in it, and
+// the start time. It is "" when the kernel does not provide these.
 func thisProcess() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -25,9 +25,9 @@ func thisProcess() string {
 	return strings.Join([]string{strings.TrimSpace(string(boot)), space, fmt.Sprint(os.Getpid()), begun}, " ")
 }
 
-// isGone tells of a process whose name came from thisProcess that it certainly has
-// ended: it ran here, in this boot and namespace, and is not there any more. Of
-// those elsewhere nothing is known.
+// isGone reports whether a process, by its name from thisProcess, has certainly ended:
+// it ran on this machine, in this boot and namespace, and no longer exists. Of
+// processes elsewhere nothing is known: false.
 func isGone(process string) bool {
 	own, other := strings.Fields(thisProcess()), strings.Fields(process)
 	if len(own) != 4 || len(other) != 4 || own[0] != other[0] || own[1] != other[1] {
@@ -36,14 +36,14 @@ func isGone(process string) bool {
 	return processBegan(other[2]) != other[3]
 }
 
-// processBegan returns the start time of a process as the kernel counts it (field
-// 22 of proc(5) stat), "" when there is no such process, or a zombie only.
+// processBegan returns the start time of a process as the kernel counts it (field 22 of
+// proc(5) stat), "" when there is no such process or only a zombie.
 func processBegan(pid string) string {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return ""
 	}
-	// The name, in parentheses, may hold anything.
+	// The name, in parentheses, may contain blanks and parentheses.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return ""

@@ -2,7 +2,7 @@
 
 package app
 
-// thisProcess: only Linux tells processes apart for certain.
+// thisProcess returns "": only Linux identifies a process beyond doubt.
 func thisProcess() string { return "" }
 
 func isGone(string) bool { return false }

@@ -8,22 +8,22 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// recordTime bounds how long a node that stops still writes what a round has done.
+// recordTime bounds how long a stopping node takes to record what a round has done.
 const recordTime = 10 * time.Second
 
-// retained makes a round of retention, and then puts on record what it has archived
-// and deleted: one action for each tenant of which it took something, whoever it
-// was by; nobody is Skald itself.
+// retained runs one round of retention with do, and then records what it has archived
+// and deleted, as one action of by for each tenant that lost something; the zero By is
+// Skald itself.
 //
-// A round is many transactions, of which a backlog may need thousands, and one action
-// for each would bury what people did; so the record follows the round, also one that
-// an error or the end of the node has cut short. A crash before it loses the count of
-// that round. What was archived is not lost with it: it is in the archive, which says
-// when it came there.
+// A round consists of many transactions, thousands if there is a backlog, and one
+// action for each would bury what people did. So the record follows the round, even one
+// that was cut short by an error or by the end of the node. A crash before that loses
+// the counts of the round, but nothing that was archived: it is in the archive, with
+// the time at which it was archived.
 func (n *node) retained(ctx context.Context, by operator.By, subject string, do func(context.Context)) {
 	counted, tally := operator.Tallied(ctx)
 	do(counted)
-	if n.deadLetters == nil { // in memory there is no record
+	if n.deadLetters == nil { // the memory store has no record of actions
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)

@@ -28,8 +28,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// stores is everything that is kept, on PostgreSQL or in memory: the same
-// contracts either way (internal/test/storetest, eventtest).
+// stores are all stores, on PostgreSQL or in memory: both fulfil the same contracts
+// (internal/test/storetest, eventtest).
 type stores struct {
 	sagas        sagaStore
 	workflows    workflow.Store
@@ -42,7 +42,7 @@ type stores struct {
 	jobStores    *jobStores        // nil: there are no job runs without PostgreSQL
 	// secret returns 32 random bytes by name, the same for as long as the store lasts.
 	secret  func(ctx context.Context, name string) ([]byte, error)
-	storage func(ctx context.Context) (saga.Storage, error) // nil: it takes no tables
+	storage func(ctx context.Context) (saga.Storage, error) // nil: there are no tables
 	ping    func(ctx context.Context) error
 }
 
@@ -65,8 +65,9 @@ type hookStore interface {
 	webhook.Queue
 }
 
-// openStores opens what the configuration names. lost is closed when it ends
-// by itself, nil when it cannot; stop ends what was started.
+// openStores opens the stores of the configured database. lost is closed when the
+// private database exits unexpectedly, nil when there is none; stop ends what was
+// started.
 func openStores(
 	ctx context.Context,
 	cfg *config.Config,

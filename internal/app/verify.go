@@ -21,22 +21,22 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// Trail names one of the chains of seals.
+// Trail names one chain of seals of the audit trail.
 type Trail string
 
-// The trails of a tenant, and that of what concerns all of them.
+// The trails: two of each tenant, and one of the whole deployment.
 const (
 	SagaEvents        Trail = "events"
 	TenantActions     Trail = "actions"
 	DeploymentActions Trail = "deployment"
 )
 
-// Trails are all of them.
+// Trails lists all trails.
 var Trails = []Trail{SagaEvents, TenantActions, DeploymentActions}
 
-// VerifyAudit checks a whole trail of a tenant from a seal on, in the configured
-// database, and calls progress after each part of it. The schema must be current;
-// nothing is written.
+// VerifyAudit checks a trail of a tenant, from a seal to its end, in the configured
+// database, and calls progress after each part. The schema must be current; nothing is
+// written.
 func VerifyAudit(
 	ctx context.Context,
 	cfg config.Config,
@@ -76,8 +76,8 @@ func VerifyAudit(
 	}
 }
 
-// Explained returns nil when the reason of a command is one that the record of
-// actions can keep: as over the API, where it is required.
+// Explained returns nil when reason is one that the record of actions can keep: not
+// empty, as the API requires it, and not too long.
 func Explained(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":

@@ -9,13 +9,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// writes is the one way to the saga tables: creates and changes of all sagas,
-// each gathered into group commits.
+// writes is the only path to the saga tables: creates and changes of all sagas, each in
+// group commits.
 type writes struct {
 	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes *groupcommit.Committer[saga.Change, error]
 	metrics *ops.Metrics
-	told    func() // audit events were committed
+	told    func() // called after audit events were committed
 }
 
 func newWrites(store saga.Store, batch int, m *ops.Metrics, told func()) *writes {
@@ -29,7 +29,7 @@ func newWrites(store saga.Store, batch int, m *ops.Metrics, told func()) *writes
 			Flush: func(ctx context.Context, batch []saga.Change) ([]error, error) {
 				results, err := store.Commit(ctx, batch)
 				if err == nil && failpoint.Hit(failpoint.CommitUnknown) != nil {
-					err = failpoint.ErrInjected // written, and nobody is told
+					err = failpoint.ErrInjected // committed, but the caller gets an error
 				}
 				return results, err
 			},
@@ -69,7 +69,7 @@ func (w *writes) Commit(ctx context.Context, c saga.Change) error {
 	return nil
 }
 
-// Act is Commit for a request of the API that turns a saga: cancel and the like.
+// Act is Commit for a request of the API that changes a saga's course, such as cancel.
 func (w *writes) Act(ctx context.Context, c saga.Change) error {
 	if err := failpoint.Hit(failpoint.CancelBefore); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (w *writes) Act(ctx context.Context, c saga.Change) error {
 	return failpoint.Hit(failpoint.CancelAfter)
 }
 
-// Close flushes what was handed in.
+// Close writes what is still queued.
 func (w *writes) Close() {
 	w.creates.Close()
 	w.changes.Close()

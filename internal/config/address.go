@@ -97,7 +97,7 @@ var hostName = regexp.MustCompile(
 // numeric is what looks like an IPv4 address; then it must be one.
 var numeric = regexp.MustCompile(`^[0-9.]+$`)
 
-// isHost tells whether s is an IP address or a host name, without a port.
+// isHost reports whether s is an IP address or a host name, without a port.
 func isHost(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return true
@@ -105,7 +105,7 @@ func isHost(s string) bool {
 	return len(s) <= 253 && hostName.MatchString(s) && !numeric.MatchString(s)
 }
 
-// broker tells whether s is host:port, both given.
+// broker reports whether s is host:port, both given.
 func broker(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	n, errPort := strconv.ParseUint(port, 10, 16)

@@ -48,8 +48,8 @@ func newChecker() *validator.Validate {
 	return v
 }
 
-// check reports what is out of range, and then every rule between settings
-// whose settings are all right by themselves.
+// check reports values out of range, and then every violated rule between settings that
+// are valid on their own.
 func (l *loader) check(cfg Config) {
 	var invalid validator.ValidationErrors
 	if err := checker.Struct(cfg); err != nil && !errors.As(err, &invalid) {
@@ -87,7 +87,8 @@ var rules = []rule{
 		return unless(c.Database.MaxIdleConns <= c.Database.MaxOpenConns,
 			"must not exceed database.max_open_conns")
 	}},
-	// A shorter one would cut healthy statements off and leave their outcome unknown.
+	// A shorter one would cut off statements within their time and leave their outcome
+	// unknown.
 	{"database.io_timeout", []string{"database.statement_timeout"}, func(c Config) string {
 		return unless(c.Database.IOTimeout > c.Database.StatementTimeout,
 			"must exceed database.statement_timeout")
@@ -162,7 +163,8 @@ var rules = []rule{
 	}},
 }
 
-// brokenKeys tells what is wrong with the master keys, if they are from here.
+// brokenKeys returns what is wrong with the master keys, "" if nothing is or if they do
+// not come from the settings (here is false).
 func brokenKeys(c Config, here bool) string {
 	if _, err := envelope.Parse(string(c.Encryption.Keys)); err != nil && here {
 		return err.Error()

@@ -1,9 +1,9 @@
 // Package config turns defaults, a YAML file and the environment into one
 // validated Config. Nothing else in the program reads the environment.
 //
-// The structs below are the whole truth about a setting: its key (koanf), what
-// is allowed (validate), further names of its environment variable (env) and
-// its meaning (doc). The loader, its messages, docs/configuration.md and
+// The tags of the structs below define each setting completely: its key (koanf), what
+// is allowed (validate), further names of its environment variable (env) and its
+// meaning (doc). The loader, its messages, docs/configuration.md and
 // config.example.yaml are all derived from these tags.
 //
 // Files, each on top of those before it: address, secret, config, field, rule, conninfo,
@@ -17,7 +17,7 @@ import (
 )
 
 // Config is everything an operator can set. Load returns it complete and
-// checked; Default returns what stands when nothing is set. It is a value:
+// checked; Default returns it with nothing set. It is a value:
 // copy it freely, and do not write to its lists.
 type Config struct {
 	Store      StoreKind  `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Memory is lost when the process ends and is refused in prod."`
@@ -64,8 +64,8 @@ const (
 	Memory     StoreKind = "memory"
 )
 
-// App names the installation. Nothing in the program branches on it but the
-// profile.
+// App names the installation. Apart from the profile, the program does not depend on
+// it.
 type App struct {
 	Name        string      `koanf:"name" validate:"required,max=63" doc:"Name of this installation, for logs."`
 	Version     string      `koanf:"version" validate:"max=64" doc:"Version of this installation; empty means the binary's own."`
@@ -111,8 +111,8 @@ type Server struct {
 	DrainDelay      time.Duration `koanf:"drain_delay" validate:"min=0s,max=5m" doc:"How long the node still accepts requests after the stop signal, while /readyz already answers 503: as long as a load balancer needs to notice."`
 }
 
-// Engine is the saga engine of one node. Timeouts named default_ stand in for
-// what a workflow leaves open.
+// Engine is the saga engine of one node. Timeouts whose names begin with default_ apply
+// to workflows that set none.
 type Engine struct {
 	NodeID                     string        `koanf:"node_id" env:"SKALD_NODE_ID" validate:"omitempty,node_id" doc:"Name of this node, unique among the nodes of a database; empty means host name and port."`
 	LeaseTTL                   time.Duration `koanf:"lease_ttl" env:"SKALD_LEASE_TTL" validate:"min=1s,max=5m" doc:"A node that has not renewed its lease for this long counts as dead, and other nodes take over its sagas."`
@@ -129,11 +129,10 @@ type Engine struct {
 	CommitBatch                int           `koanf:"commit_batch" validate:"min=1,max=1000" doc:"Maximum number of transitions in one commit."`
 }
 
-// Egress decides which addresses the engine may call. Every entry is an
-// address, a CIDR, a host name or *.domain, optionally followed by :PORT or
-// :PORT-PORT; IPv6 with a port stands in brackets. Package egress gives the
-// entries their meaning; Load catches typos, so that they are reported along
-// with all others.
+// Egress decides which addresses the engine may call. Every entry is an address, a
+// CIDR, a host name or *.domain, optionally followed by :PORT or :PORT-PORT; IPv6 with
+// a port must be in brackets. Package egress interprets the entries; Load catches
+// typos, so that they are reported together with all other mistakes.
 type Egress struct {
 	Allow         []string `koanf:"allow" validate:"dive,egress_entry" doc:"If not empty, only these destinations may be called. An entry within a range that is closed by default, such as loopback or link-local, opens that part of it."`
 	Deny          []string `koanf:"deny" validate:"dive,egress_entry" doc:"Destinations that must not be called; overrides allow."`
@@ -151,10 +150,10 @@ type Log struct {
 	Format string `koanf:"format" validate:"oneof=json text" doc:"json for machines, text for people."`
 }
 
-// AuthMode says whether the API asks for credentials.
+// AuthMode decides whether the API requires credentials.
 type AuthMode string
 
-// The modes. AuthAuto asks for them unless the node is plainly somebody's own
+// The modes. AuthAuto requires credentials unless the node clearly runs on a developer's
 // machine; see Config.AuthRequired.
 const (
 	AuthAuto     AuthMode = "auto"
@@ -162,7 +161,7 @@ const (
 	AuthOff      AuthMode = "off"
 )
 
-// Auth says which credentials count. BootstrapAdminKey holds the content of
+// Auth decides which credentials are accepted. BootstrapAdminKey holds the content of
 // BootstrapAdminKeyFile when that is given.
 type Auth struct {
 	Mode                  AuthMode      `koanf:"mode" validate:"oneof=auto required off" doc:"Whether the API requires credentials. auto: unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and when listen_addr is not on loopback."`
@@ -178,8 +177,8 @@ type Auth struct {
 	JWTDefaultTenant      bool          `koanf:"jwt_default_tenant" doc:"Whether a JWT without a tenant acts on the default tenant, which also owns the built-in jobs. If off, such a token is refused, so a missing mapping at the issuer grants nothing."`
 }
 
-// AuthRequired tells whether the API asks for credentials. In auto mode it
-// does unless everything says that this is somebody's own machine.
+// AuthRequired reports whether the API requires credentials. In auto mode it does
+// unless every setting indicates a developer's machine.
 func (c Config) AuthRequired() bool {
 	switch c.Auth.Mode {
 	case AuthRequired:
@@ -191,7 +190,7 @@ func (c Config) AuthRequired() bool {
 	return !own || !loopbackAddr(c.Server.ListenAddr) || c.Auth.BootstrapAdminKey != "" || c.Auth.JWTIssuer != ""
 }
 
-// Encryption says with which keys content is sealed. Keys holds the content of
+// Encryption has the keys that content is sealed with. Keys holds the content of
 // KeyFile when that is given.
 type Encryption struct {
 	Keys    Secret `koanf:"keys" doc:"Master keys as ID:KEY, separated by commas or white space; KEY is 32 bytes in base64, as printed by openssl rand -base64 32. The first key encrypts, all keys decrypt. Excludes key_file."`
@@ -199,7 +198,7 @@ type Encryption struct {
 	Seal    bool   `koanf:"seal" doc:"Whether new content is encrypted. false only decrypts existing content: use it until every node has the keys, and to turn encryption off again."`
 }
 
-// Tenant stands in for what a request's credential and headers leave open.
+// Tenant is the default for requests whose credential and headers name no tenant.
 type Tenant struct {
 	DefaultID     uuid.UUID `koanf:"default_id" validate:"required" doc:"Tenant of requests that do not name one."`
 	DefaultRegion string    `koanf:"default_region" validate:"max=32" doc:"Region code of the default tenant."`
@@ -240,8 +239,8 @@ type Kafka struct {
 	SASLPassword Secret   `koanf:"sasl_password" doc:"Password of that user."`
 }
 
-// DLQ says how dead letters are treated and driven again. The first eight
-// settings are the policy of topics that have none, in tenants that have none.
+// DLQ decides how dead letters are treated and redriven. The first eight settings are
+// the policy of topics without one, in tenants without one.
 type DLQ struct {
 	AutoRetry       bool          `koanf:"auto_retry" doc:"Whether letters from Kafka and REST are retried automatically."`
 	MaxRetries      int           `koanf:"max_retries" validate:"min=0,max=1000" doc:"Retries before a letter is DEAD, if the letter does not set its own number."`
@@ -277,7 +276,7 @@ type Ingest struct {
 	AllowTopicCreation bool     `koanf:"allow_topic_creation" doc:"Whether sending a letter to a missing topic may create it, if the brokers create topics automatically."`
 }
 
-// Retention is the life of ended sagas. A workflow's own retention wins.
+// Retention is how long ended sagas are kept. A workflow's own retention wins.
 type Retention struct {
 	Completed time.Duration `koanf:"completed" validate:"omitempty,min=1m,max=876000h" doc:"How long completed sagas stay live; 0 means forever."`
 	Failed    time.Duration `koanf:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means forever. Sagas that need attention are never archived."`
@@ -292,8 +291,8 @@ type TestSeams struct {
 }
 
 // Vault says where HashiCorp Vault is, how Skald signs in there, and what it
-// reads: a password that somebody keeps there (StaticPath), or a login that
-// Vault makes for this node (DynamicPath). Never both are set.
+// reads: a password that is kept there (StaticPath), or a login that Vault creates for
+// this node (DynamicPath). At most one of the two is set.
 type Vault struct {
 	Address     string `koanf:"address" validate:"omitempty,vault_address" doc:"Address of Vault or of a Vault agent. prod refuses http:// except on loopback."`
 	Namespace   string `koanf:"namespace" validate:"max=255" doc:"Namespace of Vault Enterprise."`
@@ -315,8 +314,8 @@ type Vault struct {
 	Timeout        time.Duration `koanf:"timeout" validate:"min=100ms,max=1m" doc:"Timeout of one call to Vault, including retries."`
 }
 
-// Jobs says whether this node may lead the scheduler, where the logs of job runs
-// go in the end, and which Redis may help. LogS3SecretKey holds the content of
+// Jobs decides whether this node may lead the scheduler, where the logs of job runs are
+// moved to, and which Redis holds lease hints. LogS3SecretKey holds the content of
 // LogS3SecretKeyFile when that is given.
 type Jobs struct {
 	Scheduler           bool          `koanf:"scheduler" doc:"Whether this node may become leader of the job scheduler. One node at a time is; without a leader, running jobs continue but no new ones start."`

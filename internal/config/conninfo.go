@@ -10,20 +10,20 @@ import (
 	"unicode"
 )
 
-// Mistakes in a connection string. None cites it: it holds the password.
+// Mistakes in a connection string. None quotes it: it holds the password.
 var (
 	errNotURL   = errors.New("must be a postgres:// URL; percent-encode special characters in user and password")
 	errNotDSN   = errors.New("must be a postgres:// URL or keyword DSN such as host=db dbname=skald password='it\\'s'")
 	errHostList = errors.New(
 		"must have a port from 1 to 65535 for each host, or one for all; in a URL, percent-encode special characters in user and password",
 	)
-	errSSLMode = errors.New("must have as sslmode one of disable, allow, prefer, require, verify-ca, verify-full")
+	errSSLMode = errors.New("must have an sslmode of disable, allow, prefer, require, verify-ca or verify-full")
 	errName    = errors.New("must have parameter names of letters, digits, _ and . only")
 	errService = errors.New("must not name a service or passfile; set database.password_file")
 	errBinary  = errors.New("must not set binary_parameters: JSON cannot be sent that way")
 )
 
-// parameterName is what stands unquoted before an equals sign.
+// parameterName matches a parameter name, which is not quoted.
 var parameterName = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
 
 var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
@@ -40,9 +40,9 @@ func brokenURL(c Config) string {
 	return ""
 }
 
-// parseConnInfo reads libpq's connection strings, URL or keywords, into
-// parameters; an empty one has none. It is here because lib/pq cannot read
-// URLs with several hosts and ports, and to check before connecting.
+// parseConnInfo parses libpq's connection strings, URL or keywords, into parameters;
+// none for an empty string. lib/pq itself cannot parse URLs with several hosts and
+// ports, and mistakes are reported before connecting.
 func parseConnInfo(s string) (map[string]string, error) {
 	s = strings.TrimSpace(s)
 	var p map[string]string
@@ -128,7 +128,7 @@ func setIf(p map[string]string, key, value string) {
 	}
 }
 
-// splitHost takes host, host:port, [ipv6] or [ipv6]:port apart. A host may be
+// splitHost splits host, host:port, [ipv6] or [ipv6]:port. A host may be
 // percent-encoded, which is how a URL names a socket directory.
 func splitHost(item string) (host, port string, ok bool) {
 	if rest, bracket := strings.CutPrefix(item, "["); bracket {
@@ -143,9 +143,9 @@ func splitHost(item string) (host, port string, ok bool) {
 	return host, port, err == nil && !strings.ContainsAny(port, ":[]")
 }
 
-// parseKeywords reads key = value pairs with libpq's quoting: spaces around
-// the equals sign are allowed, a value with spaces stands in single quotes,
-// and a backslash takes the next character as it is.
+// parseKeywords parses key = value pairs with libpq's quoting: spaces around the equals
+// sign are allowed, a value with spaces must be in single quotes, and a backslash
+// escapes the next character.
 func parseKeywords(s string) (map[string]string, error) {
 	p := map[string]string{}
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimLeftFunc(s, unicode.IsSpace) {
@@ -200,7 +200,7 @@ func validPorts(p map[string]string) bool {
 	})
 }
 
-// hostCount is how many servers the parameters name.
+// hostCount returns how many servers the parameters name.
 func hostCount(p map[string]string) int {
 	return 1 + max(strings.Count(p["host"], ","), strings.Count(p["hostaddr"], ","))
 }

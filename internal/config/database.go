@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Embedded tells whether neither a URL nor a host is given, so that Skald
+// Embedded reports whether neither a URL nor a host is given, so that Skald
 // starts its private PostgreSQL.
 func (d Database) Embedded() bool { return d.URL == "" && d.Host == "" }
 
@@ -13,20 +13,18 @@ func (d Database) Embedded() bool { return d.URL == "" && d.Host == "" }
 // of several does not hold up the others. A URL may set its own.
 const connectTimeout = "10"
 
-// DSN is the lib/pq connection string: always in keyword form, every value
-// quoted, the password in clear text. The URL's parameters come first; what it
-// leaves out comes from the other settings: host, port, name, user, password,
-// TLS, statement_timeout (unless 0), an application name, a connect timeout,
-// and with several hosts target_session_attrs=read-write, so that a standby is
-// passed over.
+// DSN returns the lib/pq connection string: always in keyword form, every value quoted,
+// the password in clear text. The URL's parameters have precedence; those that it lacks
+// come from the other settings: host, port, name, user, password, TLS,
+// statement_timeout (unless 0), an application name, a connect timeout, and with
+// several hosts target_session_attrs=read-write, so that standbys are skipped.
 //
-// It is empty when Embedded; set URL to the private server's to get the same
-// parameters for it. A URL that Load would refuse comes back as it is, for the
-// driver to refuse.
+// It is empty when Embedded; set URL to the private server's to get the same parameters
+// for it. A URL that Load would refuse is returned unchanged, for the driver to refuse.
 func (d Database) DSN() string { return d.DSNAs("", "") }
 
-// DSNAs is DSN with another user and password, unless they are empty. They win
-// over the URL's.
+// DSNAs is DSN with another user and password, which win over the URL's; empty ones
+// have no effect.
 func (d Database) DSNAs(user string, password Secret) string {
 	if d.Embedded() {
 		return ""
@@ -49,7 +47,7 @@ func (d Database) DSNAs(user string, password Secret) string {
 	return b.String()
 }
 
-// Login is whom DSN signs in as.
+// Login returns the user of DSN.
 func (d Database) Login() string {
 	if p, err := d.parameters(); err == nil {
 		return p["user"]
@@ -96,8 +94,8 @@ func (d Database) urlHasPassword() bool {
 	return err == nil && p["password"] != ""
 }
 
-// spread gives each of n hosts a port, as the driver wants it: a single one
-// counts for all, an empty one is the default.
+// spread returns a list of n ports for n hosts, as the driver needs it: a single port
+// counts for all hosts, an empty one is the default.
 func spread(ports, fallback string, n int) string {
 	list := strings.Split(ports, ",")
 	for len(list) < n && !strings.Contains(ports, ",") {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Default is the configuration of a profile when nothing is set. An unknown
+// Default returns the configuration of a profile when nothing is set. An unknown
 // profile gets Dev's; Load refuses it.
 func Default(env Environment) Config {
 	c := Config{
@@ -133,7 +133,7 @@ func Default(env Environment) Config {
 	return c
 }
 
-// UnmarshalText reads the name of a profile, production as Prod.
+// UnmarshalText parses the name of a profile; production is Prod.
 func (e *Environment) UnmarshalText(text []byte) error {
 	switch env := Environment(text); env {
 	case Dev, Test, Staging, Prod:

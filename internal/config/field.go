@@ -11,10 +11,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// envPrefix begins the name of every variable that is ours.
+// envPrefix begins the name of every environment variable of Skald.
 const envPrefix = "SKALD_"
 
-// field is one setting, read off the tags of Config.
+// field is one setting, derived from the tags of Config.
 type field struct {
 	key     string   // path in the file: database.max_open_conns
 	names   []string // environment variables; the first is the one to show
@@ -89,8 +89,8 @@ func index(fields []field) map[string]field {
 	return out
 }
 
-// describe says in words what a type and its validate tag allow, so that one
-// phrase serves a value that cannot be read, one out of range, and the manual.
+// describe returns in words what a type and its validate tag allow: the same phrase for
+// a value that cannot be parsed, one out of range, and the manual.
 func describe(t reflect.Type, validate string) string {
 	rule := map[string]string{}
 	for part := range strings.SplitSeq(validate, ",") {
@@ -123,7 +123,8 @@ func describe(t reflect.Type, validate string) string {
 	return words
 }
 
-// optional is words when the zero value is allowed whatever else is not.
+// optional returns words if the tag allows the zero value in addition to what else it
+// says, otherwise "".
 func optional(words, validate string) string {
 	if strings.HasPrefix(validate, "omitempty") {
 		return words
@@ -131,9 +132,9 @@ func optional(words, validate string) string {
 	return ""
 }
 
-// convert makes the setting's Go value of what the file (any YAML scalar or
-// list) or the environment (always a string) says, and tells whether it could.
-// It never guesses: a number is no duration and no text.
+// convert returns the setting's Go value for a value of the file (any YAML scalar or
+// list) or the environment (always a string), and whether that is possible. It never
+// guesses: a number is neither a duration nor text.
 func (f field) convert(raw any) (any, bool) {
 	text, isText := raw.(string)
 	target := reflect.New(f.typ)
@@ -177,7 +178,7 @@ func toBool(raw any) (any, bool) {
 
 func toInt(raw any) (int64, bool) {
 	switch v := raw.(type) {
-	case int: // YAML's uint64 and float64 are beyond every limit or no whole numbers
+	case int: // YAML's uint64 and float64 are beyond every limit or not whole numbers
 		return int64(v), true
 	case string:
 		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
@@ -186,7 +187,7 @@ func toInt(raw any) (int64, bool) {
 	return 0, false
 }
 
-// toList reads a YAML list of text, or text with commas.
+// toList converts a YAML list of text, or text separated by commas.
 func toList(raw any) (any, bool) {
 	out := []string{}
 	switch v := raw.(type) {
@@ -210,7 +211,7 @@ func toList(raw any) (any, bool) {
 	return out, true
 }
 
-// customRules are the words for the validate tags that are ours.
+// customRules describes our own validate tags in words.
 var customRules = map[string]string{
 	"listen_addr":   "host:port, :port or [address]:port",
 	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// offloadURL tells whether s has the form of a place for logs; package logstore
-// is stricter.
+// offloadURL reports whether s has the form of a log store's URL; package logstore is
+// stricter.
 func offloadURL(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.User != nil || u.Fragment != "" {
@@ -26,8 +26,8 @@ func offloadURL(s string) bool {
 	return false
 }
 
-// redisHosts returns a Redis URL as one of each of its hosts, nil when it has not
-// that form; package redislease is stricter.
+// redisHosts returns a Redis URL as one URL for each of its hosts, nil when it does not
+// have that form; package redislease is stricter.
 func redisHosts(s string) []*url.URL {
 	scheme, rest, _ := strings.Cut(s, "://")
 	if !slices.Contains(
@@ -54,8 +54,9 @@ func redisHosts(s string) []*url.URL {
 
 func redisURL(s string) bool { return len(redisHosts(s)) > 0 }
 
-// plainPassword tells whether a password would travel over a network in the clear.
-// A Sentinel or a node of a Cluster on this machine sends on to other machines.
+// plainPassword reports whether a password would cross a network unencrypted. A
+// Sentinel or Cluster node on this machine redirects to other machines, so it counts,
+// too.
 func plainPassword(s Secret) bool {
 	return slices.ContainsFunc(redisHosts(string(s)), func(u *url.URL) bool {
 		here := u.Scheme == "redis" && loopbackAddr(net.JoinHostPort(u.Hostname(), "80"))
@@ -63,7 +64,7 @@ func plainPassword(s Secret) bool {
 	})
 }
 
-// plainEndpoint tells whether logs would travel over a network in the clear.
+// plainEndpoint reports whether logs would cross a network unencrypted.
 func plainEndpoint(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "s3" {
@@ -78,8 +79,8 @@ var (
 	ownEnv  = regexp.MustCompile(`^(PATH|HOME|LANG|TZ|SKALD_.*)$`)
 )
 
-// CheckUser tells whether a process of this effective user id may run with these
-// settings.
+// CheckUser returns an error when a process of this effective user id must not run with
+// these settings.
 func (c Config) CheckUser(euid int) error {
 	if euid == 0 && c.Jobs.WorkerShell {
 		return errors.New("jobs.worker_shell is on and Skald runs as root, and so would every program that a job runs: " +

@@ -46,8 +46,8 @@ func Load(path string, environ []string) (Config, error) {
 	return cfg, nil
 }
 
-// layer is what one source says: typed values by key, and for each the file
-// or variable it came from.
+// layer holds the values of one source: typed values by key, and for each the file or
+// variable it came from.
 type layer struct {
 	values map[string]any
 	origin map[string]string
@@ -61,8 +61,8 @@ type loader struct {
 	mistakes []Mistake
 }
 
-// set stores a value that could be read, and reports one that could not; the
-// default then stands in for it, so that it causes no further mistakes.
+// set stores a value, or reports one that could not be converted; the default is then
+// used in its place, so that it causes no further mistakes.
 func (l *loader) set(into layer, f field, raw any, origin string) {
 	into.origin[f.key] = origin
 	value, ok := f.convert(raw)
@@ -77,17 +77,17 @@ func (l *loader) set(into layer, f field, raw any, origin string) {
 	into.values[f.key] = value
 }
 
-// add reports a mistake in what origin says about key.
+// add reports a mistake in the value that origin has for key.
 func (l *loader) add(key, origin, detail string) {
 	l.mistakes = append(l.mistakes, Mistake{Key: key, Origin: origin, Detail: detail})
 }
 
-// has tells whether a mistake about one of the keys is known already.
+// has reports whether a mistake about one of the keys is known already.
 func (l *loader) has(keys ...string) bool {
 	return slices.ContainsFunc(l.mistakes, func(m Mistake) bool { return slices.Contains(keys, m.Key) })
 }
 
-// origin names where the value of key came from.
+// origin returns the file or variable that the value of key came from.
 func (l *loader) origin(key string) string {
 	for _, from := range l.origins {
 		if o, ok := from.origin[key]; ok {
@@ -111,8 +111,7 @@ func (l *loader) readFile(path string) layer {
 	return out
 }
 
-// readTree goes through a parsed file. A key with nothing behind it counts as
-// not given.
+// readTree walks a parsed file. A key with no value counts as not given.
 func (l *loader) readTree(out layer, path string, tree map[string]any) {
 	for _, name := range sortedKeys(tree) {
 		value := tree[name]
@@ -173,7 +172,7 @@ func (l *loader) readEnv(environ []string) layer {
 	}
 	for _, name := range sortedKeys(vars) {
 		if name == "SKALD_URL" || name == "SKALD_KEY" {
-			continue // by which workers find their server: a shell has them for both
+			continue // workers use these to find the server; a shell may have them set for both
 		}
 		l.add(name, "", unknownVariable(name))
 	}
@@ -186,9 +185,9 @@ var serviceLinkNames = regexp.MustCompile(
 	`^SKALD_(SERVICE_.*|PORT(_.*)?|(.+_)?SERVICE_(HOST|PORT(_.*)?)|.+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`,
 )
 
-// serviceLink tells whether a variable is Kubernetes', not ours. A Service
-// named skald-database makes SKALD_DATABASE_PORT=tcp://10.0.0.1:5432, which
-// only its value tells from the port setting.
+// serviceLink reports whether Kubernetes has set a variable, rather than an operator. A
+// Service named skald-database makes SKALD_DATABASE_PORT=tcp://10.0.0.1:5432, which
+// only its value distinguishes from the port setting.
 func serviceLink(name, value string) bool {
 	return serviceLinkNames.MatchString(name) ||
 		strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
@@ -205,8 +204,8 @@ var alternatives = [][2]string{
 	{"vault.secret_id", "vault.secret_id_file"},
 }
 
-// settleAlternatives lets the later layer win, so that a variable replaces
-// what a file says in the other way; in one layer, both are a mistake.
+// settleAlternatives lets the later layer win, so that a variable replaces the
+// alternative in a file; two alternatives in one layer are a mistake.
 func (l *loader) settleAlternatives(layers ...layer) {
 	given := func(in layer, key string) bool {
 		v, ok := in.values[key]
@@ -231,7 +230,7 @@ func (l *loader) settleAlternatives(layers ...layer) {
 	}
 }
 
-// merge lays file and environment over the defaults of the profile they name.
+// merge applies file and environment to the defaults of the profile that they name.
 func (l *loader) merge(layers ...layer) Config {
 	env := Dev
 	for _, in := range layers {
@@ -246,7 +245,7 @@ func (l *loader) merge(layers ...layer) Config {
 	}
 	var cfg Config
 	if err = errors.Join(err, k.Unmarshal("", &cfg)); err != nil {
-		// Every value has its field's type already. The error would cite values.
+		// Every value has its field's type already. The error would quote values.
 		l.add("configuration", "", "cannot be merged, which is a bug in Skald")
 	}
 	return cfg

@@ -20,7 +20,7 @@ type Error struct {
 // Mistake is one thing to correct. It never holds a value.
 type Mistake struct {
 	Key    string // path of the setting, or an unknown key or variable; "" for the file as a whole
-	Origin string // the variable or file that said it, "default", or "" where Key says it all
+	Origin string // the variable or file of the value, "default", or "" when Key is enough
 	Detail string // what is allowed instead
 }
 
@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// String is the mistake on one line: the key, who set it and with which
-// variable it can be set, and what is allowed.
+// String returns the mistake on one line: the key, where its value came from, the
+// variable that can set it, and what is allowed.
 func (m Mistake) String() string {
 	f, known := byKey[m.Key]
 	switch {
@@ -51,10 +51,10 @@ func (m Mistake) String() string {
 	return fmt.Sprintf("%s (%s): %s", m.Key, m.Origin, m.Detail)
 }
 
-// quoted is how the YAML parser cites content of the file.
+// quoted matches content of the file in the YAML parser's errors.
 var quoted = regexp.MustCompile("`[^`]*`|'[^']*'")
 
-// describeFileError says what is wrong with a file without citing its values.
+// describeFileError says what is wrong with a file without quoting its values.
 func describeFileError(err error) string {
 	var types *yamlv3.TypeError
 	switch {
@@ -86,10 +86,10 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// unknownKey is the message about a key of the file that does not exist, with
-// the key that was meant when that is likely.
+// unknownKey returns the message for a key of the file that does not exist, with the
+// key that was probably meant.
 func unknownKey(key string) string {
-	if _, ok := byKey[key]; ok { // it does, but not with the dot in one piece
+	if _, ok := byKey[key]; ok { // it exists, but the dot must be nesting
 		name, rest, _ := strings.Cut(key, ".")
 		return fmt.Sprintf("must be written as %s under %s", rest, name)
 	}
@@ -112,7 +112,7 @@ func unknownKey(key string) string {
 	return "unknown key" + didYouMean(best)
 }
 
-// unknownVariable is the same for a variable.
+// unknownVariable is unknownKey for a variable.
 func unknownVariable(name string) string {
 	var candidates []string
 	for _, f := range fields {
@@ -136,9 +136,9 @@ func didYouMean(name string) string {
 
 func lastPart(key string) string { return key[strings.LastIndex(key, ".")+1:] }
 
-// nearest is the candidate with the fewest edits from word, or "" when even
-// that has more than one, and one more for every eight letters. Case and separators do not
-// count, so maxOpenConns is near max_open_conns. Of equals, the first wins.
+// nearest returns the candidate with the fewest edits from word, "" when even that
+// needs more than one edit, plus one for every eight letters. Case and separators do
+// not count, so maxOpenConns is near max_open_conns. Of equals, the first wins.
 func nearest(word string, candidates []string) string {
 	plain := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
@@ -153,7 +153,7 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// edits is the Levenshtein distance, in bytes.
+// edits returns the Levenshtein distance, in bytes.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,9 +1,9 @@
 package config
 
 // rule is a condition between settings. broken returns what is allowed
-// instead, or "" when all is well.
+// instead, or "" when the condition holds.
 type rule struct {
-	key    string   // where it is reported
+	key    string   // the setting that the mistake is reported for
 	with   []string // the other settings it looks at
 	broken func(Config) string
 }

@@ -5,7 +5,7 @@ import (
 	"net/url"
 )
 
-// Keeps tells whether Vault has the database's login.
+// Keeps reports whether the database's login comes from Vault.
 func (v Vault) Keeps() bool { return v.StaticPath != "" || v.DynamicPath != "" }
 
 // vaultAddress accepts http:// and https:// with a host, and nothing after it.
@@ -15,7 +15,7 @@ func vaultAddress(s string) bool {
 		u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
 }
 
-// inTheClear tells whether tokens would cross a network readably.
+// inTheClear reports whether tokens would cross a network unencrypted.
 func (v Vault) inTheClear() bool {
 	u, err := url.Parse(v.Address)
 	if err != nil || u.Scheme != "http" {
@@ -25,7 +25,7 @@ func (v Vault) inTheClear() bool {
 	return u.Hostname() != "localhost" && (err != nil || !addr.Unmap().IsLoopback())
 }
 
-// missing is the setting that the method needs and lacks, if any.
+// missing returns the setting that the method needs and lacks, "" if none.
 func (v Vault) missing() string {
 	switch {
 	case v.AuthMethod == "token" && v.Token == "":
@@ -72,7 +72,7 @@ var vaultRules = []rule{
 			"must not be given when database.url has a password",
 		)
 	}},
-	// What a login makes belongs to it, and Vault could then not drop it.
+	// The login owns what it creates, and Vault could then not drop it.
 	{"database.auto_migrate", []string{"vault.dynamic_path"}, func(c Config) string {
 		return unless(c.Vault.DynamicPath == "" || !c.Database.AutoMigrate,
 			"must be false with vault.dynamic_path: run skald migrate up as the role that owns the schema")

@@ -4,8 +4,8 @@
 //
 //	step.after_reply=kill@3;commit.unknown=exec_err%0.01;lease.renew_before=pause(5s)
 //
-// to kill the process the third time a call was answered, to lose the answer
-// of one commit in a hundred, and to delay every lease renewal by five seconds.
+// to kill the process the third time a call was answered, to lose the answer of one
+// commit in a hundred, and to delay every lease renewal by five seconds.
 package failpoint
 
 import (
@@ -16,7 +16,7 @@ import (
 // Name is a point in the code.
 type Name string
 
-// The points that exist. A test reaches every one of them.
+// All points. A test reaches every one of them.
 const (
 	CreateBeforeTx    Name = "create.before_tx"
 	CreateAfterCommit Name = "create.after_commit"
@@ -54,9 +54,9 @@ const (
 	SchedSweep         Name = "sched.sweep"
 	LeaderAcquireAfter Name = "leader.acquire_after"
 	LeaderRenew        Name = "leader.renew"
-	WorkerStart        Name = "worker.start"     // starts are durable, their workers do not know
-	WorkerComplete     Name = "worker.complete"  // so are ends
-	LogAfterWrite      Name = "log.after_write"  // the bytes are stored, under no name
+	WorkerStart        Name = "worker.start"     // starts are committed, their workers do not know yet
+	WorkerComplete     Name = "worker.complete"  // ends are committed, their workers do not know yet
+	LogAfterWrite      Name = "log.after_write"  // the bytes are stored, not yet under the log's name
 	LogAfterRename     Name = "log.after_rename" // the log has its name, the database does not know
 	LogBeforeTx        Name = "log.before_tx"
 	LogAfterTx         Name = "log.after_tx"

@@ -2,7 +2,7 @@
 
 package failpoint
 
-// Enabled tells whether this binary was built with failpoints.
+// Enabled reports whether this binary was built with failpoints.
 const Enabled = false
 
 // Configure accepts only the empty specification: this binary has no failpoints.

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Enabled tells whether this binary was built with failpoints.
+// Enabled reports whether this binary was built with failpoints.
 const Enabled = true
 
 type rule struct {
 	mode  string // kill, err, exec_err, pause
 	pause time.Duration
-	nth   int     // act at the nth hit only; 0: at every one
+	nth   int     // act only at the nth hit; 0: at every one
 	share float64 // act at this share of hits; 0: all
 	hits  int     // guarded by mu
 }
@@ -30,8 +30,8 @@ var (
 	rules = map[Name]*rule{} // guarded by mu
 )
 
-// Configure replaces the rules of the process; see the package comment for
-// spec. On an error they stay as they were.
+// Configure replaces the rules of the process by those of spec; see the package comment
+// for its syntax. On an error the rules stay as they were.
 func Configure(spec string) error {
 	configured := map[Name]*rule{}
 	for _, part := range strings.Split(spec, ";") {
@@ -60,13 +60,13 @@ func parse(what string) (*rule, error) {
 	if mode, n, ok := strings.Cut(what, "@"); ok {
 		what = mode
 		if r.nth, err = strconv.Atoi(n); err != nil || r.nth < 1 {
-			return nil, fmt.Errorf("after @ comes a count from 1")
+			return nil, fmt.Errorf("after @ there must be a count of at least 1")
 		}
 	}
 	if mode, p, ok := strings.Cut(what, "%"); ok {
 		what = mode
 		if r.share, err = strconv.ParseFloat(p, 64); err != nil || !(r.share > 0 && r.share <= 1) {
-			return nil, fmt.Errorf("after %% comes a share in (0,1]")
+			return nil, fmt.Errorf("after %% there must be a share in (0,1]")
 		}
 	}
 	switch what {
@@ -77,18 +77,18 @@ func parse(what string) (*rule, error) {
 	arg, begins := strings.CutPrefix(what, "pause(")
 	arg, ends := strings.CutSuffix(arg, ")")
 	if !begins || !ends {
-		return nil, fmt.Errorf("the mode is kill, err, exec_err or pause(duration)")
+		return nil, fmt.Errorf("the mode must be kill, err, exec_err or pause(duration)")
 	}
 	r.mode = "pause"
 	if r.pause, err = time.ParseDuration(arg); err != nil || r.pause < 0 {
-		return nil, fmt.Errorf("a pause lasts a duration such as 1.5s")
+		return nil, fmt.Errorf("a pause must have a duration such as 1.5s")
 	}
 	return r, nil
 }
 
-// Hit acts as configured for the point: it may never return (kill), return
-// late (pause) or return ErrInjected. Each first hit is noted on stderr, which
-// is how a test sees that a point was reached.
+// Hit acts as configured for the point: it may never return (kill), return late (pause)
+// or return ErrInjected. The first hit of each point is printed on stderr, by which
+// tests see that the point was reached.
 func Hit(name Name) error {
 	mu.Lock()
 	r := rules[name]

@@ -1,7 +1,7 @@
-// Package janitor does what must be done now and then, on every node: it
-// checks that no saga is forgotten, points out those that do not move, lets old
-// idempotency keys go, measures the tables, rolls up the statistics and archives
-// what has expired. All of it may run on several nodes at once.
+// Package janitor does periodic work on every node: it checks that no saga is
+// forgotten, raises attention for sagas that make no progress, deletes old idempotency
+// keys, measures the tables, rolls up the statistics and archives what has expired. All
+// of it may run on several nodes at once.
 package janitor
 
 import (
@@ -28,22 +28,22 @@ type Config struct {
 	Log     *slog.Logger
 	Check   time.Duration // 15 s: how often unfinished sagas are counted and statistics rolled up
 	KeepKey time.Duration // 48 h: how long an idempotency key is kept; clients are promised 24 h
-	// Counted is told what each check found; nil is fine.
+	// Counted is called with the result of each check. Optional.
 	Counted func(stuck int, live map[saga.State]int)
-	// Storage is asked at once and then every five minutes what the tables
-	// take, and Measured is told; nil: neither.
+	// Storage returns the sizes of the tables; Measured is called with them, at once and
+	// then every five minutes. nil: neither.
 	Storage  func(context.Context) (saga.Storage, error)
 	Measured func(saga.Storage)
 
-	// What follows raises Saga.NeedsAttention where nothing moves. Commit writes
-	// one change, see saga.Store; nil: nobody is told of such sagas.
+	// Commit writes one change, see saga.Store. With it the janitor sets
+	// Saga.NeedsAttention on sagas that make no progress; nil: it does not.
 	Commit func(context.Context, saga.Change) error
 	Now    func() time.Time
-	// StalledAfter is how long a saga that is due may go without a change, 15 min;
-	// StalledFailures how many attempts of a call may fail in a row, 20.
+	// StalledAfter (15 min) is how long a saga that is due may go without a change, and
+	// StalledFailures (20) how many attempts of a call may fail in a row.
 	StalledAfter    time.Duration
 	StalledFailures int
-	// Raised is told how many sagas a round has raised attention for; nil is fine.
+	// Raised is called for each saga that got attention, with the reason. Optional.
 	Raised func(reason string)
 }
 
@@ -102,7 +102,8 @@ func Run(ctx context.Context, cfg Config) {
 	}
 }
 
-// check proves invariant I1 now and then: no saga that nobody will look at again.
+// check counts the sagas that violate invariant I1: neither owned nor due, so that no
+// node would ever look at them again.
 func check(ctx context.Context, cfg Config) {
 	stuck, live, err := cfg.Store.Stuck(ctx)
 	if err != nil {
@@ -120,9 +121,9 @@ func check(ctx context.Context, cfg Config) {
 // raiseBatch is how many sagas are read at once.
 const raiseBatch = 200
 
-// raise has sagas that make no progress need attention. Any node may: a saga
-// that moves meanwhile is stale, and left alone. It needs none any more as soon
-// as it moves (saga.Apply), or when somebody acknowledges it.
+// raise sets NeedsAttention on sagas that make no progress. Any node may do it: the
+// change of a saga that has moved meanwhile is stale, and dropped. A saga loses the
+// mark when it moves (saga.Apply) or an operator acknowledges it.
 func raise(ctx context.Context, cfg Config) {
 	q := saga.NeglectedQuery{Idle: cfg.StalledAfter, Failures: cfg.StalledFailures, Limit: raiseBatch}
 	for ctx.Err() == nil {
@@ -158,7 +159,7 @@ func raisePage(ctx context.Context, cfg Config, stalled []saga.Stalled) {
 			cfg.Raised(stalled[i].Reason)
 		case ctx.Err() != nil:
 			return
-		case fault.KindOf(err) != fault.Conflict: // else it has moved on
+		case fault.KindOf(err) != fault.Conflict: // otherwise it has moved on
 			log.WarnContext(ctx, "cannot raise attention for a saga that makes no progress", slog.Any("error", err))
 		}
 	}

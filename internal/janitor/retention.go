@@ -19,20 +19,19 @@ type Archive interface {
 type RetentionConfig struct {
 	Archive  Archive
 	Log      *slog.Logger
-	Default  saga.Retention // of workflows that say nothing
-	Interval time.Duration  // how often; 0: Retain returns at once
+	Default  saga.Retention // of workflows that set none
+	Interval time.Duration  // between rounds; 0: Retain returns at once
 	Batch    int            // 500; sagas per transaction
-	// Done is told of every round that ended well; nil is fine.
+	// Done is called after every round without an error. Optional.
 	Done func()
-	// Round makes a round by calling do, and puts on record what it took; nil: do alone.
+	// Round runs a round by calling do, and records what it archived; nil: just call do.
 	Round func(ctx context.Context, do func(context.Context))
 }
 
-// Retain archives the expired sagas of all tenants, every Interval, until ctx
-// ends. Any number of nodes may do it: they share the work. After each batch it
-// rests for as long as that took, so that a backlog never takes more than half
-// of a connection's time; what a round leaves because of an error, the next
-// one does.
+// Retain archives the expired sagas of all tenants, every Interval, until ctx ends. Any
+// number of nodes may do it: they share the work. After each batch it pauses for as
+// long as the batch took, so that a backlog uses at most half of a connection's time.
+// What a round leaves because of an error is left to the next one.
 func Retain(ctx context.Context, cfg RetentionConfig) {
 	if cfg.Interval <= 0 {
 		return
@@ -43,8 +42,8 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	if cfg.Round == nil {
 		cfg.Round = func(ctx context.Context, do func(context.Context)) { do(ctx) }
 	}
-	// Nodes that start together spread, and one that is restarted all the time
-	// comes to it too.
+	// The random wait spreads nodes that start together, and is short, so that a node that
+	// restarts often gets to archive, too.
 	wait := time.Duration(rand.Float64() * float64(cfg.Interval) / 10)
 	for loop.Sleep(ctx, wait) {
 		var archived int

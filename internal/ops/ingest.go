@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ingest are the metrics of dead letters that come from Kafka.
+// ingest holds the metrics of dead letters that are read from Kafka.
 type ingest struct {
 	read     prometheus.Counter
 	stored   prometheus.Counter
@@ -57,8 +57,7 @@ func newIngest(
 	}
 }
 
-// Ingested counts a batch of records that is stored, of which some were not
-// there before.
+// Ingested counts a stored batch of read records, of which stored were new.
 func (m *Metrics) Ingested(read, stored int) {
 	m.ingest.read.Add(float64(read))
 	m.ingest.stored.Add(float64(stored))
@@ -68,10 +67,10 @@ func (m *Metrics) Ingested(read, stored int) {
 // IngestReduced counts a record that was stored in a reduced form.
 func (m *Metrics) IngestReduced() { m.ingest.refused.Inc() }
 
-// IngestFailed counts something that is tried again.
+// IngestFailed counts a failure of ingestion that is retried.
 func (m *Metrics) IngestFailed() { m.ingest.failures.Inc() }
 
-// IngestLag records how many records are still to be read.
+// IngestLag records how many records have not been read yet.
 func (m *Metrics) IngestLag(records int64) { m.ingest.lag.Set(float64(records)) }
 
 // IngestPaused records whether ingestion waits for the database.
@@ -86,7 +85,8 @@ func (m *Metrics) IngestPaused(paused bool) {
 // IngestHeld counts records whose letters are held.
 func (m *Metrics) IngestHeld(records int) { m.ingest.held.Add(float64(records)) }
 
-// IngestTopics records which topics are read, and which would be in other case.
+// IngestTopics records which topics are read, and which are not only because of the
+// case of their letters.
 func (m *Metrics) IngestTopics(read, near []string) {
 	m.ingest.topics.Reset()
 	for _, topic := range read {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// jobs are the metrics of the leader of job runs.
+// jobs holds the metrics of the leader of job runs.
 type jobs struct {
 	leads  prometheus.Gauge
 	epoch  prometheus.Gauge
@@ -57,7 +57,8 @@ func newJobs(
 	}
 }
 
-// JobLeads records that this node begins or stops to lead the job runs.
+// JobLeads records that this node has started (under epoch) or stopped leading the job
+// runs.
 func (m *Metrics) JobLeads(leads bool, epoch int64) {
 	m.jobs.epoch.Set(float64(epoch))
 	if leads {
@@ -78,7 +79,7 @@ func (m *Metrics) JobSwept(sweep string, moved int, took time.Duration, ok bool)
 	}
 }
 
-// JobBacklog records how many runs have not ended; now gives the oldest an age.
+// JobBacklog records how many runs have not ended; the age of the oldest is up to now.
 func (m *Metrics) JobBacklog(b jobrun.Backlog, now time.Time) {
 	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "assigned": b.Assigned,
 		"running": b.Running - b.Doubted, "confirming": b.Doubted} {

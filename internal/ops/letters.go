@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// letters are the metrics of the dead-letter queue.
+// letters holds the metrics of the dead-letter queue.
 type letters struct {
 	live      *prometheus.GaugeVec
 	age       prometheus.Gauge
@@ -49,7 +49,7 @@ func newLetters(
 	}
 }
 
-// LettersWaiting records how many dead letters there are; now gives them an age.
+// LettersWaiting records how many dead letters there are; their age is up to now.
 func (m *Metrics) LettersWaiting(b dlq.Backlog, now time.Time) {
 	for _, s := range dlq.Statuses {
 		if s != dlq.Resolved {
@@ -68,7 +68,7 @@ func (m *Metrics) LetterRetried(kind dlq.TargetKind, outcome dlq.AttemptOutcome)
 	m.letters.drives.WithLabelValues(string(kind), string(outcome)).Inc()
 }
 
-// LettersReclaimed counts retries that were ended for somebody who is gone.
+// LettersReclaimed counts retries that were ended because their node is gone.
 func (m *Metrics) LettersReclaimed(n int) { m.letters.reclaimed.Add(float64(n)) }
 
 // LettersArchived counts letters moved to the archive.

@@ -6,15 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Logins is how the login of the database has been kept so far.
+// Logins is the state of the database login and its renewal.
 type Logins struct {
 	Renewed, Failed int       // attempts since the start
-	LastSuccess     time.Time // of the last one that worked
-	ValidUntil      time.Time // end of the present login; zero: none is known
+	LastSuccess     time.Time // time of the last successful attempt; zero: none yet
+	ValidUntil      time.Time // when the current login expires; zero: unknown
 }
 
-// WatchLogins registers the metrics of a login that may change. It may be
-// called once.
+// WatchLogins registers the metrics of a login that can change. Call it at most once.
 func (m *Metrics) WatchLogins(now func() Logins) {
 	stamp := func(t time.Time) float64 {
 		if t.IsZero() {

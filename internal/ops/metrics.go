@@ -1,4 +1,4 @@
-// Package ops is what operators look at: metrics and profiling.
+// Package ops contains what operators look at: metrics and profiling.
 package ops
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Metrics are Skald's Prometheus metrics. Their names are part of the interface.
+// Metrics holds Skald's Prometheus metrics. Their names are part of the interface.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -45,8 +45,8 @@ type Metrics struct {
 	streams  prometheus.Gauge
 }
 
-// NewMetrics registers all metrics. load reports how many sagas this node
-// drives and holds waiting.
+// NewMetrics registers all metrics. load returns how many sagas of this node have a
+// call in flight, and how many it holds for a short wait.
 func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -192,14 +192,14 @@ func (m *Metrics) Batch(kind string) func(int) {
 // EventsWritten counts audit events that this node has committed.
 func (m *Metrics) EventsWritten(n int) { m.written.Add(float64(n)) }
 
-// Sealed records a round of sealing.
+// Sealed records a round of sealing the audit events.
 func (m *Metrics) Sealed(events int, lag time.Duration) {
 	m.sealed.Add(float64(events))
 	m.feedLag.Set(lag.Seconds())
 	m.Loop("seal")
 }
 
-// ActionsSealed records a round of sealing of the record of actions.
+// ActionsSealed records a round of sealing the record of actions.
 func (m *Metrics) ActionsSealed(actions int, _ time.Duration) {
 	m.actions.Add(float64(actions))
 	m.Loop("seal_actions")
@@ -221,7 +221,7 @@ func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
 // Archived counts sagas that were archived.
 func (m *Metrics) Archived(n int) { m.archived.Add(float64(n)) }
 
-// Measured records what the tables take; tables that are gone go.
+// Measured records the sizes of the tables; those of dropped tables disappear.
 func (m *Metrics) Measured(s saga.Storage) {
 	m.bytes.Reset()
 	m.tuples.Reset()

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// notices are the metrics of events on their way out: webhooks and Kafka.
+// notices holds the metrics of events on their way to webhooks and Kafka.
 type notices struct {
 	attempts  *prometheus.CounterVec
 	disabled  prometheus.Counter
@@ -53,7 +53,7 @@ func (m *Metrics) WebhookAttempted(result string) { m.notices.attempts.WithLabel
 // WebhookDisabled counts a webhook that was disabled after failures.
 func (m *Metrics) WebhookDisabled() { m.notices.disabled.Inc() }
 
-// WebhookBacklog records what webhooks have not got yet.
+// WebhookBacklog records how many deliveries are pending, and the age of the oldest.
 func (m *Metrics) WebhookBacklog(pending int64, oldest time.Duration) {
 	m.notices.pending.Set(float64(pending))
 	m.notices.age.Set(oldest.Seconds())
@@ -62,7 +62,7 @@ func (m *Metrics) WebhookBacklog(pending int64, oldest time.Duration) {
 // Published counts events that Kafka has acknowledged.
 func (m *Metrics) Published(events int) { m.notices.published.Add(float64(events)) }
 
-// PublishFailed counts a batch that Kafka did not take.
+// PublishFailed counts a batch that Kafka did not accept.
 func (m *Metrics) PublishFailed() { m.notices.failures.Inc() }
 
 // PublishLag records the age of the oldest event that is not published.

@@ -11,11 +11,11 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// QueryWrite runs a fixed statement on the writers' connections, and QueryRead
-// one on the engine's readers', prepared once per connection: parsing and
-// planning the large statements costs more than running them. database/sql
-// prepares a statement again on each new connection of its pool. Both act for
-// all tenants; what is done for one goes through tenant.go.
+// QueryWrite runs a fixed statement on the writers' connections. It is prepared once
+// per connection, because parsing and planning the large statements costs more than
+// running them; database/sql prepares it again on each new connection of its pool.
+// QueryWrite acts for all tenants, as QueryRead does; what is done for one tenant goes
+// through tenant.go.
 func (db *DB) QueryWrite(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return db.Query(ctx, db.Write, query, args)
 }
@@ -57,10 +57,10 @@ func (db *DB) Prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 	return s, nil
 }
 
-// PreparedIn is prepared for a transaction on the writers' connections. It takes
-// no other connection of them: transactions that all wait for a second one would
-// wait for each other. A statement that is new is prepared for this transaction
-// alone, and for all that follow beside it.
+// PreparedIn returns a statement that is prepared for a transaction on the writers'
+// connections. It never takes a second connection from that pool: transactions that all
+// wait for a second one would wait for each other. A statement that is not prepared yet
+// is prepared for this transaction alone, and in the background for those that follow.
 func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.Stmt, error) {
 	if s, ok := db.statements.Load(statement{db.Write, query}); ok {
 		return tx.StmtxContext(ctx, s.(*sqlx.Stmt)), nil
@@ -82,8 +82,8 @@ func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 
 const prepareWithin = 10 * time.Second
 
-// Within is InTenant for statements that may each take that long: the server
-// ends the one that does not (TimedOut).
+// Within is InTenant with a time limit for each statement: the server ends one that
+// takes longer (TimedOut).
 func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
 	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {

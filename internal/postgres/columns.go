@@ -13,12 +13,12 @@ import (
 	"github.com/lib/pq/oid"
 )
 
-// BinaryColumn builds one array in PostgreSQL's binary form: a column of a batch,
-// sent as one parameter and taken apart by unnest. By hand, because it is on
-// the way of every transition, and pq.Array knows only text, which both sides
-// would have to format and parse element by element. All elements are of one
-// type; integers of any size go as bigint. Only the writers' connections take
-// such a parameter (binaryArray).
+// BinaryColumn builds one array in PostgreSQL's binary form: a column of a batch, which
+// is sent as one parameter and expanded by unnest. It is written by hand because every
+// transition goes through it, and pq.Array knows only the text form, which both sides
+// would have to format and parse element by element. All elements have one type;
+// integers of any size are sent as bigint. Only the writers' connections take such a
+// parameter (binaryArray).
 type BinaryColumn struct {
 	of    oid.Oid // type of the elements; 0 while all are NULL
 	N     uint32
@@ -27,14 +27,14 @@ type BinaryColumn struct {
 	b     []byte
 }
 
-// BinaryColumnOf returns an empty column for about so many elements.
+// BinaryColumnOf returns an empty column with room for about this many elements.
 func BinaryColumnOf(elements int) BinaryColumn { return BinaryColumn{rows: elements} }
 
 // The head of a binary array: dimensions, whether it has NULLs, type of the
 // elements, their number, index of the first.
 const arrayHead = 5 * 4
 
-// next opens the place of the next element, of so many bytes; nullSize for NULL.
+// next appends the header of the next element, which has size bytes; nullSize: NULL.
 func (c *BinaryColumn) next(size int) []byte {
 	if len(c.b) == 0 {
 		c.b = make([]byte, arrayHead, max(256, min(arrayHead+c.rows*(4+max(size, 0)), firstBytes)))
@@ -61,18 +61,18 @@ func (c *BinaryColumn) Parameter() any {
 	return binaryArray(c.b)
 }
 
-// binaryArray is a parameter in binary form. Connections that do not send such
-// (pq.Config.BinaryParameters), which are all but the writers', refuse it, instead of
-// passing it as a text that the server cannot read.
+// binaryArray is a parameter in binary form. Only the writers' connections send such
+// parameters (pq.Config.BinaryParameters); all others refuse it, instead of passing it
+// as text that the server cannot read.
 type binaryArray []byte
 
-// BinaryValue is what lib/pq asks for where parameters are binary.
+// BinaryValue implements lib/pq's interface for connections with binary parameters.
 func (a binaryArray) BinaryValue() ([]byte, error) { return a, nil }
 
-// Value implements driver.Valuer, which is asked elsewhere.
+// Value implements driver.Valuer, which all other connections use.
 func (binaryArray) Value() (driver.Value, error) { return nil, errNotBinary }
 
-var errNotBinary = errors.New("a batch travels on the writers' connections only: run this statement in InWrite or with QueryWrite")
+var errNotBinary = errors.New("a batch can be sent on the writers' connections only: run this statement in InWrite or with QueryWrite")
 
 // Null adds NULL.
 func (c *BinaryColumn) Null() {
@@ -86,13 +86,13 @@ func (c *BinaryColumn) Int(v int64) {
 	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(v)) //nolint:gosec // the same 64 bits
 }
 
-// Int4 writes an integer of 32 bits, for what is stored as an array of such.
+// Int4 adds a 32-bit integer, for values that are stored as an integer[].
 func (c *BinaryColumn) Int4(v int32) {
 	c.of = oid.T_int4
 	c.b = binary.BigEndian.AppendUint32(c.next(4), uint32(v)) //nolint:gosec // the same 32 bits
 }
 
-// uniform tells whether all elements are the same.
+// uniform reports whether all elements are the same.
 func (c *BinaryColumn) uniform() bool {
 	if c.nulls > 0 || c.N == 0 {
 		return c.N == c.nulls
@@ -102,8 +102,7 @@ func (c *BinaryColumn) uniform() bool {
 	return len(all) == each*int(c.N) && bytes.Equal(all[:len(all)-each], all[each:])
 }
 
-// first returns the first element of a column that is uniform, as a parameter of
-// its own; nil: NULL.
+// first returns the first element of a uniform column as a single parameter; nil: NULL.
 func (c *BinaryColumn) first() any {
 	if c.N == c.nulls {
 		return nil
@@ -112,7 +111,7 @@ func (c *BinaryColumn) first() any {
 	return binaryArray(c.b[arrayHead+4:][:size:size])
 }
 
-// intUnless writes v, or NULL when it is what stands for nothing.
+// intUnless adds v, or NULL when it equals nothing.
 func (c *BinaryColumn) intUnless(v, nothing int64) {
 	if v == nothing {
 		c.Null()
@@ -154,7 +153,7 @@ func (c *BinaryColumn) UUID(v uuid.UUID) {
 	c.b = append(c.next(len(v)), v[:]...)
 }
 
-// UUIDUnlessZero writes v, or NULL when it is zero.
+// UUIDUnlessZero adds v, or NULL when it is zero.
 func (c *BinaryColumn) UUIDUnlessZero(v uuid.UUID) {
 	if v == uuid.Nil {
 		c.Null()
@@ -163,10 +162,10 @@ func (c *BinaryColumn) UUIDUnlessZero(v uuid.UUID) {
 	c.UUID(v)
 }
 
-// postgresEpoch is PostgreSQL's zero of time, 2000-01-01, in Unix microseconds.
+// postgresEpoch is the zero of PostgreSQL's timestamps, 2000-01-01, in Unix microseconds.
 const postgresEpoch = 946_684_800_000_000
 
-// Time writes t at PostgreSQL's precision, which is a microsecond.
+// Time adds t at PostgreSQL's precision, one microsecond.
 func (c *BinaryColumn) Time(t time.Time) {
 	c.of = oid.T_timestamptz
 	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(t.UnixMicro()-postgresEpoch)) //nolint:gosec // the same 64 bits
@@ -186,7 +185,7 @@ func (c *BinaryColumn) bytes(v []byte) {
 	c.b = append(c.next(len(v)), v...)
 }
 
-// BytesOrNull writes v, NULL when it is nil.
+// BytesOrNull adds v, NULL when it is nil.
 func (c *BinaryColumn) BytesOrNull(v []byte) {
 	if v == nil {
 		c.Null()
@@ -201,7 +200,7 @@ func (c *BinaryColumn) Text(v string) {
 	c.b = append(c.next(len(v)), v...)
 }
 
-// TextUnlessEmpty writes v, or NULL when it is "".
+// TextUnlessEmpty adds v, or NULL when it is "".
 func (c *BinaryColumn) TextUnlessEmpty(v string) {
 	if v == "" {
 		c.Null()
@@ -210,7 +209,7 @@ func (c *BinaryColumn) TextUnlessEmpty(v string) {
 	c.Text(v)
 }
 
-// JSON writes a JSON text, NULL when nil.
+// JSON adds a JSON text, NULL when nil.
 func (c *BinaryColumn) JSON(v []byte) {
 	if v == nil {
 		c.Null()

@@ -12,16 +12,17 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// connector makes the connections of one pool. Each signs in with what the
-// source of logins says at that moment, and each is given up, after its present
-// use, when it has become worse than a new one would be.
+// connector makes the connections of one pool. Each signs in with the login that the
+// source returns at that moment, and is closed after its current use once a new
+// connection would be better: its login was replaced, or its server is no longer the
+// primary.
 type connector struct {
 	config  pq.Config
 	dialer  dialer
 	logins  credentials.Source
-	retired *atomic.Int64 // of all pools: connections made before this number are given up
+	retired *atomic.Int64 // shared by all pools: connections made before this number are closed after use
 	// once is for statements that must not run twice: when the connection dies
-	// under one, the caller hears of it, instead of database/sql repeating it.
+	// under one, the caller gets the error, instead of database/sql repeating it.
 	once bool
 }
 
@@ -29,7 +30,7 @@ type connector struct {
 func (c *connector) Driver() driver.Driver { return pq.Driver{} }
 
 // Connect implements driver.Connector. When the server refuses the login, the
-// source is asked for a newer one, and if it has one that is tried at once.
+// source is asked for a newer one, and if there is one, it is tried at once.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	login, err := c.logins.Login(ctx, credentials.Login{})
 	if err != nil {
@@ -76,7 +77,7 @@ func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, p
 	return full, newProbe(d.last.Load().Conn), nil
 }
 
-// pqConn is what database/sql makes use of in a connection of lib/pq.
+// pqConn lists the interfaces of a lib/pq connection that database/sql uses.
 type pqConn interface {
 	driver.Conn
 	driver.ConnPrepareContext
@@ -89,8 +90,8 @@ type pqConn interface {
 	driver.NamedValueChecker
 }
 
-// conn is a connection with its fate. database/sql never uses one from two
-// goroutines at once.
+// conn is a connection that knows whether it may be used again. database/sql never uses
+// one from two goroutines at once.
 type conn struct {
 	pqConn
 	of     *connector
@@ -100,14 +101,14 @@ type conn struct {
 	spent  bool
 }
 
-// IsValid is asked after each use, whether the connection is kept.
+// IsValid reports, after each use, whether the connection is kept.
 func (c *conn) IsValid() bool {
 	return !c.spent && c.made >= c.of.retired.Load() && c.of.logins.Current(c.login) && c.pqConn.IsValid()
 }
 
-// ResetSession is asked before each use but the first. Looking at the socket
-// finds what the server has closed meanwhile, before anything is sent whose
-// outcome would then be unknown.
+// ResetSession is called before each use but the first. It looks at the socket and so
+// notices a connection that the server has closed meanwhile, before anything is sent
+// whose outcome would then be unknown.
 func (c *conn) ResetSession(ctx context.Context) error {
 	if !c.IsValid() || !c.socket.quiet() {
 		c.spent = true
@@ -116,22 +117,22 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return c.pqConn.ResetSession(ctx)
 }
 
-// errLost is what a statement gets whose connection died under it.
+// errLost is the error of a statement whose connection was lost while it ran.
 var errLost = errors.New("the connection was lost during the statement; whether it was carried out is unknown")
 
-// judge decides about the connection by the error of a statement, and returns
-// what the caller is told. alive: whether it could be used before.
+// judge decides by a statement's error whether the connection is kept, and returns the
+// error for the caller. alive is whether the connection could be used before.
 func (c *conn) judge(err error, alive bool) error {
 	switch {
 	case err == nil:
 		return nil
 	case serverReadOnly(err):
-		// The primary has become a standby, and all others lead to it as well.
+		// The primary has become a standby, and all other connections lead to it, too.
 		c.spent = true
 		c.of.retired.CompareAndSwap(c.made, c.made+1)
 		return &repeatable{err}
 	case permissionDenied(err) && c.mayChange():
-		// So PostgreSQL speaks to the sessions of a role that was dropped.
+		// This is what PostgreSQL tells sessions whose role was dropped.
 		c.spent = true
 		return &repeatable{err}
 	case c.of.once && alive && errors.Is(err, driver.ErrBadConn):
@@ -146,8 +147,8 @@ func (c *conn) mayChange() bool {
 	return !fixed
 }
 
-// repeatable is an error of a statement of which certainly nothing was done:
-// database/sql repeats it, on another connection, unless it is in a transaction.
+// repeatable is the error of a statement that certainly had no effect: unless it was in
+// a transaction, database/sql repeats it on another connection.
 type repeatable struct{ cause error }
 
 func (e *repeatable) Error() string        { return e.cause.Error() }
@@ -206,5 +207,5 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	return result, s.c.judge(err, alive)
 }
 
-// errAddress has no cause: that would cite the address, and in it the password.
+// errAddress wraps no cause: that would quote the address, and with it the password.
 var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")

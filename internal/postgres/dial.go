@@ -8,7 +8,7 @@ import (
 )
 
 // dialer gives every read and write of a connection a deadline. Bare lib/pq
-// waits for ever when the peer goes silent, whatever the context says.
+// waits forever when the peer goes silent, whatever the context says.
 type dialer struct {
 	net.Dialer
 	io time.Duration
@@ -51,9 +51,8 @@ func (c *deadlineConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// remembering keeps the last connection that it made while a session is being
-// set up: of several hosts, the one that was taken. Later it dials only to
-// cancel statements.
+// remembering keeps the last connection that it made while a session is being set up:
+// with several hosts, that is the one in use. Later it only dials to cancel statements.
 type remembering struct {
 	dialer
 	last atomic.Pointer[deadlineConn] // before TLS; statements are canceled while others are

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// Listener opens a connection that listens. What listens cannot be shared.
+// Listener opens a connection for LISTEN, which cannot be shared with other uses.
 func (db *DB) Listener(ctx context.Context, heard chan *pq.Notification) (*pq.ListenerConn, error) {
 	login, err := db.logins.Login(ctx, credentials.Login{})
 	if err != nil {
@@ -19,7 +19,7 @@ func (db *DB) Listener(ctx context.Context, heard chan *pq.Notification) (*pq.Li
 	return pq.NewListenerConn(signedIn(db.dsn, login), heard)
 }
 
-// signedIn is an address of the database with this login in it.
+// signedIn returns the address dsn with the login l in it.
 func signedIn(dsn string, l credentials.Login) string {
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
 		quote := strings.NewReplacer(`\`, `\\`, `'`, `\'`)

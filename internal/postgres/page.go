@@ -11,10 +11,10 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// CountPage fills the total of a page that has been read, by the query of count,
-// unless the page itself tells it. Up to a bound it takes no longer than CountFor:
-// where what is asked for lies far apart, ten thousand rows are too many to look
-// for, for a number that hardly anybody reads.
+// CountPage sets the total of a page that has been read: from the page itself if that
+// shows it, otherwise by the query that count makes. A bounded count takes no longer
+// than CountFor: where matching rows are far apart, even ten thousand are too many to
+// look for, for a number that hardly anybody reads.
 func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.Request[C], found *page.Of[T],
 	count func() (query string, args []any)) error {
 	read := int64(len(found.Items))
@@ -32,7 +32,7 @@ func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.R
 	switch {
 	case TimedOut(err) && ctx.Err() == nil:
 		if found.Total, found.TotalCapped = seen, true; r.After != nil || read == 0 {
-			found.Total = read // what lies before is not known
+			found.Total = read // what precedes it is not known
 		}
 		if found.More {
 			found.Total++
@@ -45,7 +45,7 @@ func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.R
 	return nil
 }
 
-// NewestFirst is a list in the order of a time and the id.
+// NewestFirst describes a list that is sorted by a time and the id, newest first.
 type NewestFirst struct {
 	Columns string
 	From    string // table and alias
@@ -66,7 +66,7 @@ func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r
 	return found, err
 }
 
-// ReadPage reads the page that r asks for of what w selects.
+// ReadPage reads the page that r requests of the rows that w selects.
 func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
 	scan func(row Scanner, more ...any) (T, error)) (page.Of[T], error) {
 	if r.After != nil {

@@ -1,19 +1,19 @@
-// Package postgres is the kit of the stores on PostgreSQL, which lie with their
-// subjects (saga/sagadb, dlq/dlqdb, jobrun/jobdb and so on); it knows none of them.
-// Read postgres.go (pools), tenant.go and tx.go (in whose name a statement runs), batch.go
-// (prepared statements), then table.go and statement.go (one line for each column).
+// Package postgres is the kit of the stores on PostgreSQL, which are in the packages of
+// their subjects (saga/sagadb, dlq/dlqdb, jobrun/jobdb and so on); it knows none of
+// them. Read postgres.go (pools), tenant.go and tx.go (in whose name a statement runs),
+// batch.go (prepared statements), then table.go and statement.go (one line for each
+// column).
 //
-// It opens five small pools. Two are for what the API does in the name of one
-// tenant, and act as a database role that sees one tenant's rows only: reads by
-// key, in which every connection stays open, because a burst of them would
-// otherwise open and close connections all the time, which cost ten times what
-// the reads did; and everything else. The other three act as the engine's role,
-// which sees all. Writes of sagas go through connections on which the planner
-// may only choose nested loops over indexes: with default settings it picks
-// hash joins and scans while tables are young, and the cached plan stays as
-// they grow (trap X46). Leases have connections of their own, so that they are
-// renewed however busy the others are (invariant F30): the engine's, and the one of
-// who leads the job runs.
+// It opens five small pools. Two are for what the API does in the name of one tenant,
+// and use a database role that sees only that tenant's rows: one for reads by key,
+// which keeps all its connections open, because bursts of such reads would otherwise
+// open and close connections all the time, at ten times the cost of the reads; and one
+// for everything else. The other three use the engine's role, which sees all tenants.
+// Writes of sagas use connections on which the planner may only choose nested loops
+// over indexes: with default settings it chooses hash joins and scans while tables are
+// small, and the cached plan stays as they grow (trap X46). Leases have their own
+// connections, so that they are renewed however busy the others are (invariant F30):
+// one for the engine's lease, one for the lease of the leader of the job runs.
 //
 // Files, each on top of those before it: rows, columns, errors, dial, connector,
 // postgres, statement, table, values, where, batch, listener, page, pooler, sealing,
@@ -46,9 +46,9 @@ type Config struct {
 	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (11)
 	MaxIdleConns     int           // 3; kept open for reads by key, where MaxOpenConns leaves room
 	ConnMaxLifetime  time.Duration // 5 min
-	StatementTimeout time.Duration // 30 s; enforced by the server; negative: its own settings hold
+	StatementTimeout time.Duration // 30 s; enforced by the server; negative: the server's own setting applies
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
-	CountFor         time.Duration // 10 ms; what a list may spend on counting when nobody asked for an exact number
+	CountFor         time.Duration // 10 ms; how long a list may count when no exact total was requested
 	Application      string        // "skald"
 	// Logins says what connections sign in with; nil: what DSN says.
 	Logins credentials.Source
@@ -57,8 +57,8 @@ type Config struct {
 	Unsecured bool
 	// Encryption seals what clients and participants say (decision 0026); nil: nothing is.
 	Encryption *envelope.Keyring
-	// Unreadable is told of sealed content that does not open, where the engine
-	// leaves out a saga because of it. The error shows no content. Optional.
+	// Unreadable is called when the engine leaves out a saga because its sealed
+	// content cannot be opened. The error shows no content. Optional.
 	Unreadable func(ctx context.Context, err error)
 	// NewID makes ids; nil: UUIDv7.
 	NewID func() uuid.UUID
@@ -73,20 +73,20 @@ type DB struct {
 	Lease *sqlx.DB
 
 	idle map[*sqlx.DB]int // how many connections each pool keeps
-	// pooled: something in between, such as PgBouncer in session mode (RequireOwnSessions),
-	// keeps the role to itself that a connection asks for at its start, so each
-	// transaction asks again.
+	// pooled: a pooler in between, such as PgBouncer in session mode (RequireOwnSessions),
+	// does not pass on the role that a connection names at its start, so each transaction
+	// sets it again.
 	pooled   bool
 	CountFor time.Duration
 	Keys     *envelope.Keyring // nil: nothing is sealed
-	// NewID makes the ids of what only a store knows that it has to write: records of
+	// NewID makes the ids of rows that only a store knows it has to write: records of
 	// actions, and events of groups of dead letters.
 	NewID      func() uuid.UUID
 	unreadable func(context.Context, error)
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source
 	statements sync.Map // statement → *sqlx.Stmt
-	preparing  sync.Map // queries that are being prepared beside a transaction
+	preparing  sync.Map // queries that are being prepared in the background
 }
 
 // The database roles that connections act as (docs/tenants.md).
@@ -99,8 +99,8 @@ const (
 // transitions) and one for claims.
 const writers = 3
 
-// leases is how many connections renew leases: of a node, and of the leader of
-// the job runs. Neither ever waits for the other.
+// leases is how many connections renew leases: one for the node's, one for that of the
+// leader of the job runs. Neither ever waits for the other.
 const leases = 2
 
 // shares divides the connections that are neither the writers' nor the leases'.
@@ -124,9 +124,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
-	// Lists find a few rows by an index, in memory or on an SSD. At the default
-	// price of a random page the planner rather reads two whole indexes first,
-	// to visit fewer.
+	// Lists find a few rows by an index, in memory or on an SSD. At the default cost of a
+	// random page the planner would read two whole indexes first, in order to visit fewer
+	// rows.
 	cheap := map[string]string{"random_page_cost": "1.1"}
 	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
 	for _, p := range []struct {
@@ -146,7 +146,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		set := map[string]string{}
 		if !cfg.Unsecured {
 			// Not SET ROLE: there is no session state that could be lost or forgotten,
-			// and RESET ALL leads back to this role.
+			// and RESET ALL returns to this role.
 			set["role"] = p.role
 		}
 		maps.Copy(set, p.set)
@@ -211,8 +211,8 @@ func prepare(pc pq.Config, cfg Config, name string, timeout time.Duration, set m
 	}
 	maps.Copy(pc.Runtime, set)
 	ms := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
-	// A plan with a disabled node looks infinitely dear, and compiling it took
-	// half a second; our statements are short anyhow.
+	// A plan with a disabled node has an enormous cost, which triggers JIT; compiling took
+	// half a second, and our statements are short anyway.
 	pc.Runtime["jit"] = "off"
 	if timeout > 0 {
 		pc.Runtime["statement_timeout"] = ms(timeout)
@@ -238,9 +238,9 @@ func (db *DB) Ping(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Refresh closes the connections that nobody uses at this moment. It is for a
-// login that has been replaced: those in use are closed after their use, because
-// their login is not current any more.
+// Refresh closes the idle connections. Call it after a login has been replaced:
+// connections in use are closed after their use anyway, because their login is no
+// longer current.
 func (db *DB) Refresh() {
 	for pool, keep := range db.idle {
 		pool.SetMaxIdleConns(0)
@@ -258,7 +258,7 @@ func (db *DB) Close() {
 }
 
 // SQL returns the engine's pool for reads, which sees all tenants: for
-// statistics and the like.
+// statistics, for example.
 func (db *DB) SQL() *sql.DB { return db.Read.DB }
 
 // Points returns the pool of a tenant's reads by key.

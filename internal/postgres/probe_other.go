@@ -4,8 +4,8 @@ package postgres
 
 import "net"
 
-// probe cannot look at a socket here: a session that the server has closed is
-// found out by the first statement on it.
+// probe cannot inspect a socket on this platform: that the server has closed a session
+// is noticed by the first statement on it.
 type probe struct{}
 
 func newProbe(net.Conn) probe { return probe{} }

@@ -8,7 +8,7 @@ import (
 )
 
 // probe looks at the socket of an idle session without waiting.
-type probe struct{ raw syscall.RawConn } // nil: cannot look
+type probe struct{ raw syscall.RawConn } // nil: it cannot be inspected
 
 func newProbe(c net.Conn) probe {
 	if sc, ok := c.(syscall.Conn); ok {
@@ -19,9 +19,9 @@ func newProbe(c net.Conn) probe {
 	return probe{}
 }
 
-// quiet tells whether the server has said nothing and not hung up. Between
-// statements it speaks only to say goodbye. A byte that this takes away is no
-// loss: the session is given up.
+// quiet reports whether the server has neither sent anything nor closed the connection.
+// Between statements it sends something only before it closes. The byte that this may
+// consume is no loss: the session is given up then.
 func (p probe) quiet() bool {
 	if p.raw == nil {
 		return true

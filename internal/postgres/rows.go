@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Scanner is a row, or rows that stand on one.
+// Scanner is a row, or rows that are positioned on one.
 type Scanner interface{ Scan(dest ...any) error }
 
 // EachRow calls f for every row and closes rows.
@@ -26,7 +26,8 @@ func EachRow(rows *sql.Rows, f func() error) error {
 	return rows.Err()
 }
 
-// ChangedOne tells whether a statement changed the one row that it is about.
+// ChangedOne reports whether a statement changed the single row that it addresses.
+// doing names the operation in errors.
 func ChangedOne(res sql.Result, doing string, err error) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", doing, err)
@@ -35,7 +36,8 @@ func ChangedOne(res sql.Result, doing string, err error) (bool, error) {
 	return n == 1, err
 }
 
-// UTC makes times comparable: the driver returns them in the session's zone.
+// UTC converts times to UTC in place, so that they compare equal: the driver returns
+// them in the session's zone.
 func UTC(times ...*time.Time) {
 	for _, t := range times {
 		if t != nil {
@@ -44,7 +46,7 @@ func UTC(times ...*time.Time) {
 	}
 }
 
-// Canonical turns jsonb text into the form it had before it was stored; nil stays nil.
+// Canonical returns jsonb text in the form that it had before it was stored; nil: nil.
 func Canonical(b []byte) (json.RawMessage, error) {
 	if b == nil {
 		return nil, nil
@@ -61,8 +63,8 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// ExecByTenant runs a statement that changes something and answers with tenants and how
-// many of each.
+// ExecByTenant runs a statement that changes rows and returns tenants and counts, and
+// returns the counts by tenant.
 func (db *DB) ExecByTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
 	rows, err := db.Read.QueryContext(ctx, statement, args...)
 	if err != nil {
@@ -71,7 +73,7 @@ func (db *DB) ExecByTenant(ctx context.Context, statement string, args ...any) (
 	return ScanCounts(rows)
 }
 
-// ScanCounts reads rows of a tenant and a number.
+// ScanCounts reads rows of a tenant and a count.
 func ScanCounts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
 	found := map[uuid.UUID]int64{}
 	err := EachRow(rows, func() error {

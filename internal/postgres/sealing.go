@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// PassOver tells of content that does not open and returns nil; any other error
-// is returned as it is.
+// PassOver reports err to Config.Unreadable and returns nil if it means that sealed
+// content cannot be opened; any other error is returned unchanged.
 func (db *DB) PassOver(ctx context.Context, err error) error {
 	if !errors.Is(err, envelope.ErrUnreadable) {
 		return err
@@ -18,12 +18,13 @@ func (db *DB) PassOver(ctx context.Context, err error) error {
 	return nil
 }
 
-// Unstorable is no JSON. It stands for what could not be read back, so that the
-// database refuses it sealed as it would refuse it plain.
+// Unstorable is not JSON. It is stored in place of content that could not be read back,
+// so that the database refuses such content when it is sealed, as it does when it is
+// not.
 var Unstorable = []byte("unstorable")
 
-// Seal returns what to store for the JSON v, nil for nil. What is sealed is
-// canonical, so that what is opened need not be parsed again.
+// Seal returns what to store for the JSON v; nil for nil. It seals the canonical form,
+// so that opened content need not be parsed again.
 func Seal(p *envelope.Sealer, f envelope.Field, v []byte) ([]byte, error) {
 	if v != nil && p.Seals() {
 		plain, err := Canonical(v)
@@ -35,7 +36,7 @@ func Seal(p *envelope.Sealer, f envelope.Field, v []byte) ([]byte, error) {
 	return p.Seal(f, v)
 }
 
-// Unseal returns the canonical JSON that a jsonb stands for; nil stays nil.
+// Unseal returns the canonical JSON of stored content, sealed or not; nil for nil.
 func Unseal(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
 	v, err := Canonical(stored)
 	if err != nil || v == nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// keyCheck begins the name under which a key is known again.
+// keyCheck is the prefix of the name under which the check value of a key is stored.
 const keyCheck = "envelope:"
 
-// AdmitKeys checks that every key that ever sealed is among Config.Encryption:
-// a node without one of them would take sagas over and could not read them.
-// Then it makes known which key seals from now on, for the nodes that start
-// later. Call it before anything is written.
+// AdmitKeys checks that Config.Encryption has every key that was ever used for sealing:
+// a node that lacks one would take over sagas that it cannot read. Then it registers
+// the key that seals from now on, for the check of nodes that start later. Call it
+// before anything is written.
 func (db *DB) AdmitKeys(ctx context.Context) error {
 	return db.InRead(ctx, func(tx *sqlx.Tx) error {
-		// One node after the other, or two with different keys would shut each other out.
+		// One node at a time: otherwise two with different keys would lock each other out.
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck); err != nil {
 			return fmt.Errorf("read which encryption keys are in use: %w", err)
 		}
@@ -38,7 +38,7 @@ func (db *DB) AdmitKeys(ctx context.Context) error {
 	})
 }
 
-// knowAll checks that every key that ever sealed is there.
+// knowAll checks that the keyring has every key that was ever used for sealing.
 func (db *DB) knowAll(ctx context.Context, tx *sqlx.Tx) error {
 	var used []struct {
 		ID    string `db:"id"`

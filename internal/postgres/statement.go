@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// Params are some of a statement's parameters: the columns of a table, each an
-// array, which the statement calls @alias.column; or single values, which it calls
-// @name.
+// Params are some of a statement's parameters: either the columns of a table, each an
+// array, which the statement refers to as @alias.column, or single values, which it
+// refers to as @name.
 type Params struct {
 	alias  string
-	of     any          // the table; nil of single values
+	of     any          // the table; nil for single values
 	params []wireColumn // without a type: a single value
 }
 
-// Single are parameters that are single values. Their types follow from the statement.
+// Single returns parameters that are single values. The statement determines their
+// types.
 func Single(names ...string) Params {
 	var list Params
 	for _, name := range names {
@@ -31,12 +32,12 @@ func (p *Params) name(i int) string {
 	return "@" + p.alias + "." + p.params[i][0]
 }
 
-// wireColumn is a column of which a batch's values travel as one array: its name, and
-// the type of the elements.
+// wireColumn is a column whose values a batch sends as one array: its name and the type
+// of the elements.
 type wireColumn [2]string
 
-// Unnest is the batches of tables side by side, one row for each of theirs, as a
-// table of this name.
+// Unnest returns a FROM item named as that has the rows of the tables' batches side by
+// side, the first row with the first and so on.
 func Unnest(as string, tables ...Params) string {
 	var names, values []string
 	for _, t := range tables {
@@ -50,22 +51,23 @@ func Unnest(as string, tables ...Params) string {
 	return "unnest(" + strings.Join(values, ", ") + ") AS " + as + " (" + strings.Join(names, ", ") + ")"
 }
 
-// UnnestNumbered is Unnest with each row's place in the batch as column n, from 1 on.
+// UnnestNumbered is Unnest with each row's position in the batch as column n, from 1.
 func UnnestNumbered(as string, tables ...Params) string {
 	return strings.TrimSuffix(strings.Replace(Unnest(as, tables...), ") AS ", ") WITH ORDINALITY AS ", 1), ")") + ", n)"
 }
 
-// Statement is an SQL statement whose parameters had names. It is made once, when
-// the program starts.
+// Statement is an SQL statement that was written with named parameters. It is created
+// once, when the program starts.
 type Statement struct {
-	Text   string // as the server gets it
+	Text   string // as it is sent to the server
 	params []Params
 }
 
 var parameterName = regexp.MustCompile(`@[a-z_]+(\.[a-z_]+)?`)
 
-// Named gives the parameters of a statement their numbers, in the order of params.
-// It panics if a name is none of them, or one of them is not used.
+// Named replaces the named parameters of a statement by numbers, in the order of
+// params. It panics if the statement uses a name that is not among params, or does not
+// use one that is.
 func Named(text string, params ...Params) *Statement {
 	numbers, used := map[string]int{}, map[string]bool{}
 	for _, p := range params {
@@ -100,25 +102,25 @@ type Bound interface {
 	appendTo(args []any) []any
 }
 
-// Values are those of Single, in its order.
+// Values are the values of Single, in its order.
 type Values []any
 
 func (v Values) of() any                   { return nil }
 func (v Values) len() int                  { return len(v) }
 func (v Values) appendTo(args []any) []any { return append(args, v...) }
 
-// Args returns the statement's arguments, from values in the order of its params.
-// It panics if they are of another table.
+// Args returns the statement's arguments; values are in the order of its params. It
+// panics if their number or their tables differ.
 func (s *Statement) Args(values ...Bound) []any {
 	n := 0
 	for i, v := range values {
 		if i >= len(s.params) || v.of() != s.params[i].of || v.len() != len(s.params[i].params) {
-			panic("arguments of another statement than: " + s.Text)
+			panic("these arguments belong to another statement than: " + s.Text)
 		}
 		n += v.len()
 	}
 	if len(values) != len(s.params) {
-		panic("too few arguments of: " + s.Text)
+		panic("too few arguments for: " + s.Text)
 	}
 	args := make([]any, 0, n)
 	for _, v := range values {

@@ -7,48 +7,48 @@ import (
 	"time"
 )
 
-// Table is one row type: a line for each column, in the order in which all lists
-// have them. What statements list, the parameters of a batch of rows and how one is
-// read all follow from these lines.
+// Table describes one row type: a line for each column, in the order of all column
+// lists. The lists in statements, the parameters of a batch and how a row is read all
+// follow from these lines.
 type Table[T any] struct {
 	columns []Column[T]
-	written []Column[T] // those that travel to the database
-	read    []Column[T] // those that come back
-	alike   bool        // what may travel once does
+	written []Column[T] // the columns that are sent to the database
+	read    []Column[T] // the columns that are read back
+	alike   bool        // Once columns are sent as a single value
 }
 
-// Column is one line of a table. What makes one says its Go type, what becomes of
-// NULL, and where in a row its value is; all of them travel, are stored and are
-// read, unless a method says otherwise.
+// Column is one line of a table. Its constructor determines its Go type, the meaning of
+// NULL and where its value is in a row. A column is sent, stored and read, unless a
+// method says otherwise.
 type Column[T any] struct {
 	name    string
-	travels string // type of the elements of the array in which a batch of them travels
-	cast    string // to what it is stored as
+	travels string // element type of the array in which a batch sends it
+	cast    string // to the type that it is stored as
 	from    string // what is stored instead of the value, if not ""
 	shown   string // what is read instead of the column, if not ""
 	write   func(*BinaryColumn, *T)
 	dest    func(*T) any
-	value   func(*T) any // as a parameter of its own; nil: what dest points to
+	value   func(*T) any // as a single parameter; nil: what dest points to
 
 	null, readOnly, unread, unwritten, unstored, once bool
 }
 
-// Cast stores the value as another type than it travels in: "::jsonb".
+// Cast stores the value as another type than it is sent in: "::jsonb".
 func (c Column[T]) Cast(to string) Column[T] { c.cast = to; return c }
 
-// From stores the result of an expression; the value does not travel.
+// From stores the result of an expression; the value is not sent.
 func (c Column[T]) From(expression string) Column[T] {
 	c.from, c.unwritten = expression, true
 	return c
 }
 
-// StoredFrom stores the result of an expression, of which the value may be a part.
+// StoredFrom stores the result of an expression that may use the value.
 func (c Column[T]) StoredFrom(expression string) Column[T] { c.from = expression; return c }
 
-// ReadFrom reads the result of an expression.
+// ReadFrom reads the result of an expression instead of the column.
 func (c Column[T]) ReadFrom(expression string) Column[T] { c.shown = expression; return c }
 
-// Into reads the column in another way, as rows.Scan does it.
+// Into reads the column into another destination of rows.Scan.
 func (c Column[T]) Into(dest func(*T) any) Column[T] {
 	if c.value == nil {
 		c.value = c.dest
@@ -70,7 +70,7 @@ func (c Column[T]) WriteOnly() Column[T] { c.unread = true; return c }
 // InputOnly marks a column that is passed to the statement but neither stored nor read.
 func (c Column[T]) InputOnly() Column[T] { c.unread, c.unstored = true, true; return c }
 
-// Once is of a column that often has the same value in all rows of a batch: Alike.
+// Once marks a column that often has the same value in all rows of a batch; see Alike.
 func (c Column[T]) Once() Column[T] { c.once = true; return c }
 
 // NewTable returns a table of these columns; it panics if two have the same name.
@@ -79,7 +79,7 @@ func NewTable[T any](columns ...Column[T]) *Table[T] {
 	seen := map[string]bool{}
 	for _, c := range columns {
 		if seen[c.name] {
-			panic("column " + c.name + " stands twice in its table")
+			panic("column " + c.name + " occurs twice in its table")
 		}
 		seen[c.name] = true
 		if !c.unwritten {
@@ -92,9 +92,8 @@ func NewTable[T any](columns ...Column[T]) *Table[T] {
 	return t
 }
 
-// Only is the table of these columns alone: what a statement that changes a part of a
-// row is told, those too that inserts leave to their default, or a list that does not
-// show all of it reads.
+// Only returns the table of these columns alone, for a statement that changes a part of
+// a row, or a list that shows a part of it. ReadOnly columns are sent, too.
 func (t *Table[T]) Only(names ...string) *Table[T] {
 	only := t.part(names, func(c Column[T]) bool { return !slices.Contains(names, c.name) })
 	for i := range only.columns {
@@ -105,7 +104,7 @@ func (t *Table[T]) Only(names ...string) *Table[T] {
 	return NewTable(only.columns...)
 }
 
-// Without is the table of all but these columns.
+// Without returns the table of all columns but these.
 func (t *Table[T]) Without(names ...string) *Table[T] {
 	return t.part(names, func(c Column[T]) bool { return slices.Contains(names, c.name) })
 }
@@ -113,13 +112,13 @@ func (t *Table[T]) Without(names ...string) *Table[T] {
 func (t *Table[T]) part(names []string, leaves func(Column[T]) bool) *Table[T] {
 	for _, name := range names {
 		if !slices.ContainsFunc(t.columns, func(c Column[T]) bool { return c.name == name }) {
-			panic("no column " + name + " in the table of which this is to be a part")
+			panic("no column " + name + " in the table that this one is a part of")
 		}
 	}
 	return NewTable(slices.DeleteFunc(slices.Clone(t.columns), leaves)...)
 }
 
-// Selected is the select list of what Scan reads, of the table or alias of.
+// Selected returns the select list that Scan reads, from the table or alias of.
 func (t *Table[T]) Selected(of string) string {
 	list := make([]string, len(t.read))
 	for i, c := range t.read {
@@ -130,8 +129,8 @@ func (t *Table[T]) Selected(of string) string {
 	return strings.Join(list, ", ")
 }
 
-// Nullable tells of each column that Scan reads whether NULL may be read: what the
-// database says of its columns has to agree.
+// Nullable returns for each column that Scan reads whether NULL may be read, for a
+// check against the database's schema.
 func (t *Table[T]) Nullable() map[string]bool {
 	null := make(map[string]bool, len(t.read))
 	for _, c := range t.read {
@@ -140,13 +139,13 @@ func (t *Table[T]) Nullable() map[string]bool {
 	return null
 }
 
-// Inserted are the columns that a row is stored in, for an INSERT.
+// Inserted returns the column list of an INSERT.
 func (t *Table[T]) Inserted() string {
 	return t.inserted(func(c *Column[T]) string { return c.name })
 }
 
-// Stored are the values of Inserted, of the rows that came as of; "": no other table
-// of the statement has such columns.
+// Stored returns the expressions for the columns of Inserted, taken from the relation
+// of; "" when no other relation of the statement has columns of these names.
 func (t *Table[T]) Stored(of string) string {
 	if of != "" {
 		of += "."
@@ -163,7 +162,7 @@ func (t *Table[T]) Stored(of string) string {
 	})
 }
 
-// Values are the values of Inserted for VALUES, of the Row that the statement calls as.
+// Values returns the VALUES for the columns of Inserted, from the Row with the alias as.
 func (t *Table[T]) Values(as string) string {
 	return t.inserted(func(c *Column[T]) string {
 		if c.from != "" {
@@ -173,8 +172,8 @@ func (t *Table[T]) Values(as string) string {
 	})
 }
 
-// Set is what an UPDATE assigns from the Row that the statement calls as: all that
-// travels, but for the keys by which it finds the row.
+// Set returns the assignments of an UPDATE from the Row with the alias as: all columns
+// that are sent, except keys, by which the statement finds the row.
 func (t *Table[T]) Set(as string, keys ...string) string {
 	var list []string
 	for _, c := range t.written {
@@ -218,13 +217,13 @@ func (t *Table[T]) Scan(row Scanner, r *T, more ...any) error {
 	return nil
 }
 
-// One is a row that was read as Scan does it.
+// One reads a row as Scan does and returns it.
 func (t *Table[T]) One(row Scanner, more ...any) (r T, err error) {
 	err = t.Scan(row, &r, more...)
 	return r, err
 }
 
-// All are the rows of a query, whose answer it takes as it is.
+// All returns the rows of a query; its parameters are the query's results.
 func (t *Table[T]) All(rows *sql.Rows, err error) (all []T, _ error) {
 	if err != nil {
 		return nil, err
@@ -237,7 +236,7 @@ func (t *Table[T]) All(rows *sql.Rows, err error) (all []T, _ error) {
 	return all, err
 }
 
-// As names the columns that travel, for a statement and as what it sees there.
+// As returns the columns that are sent as parameters of a statement, under this alias.
 func (t *Table[T]) As(alias string) Params {
 	list := Params{alias: alias, of: t}
 	for i := range t.written {
@@ -251,7 +250,7 @@ func (t *Table[T]) As(alias string) Params {
 	return list
 }
 
-// Batch gathers so many rows, or a few more or less, as a statement's parameters.
+// Batch returns an empty batch with room for about this many rows.
 func (t *Table[T]) Batch(rows int) *Batch[T] {
 	b := &Batch[T]{table: t, columns: make([]BinaryColumn, len(t.written))}
 	for i := range b.columns {
@@ -260,7 +259,7 @@ func (t *Table[T]) Batch(rows int) *Batch[T] {
 	return b
 }
 
-// Batch is rows of a table on their way to the database.
+// Batch collects rows of a table as a statement's parameters.
 type Batch[T any] struct {
 	table   *Table[T]
 	columns []BinaryColumn
@@ -273,7 +272,7 @@ func (b *Batch[T]) Add(r *T) {
 	}
 }
 
-// Len is how many rows were added.
+// Len returns how many rows were added.
 func (b *Batch[T]) Len() int { return int(b.columns[0].N) }
 
 func (b *Batch[T]) of() any  { return b.table }
@@ -290,8 +289,8 @@ func (b *Batch[T]) appendTo(args []any) []any {
 	return args
 }
 
-// Row is one row as a statement's parameters, each of them a single value: on any
-// connection, where a Batch needs one of the writers'.
+// Row returns one row as a statement's parameters, each of them a single value. It can
+// be sent on any connection; a Batch needs one of the writers'.
 func (t *Table[T]) Row(r *T) Bound { return row[T]{t, r} }
 
 type row[T any] struct {

@@ -1,9 +1,9 @@
 package postgres
 
-// Alike is the table in statements for batches whose rows are all the same in the
-// columns that are Once: each of these travels as a single value, and is no column of
-// Unnest there. Such a value costs the server next to nothing, an array of them about
-// a tenth of a microsecond a row.
+// Alike returns the table for statements on batches in which all rows have the same
+// values in the Once columns: each of these is sent as a single value and is no column
+// of Unnest. A single value costs the server next to nothing, an array about a tenth of
+// a microsecond per row.
 func (t *Table[T]) Alike() *Table[T] {
 	alike := *t
 	alike.alike = true
@@ -12,8 +12,8 @@ func (t *Table[T]) Alike() *Table[T] {
 
 func (t *Table[T]) single(c *Column[T]) bool { return t.alike && c.once }
 
-// Alike returns the batch for statements of t, which is Alike of its table; nil if
-// rows differ in a column that is Once.
+// Alike returns the batch for statements of t, the Alike of its table; nil if rows
+// differ in a Once column.
 func (b *Batch[T]) Alike(t *Table[T]) *Batch[T] {
 	for i := range b.columns {
 		if t.single(&t.written[i]) && !b.columns[i].uniform() {

@@ -16,7 +16,7 @@ type integer interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32
 }
 
-// ScanOr reads a column into p, NULL as nothing.
+// ScanOr returns a destination of Scan that reads a column into p, NULL as nothing.
 func ScanOr[V any](p *V, nothing V) any { return &scanOr[V]{p, nothing} }
 
 // Scan implements sql.Scanner.
@@ -39,7 +39,7 @@ func (o *scanOr[V]) Value() (driver.Value, error) {
 	return driver.DefaultParameterConverter.ConvertValue(*o.p)
 }
 
-// Read is a column that is read as rows.Scan does it, and has no value in inserts.
+// Read is a column that rows.Scan reads into dest and that inserts do not have.
 func Read[T any](name string, dest func(*T) any) Column[T] {
 	return Column[T]{name: name, dest: dest, unwritten: true, unstored: true}
 }
@@ -219,14 +219,14 @@ func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 	}
 }
 
-// Doc is a jsonb that holds a Go value in its JSON form, and is NULL for one whose form
-// is null. Rows with such a column travel one by one (Row): a batch has no way to say
-// that a value has no form.
+// Doc is a jsonb that holds the JSON form of a Go value, and is NULL for a value whose
+// form is null. Rows with such a column are sent one by one (Row): a batch cannot
+// report that a value has no JSON form.
 func Doc[T, V any](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
 		name: name, null: reflect.TypeFor[V]().Kind() == reflect.Pointer, travels: "text", cast: "::jsonb",
 		write: func(*BinaryColumn, *T) {
-			panic("a batch of rows with the document " + name + ": store them one by one")
+			panic("a batch cannot hold the document " + name + ": store its rows one by one")
 		},
 		dest: func(r *T) any { return doc[V]{at(r)} },
 	}

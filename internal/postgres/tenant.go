@@ -9,20 +9,20 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Whatever is done for one tenant is done here: as a database role to which
-// row-level security shows the rows of the tenant in skald.tenant_id and no
-// others, besides the statements' own WHERE tenant_id. The setting lasts for one
-// transaction, so a connection that is used next by another tenant has none,
-// and without it nothing is visible (decision 0022).
+// Everything that is done for one tenant goes through this file: as a database role to
+// which row-level security shows only the rows of the tenant in skald.tenant_id, in
+// addition to the statements' own WHERE tenant_id. The setting lasts for one
+// transaction, so it cannot leak to the next user of the connection, and without it no
+// rows are visible (decision 0022).
 
-// OfTenant makes the query of one prepared read, for ReadTenant: $1 is the
-// tenant, and query names it tenant.id. order, when not empty, is an ORDER BY
-// over the columns of query.
+// OfTenant returns the statement of a prepared read, for ReadTenant: $1 is the tenant,
+// and query refers to it as tenant.id. order, when not empty, is an ORDER BY over the
+// columns of query.
 //
-// The statement names its tenant itself, which saves the round trips of a
-// transaction around it, three times what the read costs. LATERAL and OFFSET 0
-// leave the planner no choice: query cannot begin before it has its tenant. Were
-// it otherwise, nothing would be found.
+// The statement sets its tenant itself, which saves the round trips of a transaction
+// around it; those cost three times as much as the read. LATERAL and OFFSET 0 leave the
+// planner no choice: query cannot begin before the tenant is set. If it could, it would
+// find nothing.
 func OfTenant(query, order string) string {
 	return `SELECT s.* FROM (SELECT set_config('skald.tenant_id', $1::text, true)::uuid AS id OFFSET 0) AS tenant
  CROSS JOIN LATERAL (` + query + ` OFFSET 0) AS s ` + order
@@ -42,8 +42,8 @@ func (db *DB) ReadTenant(ctx context.Context, tenant uuid.UUID, query string, ro
 	return EachRow(rows, func() error { return row(rows) })
 }
 
-// ReadOne is ReadTenant for a query of which the first row is read; without any the
-// error is missing.
+// ReadOne is ReadTenant for a query of which only the first row is read; it returns
+// missing when there is none.
 func (db *DB) ReadOne(
 	ctx context.Context, tenant uuid.UUID, query string, missing error, row func(*sql.Rows) error, args ...any,
 ) error {
@@ -75,12 +75,12 @@ func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, ro
 }
 
 // InTenant calls f with a transaction in the name of tenant, and commits it
-// unless f fails. What f learns from the database is what the tenant may know.
+// unless f fails. f can read and write only what belongs to the tenant.
 func (db *DB) InTenant(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
 	return db.transact(ctx, tenant, nil, f)
 }
 
-// InSnapshot is InTenant for queries that must all see the same moment.
+// InSnapshot is InTenant for queries that must all see the same snapshot.
 func (db *DB) InSnapshot(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
 	return db.transact(ctx, tenant, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, f)
 }
@@ -97,7 +97,7 @@ func (db *DB) transact(ctx context.Context, tenant uuid.UUID, opts *sql.TxOption
 		set += `, set_config('role', '` + appRole + `', true)`
 	}
 	if _, err := tx.ExecContext(ctx, set); err != nil {
-		return fmt.Errorf("name the tenant: %w", err)
+		return fmt.Errorf("set the tenant: %w", err)
 	}
 	if err := f(tx); err != nil {
 		return err

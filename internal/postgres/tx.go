@@ -31,8 +31,8 @@ func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
 	return tx.Commit()
 }
 
-// RetryCollision runs a transaction once more when it collided with another one, which
-// means that nothing of it was written.
+// RetryCollision runs a transaction once more when it Collided with another one, so
+// that nothing of it was written.
 func RetryCollision[R any](do func() (R, error)) (R, error) {
 	r, err := do()
 	if err != nil && Collided(err) {
@@ -51,7 +51,7 @@ func (db *DB) QueryIn(ctx context.Context, tx *sqlx.Tx, query string, args ...an
 	return stmt.QueryContext(ctx, args...)
 }
 
-// ExecIn is QueryIn for what answers nothing.
+// ExecIn is QueryIn for a statement that returns no rows.
 func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) error {
 	stmt, err := db.PreparedIn(ctx, tx, query)
 	if err != nil {
@@ -61,10 +61,10 @@ func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any
 	return err
 }
 
-// QueryFunc is how a query is asked: in a transaction, or by itself.
+// QueryFunc runs a query, in a transaction or on its own.
 type QueryFunc func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 
-// QueryFuncIn asks in a transaction of the writers'.
+// QueryFuncIn returns a QueryFunc that runs in a transaction of the writers.
 func (db *DB) QueryFuncIn(tx *sqlx.Tx) QueryFunc {
 	return func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 		return db.QueryIn(ctx, tx, query, args...)

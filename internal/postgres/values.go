@@ -8,9 +8,9 @@ import (
 	"github.com/lib/pq"
 )
 
-// Values as parameters of statements.
+// This file converts Go values to parameters of statements.
 
-// NullIfZero is NULL for the zero id.
+// NullIfZero returns id, NULL for the zero id.
 func NullIfZero(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }
 
 // NullText passes a JSON document as a parameter, NULL when nil.
@@ -18,7 +18,7 @@ func NullText(doc []byte) sql.NullString {
 	return sql.NullString{String: string(doc), Valid: doc != nil}
 }
 
-// NilIfZero turns a zero value into NULL.
+// NilIfZero returns a pointer to v, nil (NULL) for the zero value.
 func NilIfZero[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -27,7 +27,7 @@ func NilIfZero[T comparable](v T) *T {
 	return &v
 }
 
-// ArrayOf passes texts as an array, which is empty, and not NULL, when there are none.
+// ArrayOf returns texts as an array parameter: empty, not NULL, when there are none.
 func ArrayOf(texts []string) any {
 	if texts == nil {
 		texts = []string{}
@@ -35,21 +35,20 @@ func ArrayOf(texts []string) any {
 	return pq.Array(texts)
 }
 
-// TextArray writes texts as PostgreSQL reads an array of them.
+// TextArray returns texts in the text form of a PostgreSQL array.
 func TextArray(of []string) string {
 	if len(of) == 0 {
 		return "{}"
 	}
 	v, err := pq.StringArray(of).Value()
-	if err != nil { // it never has one
+	if err != nil { // it never fails
 		return "{}"
 	}
 	return v.(string)
 }
 
-// QuotedList lists words of the rules, which hold nothing that needs quoting: written
-// out, the planner knows what it is asked for. What the rules do not know is left
-// out.
+// QuotedList returns words of the rules (capitals and _) as a list of SQL literals: the
+// planner estimates literals better than parameters. Any other word is left out.
 func QuotedList[T ~string](of []T) string {
 	var out []string
 	for _, w := range of {

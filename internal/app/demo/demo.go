@@ -1,6 +1,6 @@
-// Package demo runs the order example whole: participants with a durable
-// ledger, a Skald, and three orders, of which one completes, one is refused
-// and of one the outcome stays unknown. It prints what happened and checks the ledger.
+// Package demo runs the complete order example: participants with a durable ledger, a
+// Skald node, and three orders: one completes, one is refused, and the outcome of one
+// stays unknown. It prints what happened and checks the ledger.
 package demo
 
 import (
@@ -29,16 +29,16 @@ import (
 type Config struct {
 	Skald    config.Config // as `serve` would use it; the address is replaced by a free one
 	Workflow string        // path of the example's workflow.yaml
-	Dir      string        // where the ledger goes; a former ledger is replaced
+	Dir      string        // directory of the ledger; an existing ledger is replaced
 	Version  httpapi.Version
 	Out      io.Writer
 	Log      *slog.Logger
 }
 
-// written is the participants' address in workflow.yaml.
+// written is the participants' address in workflow.yaml, replaced by the real one.
 const written = "127.0.0.1:9001"
 
-// order is one order of the demo and how it has to end.
+// order is one order of the demo and the end that it must have.
 type order struct {
 	title   string
 	payload string
@@ -62,7 +62,7 @@ var orders = []order{
 		client.SagaStatusFAILED, client.SagaStateCompensated, ledger.Compensated},
 }
 
-// Run runs the demo. Its error says what did not go as it should.
+// Run runs the demo. Its error says what differs from what the demo expects.
 func Run(ctx context.Context, cfg Config) (err error) {
 	path := filepath.Join(cfg.Dir, "ledger.jsonl")
 	if err := errors.Join(os.MkdirAll(cfg.Dir, 0o755), removeIfThere(path)); err != nil {
@@ -136,7 +136,7 @@ func openShop(path string, log *slog.Logger) (addr string, closeIt func(), err e
 func startSkald(ctx context.Context, cfg Config) (url string, stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cfg.Skald.Server.ListenAddr = "127.0.0.1:0"
-	cfg.Skald.Auth.Mode = config.AuthOff // nobody else talks to it
+	cfg.Skald.Auth.Mode = config.AuthOff // only the demo talks to it
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- app.Run(ctx, cfg.Skald, app.Options{Version: cfg.Version, Log: cfg.Log,
@@ -187,7 +187,7 @@ func run(ctx context.Context, c *client.ClientWithResponses, o order) (*client.S
 	return res.JSON201, nil
 }
 
-// verify reads the ledger back from the disk and holds it against the sagas' ends.
+// verify reads the ledger back from disk and compares it with the ends of the sagas.
 func verify(out io.Writer, path string, ends map[string]ledger.SagaEnd) error {
 	entries, err := ledger.Read(path)
 	if err != nil {

@@ -88,7 +88,7 @@ func (a account) command(dir, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// probe tells whether a can work in dir and run the binaries in bin. Trying is
+// probe reports whether a can work in dir and run the binaries in bin. Trying is
 // the only sure way: permissions, ACLs, seccomp and the limits of containers
 // all have a say.
 func (a account) probe(ctx context.Context, dir, bin string) error {

@@ -46,7 +46,7 @@ func nobodyID() int {
 	return uid
 }
 
-// serves tells whether process pid is a PostgreSQL server, or a child of one,
+// serves reports whether process pid is a PostgreSQL server, or a child of one,
 // that works on pgdata: each of them has it as working directory. A zombie has
 // none.
 func serves(pid int, pgdata string) bool {

@@ -23,7 +23,7 @@ func (a account) sysProcAttr() *syscall.SysProcAttr {
 	return attr
 }
 
-// serves tells whether process pid looks like a PostgreSQL server on pgdata: it
+// serves reports whether process pid looks like a PostgreSQL server on pgdata: it
 // is called so, or has the directory among its arguments.
 func serves(pid int, pgdata string) bool {
 	out, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()

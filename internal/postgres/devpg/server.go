@@ -37,7 +37,7 @@ func (s *Server) Port() int { return s.port }
 // PID is the process id of the server.
 func (s *Server) PID() int { return s.pid }
 
-// Attached tells whether another process owns the server.
+// Attached reports whether another process owns the server.
 func (s *Server) Attached() bool { return s.proc == nil }
 
 // Done is closed when the server has ended, by Stop or by itself. It is nil, and

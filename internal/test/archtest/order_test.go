@@ -99,7 +99,7 @@ func packages(t *testing.T) map[string]map[string]*ast.File {
 	return out
 }
 
-// platform tells whether a file is one of several of which one is built.
+// platform reports whether a file is one of several of which one is built.
 func platform(name string) bool {
 	return slices.ContainsFunc([]string{"_linux.go", "_unix.go", "_other.go"},
 		func(end string) bool { return strings.HasSuffix(name, end) })

@@ -26,7 +26,7 @@ func TestFilesStayShort(t *testing.T) {
 	}
 }
 
-// isStore tells whether a package speaks SQL: the kit, and the store of each subject.
+// isStore reports whether a package speaks SQL: the kit, and the store of each subject.
 func isStore(pkg string) bool {
 	return pkg == "internal/postgres" ||
 		strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
@@ -45,7 +45,7 @@ func TestRulesKnowNoStore(t *testing.T) {
 	}
 }
 
-// isEdge tells whether a package speaks HTTP: the kit, the edge of each subject, and
+// isEdge reports whether a package speaks HTTP: the kit, the edge of each subject, and
 // what puts them together.
 func isEdge(pkg string) bool {
 	return pkg == "internal/rest" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "api")

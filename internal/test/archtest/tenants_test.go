@@ -59,7 +59,7 @@ func hasParameter(fn *ast.FuncDecl, name string) bool {
 	return false
 }
 
-// isDB tells whether x is the store's database: db, or st.db.
+// isDB reports whether x is the store's database: db, or st.db.
 func isDB(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.Ident:

@@ -149,7 +149,7 @@ func (c *client) create(ctx context.Context, o *order) {
 }
 
 // twice sends the same create to all nodes at the same moment, as an impatient
-// client behind a load balancer does. It tells whether one accepted it.
+// client behind a load balancer does. It reports whether one accepted it.
 func (c *client) twice(ctx context.Context, o *order) bool {
 	replies := make([]reply, len(c.w.nodes))
 	var sent sync.WaitGroup
@@ -239,7 +239,7 @@ func (c *client) register(ctx context.Context) bool {
 	return true
 }
 
-// agreed tells whether all answers to a create name the same saga.
+// agreed reports whether all answers to a create name the same saga.
 func (o *order) agreed() bool {
 	return !slices.ContainsFunc(o.accepted, func(id string) bool { return id != o.accepted[0] })
 }

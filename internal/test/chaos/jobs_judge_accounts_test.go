@@ -122,7 +122,7 @@ func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// byHand tells whether somebody asked for the run, also for it to be made again.
+// byHand reports whether somebody asked for the run, also for it to be made again.
 func (run *jobRow) byHand() bool { return strings.HasPrefix(run.idempotent, "manual:") }
 
 // failedBefore is how many failures the chain of a run had before it. One that was

@@ -128,7 +128,7 @@ func (h heard) code() string {
 
 func (h heard) into(v any) bool { return h.status < 300 && json.Unmarshal(h.body, v) == nil }
 
-// unknown tells whether the call is to be made again.
+// unknown reports whether the call is to be made again.
 func (h heard) unknown() bool {
 	return h.status == 0 || h.status >= 500 || h.status == http.StatusTooManyRequests
 }

@@ -143,7 +143,7 @@ func (p *post) consume(ctx context.Context) {
 	}
 }
 
-// note counts a record that came back and tells whether it is the first of its kind.
+// note counts a record that came back and reports whether it is the first of its kind.
 func (p *post) note(r *kgo.Record, root, generation string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

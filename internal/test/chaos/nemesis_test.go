@@ -41,7 +41,7 @@ func (n *nemesis) run(ctx context.Context) {
 	n.back.Wait()
 }
 
-// rest pauses for a random time and tells whether there is more to do.
+// rest pauses for a random time and reports whether there is more to do.
 func (n *nemesis) rest(ctx context.Context, least, most time.Duration) bool {
 	return pause(ctx, least+time.Duration(n.dice.Int64N(int64(most-least))))
 }

@@ -101,7 +101,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// killed tells whether a process that has ended died of SIGKILL.
+// killed reports whether a process that has ended died of SIGKILL.
 func (p *process) killed() bool {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
@@ -186,7 +186,7 @@ func (l *nodeLog) complaints() []string {
 	return append([]string(nil), l.bad...)
 }
 
-// pause waits for d, or until ctx ends, and tells whether it was d.
+// pause waits for d, or until ctx ends, and reports whether it was d.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
