@@ -11,10 +11,11 @@ import (
 	migrate "github.com/rubenv/sql-migrate"
 )
 
-// named is how migrations that concern a schema beside saga alone are called.
+// named has the name prefixes of migrations that concern only one schema other than
+// saga.
 var named = map[string]string{"dlq": "dlq_", "jobs": "job"}
 
-// of is which migrations concern a schema alone.
+// of returns the versions of the migrations that concern only schema.
 func of(schema string, known []*migrate.Migration) (versions []int64, err error) {
 	for _, m := range known {
 		number, name, _ := strings.Cut(m.Id, "_")
@@ -29,10 +30,10 @@ func of(schema string, known []*migrate.Migration) (versions []int64, err error)
 	return versions, nil
 }
 
-// adopt writes the record of applied migrations anew when there is none though
-// the schema is there, as after `pg_dump -n saga` and a restore: the schema
-// itself says in saga_schema_version what has been applied. Of the schemas that the
-// dump left out it is forgotten, so that they are made anew, empty.
+// adopt recreates the record of applied migrations when it is missing although the
+// schema exists, as after `pg_dump -n saga` and a restore: saga_schema_version in the
+// schema lists what has been applied. Migrations of schemas that the dump left out are
+// not recorded, so that these schemas are created again, empty.
 func adopt(ctx context.Context, db *sql.DB) error {
 	var bereft bool
 	err := db.QueryRowContext(ctx, `SELECT to_regclass('saga.saga_schema_version') IS NOT NULL AND to_regclass('skald.schema_migrations') IS NULL`).Scan(&bereft)
@@ -48,7 +49,7 @@ func adopt(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	// As sql-migrate makes it.
+	// The same table that sql-migrate creates.
 	_, err = tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS skald; CREATE TABLE skald.schema_migrations (id text NOT NULL PRIMARY KEY, applied_at timestamptz)`)
 	if err != nil {
 		return fmt.Errorf("record what was restored: %w", err)

@@ -14,7 +14,7 @@ import (
 	migrate "github.com/rubenv/sql-migrate"
 )
 
-// The record of applied migrations lives in a schema of its own, so that the
+// The record of applied migrations is in a schema of its own, so that the
 // schema saga can be dumped, dropped and restored alone (seed 1, pg_dump -n saga).
 var set = migrate.MigrationSet{SchemaName: "skald", TableName: "schema_migrations"}
 
@@ -35,28 +35,28 @@ func Hash() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Migrate is Up for databases of tests and benchmarks: it leaves no action, so
-// that what they find in the record is their own.
+// Migrate is Up for databases of tests and benchmarks: it records no action, so that
+// the record contains only their own.
 func Migrate(ctx context.Context, dsn string) error {
 	_, err := run(ctx, dsn, migrate.Up, 0, "")
 	return err
 }
 
-// Up brings the database up to date, durable on return, and returns how many
-// migrations were applied. Nodes that start together take turns. dsn must reach
-// PostgreSQL directly, not through a transaction pooler: the lock is the session's.
-// Who does it is in ctx (As), and on record when anything was applied.
+// Up applies all missing migrations, durably, and returns how many there were. Nodes
+// that start together take turns. dsn must reach PostgreSQL directly, not through a
+// transaction pooler: the lock belongs to the session. When anything was applied, it is
+// recorded as an action of the principal in ctx (As).
 func Up(ctx context.Context, dsn string) (int, error) {
 	return run(ctx, dsn, migrate.Up, 0, "up")
 }
 
-// Down takes back the last n migrations, all of them when n is 0, and is on record
-// as Up is.
+// Down reverts the last n migrations, all of them when n is 0, and records that as Up
+// does. It returns how many it reverted.
 func Down(ctx context.Context, dsn string, n int) (int, error) {
 	return run(ctx, dsn, migrate.Down, n, "down")
 }
 
-// run migrates; verb is what is put on record, "": nothing.
+// run migrates; verb is the verb of the recorded action, "": none is recorded.
 func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int, verb string) (n int, err error) {
 	err = locked(ctx, dsn, func(db *sql.DB) error {
 		from := ""
@@ -81,9 +81,9 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 	return n, err
 }
 
-// locked runs f while this process alone migrates. It polls for the lock: a
-// session that waits inside pg_advisory_lock holds a snapshot, and CREATE INDEX
-// CONCURRENTLY waits for that snapshot in turn, for ever.
+// locked runs f while no other process migrates. It polls for the lock: a session that
+// waits inside pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits
+// for that snapshot in turn, forever.
 func locked(ctx context.Context, dsn string, f func(*sql.DB) error) error {
 	return connected(dsn, func(db *sql.DB) error { return lockedOn(ctx, db, f) })
 }
@@ -112,9 +112,9 @@ func lockedOn(ctx context.Context, db *sql.DB, f func(*sql.DB) error) error {
 	return f(db)
 }
 
-// Current is Check on a connection of its own, as the login of dsn; where that
-// does not inherit the right to look, as the engine's role. A login that may not
-// act as that either gets an *Insecure, which says what to run.
+// Current is Check on a connection of its own with the login of dsn, or with the
+// engine's role if the login does not inherit the right to read. A login that may not
+// assume that role either gets an *Insecure, which says what to run.
 func Current(ctx context.Context, dsn string) error {
 	return connected(dsn, func(db *sql.DB) error {
 		if err := db.PingContext(ctx); err != nil {

@@ -10,22 +10,23 @@ import (
 	"github.com/lib/pq"
 )
 
-// By is who changes the schema, for the record of actions.
+// By is the principal that changes the schema, for the record of actions.
 type By struct {
 	Actor     string // "": SystemMigrate
 	Address   string
 	Operation string
 }
 
-// SystemMigrate is who migrates where no command was given: a node that starts.
+// SystemMigrate is the actor of migrations that no command requested: those of a
+// starting node.
 const SystemMigrate = "system:migrate"
 
 type byKey struct{}
 
-// As returns ctx with who migrates in it.
+// As returns ctx with the principal that migrates.
 func As(ctx context.Context, by By) context.Context { return context.WithValue(ctx, byKey{}, by) }
 
-// newest returns the newest migration that is applied; "": none is.
+// newest returns the newest applied migration; "": none is applied.
 func newest(ctx context.Context, db *sql.DB) (last string, err error) {
 	all, err := Status(ctx, db)
 	for _, m := range all {
@@ -36,7 +37,8 @@ func newest(ctx context.Context, db *sql.DB) (last string, err error) {
 	return last, err
 }
 
-// recorded reports whether the table of actions is there, with what 0153 made of it.
+// recorded checks whether the table of actions exists, in the form since migration
+// 0153.
 const recorded = `SELECT EXISTS (SELECT FROM information_schema.columns
 	WHERE table_schema = 'saga' AND table_name = 'audit_actions' AND column_name = 'operation')`
 
@@ -46,14 +48,14 @@ INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, actor, a
 SELECT gen_random_uuid(), '00000000-0000-0000-0000-000000000000', now(), 'schema', $1::text, $2::text, $3::text, $4::text, $5::text,
        jsonb_build_object('from', $6::text, 'to', $1::text, 'migrations', $7::integer, 'login', session_user::text)`
 
-// actAsEngine takes the engine's role where the login may: an owner that does not
-// inherit its rights is subject to row-level security like everybody else.
+// actAsEngine assumes the engine's role if the login may: an owner that does not
+// inherit its rights is subject to row-level security like everyone else.
 const actAsEngine = `SELECT set_config('role', r.rolname, true) FROM pg_roles r WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER')`
 
-// record puts n applied migrations on record, or n that were taken back. Each
-// migration is a transaction of its own, some are none, so that the record comes
-// after them: what a crash in between leaves unsaid here, skald.schema_migrations
-// still says, with its time. A schema without the table of actions keeps none.
+// record records n applied or reverted migrations. Each migration is a transaction of
+// its own, some are none, so the record follows them: what a crash in between leaves
+// unrecorded here is still in skald.schema_migrations, with its time. A schema without
+// the table of actions keeps no record.
 func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -78,7 +80,7 @@ func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, recordSchema, to, verb, by.Actor, by.Address, by.Operation, from, n); err != nil {
-		return fmt.Errorf("the migrations are done (now %s), but not on record: %w", to, err)
+		return fmt.Errorf("the migrations are done (now %s), but could not be recorded: %w", to, err)
 	}
 	return tx.Commit()
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/lib/pq"
 )
 
-// The database roles, without logins of their own (docs/tenants.md). A login
-// that is a member of them takes one on when it connects.
+// The database roles, which cannot log in (docs/tenants.md). A login that is a member
+// of them assumes one when it connects.
 const (
-	// AppRole sees and writes the rows of one tenant, whom skald.tenant_id names.
+	// AppRole reads and writes the rows of one tenant, the one in skald.tenant_id.
 	AppRole = "saga_app_role"
-	// EngineRole sees and writes those of all tenants: it drives their sagas.
+	// EngineRole reads and writes those of all tenants: it drives their sagas.
 	EngineRole = "saga_engine_role"
 	// ReadonlyRole reads those of all tenants: reports and monitoring.
 	ReadonlyRole = "saga_readonly_role"
 )
 
-// RolesSQL is what an administrator runs when Skald's own login may not create
-// roles: it makes them, where they are missing, and lets every one of logins
-// act as them. The one who owns the schema must be among logins.
+// RolesSQL returns the statements for an administrator to run when Skald's own login
+// may not create roles: they create missing roles and let each of logins assume them.
+// The owner of the schema must be among logins.
 func RolesSQL(logins ...string) string {
 	var b strings.Builder
 	for _, role := range []string{AppRole, EngineRole, ReadonlyRole} {
@@ -34,9 +34,9 @@ func RolesSQL(logins ...string) string {
 	return b.String()
 }
 
-// secure gives tables that are new their grants and policies, and all of them
-// when the roles have come later than the schema. Without the roles, or the
-// right to do it, it does nothing: Secured tells.
+// secure gives new tables their grants and policies, and all tables when the roles were
+// created after the schema. Without the roles, or the right to do it, it does nothing;
+// Secured reports that.
 func secure(ctx context.Context, db *sql.DB, changed bool) error {
 	var able bool
 	err := db.QueryRowContext(ctx, `SELECT coalesce(pg_has_role(proowner, 'USAGE'), false)

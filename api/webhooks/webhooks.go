@@ -1,10 +1,10 @@
-// Package webhooks is for those who receive Skald's webhooks: it checks that a
-// request comes from the server that shares a secret with the receiver, that
-// nobody changed it, and that it is not an old one sent again.
+// Package webhooks is for receivers of Skald's webhooks: it checks that a request comes
+// from the server that shares a secret with the receiver, that it was not changed on
+// the way, and that it is not an old one sent again.
 //
-// The signatures are those of Standard Webhooks 1.0 (symmetric, v1), so that
-// its libraries in other languages work as well. docs/webhooks.md has test
-// vectors and an example for the shell.
+// The signatures are those of Standard Webhooks 1.0 (symmetric, v1), so that its
+// libraries in other languages work as well. docs/webhooks.md has test vectors and an
+// example for the shell.
 package webhooks
 
 import (
@@ -22,13 +22,13 @@ import (
 const (
 	HeaderID        = "webhook-id"        // the same in every attempt of one delivery: drop what you have seen
 	HeaderTimestamp = "webhook-timestamp" // seconds since 1970 of this attempt
-	HeaderSignature = "webhook-signature" // one or more signatures, with blanks between
+	HeaderSignature = "webhook-signature" // one or more signatures, separated by blanks
 )
 
-// Tolerance is how far the timestamp may lie from the receiver's clock.
+// Tolerance is how far the timestamp may differ from the receiver's clock.
 const Tolerance = 5 * time.Minute
 
-// prefix begins every secret, so that one is recognised where it does not belong.
+// prefix begins every secret, so that a leaked one is recognized.
 const prefix = "whsec_"
 
 // Bounds of a secret's key, in bytes (Standard Webhooks).
@@ -41,8 +41,8 @@ const (
 var (
 	ErrHeaders   = errors.New("webhooks: a header is missing or malformed")
 	ErrTimestamp = errors.New("webhooks: the timestamp is too far from now")
-	ErrSignature = errors.New("webhooks: no signature fits")
-	ErrSecret    = errors.New("webhooks: a secret is whsec_ and the base64 of 24 to 64 bytes")
+	ErrSignature = errors.New("webhooks: no signature matches")
+	ErrSecret    = errors.New("webhooks: a secret must be whsec_ followed by the base64 of 24 to 64 bytes")
 )
 
 // ParseSecret returns the key in a secret, or ErrSecret.
@@ -58,13 +58,13 @@ func ParseSecret(secret string) ([]byte, error) {
 // FormatSecret is the inverse of ParseSecret.
 func FormatSecret(key []byte) string { return prefix + base64.StdEncoding.EncodeToString(key) }
 
-// Sign returns the signature of one attempt under one key, as it stands in
-// HeaderSignature.
+// Sign returns the signature of one attempt under one key, in the form in which
+// HeaderSignature has it.
 func Sign(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac(key, id, strconv.FormatInt(at.Unix(), 10), body))
 }
 
-// mac signs what Standard Webhooks says: id, timestamp and body, with dots between.
+// mac signs id, timestamp and body, joined by dots, as Standard Webhooks specifies.
 func mac(key []byte, id, timestamp string, body []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(id + "." + timestamp + "."))
@@ -75,7 +75,7 @@ func mac(key []byte, id, timestamp string, body []byte) []byte {
 // Verify returns nil when the request with these headers and this body, the
 // bytes as received, was signed with one of secrets within Tolerance of now.
 // Give two secrets while one replaces the other. The errors are those of this
-// package; none of them tells which signature would have been right.
+// package; none of them reveals the right signature.
 //
 // A request that was recorded and is sent again at once still verifies: keep
 // each HeaderID for at least twice the Tolerance and drop those seen before.

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// client makes calls of the API.
+// client calls the API.
 type client struct {
 	url        string
 	credential string
 	http       *http.Client
 }
 
-// Refusal is an answer of Skald that says no.
+// Refusal is an error response of Skald.
 type Refusal struct {
 	Status int
 	Code   string // see docs/problems.md
@@ -27,11 +27,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%d %s: %s", r.Status, r.Code, r.Detail) }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds how many bytes are read of a response.
 const maxAnswer = 64 << 20
 
-// post makes one call. An error that is not a Refusal means that its outcome is
-// unknown; so does a Refusal of 5xx or 429.
+// post makes one call. An error that is not a Refusal means that the outcome of the
+// call is unknown; so does a Refusal with 429 or 5xx.
 func (c *client) post(ctx context.Context, within time.Duration, path string, body, into any) error {
 	doc, err := json.Marshal(body)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *client) post(ctx context.Context, within time.Duration, path string, bo
 	return json.Unmarshal(answer, into)
 }
 
-// unknown reports whether the same call is to be made again.
+// unknown reports whether the outcome is unknown, so that the same call must be repeated.
 func unknown(err error) bool {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -79,7 +79,7 @@ func unknown(err error) bool {
 	return r.Status >= 500 || r.Status == http.StatusTooManyRequests || r.Status == http.StatusRequestTimeout
 }
 
-// gone reports whether the worker is no longer known.
+// gone reports whether the server no longer knows the worker.
 func gone(err error) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Status == http.StatusGone
@@ -91,7 +91,7 @@ type registration struct {
 	MaxRuns             int    `json:"max_runs"`
 }
 
-// fence proves that a run is this worker's.
+// fence proves to the server that a run belongs to this worker.
 type fence struct {
 	RunID       string `json:"run_id"`
 	Attempt     int    `json:"attempt"`
@@ -99,7 +99,7 @@ type fence struct {
 	LeaderEpoch int64  `json:"leader_epoch"`
 }
 
-// of is the fence in a call of the run itself, with more members.
+// of returns the body of a call about the run: the fence and more members.
 func (f fence) of(worker string, more map[string]any) map[string]any {
 	body := map[string]any{
 		"worker_id":    worker,

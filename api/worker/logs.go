@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	logChunk = 64 << 10    // bytes that are sent at once
-	logAfter = time.Second // after which less is sent too
-	logBytes = 1 << 20     // bytes that may wait; then writing waits
+	logChunk = 64 << 10    // most bytes of one request
+	logAfter = time.Second // after this time, less than a chunk is sent, too
+	logBytes = 1 << 20     // bytes that may be buffered; then writes block
 )
 
-// logs sends what a run writes, in the order in which it was written.
+// logs sends the output of a run, in the order in which it was written.
 type logs struct {
 	s    *session
 	h    *held
@@ -26,7 +26,7 @@ type logs struct {
 	room    *sync.Cond
 	parts   []logPart
 	size    int
-	closed  bool // nothing more comes
+	closed  bool // nothing more is written
 	dropped bool // nothing more is sent
 	seq     int
 }
@@ -50,7 +50,8 @@ func newLogs(s *session, h *held) *logs {
 
 func (l *logs) writer(stream string) *logWriter { return &logWriter{l, stream} }
 
-// Write never fails: a log is no reason to fail.
+// Write never fails: a run must not fail because of its log. It blocks while the buffer
+// is full.
 func (w *logWriter) Write(p []byte) (int, error) {
 	l := w.l
 	l.once.Do(func() { go l.send() })
@@ -86,10 +87,10 @@ func (l *logs) signal() {
 	}
 }
 
-// close sends what is left.
+// close sends what is buffered and waits for that.
 func (l *logs) close() { l.finish(false) }
 
-// drop gives up what was not sent.
+// drop discards what was not sent.
 func (l *logs) drop() { l.finish(true) }
 
 func (l *logs) finish(dropped bool) {
@@ -128,7 +129,7 @@ func (l *logs) send() {
 	}
 }
 
-// next takes a part; over: there is nothing more to do.
+// next takes the next part; over: there will be no more.
 func (l *logs) next() (part logPart, ok, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// report is how a run ended, on its way to the server.
+// report is the result of a run that is being sent to the server.
 type report struct {
 	s    *session
 	h    *held
 	body json.RawMessage // an item of a batch
-	done chan struct{}   // closed when the server knows, or nobody will
+	done chan struct{}   // closed when the server knows it, or it was given up
 }
 
 const (
 	maxBatch      = 500     // reports of one call
-	maxBatchBytes = 8 << 20 // of one call; a single one may be larger
+	maxBatchBytes = 8 << 20 // bytes of one call; a single report may be larger
 )
 
-// tellEnd tells the server how a run ended, and returns when it knows.
+// tellEnd reports to the server how a run ended, and returns when the server knows or
+// the report was given up.
 func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause error) {
 	call := func(what string, more map[string]any) {
 		w.insist(s, h, "/api/v1/job-runs/"+h.RunID+"/"+what, h.of(s.id, more))
@@ -77,8 +78,8 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 	<-rep.done
 }
 
-// insist makes a call until its outcome is known, the run is lost, or its lease
-// has been over for too long.
+// insist repeats a call until its outcome is known, the run is lost, or its lease has
+// been over for Config.ReportFor.
 func (w *Worker) insist(s *session, h *held, path string, body any) {
 	for pause := newPause(); ; {
 		err := w.api.post(context.Background(), 15*time.Second, path, body, nil)
@@ -96,8 +97,8 @@ func (w *Worker) insist(s *session, h *held, path string, body any) {
 	}
 }
 
-// report sends results until ctx ends: while one batch is on its way, the next
-// one gathers.
+// report sends results until ctx ends: while one batch is being sent, the next one is
+// collected.
 func (w *Worker) report(ctx context.Context) {
 	for {
 		select {
@@ -119,8 +120,8 @@ func (w *Worker) report(ctx context.Context) {
 	}
 }
 
-// send sends a batch, one call for each session in it, until its outcome is known
-// or every run of it is lost.
+// send sends a batch, in one call for each of its sessions, until its outcome is known
+// or every run in it is lost.
 func (w *Worker) send(batch []*report) {
 	for len(batch) > 0 {
 		var now, rest []*report
@@ -156,7 +157,7 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 				close(r.done)
 			}
 			return
-		case !unknown(err) && len(batch) > 1: // one of them is to blame
+		case !unknown(err) && len(batch) > 1: // one of them is the cause
 			for i := range batch {
 				w.sendFor(s, batch[i:i+1])
 			}
@@ -171,16 +172,16 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 	}
 }
 
-// failInstead reports a run whose result the server cannot take.
+// failInstead reports a run as failed whose result the server refuses.
 func (w *Worker) failInstead(s *session, r *report, refusal error) {
 	defer close(r.done)
-	s.log.Error("the result of a run cannot be taken", slog.String("run_id", r.h.RunID), slog.Any("error", refusal))
+	s.log.Error("the server refused the result of a run; reporting a failure instead", slog.String("run_id", r.h.RunID), slog.Any("error", refusal))
 	w.insist(s, r.h, "/api/v1/job-runs/"+r.h.RunID+"/fail", r.h.of(s.id, map[string]any{
 		"error": map[string]any{"code": "RESULT_REFUSED", "message": clip(refusal.Error(), 8192), "retryable": false},
 	}))
 }
 
-// keep returns the reports that still matter; nobody waits for the others.
+// keep returns the reports that still matter, and gives the others up.
 func keep(batch []*report, matters func(*report) bool) (out []*report) {
 	for _, r := range batch {
 		if matters(r) {

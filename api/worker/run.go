@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Run is a run that a handler does.
+// Run is a run that a handler executes.
 type Run struct {
 	ID             string
 	Definition     string
@@ -19,7 +19,7 @@ type Run struct {
 	FencingToken   string          // for other systems: grows with every assignment of the concurrency key
 	IdempotencyKey string          // the same for every attempt
 	ScheduledFor   time.Time
-	LastCheckpoint json.RawMessage // what the attempt before has left; nil: nothing
+	LastCheckpoint json.RawMessage // the previous attempt's checkpoint; nil: none
 	CorrelationID  string
 
 	held *held
@@ -30,7 +30,7 @@ type Run struct {
 	emit []any
 }
 
-// Decode decodes the arguments; nothing happens when there are none.
+// Decode decodes the arguments into into, which stays unchanged when there are none.
 func (r *Run) Decode(into any) error {
 	if r.Args == nil {
 		return nil
@@ -38,8 +38,8 @@ func (r *Run) Decode(into any) error {
 	return json.Unmarshal(r.Args, into)
 }
 
-// DecodeCheckpoint decodes what the attempt before has left; nothing happens when
-// there is nothing.
+// DecodeCheckpoint decodes the previous attempt's checkpoint into into, which stays
+// unchanged when there is none.
 func (r *Run) DecodeCheckpoint(into any) error {
 	if r.LastCheckpoint == nil {
 		return nil
@@ -47,16 +47,16 @@ func (r *Run) DecodeCheckpoint(into any) error {
 	return json.Unmarshal(r.LastCheckpoint, into)
 }
 
-// Progress says how far the run has come, percent from 0 to 100. It goes out with
-// the next heartbeat.
+// Progress reports how far the run has come, percent from 0 to 100. It is sent with the
+// next heartbeat.
 func (r *Run) Progress(percent float64, message string) {
 	r.held.tell(func(h *held) {
 		h.progress = map[string]any{"percent": min(max(percent, 0), 100), "message": clip(message, 1000)}
 	})
 }
 
-// Checkpoint keeps v, as JSON, for the attempt that follows if this one is lost.
-// It goes out with the next heartbeat.
+// Checkpoint stores v, as JSON, for the next attempt in case this one is lost. It is
+// sent with the next heartbeat.
 func (r *Run) Checkpoint(v any) error {
 	doc, err := json.Marshal(v)
 	if err == nil {
@@ -65,21 +65,22 @@ func (r *Run) Checkpoint(v any) error {
 	return err
 }
 
-// Stdout is the run's log. What is written goes out every second, or sooner when
-// it is much; writing waits while the server does not answer. After the run was
-// lost it is dropped.
+// Stdout returns the writer of the run's log. Output is sent every second, sooner when
+// there is much of it; writes block while the server does not answer and the buffer is
+// full. The output of a lost run is dropped.
 func (r *Run) Stdout() io.Writer { return r.out }
 
-// Stderr is Stdout of another stream.
+// Stderr is Stdout for the log's other stream.
 func (r *Run) Stderr() io.Writer { return r.errs }
 
-// EmitEvent has an event published in the transaction of the run's success.
+// EmitEvent publishes an event in the transaction that completes the run, if the run
+// succeeds.
 func (r *Run) EmitEvent(eventType string, payload any) {
 	r.emits(map[string]any{"event": map[string]any{"event_type": eventType, "payload": payload}})
 }
 
-// EmitRun has a run of another definition (id or name) made in the transaction of
-// the run's success.
+// EmitRun creates a run of another definition (id or name) in the transaction that
+// completes this one, if this one succeeds.
 func (r *Run) EmitRun(definition string, args any) {
 	r.emits(map[string]any{"run": map[string]any{"definition": definition, "args": args}})
 }
@@ -90,17 +91,17 @@ func (r *Run) emits(v any) {
 	r.emit = append(r.emit, v)
 }
 
-// Failure is an error of a handler that says more than its text.
+// Failure is a handler's error with more than a text.
 type Failure struct {
 	Code      string // at most 100 characters; "": ERROR
 	Message   string
-	Permanent bool // trying again would not help
+	Permanent bool // do not retry
 	ExitCode  *int
 }
 
 func (f *Failure) Error() string { return f.Message }
 
-// failureOf is what is reported of an error.
+// failureOf returns the report of an error.
 func failureOf(err error) (body map[string]any, exit *int) {
 	f := &Failure{}
 	if !errors.As(err, &f) {
@@ -113,7 +114,7 @@ func failureOf(err error) (body map[string]any, exit *int) {
 	return map[string]any{"code": clip(code, 100), "message": clip(f.Message, 8192), "retryable": !f.Permanent}, f.ExitCode
 }
 
-// held is a run that this worker has.
+// held is a run that this worker holds a lease on.
 type held struct {
 	claimed
 	cancel context.CancelCauseFunc
@@ -123,13 +124,13 @@ type held struct {
 	until      time.Time   // with its monotonic clock
 	progress   any
 	checkpoint json.RawMessage
-	news       int  // grows with each thing that is to be told
-	told       int  // of which the server knows
-	lost       bool // another one may have it: nothing is reported
+	news       int  // grows with each change that the next heartbeat reports
+	told       int  // the value of news that the server knows
+	lost       bool // another worker may have it: nothing is reported
 }
 
-// renew moves the end of the lease: counted from when the call was sent that was
-// answered, and a tenth early, because clocks do not run equally fast.
+// renew extends the lease: it counts from when the request was sent, and ends a tenth
+// early, because clocks do not run equally fast.
 func (h *held) renew(sent time.Time, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,8 +169,8 @@ func (h *held) tell(f func(*held)) {
 	h.news++
 }
 
-// beat is what a heartbeat says of the run, and up to which news; those that the
-// server knows are not repeated.
+// beat returns what a heartbeat reports of the run, and the value of news that this
+// includes; what the server knows is not repeated.
 func (h *held) beat() (b map[string]any, news int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,7 +184,7 @@ func (h *held) beat() (b map[string]any, news int) {
 	return b, h.news
 }
 
-// knows notes up to which news the server knows.
+// knows records the value of news that the server knows.
 func (h *held) knows(news int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

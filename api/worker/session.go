@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// session is the time under one worker id.
+// session is what the process does under one worker id.
 type session struct {
 	w        *Worker
 	id       string
@@ -47,8 +47,8 @@ func newSession(w *Worker, r registration) *session {
 
 func (s *session) path(call string) string { return "/api/v1/workers/" + s.id + "/" + call }
 
-// work claims and does runs until ctx ends or the id is gone. Nothing of it is
-// left when it returns.
+// work claims and executes runs until ctx ends or the id is gone. It returns when
+// nothing of it is running any more.
 func (s *session) work(ctx context.Context) {
 	var beating sync.WaitGroup
 	beats, stopBeats := context.WithCancel(context.Background())
@@ -69,7 +69,8 @@ func (s *session) work(ctx context.Context) {
 	s.end(nil)
 }
 
-// drain lets handlers finish, and then has them stop. The id may go meanwhile.
+// drain waits for handlers to finish, and after Config.Drain ends their contexts. The
+// id may become unknown to the server meanwhile.
 func (s *session) drain() {
 	_ = s.w.api.post(
 		context.Background(),
@@ -137,8 +138,8 @@ func (s *session) free(ctx context.Context) (n int) {
 	}
 }
 
-// claim asks for up to n runs, under one name until it has an answer, so that
-// what a lost answer gave is not lost.
+// claim claims up to n runs. It repeats the request under the same key until it is
+// answered, so that runs of a lost response are not lost.
 func (s *session) claim(ctx context.Context, n int) []claimed {
 	name := make([]byte, 16)
 	_, _ = rand.Read(name)
@@ -159,17 +160,16 @@ func (s *session) claim(ctx context.Context, n int) []claimed {
 			return nil
 		}
 		s.log.Warn("claiming failed", slog.Any("error", err))
-		_ = pause.wait(ctx) // its end is seen by the next claim
+		_ = pause.wait(ctx) // the next claim notices the end of ctx
 	}
 }
 
-// giveBack gives back what a claim may have been given whose answer nobody waited
-// for.
+// giveBack releases the runs of a claim whose response was not awaited.
 func (s *session) giveBack(claim map[string]any) {
 	claim["wait_ms"] = 0
 	var answer struct{ Runs []claimed }
 	if s.w.api.post(context.Background(), 5*time.Second, s.path("claim"), claim, &answer) != nil {
-		return // their leases end by themselves
+		return // their leases will expire
 	}
 	for _, c := range answer.Runs {
 		_ = s.w.api.post(
@@ -182,8 +182,8 @@ func (s *session) giveBack(claim map[string]any) {
 	}
 }
 
-// start starts what was claimed, and then the handlers. Without a yes nothing is
-// started (J-26).
+// start starts the claimed runs, and then their handlers. No handler is started before
+// the server has confirmed the start (J-26).
 func (s *session) start(runs []claimed) {
 	fences := make([]fence, len(runs))
 	byID := map[string]claimed{}
@@ -219,7 +219,7 @@ func (s *session) start(runs []claimed) {
 	}
 }
 
-// begin does one run in a goroutine of its own.
+// begin executes one run in its own goroutine.
 func (s *session) begin(c claimed, sent time.Time, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h := &held{claimed: c, cancel: cancel}
@@ -243,7 +243,7 @@ func (s *session) begin(c claimed, sent time.Time, lease time.Duration) {
 	})
 }
 
-// do calls the handler and reports what came of it.
+// do calls the handler and reports the result.
 func (s *session) do(ctx context.Context, h *held) {
 	if h.TimeoutMS > 0 {
 		var stop context.CancelFunc
@@ -289,8 +289,8 @@ func (s *session) call(ctx context.Context, r *Run) (result any, err error) {
 	return handler(ctx, r)
 }
 
-// beat sends heartbeats until ctx ends or the id is gone. It has a goroutine of its
-// own, so that busy handlers do not keep it (and nothing here waits for them).
+// beat sends heartbeats until ctx ends or the id is gone. It runs in its own goroutine,
+// so that busy handlers do not delay it.
 func (s *session) beat(ctx context.Context) {
 	seq := int64(0)
 	for pause := time.Duration(0); ; pause = s.interval {

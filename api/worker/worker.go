@@ -16,42 +16,43 @@ import (
 
 // Config of a Worker. URL is required.
 type Config struct {
-	// URL is where Skald answers, such as https://skald.example.
+	// URL is Skald's base URL, such as https://skald.example.
 	URL string
-	// Credential is an API key or JWT that holds jobs:work, best of the role worker; ""
-	// in development mode. To emit events and runs takes jobs:write as well.
+	// Credential is an API key or JWT with the permission jobs:work, preferably of the
+	// role worker; "" in development mode. Emitting events and runs requires jobs:write as
+	// well.
 	Credential string
-	// Client makes the requests; nil: one with sound limits. It must have no timeout
-	// shorter than Poll.
+	// Client makes the requests; nil: one with suitable limits. Its timeout, if any, must
+	// be longer than Poll.
 	Client *http.Client
 	Name   string            // for people; "": the name of the executable
-	Labels map[string]string // what runs may require
+	Labels map[string]string // runs may require them
 	Queues []string          // nil: default
-	// Concurrency is how many runs at once, 1 to 1000; 0: 10. The server may allow less.
+	// Concurrency is how many runs are executed at once, 1 to 1000; 0: 10. The server
+	// may allow fewer.
 	Concurrency int
 	// Poll is how long a claim waits for runs, at most 30 s; 0: 20 s.
 	Poll time.Duration
-	// Drain is how long handlers may go on when Run is to end, before their contexts
-	// end and their runs are given back; 0: 20 s; negative: they end at once.
+	// Drain is how long handlers may continue after Run's context has ended, before their
+	// contexts end and their runs are released; 0: 20 s; negative: they end at once.
 	Drain time.Duration
-	// ReportFor is how long a result is offered to a server that does not answer,
-	// after the lease of its run has ended; 0: 2 min.
+	// ReportFor is how long the report of a result is repeated after the lease of its run
+	// has ended, while the server does not answer; 0: 2 min.
 	ReportFor time.Duration
 	Log       *slog.Logger // nil: nothing is logged
 }
 
-// Handler does one run. What it returns is encoded as JSON and becomes the run's
-// result; an error makes it FAILED, see Failure. It must return soon after ctx has
-// ended.
+// Handler executes one run. Its result is encoded as JSON and becomes the run's result;
+// an error makes the run FAILED, see Failure. It must return soon after ctx has ended.
 type Handler func(ctx context.Context, r *Run) (result any, err error)
 
-// Why the context of a handler has ended, as context.Cause says.
+// Causes of the end of a handler's context (context.Cause).
 var (
-	ErrCanceled  = errors.New("worker: a cancel of the run was requested")
-	ErrLost      = errors.New("worker: the run is no longer this worker's")
+	ErrCanceled  = errors.New("worker: cancellation of the run was requested")
+	ErrLost      = errors.New("worker: the run no longer belongs to this worker")
 	ErrLeaseOver = errors.New("worker: the lease of the run has ended, and the server could not be reached")
 	ErrTimedOut  = errors.New("worker: the run has taken longer than its definition allows")
-	ErrStopping  = errors.New("worker: the process stops")
+	ErrStopping  = errors.New("worker: the process is stopping")
 )
 
 // Worker runs jobs. Make it with New, give it handlers, and call Run.
@@ -62,7 +63,7 @@ type Worker struct {
 	reports  chan *report
 }
 
-// New checks cfg. Nothing is sent before Run.
+// New returns a worker, or an error if cfg is invalid. It sends nothing; Run does.
 func New(cfg Config) (*Worker, error) {
 	if !strings.HasPrefix(cfg.URL, "http://") && !strings.HasPrefix(cfg.URL, "https://") {
 		return nil, fmt.Errorf("worker: URL %q is not http:// or https://", cfg.URL)
@@ -103,13 +104,13 @@ func orDuration(d *time.Duration, def time.Duration) {
 	}
 }
 
-// Handle sets what does runs of a command. Before Run.
+// Handle sets the handler of a command. Call it before Run.
 func (w *Worker) Handle(command string, h Handler) { w.handlers[command] = h }
 
-// Run claims and does runs until ctx ends; then it drains: nothing new is claimed,
-// handlers may finish within Config.Drain, and what is left is given back. It
-// returns nil after that, and an error only when it cannot work at all: no
-// handlers, or the server refuses its credential or its registration.
+// Run claims and executes runs until ctx ends; then it drains: it claims nothing more,
+// handlers may finish within Config.Drain, and unfinished runs are released. It returns
+// nil after that, and an error only when it cannot work at all: there are no handlers,
+// or the server refuses its credential or its registration.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
 		return errors.New("worker: there are no handlers")
@@ -133,7 +134,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// register makes the process known under a new id, and tries until it is.
+// register registers the process under a new id, and retries until it succeeds, is
+// refused or ctx ends.
 func (w *Worker) register(ctx context.Context) (*session, error) {
 	commands := make([]string, 0, len(w.handlers))
 	for c := range w.handlers {
@@ -177,7 +179,7 @@ func clip(s string, most int) string {
 	return string(r[:min(len(r), most)])
 }
 
-// pause is the time between tries: it doubles up to five seconds, with jitter.
+// pause is the time between attempts: it doubles up to five seconds, with jitter.
 type pause struct{ next time.Duration }
 
 func newPause() *pause { return &pause{100 * time.Millisecond} }
@@ -195,7 +197,7 @@ func (p *pause) wait(ctx context.Context) error {
 	}
 }
 
-// chance is in [0,1).
+// chance returns a random number in [0,1).
 func chance() float64 {
 	var b [2]byte
 	_, _ = rand.Read(b[:])

@@ -1,5 +1,5 @@
-// Command order is the participants' side of the order example: inventory,
-// payments and orders in one process, with one durable ledger. See README.md.
+// Command order runs the participants of the order example: inventory, payments and
+// orders in one process, with one durable ledger. See README.md.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/examples/order/shop"
 )
 
-// drainTimeout is how long calls in flight may take once the program is told to
-// stop. What is not answered by then the caller will ask again.
+// drainTimeout is how long calls in flight may take once the program stops. The caller
+// repeats calls that are not answered by then.
 const drainTimeout = 5 * time.Second
 
 func main() {
@@ -86,7 +86,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	defer cancel()
 	err := server.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close() // a slow call is worth no more waiting
+		err = server.Close() // a slow call is not worth waiting longer for
 	}
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

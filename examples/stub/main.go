@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// path is what is known of one path of the services.
+// path is the recorded state of one path.
 type path struct {
 	Answer  int               `json:"answer"`
 	Taken   int               `json:"taken"`

@@ -1,12 +1,12 @@
-// Command worker does runs of the command shout with the worker library: it writes
+// Command worker executes runs of the command shout with the worker library: it writes
 // the argument "line" in capitals, one letter at a time.
 //
 //	go run ./examples/worker -url http://127.0.0.1:8080
 //
-// SKALD_KEY is an API key of the role worker, if the server asks for one.
+// SKALD_KEY is an API key of the role worker, if the server requires one.
 //
-// It stops on SIGTERM or Ctrl-C: what it does then may finish within ten seconds,
-// or is given back.
+// It stops on SIGTERM or Ctrl-C: runs in progress may finish within ten seconds, or are
+// released.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// state is what an attempt leaves to the next one.
+// state is the checkpoint that an attempt leaves to the next one.
 type state struct{ Done string }
 
 func shout(pause time.Duration) worker.Handler {
