@@ -3,30 +3,26 @@
 //
 // Files, each on top of those before it: ids, logins, database, job_logs,
 // jobs_scheduler, jobs, access, notices, letters_kafka, pinned, letters, archive,
-// builtin, reply, stores, writes, app, jobs_sagas, jobworker, retained, verify.
+// builtin, reply, stores, writes, app, jobs_sagas, jobworker, retained, serve, verify.
 package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit"
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/rest"
@@ -192,6 +188,7 @@ func build(
 		},
 		CursorKey: cursorKey,
 		Limits: rest.Limits{
+			ReadTimeout: cfg.Server.ReadTimeout, BodyGrace: cfg.Server.HeaderTimeout, MinBodyRate: cfg.Server.MinBodyRate,
 			MaxBodyBytes: cfg.Server.MaxBodyBytes, MaxWorkflowBytes: cfg.Limits.MaxWorkflowBytes, MaxSteps: cfg.Limits.MaxSteps,
 			MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxWait: cfg.Server.MaxWait, RequestTimeout: cfg.Server.RequestTimeout,
 			MaxStreams: cfg.Server.MaxStreams,
@@ -230,165 +227,4 @@ func nodeName(configured string, addr net.Addr) string {
 	}
 	_, port, _ := net.SplitHostPort(addr.String())
 	return net.JoinHostPort(host, port)
-}
-
-// ready reports whether this node can serve; the error's text is public.
-func (n *node) ready(ctx context.Context) error {
-	select {
-	case <-n.draining:
-		return errors.New("the server is stopping")
-	default:
-	}
-	ping, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if err := n.ping(ping); err != nil {
-		if ctx.Err() == nil { // otherwise only the client has gone
-			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
-		}
-		return errors.New("the database does not answer")
-	}
-	return n.engine.Healthy()
-}
-
-// serve runs everything until ctx ends, a part fails or the database is lost.
-func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan struct{}) error {
-	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWork()
-	var parts sync.WaitGroup
-	failed := make(chan error, 4)
-	parts.Go(func() {
-		if err := n.engine.Run(work); err != nil {
-			failed <- err
-		}
-	})
-	parts.Go(func() {
-		janitor.Run(work, janitor.Config{
-			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Storage: n.storage, Measured: n.metrics.Measured,
-			Commit: n.writes.Commit, Now: n.now,
-			StalledAfter: n.cfg.Engine.StalledAfter, StalledFailures: n.cfg.Engine.StalledFailures, Raised: n.metrics.Stalled,
-		})
-	})
-	parts.Go(func() {
-		janitor.Retain(work, janitor.RetentionConfig{
-			Archive: n.archive, Log: n.opt.Log, Default: n.retention(),
-			Interval: n.cfg.Retention.Interval, Batch: n.cfg.Retention.BatchSize,
-			Done:  func() { n.metrics.Loop("retention") },
-			Round: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "sagas", do) },
-		})
-	})
-	parts.Go(func() {
-		audit.Seal(
-			work,
-			audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed},
-		)
-	})
-	if n.deadLetters != nil {
-		parts.Go(func() {
-			audit.Seal(
-				work,
-				audit.SealConfig{
-					Chain:    n.deadLetters.actions,
-					Log:      n.opt.Log,
-					Interval: n.cfg.Audit.SealInterval,
-					Sealed:   n.metrics.ActionsSealed,
-				},
-			)
-		})
-	}
-	parts.Go(func() { n.notices.run(work) })
-	if n.letters != nil {
-		parts.Go(func() { n.letters.run(work, func(err error) { failed <- err }) })
-	}
-	if n.jobs != nil {
-		parts.Go(func() { n.jobs.run(work) })
-	}
-	if n.leader != nil {
-		parts.Go(func() { n.leader.Run(work) })
-	}
-	if n.checker != nil {
-		parts.Go(func() { n.checker.Run(work) })
-	}
-	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	defer abandon()
-	s := n.cfg.Server
-	server := &http.Server{
-		Handler: n.handler, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
-		MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return requests },
-		ErrorLog: slog.NewLogLogger(n.opt.Log.Handler(), slog.LevelDebug),
-	}
-	go func() { failed <- server.Serve(listener) }()
-	closeDebug, err := n.serveProfiling(s.DebugAddr)
-	if err != nil {
-		failed <- err
-	}
-	defer closeDebug()
-	n.announce(ctx, listener.Addr())
-
-	ended := func(signal <-chan struct{}, later <-chan time.Time) error {
-		select {
-		case <-signal:
-		case <-later:
-		case err := <-failed:
-			return err
-		case <-lost:
-			return errors.New("the private PostgreSQL exited")
-		}
-		return nil
-	}
-	err = ended(ctx.Done(), nil)
-	close(n.draining)
-	if err == nil && s.DrainDelay > 0 {
-		// Load balancers learn from /readyz that the node is stopping, later than the node
-		// itself: until then requests are served as before.
-		n.opt.Log.Info(
-			"no longer ready; the socket closes after server.drain_delay",
-			slog.Duration("drain_delay", s.DrainDelay),
-		)
-		err = ended(nil, time.After(s.DrainDelay))
-	}
-	close(n.stopping)
-	n.opt.Log.Info("stopping")
-	stop, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
-	defer cancel()
-	time.AfterFunc(s.ShutdownTimeout/4, abandon) // requests that would not end otherwise
-	if e := server.Shutdown(stop); e != nil {
-		server.Close()
-	}
-	stopWork()
-	parts.Wait()
-	n.writes.Close()
-	n.tail.Close()
-	n.calls.Close()
-	if n.letters != nil {
-		n.letters.close()
-	}
-	if n.jobs != nil {
-		n.jobs.close()
-	}
-	return err
-}
-
-// announce waits until the node is ready, then logs that and calls Options.Ready.
-func (n *node) announce(ctx context.Context, addr net.Addr) {
-	for n.ready(ctx) != nil && ctx.Err() == nil {
-		time.Sleep(5 * time.Millisecond)
-	}
-	url := "http://" + addr.String()
-	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version))
-	if n.opt.Ready != nil && ctx.Err() == nil {
-		n.opt.Ready(url)
-	}
-}
-
-func (n *node) serveProfiling(addr string) (closeIt func(), err error) {
-	if addr == "" {
-		return func() {}, nil
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return func() {}, fmt.Errorf("listen for profiling: %w", err)
-	}
-	s := &http.Server{Handler: ops.Profiling(), ReadHeaderTimeout: 5 * time.Second}
-	go s.Serve(l) //nolint:errcheck // it ends with Close
-	return func() { s.Close() }, nil
 }

@@ -93,6 +93,9 @@ var rules = []rule{
 		return unless(c.Database.IOTimeout > c.Database.StatementTimeout,
 			"must exceed database.statement_timeout")
 	}},
+	{"server.header_timeout", []string{"server.read_timeout"}, func(c Config) string {
+		return unless(c.Server.HeaderTimeout <= c.Server.ReadTimeout, "must not exceed server.read_timeout")
+	}},
 	{"server.write_timeout", []string{"server.max_wait", "server.request_timeout"}, func(c Config) string {
 		return unless(c.Server.WriteTimeout > c.Server.MaxWait+c.Server.RequestTimeout,
 			"must exceed server.max_wait and server.request_timeout together, or answers are cut off")

@@ -102,6 +102,9 @@ type Server struct {
 	DebugAddr       string        `koanf:"debug_addr" validate:"omitempty,loopback_addr" doc:"Address of profiling (pprof), on loopback only; empty means off."`
 	MaxBodyBytes    int64         `koanf:"max_body_bytes" validate:"min=1024,max=67108864" doc:"Maximum size of a request body, and so of a payload."`
 	ReadTimeout     time.Duration `koanf:"read_timeout" validate:"min=1s,max=10m" doc:"Maximum time to receive a request, headers and body."`
+	HeaderTimeout   time.Duration `koanf:"header_timeout" validate:"min=100ms,max=1m" doc:"Maximum time to receive the headers of a request."`
+	MinBodyRate     int           `koanf:"min_body_rate" validate:"min=0,max=1000000000" doc:"Minimum rate at which a client must send a body, on average, in bytes per second, after a grace of header_timeout (for imports, of request_timeout). A slower request is answered with 408. 0 means none."`
+	MaxConnsPerAddr int           `koanf:"max_connections_per_address" validate:"min=0,max=1000000" doc:"Maximum number of connections that one client address may hold on this node; further ones are closed at once. The addresses of an IPv6 /64 count as one. Behind a proxy, all clients have the proxy's address: set it above what the proxy opens, or to 0, which means no limit."`
 	WriteTimeout    time.Duration `koanf:"write_timeout" validate:"min=2s,max=1h" doc:"Maximum time from a request's headers to the end of its response; must exceed the sum of max_wait and request_timeout."`
 	IdleTimeout     time.Duration `koanf:"idle_timeout" validate:"min=1s,max=1h" doc:"An idle keep-alive connection is closed after this long; keep it above the load balancer's."`
 	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Maximum time to process a request, not counting the wait it asked for."`

@@ -28,6 +28,8 @@ const (
 	Forbidden                       // who asks is known, and may not: 403
 	Upstream                        // another system did not take what was sent there: 502
 	Gone                            // it was there, and will not come back: 410
+	Slow                            // the request did not arrive in time: 408
+	TooMany                         // more than this client may ask for now: 429
 )
 
 // Field is one mistake in the input.

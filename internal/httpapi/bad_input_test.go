@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -102,6 +103,8 @@ func TestBadInputGetsItsProblem(t *testing.T) {
 		{"no UTF-8 in the payload", "POST", apitest.SagasPath, `{"workflow_name":"order","payload":"` + noUTF8 + `"}`, nil, 400, "REQ_INVALID_UTF8", "/payload"},
 		{"a body too large", "POST", apitest.SagasPath, `{"workflow_name":"order","payload":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, "REQ_TOO_LARGE", "-"},
 		{"a form", "POST", apitest.SagasPath, "workflow_name=order", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "REQ_UNSUPPORTED_MEDIA_TYPE", "-"},
+		{"a compressed body", "POST", apitest.SagasPath, `{"workflow_name":"order"}`, []string{"Content-Encoding", "gzip"}, 415, "REQ_UNSUPPORTED_ENCODING", "-"},
+		{"a thousand headers", "POST", apitest.SagasPath, `{"workflow_name":"order"}`, manyHeaders(1000), 431, "REQ_TOO_MANY_HEADERS", "-"},
 		{"JSON in another character set", "POST", apitest.SagasPath, `{"workflow_name":"order"}`, []string{"Content-Type", "application/json; charset=utf-16"}, 415, "REQ_UNSUPPORTED_MEDIA_TYPE", "-"},
 		{"a body where none belongs", "POST", "/api/v1/webhooks/0192f0c1-0000-7000-8000-000000000001/test", `{"reason":"x"}`, nil, 422, "REQ_SCHEMA", ""},
 
@@ -171,6 +174,23 @@ func TestBadInputGetsItsProblem(t *testing.T) {
 	}
 	if log := e.Log.String(); log != "" {
 		t.Errorf("bad input was logged: %s", log)
+	}
+}
+
+func manyHeaders(n int) (header []string) {
+	for i := range n {
+		header = append(header, "X-"+strconv.Itoa(i), "a")
+	}
+	return header
+}
+
+func TestABodyMaySayThatItIsNotEncoded(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	r := e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Content-Encoding", "identity")
+	if r.Status != http.StatusCreated {
+		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -72,6 +71,10 @@ func (s *server) checkBody(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r) // a GET has no body; one that comes is never read
 			return
 		}
+		if err := plain(w, r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		rt := s.contract.routeOf(r.Context(), r.Method)
 		if rt.stream {
 			s.stream(next, rt, w, r)
@@ -91,6 +94,16 @@ func (s *server) checkBody(next http.Handler) http.Handler {
 	})
 }
 
+// plain returns nil for a body that is sent as it is. Fault: Unsupported.
+func plain(w http.ResponseWriter, r *http.Request) error {
+	encodings := r.Header["Content-Encoding"]
+	if len(encodings) == 0 || r.ContentLength == 0 || len(encodings) == 1 && strings.EqualFold(encodings[0], "identity") {
+		return nil
+	}
+	w.Header().Set("Accept-Encoding", "identity") // RFC 9110, 12.5.3
+	return fault.New(fault.Unsupported, rest.CodeEncoding, "the Content-Encoding %q is not supported: send the body without one", rest.Clip(encodings[0]))
+}
+
 // stream hands on a body that the handler reads as it comes, however much it is,
 // as long as something comes.
 func (s *server) stream(next http.Handler, rt *route, w http.ResponseWriter, r *http.Request) {
@@ -100,25 +113,10 @@ func (s *server) stream(next http.Handler, rt *route, w http.ResponseWriter, r *
 		return
 	}
 	r.Header.Set("Content-Type", media)
-	r.Body = &steady{r.Body, http.NewResponseController(w), max(s.cfg.Limits.StreamWrite, s.cfg.Limits.RequestTimeout)}
-	next.ServeHTTP(w, r)
-}
-
-// steady is a body whose client has so long for each piece of it. The answer
-// gets as long after the last one.
-type steady struct {
-	io.ReadCloser
-	out  *http.ResponseController
-	wait time.Duration
-}
-
-func (b *steady) Read(p []byte) (int, error) {
-	now := time.Now()
-	if err := errors.Join(b.out.SetReadDeadline(now.Add(b.wait)), b.out.SetWriteDeadline(now.Add(2*b.wait))); err != nil &&
-		!errors.Is(err, http.ErrNotSupported) {
-		return 0, err
+	if body, ok := r.Body.(*paced); ok {
+		body.streamed(max(s.cfg.Limits.StreamWrite, s.cfg.Limits.RequestTimeout))
 	}
-	return b.ReadCloser.Read(p)
+	next.ServeHTTP(w, r)
 }
 
 func wrongMedia(rt *route) error {
@@ -204,6 +202,8 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	switch {
 	case errors.As(err, &over):
 		return nil, tooLarge(limit)
+	case fault.KindOf(err) == fault.Slow:
+		return nil, err
 	case err != nil:
 		return nil, fault.New(fault.Malformed, rest.CodeUnreadable, "the body ended before it was complete: send it again").Because(err)
 	}

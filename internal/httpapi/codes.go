@@ -18,6 +18,9 @@ import (
 var problems = slices.Concat([]problemKind{
 	{rest.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
 	{rest.CodeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
+	{rest.CodeTooSlow, []int{408}, "Request body too slow", "The client sent the body more slowly than `server.min_body_rate`, or took longer than `server.read_timeout`. Nothing was done; send the request again."},
+	{rest.CodeTwoLengths, []int{400}, "Two lengths", "The request, or an earlier one on the same connection, had both Content-Length and Transfer-Encoding. Servers disagree about where such a request ends, so it is refused and the connection is closed."},
+	{rest.CodeManyHeaders, []int{431}, "Too many headers", "The request has more than 100 header lines. Headers of more than 64 KiB in total are refused with the same status and without a problem document."},
 	{rest.CodeInvalidUTF8, []int{400}, "Not UTF-8", "The body is not UTF-8."},
 	{rest.CodeInvalidJSON, []int{400}, "Invalid JSON", "The body is not exactly one JSON value: a syntax error, data after the value, half a surrogate pair, or a number with too many digits. `detail` gives the position."},
 	{rest.CodeDuplicateKey, []int{400}, "Duplicate key", "An object in the body has the same key twice."},
@@ -27,6 +30,7 @@ var problems = slices.Concat([]problemKind{
 	{rest.CodeInvalidParameter, []int{400}, "Invalid parameter", "A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is damaged, belongs to another list, or is used with other filters is also reported this way."},
 	{rest.CodeUnknownParameter, []int{400}, "Unknown parameter", "The operation has no such query parameter. It is not ignored, because the answer could then be wrong."},
 	{rest.CodeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
+	{rest.CodeEncoding, []int{415}, "Unsupported content encoding", "The body was sent with a Content-Encoding, such as gzip. Send it without one."},
 	{rest.CodeNotFound, []int{404}, "No such path", "The API has no such path."},
 	{rest.CodeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
 	{access.CodeRequired, []int{401}, "Credential required", "The request has no credential, and this operation needs one."},

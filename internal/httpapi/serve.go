@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/listen"
 )
 
 // serve gives the request its id, catches panics, and routes it.
@@ -21,6 +22,15 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	out := &response{ResponseWriter: w}
 	r = r.WithContext(rest.WithRequest(r.Context(), req))
 	defer s.recover(out, r)
+	if err := oneMeaning(r); err != nil {
+		w.Header().Set("Connection", "close") // what follows may belong to another request
+		s.writeProblem(out, r, err.status, err.fault)
+		return
+	}
+	if r.TLS != nil && r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		w.Header().Set("Connection", "close") // nobody has looked for a second length
+	}
+	s.pace(w, r)
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet // net/http leaves the body out
 	}
@@ -32,6 +42,32 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	// topic may hold any character.
 	r.URL.RawPath = r.URL.EscapedPath()
 	s.router.ServeHTTP(out, r)
+}
+
+// maxHeaders is how many header lines a request may have; proxies add some to the few
+// that clients send.
+const maxHeaders = 100
+
+type unread struct {
+	status int
+	fault  *fault.Error
+}
+
+// oneMeaning returns what is wrong with a request that a proxy in front may have read in
+// another way, or that has more headers than anybody needs; else nil.
+func oneMeaning(r *http.Request) *unread {
+	if len(r.TransferEncoding) > 0 && listen.TwoLengths(r.Context()) {
+		return &unread{http.StatusBadRequest, fault.New(0, rest.CodeTwoLengths, "the request has both Content-Length and Transfer-Encoding: send one of them")}
+	}
+	headers := 0
+	for _, values := range r.Header {
+		headers += len(values)
+	}
+	if headers > maxHeaders {
+		return &unread{http.StatusRequestHeaderFieldsTooLarge,
+			fault.New(0, rest.CodeManyHeaders, "the request has %d header lines; at most %d are allowed", headers, maxHeaders)}
+	}
+	return nil
 }
 
 // requestID returns the client's id of the request, "" when it sent none that

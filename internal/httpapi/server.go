@@ -7,7 +7,7 @@
 // what only meaning can tell; the veil over what the reader may not see. Every way out but success leads to one writer
 // of problem documents (problem.go).
 //
-// Files, each on top of those before it: mistakes, contract, job_codes, codes, jobs,
+// Files, each on top of those before it: mistakes, contract, job_codes, codes, jobs, body,
 // serve, authorize, check, deadletters, meta, parameters, problem, redaction, server.
 package httpapi
 

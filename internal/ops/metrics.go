@@ -36,6 +36,7 @@ type Metrics struct {
 	ingest   *ingest
 	upkeep   *jobUpkeep
 	jobs     *jobs
+	refused  prometheus.Counter
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
 	written  prometheus.Counter
@@ -112,6 +113,10 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.ingest = newIngest(counter, gauge)
 	m.upkeep = newJobUpkeep(counter)
 	m.jobs = newJobs(counter, gauge, histogram)
+	m.refused = counter(
+		"skald_http_connections_refused_total",
+		"Connections closed because their client address had the maximum open (server.max_connections_per_address).",
+	).WithLabelValues()
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
 	m.reqTime = histogram(
 		"skald_http_request_seconds",
@@ -204,6 +209,9 @@ func (m *Metrics) ActionsSealed(actions int, _ time.Duration) {
 	m.actions.Add(float64(actions))
 	m.Loop("seal_actions")
 }
+
+// ConnRefused counts a connection that was closed because its client has too many.
+func (m *Metrics) ConnRefused() { m.refused.Inc() }
 
 // Streams records how many live streams are open.
 func (m *Metrics) Streams(open int) { m.streams.Set(float64(open)) }

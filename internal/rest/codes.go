@@ -4,6 +4,10 @@ package rest
 const (
 	CodeTooLarge         = "REQ_TOO_LARGE"
 	CodeUnreadable       = "REQ_UNREADABLE"
+	CodeTooSlow          = "REQ_TOO_SLOW"
+	CodeTwoLengths       = "REQ_TWO_LENGTHS"
+	CodeManyHeaders      = "REQ_TOO_MANY_HEADERS"
+	CodeEncoding         = "REQ_UNSUPPORTED_ENCODING"
 	CodeInvalidUTF8      = "REQ_INVALID_UTF8"
 	CodeInvalidJSON      = "REQ_INVALID_JSON"
 	CodeDuplicateKey     = "REQ_DUPLICATE_KEY"

@@ -126,6 +126,10 @@ func StatusOf(k fault.Kind) int {
 		return http.StatusBadGateway
 	case fault.Gone:
 		return http.StatusGone
+	case fault.Slow:
+		return http.StatusRequestTimeout
+	case fault.TooMany:
+		return http.StatusTooManyRequests
 	}
 	return http.StatusInternalServerError
 }

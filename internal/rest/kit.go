@@ -19,6 +19,9 @@ import (
 // the comments, but for MaxWait.
 type Limits struct {
 	MaxBodyBytes     int64         // 1 MiB
+	ReadTimeout      time.Duration // 30 s; for a body, however large
+	BodyGrace        time.Duration // 5 s; from then on a body must come at MinBodyRate
+	MinBodyRate      int           // bytes per second; 0: as slowly as it likes
 	MaxWorkflowBytes int64         // 256 KiB; of a definition, inline steps included
 	MaxSteps         int           // 100
 	MaxJSONDepth     int           // 64; the whole body, its own braces included
@@ -34,6 +37,12 @@ type Limits struct {
 func (l *Limits) Complete() {
 	if l.MaxBodyBytes == 0 {
 		l.MaxBodyBytes = 1 << 20
+	}
+	if l.ReadTimeout == 0 {
+		l.ReadTimeout = 30 * time.Second
+	}
+	if l.BodyGrace == 0 {
+		l.BodyGrace = 5 * time.Second
 	}
 	if l.MaxWorkflowBytes == 0 {
 		l.MaxWorkflowBytes = 256 << 10

@@ -1,0 +1,131 @@
+package listen
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// framing follows the bytes that a client sends over one connection of HTTP/1 from
+// request to request, just closely enough to find the heads. What it cannot follow it
+// gives up, and finds nothing more: net/http refuses such requests itself.
+type framing struct {
+	at     place
+	left   int64  // bytes of the body or chunk that are still to come
+	line   []byte // of the current line, what came before: at most maxLine
+	lines  int    // lines of this head so far
+	length int64  // Content-Length of this head
+	sized  bool   // it has one
+	chunks bool   // it has Transfer-Encoding: chunked
+}
+
+type place int
+
+const (
+	inHead place = iota
+	inBody
+	inChunkSize
+	inChunk // its data and the line end after it
+	inTrailer
+	lost
+)
+
+// maxLine is far above a line with a length; of longer ones only the start is kept.
+const maxLine = 256
+
+// follow takes the next bytes and tells whether a head with both lengths ended in them.
+func (f *framing) follow(p []byte) (both bool) {
+	for len(p) > 0 && f.at != lost {
+		if f.at == inBody || f.at == inChunk {
+			n := min(f.left, int64(len(p)))
+			p, f.left = p[n:], f.left-n
+			if f.left == 0 && f.at == inBody {
+				f.begin()
+			} else if f.left == 0 {
+				f.at = inChunkSize
+			}
+			continue
+		}
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			f.keep(p)
+			return both
+		}
+		line := p[:end]
+		if len(f.line) > 0 {
+			f.keep(line)
+			line = f.line
+		}
+		if f.take(bytes.TrimSuffix(line, []byte("\r"))) {
+			both = true
+		}
+		f.line, p = f.line[:0], p[end+1:]
+	}
+	return both
+}
+
+func (f *framing) keep(p []byte) { f.line = append(f.line, p[:min(len(p), maxLine-len(f.line))]...) }
+
+func (f *framing) begin() { *f = framing{line: f.line[:0]} }
+
+// take takes a whole line, without its end, and tells whether it ended a head with both
+// lengths.
+func (f *framing) take(line []byte) (both bool) {
+	switch {
+	case f.at == inChunkSize:
+		size, _, _ := bytes.Cut(line, []byte(";"))
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(size)), 16, 62)
+		switch {
+		case err != nil || n < 0:
+			f.at = lost
+		case n == 0:
+			f.at = inTrailer
+		default:
+			f.at, f.left = inChunk, n+int64(len("\r\n"))
+		}
+	case f.at == inTrailer:
+		if len(line) == 0 {
+			f.begin()
+		}
+	case len(line) > 0:
+		f.lines++
+		f.header(line)
+	case f.lines > 0:
+		return f.endHead()
+	}
+	return false
+}
+
+// header reads the two headers that say how long the body is.
+func (f *framing) header(line []byte) {
+	switch line[0] {
+	default:
+		return
+	case 'c', 'C', 't', 'T':
+	}
+	name, value, _ := strings.Cut(string(line), ":")
+	value = strings.TrimSpace(value)
+	switch {
+	case strings.EqualFold(name, "Content-Length"):
+		n, err := strconv.ParseInt(value, 10, 63)
+		if f.sized = true; err != nil || n < 0 {
+			f.at = lost
+		}
+		f.length = n
+	case strings.EqualFold(name, "Transfer-Encoding"):
+		f.chunks = true
+	}
+}
+
+func (f *framing) endHead() (both bool) {
+	both = f.sized && f.chunks
+	switch {
+	case f.chunks:
+		f.at, f.line = inChunkSize, f.line[:0]
+	case f.length > 0:
+		f.at, f.left = inBody, f.length
+	default:
+		f.begin()
+	}
+	return both
+}
