@@ -1,9 +1,9 @@
 // Package fault holds the one error type that crosses packages.
 //
-// A fault is an error somebody can act on: a client that sent the wrong
-// thing, or a caller that lost a race. Everything else (a lost connection, a
-// full disk) stays an ordinary error, is logged with its cause, and reaches
-// clients as an outage without detail.
+// A fault is an error that someone can act on: a client that sent a wrong request,
+// or a caller that lost a race. Every other error (a lost connection, a full disk)
+// stays an ordinary error, is logged with its cause, and is reported to clients as
+// an outage without details.
 package fault
 
 import (
@@ -24,12 +24,12 @@ const (
 	TooLarge                        // 413
 	Unsupported                     // media type: 415
 	Unavailable                     // try again later, nothing was done: 503
-	Unauthenticated                 // who asks is not known: 401
-	Forbidden                       // who asks is known, and may not: 403
-	Upstream                        // another system did not take what was sent there: 502
-	Gone                            // it was there, and will not come back: 410
+	Unauthenticated                 // the caller has not proved who it is: 401
+	Forbidden                       // the caller is known, but not allowed: 403
+	Upstream                        // another system did not accept what was sent to it: 502
+	Gone                            // it existed and was removed permanently: 410
 	Slow                            // the request did not arrive in time: 408
-	TooMany                         // more than this client may ask for now: 429
+	TooMany                         // the client has exceeded its rate or quota: 429
 )
 
 // Field is one mistake in the input.
@@ -39,8 +39,8 @@ type Field struct {
 	Message string // for people
 }
 
-// Mistakes gathers what is wrong with an input, for Error.With. The zero value is
-// ready; nil means that nothing is wrong.
+// Mistakes collects what is wrong with an input, to be passed to Error.With. The
+// zero value is ready to use; nil means that nothing is wrong.
 type Mistakes []Field
 
 // Add adds a mistake with a formatted message.
@@ -48,8 +48,9 @@ func (m *Mistakes) Add(pointer, code, format string, args ...any) {
 	*m = append(*m, Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// Within takes over the mistakes of a part that stands at pointer. An error that
-// is no fault has none.
+// Within adds the mistakes of err, with their pointers moved below pointer: err is
+// what validating that part of the input returned. An error that is not a fault
+// adds none.
 func (m *Mistakes) Within(pointer string, err error) {
 	if f := As(err); f != nil {
 		for _, field := range f.Fields {
@@ -69,7 +70,7 @@ type Error struct {
 	cause   error
 }
 
-// New makes a fault with a formatted detail.
+// New returns a fault with a formatted detail.
 func New(kind Kind, code, format string, args ...any) *Error {
 	return &Error{Kind: kind, Code: code, Detail: fmt.Sprintf(format, args...)}
 }
@@ -77,10 +78,10 @@ func New(kind Kind, code, format string, args ...any) *Error {
 // Because attaches the cause, which is logged and never shown.
 func (e *Error) Because(err error) *Error { e.cause = err; return e }
 
-// With attaches the input's mistakes.
+// With appends mistakes in the input.
 func (e *Error) With(fields ...Field) *Error { e.Fields = append(e.Fields, fields...); return e }
 
-// Allowing attaches the actions that would be accepted in the present state.
+// Allowing sets the actions that would be accepted in the current state.
 func (e *Error) Allowing(actions []string) *Error { e.Allowed = actions; return e }
 
 func (e *Error) Error() string {
@@ -110,7 +111,7 @@ func KindOf(err error) Kind {
 	return 0
 }
 
-// IsCode tells whether err is a fault with that code.
+// IsCode reports whether err is a fault with that code.
 func IsCode(err error, code string) bool {
 	f := As(err)
 	return f != nil && f.Code == code

@@ -48,7 +48,7 @@ func TestIsCodeComparesTheCodeOfTheOuterFault(t *testing.T) {
 		}
 	}
 	if fault.IsCode(nil, "") || fault.IsCode(io.EOF, "") {
-		t.Error("an error that is no fault has no code, not the empty one")
+		t.Error("an error that is not a fault matches the empty code")
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package groupcommit turns many small commits into few big ones. It knows
-// nothing of sagas.
+// Package groupcommit turns many small commits into few big ones. It knows nothing
+// about sagas.
 //
 // While one batch is being written the next one gathers; there is no timer, so
 // a lone caller is as fast as without it. This is worth a factor of eight to
@@ -18,15 +18,15 @@ var ErrClosed = errors.New("groupcommit: closed")
 
 // Config of a Committer. Flush and Key are required.
 type Config[T, R any] struct {
-	// Flush writes a batch, durably on return, and answers for each item in
-	// order. Its error means that the outcome of every item is unknown.
+	// Flush writes a batch durably before it returns, and returns one result per
+	// item, in order. An error means that the outcome of every item is unknown.
 	Flush func(ctx context.Context, batch []T) ([]R, error)
-	// Key says which items exclude each other: a batch never holds two of one
-	// key, and items of one key are flushed in the order in which they came.
+	// Key decides which items exclude each other: a batch never contains two items
+	// with one key, and items with one key are flushed in the order they arrived in.
 	Key func(T) any
 	// MaxBatch bounds a batch; 0 means 256.
 	MaxBatch int
-	// Observe is told each batch's size; nil is fine.
+	// Observe is called with the size of each batch; nil: not called.
 	Observe func(size int)
 }
 
@@ -65,9 +65,9 @@ func New[T, R any](cfg Config[T, R]) *Committer[T, R] {
 	return c
 }
 
-// Do hands v in and returns when its batch has been flushed. An error other
-// than ErrClosed means that the outcome is unknown: v may or may not be
-// written. So does the end of ctx, which only ends the waiting.
+// Do submits v and returns when its batch has been flushed. An error other than
+// ErrClosed means that the outcome is unknown: v may or may not have been written.
+// This includes the end of ctx, which only ends the waiting.
 func (c *Committer[T, R]) Do(ctx context.Context, v T) (R, error) {
 	it := &item[T, R]{value: v, answer: make(chan answer[R], 1)}
 	var none R
@@ -87,7 +87,7 @@ func (c *Committer[T, R]) Do(ctx context.Context, v T) (R, error) {
 	}
 }
 
-// Close flushes what was handed in and stops. Do fails afterwards.
+// Close flushes what has been submitted and stops. Do then returns ErrClosed.
 func (c *Committer[T, R]) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -119,8 +119,8 @@ func (c *Committer[T, R]) run() {
 	}
 }
 
-// next takes the next batch: the oldest items, at most one per key. An item
-// whose key is in the batch already stays, and with it all later ones of its key.
+// next takes the next batch: the oldest items, at most one per key. An item whose
+// key is already in the batch stays queued, and so do all later items with that key.
 func (c *Committer[T, R]) next() (batch []*item[T, R], closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,8 +142,8 @@ func (c *Committer[T, R]) next() (batch []*item[T, R], closed bool) {
 	return batch, c.closed
 }
 
-// flush writes one batch. It outlives every caller: what was handed in is
-// written even if nobody waits any more; the store's own timeouts bound it.
+// flush writes one batch. It outlives every caller: what was submitted is written
+// even when no caller waits any more; the store's own timeouts bound it.
 func (c *Committer[T, R]) flush(batch []*item[T, R]) {
 	c.cfg.Observe(len(batch))
 	values := make([]T, len(batch))
@@ -152,7 +152,7 @@ func (c *Committer[T, R]) flush(batch []*item[T, R]) {
 	}
 	results, err := c.cfg.Flush(context.Background(), values)
 	if err == nil && len(results) != len(batch) {
-		err = fmt.Errorf("groupcommit: %d answers for %d items", len(results), len(batch))
+		err = fmt.Errorf("groupcommit: %d results for %d items", len(results), len(batch))
 	}
 	for i, it := range batch {
 		a := answer[R]{err: err}

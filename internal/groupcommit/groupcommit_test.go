@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// item is what the tests hand in; a key may have several.
+// item is what the tests submit; several may have one key.
 type item struct{ key, n int }
 
-// disk is a store whose writes take a while. It answers each item with its number.
+// disk is a store whose writes take a while. The result of an item is its number.
 type disk struct {
 	takes time.Duration
 	err   func(batch int) error // nil: no batch fails
@@ -28,7 +28,7 @@ type disk struct {
 	mu      sync.Mutex
 	busy    bool
 	batches [][]item
-	at      []time.Time // when each batch came
+	at      []time.Time // when each batch arrived
 	wrong   string
 }
 
@@ -74,7 +74,7 @@ func committer(d *disk, maxBatch int) *groupcommit.Committer[item, int] {
 	})
 }
 
-func TestLoneCallerWaitsForNobody(t *testing.T) {
+func TestLoneCallerDoesNotWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{takes: 10 * time.Millisecond}
 		c := committer(d, 0)
@@ -116,7 +116,7 @@ func TestNextBatchGathersWhileOneIsWritten(t *testing.T) {
 	})
 }
 
-// gather hands in items in this order, all while a first one is written.
+// gather submits items in this order, all while a first one is being written.
 func gather(c *groupcommit.Committer[item, int], items ...item) {
 	var callers sync.WaitGroup
 	callers.Go(func() { _, _ = c.Do(context.Background(), item{key: -1}) })
@@ -154,7 +154,7 @@ func TestBatchesAreBoundedAndKeepTheOrderOfEachKey(t *testing.T) {
 	}
 }
 
-func TestBatchesHold256ItemsUnlessToldOtherwise(t *testing.T) {
+func TestDefaultMaxBatchIs256(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{takes: time.Millisecond}
 		var told []int
@@ -168,12 +168,12 @@ func TestBatchesHold256ItemsUnlessToldOtherwise(t *testing.T) {
 		gather(c, items...)
 		c.Close()
 		if diff := cmp.Diff([]int{1, 256, 256, 88}, told); diff != "" {
-			t.Errorf("the observer is told (-want +got):\n%s", diff)
+			t.Errorf("observed sizes (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestErrorReachesEveryCallerOfItsBatchAndNobodyElse(t *testing.T) {
+func TestErrorReachesEveryCallerOfItsBatchAndNoOther(t *testing.T) {
 	broken := errors.New("the connection is lost")
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{takes: time.Millisecond, err: func(batch int) error {
@@ -199,7 +199,7 @@ func TestErrorReachesEveryCallerOfItsBatchAndNobodyElse(t *testing.T) {
 	})
 }
 
-func TestWrongNumberOfAnswersIsAnError(t *testing.T) {
+func TestWrongNumberOfResultsIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := groupcommit.New(groupcommit.Config[item, int]{
 			Flush: func(context.Context, []item) ([]int, error) { return []int{1, 2}, nil },
@@ -207,12 +207,12 @@ func TestWrongNumberOfAnswersIsAnError(t *testing.T) {
 		})
 		defer c.Close()
 		if got, err := c.Do(context.Background(), item{}); err == nil || got != 0 {
-			t.Errorf("%d, %v; nobody knows whose answers these are", got, err)
+			t.Errorf("%d, %v; want an error, because the results cannot be matched to items", got, err)
 		}
 	})
 }
 
-func TestCallerWhoLeavesDoesNotKnowAndItsItemIsWritten(t *testing.T) {
+func TestItemOfACallerThatStopsWaitingIsWritten(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		stays time.Duration
@@ -233,10 +233,10 @@ func TestCallerWhoLeavesDoesNotKnowAndItsItemIsWritten(t *testing.T) {
 				defer cancel()
 				_, err := c.Do(ctx, item{2, 2})
 				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, groupcommit.ErrClosed) {
-					t.Errorf("it gets %v; want the end of its context", err)
+					t.Errorf("the caller gets %v; want the end of its context", err)
 				}
 				if waited := time.Since(begin); waited != tt.stays {
-					t.Errorf("it waited %v", waited)
+					t.Errorf("the caller waited %v", waited)
 				}
 				first.Wait()
 				c.Close()
@@ -248,7 +248,7 @@ func TestCallerWhoLeavesDoesNotKnowAndItsItemIsWritten(t *testing.T) {
 	}
 }
 
-func TestCloseWritesWhatWasHandedIn(t *testing.T) {
+func TestCloseWritesSubmittedItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{takes: 10 * time.Millisecond}
 		c := committer(d, 2)
@@ -261,7 +261,7 @@ func TestCloseWritesWhatWasHandedIn(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		callers.Go(c.Close) // two at once are harmless
+		callers.Go(c.Close) // two concurrent calls are harmless
 		c.Close()
 		if got := d.sizes(); cmp.Diff([]int{1, 2, 2}, got) != "" && cmp.Diff([]int{2, 2, 1}, got) != "" {
 			t.Errorf("after Close the batches are %v; want all five items", got)
@@ -300,7 +300,7 @@ func TestManyCallersOnRealThreads(t *testing.T) {
 	for _, b := range d.batches {
 		for _, it := range b {
 			if it.n != next[it.key] {
-				t.Fatalf("item %d of %d came when %d was due", it.n, it.key, next[it.key])
+				t.Fatalf("item %d of %d arrived when %d was expected", it.n, it.key, next[it.key])
 			}
 			next[it.key]++
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/groupcommit"
 )
 
-// plan is one run: who comes when, and what the disk does.
+// plan is one run: when which caller arrives, and how the disk behaves.
 type plan struct {
 	maxBatch int
 	takes    time.Duration
@@ -61,10 +61,10 @@ type answered struct {
 
 var errDisk = errors.New("this batch fails")
 
-// TestEveryItemIsWrittenOnceInOrder: whoever comes, leaves and closes when,
-// each accepted item is in exactly one batch, batches are bounded, hold each
-// key once and in order, follow each other without a gap while anybody waits,
-// and every caller who stays hears of its own item.
+// TestEveryItemIsWrittenOnceInOrder: whenever callers arrive, leave and close, each
+// accepted item is in exactly one batch; batches are bounded, contain each key once
+// and in order, and follow each other without a gap while anyone waits; and every
+// caller that stays gets the result of its own item.
 func TestEveryItemIsWrittenOnceInOrder(t *testing.T) {
 	for range 10 { // of a hundred plans each
 		rapid.Check(t, func(rt *rapid.T) {
@@ -78,7 +78,7 @@ func TestEveryItemIsWrittenOnceInOrder(t *testing.T) {
 	}
 }
 
-// run carries the plan out and says what is wrong, "" when nothing is.
+// run executes the plan and returns what is wrong, "" when nothing is.
 func (p plan) run() string {
 	d := &disk{takes: p.takes, err: func(batch int) error {
 		if p.fails[batch] {
@@ -102,10 +102,10 @@ func (p plan) run() string {
 	time.Sleep(p.closes)
 	c.Close()
 	callers.Wait()
-	return p.judge(d, answers, begin)
+	return p.check(d, answers, begin)
 }
 
-func (p plan) judge(d *disk, answers []answered, begin time.Time) string {
+func (p plan) check(d *disk, answers []answered, begin time.Time) string {
 	if d.wrong != "" {
 		return d.wrong
 	}
@@ -163,14 +163,14 @@ func (p plan) judge(d *disk, answers []answered, begin time.Time) string {
 	return ""
 }
 
-// gap tells when the disk was idle though item n had come.
+// gap reports whether the disk was idle although item n had arrived.
 func (p plan) gap(d *disk, batchOf map[int]int, n int, begin time.Time) string {
 	b, came := batchOf[n], p.arrivals[n].at
 	start := d.at[b].Sub(begin)
 	if start == came {
 		return ""
 	}
-	// From its coming to its batch, one batch must follow the other.
+	// From its arrival to its batch, batches must follow each other.
 	free := start
 	for i := b - 1; i >= 0 && free > came; i-- {
 		if end := d.at[i].Sub(begin) + p.takes; end != free {

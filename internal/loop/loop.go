@@ -1,4 +1,4 @@
-// Package loop is how the loops of a node wait between their rounds.
+// Package loop provides the waits between the rounds of a node's background loops.
 package loop
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Sleep waits for d, less when ctx ends. It returns whether ctx is still alive: a
-// context that ended is never overlooked, even when d had passed by then.
+// Sleep waits for d or until ctx ends, and reports whether ctx is still alive: a
+// context that ended is never overlooked, even when d has passed by then.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -20,14 +20,14 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Jittered returns d, more or less by up to a fifth, so that nodes which started
-// together do not ask the database together.
+// Jittered returns d, longer or shorter by up to a fifth, so that nodes that started
+// at the same time do not query the database at the same time.
 func Jittered(d time.Duration) time.Duration {
 	return JitteredBy(rand.Float64(), d) //nolint:gosec // spreads load, guards nothing
 }
 
-// JitteredBy is Jittered with chance, in [0,1), given: 0 is a fifth less than d, and
-// 0.5 is d itself.
+// JitteredBy is Jittered with a given random number in [0,1): 0 makes d a fifth
+// shorter, 0.5 leaves it as it is.
 func JitteredBy(chance float64, d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*chance))
 }

@@ -12,7 +12,7 @@ import (
 func TestSleepWaitsForItsTimeOrForTheContext(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		d, cancel time.Duration // cancel: after which the context ends; 0: never
+		d, cancel time.Duration // the context ends after cancel; 0: never
 		takes     time.Duration
 		alive     bool
 	}{
@@ -45,7 +45,7 @@ func TestAnEndedContextIsNeverOverlooked(t *testing.T) {
 	cancel()
 	for range 1000 {
 		if loop.Sleep(ctx, 0) || loop.Sleep(ctx, time.Hour) {
-			t.Fatal("Sleep says that an ended context is alive")
+			t.Fatal("Sleep reports that an ended context is alive")
 		}
 	}
 }

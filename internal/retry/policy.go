@@ -1,5 +1,5 @@
-// Package retry is the one retry policy of Skald: steps and compensations
-// today, dead letters, job runs and webhooks later. Pure: jitter is an argument.
+// Package retry is the one retry policy of Skald: of steps and compensations, dead
+// letters, job runs and webhooks. It is pure: jitter is an argument.
 package retry
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Class names why an attempt did not succeed, in the words of seed 2's
-// retry_on (section saga_instances, retry_policy).
+// Class says why an attempt did not succeed, in the terms of seed 2's retry_on
+// (section saga_instances, retry_policy).
 type Class string
 
 // Classes of failed attempts. Refused is definite and never retried; every
@@ -23,7 +23,7 @@ const (
 	Refused     Class = "refused"          // a definite no: other 4xx
 )
 
-// Classes lists what RetryOn may name.
+// Classes lists the values that RetryOn may contain.
 var Classes = []Class{Timeout, Network, Unavailable, ServerError, BadResponse}
 
 // Policy says how often and how far apart attempts are made. JSON names are
@@ -40,18 +40,19 @@ type Policy struct {
 
 func share(f float64) *float64 { return &f }
 
-// maxRetryAfter bounds what a participant may ask for, so that a wrong
+// maxRetryAfter limits the wait that a participant may request, so that a wrong
 // Retry-After cannot park a saga for years.
 const maxRetryAfter = time.Hour
 
-// Default is the policy of a forward step that names none: three attempts.
+// Default is the policy of a forward step that has none of its own: three attempts.
 var Default = Policy{
 	MaxAttempts: 3, InitialIntervalMS: 200, MaxIntervalMS: 10_000,
 	Multiplier: 2, Jitter: share(0.2), RetryOn: Classes,
 }
 
-// Patient is the policy of a compensation that names none. An undo that gives
-// up leaves effects behind and needs a person, so it tries for about 15 minutes.
+// Patient is the policy of a compensation that has none of its own. A compensation
+// that is given up leaves effects behind and needs an operator, so it is tried for
+// about 15 minutes.
 var Patient = Policy{
 	MaxAttempts: 20, InitialIntervalMS: 500, MaxIntervalMS: 60_000,
 	Multiplier: 2, Jitter: share(0.2), RetryOn: Classes,
@@ -80,14 +81,14 @@ func (p Policy) Or(base Policy) Policy {
 	return p
 }
 
-// Allows tells whether another attempt may follow after failures failed ones,
+// Allows reports whether another attempt may follow the given number of failed ones,
 // the last of which was of class c.
 func (p Policy) Allows(c Class, failures int) bool {
 	return c != Refused && failures < p.MaxAttempts && slices.Contains(p.RetryOn, c)
 }
 
-// Delay returns the wait before the attempt that follows failures failed ones
-// (1 or more). jitter is in [0,1) and spreads the wait by ±Policy.Jitter. A
+// Delay returns the wait before the attempt that follows the given number of failed
+// ones (1 or more). jitter is in [0,1) and spreads the wait by ±Policy.Jitter. A
 // participant's Retry-After (0 when none) is a lower bound. The result is
 // never negative and never more than the larger of cap·(1+Jitter), where cap
 // is the larger of MaxInterval and InitialInterval, and min(retryAfter, 1 h);

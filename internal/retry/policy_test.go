@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// policies draws policies in the ranges that workflow definitions accept.
+// policies generates policies within the ranges that workflow definitions accept.
 func policies() *rapid.Generator[retry.Policy] {
 	return rapid.Custom(func(t *rapid.T) retry.Policy {
 		p := retry.Policy{

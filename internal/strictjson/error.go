@@ -36,20 +36,20 @@ type Error struct {
 	Detail string
 }
 
-// Error returns the detail, the offset and the code, and nothing of the
-// document's content: it is fit for a log.
+// Error returns the detail, the offset and the code, but nothing of the document's
+// content: it is safe to log.
 func (e *Error) Error() string {
 	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Detail + " (" + e.Code + ")"
 }
 
-// under puts one reference token before the pointer, on the way from the
-// fault up to the root; a document without fault never pays for pointers.
+// under puts one reference token before the pointer, on the way from the fault up
+// to the root; a document without a fault never pays for pointers.
 func (e *Error) under(token string) *Error {
 	e.Pointer = "/" + Token(token) + e.Pointer
 	return e
 }
 
-// Token makes a member's name a token of a JSON Pointer (RFC 6901).
+// Token escapes a member's name for use as a token of a JSON Pointer (RFC 6901).
 func Token(name string) string { return pointerEscapes.Replace(name) }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -84,7 +84,7 @@ func TestFaults(t *testing.T) {
 		{"the same key again", `{"a":1,"a":1}`, strictjson.CodeDuplicateKey, 7, "/a"},
 		{"the same key later", `{"b":1,"a":2,"c":3,"b":4}`, strictjson.CodeDuplicateKey, 19, "/b"},
 		{"the earliest of several repetitions", `{"c":1,"a":2,"c":3,"a":4,"a":5}`, strictjson.CodeDuplicateKey, 13, "/c"},
-		{"the same key spelled otherwise", `[{"x":{"a":1,"\u0061":2}}]`, strictjson.CodeDuplicateKey, 13, "/0/x/a"},
+		{"the same key spelled differently", `[{"x":{"a":1,"\u0061":2}}]`, strictjson.CodeDuplicateKey, 13, "/0/x/a"},
 		{"a duplicate key before another fault of its object", `{"a":1,"a":2,}`, strictjson.CodeSyntax, 13, ""},
 		{"a duplicate key before a fault outside its object", `[{"a":1,"a":2},]`, strictjson.CodeDuplicateKey, 8, "/0/a"},
 		{"an empty key twice", `{"":1,"":2}`, strictjson.CodeDuplicateKey, 6, "/"},
@@ -143,7 +143,7 @@ func TestErrorTextHoldsNothingOfTheDocument(t *testing.T) {
 		}
 	}
 	_, err := strictjson.Canonical(nil, []byte(`{"a":1,"a":2}`), strictjson.Limits{})
-	if want := "invalid JSON at byte 7: the object has this key already (duplicate_key)"; err.Error() != want {
+	if want := "invalid JSON at byte 7: the object already has this key (duplicate_key)"; err.Error() != want {
 		t.Errorf("error text = %q, want %q", err, want)
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// FuzzCanonical holds Canonical against encoding/json: what the one accepts
-// the other accepts with the same meaning, and what only encoding/json accepts
-// has a fault of the named kind.
+// FuzzCanonical compares Canonical with encoding/json: what Canonical accepts,
+// encoding/json accepts with the same meaning, and what only encoding/json accepts
+// has the fault that Canonical reports.
 func FuzzCanonical(f *testing.F) {
-	for _, s := range spelled {
+	for _, s := range canonicalForms {
 		f.Add([]byte(s.src))
 	}
 	for _, src := range []string{
@@ -93,7 +93,7 @@ func checkFault(t *testing.T, src []byte, err error) {
 	}
 }
 
-// walk reads src as far as encoding/json can and returns how deep it nests and
+// walk reads src as far as encoding/json can and returns how deeply it nests and
 // whether an object has a key twice.
 func walk(src []byte) (depth int, duplicate bool) {
 	type level struct {

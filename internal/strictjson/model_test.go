@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// sample is a document and its canonical form, made side by side and by other
-// means than the parser's.
+// sample is a document and its canonical form, built together and independently of
+// the parser.
 type sample struct{ src, want string }
 
 var blanks = rapid.SampledFrom([]string{"", "", "", " ", "\n\t", "\r\n  "})
@@ -55,7 +55,7 @@ var numbers = rapid.Custom(func(t *rapid.T) sample {
 	}
 	exact, ok := new(big.Rat).SetString(src)
 	if !ok {
-		t.Fatalf("generated %q, which is no number", src)
+		t.Fatalf("generated %q, which is not a number", src)
 	}
 	return sample{src, exact.FloatString(scale)}
 })
@@ -71,7 +71,7 @@ var strs = rapid.Custom(func(t *rapid.T) sample {
 	return s
 })
 
-// drawString draws a string, and a spelling of it.
+// drawString draws a string and one way to write it in JSON.
 func drawString(t *rapid.T) (decoded string, s sample) {
 	decoded = string(rapid.SliceOfN(runes, 0, 8).Draw(t, "string"))
 	return decoded, sample{spell(t, decoded), escapeJSON(decoded)}
@@ -79,8 +79,8 @@ func drawString(t *rapid.T) (decoded string, s sample) {
 
 var short = map[rune]string{'"': `\"`, '\\': `\\`, '\b': `\b`, '\f': `\f`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
 
-// spell writes a string as a JSON string, each character in one of the ways
-// that JSON has for it.
+// spell writes a string as a JSON string, each character in one of the ways that
+// JSON allows.
 func spell(t *rapid.T, decoded string) string {
 	var b strings.Builder
 	for _, r := range decoded {
@@ -104,7 +104,7 @@ func spell(t *rapid.T, decoded string) string {
 	return `"` + b.String() + `"`
 }
 
-// escapeJSON is what PostgreSQL's function of that name does.
+// escapeJSON does what PostgreSQL's escape_json does.
 func escapeJSON(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -185,7 +185,7 @@ func TestEveryPrefixOfADocumentIsRefused(t *testing.T) {
 	})
 }
 
-func TestADuplicateIsFoundWhereverItStands(t *testing.T) {
+func TestADuplicateIsFoundWhereverItIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfNDistinct(rapid.StringOfN(runes, 0, 3, -1), 1, 24, rapid.ID[string]).Draw(t, "keys")
 		twin := rapid.SampledFrom(keys).Draw(t, "twin")
@@ -211,7 +211,7 @@ func TestADuplicateIsFoundWhereverItStands(t *testing.T) {
 			t.Fatalf("Canonical(%q): %+v; want a duplicate key at %d, pointer %q", src, e, again, pointer)
 		}
 		if !json.Valid([]byte(src)) {
-			t.Fatalf("%q has another fault besides", src)
+			t.Fatalf("%q also has another fault", src)
 		}
 	})
 }

@@ -1,8 +1,7 @@
 package strictjson
 
-// maxExponent bounds what is remembered of an exponent, far beyond what any
-// number within the limits needs, and below what PostgreSQL refuses even for
-// zero.
+// maxExponent bounds the value that is kept of an exponent. It is far beyond what any
+// number within the limits needs, and below what PostgreSQL refuses even for zero.
 const maxExponent = 1_000_000
 
 // number reads a number and writes it as a plain decimal.
@@ -66,13 +65,13 @@ func (p *parser) number() *Error {
 	return p.decimal(start, whole, fraction, exponent)
 }
 
-// maxGrowth is how many digits the exponents of one document may add, all
-// numbers together: else a megabyte of 1e399 would become eighty.
+// maxGrowth is how many digits the exponents of one document may add, all numbers
+// together: otherwise a megabyte of 1e399 would grow to eighty.
 const maxGrowth = 64 << 10
 
-// decimal writes whole.fraction * 10^exponent without the exponent, as numeric
-// of PostgreSQL does: with as many digits after the point as are left of the
-// fraction once the exponent has moved the point, and no sign before zero.
+// decimal writes whole.fraction * 10^exponent without the exponent, as PostgreSQL's
+// numeric does: with as many digits after the point as are left of the fraction once
+// the exponent has moved the point, and no sign before zero.
 func (p *parser) decimal(start int, whole, fraction []byte, exponent int) *Error {
 	digit := func(k int) byte {
 		if k < len(whole) {
@@ -88,7 +87,7 @@ func (p *parser) decimal(start int, whole, fraction []byte, exponent int) *Error
 	for lead < count && digit(lead) == '0' {
 		lead++
 	}
-	if lead == count { // zero: an exponent changes its scale only
+	if lead == count { // zero: an exponent changes only its scale
 		point = len(whole)
 	}
 

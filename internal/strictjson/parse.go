@@ -39,7 +39,7 @@ func (p *parser) document() *Error {
 	return nil
 }
 
-// value reads any value. depth is the one that it has if it is an array or an
+// value reads any value. depth is the depth of the value if it is an array or an
 // object.
 func (p *parser) value(depth int) *Error {
 	switch p.next() {
@@ -199,7 +199,7 @@ func (p *parser) sort(members []member) *Error {
 	}
 	if repeated >= 0 {
 		m := members[repeated]
-		return p.fault(CodeDuplicateKey, m.at, "the object has this key already").under(string(m.key))
+		return p.fault(CodeDuplicateKey, m.at, "the object already has this key").under(string(m.key))
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (p *parser) next() byte {
 	return 0
 }
 
-// take reads the byte that next has shown and writes it.
+// take reads the byte that next has returned and writes it.
 func (p *parser) take(c byte) {
 	p.pos++
 	p.out = append(p.out, c)

@@ -12,14 +12,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// corpus is every spelling of the table and a few hundred generated documents,
-// the same in each run.
+// corpus is every value of canonicalForms and a few hundred generated documents, the
+// same in each run.
 func corpus() []string {
 	var values []string
-	for _, s := range spelled {
+	for _, s := range canonicalForms {
 		values = append(values, s.src)
 	}
-	// At the edges of what the default limits let through.
+	// At the edges of what the default limits accept.
 	values = append(values,
 		strings.Repeat("[", 64)+strings.Repeat("]", 64),
 		strings.Repeat(`{"b":`, 64)+`0`+strings.Repeat(`,"a":1}`, 64),

@@ -1,9 +1,9 @@
 // Package strictjson checks JSON that comes from outside and rewrites it in
 // one canonical form.
 //
-// It accepts what RFC 8259 accepts, less what cannot be stored or repeated
-// faithfully: invalid UTF-8, duplicate object keys, NUL characters, lone
-// surrogates, numbers of absurd length, nesting without limit.
+// It accepts what RFC 8259 accepts, except what cannot be stored or repeated
+// faithfully: invalid UTF-8, duplicate object keys, NUL characters, lone surrogates,
+// numbers of absurd length, unlimited nesting.
 //
 // The canonical form is what PostgreSQL prints for a jsonb value, without the
 // blanks after commas and colons:
@@ -15,9 +15,9 @@
 //   - numbers are plain decimals that keep their trailing zeros: 1e3 is 1000,
 //     1.50e1 is 15.0, -0.0 is 0.0.
 //
-// So a value that was made canonical, stored as jsonb, read back and made
-// canonical again has the same bytes as before. Requests to participants rely
-// on it: a body rebuilt after a restart must equal the one sent before.
+// So a value that was made canonical, stored as jsonb, read back and made canonical
+// again has the same bytes as before. Requests to participants rely on this: a body
+// rebuilt after a restart must equal the one sent before.
 package strictjson
 
 import (
@@ -31,25 +31,24 @@ type Limits struct {
 	// number depth 0. Zero or less means DefaultMaxDepth. The parser recurses
 	// once per level.
 	MaxDepth int
-	// MaxNumberDigits is how many digits a number may have when written
-	// without an exponent, those before and after the point together; 1e3 has
-	// four, 0.01 has three. Zero or less means DefaultMaxNumberDigits. What
-	// is to be stored should have no more than 16,383, the most that jsonb
-	// takes after the point.
+	// MaxNumberDigits is how many digits a number may have when written without an
+	// exponent, before and after the point together; 1e3 has four, 0.01 has three.
+	// Zero or less means DefaultMaxNumberDigits. Values to be stored should have no
+	// more than 16,383, the most that jsonb accepts after the point.
 	MaxNumberDigits int
 }
 
-// The limits in force where Limits says nothing. 400 digits hold every float64
-// in its shortest form, and PostgreSQL's numeric holds far more.
+// The limits that apply where Limits has zero. 400 digits hold every float64 in its
+// shortest form, and PostgreSQL's numeric holds far more.
 const (
 	DefaultMaxDepth        = 64
 	DefaultMaxNumberDigits = 400
 )
 
-// Canonical checks that src is exactly one JSON value within the limits and
-// appends its canonical form to dst. The result is a fixpoint: its own
-// canonical form is itself. src is only read, nothing keeps a reference to it,
-// and it must not share memory with dst.
+// Canonical checks that src is exactly one JSON value within the limits and appends
+// its canonical form to dst. The result is a fixed point: its own canonical form is
+// itself. src is only read, no reference to it is kept, and it must not share memory
+// with dst.
 //
 // On failure it returns dst as it was (bytes beyond its length may have
 // changed) and an *Error about the first fault; a duplicate key counts as a
@@ -74,7 +73,7 @@ func Canonical(dst, src []byte, l Limits) ([]byte, error) {
 	return p.out, nil
 }
 
-// maxPointer keeps an answer small when a client's keys are not.
+// maxPointer keeps the error small when the client's keys are long.
 const maxPointer = 512
 
 // shortened cuts whole tokens off the end of a pointer that is too long.

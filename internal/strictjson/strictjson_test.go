@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// spelled are values and what becomes of them; postgres_test.go holds the same
-// table against a server.
-var spelled = []struct {
+// canonicalForms are values and their canonical forms; postgres_test.go checks the
+// same table against a server.
+var canonicalForms = []struct {
 	name, src, want string
 }{
 	{"literals stay", ` [true , false,null] `, `[true,false,null]`},
@@ -56,7 +56,7 @@ var spelled = []struct {
 }
 
 func TestCanonicalForm(t *testing.T) {
-	for _, tt := range spelled {
+	for _, tt := range canonicalForms {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := strictjson.Canonical(nil, []byte(tt.src), strictjson.Limits{})
 			if err != nil || string(got) != tt.want {
@@ -91,7 +91,7 @@ func TestCanonicalAppendsAndLeavesItsInputAlone(t *testing.T) {
 	}
 }
 
-func TestWideAndLongObjectsOutgrowTheirFirstRoom(t *testing.T) {
+func TestWideAndLongObjectsOutgrowTheirInitialBuffers(t *testing.T) {
 	var src, want strings.Builder
 	for i := range 26 * 26 {
 		j := 26*26 - 1 - i

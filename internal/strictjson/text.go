@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// text reads a string and reports whether src spells it with escapes.
+// text reads a string and reports whether src writes it with escapes.
 func (p *parser) text() (escaped bool, err *Error) {
 	src, i := p.src, p.pos+1
 	p.out = append(p.out, '"')
@@ -43,8 +43,7 @@ func (p *parser) text() (escaped bool, err *Error) {
 	}
 }
 
-// escape reads the escape whose backslash is at i and returns the offset
-// behind it.
+// escape reads the escape whose backslash is at i and returns the offset after it.
 func (p *parser) escape(i int) (int, *Error) {
 	src := p.src
 	if i+1 == len(src) {
@@ -89,7 +88,7 @@ func unicodeEscape(s []byte) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// appendCharacter writes a character as escape_json of PostgreSQL does.
+// appendCharacter writes a character as PostgreSQL's escape_json does.
 func appendCharacter(out []byte, r rune) []byte {
 	switch {
 	case r == '"', r == '\\':

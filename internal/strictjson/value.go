@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// Stored bounds what was accepted once: it passed the edge's narrower limits
-// then, and storage may have written its numbers out.
+// Stored are the limits for JSON that has already been accepted: it was within the
+// narrower limits of the API then, and storage may have written its numbers without
+// exponents.
 var Stored = Limits{MaxDepth: 1000, MaxNumberDigits: 100_000}
 
 // Encode returns v as canonical JSON within Stored.
@@ -19,8 +20,8 @@ func Encode(v any) (json.RawMessage, error) {
 	return Canonical(nil, b, Stored)
 }
 
-// Decode reads canonical JSON; numbers are a json.Number and so keep their
-// digits. Nil is nil, as is what is no JSON.
+// Decode parses canonical JSON; numbers become json.Number and so keep their digits.
+// It returns nil for nil and for bytes that are not JSON.
 func Decode(j json.RawMessage) any {
 	d := json.NewDecoder(bytes.NewReader(j))
 	d.UseNumber()
@@ -31,8 +32,8 @@ func Decode(j json.RawMessage) any {
 	return v
 }
 
-// At finds what a path leads to in decoded JSON: through objects by name, through
-// arrays by index from 0. False: it leads nowhere; null is a value.
+// At returns the value at path in decoded JSON: members of objects by name, elements
+// of arrays by index from 0. False: there is no such value; null is a value.
 func At(v any, path []string) (any, bool) {
 	for _, part := range path {
 		switch in := v.(type) {

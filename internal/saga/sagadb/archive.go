@@ -21,8 +21,8 @@ SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $
  ORDER BY l.step_index, l.started_at, l.attempt`
 )
 
-// GetArchived implements saga.Archive. Head and logs come from one snapshot: a
-// restore in between would take the logs away.
+// GetArchived implements saga.Archive. Head and logs are read from one snapshot: a
+// restore between the two would move the logs away.
 func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Archived, error) {
 	var a saga.Archived
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
@@ -41,7 +41,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 		a.Logs = []saga.StepLog{}
 		sealer := st.db.Keys.SealerFor(tenant, id)
 		return postgres.EachRow(rows, func() error {
-			l, err := scanLog(rows, at(&sealer))
+			l, err := scanLog(rows, oneSealer(&sealer))
 			a.Logs = append(a.Logs, l)
 			return err
 		})
@@ -55,20 +55,20 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 	return a, nil
 }
 
-// scanArchived reads one row of sagaColumns and archived_at.
+// scanArchived reads a row of sagaColumns, followed by archived_at.
 func scanArchived(db *postgres.DB, row postgres.Scanner) (a saga.Archived, err error) {
-	a.Saga, err = scanSaga(db, andThen{row, &a.ArchivedAt})
+	a.Saga, err = scanSaga(db, withLast{row, &a.ArchivedAt})
 	postgres.UTC(&a.ArchivedAt)
 	return a, err
 }
 
-// andThen scans one column more than it is asked for.
-type andThen struct {
+// withLast scans into one more destination than its caller passes.
+type withLast struct {
 	row  postgres.Scanner
 	last any
 }
 
-func (r andThen) Scan(dest ...any) error { return r.row.Scan(append(dest, r.last)...) }
+func (r withLast) Scan(dest ...any) error { return r.row.Scan(append(dest, r.last)...) }
 
 // ListArchived implements saga.Archive.
 func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filter) (page.Of[saga.Archived], error) {
@@ -98,8 +98,8 @@ func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filt
 	return found, nil
 }
 
-// archivable tells whether any archived saga can fit f, and takes out of f what
-// every one fits: all have ended and none needs attention.
+// archivable reports whether an archived saga can match f, and removes from f the
+// conditions that every archived saga meets: all have ended and none needs attention.
 func archivable(f *saga.Filter) bool {
 	if f.NeedsAttention != nil && *f.NeedsAttention {
 		return false
@@ -124,7 +124,7 @@ func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	return "SELECT count(*) FROM " + from + " WHERE " + w.Text(), w.Args
 }
 
-// archived returns what to read the archived sagas of f from, as s, and the conditions.
+// archived returns the table, as s, and the conditions that select f's archived sagas.
 func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	from = "saga.saga_states_archive s"
 	if byMetadata(f) {
@@ -136,8 +136,8 @@ func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 
 var insertRestored = postgres.Named(insertEvents, theEvents)
 
-// Restore implements saga.Archive. Key and event are stored in the transaction
-// that moves the saga, or not at all.
+// Restore implements saga.Archive. The idempotency key and the event are stored in
+// the transaction that moves the saga, or not at all.
 func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 	restored, err := postgres.RetryCollision(func() (bool, error) { return st.restore(ctx, r) })
 	switch {

@@ -11,24 +11,24 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// businessKeyIndex keeps two unfinished sagas of a workflow from having one key.
+// businessKeyIndex prevents two unfinished sagas of a workflow from having one key.
 const businessKeyIndex = "uq_saga_business_key"
 
-// activeKey finds the unfinished saga of a tenant, workflow and business key,
-// which are given as expressions, in the words of businessKeyIndex.
+// activeKey selects the unfinished saga of a tenant, workflow and business key, which
+// are SQL expressions. Its conditions are those of businessKeyIndex.
 func activeKey(tenant, workflow, key string) string {
 	return `SELECT o.id FROM saga.saga_states o WHERE o.tenant_id = ` + tenant + ` AND o.workflow_name = ` + workflow +
 		` AND o.business_key = ` + key + ` AND o.business_key IS NOT NULL AND o.completed_at IS NULL`
 }
 
-// joinActive stores what an idempotency key stands for when no saga was made.
+// joinActive stores the saga that an idempotency key refers to when none was created.
 const joinActive = `
 INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
 
-// keyActive answers for a saga that was left out because its business key is
-// taken; Created is 0 when it is not. An idempotency key that was used
-// meanwhile decides instead.
+// keyActive returns the result for a saga that was left out because its business key
+// is taken; Created is 0 when the key is free. An idempotency key that was used in
+// the meantime takes precedence.
 func (st *Sagas) keyActive(ctx context.Context, n *saga.NewSaga) (saga.CreateResult, error) {
 	other, err := st.activeSaga(ctx, &n.Saga)
 	switch {
@@ -50,7 +50,8 @@ func (st *Sagas) keyActive(ctx context.Context, n *saga.NewSaga) (saga.CreateRes
 	return saga.CreateResult{Created: saga.Joined, Prior: other}, nil
 }
 
-// activeSaga returns the unfinished saga that has s's business key, Nil when none has.
+// activeSaga returns the unfinished saga that has s's business key, uuid.Nil when
+// there is none.
 func (st *Sagas) activeSaga(ctx context.Context, s *saga.Saga) (uuid.UUID, error) {
 	var other uuid.UUID
 	err := st.db.Read.GetContext(ctx, &other, activeKey("$1", "$2", "$3"), s.Tenant.ID, s.WorkflowName, *s.BusinessKey)
@@ -63,7 +64,8 @@ func (st *Sagas) activeSaga(ctx context.Context, s *saga.Saga) (uuid.UUID, error
 	return other, nil
 }
 
-// whyNotReopened answers for a change that would give two unfinished sagas one key.
+// whyNotReopened returns the conflict of a change that would give two unfinished
+// sagas one key.
 func (st *Sagas) whyNotReopened(ctx context.Context, c *saga.Change) ([]error, error) {
 	other, err := st.activeSaga(ctx, &c.After.Saga)
 	if err != nil {

@@ -11,20 +11,18 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// claimSagas takes what dead nodes left behind, and what waits unowned and is
-// due. The former comes first, because it has an end, and a backlog may have
-// none.
+// claimSagas takes the sagas of dead nodes, and unowned sagas that wait and are due.
+// The former come first, because they are limited in number, and a backlog may not be.
 //
-// Tenants take turns: up to limit of them, the first after tenant $3 in the
-// order of their ids, and from the beginning again; each has an equal share of
-// the limit, its oldest sagas. Each tenant is found by one look at the index
-// beyond the one before it, so a backlog of a hundred thousand sagas of one
-// tenant costs as much as one saga.
+// Tenants take turns: up to limit of them, beginning after tenant $3 in the order of
+// their ids and wrapping around; each has an equal share of the limit, its oldest
+// sagas. Each tenant is found by one index lookup beyond the previous one, so a
+// backlog of a hundred thousand sagas of one tenant costs as much as one saga.
 //
-// The claim is a change: version and epoch grow, so that whoever held the saga
-// before can write nothing more. A dead owner may have sent the call in flight;
-// its RUNNING logs are closed. The state stays: it moves with the call's outcome,
-// in a change that tells the audit trail of it.
+// The claim is a change: version and epoch grow, so that the previous holder of the
+// saga can write nothing more. A dead owner may have sent the call in flight; its
+// RUNNING logs are closed. The state stays: it changes with the call's outcome, in a
+// change that is recorded in the audit trail.
 var claimSagas = `
 WITH RECURSIVE dead AS MATERIALIZED (
 	SELECT id FROM saga.engine_nodes WHERE lease_until <= now() AND id <> $1 -- whoever has lost its own lease would take the same ones again and again
@@ -89,14 +87,14 @@ UPDATE saga.saga_states s
  WHERE s.id = p.id AND s.tenant_id = p.tenant_id
 RETURNING ` + sagaColumns
 
-// The pieces of the look from one tenant to the next. The order names the owner
-// as well: PostgreSQL does not know that IS NULL leaves the index in its order.
+// The parts of the lookup that goes from one tenant to the next. The order names the
+// owner as well: PostgreSQL does not infer that IS NULL keeps the index in its order.
 const (
 	firstUnowned = `SELECT s.tenant_id, s.next_run_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner IS NULL`
 	firstLeft    = `SELECT s.tenant_id FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner = d.id`
-	// A bare $3 would tell the planner how few sagas of such tenants there were when
-	// the table was last analyzed. For few it reads all that live, by another index,
-	// and sorts them: a backlog that has come since then, in each claim.
+	// A bare $3 would show the planner how few sagas such tenants had when the table
+	// was last analyzed. For few it reads all unfinished sagas, by another index, and
+	// sorts them: a backlog that has grown since then, in each claim.
 	lastTurn      = `(SELECT $3::uuid)`
 	firstOfTenant = `ORDER BY s.lease_owner, s.tenant_id, s.next_run_at NULLS FIRST LIMIT 1`
 )
@@ -112,11 +110,11 @@ func (st *Sagas) Claim(ctx context.Context, owner int64, limit int) ([]saga.Load
 	if err != nil {
 		return nil, err
 	}
-	st.turns.passed(last, claimed)
+	st.turns.advance(last, claimed)
 	return claimed, nil
 }
 
-// turns remembers which tenant had the last turn in the claims of this node.
+// turns remembers which tenant was served last by the claims of this node.
 type turns struct {
 	mu     sync.Mutex
 	tenant uuid.UUID // guarded by mu
@@ -128,12 +126,12 @@ func (t *turns) last() uuid.UUID {
 	return t.tenant
 }
 
-// passed moves on to the last tenant that a claim after from has served.
-func (t *turns) passed(from uuid.UUID, claimed []saga.Loaded) {
+// advance moves on to the last tenant that a claim after from has served.
+func (t *turns) advance(from uuid.UUID, claimed []saga.Loaded) {
 	if len(claimed) == 0 {
 		return
 	}
-	// wrapped: the turns have begun from the beginning again to get there.
+	// wrapped: the claim has wrapped around to the first tenant to get there.
 	wrapped := func(id uuid.UUID) bool { return bytes.Compare(id[:], from[:]) <= 0 }
 	latest := claimed[0].Saga.Tenant.ID
 	for i := range claimed {

@@ -19,15 +19,15 @@ import (
 // locked finds the rows whose version and epoch still match and locks them in
 // id and tenant order: two nodes with the same sagas in opposite order deadlocked once the
 // planner used the index (40P01, 3 of 120 runs on 200,000 rows); small tables
-// never show it. What belongs to a change is joined to it by a hashed subplan:
-// IS TRUE keeps the planner from making a join of it, which without hash joins
-// would cost the square of the batch. A RUNNING row is told by its missing end,
-// because its status has an index: the planner read all rows of that status.
+// never show it. The rows of a change are matched to it by a hashed subplan: IS TRUE
+// keeps the planner from turning it into a join, which without hash joins would cost
+// the square of the batch. A RUNNING row is recognized by its missing end, not by its
+// status: status has an index, and the planner read all rows of that status.
 var commitSagas = commitStatement(operatedColumns{})
 
-// commitOperated is commitSagas for a batch with a change of an operator, or
-// one that stores a declared output: four columns more, NULL for all others.
-// Two statements, because nearly no change has any of them (decision 0023).
+// commitOperated is commitSagas for a batch with a change made by an operator, or one
+// that stores a declared output: four more columns, NULL for all other changes. There
+// are two statements because hardly any change has any of them (decision 0023).
 var commitOperated = commitStatement(operatedColumns{
 	rows: []postgres.Params{operatedTable.As("o")},
 	set: `
@@ -38,7 +38,7 @@ var commitOperated = commitStatement(operatedColumns{
 	undoing: `WHEN l.state = 4 AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' `,
 })
 
-// operatedColumns is what commitOperated has beyond commitSagas.
+// operatedColumns is the SQL that commitOperated has in addition to commitSagas.
 type operatedColumns struct {
 	rows         []postgres.Params
 	set, undoing string
@@ -99,7 +99,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT id, tenant_id FROM moved`
 
-// changeBatch gathers changes for commitSagas, or with operated for commitOperated.
+// changeBatch collects changes for commitSagas, or if operated for commitOperated.
 type changeBatch struct {
 	heads    *postgres.Batch[changeRow]
 	keys     *postgres.Batch[keyRow]
@@ -141,7 +141,7 @@ func (b *changeBatch) add(db *postgres.DB, c *saga.Change) (err error) {
 	return err
 }
 
-// sealOperated returns what is stored of what an operator has done.
+// sealOperated returns what is stored of an operator's change, sealed.
 func sealOperated(sealer *envelope.Sealer, c *saga.Change) (row operatedRow, err error) {
 	if row.Operated = c.Operated; row.Operated == nil {
 		row.Operated = &saga.Operated{}
@@ -226,7 +226,7 @@ func (st *Sagas) whyNotMoved(ctx context.Context, c *saga.Change) (conflict, out
 	return c.Stale(), nil
 }
 
-// changeColumns makes the statement and its arguments.
+// changeColumns returns the statement and its arguments.
 func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []any, err error) {
 	b := changeBatch{
 		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)),

@@ -14,12 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// createSagas stores a batch in one statement, so in one transaction: each
-// saga whose workflow is enabled and still current, and whose idempotency key
-// is new. Keys go in in order, and so do ids, so that two nodes with the same ones
-// wait for each other instead of deadlocking. A taken id fails the whole statement; the
-// caller then stores the batch one by one. An archived id of the tenant stays taken:
-// participants know it, and it could not be archived a second time.
+// createSagas stores a batch in one statement, so in one transaction: each saga whose
+// workflow is enabled and still current, and whose idempotency key is new. Keys are
+// inserted in order, and so are ids, so that two nodes with the same ones wait for
+// each other instead of deadlocking. A taken id fails the whole statement; the caller
+// then stores the batch one by one. The id of an archived saga of the tenant stays
+// taken: participants know it, and it could not be archived a second time.
 var createSagas = postgres.Named(`
 WITH runnable AS MATERIALIZED (
 	SELECT c.* FROM `+postgres.Unnest("c", newSagas)+`
@@ -46,7 +46,7 @@ SELECT id, tenant_id, timeout_at FROM stored`, newSagas, theKeys, theEvents)
 
 var newSagas = sagaTable.As("c")
 
-// newSagaColumns makes createSagas' arguments, with the sagas by their ids.
+// newSagaColumns returns createSagas' arguments, with the sagas ordered by id.
 func newSagaColumns(db *postgres.DB, batch []saga.NewSaga) ([]any, error) {
 	heads, keys, events := sagaTable.Batch(len(batch)), keyTable.Batch(len(batch)), newEventBatch(len(batch))
 	ordered := make([]*saga.NewSaga, len(batch))
@@ -91,7 +91,7 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 		return postgres.OneByOne(batch, func(one []saga.NewSaga) ([]saga.CreateResult, error) { return st.Create(ctx, one) })
 	case postgres.Violates(err, "saga_states_pkey"):
 		return []saga.CreateResult{{Created: saga.IDTaken}}, nil
-	case postgres.Violates(err, businessKeyIndex): // it came while the statement ran; now it is seen
+	case postgres.Violates(err, businessKeyIndex): // stored while the statement ran; now it is visible
 		r, err := st.whyNotCreated(ctx, &batch[0])
 		return []saga.CreateResult{r}, err
 	case postgres.DataError(err):

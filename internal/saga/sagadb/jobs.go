@@ -22,28 +22,25 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Steps of sagas that are job runs (decision 0039). A run begins in the
-// transaction that brings its saga to the step, and the transaction that ends it
-// for good brings the saga on. Rows are locked in one order: runs, dead letters,
-// sagas.
+// Steps of sagas that are job runs (decision 0039). A run is created in the transaction
+// that brings its saga to the step, and the transaction that finally ends the run moves
+// the saga on. Rows are locked in one order: runs, dead letters, sagas.
 
-// JobSteps is what steps that are job runs need from outside. Nil functions are
-// not called.
+// JobSteps configures steps that are job runs. Nil functions are not called.
 type JobSteps struct {
-	// Settings returns the settings of job runs as they stand; nil: the defaults.
+	// Settings returns the current settings of job runs; nil: the defaults.
 	Settings func(context.Context) (jobrun.Settings, error)
-	// CompensationTimeout is of sagas that name none; 0: no deadline.
+	// CompensationTimeout applies to sagas that have none; 0: no deadline.
 	CompensationTimeout time.Duration
-	// Moved is told of each saga that went on with the end of a run, soon after the
-	// commit: a hint for its engine and for those who wait for its end.
+	// Moved is called for each saga that the end of a run has moved on, soon after
+	// the commit: a hint for its engine and for callers that wait for its end.
 	Moved func(saga.Saga)
 }
 
-// ConfigureJobSteps sets what steps that are job runs need. To be called before
-// st is used.
+// ConfigureJobSteps configures steps that are job runs. Call it before st is used.
 func (st *Sagas) ConfigureJobSteps(s JobSteps) { st.steps.JobSteps = s }
 
-// stepJobs is JobSteps with the definitions of workflows, which never change.
+// stepJobs is JobSteps with a cache of workflow definitions.
 type stepJobs struct {
 	JobSteps
 	mu          sync.RWMutex
@@ -56,7 +53,7 @@ type workflowID struct {
 	version int
 }
 
-// maxDefinitions is how many are kept before all are forgotten.
+// maxDefinitions is how many definitions are cached before all of them are dropped.
 const maxDefinitions = 10_000
 
 // workflowOf returns the definition that a saga is pinned to.
@@ -82,9 +79,9 @@ func (st *Sagas) workflowOf(ctx context.Context, s *saga.Saga) (*workflow.Defini
 	return r.Definition, nil
 }
 
-// hintAfter is when hints are given of what a transaction does that its caller
-// commits. One that comes too early finds nothing, and nothing is lost by it:
-// whoever is told also looks by himself.
+// hintAfter delays hints about a transaction that the caller commits, so that they come
+// after its commit. A hint that comes too early finds nothing, and nothing is lost:
+// whoever gets it also polls.
 const hintAfter = 10 * time.Millisecond
 
 func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {
@@ -95,8 +92,9 @@ func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {
 }
 
 const (
-	// Who is behind a saga is whose credential began it: initiated_by is what they say.
-	askedJobs = `
+	// The principal behind a saga is the actor of its first event, whose credential
+	// created it; initiated_by is only what the client claimed.
+	requestedJob = `
 SELECT d.id, d.name, d.spec_version, d.spec, (SELECT e.actor FROM saga.saga_events e WHERE e.saga_id = $3 ORDER BY e.id LIMIT 1)
   FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL`
@@ -104,19 +102,19 @@ SELECT d.id, d.name, d.spec_version, d.spec, (SELECT e.actor FROM saga.saga_even
 	// The letter of a saga is locked before the saga.
 	letterOfSaga = `SELECT s.interventions->>'dead_letter' FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2`
 
-	// Whether an attempt of a chain of retries may have done something without
-	// saying so: it was lost, or cut off.
-	doubtedRuns = `
+	// Whether an attempt in a chain of retries may have had an effect without reporting
+	// it: it was lost, or it timed out.
+	uncertainRuns = `
 SELECT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0)
    AND (r.losses_used > 0 OR r.state = 'TIMED_OUT' OR r.error_code IN ('LOST', 'TIMED_OUT')))`
 )
 
 var lockSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2 FOR NO KEY UPDATE OF s`
 
-// askedRuns returns the runs that changes ask for, each at its change's place in
-// the batch. A change whose definition is not there begins none, and takes its other
-// form in batch, which is the caller's own (Change.WithoutRun).
-func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]jobrun.Run, error) {
+// requestedRuns returns the runs that changes request, each by its change's index in
+// the batch. A change whose job definition does not exist creates none, and is replaced
+// in batch, which must be the caller's own copy, by its other form (Change.WithoutRun).
+func (st *Sagas) requestedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]jobrun.Run, error) {
 	runs := map[int]jobrun.Run{}
 	for i := range batch {
 		c := &batch[i]
@@ -126,7 +124,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		d := jobrun.Definition{TenantID: c.After.Tenant.ID}
 		var spec []byte
 		var by sql.NullString
-		err := tx.QueryRowContext(ctx, askedJobs, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name,
+		err := tx.QueryRowContext(ctx, requestedJob, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name,
 			&d.SpecVersion, &spec, &by)
 		if errors.Is(err, sql.ErrNoRows) {
 			batch[i] = c.WithoutRun()
@@ -170,7 +168,7 @@ func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 	moved map[saga.Ref]bool) (after func(), err error) {
 	var list []jobrun.Run
 	for i := range batch {
-		if r, asked := runs[i]; asked && moved[batch[i].After.Ref()] {
+		if r, requested := runs[i]; requested && moved[batch[i].After.Ref()] {
 			list = append(list, r)
 		}
 	}
@@ -186,8 +184,8 @@ func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 	return func() { st.jobs.RunsCreated(list, created) }, nil
 }
 
-// RunEnded is called in the transaction in which the last run of a chain of
-// retries ends that a step of a saga waits for: the saga goes on in it. r and its
+// runEnded is called in the transaction that ends the last run of a chain of retries,
+// for which a step of a saga waits: the saga moves on in that transaction. r and its
 // chain are locked.
 func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error {
 	run, err := st.waitingFor(ctx, tx, r)
@@ -204,7 +202,7 @@ func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 		Now: m.Now, NewID: m.NewID, Jitter: m.Jitter, CompensationTimeout: st.steps.CompensationTimeout,
 	})
 	if err != nil {
-		return nil //nolint:nilerr // it does not wait for this any more
+		return nil //nolint:nilerr // the saga no longer waits for this run
 	}
 	change = change.Released(m.Now)
 	moved, begun, err := st.change(ctx, tx, []saga.Change{change})
@@ -223,19 +221,19 @@ func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 	return nil
 }
 
-// waitingSaga is a saga that waits for a run, locked.
+// waitingSaga is a locked saga that waits for a run.
 type waitingSaga struct {
 	saga.Instance
 	begun time.Time
 	args  []byte
 }
 
-// waitingFor reads the saga that waits for r and locks it, nil when it does not.
+// waitingFor reads and locks the saga that waits for r; nil when it does not.
 func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*waitingSaga, error) {
 	var letter sql.NullString
 	switch err := tx.QueryRowContext(ctx, letterOfSaga, r.TenantID, r.SagaID).Scan(&letter); {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil, nil //nolint:nilnil // it is in the archive
+		return nil, nil //nolint:nilnil // the saga is in the archive
 	case err != nil:
 		return nil, err
 	}
@@ -259,7 +257,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 	var logs []saga.StepLog
 	w := waitingSaga{}
 	err = postgres.EachRow(rows, func() error {
-		l, err := scanLog(rows, at(&sealer))
+		l, err := scanLog(rows, oneSealer(&sealer))
 		if l.ID == r.RootRunID {
 			w.begun, w.args = l.StartedAt, l.Request
 		}
@@ -274,16 +272,16 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 		return nil, err
 	}
 	if w.Instance = saga.Rebuild(s, def, logs); w.JobRun() != r.RootRunID {
-		return nil, nil //nolint:nilnil // it went on without it
+		return nil, nil //nolint:nilnil // the saga has moved on without this run
 	}
 	return &w, nil
 }
 
-// outcomeOf is what the end of a run means to the step that it is.
+// outcomeOf returns the outcome of the step whose run, or chain of retries, ended as r.
 func outcomeOf(ctx context.Context, tx postgres.Queryer, r *jobrun.Run) (saga.Outcome, error) {
 	doubted := false
 	if r.State != jobrun.Succeeded && r.State != jobrun.Skipped {
-		if err := tx.QueryRowContext(ctx, doubtedRuns, r.TenantID, r.RootRunID).Scan(&doubted); err != nil {
+		if err := tx.QueryRowContext(ctx, uncertainRuns, r.TenantID, r.RootRunID).Scan(&doubted); err != nil {
 			return saga.Outcome{}, err
 		}
 	}
@@ -305,15 +303,15 @@ var latestOfChain = `
 SELECT ` + jobdb.RunColumns + ` FROM jobs.job_runs r
  WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0) ORDER BY r.retry_number DESC LIMIT 1`
 
-// CheckJobRun looks after the job run of a step: engine.Config.CheckJobRun. cancel asks
-// to cancel a run (jobrun.Runs), with the reason. A run that ends by that tells its
-// saga itself.
+// CheckJobRun returns the outcome of a step's job run, nil while it has none:
+// engine.Config.CheckJobRun. cancel requests the cancellation of a run (jobrun.Runs),
+// with the reason. A run that ends by its cancellation moves its saga on itself.
 func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall,
 	cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
 	r, err := st.jobs.ScanRun(st.db.Read.QueryRowContext(ctx, latestOfChain, c.Tenant, c.ID))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		// It is stored with the change that begins it, and kept until it has ended.
+		// The run is stored with the change that requests it, and kept until it has ended.
 		return &saga.Outcome{
 			Verdict: saga.Refused, Class: retry.Refused, Code: "job_not_defined", Last: true,
 			Message: fmt.Sprintf("there is no job definition %q", c.Job), Request: c.Args, StartedAt: c.Begun, EndedAt: c.Now,
@@ -325,10 +323,10 @@ func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall,
 		o.StartedAt, o.Request = c.Begun, c.Args
 		return &o, err
 	case !c.Stop:
-		return nil, nil //nolint:nilnil // it goes on
+		return nil, nil //nolint:nilnil // it is still running
 	}
 	if err := cancel(ctx, c.Tenant, r.ID, c.Why); err != nil && !fault.IsCode(err, jobrun.CodeConflict) {
 		return nil, err
 	}
-	return nil, nil //nolint:nilnil // it ends soon, or has ended just now and told its saga
+	return nil, nil //nolint:nilnil // it ends soon, or has just ended and moved its saga on
 }

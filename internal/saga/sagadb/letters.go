@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// updateWithLetters is update for a batch with a change that tells of a dead letter, or
-// begins, ends or holds a job run: a transaction of some more statements, because hardly any
-// batch has one. Letters are locked before sagas, everywhere.
+// updateWithLetters is update for a batch with a change that concerns a dead letter, or
+// creates, ends or holds a job run: a transaction of several statements, because hardly
+// any batch has one. Letters are always locked before sagas.
 func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (moved map[saga.Ref]bool, err error) {
 	var begun func()
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
@@ -27,15 +27,15 @@ func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (mo
 	return moved, nil
 }
 
-// change writes a batch in tx, with what it tells of dead letters and the job runs
-// that it begins, ends or holds. begun is to be called after the commit.
+// change writes a batch in tx, with its updates of dead letters and the job runs that it
+// creates, ends or holds. begun must be called after the commit.
 func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	batch []saga.Change) (moved map[saga.Ref]bool, begun func(), err error) {
 	steered, err := st.lockSteered(ctx, tx, batch)
 	if err != nil {
 		return nil, nil, err
 	}
-	batch = slices.Clone(batch) // some are written in another form (Change.Letter, Change.Run)
+	batch = slices.Clone(batch) // some are replaced by another form (Change.Letter, Change.Run)
 	var all []dlqdb.LetterUpdate
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil {
@@ -46,7 +46,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	if err != nil {
 		return nil, nil, err
 	}
-	runs, err := st.askedRuns(ctx, tx, batch)
+	runs, err := st.requestedRuns(ctx, tx, batch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,8 +87,8 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	return moved, func() { created(); ended() }, err
 }
 
-// letterUpdatesOf is what a change tells. While content is sealed, nothing that a
-// participant may have said goes into the letter's error.
+// letterUpdatesOf returns a change's update of its dead letter. While content is sealed,
+// the letter's error contains nothing that a participant may have returned.
 func (st *Sagas) letterUpdatesOf(c *saga.Change) dlqdb.LetterUpdate {
 	n := dlqdb.LetterUpdate{SourceUpdate: c.Letter, Tenant: c.After.Tenant.ID, At: dlq.Moment{Now: c.After.UpdatedAt}}
 	if n.Outcome == dlq.GaveUp && st.db.Keys.Seals() {

@@ -38,15 +38,14 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (pag
 	return found, nil
 }
 
-// listSagas returns the query of one page, and one row more, which tells
-// whether there is a next page. Values are parameters; only fixed text is put
-// together.
+// listSagas returns the query for one page and one more row, which shows whether there
+// is a next page. Values are parameters; only fixed text is concatenated.
 func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	const newest = " ORDER BY s.created_at DESC, s.id DESC"
 	tail := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
 	switch {
 	case f.UpdatedFrom.IsZero() && f.Offset > 0:
-		// The rows before the page are passed in the index where that is possible.
+		// Where possible, the rows before the page are skipped in the index.
 		parts, args := selectSagas(tenant, f, "s.id, s.tenant_id", tail)
 		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id AND s.tenant_id = page.tenant_id" + newest, args
 	case f.UpdatedFrom.IsZero(): // then it is one part
@@ -57,9 +56,9 @@ func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	return "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS s" + tail, args
 }
 
-// countSagas returns the query of a total. Up to a bound it reads as the
-// list does: without an order the planner would trust its luck and read the
-// table from its start.
+// countSagas returns the query for a total. Up to a bound it reads as the list does:
+// without an order the planner would scan the table from its start and hope to find
+// enough matches early.
 func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	f.After = nil
 	count, tail := "count(*)", ""
@@ -71,19 +70,19 @@ func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
-// longSettled is how long after its creation most sagas are changed for the last
-// time, as the predicate of idx_saga_updated_at says it too; and more than the
-// clocks of two nodes differ.
+// longSettled is the time after its creation by which most sagas have been changed for
+// the last time. The predicate of idx_saga_updated_at contains it too. It is also more
+// than the clocks of two nodes differ.
 const longSettled = time.Minute
 
-// selectSagas returns the queries that together select each saga of the filter
-// once, each with tail at its end.
+// selectSagas returns the queries that together select each saga of the filter once,
+// each with tail at its end.
 //
-// updated_at changes at every step and so has no index. Only an ended saga's
-// last change stands still: it is its end, unless it failed and was touched
-// again. Most sagas end soon, and are then found by the time of their creation,
-// in the order of the list. The others are few kinds of few: ended after more
-// than a minute, not ended, failed.
+// updated_at changes at every step and so has no index. It is fixed only for an ended
+// saga: then it is the time of its end, unless the saga failed and was changed again.
+// Most sagas end soon, and those are found by their creation time, in the order of the
+// list. The others are small groups: sagas that ended after more than a minute,
+// unfinished sagas, and failed sagas.
 func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
 	add := func(from string, w sagaWhere) {
 		w.sagas(tenant, f)
@@ -109,8 +108,8 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 		if !f.UpdatedTo.IsZero() {
 			late.Add("s.completed_at < ?", f.UpdatedTo)
 		}
-		// Gathered on their own (OFFSET 0) and then looked at. The planner does not
-		// see that they are few, and would read all that fit the other filters.
+		// Collected first (OFFSET 0) and filtered afterwards. The planner does not see
+		// that they are few, and would read all rows that match the other filters.
 		add("(SELECT s.* FROM saga.saga_states s WHERE "+late.Text()+" OFFSET 0)", sagaWhere{postgres.Where{Args: late.Args, Few: true}})
 	}
 	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
@@ -126,19 +125,19 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	return parts, args
 }
 
-// byMetadata tells whether the metadata's index finds the sagas of f. It serves
-// only those whom no policy stops, the views tenant_metadata (migration 0090);
-// unfinished sagas are few, and are found as such.
+// byMetadata reports whether the metadata's index finds the sagas of f. PostgreSQL uses
+// it only where no row-level policy applies: through the views tenant_metadata
+// (migration 0090). Unfinished sagas are few and are found without it.
 func byMetadata(f saga.Filter) bool {
 	return f.Metadata != nil && (f.States == nil || holds(f.States, saga.State.Terminal))
 }
 
-// holds tells whether a filter by states, nil for none, lets one of kind through.
+// holds reports whether a filter by states, nil for none, allows a state of that kind.
 func holds(states []saga.State, kind func(saga.State) bool) bool {
 	return states == nil || slices.ContainsFunc(states, kind)
 }
 
-// sagaWhere gathers conditions on sagas.
+// sagaWhere collects conditions on sagas.
 type sagaWhere struct{ postgres.Where }
 
 func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
@@ -160,7 +159,7 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 	switch {
 	case f.Metadata == nil:
 	case w.Few || !byMetadata(f):
-		// IS TRUE keeps the planner from gathering all that were ever like that.
+		// IS TRUE keeps the planner from reading all rows that ever had this metadata.
 		w.Add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
 	default:
 		w.Add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
@@ -186,17 +185,17 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 		}
 	}
 	if !f.UpdatedTo.IsZero() {
-		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // nothing is changed before it is made
+		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // no saga is changed before it is created
 	}
 	if f.After != nil {
 		w.Add("(s.created_at, s.id) < (?, ?)", f.After.At, f.After.ID)
 	}
 }
 
-// states restricts to states in the words of the partial indexes: unfinished
-// ones through completed_at, ended ones through ended_state (migration 0002).
-// They are written out, not parameters: then the planner knows whatever it is
-// asked which index holds them, and that one state keeps the order.
+// states restricts to states with the predicates of the partial indexes: unfinished
+// ones through completed_at, ended ones through ended_state (migration 0002). They are
+// literals, not parameters, so that the planner always knows which index contains them,
+// and that a single state keeps the order.
 func (w *sagaWhere) states(states []saga.State) {
 	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
 	ended := among("s.ended_state", states, saga.State.Terminal)
@@ -212,7 +211,8 @@ func (w *sagaWhere) states(states []saga.State) {
 	}
 }
 
-// among says that column is one of the states of that kind; "" when none is.
+// among returns the condition that column is one of the states of that kind; "" when
+// there is none.
 func among(column string, states []saga.State, kind func(saga.State) bool) string {
 	var numbers []string
 	for _, s := range states {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// neglectedSagas reads all unfinished sagas, which are few beside the ended
-// ones: idx_saga_runnable holds exactly those.
+// neglectedSagas reads all unfinished sagas, which are few compared with the ended
+// ones: idx_saga_runnable contains exactly those.
 var neglectedSagas = `
 SELECT ` + sagaColumns + `, s.id, s.tenant_id, CASE
        WHEN s.step_failures >= $2 THEN 'keeps_failing'
@@ -47,7 +47,7 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 	return page, next, nil
 }
 
-// withMore scans columns that follow those the reader knows of.
+// withMore scans additional columns after those that the reader scans.
 type withMore struct {
 	postgres.Scanner
 	dest []any

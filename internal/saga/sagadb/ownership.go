@@ -25,9 +25,9 @@ func (st *Sagas) Former(ctx context.Context, node string) (f saga.Incarnation, f
 	return f, true, nil
 }
 
-// Register implements saga.Ownership. It ends the leases of earlier
-// incarnations of the same node, so that a restarted node takes its sagas back
-// at once instead of waiting for its own dead lease.
+// Register implements saga.Ownership. It ends the leases of earlier incarnations of
+// the same node, so that a restarted node claims its sagas again at once instead of
+// waiting until its previous lease expires.
 func (st *Sagas) Register(ctx context.Context, node, process string, ttl time.Duration) (int64, error) {
 	var id int64
 	err := st.db.Lease.GetContext(ctx, &id, `
@@ -71,7 +71,7 @@ func (st *Sagas) Resign(ctx context.Context, owner int64) error {
 const releaseSagas = `
 WITH mine AS MATERIALIZED (
 	SELECT id, tenant_id FROM saga.saga_states
-	 WHERE id = ANY ($1) AND ((id, tenant_id) IN ` + meant + `) IS TRUE
+	 WHERE id = ANY ($1) AND ((id, tenant_id) IN ` + givenSagas + `) IS TRUE
 	   AND lease_owner = $3 AND completed_at IS NULL ORDER BY id, tenant_id FOR UPDATE
 )
 UPDATE saga.saga_states s
@@ -110,9 +110,9 @@ func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit
 	return refs, err
 }
 
-// overdueSagas finds deadlines that have passed, the oldest first, of both
-// phases together: each half reads limit rows from its own index, from where the
-// page before ended.
+// overdueSagas finds deadlines that have passed, the oldest first, of both phases
+// together: each half reads limit rows from its own index, starting where the previous
+// page ended.
 const overdueSagas = `
 SELECT s.deadline, s.id, s.tenant_id FROM (
 	(SELECT s.timeout_at AS deadline, s.id, s.tenant_id FROM saga.saga_states s
@@ -147,8 +147,8 @@ func (st *Sagas) Overdue(ctx context.Context, after saga.Deadline, limit int) ([
 	return page, nil
 }
 
-// countLive counts unfinished sagas; stuck are those not suspended, and neither
-// owned by a node that is known, nor due at some time.
+// countLive counts unfinished sagas. Stuck are those that are not suspended, have no
+// owner that is a known node, and are not due at any time.
 const countLive = `
 SELECT s.state, count(*) AS n,
        count(*) FILTER (WHERE s.suspended_at IS NULL AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL

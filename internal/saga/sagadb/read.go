@@ -38,7 +38,7 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.Ste
 	logs := []saga.StepLog{}
 	sealer := st.db.Keys.SealerFor(tenant, id)
 	err := st.db.ReadTenant(ctx, tenant, stepLogs, func(rows *sql.Rows) error {
-		l, err := scanLog(rows, at(&sealer))
+		l, err := scanLog(rows, oneSealer(&sealer))
 		logs = append(logs, l)
 		return err
 	}, id)
@@ -48,12 +48,12 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.Ste
 	return logs, nil
 }
 
-// meant are the sagas of two arrays, ids and tenants. As a hashed subplan, for
-// which see commitSagas: the ids find the rows by their index.
-const meant = `(SELECT m.id, m.tenant_id FROM unnest($1::uuid[], $2::uuid[]) AS m (id, tenant_id))`
+// givenSagas are the sagas of two arrays, ids and tenants, as a hashed subplan (see
+// commitSagas): the ids find the rows by their index.
+const givenSagas = `(SELECT m.id, m.tenant_id FROM unnest($1::uuid[], $2::uuid[]) AS m (id, tenant_id))`
 
 var loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s
- WHERE s.id = ANY ($1) AND ((s.id, s.tenant_id) IN ` + meant + `) IS TRUE`
+ WHERE s.id = ANY ($1) AND ((s.id, s.tenant_id) IN ` + givenSagas + `) IS TRUE`
 
 // Load implements saga.Store.
 func (st *Sagas) Load(ctx context.Context, refs []saga.Ref) ([]saga.Loaded, error) {
@@ -67,12 +67,12 @@ func (st *Sagas) Load(ctx context.Context, refs []saga.Ref) ([]saga.Loaded, erro
 
 var loadLogs = `
 SELECT ` + logColumns + ` FROM saga.saga_step_logs l
- WHERE l.saga_id = ANY ($1) AND ((l.saga_id, l.tenant_id) IN ` + meant + `) IS TRUE
+ WHERE l.saga_id = ANY ($1) AND ((l.saga_id, l.tenant_id) IN ` + givenSagas + `) IS TRUE
  ORDER BY l.step_index, l.started_at, l.attempt`
 
 // withLogs reads heads from rows and then the step logs of those that have any.
-// A saga whose encrypted content cannot be decrypted is left out, or one row that
-// somebody has changed would keep the engine from all others.
+// A saga whose encrypted content cannot be decrypted is left out; otherwise one row
+// that was tampered with would stop the engine from driving all others.
 func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
 	var out []saga.Loaded
 	index := map[saga.Ref]int{}
@@ -89,12 +89,12 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 		out = append(out, saga.Loaded{Saga: s})
 		return nil
 	})
-	// Rows that came before an error may be of a statement that was rolled back,
-	// and a saga with a part of its logs is another saga: all or nothing.
+	// Rows that came before an error may belong to a statement that was rolled back,
+	// and a saga with only some of its logs would be wrong: all or nothing.
 	if err != nil || len(refs) == 0 {
 		return nil, err
 	}
-	var closed map[saga.Ref]bool // sagas with a log that does not open
+	var closed map[saga.Ref]bool // sagas with a log that cannot be decrypted
 	ids, tenants := refColumns(refs)
 	logs, err := st.db.QueryRead(ctx, loadLogs, ids, tenants)
 	if err == nil {
@@ -123,7 +123,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	return out, nil
 }
 
-// refColumns are refs as two arrays, for unnest.
+// refColumns returns refs as two arrays, for unnest.
 func refColumns(refs []saga.Ref) (ids, tenants any) {
 	i, t := make([]uuid.UUID, len(refs)), make([]uuid.UUID, len(refs))
 	for n, r := range refs {

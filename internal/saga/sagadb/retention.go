@@ -18,22 +18,22 @@ import (
 )
 
 // cutoffs are the times before which a saga of workflow w must have ended to be
-// expired: NULL, and so nothing, where its retention is for ever. $2 and $3 are
-// the default retentions in milliseconds, -1 for ever; $4 stands in for all.
+// expired: NULL, which matches nothing, where sagas are kept forever. $2 and $3 are the
+// default retentions in milliseconds, -1 for forever; $4 overrides all of them.
 const cutoffs = `(SELECT
 	coalesce($4::timestamptz, now() - nullif(coalesce(w.completed_retention_ms, $2::bigint), -1) * interval '1 ms') AS completed,
 	coalesce($4::timestamptz, now() - nullif(coalesce(w.failed_retention_ms, $3::bigint), -1) * interval '1 ms') AS failed) before`
 
-// Completed sagas are nearly all there are, so those of a workflow that is kept
-// for ever must never be read. They are looked for workflow by workflow:
-// expiring leaps from one workflow with completed sagas to the next, seeing only
-// the oldest one of each, and leaves out those whose oldest is young enough.
-// Nothing ended before it was created, so the index of the workflow's list
-// serves: its old end holds what has expired.
+// Nearly all sagas are completed ones, so those of a workflow that are kept forever must
+// never be read. They are therefore searched workflow by workflow: expiring skips from
+// one workflow with completed sagas to the next, reading only the oldest saga of each,
+// and leaves out those whose oldest is recent enough. No saga ends before it was
+// created, so the index of the workflow's list serves: its old end contains what has
+// expired.
 //
 // One statement with a lateral join would do the same if the planner knew each
-// workflow. Without its name it thinks every one as frequent as the most
-// frequent, takes the tenant's index, and reads all sagas once per workflow.
+// workflow. Without the name it assumes that every workflow is as frequent as the most
+// frequent one, takes the tenant's index, and reads all sagas once per workflow.
 func expiring(e saga.Expiry) string {
 	return `
 WITH RECURSIVE live AS (
@@ -57,8 +57,8 @@ const expiredCompleted = `
 	WHERE s.tenant_id = $1 AND s.workflow_name = $2 AND s.created_at < $3 AND s.ended_state = 3 AND s.completed_at < $3
 	  AND NOT s.needs_attention AND (s.restored_at IS NULL OR s.restored_at < $3)`
 
-// archiveFound moves what the sub-select after it finds, by id and tenant, and tells
-// how many of each tenant.
+// archiveFound moves the sagas that the sub-select after it finds, by id and tenant, and
+// returns how many of each tenant.
 const archiveFound = `SELECT f.tenant_id, saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)) FROM `
 
 const (
@@ -66,7 +66,7 @@ const (
 	countCompleted   = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
 )
 
-// What ended in any other way is little: all of it that is live is looked through.
+// Sagas that ended in any other state are few: all of them that are not archived are read.
 const expiredFailed = `
 	FROM saga.saga_states s
 	JOIN saga.workflows w ON w.tenant_id = s.tenant_id AND w.name = s.workflow_name
@@ -84,7 +84,7 @@ SELECT s.tenant_id, s.workflow_name, least(count(*), $5) ` + expiredFailed + ` A
  GROUP BY s.tenant_id, s.workflow_name`
 }
 
-// withinTenant is fixed text in either case, so that the planner knows which it is.
+// withinTenant is fixed text in both cases, so that the planner knows which one it is.
 func withinTenant(e saga.Expiry) string {
 	if e.Tenant == uuid.Nil {
 		return "$1::uuid IS NULL"
@@ -92,7 +92,7 @@ func withinTenant(e saga.Expiry) string {
 	return "s.tenant_id = $1::uuid"
 }
 
-// expiryParameters are $1 to $4 of the statements above, and what they have more.
+// expiryParameters returns $1 to $4 of the statements above, followed by more.
 func expiryParameters(e saga.Expiry, more ...any) []any {
 	ms := func(d time.Duration) int64 {
 		if d <= 0 {
@@ -106,15 +106,15 @@ func expiryParameters(e saga.Expiry, more ...any) []any {
 	}, more...)
 }
 
-// expiringWorkflow is a workflow with live sagas that were created before the time at
-// which its completed sagas must have ended to be expired.
+// expiringWorkflow is a workflow with sagas, not archived, that were created before the
+// time at which its completed sagas must have ended to be expired.
 type expiringWorkflow struct {
 	tenant uuid.UUID
 	name   string
 	before time.Time
 }
 
-// maxCounted bounds how many workflows CountExpired answers with.
+// maxCounted limits how many workflows CountExpired returns.
 const maxCounted = 1000
 
 func (st *Sagas) expiring(ctx context.Context, e saga.Expiry) ([]expiringWorkflow, error) {
@@ -132,8 +132,8 @@ func (st *Sagas) expiring(ctx context.Context, e saga.Expiry) ([]expiringWorkflo
 	return out, err
 }
 
-// ArchiveExpired implements saga.Archive. What it moves at once is one
-// transaction, so that none is long, and a crash leaves nothing half done.
+// ArchiveExpired implements saga.Archive. Each batch that it moves is one transaction,
+// so that none is long, and a crash leaves nothing half done.
 func (st *Sagas) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (int, error) {
 	total, err := st.archiveExpired(ctx, e, limit)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package sagadb keeps sagas, their step logs and events, and workflows on PostgreSQL.
+// Package sagadb stores sagas, their step logs and events, and workflows in PostgreSQL.
 //
-// Read sagas.go first, then create.go and commit.go: every change of a saga is one
-// batch of those. claim.go and ownership.go are what nodes drive by; letters.go,
-// jobs.go and steer.go what a commit does to dead letters and job runs; list.go and
-// read.go what people ask; archive.go and retention.go what becomes of ended ones;
-// trail.go the events in order.
+// Read sagas.go first, then create.go and commit.go: every change of a saga is part of
+// one of their batches. claim.go and ownership.go contain what nodes need to drive
+// sagas; letters.go, jobs.go and steer.go the effects of a commit on dead letters and
+// job runs; list.go and read.go the queries of users; archive.go and retention.go what
+// happens to ended sagas; trail.go the events in order.
 //
 // Files, each on top of those before it: trail_write, sealing, tables, business_key,
 // claim, commit, steer, workflows, jobs, list, read, trail, archive, create,
@@ -28,12 +28,12 @@ type Sagas struct {
 	turns turns         // of tenants, in claims
 }
 
-// NewSagas returns the saga store of db, beside which nothing runs jobs, with dead
-// letters by the common policy.
+// NewSagas returns the saga store of db for a process without job runs, with the default
+// policy for dead letters.
 func NewSagas(db *postgres.DB) *Sagas { return NewSagasWith(jobdb.NewDB(db, jobrun.Chance{}, nil)) }
 
-// NewSagasWith returns the saga store beside jobs: steps that are job runs begin
-// there, and jobs tells this store, and no other, of their ends (JobDB.OnEnded).
+// NewSagasWith returns the saga store that shares a database with jobs: steps that are
+// job runs begin there, and jobs reports their ends to this store only (JobDB.OnEnded).
 func NewSagasWith(jobs *jobdb.DB) *Sagas {
 	st := &Sagas{db: jobs.DB, jobs: jobs, tell: jobs.Tell}
 	jobs.OnEnded(st.runEnded)

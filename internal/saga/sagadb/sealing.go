@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// The fields of a saga that are sealed. Their names are sealed along: a value
-// does not open under another one. No table is named, because the archive takes
-// rows as they are.
+// The fields of a saga that are sealed. Each name is bound to its ciphertext: a value
+// cannot be opened as another field. No table is named, because the archive takes rows
+// as they are.
 var (
 	fieldPayload = envelope.Field{Name: "payload"}
 	fieldResult  = envelope.Field{Name: "result_data"}
@@ -21,7 +21,7 @@ var (
 	fieldOutput  = envelope.Field{Name: "interventions.order.output"}
 )
 
-// Names of fields that a saga has several of.
+// Names of fields that occur several times in one saga.
 const (
 	fieldRequest   = "request_payload"
 	fieldResponse  = "response_payload"
@@ -30,20 +30,20 @@ const (
 	fieldNextInput = "interventions.next.input"
 )
 
-// logField names a field of one step log. Not by the log's id: a RUNNING row
-// keeps its own when another log completes it.
+// logField identifies a field of one step log, but not by the log's id: a RUNNING row
+// keeps its own id when another log completes it.
 func logField(name string, l *saga.StepLog) envelope.Field {
 	return envelope.Field{Name: name, Step: l.StepIndex, Action: string(l.Action), Attempt: l.Attempt}
 }
 
-// at is for scanLog, when all logs are of one saga.
-func at(p *envelope.Sealer) func(saga.Ref) *envelope.Sealer {
+// oneSealer returns one sealer for every row, for scanLog when all logs are of one saga.
+func oneSealer(p *envelope.Sealer) func(saga.Ref) *envelope.Sealer {
 	return func(saga.Ref) *envelope.Sealer { return p }
 }
 
-// sealedError returns what to store of a saga's error, nil of none: all of it is in
-// the envelope, which takes the place of its details, and what no participant has
-// said beside it.
+// sealedError returns the stored form of a saga's error, nil for none. When content is
+// sealed, the whole error is in the envelope, which replaces its details, and only the
+// parts that no participant wrote are readable next to it.
 func sealedError(p *envelope.Sealer, f envelope.Field, e *saga.Error) ([]byte, error) {
 	if e == nil {
 		return nil, nil
@@ -89,10 +89,10 @@ func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error
 	return e, nil
 }
 
-// addEvent adds an audit event to a batch. While content is sealed, none of it
-// goes into the trail: a digest beside a sealed error would let everybody try
-// out what it may be, and one of the sealed form could not be computed by
-// those who read the event.
+// addEvent adds an audit event to a batch. While content is sealed, the trail contains
+// none of it: a digest next to a sealed error would let anyone test guesses of its
+// text, and a digest of the sealed form could not be computed by the readers of the
+// event.
 func addEvent(db *postgres.DB, c *eventBatch, e *saga.AuditEvent) error {
 	if e.Error == nil || !db.Keys.Seals() {
 		return c.add(e)
@@ -102,8 +102,8 @@ func addEvent(db *postgres.DB, c *eventBatch, e *saga.AuditEvent) error {
 	return c.add(&told)
 }
 
-// sealInterventions returns a copy of i in which the JSON that operators gave
-// is sealed. What the views of the schema look at stays as it is.
+// sealInterventions returns a copy of i in which the JSON given by operators is sealed.
+// The parts that views of the schema read stay as they are.
 func sealInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
 	return eachContent(i, func(f envelope.Field, v []byte) ([]byte, error) { return postgres.Seal(p, f, v) })
 }
@@ -113,8 +113,8 @@ func openInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interve
 	return eachContent(i, p.Open)
 }
 
-// eachContent returns a copy of i with the result of f for each JSON that an
-// operator gave.
+// eachContent returns a copy of i in which each JSON value given by an operator is
+// replaced by the result of f.
 func eachContent(i *saga.Interventions, f func(envelope.Field, []byte) ([]byte, error)) (*saga.Interventions, error) {
 	if i == nil {
 		return nil, nil

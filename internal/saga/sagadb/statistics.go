@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// sagaStatistics counts by definition and state; a second kind of row, with no
-// state, counts what needs attention. One statement, so one snapshot.
+// sagaStatistics counts by definition and state; a second kind of row, without a state,
+// counts the sagas that need attention. One statement, so one snapshot.
 const sagaStatistics = `
 SELECT workflow_name, workflow_version, state, sum(sagas)::bigint, sum(timed)::bigint, sum(duration_us)::bigint, max(last_update), statement_timestamp()
   FROM saga.count_sagas($1, $2, $3, $4)
@@ -82,10 +82,10 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f saga.Statis
 	return out, nil
 }
 
-// catchUp bounds one RollUp: what is left then is left to the next.
+// catchUp limits one call of RollUp; the next call does what is left.
 const catchUp = 5 * time.Second
 
-// RollUp implements saga.Reports. Each piece is a transaction of its own.
+// RollUp implements saga.Reports. Each part is its own transaction.
 func (st *Sagas) RollUp(ctx context.Context) error {
 	for begun := time.Now(); time.Since(begun) < catchUp; {
 		var more bool

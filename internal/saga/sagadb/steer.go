@@ -25,16 +25,16 @@ SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root
 	holdRun = `UPDATE jobs.job_runs r SET held = $3, updated_at = clock_timestamp() WHERE r.tenant_id = $1 AND r.id = $2 AND r.held <> $3`
 )
 
-// steeredRun is a locked run that a change steers.
+// steeredRun is a locked run that a change ends or holds.
 type steeredRun struct {
 	jobrun.Run
 	now time.Time
 }
 
-// lockSteered locks the runs that changes steer, each at its change's place in the
-// batch, and then the letters of those that will end: before the sagas, as
-// everywhere. A chain whose last run has ended is left out: its end has moved the
-// saga, or is about to.
+// lockSteered locks the runs that changes end or hold, each by its change's index in the
+// batch, and then the letters of those that will end: before the sagas, as everywhere. A
+// chain whose last run has ended is left out: its end has moved the saga on, or is about
+// to.
 func (st *Sagas) lockSteered(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]steeredRun, error) {
 	var runs map[int]steeredRun
 	for i := range batch {
@@ -62,8 +62,8 @@ func (st *Sagas) lockSteered(ctx context.Context, tx *sqlx.Tx, batch []saga.Chan
 	return runs, nil
 }
 
-// lockUnended locks the run of a chain that has not ended. Whoever ends a run has
-// it locked, and its retry is there when the lock is free: then it is looked for.
+// lockUnended locks the unended run of a chain. A run is locked while it is being ended,
+// and its retry exists when the lock is released: then the retry is looked up.
 func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant,
 	root uuid.UUID) (r steeredRun, found bool, err error) {
 	for {
@@ -81,9 +81,9 @@ func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant,
 	}
 }
 
-// steer ends and holds the runs of those changes that were written. The end of a
-// run that no worker had takes its saga on at once, unless that has ended. after
-// is to be called after the commit.
+// steer ends and holds the runs of those changes that were written. The end of a run
+// that no worker had moves its saga on at once, unless the saga has ended. after must be
+// called after the commit.
 func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun,
 	moved map[saga.Ref]bool) (after func(), err error) {
 	var ended []jobrun.Run

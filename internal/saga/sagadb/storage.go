@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// tableUsage and indexUsage are seed 2's monitoring queries, for all our
-// schemas. Tables of saga go by their bare names.
+// tableUsage and indexUsage are seed 2's monitoring queries, for all of Skald's
+// schemas. Tables of the schema saga are named without it.
 const tableUsage = `
 SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || c.relname, pg_total_relation_size(c.oid), pg_relation_size(c.oid),
        coalesce(pg_total_relation_size(nullif(c.reltoastrelid, 0)), 0), pg_indexes_size(c.oid),
@@ -27,14 +27,14 @@ SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.r
  WHERE u.schemaname IN ('saga', 'dlq', 'jobs')
  ORDER BY 1, 2`
 
-// Storage reports what all tables take, those of dead letters and job runs too, and
-// how they and their indexes are used (S2-126, S2-127).
+// Storage reports the size of all tables, including those of dead letters and job runs,
+// and how they and their indexes are used (S2-126, S2-127).
 func (st *Sagas) Storage(ctx context.Context) (saga.Storage, error) {
 	tx, err := st.db.Read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it has only read
+	defer tx.Rollback() //nolint:errcheck // it only reads
 	s, err := storage(ctx, tx)
 	if err != nil {
 		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)

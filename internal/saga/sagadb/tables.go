@@ -14,16 +14,16 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// sagaRow is a row of saga.saga_states, and as it is stored what may be sealed.
+// sagaRow is a row of saga.saga_states, with the stored form of what may be sealed.
 type sagaRow struct {
 	*saga.Saga
 	payload, metadata, policy, interventions, result, failure []byte
 
-	floating, keyed bool // of a new one: its workflow must be current, its key new
+	floating, keyed bool // of a new saga: its workflow must be current, its key new
 }
 
-// sagaTable is saga.saga_states. What it stores of a new saga is the table's
-// default where a column is only read.
+// sagaTable is saga.saga_states. Where a column is only read, a new saga gets the
+// column's default.
 var sagaTable = postgres.NewTable(
 	postgres.UUID("id", func(r *sagaRow) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *sagaRow) *uuid.UUID { return &r.Tenant.ID }),
@@ -79,7 +79,7 @@ var sagaTable = postgres.NewTable(
 	postgres.Bool("keyed", func(r *sagaRow) *bool { return &r.keyed }).InputOnly(),
 )
 
-// logRow is a row of saga.saga_step_logs, and as it is stored what may be sealed.
+// logRow is a row of saga.saga_step_logs, with the stored form of what may be sealed.
 type logRow struct {
 	*saga.StepLog
 	of                         saga.Ref
@@ -110,7 +110,7 @@ var logTable = postgres.NewTable(
 
 var theLogs = logTable.As("g")
 
-// seal fills in what is stored of the content.
+// seal sets the stored form of the content.
 func (r *logRow) seal(p *envelope.Sealer) (err error) {
 	if r.request, err = postgres.Seal(p, logField(fieldRequest, r.StepLog), r.Request); err != nil {
 		return err
@@ -139,7 +139,7 @@ var keyTable = postgres.NewTable(
 
 var theKeys = keyTable.As("k")
 
-// changeRow is what a change says of its saga's row.
+// changeRow is what a change writes to its saga's row.
 type changeRow struct {
 	*saga.Change
 	failure []byte // sealed
@@ -176,7 +176,7 @@ var changeTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(r *changeRow) *uuid.UUID { return &r.After.Tenant.ID }),
 )
 
-// operatedRow is what a change of an operator says beside.
+// operatedRow is what an operator's change writes in addition.
 type operatedRow struct {
 	*saga.Operated
 	interventions, result []byte // sealed
@@ -189,19 +189,19 @@ var operatedTable = postgres.NewTable(
 	postgres.JSON("result", func(r *operatedRow) *[]byte { return &r.result }),
 )
 
-// dueAt is a time that a change or a new saga waits for, by the database's clock:
-// the node's may be wrong, and the node gone when the saga is due. Where the two
-// differ by less than five seconds, which the commit itself may take, it is the
-// node's time, as the audit trail has it.
+// dueAt returns SQL for a time that a change or a new saga waits for, by the database's
+// clock: the node's clock may be wrong, and the node gone when the saga is due. Where the
+// two clocks differ by less than five seconds, which the commit itself may take, it is
+// the node's time, which the audit trail also has.
 func dueAt(at, madeAt string) string {
 	return fmt.Sprintf(`CASE WHEN abs(extract(epoch FROM now() - %[2]s)) < 5 THEN %[1]s ELSE now() + (%[1]s - %[2]s) END`, at, madeAt)
 }
 
-// sagaColumns are what scanSaga reads, of s.
+// sagaColumns are the columns that scanSaga reads, of s.
 var sagaColumns = sagaTable.Selected("s")
 
-// scanSaga reads one row of sagaColumns; jsonb becomes canonical again (invariant
-// I7). Of a saga whose encrypted content cannot be decrypted (unreadable) it returns
+// scanSaga reads one row of sagaColumns; jsonb becomes canonical again (invariant I7).
+// For a saga whose encrypted content cannot be decrypted (unreadable) it returns only
 // the ids.
 func scanSaga(db *postgres.DB, row postgres.Scanner) (saga.Saga, error) {
 	var s saga.Saga
@@ -226,24 +226,24 @@ func scanSaga(db *postgres.DB, row postgres.Scanner) (saga.Saga, error) {
 	return s, nil
 }
 
-// logColumns are what scanLog reads, of l.
+// logColumns are the columns that scanLog reads, of l.
 var logColumns = logTable.Selected("l")
 
-// scanLog reads one row of logColumns. placeOf returns the place of its saga's
-// values. Of a log whose encrypted content cannot be decrypted it returns the ids.
-func scanLog(row postgres.Scanner, placeOf func(saga.Ref) *envelope.Sealer) (saga.StepLog, error) {
-	l, _, err := scanLogOf(row, placeOf)
+// scanLog reads one row of logColumns. sealerOf returns the sealer of the log's saga. For
+// a log whose encrypted content cannot be decrypted it returns only the ids.
+func scanLog(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer) (saga.StepLog, error) {
+	l, _, err := scanLogOf(row, sealerOf)
 	return l, err
 }
 
-// scanLogOf is scanLog that tells whose log it is.
-func scanLogOf(row postgres.Scanner, placeOf func(saga.Ref) *envelope.Sealer) (l saga.StepLog, of saga.Ref, err error) {
+// scanLogOf is scanLog that also returns the log's saga.
+func scanLogOf(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer) (l saga.StepLog, of saga.Ref, err error) {
 	r := logRow{StepLog: &l}
 	if err = logTable.Scan(row, &r); err != nil {
 		return l, r.of, err
 	}
 	of, l.SagaID = r.of, r.of.ID
-	sealer := placeOf(of)
+	sealer := sealerOf(of)
 	if l.Request, err = postgres.Unseal(sealer, logField(fieldRequest, &l), r.request); err != nil {
 		return l, of, err
 	}
@@ -256,7 +256,7 @@ func scanLogOf(row postgres.Scanner, placeOf func(saga.Ref) *envelope.Sealer) (l
 	return l, of, nil
 }
 
-// scanRare reads what few sagas have.
+// scanRare reads the columns that few sagas have set.
 func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
 	if s.policy != nil {
 		s.RetryPolicy = new(retry.Policy)

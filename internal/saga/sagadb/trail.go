@@ -23,10 +23,10 @@ type Trail struct{ db *postgres.DB }
 // NewTrail returns the audit trail of db.
 func NewTrail(db *postgres.DB) *Trail { return &Trail{db} }
 
-// storedColumns are what storedEvent reads, before sagaOfEvent.
+// storedColumns are the columns that storedEvent reads, before sagaOfEvent.
 var storedColumns = eventTable.Selected("e")
 
-// ofSaga are what an event tells of its saga, and where that stands.
+// What an event includes about its saga, and the join that finds it.
 const (
 	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
 	coalesce(s.correlation_id, a.correlation_id) AS correlation_id, coalesce(s.business_key, a.business_key) AS business_key`
@@ -37,9 +37,9 @@ const (
 // rareType is the condition of idx_event_type_timestamp.
 const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'saga.step.completed', 'saga.completed')`
 
-// AfterRestore lets new events follow those that a dump from another cluster
-// has brought along, and tells whether there were such. Call it before the
-// first event is written; it does nothing otherwise. Safe on many nodes at once.
+// AfterRestore makes new events follow the events that a dump from another cluster has
+// brought along, and reports whether there were any. Call it before the first event is
+// written; it does nothing otherwise. Safe on many nodes at once.
 func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
 	var ahead int64
 	if err := t.db.Read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {
@@ -57,7 +57,7 @@ func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position,
 	var last, newest nullPosition
 	err := t.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		e, err := storedEvent(rows, &looked, &last.txid, &last.id, &newest.txid, &newest.id)
-		if e.ID != 0 { // else nothing was found, and this row only says how far it looked
+		if e.ID != 0 { // otherwise nothing was found, and this row only contains the position reached
 			events = append(events, e)
 		}
 		return err
@@ -83,9 +83,9 @@ func (p nullPosition) position() saga.Position {
 	return saga.Position{TxID: p.txid.V, ID: int64(min(p.id.V, math.MaxInt64))} //nolint:gosec // bounded
 }
 
-// feedQuery returns the query of one call of Feed, and how many events it
-// looks at: the candidates come from the index that the filter allows, bounded,
-// and the rest of the filter decides among them.
+// feedQuery returns the query for one call of Feed, and how many events it examines: the
+// candidates come from the index that the filter allows, bounded, and the other
+// conditions of the filter select among them.
 func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter,
 	limit int) (query string, args []any, scan int) {
 	w := eventWhere{}
@@ -129,7 +129,7 @@ func isZero(f saga.EventFilter) bool {
 		f.From.IsZero() && f.To.IsZero()
 }
 
-// eventWhere gathers conditions on events of the trail.
+// eventWhere collects conditions on events of the trail.
 type eventWhere struct{ postgres.Where }
 
 // events adds an EventFilter's conditions on e, s and a.
@@ -190,7 +190,7 @@ func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.Eve
 	return events, false, nil
 }
 
-// eventsQuery asks for one event more than limit: that tells whether there is a next page.
+// eventsQuery reads one event more than limit, which shows whether there is a next page.
 func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64,
 	limit int) (query string, args []any) {
 	w := eventWhere{}
@@ -211,12 +211,13 @@ func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool,
 		storedColumns, sagaOfEvent, joinSagaOfEvent, w.Text(), order, limit+1), w.Args
 }
 
-// storedEvent reads a row of storedColumns and sagaOfEvent, after what before
-// receives; as far as an event can hold it. An ID of 0: there is no event.
+// storedEvent reads a row that has the columns of before, then storedColumns and
+// sagaOfEvent. JSON that an event cannot represent sets Altered. An ID of 0: the row has
+// no event.
 func storedEvent(rows *sql.Rows, before ...any) (saga.StoredEvent, error) {
 	var r eventRow
 	e := &r.StoredEvent
-	err := eventTable.Scan(later{rows, before}, &r, postgres.ScanOr(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey)
+	err := eventTable.Scan(withFirst{rows, before}, &r, postgres.ScanOr(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey)
 	if err != nil {
 		return *e, err
 	}
@@ -228,16 +229,16 @@ func storedEvent(rows *sql.Rows, before ...any) (saga.StoredEvent, error) {
 	return *e, nil
 }
 
-// later scans a row that begins with something else.
-type later struct {
+// withFirst scans a row that begins with other columns.
+type withFirst struct {
 	postgres.Scanner
 	before []any
 }
 
-func (l later) Scan(dest ...any) error { return l.Scanner.Scan(append(l.before, dest...)...) }
+func (l withFirst) Scan(dest ...any) error { return l.Scanner.Scan(append(l.before, dest...)...) }
 
-// sameError tells whether a stored error holds nothing but what it was read
-// into: members that no error has would otherwise be passed over.
+// sameError reports whether a stored error contains nothing beyond what was read from it:
+// unknown members would otherwise be ignored.
 func sameError(stored []byte, read *saga.Error) bool {
 	if stored == nil {
 		return true

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// The trail as a chain of seals (saga.Chain).
+// The trail as a chain of seals: this file implements saga.Chain.
 
 var readSpan = `
 SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e

@@ -17,12 +17,12 @@ type eventRow struct {
 	data, failure []byte
 }
 
-// finiteTime is the time of an event e: somebody else may have stored one that no
+// finiteTime is the time of an event e. Another program may have stored a time that no
 // client can read.
 const finiteTime = `CASE WHEN isfinite(e.timestamp) THEN e.timestamp ELSE 'epoch' END`
 
-// eventTable is saga.audit_events. All of it may be NULL when it is read: so it
-// stands in a row that only tells how far Trail.Feed looked.
+// eventTable is saga.audit_events. Every column may be NULL when it is read: it is in a
+// row that only contains the position that Trail.Feed has reached.
 var eventTable = postgres.NewTable(
 	postgres.Read("id", func(r *eventRow) any { return postgres.ScanOr(&r.ID, 0) }),
 	postgres.Read("txid", func(r *eventRow) any { return postgres.ScanOr(&r.TxID, 0) }),
@@ -49,14 +49,14 @@ var eventTable = postgres.NewTable(
 
 var theEvents = eventTable.As("e")
 
-// insertEvents is the statement, without its condition on e, that appends theEvents.
-// Ids are given in the order of the batch.
+// insertEvents is the statement that appends theEvents, without its condition on e. Ids
+// are assigned in the order of the batch.
 var insertEvents = `
 	INSERT INTO saga.audit_events (` + eventTable.Inserted() + `)
 	SELECT ` + eventTable.Stored("") + `
 	  FROM ` + postgres.Unnest("e", theEvents)
 
-// eventBatch gathers audit events.
+// eventBatch collects audit events.
 type eventBatch struct {
 	*postgres.Batch[eventRow]
 	row eventRow
@@ -75,7 +75,7 @@ func (b *eventBatch) add(e *saga.AuditEvent) (err error) {
 	return err
 }
 
-// errorDoc returns a saga's error as JSON, nil of none.
+// errorDoc returns a saga's error as JSON, nil for none.
 func errorDoc(e *saga.Error) ([]byte, error) {
 	if e == nil {
 		return nil, nil

@@ -47,8 +47,8 @@ func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
 	return r, err
 }
 
-// Register implements workflow.Store. The head row is locked first, so that
-// versions are numbered without gaps however many register at once.
+// Register implements workflow.Store. The head row is locked first, so that versions are
+// numbered without gaps even when several clients register at once.
 func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, inline bool,
 	now time.Time) (workflow.Registered, bool, error) {
 	def, err := json.Marshal(d)
@@ -65,7 +65,7 @@ func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow
 
 func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, def string, inline bool,
 	now time.Time) (ver int, created bool, err error) {
-	var kept workflow.Retention // the head bears that of the latest version (migration 0013)
+	var kept workflow.Retention // the head has that of the latest version (migration 0013)
 	if d.Retention != nil {
 		kept = *d.Retention
 	}
@@ -115,14 +115,15 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 			}
 		}
 		if inline {
-			return nil // it is its saga's, whose events tell of it
+			return nil // it belongs to one saga, whose events record it
 		}
-		return tellWorkflow(ctx, tx, st.db.NewID(), tenant, d.Name, "register", before, now, map[string]any{"version": ver})
+		return recordWorkflow(ctx, tx, st.db.NewID(), tenant, d.Name, "register", before, now, map[string]any{"version": ver})
 	})
 	return ver, created, err
 }
 
-// auditedWorkflow returns what is hashed of a workflow; nil: there is none yet.
+// auditedWorkflow returns the content of a workflow that is hashed for the audit; nil:
+// the workflow does not exist yet.
 func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string) (any, error) {
 	r, err := scanWorkflow(tx.QueryRowContext(ctx, `SELECT `+workflowColumns+fromWorkflows+`
 		WHERE w.tenant_id = $1 AND w.name = $2 AND d.version = w.latest_version`, tenant, name))
@@ -135,8 +136,8 @@ func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name st
 	return map[string]any{"name": r.Name, "version": r.Version, "enabled": r.Enabled, "definition": r.Definition}, nil
 }
 
-// tellWorkflow records what was done to a workflow, whose head is locked.
-func tellWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any, now time.Time,
+// recordWorkflow records an action on a workflow, whose head is locked.
+func recordWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any, now time.Time,
 	detail map[string]any) error {
 	after, err := auditedWorkflow(ctx, tx, tenant, name)
 	if err != nil {
@@ -186,7 +187,7 @@ func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string
 	return found, err
 }
 
-// pageOfWorkflows reads the page that p asks for of what w selects.
+// pageOfWorkflows reads the page of w's workflows that p requests.
 func pageOfWorkflows[C any](ctx context.Context, st *Workflows, tenant uuid.UUID, w postgres.Where, p page.Request[C],
 	after, order string) (page.Of[workflow.Registered], error) {
 	var total int64
@@ -219,8 +220,8 @@ func pageOfWorkflows[C any](ctx context.Context, st *Workflows, tenant uuid.UUID
 	return found, nil
 }
 
-// setEnabled changes the head and answers with it as it then is, in one
-// statement: read afterwards it may be somebody else's already (invariant I12).
+// setEnabled changes the head and returns it as changed, in one statement: a separate
+// read afterwards could return another client's change (invariant I12).
 const setEnabled = `
 WITH w AS (
 	UPDATE saga.workflows
@@ -260,7 +261,7 @@ func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name stri
 		if enabled {
 			verb = "enable"
 		}
-		return tellWorkflow(ctx, tx, st.db.NewID(), tenant, name, verb, before, now, nil)
+		return recordWorkflow(ctx, tx, st.db.NewID(), tenant, name, verb, before, now, nil)
 	})
 	switch {
 	case err != nil:
