@@ -18,7 +18,7 @@ import (
 // room lets a node have n calls of new sagas in flight at once.
 func room(n int) func(*engine.Config) { return func(c *engine.Config) { c.MaxRunning = n } }
 
-func TestAdmissionWaitsAMomentForRoom(t *testing.T) {
+func TestAdmissionWaitsBrieflyForRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		frees time.Duration // when the only slot comes back
@@ -91,11 +91,11 @@ func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 	})
 }
 
-// TestFloodOfCreatesStarvesNobody: clients create as fast as they are let, and
+// TestFloodOfCreatesStarvesNoOtherSaga: clients create as fast as they are let, and
 // retries, unowned sagas and those of a dead node go on all the same. A client
 // that finds no room stores nothing: which of the sagas in the table is
 // claimed first is the store's business.
-func TestFloodOfCreatesStarvesNobody(t *testing.T) {
+func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = func(c saga.Call, nth int) reply {
 			if c.HTTP.URL == "http://retries/do/0" && nth == 1 {
@@ -166,7 +166,7 @@ func (w *world) startOn(n *node, owner *int64, done func(*saga.Instance), d *wor
 	return s
 }
 
-func TestWatchersHearOfTheEnd(t *testing.T) {
+func TestWatchersAreNotifiedOfTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Second)))
 		n, other := w.start("a"), w.start("b")
@@ -208,7 +208,7 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-func TestWatcherHearsOfASagaThatEndsAtItsDeadlineBeforeAnythingRan(t *testing.T) {
+func TestWatcherIsNotifiedWhenTheDeadlineEndsASagaThatNeverRan(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", room(1))
 		_, hold := n.engine.Admit(context.Background()) // there is no room for anything

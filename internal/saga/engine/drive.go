@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// drive takes one saga as far as it goes now. It owns run.
+// drive drives one saga as far as it can go now. It owns run.
 type drive struct {
 	s   *session
 	run saga.Instance
@@ -18,8 +18,8 @@ type drive struct {
 
 func nothing() {}
 
-// loop drives until the saga ends, waits, or is no longer this node's. It
-// returns what is left to do once the saga is not marked as driven any more.
+// loop drives until the saga ends, waits, or is no longer this node's. It returns what
+// remains to be done once the saga is no longer marked as driven.
 func (d *drive) loop() (after func()) {
 	s := d.s
 	for {
@@ -34,7 +34,7 @@ func (d *drive) loop() (after func()) {
 		case task == saga.Wait:
 			return d.wait()
 		case !s.lease.Valid():
-			// Whoever takes over goes on. Not even a flag may be acted upon: this
+			// Whichever node takes over continues. Not even a flag may be acted upon: this
 			// session may have dropped an outcome of this saga for the same reason.
 			return nothing
 		}
@@ -65,14 +65,14 @@ func (d *drive) loop() (after func()) {
 	}
 }
 
-// wait leaves the saga until it is due: with this node when that is soon, with
-// nobody when the commit has released it.
+// wait leaves the saga until it is due: owned by this node when that is soon, unowned
+// when the commit has released it.
 func (d *drive) wait() func() {
 	ref, due := d.run.Ref(), d.run.NextRunAt
 	switch {
 	case d.run.SuspendedAt != nil:
 		if d.run.LeaseOwner != nil {
-			// While it is still marked as driven: nobody resumes it in between.
+			// While it is still marked as driven, so that it is not resumed in between.
 			d.s.handOver(refs(ref))
 		}
 		return nothing
@@ -81,13 +81,13 @@ func (d *drive) wait() func() {
 	case d.run.LeaseOwner != nil:
 		return func() { d.s.waitUntil(ref, *due) }
 	case due.After(d.s.e.cfg.Now()):
-		return nothing // the poll of whichever node will find it
+		return nothing // any node's poll will find it
 	}
 	return d.s.e.noteBacklog
 }
 
-// perform makes the call. False: the session is over and the outcome must not
-// be recorded, because an abandoned call says nothing about the participant.
+// perform makes the call. False: the session is over and the outcome must not be
+// recorded, because an abandoned call shows nothing about the participant.
 func (d *drive) perform() (saga.Outcome, bool) {
 	s := d.s
 	call := d.run.Call(saga.Defaults{StepTimeout: s.e.cfg.StepTimeout})
@@ -109,8 +109,8 @@ func (d *drive) perform() (saga.Outcome, bool) {
 	return o, s.calls.Err() == nil
 }
 
-// recordSlow makes a long call visible as RUNNING. Best effort: when the row
-// has moved on, the answer's own commit will find out and deal with it.
+// recordSlow makes a long call visible as RUNNING. Best effort: when the row has
+// changed meanwhile, the commit of the call's outcome detects it and handles it.
 func (d *drive) recordSlow(started time.Time) {
 	change, err := saga.Apply(d.run, saga.Slow{StartedAt: started}, d.s.e.moment())
 	if err != nil {
@@ -121,8 +121,8 @@ func (d *drive) recordSlow(started time.Time) {
 	}
 }
 
-// decide applies an event and commits the decision, however often the row
-// moves on meanwhile. False: the saga is no longer this node's.
+// decide applies an event and commits the decision, again whenever the row has changed
+// meanwhile. False: the saga is no longer this node's.
 func (d *drive) decide(event saga.Event) bool {
 	e := d.s.e
 	stripped := false
@@ -179,14 +179,14 @@ var backoff = retry.Policy{InitialIntervalMS: 50, MaxIntervalMS: 2000, Multiplie
 type readBack int
 
 const (
-	redecide readBack = iota // the change was not written: decide anew on what is there now
-	stored                   // it was
+	redecide readBack = iota // the change was not written: decide again on the current row
+	stored                   // the change was written
 	notOurs                  // the saga has another owner, or the lease is lost
 )
 
-// reload reads the saga back after a commit whose change did not apply or
-// whose outcome is unknown. Nobody guesses: the change was written exactly if
-// its step log is there, or for a change without logs if the row is as decided.
+// reload reads the saga back after a commit whose change did not apply or whose outcome
+// is unknown. It never guesses: the change was written exactly if its step log exists,
+// or for a change without logs if the row is as decided.
 func (d *drive) reload(change saga.Change) readBack {
 	e := d.s.e
 	for try := 1; ; try++ {
@@ -209,7 +209,7 @@ func (d *drive) reload(change saga.Change) readBack {
 		mine := run.LeaseOwner != nil && *run.LeaseOwner == d.s.owner && run.LeaseEpoch == d.run.LeaseEpoch
 		d.run = run
 		switch {
-		case was && (mine || run.LeaseOwner == nil): // it ended or was released; somebody may have claimed it since
+		case was && (mine || run.LeaseOwner == nil): // it ended or was released; another node may have claimed it since
 			return stored
 		case mine:
 			return redecide
@@ -233,8 +233,8 @@ func written(change saga.Change, now saga.Loaded) bool {
 	return false
 }
 
-// withoutContent turns an answer whose content the database refuses into one
-// that it can hold: the answer was useless, and whether it was applied is unknown.
+// withoutContent turns an outcome whose content the database refuses into one that it can
+// store: the answer was unusable, and whether the call had an effect is unknown.
 func withoutContent(event saga.Event) saga.Event {
 	a, ok := event.(saga.Answered)
 	if !ok {

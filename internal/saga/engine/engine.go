@@ -1,13 +1,13 @@
-// Package engine drives sagas: it takes what is due, makes the call, lets the
-// rules decide, and goes on once the decision is durable.
+// Package engine drives sagas: it takes sagas that are due, makes their calls, lets the
+// rules decide, and continues once the decision is durable.
 //
 //	drive: outcome := call the participant
 //	       change  := saga.Apply(run, outcome)
 //	       commit(change)            // then, and only then, the next call
 //
-// It keeps nothing that is not in the store. A node holds one lease; when the
-// lease is lost every drive stops at once and whoever takes over repeats the
-// call in flight with the same key. Recovery after a crash is that takeover.
+// It keeps no state that is not in the store. A node holds one lease; when the lease is
+// lost every drive stops at once, and the node that takes over repeats the call in
+// flight with the same key. Recovery after a crash is that takeover.
 package engine
 
 import (
@@ -27,51 +27,51 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Config of an Engine. Everything up to Log is required; zero values below
-// mean the defaults in the comments.
+// Config of an Engine. Everything up to Log is required unless its comment says
+// otherwise; zero values below Log mean the defaults in the comments.
 type Config struct {
 	Store     saga.Store
 	Ownership saga.Ownership
-	// Commit writes one change through the group commit, durably on return.
+	// Commit writes one change through the group commit, durably before it returns.
 	Commit func(context.Context, saga.Change) error
-	// Definition returns a pinned version. It is asked once per drive, so it should cache.
+	// Definition returns a pinned version. It is called once per drive, so it should cache.
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	// Call makes one attempt. It returns soon after ctx ends.
 	Call func(context.Context, saga.Call) saga.Outcome
-	// CheckJobRun looks after a job run, and cancels it where that is asked for. The
-	// outcome is nil unless the run has ended, or does not exist, and its saga was
-	// not told. Nil: there are no job runs.
+	// CheckJobRun returns the outcome of a job run, and cancels the run if the call
+	// requests it. The outcome is nil unless the run has ended or does not exist and
+	// its saga has not been moved on. Nil: there are no job runs.
 	CheckJobRun func(context.Context, saga.JobCall) (*saga.Outcome, error)
 	Node        string // name of the node, unique among live nodes
-	// Process tells this process from all others, those of other machines too; ""
-	// when nothing does. Gone tells of another one that it certainly has ended; nil
-	// knows of none.
+	// Process distinguishes this process from all others, on other machines too; ""
+	// when it cannot be distinguished. Gone reports whether another process has
+	// certainly ended; nil: unknown for every process.
 	Process string
 	Gone    func(process string) bool
 	Now     func() time.Time
-	// NewID makes the ids of step logs: UUIDv7, so that they sort by time.
+	// NewID returns the ids of step logs: UUIDv7, so that they sort by time.
 	NewID func() uuid.UUID
 	Log   *slog.Logger
 
 	Jitter              func() float64 // rand.Float64
 	LeaseTTL            time.Duration  // 10 s
-	Poll                time.Duration  // 500 ms: how often a node looks for work nobody told it of
+	Poll                time.Duration  // 500 ms: how often a node looks for work that it was not notified of
 	ReaperInterval      time.Duration  // 1 s
 	SlowAfter           time.Duration  // 500 ms: a call that runs longer is recorded as RUNNING
 	Hold                time.Duration  // 5 s: longer waits need no owner
-	DrainTimeout        time.Duration  // 20 s: what calls in flight may still take at a stop
-	StepTimeout         time.Duration  // 30 s: of steps that name none
-	CompensationTimeout time.Duration  // 0: none
-	MaxRunning          int            // 256: sagas with a call in flight at once
-	Observer            Observer       // nil functions are fine
+	DrainTimeout        time.Duration  // 20 s: how long calls in flight may still take at a stop
+	StepTimeout         time.Duration  // 30 s: of steps that have none
+	CompensationTimeout time.Duration  // of sagas that have none; 0: no deadline
+	MaxRunning          int            // 256: sagas with a call in flight at the same time
+	Observer            Observer       // nil functions are not called
 }
 
-// Observer hears of what the engine does, for metrics.
+// Observer is notified of what the engine does, for metrics.
 type Observer struct {
 	CallDone func(action saga.Action, o *saga.Outcome)
 	Ended    func(s *saga.Saga)
 	Claimed  func(n int)
-	Loop     func(name string) // a loop has done a round
+	Loop     func(name string) // a loop has completed a round
 }
 
 // Engine drives sagas on one node. Run it once.
@@ -79,7 +79,7 @@ type Engine struct {
 	cfg     Config
 	current atomic.Pointer[session] // nil while the node has no lease
 	ends    watchers
-	backlog chan struct{} // capacity 1: unowned work is known to exist
+	backlog chan struct{} // capacity 1: signals that unowned work exists
 }
 
 // New returns an engine that does nothing until Run.
@@ -121,15 +121,14 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, backlog: make(chan struct{}, 1)}
 }
 
-// errNameTaken ends Run: two live processes under one node name would fence
-// each other for ever.
+// errNameTaken ends Run: two live processes under one node name would fence each other
+// forever.
 var errNameTaken = errors.New("another live process has this node's name: give each node its own (engine.node_id)")
 
-// Run drives sagas until ctx ends, then stops gracefully: nothing new is
-// taken, calls in flight get DrainTimeout, the rest is handed over. A lost
-// lease is no error: the node registers again. Only when another process that
-// is alive holds a lease under this node's name does it end with an error. It
-// returns with nothing left running.
+// Run drives sagas until ctx ends, then stops gracefully: no new sagas are taken, calls
+// in flight get DrainTimeout, and the other sagas are handed over. A lost lease is not
+// an error: the node registers again. Run returns an error only when another live
+// process holds a lease under this node's name. It returns with nothing left running.
 func (e *Engine) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s, err := e.register(ctx)
@@ -154,10 +153,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitFormer returns when no other process can be using this node's name: none
-// holds a lease under it, or the one that does is gone. Of a process that may be
-// gone, its machine with it, it waits for the end of the lease. A lease that is
-// renewed meanwhile is that of a live process: errNameTaken.
+// awaitFormer returns when no other process can be using this node's name: none holds a
+// lease under it, or the one that does has ended. If it may have ended, together with its
+// machine, awaitFormer waits for the end of the lease. A lease that is renewed meanwhile
+// belongs to a live process: errNameTaken.
 func (e *Engine) awaitFormer(ctx context.Context) error {
 	var first saga.Incarnation
 	for {
@@ -193,10 +192,10 @@ func (e *Engine) Healthy() error {
 	return nil
 }
 
-// Admit reserves room for one new saga, waiting a moment when there is none:
-// that slows clients down to what the node can do. owner is nil when there is
-// still none; the saga is then stored unowned and claimed later. done must be
-// called exactly once: with the stored run, which starts at once, or nil.
+// Admit reserves room for one new saga, waiting for a moment when there is none: that
+// slows clients down to what the node can do. owner is nil when there is still no room;
+// the saga is then stored unowned and claimed later. done must be called exactly once:
+// with the stored run, which starts at once, or nil.
 func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Instance)) {
 	s := e.current.Load()
 	if s == nil || !s.lease.Valid() || !s.slots.takeFresh(ctx, admitWait) {
@@ -209,11 +208,11 @@ func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Insta
 	}
 }
 
-// admitWait is how long a create waits for room before it goes the long way
-// round, through the table.
+// admitWait is how long a create waits for room before its saga is stored unowned and
+// starts only after it is claimed.
 const admitWait = 100 * time.Millisecond
 
-// noteBacklog tells the intake that unowned work waits in the store.
+// noteBacklog tells the intake that unowned work exists in the store.
 func (e *Engine) noteBacklog() {
 	select {
 	case e.backlog <- struct{}{}:
@@ -221,8 +220,8 @@ func (e *Engine) noteBacklog() {
 	}
 }
 
-// Wake makes the engine look at a saga now: a flag was set. Harmless for sagas
-// that it does not know.
+// Wake makes the engine read a saga now, because a flag was set. It does nothing for
+// sagas that the node does not know.
 func (e *Engine) Wake(ref saga.Ref) {
 	if s := e.current.Load(); s != nil {
 		s.wake(ref)
@@ -230,8 +229,7 @@ func (e *Engine) Wake(ref saga.Ref) {
 	e.noteBacklog()
 }
 
-// Moved tells the engine of a saga that went on with the end of a job run, by
-// whoever ended it.
+// Moved tells the engine that a saga was moved on by the end of a job run, on any node.
 func (e *Engine) Moved(s saga.Saga) {
 	if s.State.Terminal() {
 		e.finished(&s)
@@ -243,7 +241,7 @@ func (e *Engine) Moved(s saga.Saga) {
 // Watch returns a channel that is closed when the saga ends on this node.
 func (e *Engine) Watch(ref saga.Ref) (ended <-chan struct{}, stop func()) { return e.ends.watch(ref) }
 
-// Load is how much the node does: for metrics.
+// Load returns how many sagas the node drives and how many wait on it, for metrics.
 func (e *Engine) Load() (running, waiting int) {
 	if s := e.current.Load(); s != nil {
 		return s.counts()
@@ -260,7 +258,7 @@ func (e *Engine) jittered(d time.Duration) time.Duration {
 	return loop.JitteredBy(e.cfg.Jitter(), d)
 }
 
-// watchers are those who wait for sagas to end.
+// watchers are the callers that wait for sagas to end.
 type watchers struct {
 	mu sync.Mutex
 	by map[saga.Ref]map[chan struct{}]bool // guarded by mu

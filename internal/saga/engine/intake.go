@@ -14,9 +14,9 @@ import (
 // intakeBatch bounds how many sagas are loaded or claimed at once.
 const intakeBatch = 64
 
-// intake brings work to drives: sagas whose short wait is over, unowned sagas
-// that are due, sagas of dead nodes, and sagas of this node that it lost sight
-// of. Nothing on the normal path of a saga passes here.
+// intake feeds sagas to drives: those whose short wait is over, unowned sagas that are
+// due, sagas of dead nodes, and sagas of this node that it has lost track of. A saga that
+// runs normally never passes through here.
 func (s *session) intake(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
@@ -49,7 +49,7 @@ func (s *session) intake(ctx context.Context) {
 	}
 }
 
-// resumeReady drives sagas whose wait is over, as far as there is room.
+// resumeReady drives sagas whose wait is over, as far as slots are free.
 func (s *session) resumeReady(ctx context.Context) (more bool) {
 	s.mu.Lock()
 	n := min(s.ready.len(), intakeBatch)
@@ -71,8 +71,8 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 	return err == nil
 }
 
-// claimSome claims as many sagas as there is room for. left: there may be more.
-// Without a lease it claims nothing: it could only take from the living.
+// claimSome claims as many sagas as there are free slots. left: there may be more.
+// Without a lease it claims nothing: it could only take sagas from live nodes.
 func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	if !s.lease.Valid() {
 		return false, false
@@ -88,14 +88,14 @@ func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	}
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot claim sagas", slog.Any("error", err))
-		loaded = nil // nobody knows whether the claim was committed; if it was, they are adopted as strays
+		loaded = nil // the claim may have been committed; if it was, the sagas are adopted as strays
 	}
 	s.e.cfg.Observer.Claimed(len(loaded))
 	s.startLoaded(ctx, loaded, taken, s.start)
 	return len(loaded) > 0, len(loaded) > 0
 }
 
-// startLoaded starts those of loaded that are this node's and gives unused slots back.
+// startLoaded starts those of loaded that are this node's and returns unused slots.
 func (s *session) startLoaded(
 	ctx context.Context,
 	loaded []saga.Loaded,
@@ -134,10 +134,10 @@ func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Instance, er
 	return saga.Rebuild(l.Saga, def, l.Logs), nil
 }
 
-// adoptStrays finds sagas of this node that are due and that nobody drives: a
-// flag was set by another node, or a create's answer was lost after its commit.
+// adoptStrays finds sagas of this node that are due but not driven: a flag was set by
+// another node, or the result of a create was lost after its commit.
 func (s *session) adoptStrays(ctx context.Context) {
-	// Every driven saga may show up here, and is left alone; the limit lies above their number.
+	// Driven sagas may be found too, and are left alone; the limit is above their number.
 	refs, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
@@ -152,9 +152,9 @@ func (s *session) adoptStrays(ctx context.Context) {
 // checks that it still drives it.
 const strayAfter = 5 * time.Second
 
-// reap flags sagas whose deadline has passed. Every node does; the first commit wins.
+// reap flags sagas whose deadline has passed. Every node does it; the first commit wins.
 // A round goes through all of them, page by page: those that cannot be flagged stay
-// overdue, and must not keep a later one from its turn.
+// overdue, and must not keep later ones from being flagged.
 func (s *session) reap(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.e.sleep(ctx, s.e.cfg.ReaperInterval)
@@ -210,7 +210,7 @@ func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
 	}
 	change, err := saga.Apply(run, saga.DeadlinePassed{}, s.e.moment())
 	if err != nil {
-		return // it has moved on since
+		return // the saga has changed since
 	}
 	_ = failpoint.Hit(failpoint.ReaperBeforeFlag)
 	if err := s.e.cfg.Commit(ctx, change); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// checkJobRun looks after the job run in flight. False: nobody can say how it is; the
-// saga is handed over, to be looked at again soon.
+// checkJobRun checks the job run in flight. False: its state cannot be determined; the
+// saga is handed over and checked again soon.
 func (d *drive) checkJobRun() (saga.Event, bool) {
 	s := d.s
 	call := d.run.JobCall(s.e.cfg.Now())

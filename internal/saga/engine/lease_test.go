@@ -79,10 +79,10 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// TestTrustCountsFromBeforeTheRenewalWasSent: the answers to renewals come late,
+// TestLeaseIsTrustedFromBeforeTheRenewalWasSent: the answers to renewals come late,
 // and then none comes any more. The database's lease ends, another node takes
 // over, and the first one must have stopped by then: participants look.
-func TestTrustCountsFromBeforeTheRenewalWasSent(t *testing.T) {
+func TestLeaseIsTrustedFromBeforeTheRenewalWasSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a", unjittered), w.start("b")
 		var down atomic.Bool
@@ -126,11 +126,11 @@ func TestRefusedRenewalEndsEverythingAtOnce(t *testing.T) {
 	})
 }
 
-// TestLeaseRenewedTooLateIsNotBelievedIn: the database's lease began after the
+// TestLeaseRenewedTooLateIsNotTrusted: the database's lease began after the
 // node's trust in it, so a renewal can succeed when the node has already
 // dropped an outcome. It must not go on under the same epoch: the next owner's
 // claim is what counts the dropped attempt.
-func TestLeaseRenewedTooLateIsNotBelievedIn(t *testing.T) {
+func TestLeaseRenewedTooLateIsNotTrusted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = when(0, saga.Execute, first(1, slowly(lostReply, 1500*time.Millisecond)))
 		n := w.prepare("a")
@@ -257,7 +257,7 @@ func TestFencedAnswerIsDropped(t *testing.T) {
 // unknown is a node of which nobody knows whether another process of its name is gone.
 func unknown(c *engine.Config) { c.Gone = nil }
 
-func TestASecondProcessOfANodeEndsAndTheFirstGoesOn(t *testing.T) {
+func TestASecondProcessOfANodeEndsAndTheFirstContinues(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 6*time.Second)))
 		first := w.start("a", unknown)
@@ -324,7 +324,7 @@ func TestANodeWaitsForTheLeaseOfAProcessThatMayBeGone(t *testing.T) {
 	})
 }
 
-func TestLeasesLostNowAndThenDoNotEndTheNode(t *testing.T) {
+func TestLeasesLostOccasionallyDoNotEndTheNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", func(c *engine.Config) { c.LeaseTTL = time.Second })
 		for range 10 {
@@ -359,7 +359,7 @@ func TestLeasesLostToAnUnreachableDatabaseDoNotEndTheNode(t *testing.T) {
 	})
 }
 
-func TestNodeRegistersOnceTheDatabaseIsThere(t *testing.T) {
+func TestNodeRegistersOnceTheDatabaseIsAvailable(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.prepare("a")
 		var down atomic.Bool

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// moment is what a decision needs from outside.
+// moment returns the inputs of a decision that are not in the saga.
 func (e *Engine) moment() saga.Moment {
 	return saga.Moment{
 		Now:                 e.cfg.Now(),
@@ -16,18 +16,18 @@ func (e *Engine) moment() saga.Moment {
 	}
 }
 
-// finished tells everybody who waits that a saga has ended, durably.
+// finished notifies watchers and the observer that a saga has ended, durably.
 func (e *Engine) finished(s *saga.Saga) {
 	e.cfg.Observer.Ended(s)
 	e.ends.ended(s.Ref())
 }
 
-// stale tells whether a commit failed only because the row had moved on.
+// stale reports whether a commit failed only because the row had changed.
 func stale(err error) bool { return fault.IsCode(err, saga.CodeStale) }
 
 func refs(ref saga.Ref) []saga.Ref { return []saga.Ref{ref} }
 
-// hit passes the failpoint of the call's direction.
+// hit triggers the failpoint for the call's direction.
 func hit(a saga.Action, step, comp failpoint.Name) {
 	if a == saga.Compensate {
 		_ = failpoint.Hit(comp)

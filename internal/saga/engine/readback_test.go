@@ -16,7 +16,7 @@ import (
 // A participant's answer that the database cannot hold (jsonb knows no NUL).
 var poison = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
 
-func TestPoisonedAnswerIsRecordedWithoutItsContent(t *testing.T) {
+func TestUnstorableAnswerIsRecordedWithoutItsContent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		action saga.Action
@@ -68,10 +68,10 @@ func TestPoisonedAnswerIsRecordedWithoutItsContent(t *testing.T) {
 	}
 }
 
-// TestRefusedChangeIsNotLoopedOn: the database refuses whatever is to be
+// TestRefusedChangeIsNotRetriedInATightLoop: the database refuses whatever is to be
 // recorded. That is a bug somewhere; it must cost a commit now and then, and
 // no other saga its place.
-func TestRefusedChangeIsNotLoopedOn(t *testing.T) {
+func TestRefusedChangeIsNotRetriedInATightLoop(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a")
 		var refusing atomic.Bool
@@ -173,7 +173,7 @@ func TestWokenTwiceIsDrivenOnce(t *testing.T) {
 	})
 }
 
-func TestObserverHearsWhatHappens(t *testing.T) {
+func TestObserverIsCalled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var calls, ended, claimed, loops atomic.Int64
 		w.participants.manner = when(1, saga.Execute, always(no))

@@ -6,10 +6,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// ready holds sagas that are due, to be loaded and driven. Tenants take turns, so
-// that one whose sagas all become due at once does not keep the others waiting;
-// those of one tenant come in the order in which they became due. The zero value
-// is empty.
+// ready holds sagas that are due, to be loaded and driven. Tenants take turns, so that a
+// tenant whose sagas all become due at once does not keep the others waiting; those of
+// one tenant are taken in the order in which they became due. The zero value is empty.
 type ready struct {
 	of    map[uuid.UUID][]saga.Ref // by tenant; none is empty
 	turns []uuid.UUID              // the tenants of of, the next one first

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-func TestTenantsTakeTurnsInWhatIsDue(t *testing.T) {
+func TestTenantsTakeTurns(t *testing.T) {
 	var r ready
 	ref := func(tenant, n byte) saga.Ref { return saga.Ref{Tenant: uuid.UUID{tenant}, ID: uuid.UUID{n}} }
 	for n := range byte(100) {

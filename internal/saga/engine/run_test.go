@@ -7,7 +7,7 @@ import (
 )
 
 // A story is the calls in the order in which they arrived.
-func TestSagaGoesItsWay(t *testing.T) {
+func TestSagaRunsToItsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		steps  string

@@ -13,18 +13,18 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// session is one incarnation of the node: from registering to the loss or the
-// end of its lease. Nothing of it outlives its lease.
+// session is one incarnation of the node: from its registration to the loss or end of
+// its lease. Nothing of it outlives the lease.
 type session struct {
 	e     *Engine
 	owner int64
 	slots *slots
-	// calls ends when calls in flight must be given up: the lease is lost, or
-	// the drain has taken too long. What they answer afterwards is dropped.
+	// calls ends when calls in flight must be given up: the lease is lost, or the drain
+	// has taken too long. Their outcomes are dropped afterwards.
 	calls    context.Context
 	giveUp   context.CancelFunc
-	lease    lease.Held  // asked before every send: a node that slept must not call for a saga that is another's
-	stopping atomic.Bool // drain: nothing new is sent
+	lease    lease.Held  // checked before every send: a node that was paused must not make calls for another node's saga
+	stopping atomic.Bool // draining: no new calls are sent
 
 	mu      sync.Mutex
 	running map[saga.Ref]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
@@ -75,7 +75,7 @@ func (s *session) keepLease(ctx context.Context) {
 		TTL: s.e.cfg.LeaseTTL, Sleep: s.e.sleep,
 		Renew: func(ctx context.Context) (bool, error) {
 			_ = failpoint.Hit(failpoint.LeaseRenewBefore)
-			defer failpoint.Hit(failpoint.LeaseRenewAfter) //nolint:errcheck // it can only stop or kill the node here
+			defer failpoint.Hit(failpoint.LeaseRenewAfter) //nolint:errcheck // it can only pause or kill the node here
 			return s.e.cfg.Ownership.Renew(ctx, s.owner, s.e.cfg.LeaseTTL)
 		},
 		Renewed: func() { s.e.cfg.Observer.Loop("lease") },
@@ -85,9 +85,9 @@ func (s *session) keepLease(ctx context.Context) {
 	}.Keep(ctx, &s.lease)
 }
 
-// end stops every drive and waits for them. With the lease still held it is a
-// graceful stop: what waits is handed over, the lease is kept while calls in
-// flight finish, and then resigned. Without it everything is dropped at once.
+// end stops every drive and waits for them. If the lease is still held it is a graceful
+// stop: waiting sagas are handed over, the lease is kept while calls in flight finish,
+// and then resigned. Without the lease everything is dropped at once.
 func (s *session) end() {
 	s.stopping.Store(true)
 	waiting := s.stopTimers()
@@ -110,11 +110,11 @@ func (s *session) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := s.e.cfg.Ownership.Resign(ctx, s.owner); err != nil {
-		s.e.cfg.Log.Warn("could not resign the lease; it will run out", slog.Any("error", err))
+		s.e.cfg.Log.Warn("could not resign the lease; it will expire", slog.Any("error", err))
 	}
 }
 
-// handOver gives up sagas of which nothing is in flight.
+// handOver releases sagas that have no call in flight.
 func (s *session) handOver(refs []saga.Ref) {
 	if len(refs) == 0 {
 		return
@@ -130,7 +130,7 @@ func (s *session) handOver(refs []saga.Ref) {
 	}
 }
 
-// stopTimers forgets what waits and returns it.
+// stopTimers clears the waiting and queued sagas and returns them.
 func (s *session) stopTimers() []saga.Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *session) stopTimers() []saga.Ref {
 	}
 	var refs []saga.Ref
 	for ref := range s.queued {
-		if !s.running[ref] { // woken just before it was driven: a call may be in flight
+		if !s.running[ref] { // it was woken just before it was driven: a call may be in flight
 			refs = append(refs, ref)
 		}
 	}
@@ -150,14 +150,14 @@ func (s *session) stopTimers() []saga.Ref {
 	return refs
 }
 
-// start drives a run on a slot of kind k, which is given back at its end.
-// False: the saga is driven already, or the session is over.
+// start drives a run on a slot of kind k, which is returned when the drive ends. False:
+// the saga is already driven, or the session is over.
 func (s *session) start(run saga.Instance, k kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if run.State == saga.Pending && s.adopted[run.Ref()] {
 		delete(s.adopted, run.Ref())
-		return false // somebody asked for it before its create was over, and it has moved on
+		return false // it was woken and started before its create was over, and has changed since
 	}
 	if s.running[run.Ref()] || s.stopping.Load() {
 		return false
@@ -167,9 +167,9 @@ func (s *session) start(run saga.Instance, k kind) bool {
 	return true
 }
 
-// reserve marks up to n ready sagas as running before they are read: nobody
-// else may drive them between the reading and their start, which would then
-// begin with what is no longer so.
+// reserve marks up to n ready sagas as running before they are read, so that no other
+// goroutine can drive them between the read and their start, which would then begin
+// with an outdated state.
 func (s *session) reserve(n int) map[saga.Ref]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *session) startReserved(run saga.Instance, k kind, reserved map[saga.Ref
 	return true
 }
 
-// unreserve forgets reservations that were not used.
+// unreserve releases reservations that were not used.
 func (s *session) unreserve(reserved map[saga.Ref]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *session) unreserve(reserved map[saga.Ref]bool) {
 	}
 }
 
-// launch gives a saga that is marked as running its goroutine.
+// launch starts the goroutine of a saga that is marked as running.
 func (s *session) launch(run saga.Instance, k kind) {
 	s.drives.Go(func() {
 		d := drive{s: s, run: run}
@@ -223,7 +223,7 @@ func (s *session) launch(run saga.Instance, k kind) {
 	})
 }
 
-// waitUntil has the saga looked at again at the given time.
+// waitUntil schedules the saga to be read again at the given time.
 func (s *session) waitUntil(ref saga.Ref, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,8 +233,8 @@ func (s *session) waitUntil(ref saga.Ref, at time.Time) {
 	s.waiting[ref] = time.AfterFunc(at.Sub(s.e.cfg.Now()), func() { s.wake(ref) })
 }
 
-// wake makes a waiting saga ready now. Unless it waits or is owned by the node
-// without a drive, this changes nothing: a driven saga sees flags at its next commit.
+// wake makes a waiting saga ready now. It does nothing unless the saga waits or is owned
+// by the node without a drive: a driven saga sees flags at its next commit.
 func (s *session) wake(ref saga.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// kind of a slot: new sagas and resumed ones have room of their own, so that a
-// flood of creates cannot starve retries and recovery.
+// kind of a slot: new sagas and resumed ones have separate slots, so that a flood of
+// creates cannot starve retries and recovery.
 type kind int
 
 const (
@@ -14,11 +14,11 @@ const (
 	resumed
 )
 
-// slots bounds how many sagas have a call in flight, and with it memory: a
-// saga that waits holds no slot and no payload.
+// slots limits how many sagas have a call in flight, and with it memory: a saga that
+// waits holds no slot and no payload.
 type slots struct {
 	free  [2]chan struct{} // a token is a free slot
-	freed chan struct{}    // capacity 1: a slot came back
+	freed chan struct{}    // capacity 1: a slot was returned
 }
 
 func newSlots(n int) *slots {
@@ -32,7 +32,7 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// takeFresh takes a slot for a new saga, waiting at most wait.
+// takeFresh takes a slot for a new saga, waiting for at most wait.
 func (s *slots) takeFresh(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-s.free[fresh]:
@@ -50,8 +50,8 @@ func (s *slots) takeFresh(ctx context.Context, wait time.Duration) bool {
 	return false
 }
 
-// takeResumed takes up to n slots for sagas that go on: their own first, then
-// those that no new saga wants just now.
+// takeResumed takes up to n slots for resumed sagas: their own first, then slots that no
+// new saga needs right now.
 func (s *slots) takeResumed(n int) []kind {
 	var got []kind
 	for len(got) < n {

@@ -12,9 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestStopFailsNothing is O2: a deploy finds sagas in every stage, and each of
+// TestStopFailsNoSaga is O2: a deploy finds sagas in every stage, and each of
 // them ends as if it had not happened.
-func TestStopFailsNothing(t *testing.T) {
+func TestStopFailsNoSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = func(c saga.Call, nth int) reply {
 			switch stage := strings.Split(c.HTTP.URL, "/")[2]; {
@@ -122,7 +122,7 @@ func TestStopGivesUpCallsThatTakeTooLong(t *testing.T) {
 	})
 }
 
-func TestStopHandsOverWhatWaitsBeforeItDrains(t *testing.T) {
+func TestStopHandsOverWaitingSagasBeforeItDrains(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
 		w.participants.manner = func(c saga.Call, nth int) reply {
@@ -146,10 +146,10 @@ func TestStopHandsOverWhatWaitsBeforeItDrains(t *testing.T) {
 	})
 }
 
-// TestStopKeepsWhatIsBeingCalled: the saga was woken before its create was
+// TestStopKeepsASagaWithACallInFlight: the saga was woken before its create was
 // over, and is still in the queue of those to be read when its call is in
 // flight. A stop hands over that queue, but not this saga.
-func TestStopKeepsWhatIsBeingCalled(t *testing.T) {
+func TestStopKeepsASagaWithACallInFlight(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
 		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 5*time.Second)))

@@ -139,7 +139,7 @@ func TestCancelRacesTheLastStep(t *testing.T) {
 	})
 }
 
-func TestDeadlineTurnsASagaBack(t *testing.T) {
+func TestDeadlineCompensatesASaga(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		manner func(saga.Call, int) reply
@@ -209,7 +209,7 @@ func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
 	})
 }
 
-func TestDeadlineOfTheCompensationEndsItDirty(t *testing.T) {
+func TestDeadlineOfTheCompensationEndsItUnclean(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		undo reply
@@ -245,7 +245,7 @@ func TestDeadlineOfTheCompensationEndsItDirty(t *testing.T) {
 	}
 }
 
-func TestResumedCompensationGoesOnWhereItGaveUp(t *testing.T) {
+func TestResumedCompensationContinuesWhereItGaveUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = func(c saga.Call, nth int) reply {
 			switch {

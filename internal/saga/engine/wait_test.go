@@ -112,7 +112,7 @@ func TestLongWaitIsReleasedAndClaimedAgain(t *testing.T) {
 	})
 }
 
-func TestWaitThatEndsWhileTheDatabaseIsAwayIsNotForgotten(t *testing.T) {
+func TestWaitThatEndsDuringADatabaseOutageIsNotForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.manner = when(
 			0,
@@ -185,7 +185,7 @@ func TestSlowCallIsRecordedWhileItRuns(t *testing.T) {
 	})
 }
 
-func TestSlowCallWhoseRecordIsLostStillEndsWell(t *testing.T) {
+func TestSlowCallWhoseRecordIsLostStillSucceeds(t *testing.T) {
 	for name, m := range map[string]mishap{"before the disk": lostBefore, "after the disk": lostAfter} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {

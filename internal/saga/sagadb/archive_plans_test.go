@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// fillArchive copies what may be archived: for plans it does not matter that it
-// is still live.
+// fillArchive copies what may be archived: for plans it does not matter that the
+// originals still exist.
 const fillArchive = `
 DO $$ BEGIN
 	EXECUTE format('INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM saga.saga_states WHERE completed_at IS NOT NULL AND NOT needs_attention',
@@ -22,7 +22,7 @@ DO $$ BEGIN
 	EXECUTE format('INSERT INTO saga.saga_step_logs_archive (%1$s) SELECT %1$s FROM saga.saga_step_logs', saga.column_list('saga.saga_step_logs', true));
 END $$`
 
-// inArchive tells which index of the archive serves what that of the live table does.
+// inArchive maps an index of the live table to the index of the archive with its purpose.
 var inArchive = map[string]string{
 	"idx_sagas_tenant": "tenant", "idx_saga_states_workflow_name": "workflow_name", "idx_saga_states_correlation_id": "correlation_id",
 	"idx_saga_trace_id": "trace_id", "idx_saga_business_key": "business_key", "idx_saga_metadata": "metadata",
@@ -31,12 +31,11 @@ var inArchive = map[string]string{
 	"idx_saga_initiated_by": "initiated_by",
 }
 
-// testArchivePlans shows that what retention looks for, and every filter of the
-// archive's list, is found by an index, and that each index of the archive has
-// a purpose.
+// testArchivePlans shows that the queries of retention and every filter of the
+// archive's list use an index, and that each index of the archive has a purpose.
 func testArchivePlans(t *testing.T, l large) {
 	for _, s := range []string{
-		// A workflow that is kept for ever must not be read again and again.
+		// A workflow whose sagas are kept forever must not be read again and again.
 		`UPDATE saga.workflows SET completed_retention_ms = -1 WHERE name = 'workflow-1'`,
 		`VACUUM (ANALYZE) saga.workflows`,
 	} {
@@ -76,12 +75,12 @@ func testArchivePlans(t *testing.T, l large) {
 	}
 	for _, tt := range listPurposes(l) {
 		if f := tt.filter; !sagadb.Archivable(&f) {
-			continue // the unfinished, and those that need attention: asked of nobody
+			continue // unfinished sagas and those that need attention are never archived
 		}
 		var names []string
 		for name := range strings.SplitSeq(tt.indexes[0], "|") {
 			if inArchive[name] == "" {
-				t.Fatalf("%s: which index of the archive stands for %s?", tt.name, name)
+				t.Fatalf("%s: no index of the archive corresponds to %s", tt.name, name)
 			}
 			names = append(names, "idx_saga_states_archive_"+inArchive[name])
 		}
@@ -102,16 +101,16 @@ func testArchivePlans(t *testing.T, l large) {
 	}
 	t.Run("archived: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := sagadb.ListArchived(pgtest.Big,
-			saga.Filter{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: l.since.Add(time.Hour), ID: somebody}}})
+			saga.Filter{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: l.since.Add(time.Hour), ID: completedSaga}}})
 		p := pgtest.Explain(t, l.db.SQL(), query, args...)
 		check(t, p, "idx_saga_states_archive_tenant")
 		if p.Has("Sort") {
-			t.Errorf("the plan reads its way to the cursor:\n%s", p)
+			t.Errorf("the plan reads all rows before the cursor:\n%s", p)
 		}
 	})
 	t.Run("an archived saga and its logs", func(t *testing.T) {
-		check(t, pgtest.Explain(t, l.db.SQL(), sagadb.GetArchived, somebody, pgtest.Big), "saga_states_archive_pkey")
-		check(t, pgtest.Explain(t, l.db.SQL(), sagadb.ArchivedLogs, somebody, pgtest.Big), "idx_saga_step_logs_archive_saga_id")
+		check(t, pgtest.Explain(t, l.db.SQL(), sagadb.GetArchived, completedSaga, pgtest.Big), "saga_states_archive_pkey")
+		check(t, pgtest.Explain(t, l.db.SQL(), sagadb.ArchivedLogs, completedSaga, pgtest.Big), "idx_saga_step_logs_archive_saga_id")
 	})
 	t.Run("every index of the archive has a purpose", func(t *testing.T) {
 		for _, name := range pgtest.Ask[pq.StringArray](t, l.db.SQL(), `SELECT array_agg(indexname ORDER BY indexname) FROM pg_indexes

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// driver plays sagas on one node and remembers what it has committed.
+// driver drives sagas on one node and remembers what it has committed.
 type driver struct {
 	t  *testing.T
 	st *sagadb.Sagas
@@ -54,17 +54,17 @@ func (d *driver) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	return run
 }
 
-func no() saga.Event {
+func refusal() saga.Event {
 	return saga.Answered{Outcome: saga.Outcome{
 		Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Request: []byte(`{}`), StartedAt: pgtest.Now(),
 		EndedAt: pgtest.Now(),
 	}}
 }
 
-// Sagas are created, end, are reopened, archived and restored by several nodes
-// at once, some of which lose their connections in the middle of it. In the end
-// each saga is in exactly one place, whole (invariant D4, failure F41, trap X1).
-func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
+// Sagas are created, end, are reopened, archived and restored by several nodes at
+// once, some of which lose their connections meanwhile. In the end each saga exists
+// exactly once and is complete (invariant D4, failure F41, trap X1).
+func TestNoSagaIsLostOrDuplicatedWhileNodesArchiveAndRestore(t *testing.T) {
 	t.Parallel()
 	const rounds = 60
 	dsn := testdb.DSN(t)
@@ -86,7 +86,7 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 			}
 		})
 	}
-	// Whatever goes wrong for these may leave things undone, never half done.
+	// Errors of these nodes may leave work undone, but never half done.
 	var archived, restored, lost counter
 	for range 3 {
 		node, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, Application: "cleaner"})
@@ -118,7 +118,7 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 			t.Errorf("kill: %v", err)
 		}
 	})
-	until(func(ctx context.Context) { // somebody else works on ended sagas
+	until(func(ctx context.Context) { // another client locks ended sagas
 		tx, err := holder.BeginTx(ctx, nil)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `SELECT id, pg_sleep(0.001) FROM (SELECT id FROM saga.saga_states WHERE completed_at IS NOT NULL LIMIT 3 FOR UPDATE SKIP LOCKED) AS held`)
@@ -135,9 +135,9 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 				case 0:
 					d.play(run, pgtest.Done(), pgtest.Done(), pgtest.Done())
 				case 1:
-					d.play(run, no())
-				default: // an undo gives up; then it goes on, and the saga ends
-					run = d.play(run, pgtest.Done(), no(), no())
+					d.play(run, refusal())
+				default: // a compensation gives up and is resumed, and the saga ends
+					run = d.play(run, pgtest.Done(), refusal(), refusal())
 					if run.State != saga.Failed {
 						t.Errorf("the saga is %s", run.State)
 					}
@@ -158,7 +158,7 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 		t.Errorf("%d sagas are live or archived, %d were created", n, len(d.runs))
 	}
 	if n := pgtest.Ask[int](t, db.SQL(), `SELECT count(*) FROM saga.saga_events WHERE event_type = 'saga.restored'`); n < restored.n || n > restored.n+lost.n {
-		t.Errorf("%d events tell of %d restores and %d lost answers", n, restored.n, lost.n)
+		t.Errorf("%d events for %d restores and %d lost answers", n, restored.n, lost.n)
 	}
 	for id, run := range d.runs {
 		where, logs := "live", 0
@@ -201,7 +201,7 @@ func (c *counter) addIf(yes bool) {
 	}
 }
 
-func TestSagasThatSomebodyHoldsAreLeftForTheNextTime(t *testing.T) {
+func TestLockedSagasAreLeftForTheNextRun(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db := pgtest.Connect(t, dsn)

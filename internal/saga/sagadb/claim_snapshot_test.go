@@ -10,11 +10,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A node whose lease has ended may still write until somebody takes its sagas.
-// If such a write slips in between the beginning of a claim and its lock, the
-// claim sees the new row and not the RUNNING log that came with it, which would
-// then run for ever.
-func TestAClaimLeavesWhatChangedUnderIt(t *testing.T) {
+// A node whose lease has ended may still write until another node claims its sagas. If
+// such a write is committed between the beginning of a claim and its lock, the claim
+// sees the new row but not the RUNNING log written with it, which would then stay
+// RUNNING forever.
+func TestAClaimSkipsSagasThatChangedSinceItsSnapshot(t *testing.T) {
 	dsn := testdb.DSN(t)
 	ctx, db := t.Context(), pgtest.Connect(t, dsn)
 	sagas := sagadb.NewSagas(db)
@@ -38,7 +38,7 @@ func TestAClaimLeavesWhatChangedUnderIt(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The claim reads engine_nodes first. There it stops, with its snapshot taken.
+	// The claim reads engine_nodes first. It is blocked there, with its snapshot taken.
 	gate, err := pgtest.Observer(t, dsn).Conn(ctx)
 	if err != nil {
 		t.Fatal(err)

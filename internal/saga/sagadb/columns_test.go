@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-func TestTablesAreThoseOfTheDatabase(t *testing.T) {
+func TestTablesMatchTheDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
 	pgtest.WantColumns(t, db, "saga.saga_states", sagadb.SagaTable.Nullable(),

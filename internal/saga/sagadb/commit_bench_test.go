@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// BenchmarkCommit writes batches of 64 changes that each touch their row and
-// one event: ordinary ones, and such that one of them is an operator's.
+// BenchmarkCommit writes batches of 64 changes that each update their row and insert one
+// event: batches of ordinary changes, and batches with one change by an operator.
 func BenchmarkCommit(b *testing.B) {
 	for _, byHand := range []bool{false, true} {
 		name := map[bool]string{false: "ordinary", true: "operated"}[byHand]

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// BenchmarkEncodeSagas makes the parameters of batches of 64 rows, without a database.
+// BenchmarkEncodeSagas encodes the parameters of batches of 64 rows, without a database.
 func BenchmarkEncodeSagas(b *testing.B) {
 	changes, ordered := pgtest.SomeChanges(64), pgtest.SomeSagas(64)
 	for name, encode := range map[string]func(){

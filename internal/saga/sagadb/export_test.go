@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// What the tests of plans need: the very statements that the stores send.
+// The exact statements that the stores send, for the tests of plans.
 const (
 	CountLive        = countLive
 	DueSagas         = dueSagas
@@ -48,7 +48,7 @@ var (
 	CommitOperated   = commitOperated.Text
 )
 
-// CommitParameters are what Commit sends for batch.
+// CommitParameters returns the parameters that Commit sends for batch.
 func CommitParameters(tb testing.TB, batch []saga.Change) []any {
 	tb.Helper()
 	_, args, err := changeColumns(new(postgres.DB), batch)
@@ -58,7 +58,7 @@ func CommitParameters(tb testing.TB, batch []saga.Change) []any {
 	return args
 }
 
-// CreateParameters are what Create sends for batch.
+// CreateParameters returns the parameters that Create sends for batch.
 func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
 	tb.Helper()
 	args, err := newSagaColumns(new(postgres.DB), batch)
@@ -68,8 +68,8 @@ func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
 	return args
 }
 
-// HotSagaStatements are what the ways of sagas send to the database, by the names of
-// their files in testdata.
+// HotSagaStatements are the statements on the hot path of sagas, by the names of their
+// files in testdata.
 var HotSagaStatements = map[string]string{
 	"saga_create": createSagas.Text, "saga_commit": commitSagas.Text, "saga_commit_operated": commitOperated.Text,
 	"saga_claim": claimSagas,

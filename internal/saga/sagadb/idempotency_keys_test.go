@@ -22,7 +22,7 @@ func TestKeysExpireByAgeInBatches(t *testing.T) {
 	st := sagadb.NewSagas(db)
 	pgtest.Execute(t, db.SQL(), `INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id, created_at)
 		SELECT $1, 'p', 'r', 'k' || i, '', gen_random_uuid(), now() - i * interval '1 minute' FROM generate_series(1, 12000) AS i`, pgtest.Big)
-	// Somebody holds one of the old ones: it is left for the next time.
+	// Another client holds a lock on one of the old keys: the key is left for the next run.
 	tx, err := holder.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestKeysExpireByAgeInBatches(t *testing.T) {
 	for i, want := range []int64{12000 - 1440, 0} {
 		got, err := st.ExpireKeys(t.Context(), day+30*time.Second)
 		if i == 0 {
-			want-- // the one that is held
+			want-- // the locked one
 		}
 		if err != nil || got != want {
 			t.Errorf("expired %d keys, %v; want %d", got, err, want)
@@ -44,7 +44,7 @@ func TestKeysExpireByAgeInBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := st.ExpireKeys(t.Context(), day+30*time.Second); err != nil || got != 1 {
-		t.Errorf("expired %d keys, %v; want the one that was held", got, err)
+		t.Errorf("expired %d keys, %v; want the one that was locked", got, err)
 	}
 	var left, youngest int
 	if err := db.SQL().QueryRowContext(t.Context(), `SELECT count(*), max(substr(key, 2)::int) FROM saga.idempotency_keys`).Scan(&left, &youngest); err != nil {
@@ -80,7 +80,7 @@ func TestNodesShareASecret(t *testing.T) {
 	}
 }
 
-// The database's own limits are the last fence; the edge has narrower ones.
+// The database's limits are the last check; the API has narrower ones.
 func TestTextsThatAreTooLongAreUnstorable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

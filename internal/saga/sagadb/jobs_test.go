@@ -21,19 +21,19 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// jobbed is sagas and job runs of one database, and a workflow with jobs.
-type jobbed struct {
+// jobSagas is the sagas and job runs of one database, and a workflow with jobs.
+type jobSagas struct {
 	pgtest.Jobs
 	t     *testing.T
 	sagas *sagadb.Sagas
 	def   *workflow.Definition
 }
 
-// newJobbed registers a workflow of the steps reserve (HTTP), settle (a job, undone
+// newJobSagas registers a workflow of the steps reserve (HTTP), settle (a job, compensated
 // by a job) and notify (HTTP); the jobs give up at their first failure.
-func newJobbed(t *testing.T, change ...func(*workflow.Definition)) *jobbed {
+func newJobSagas(t *testing.T, change ...func(*workflow.Definition)) *jobSagas {
 	t.Helper()
-	k := &jobbed{Jobs: pgtest.NewJobs(t), t: t}
+	k := &jobSagas{Jobs: pgtest.NewJobs(t), t: t}
 	k.sagas = sagadb.NewSagasWith(k.Base)
 	for _, name := range []string{"settle", "unsettle"} {
 		k.Define(t, func(d *jobrun.Definition) {
@@ -55,8 +55,8 @@ func newJobbed(t *testing.T, change ...func(*workflow.Definition)) *jobbed {
 	return k
 }
 
-// begun stores a saga and lets events happen to it.
-func (k *jobbed) begun(events ...saga.Event) saga.Instance {
+// begun stores a saga and applies events to it.
+func (k *jobSagas) begun(events ...saga.Event) saga.Instance {
 	k.t.Helper()
 	spec := saga.Spec{ID: pgtest.NewID(), Tenant: saga.Tenant{ID: k.Tenant}, Payload: json.RawMessage(`{"order":7}`)}
 	s := saga.NewSaga{Saga: saga.New(spec, k.def, 1, new(int64(1)), pgtest.Now(), time.Minute)}
@@ -66,7 +66,7 @@ func (k *jobbed) begun(events ...saga.Event) saga.Instance {
 	return k.play(saga.NewInstance(s.Saga, k.def), events...)
 }
 
-func (k *jobbed) play(run saga.Instance, events ...saga.Event) saga.Instance {
+func (k *jobSagas) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	k.t.Helper()
 	for _, e := range events {
 		c := pgtest.Applied(run, e)
@@ -79,8 +79,8 @@ func (k *jobbed) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	return run
 }
 
-// read reads a saga as it stands.
-func (k *jobbed) read(id uuid.UUID) saga.Instance {
+// read returns the current state of a saga.
+func (k *jobSagas) read(id uuid.UUID) saga.Instance {
 	k.t.Helper()
 	l, err := k.sagas.Load(k.t.Context(), []saga.Ref{{Tenant: k.Tenant, ID: id}})
 	if err != nil || len(l) != 1 {
@@ -89,8 +89,8 @@ func (k *jobbed) read(id uuid.UUID) saga.Instance {
 	return saga.Rebuild(l[0].Saga, k.def, l[0].Logs)
 }
 
-// working lets a worker begin the run that a saga waits for.
-func (k *jobbed) working(run saga.Instance) jobrun.Run {
+// workerStarts makes a worker start the run that a saga waits for.
+func (k *jobSagas) workerStarts(run saga.Instance) jobrun.Run {
 	k.t.Helper()
 	id := run.JobRun()
 	if id == uuid.Nil {
@@ -106,8 +106,8 @@ func (k *jobbed) working(run saga.Instance) jobrun.Run {
 	return k.GetRun(k.t, id)
 }
 
-// finish lets the worker report the end of a run, and returns the saga as it then is.
-func (k *jobbed) finish(r jobrun.Run, value string, failure *jobrun.Error) saga.Instance {
+// finish makes the worker report the end of a run, and returns the saga after it.
+func (k *jobSagas) finish(r jobrun.Run, value string, failure *jobrun.Error) saga.Instance {
 	k.t.Helper()
 	done,
 		err := k.Finish(k.t.Context(),
@@ -118,7 +118,7 @@ func (k *jobbed) finish(r jobrun.Run, value string, failure *jobrun.Error) saga.
 	return k.read(r.SagaID)
 }
 
-func (k *jobbed) logs(id uuid.UUID) string {
+func (k *jobSagas) logs(id uuid.UUID) string {
 	k.t.Helper()
 	logs, err := k.sagas.StepLogs(k.t.Context(), k.Tenant, id)
 	if err != nil {
@@ -133,13 +133,13 @@ func (k *jobbed) logs(id uuid.UUID) string {
 
 func TestAStepThatIsAJobBeginsAndEndsWithItsRun(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
+	k := newJobSagas(t)
 	run := k.begun(pgtest.Answer(`{"id":"r-1"}`))
 	if run.State != saga.Running || run.LeaseOwner != nil || run.NextRunAt == nil ||
 		!run.NextRunAt.After(pgtest.Now().Add(30*time.Minute)) {
 		t.Errorf("the saga is %s, owned by %v, due at %v; it should wait without an owner", run.State, run.LeaseOwner, run.NextRunAt)
 	}
-	r := k.working(k.read(run.ID))
+	r := k.workerStarts(k.read(run.ID))
 	want := r
 	want.Trigger, want.SagaID, want.SagaStep, want.SagaAction = jobrun.BySaga, run.ID, 1, "EXECUTE"
 	want.IdempotencyKey = jobrun.SagaKey(uuid.Nil, run.ID, 1, "EXECUTE", 1)
@@ -164,20 +164,20 @@ func TestAStepThatIsAJobBeginsAndEndsWithItsRun(t *testing.T) {
 	}
 }
 
-func TestAJobThatGivesUpTurnsItsSagaBack(t *testing.T) {
+func TestAJobThatGivesUpCompensatesItsSaga(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		lost    int
-		undoing int // the step that is undone first
+		undoing int // the step that is compensated first
 	}{
 		{"it failed for sure", 0, 0},
 		{"an attempt was lost before", 1, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			k := newJobbed(t)
-			r := k.working(k.begun(pgtest.Answer(`{}`)))
+			k := newJobSagas(t)
+			r := k.workerStarts(k.begun(pgtest.Answer(`{}`)))
 			pgtest.Execute(t, k.DB.SQL(), `UPDATE jobs.job_runs SET losses_used = $2 WHERE id = $1`, r.ID, tt.lost)
 			run := k.finish(r, "", &jobrun.Error{Code: "NO_FUNDS", Message: "the account is empty"})
 			if run.State != saga.Compensating || run.CurrentStep != tt.undoing || run.Error == nil ||
@@ -185,7 +185,7 @@ func TestAJobThatGivesUpTurnsItsSagaBack(t *testing.T) {
 				t.Errorf("the saga is %s at step %d with %+v", run.State, run.CurrentStep, run.Error)
 			}
 			if tt.undoing == 1 && run.JobRun() == uuid.Nil {
-				t.Error("the job that undoes it was not begun")
+				t.Error("the compensating job was not started")
 			}
 		})
 	}
@@ -193,27 +193,27 @@ func TestAJobThatGivesUpTurnsItsSagaBack(t *testing.T) {
 
 func TestACompensationMayBeAJob(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
+	k := newJobSagas(t)
 	run := k.begun(pgtest.Answer(`{}`))
-	run = k.finish(k.working(run), `{"n":1}`, nil)
+	run = k.finish(k.workerStarts(run), `{"n":1}`, nil)
 	run = k.play(run, pgtest.Refusal("no"))
-	r := k.working(k.read(run.ID))
+	r := k.workerStarts(k.read(run.ID))
 	if run.State != saga.Compensating || r.CommandName != "unsettle" || r.SagaAction != "COMPENSATE" ||
 		!strings.Contains(pgtest.Compact(t, r.Args), `"output":{"n":1}`) {
 		t.Fatalf("the saga is %s, the run %+v with %s", run.State, r, r.Args)
 	}
 	run = k.finish(r, "", nil)
 	if run.State != saga.Compensating || run.CurrentStep != 0 {
-		t.Errorf("the saga is %s at step %d; want it to undo step 0", run.State, run.CurrentStep)
+		t.Errorf("the saga is %s at step %d; want step 0 to be compensated", run.State, run.CurrentStep)
 	}
 }
 
 func TestACompensationJobThatGivesUpLeavesOneLetter(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
-	run := k.finish(k.working(k.begun(pgtest.Answer(`{}`))), `{}`, nil)
+	k := newJobSagas(t)
+	run := k.finish(k.workerStarts(k.begun(pgtest.Answer(`{}`))), `{}`, nil)
 	run = k.play(run, pgtest.Refusal("no"))
-	run = k.finish(k.working(k.read(run.ID)), "", &jobrun.Error{Code: "CLOSED", Message: "the book is closed"})
+	run = k.finish(k.workerStarts(k.read(run.ID)), "", &jobrun.Error{Code: "CLOSED", Message: "the book is closed"})
 	if run.State != saga.Failed || !run.NeedsAttention {
 		t.Fatalf("the saga is %s", run.State)
 	}
@@ -221,44 +221,44 @@ func TestACompensationJobThatGivesUpLeavesOneLetter(t *testing.T) {
 	found, err := letters.List(t.Context(), k.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 10}})
 	if err != nil || len(found.Items) != 1 || found.Items[0].ID != run.DeadLetter() ||
 		found.Items[0].Source != dlq.FromSaga {
-		t.Fatalf("letters: %+v, %v; want the saga's alone", found.Items, err)
+		t.Fatalf("letters: %+v, %v; want only that of the saga", found.Items, err)
 	}
 	// Its retry is another run, and when that succeeds the letter is resolved with it.
 	run = k.play(run, pgtest.Resume())
-	run = k.finish(k.working(k.read(run.ID)), `{}`, nil)
+	run = k.finish(k.workerStarts(k.read(run.ID)), `{}`, nil)
 	l, err := letters.Get(t.Context(), k.Tenant, found.Items[0].ID)
 	if err != nil || l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed || run.DeadLetter() != uuid.Nil {
 		t.Errorf("the letter is %s, %s, the saga's is %s: %v", l.Status, l.Resolution, run.DeadLetter(), err)
 	}
 }
 
-func TestASagaThatTurnsBackWaitsForItsRun(t *testing.T) {
+func TestACompensatingSagaWaitsForItsRun(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
+	k := newJobSagas(t)
 	run := k.begun(pgtest.Answer(`{}`))
-	r := k.working(run)
+	r := k.workerStarts(run)
 	run = k.play(run, saga.CancelRequested{By: "op"})
 	if run.State != saga.Running || run.NextRunAt.After(pgtest.Now()) || run.Next(pgtest.Now()) != saga.CheckJobRun {
 		t.Fatalf("the saga is %s, due at %v", run.State, run.NextRunAt)
 	}
 	c := run.JobCall(pgtest.Now())
 	if !c.Stop || c.ID != r.ID {
-		t.Errorf("the run is looked after as %+v", c)
+		t.Errorf("the call for the run is %+v", c)
 	}
 	run = k.play(run, saga.JobRunChecked{Stopping: true})
 	if run.Next(pgtest.Now()) != saga.Wait {
-		t.Error("the saga is looked at again at once")
+		t.Error("the saga is due again at once")
 	}
-	run = k.finish(r, `{}`, nil) // it had succeeded all the same
+	run = k.finish(r, `{}`, nil) // the run succeeded anyway
 	if run.State != saga.Compensating || run.CurrentStep != 1 || run.JobRun() == uuid.Nil {
-		t.Errorf("the saga is %s at step %d; want it to undo what the run has done", run.State, run.CurrentStep)
+		t.Errorf("the saga is %s at step %d; want the run's effects to be compensated", run.State, run.CurrentStep)
 	}
 }
 
 func TestARunThatEndsTwiceMovesItsSagaOnce(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
-	r := k.working(k.begun(pgtest.Answer(`{}`)))
+	k := newJobSagas(t)
+	r := k.workerStarts(k.begun(pgtest.Answer(`{}`)))
 	run := k.finish(r, `{}`, nil)
 	again := k.finish(r, `{}`, nil)
 	if again.Version != run.Version || again.CurrentStep != 2 {
@@ -266,9 +266,9 @@ func TestARunThatEndsTwiceMovesItsSagaOnce(t *testing.T) {
 	}
 }
 
-func TestASagaWhoseJobIsNotDefinedIsDueAndSaysSo(t *testing.T) {
+func TestASagaWhoseJobIsNotDefinedFailsItsStep(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t, func(d *workflow.Definition) { d.Steps[1].Action.Job = "nothing" })
+	k := newJobSagas(t, func(d *workflow.Definition) { d.Steps[1].Action.Job = "nothing" })
 	run := k.begun(pgtest.Answer(`{}`))
 	run = k.read(run.ID)
 	if run.NextRunAt.After(pgtest.Now()) || run.Next(pgtest.Now()) != saga.CheckJobRun {
@@ -276,7 +276,7 @@ func TestASagaWhoseJobIsNotDefinedIsDueAndSaysSo(t *testing.T) {
 	}
 	o, err := k.sagas.CheckJobRun(t.Context(), run.JobCall(pgtest.Now()), nil)
 	if err != nil || o == nil || o.Verdict != saga.Refused || !strings.Contains(o.Message, `"nothing"`) {
-		t.Fatalf("looking after it gives %+v, %v", o, err)
+		t.Fatalf("checking its run returns %+v, %v", o, err)
 	}
 	run = k.play(run, saga.Answered{Outcome: *o})
 	if run.State != saga.Compensating || run.CurrentStep != 0 {
@@ -286,9 +286,9 @@ func TestASagaWhoseJobIsNotDefinedIsDueAndSaysSo(t *testing.T) {
 
 func TestATakeoverLeavesJobRunsAlone(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
+	k := newJobSagas(t)
 	run := k.begun(pgtest.Answer(`{}`))
-	r := k.working(run)
+	r := k.workerStarts(run)
 	dead, err := k.sagas.Register(t.Context(), "dead", "", time.Hour)
 	if err != nil {
 		t.Fatal(err)

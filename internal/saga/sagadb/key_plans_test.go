@@ -7,11 +7,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestNothingComesNearTheKeyOfSagas shows that in a young table, of which PostgreSQL
-// has no statistics of its own yet, no index but the key is worth taking to find a
-// saga by id and tenant. A plan that is made then stays, and by an index of lists it
-// walks all of a tenant's sagas: for each change, and for the foreign key of each log.
-func TestNothingComesNearTheKeyOfSagas(t *testing.T) {
+// TestThePrimaryKeyIsTheCheapestPathToASaga shows that in a young table, for which
+// PostgreSQL has no statistics yet, no index except the primary key is chosen to find a
+// saga by id and tenant. A plan that is made then is kept, and with an index for lists it
+// would read all of a tenant's sagas: for each change, and for the foreign key of each log.
+func TestThePrimaryKeyIsTheCheapestPathToASaga(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Observer(t, testdb.DSN(t))
 	pgtest.Execute(t, db, `ALTER TABLE saga.saga_states SET (autovacuum_enabled = off)`)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// testCounts asks for numbers that take longer to find than there is time.
+// testCounts requests counts that take longer than the time allowed for them.
 func testCounts(t *testing.T, l large) {
 	hurried, err := postgres.Open(t.Context(), postgres.Config{DSN: l.dsn, CountFor: time.Microsecond})
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 func TestLargeTable(t *testing.T) {
 	t.Parallel()
 	l := openLarge(t)
-	t.Run("every purpose of the seeds' indexes is served by one", func(t *testing.T) { testPlans(t, l) })
+	t.Run("every purpose of the seeds' indexes has one", func(t *testing.T) { testPlans(t, l) })
 	t.Run("retention and the archive are served by indexes", func(t *testing.T) { testArchivePlans(t, l) })
 	t.Run("counting that takes too long is given up", func(t *testing.T) { testCounts(t, l) })
 	t.Run("opposite batches of two nodes do not deadlock", func(t *testing.T) { testOppositeBatches(t, l) })
 }
 
-// testOppositeBatches has two nodes commit the same sagas in opposite order. A
-// deadlock may be resolved by running the statement once more, so the server is
-// asked whether it ever saw one.
+// testOppositeBatches makes two nodes commit the same sagas in opposite order. A
+// deadlock may be resolved by running the statement again, so the test reads the
+// server's count of deadlocks.
 func testOppositeBatches(t *testing.T, l large) {
 	const rounds = 200
 	dsn := pgtest.With(t, l.dsn, "deadlock_timeout", "10ms")

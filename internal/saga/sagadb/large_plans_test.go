@@ -20,8 +20,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// somebody is a completed saga of the large table with logs and events.
-var somebody = uuid.MustParse("01900000-0000-7000-8000-00000000c000")
+// completedSaga is a completed saga of the large table with logs and events.
+var completedSaga = uuid.MustParse("01900000-0000-7000-8000-00000000c000")
 
 // testPlans shows, for every purpose that the seeds give an index for, that an
 // index serves it (requirements/saga.md, numbers in the names).
@@ -56,7 +56,7 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan reads all of them:\n%s", p)
 		}
 	})
-	t.Run("list: the rows before a page are passed in the index", func(t *testing.T) {
+	t.Run("list: the rows before a page are skipped in the index", func(t *testing.T) {
 		query, args := sagadb.ListSagas(pgtest.Big, saga.Filter{ByTime: page.ByTime{Limit: 50, Offset: 100},
 			States: saga.StatesOf(saga.StatusFailed)})
 		if p := pgtest.Explain(t, l.db.SQL(), query, args...); !p.Has("Index Only Scan") {
@@ -72,11 +72,11 @@ func testPlans(t *testing.T, l large) {
 	})
 	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := sagadb.ListSagas(pgtest.Big,
-			saga.Filter{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: l.since.Add(time.Hour), ID: somebody}}})
+			saga.Filter{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: l.since.Add(time.Hour), ID: completedSaga}}})
 		p := pgtest.Explain(t, lists, query, args...)
 		check(t, p, "idx_sagas_tenant")
 		if p.Has("Sort") || !strings.Contains(p.String(), "ROW(created_at, id) < ROW(") {
-			t.Errorf("the plan reads its way to the cursor:\n%s", p)
+			t.Errorf("the plan reads all rows before the cursor:\n%s", p)
 		}
 	})
 	testTrailPlans(t, l, check)
@@ -101,7 +101,7 @@ func testPlans(t *testing.T, l large) {
 		check(t, pgtest.Explain(t, l.db.SQL(), cleanupQuery(t, l.db.SQL()), time.Now().Add(-2*time.Hour)),
 			"idx_saga_terminal_cleanup")
 	})
-	t.Run("keys expire by their place in the table", func(t *testing.T) {
+	t.Run("keys are expired by their position in the table", func(t *testing.T) {
 		if p := pgtest.Explain(t, l.db.SQL(), sagadb.ExpireKeys, 9000); !p.Has("Tid Scan") {
 			t.Errorf("each batch reads the whole table once more:\n%s", p)
 		}
@@ -166,18 +166,18 @@ func listPurposes(l large) []listPurpose {
 }
 
 var tenantPurposes = []pgtest.Purpose{
-	{Name: "a saga of a tenant", Query: sagadb.GetSaga, Args: []any{pgtest.Big, somebody}, Indexes: []string{"saga_states_pkey"}},
-	{Name: "S1-39 the step logs of a saga, in order", Query: sagadb.StepLogs, Args: []any{pgtest.Big, somebody}, Indexes: []string{"idx_saga_step_logs_saga_id_step_index"}},
+	{Name: "a saga of a tenant", Query: sagadb.GetSaga, Args: []any{pgtest.Big, completedSaga}, Indexes: []string{"saga_states_pkey"}},
+	{Name: "S1-39 the step logs of a saga, in order", Query: sagadb.StepLogs, Args: []any{pgtest.Big, completedSaga}, Indexes: []string{"idx_saga_step_logs_saga_id_step_index"}},
 	{Name: "an idempotency key", Query: sagadb.GetKey, Args: []any{pgtest.Big, "p", "r", "k1"}, Indexes: []string{"idempotency_keys_pkey"}},
 }
 
 var enginePurposes = []pgtest.Purpose{
-	{Name: "sagas for the engine", Query: sagadb.LoadSagas, Args: []any{array(somebody, pgtest.Big), array(pgtest.Big, pgtest.Big)}, Indexes: []string{"saga_states_pkey"}},
-	{Name: "S1-39 step logs for the engine", Query: sagadb.LoadLogs, Args: []any{array(somebody, pgtest.Big), array(pgtest.Big, pgtest.Big)}, Indexes: []string{"idx_saga_step_logs_saga_id_step_index"}},
+	{Name: "sagas for the engine", Query: sagadb.LoadSagas, Args: []any{array(completedSaga, pgtest.Big), array(pgtest.Big, pgtest.Big)}, Indexes: []string{"saga_states_pkey"}},
+	{Name: "S1-39 step logs for the engine", Query: sagadb.LoadLogs, Args: []any{array(completedSaga, pgtest.Big), array(pgtest.Big, pgtest.Big)}, Indexes: []string{"idx_saga_step_logs_saga_id_step_index"}},
 	{Name: "a node's due sagas", Query: sagadb.DueSagas, Args: []any{1, 5000, 100}, Indexes: []string{"idx_saga_runnable"}},
 	{Name: "S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", Query: sagadb.OverdueSagas, Args: []any{100, "-infinity", uuid.Nil, uuid.Nil}, Indexes: []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
 	{Name: "live sagas by state", Query: sagadb.CountLive, Args: nil, Indexes: []string{"idx_saga_states_status|idx_saga_runnable"}},
-	{Name: "releasing sagas", Query: sagadb.ReleaseSagas, Args: []any{array(somebody, pgtest.Big), array(pgtest.Big, pgtest.Big), 1}, Indexes: []string{"saga_states_pkey"}},
+	{Name: "releasing sagas", Query: sagadb.ReleaseSagas, Args: []any{array(completedSaga, pgtest.Big), array(pgtest.Big, pgtest.Big), 1}, Indexes: []string{"saga_states_pkey"}},
 	{Name: "the unfinished saga of a business key", Query: sagadb.ActiveKey("$1::uuid", "$2", "$3"), Args: []any{pgtest.Big, "w1", "key-300"}, Indexes: []string{"uq_saga_business_key"}},
 }
 
@@ -189,18 +189,18 @@ func array(ids ...uuid.UUID) string {
 	return v.(string)
 }
 
-// handWritten is what an operator asks the database itself: the seeds' views
-// and queries, and the indexes that exist for them alone.
+// handWritten are the queries that operators run on the database: the seeds' views and
+// queries, and the indexes that exist only for them.
 var handWritten = []pgtest.Purpose{
 	{Name: "S2-102, S2-108 the view of active sagas", Query: `SELECT * FROM saga.active_sagas`, Args: nil, Indexes: []string{"idx_saga_states_status|idx_saga_runnable"}},
 	{Name: "S2-103, S2-43 the view of failed sagas, latest first", Query: `SELECT * FROM saga.failed_sagas LIMIT 20`, Args: nil, Indexes: []string{"idx_saga_state_updated"}},
 	{Name: "S2-80, S2-112 steps to retry, next first", Query: `SELECT * FROM saga.steps_to_retry LIMIT 20`, Args: nil, Indexes: []string{"idx_saga_runnable|idx_saga_states_status", "saga_states_pkey"}},
 	{Name: "S2-47, S2-104 the view of completed sagas, latest first", Query: `SELECT * FROM saga.completed_sagas LIMIT 20`, Args: nil, Indexes: []string{"idx_saga_terminal_cleanup"}},
-	{Name: "S2-110 the steps of a saga, in order", Query: `SELECT * FROM saga.saga_steps WHERE saga_id = '` + somebody.String() + `' ORDER BY step_index`, Args: nil, Indexes: []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
+	{Name: "S2-110 the steps of a saga, in order", Query: `SELECT * FROM saga.saga_steps WHERE saga_id = '` + completedSaga.String() + `' ORDER BY step_index`, Args: nil, Indexes: []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
 	{Name: "S2-41, S2-113 instances of a trace", Query: `SELECT * FROM saga.saga_instances WHERE trace_id = 'trace-300'`, Args: nil, Indexes: []string{"idx_saga_trace_id"}},
 	{Name: "S1-22 sagas of a correlation id, of all tenants", Query: `SELECT * FROM saga.saga_states WHERE correlation_id = 'correlation-300'`, Args: nil, Indexes: []string{"idx_saga_states_correlation_id"}},
-	{Name: "a saga instance", Query: `SELECT * FROM saga.saga_instances WHERE id = '` + somebody.String() + `'`, Args: nil, Indexes: []string{"saga_states_pkey"}},
-	{Name: "S4-15 a saga by transaction id", Query: `SELECT * FROM saga.sagas WHERE transaction_id = '` + somebody.String() + `'`, Args: nil, Indexes: []string{"saga_states_pkey"}},
+	{Name: "a saga instance", Query: `SELECT * FROM saga.saga_instances WHERE id = '` + completedSaga.String() + `'`, Args: nil, Indexes: []string{"saga_states_pkey"}},
+	{Name: "S4-15 a saga by transaction id", Query: `SELECT * FROM saga.sagas WHERE transaction_id = '` + completedSaga.String() + `'`, Args: nil, Indexes: []string{"saga_states_pkey"}},
 	{Name: "S4-17 what needs a person, latest first", Query: `SELECT id FROM saga.saga_states WHERE tenant_id = '` + pgtest.Big.String() + `' AND needs_attention ORDER BY created_at DESC LIMIT 50`, Args: nil, Indexes: []string{"idx_sagas_status"}},
 	{Name: "S2-46 started lately", Query: `SELECT count(*) FROM saga.saga_states WHERE started_at >= now() - interval '1 minute'`, Args: nil, Indexes: []string{"idx_saga_started_at"}},
 	{Name: "S1-23 created in a range, of all tenants", Query: `SELECT * FROM saga.saga_states WHERE created_at BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, Args: nil, Indexes: []string{"idx_saga_states_created_at|idx_sagas_tenant"}}, // PostgreSQL 18 skips through the latter
@@ -208,19 +208,19 @@ var handWritten = []pgtest.Purpose{
 	{Name: "S1-41 calls that timed out", Query: `SELECT * FROM saga.saga_step_logs WHERE status = 'TIMEOUT' ORDER BY started_at DESC LIMIT 50`, Args: nil, Indexes: []string{"idx_saga_step_logs_status"}},
 	{Name: "S1-42 compensations", Query: `SELECT * FROM saga.saga_step_logs WHERE action = 'COMPENSATE' ORDER BY started_at DESC LIMIT 50`, Args: nil, Indexes: []string{"idx_saga_step_logs_action"}},
 	{Name: "S1-43 calls of a minute", Query: `SELECT * FROM saga.saga_step_logs WHERE started_at BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, Args: nil, Indexes: []string{"idx_saga_step_logs_started_at"}},
-	{Name: "S2-99, S2-100, S2-111 the history of a saga", Query: `SELECT * FROM saga.saga_events WHERE saga_id = '` + somebody.String() + `' ORDER BY id DESC`, Args: nil, Indexes: []string{"idx_event_saga_timestamp"}},
+	{Name: "S2-99, S2-100, S2-111 the history of a saga", Query: `SELECT * FROM saga.saga_events WHERE saga_id = '` + completedSaga.String() + `' ORDER BY id DESC`, Args: nil, Indexes: []string{"idx_event_saga_timestamp"}},
 	{Name: "S2-99, S2-100 events of a type, latest first", Query: `SELECT * FROM saga.saga_events WHERE tenant_id = '` + pgtest.Big.String() + `' AND event_type = 'saga.failed' ORDER BY txid DESC, id DESC LIMIT 50`, Args: nil, Indexes: []string{"idx_event_type_timestamp"}},
 	{Name: "S2-99 events of a minute", Query: `SELECT * FROM saga.saga_events WHERE timestamp BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, Args: nil, Indexes: []string{"idx_event_timestamp"}},
-	{Name: "S2-101 events of a step", Query: `SELECT * FROM saga.saga_events WHERE saga_id = '` + somebody.String() + `' AND step_index = 1 ORDER BY id`, Args: nil, Indexes: []string{"idx_event_saga_timestamp"}},
+	{Name: "S2-101 events of a step", Query: `SELECT * FROM saga.saga_events WHERE saga_id = '` + completedSaga.String() + `' AND step_index = 1 ORDER BY id`, Args: nil, Indexes: []string{"idx_event_saga_timestamp"}},
 	{Name: "S2-04, X8 the feed of a tenant", Query: `SELECT * FROM saga.saga_events WHERE tenant_id = '` + pgtest.Big.String() + `' AND (txid, id) > ('1', 0) AND txid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY txid, id LIMIT 200`, Args: nil, Indexes: []string{"idx_event_feed"}},
 	{Name: "S2-101, S2-113 events of a trace", Query: `SELECT * FROM saga.saga_events WHERE trace_id = 'trace-12000' ORDER BY id`, Args: nil, Indexes: []string{"idx_event_trace_id"}},
 }
 
 const claiming = "S1-53, S2-112 claiming, from dead nodes too, in turns of the tenants"
 
-// sortsNoBacklog checks that unowned sagas come out of an index in their order: of
-// them there may be any number. What a dead node had is no more than it could
-// drive, and is sorted by age where it has no due time.
+// sortsNoBacklog checks that unowned sagas are read from an index in its order: there may
+// be any number of them. The sagas of a dead node are no more than it could drive, and
+// are sorted by age where they have no due time.
 func sortsNoBacklog(t *testing.T, p pgtest.Plan) {
 	t.Helper()
 	p.Each(func(n pgtest.Plan) {
@@ -232,7 +232,7 @@ func sortsNoBacklog(t *testing.T, p pgtest.Plan) {
 	})
 }
 
-// writePurposes run on the writers' connections, prepared.
+// writePurposes are statements prepared on the writers' connections.
 func writePurposes(t *testing.T) []pgtest.Purpose {
 	return []pgtest.Purpose{
 		{Name: "committing a batch", Query: sagadb.CommitSagas, Args: sagadb.CommitParameters(t, pgtest.SomeChanges(64)), Indexes: []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
@@ -243,7 +243,7 @@ func writePurposes(t *testing.T) []pgtest.Purpose {
 	}
 }
 
-// cleanupQuery is how saga.cleanup_expired_sagas looks for its next batch.
+// cleanupQuery returns the query by which saga.cleanup_expired_sagas finds its next batch.
 func cleanupQuery(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	var source string
@@ -257,7 +257,7 @@ func cleanupQuery(t *testing.T, db *sql.DB) string {
 	return strings.ReplaceAll(m[1], "older_than", "$1::timestamptz")
 }
 
-// indexNames are the indexes of the tables that grow with every saga.
+// indexNames returns the indexes of the tables that grow with every saga.
 func indexNames(t *testing.T, db *sql.DB) []string {
 	t.Helper()
 	var names pq.StringArray
@@ -266,13 +266,13 @@ func indexNames(t *testing.T, db *sql.DB) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Primary keys also keep ids unique: that is purpose enough.
+	// Primary keys also keep ids unique: that is enough of a purpose.
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_pkey") })
 }
 
-// TestWritersNeverJoinByHash looks at the plans of young tables, without
-// statistics: there PostgreSQL would choose hash joins and scans, and keep the
-// plan as the tables grow.
+// TestWritersNeverJoinByHash checks the plans on young tables, without statistics:
+// there PostgreSQL would choose hash joins and scans, and keep that plan as the tables
+// grow.
 func TestWritersNeverJoinByHash(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

@@ -9,14 +9,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A small table hides both bad plans and deadlocks, so these tests share one of
-// the size where they begin to show.
+// A small table hides both bad plans and deadlocks, so these tests share one of the size
+// at which they begin to appear.
 
 const sagasInLargeTable = 50_000
 
-// Of the large table's sagas 97 in 100 are completed; the others are failed,
-// compensated, cancelled, timed out or live, the live ones with one of two
-// nodes or with nobody. One in fifty took two minutes. Its last hour began at the time $2.
+// Of the sagas of the large table, 97 in 100 are completed; the others are failed,
+// compensated, cancelled, timed out or unfinished, and the unfinished ones are owned by
+// one of two nodes or unowned. One in fifty took two minutes. The last hour of the table
+// began at the time $2.
 const fillLargeTable = `
 INSERT INTO saga.saga_states (
 	id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, current_step, state, initiated_by,
@@ -51,7 +52,7 @@ SELECT id, CASE WHEN state = 3 THEN 'saga.completed' ELSE 'saga.failed' END, upd
        CASE WHEN state <> 3 THEN 1 END, trace_id, tenant_id, ''
   FROM saga.saga_states WHERE created_at >= $1 ORDER BY created_at`
 
-// large is the large table, and when its first saga was created.
+// large is the large table, with the creation time of its first saga.
 type large struct {
 	dsn   string
 	db    *postgres.DB

@@ -31,7 +31,7 @@ func TestACompensationThatGivesUpLeavesALetter(t *testing.T) {
 	case l.Source != dlq.FromSaga || l.OriginalTopic != "saga.order.reserve.compensate" || l.Target.Kind != dlq.ToSaga || l.TenantID != pgtest.Big:
 		t.Errorf("%+v", l)
 	case l.Link != dlq.Link{SagaID: run.ID, StepName: "reserve", Action: "COMPENSATE"}:
-		t.Errorf("it stands for %+v", l.Link)
+		t.Errorf("the letter links to %+v", l.Link)
 	case !strings.Contains(string(l.Content.Payload), `"action":"compensate"`) || l.Failure.Type != "http_409" ||
 		l.Failure.Class != dlq.Permanent:
 		t.Errorf("payload %s, failure %+v", l.Content.Payload, l.Failure)
@@ -41,7 +41,7 @@ func TestACompensationThatGivesUpLeavesALetter(t *testing.T) {
 	}
 }
 
-func TestARetryOfALetterIsTheSagasToEnd(t *testing.T) {
+func TestTheSagaEndsTheRetryOfItsLetter(t *testing.T) {
 	t.Parallel()
 	k := pgtest.Letters(t)
 	run := k.Play(k.Begun(1)[0], pgtest.Refusal("it is gone"))
@@ -85,7 +85,7 @@ func TestARetryOfALetterIsTheSagasToEnd(t *testing.T) {
 	}
 }
 
-func TestALetterThatWasDealtWithByHand(t *testing.T) {
+func TestALetterWhoseStepAnOperatorCompensatedByHand(t *testing.T) {
 	t.Parallel()
 	k := pgtest.Letters(t)
 	for _, running := range []bool{false, true} {
@@ -113,8 +113,8 @@ func TestALetterThatWasDealtWithByHand(t *testing.T) {
 	}
 }
 
-// What is not there any more when a compensation gives up once more gets a
-// letter anew, and the saga names that.
+// When the letter no longer exists by the time a compensation gives up again, the saga
+// gets a new one, and refers to that.
 func TestALetterThatIsGoneIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]string{
@@ -135,7 +135,7 @@ func TestALetterThatIsGoneIsReplaced(t *testing.T) {
 			change := pgtest.Applied(run, pgtest.Refusal("no"))
 			pgtest.Commit(t, k.Sagas, []saga.Change{change})
 			if change.After.DeadLetter() != first {
-				t.Error("the store has changed the decision that it was given")
+				t.Error("the store modified the change that was passed to it")
 			}
 			loaded, err := k.Sagas.Load(t.Context(), []saga.Ref{run.Ref()})
 			if err != nil || len(loaded) != 1 || loaded[0].Saga.DeadLetter() != change.Letter.Letter.ID {
@@ -153,7 +153,7 @@ func TestALetterThatIsGoneIsReplaced(t *testing.T) {
 	}
 }
 
-func TestAChangeThatIsNotWrittenTellsNothing(t *testing.T) {
+func TestAChangeThatIsNotWrittenLeavesLettersAlone(t *testing.T) {
 	t.Parallel()
 	k := pgtest.Letters(t)
 	runs := k.Begun(3)
@@ -179,7 +179,7 @@ func TestAChangeThatIsNotWrittenTellsNothing(t *testing.T) {
 	}
 }
 
-func TestThePolicyOfATopicSaysHowOftenALetterIsRetried(t *testing.T) {
+func TestTheTopicPolicyLimitsTheRetriesOfALetter(t *testing.T) {
 	t.Parallel()
 	k := pgtest.Letters(t)
 	for _, tt := range []struct {
@@ -205,12 +205,12 @@ func TestThePolicyOfATopicSaysHowOftenALetterIsRetried(t *testing.T) {
 	}
 }
 
-// Letters cost changes without any nothing.
-func TestOrdinaryChangesKnowNothingOfLetters(t *testing.T) {
+// Changes that have no letters must not pay for letters.
+func TestOrdinaryChangesDoNotTouchLetters(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{sagadb.CommitSagas, sagadb.CommitOperated} {
 		if strings.Contains(query, "dlq") {
-			t.Errorf("it does: %s", query)
+			t.Errorf("the statement mentions letters: %s", query)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestLettersOfSagasAreSealed(t *testing.T) {
 	run := k.Play(saga.NewInstance(batch[0].Saga, pgtest.Order), pgtest.Done(), pgtest.Refusal("no"),
 		pgtest.Refusal(pgtest.Canary), pgtest.Resume(), pgtest.Refusal("again "+pgtest.Canary))
 	if text := dump(t, k.DB); strings.Contains(text, pgtest.Canary) || !strings.Contains(text, "saga.order.reserve.compensate") {
-		t.Error("the dump shows what somebody said, or no letter")
+		t.Error("the dump contains plaintext, or no letter")
 	}
 	l := k.Letter(run.DeadLetter())
 	if !strings.Contains(string(l.Content.Payload), pgtest.Canary) || l.RetryCount != 1 ||

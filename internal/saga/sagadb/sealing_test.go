@@ -28,7 +28,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// With encryption the stores mean the same as without.
+// With encryption the stores behave the same as without.
 func TestStoresKeepTheContractWithEncryption(t *testing.T) {
 	keys := pgtest.Keyring(t, pgtest.KeyOne)
 	open := func(t *testing.T) storetest.Env {
@@ -45,9 +45,9 @@ func TestStoresKeepTheContractWithEncryption(t *testing.T) {
 	t.Run("publications", func(t *testing.T) { eventtest.Publications(t, open) })
 }
 
-// talkative stores a saga in which everybody says the canary: the client, two
-// participants and an operator.
-func talkative(t *testing.T, st *sagadb.Sagas) saga.Instance {
+// withCanary stores a saga in which every content contains the canary: that of the
+// client, of two participants and of an operator.
+func withCanary(t *testing.T, st *sagadb.Sagas) saga.Instance {
 	t.Helper()
 	n := pgtest.Unkeyed()
 	n[0].Payload = pgtest.Says("payload")
@@ -81,7 +81,7 @@ func talkative(t *testing.T, st *sagadb.Sagas) saga.Instance {
 	return run
 }
 
-// dump is every row of every table, as text.
+// dump returns every row of every table, as text.
 func dump(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	tables := pgtest.Ask[string](t, db, `SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'skald')`)
@@ -92,7 +92,7 @@ func dump(t *testing.T, db *sql.DB) string {
 	return all.String()
 }
 
-func TestADumpShowsNothingThatAnybodySaid(t *testing.T) {
+func TestADumpContainsNoPlaintext(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		keys *envelope.Keyring
@@ -102,9 +102,9 @@ func TestADumpShowsNothingThatAnybodySaid(t *testing.T) {
 			db := pgtest.ConnectWith(t, testdb.DSN(t), tt.keys)
 			pgtest.Registered(t, db)
 			st := sagadb.NewSagas(db)
-			run := talkative(t, st)
+			run := withCanary(t, st)
 			if got := strings.Contains(dump(t, db.SQL()), pgtest.Canary); got != tt.want {
-				t.Errorf("the dump shows the canary: %v", got)
+				t.Errorf("the dump contains the canary: %v", got)
 			}
 			l, err := st.Load(t.Context(), pgtest.RefsOf(run.ID))
 			if err != nil || len(l) != 1 {
@@ -118,9 +118,9 @@ func TestADumpShowsNothingThatAnybodySaid(t *testing.T) {
 			text, err := json.Marshal(l[0].Logs)
 			// two requests, an output, a refusal twice, its message
 			if n := strings.Count(string(text), pgtest.Canary); err != nil || n != 6 {
-				t.Errorf("the logs say the canary %d times, %v: %s", n, err, text)
+				t.Errorf("the logs contain the canary %d times, %v: %s", n, err, text)
 			}
-			// The views of the schema go on to count runs of a step rightly.
+			// The views of the schema still count the runs of a step correctly.
 			if base := pgtest.Ask[int](t, db.SQL(), `SELECT saga.step_base(interventions, 1, 'EXECUTE') FROM saga.saga_states`); base != 3 {
 				t.Errorf("the run of step 1 begins after attempt %d, want 3", base)
 			}
@@ -128,9 +128,9 @@ func TestADumpShowsNothingThatAnybodySaid(t *testing.T) {
 	}
 }
 
-// Whoever can write to the database can put sealed content elsewhere, and gets
-// an error for it, and not another client's data.
-func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
+// Anyone who can write to the database can move sealed content elsewhere. Reading it must
+// then be an error, and not return another client's data.
+func TestMovedSealedContentIsAnErrorOfItsSagaOnly(t *testing.T) {
 	for name, swap := range map[string]string{
 		"payloads of two sagas":         `UPDATE saga.saga_states s SET payload = o.payload FROM saga.saga_states o WHERE s.id = $1 AND o.id = $2`,
 		"errors of two sagas":           `UPDATE saga.saga_states s SET error = o.error FROM saga.saga_states o WHERE s.id = $1 AND o.id = $2`,
@@ -145,7 +145,7 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 				err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), Encryption: pgtest.Keyring(t, pgtest.KeyOne),
 				Unreadable: func(_ context.Context, err error) {
 					if told.Add(1); !errors.Is(err, envelope.ErrUnreadable) || strings.Contains(err.Error(), pgtest.Canary) {
-						t.Errorf("told of %v", err)
+						t.Errorf("reported: %v", err)
 					}
 				}})
 			if err != nil {
@@ -154,7 +154,7 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 			t.Cleanup(db.Close)
 			pgtest.Registered(t, db)
 			st := sagadb.NewSagas(db)
-			a, b := talkative(t, st), talkative(t, st)
+			a, b := withCanary(t, st), withCanary(t, st)
 			pgtest.Execute(t, db.SQL(), swap, a.ID, b.ID)
 			_, err = st.Get(t.Context(), pgtest.Big, a.ID)
 			if err == nil {
@@ -165,9 +165,9 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 			}
 			l, err := st.Load(t.Context(), pgtest.RefsOf(a.ID, b.ID))
 			if err != nil || len(l) != 1 || l[0].Saga.ID != b.ID || told.Load() == 0 {
-				t.Errorf("the engine loads %d sagas, %v, and was told %d times; want the other one, and some", len(l), err, told.Load())
+				t.Errorf("the engine loads %d sagas, %v, and %d errors were reported; want the other saga, and at least one error", len(l), err, told.Load())
 			}
-			// Page by page, one of which is empty and yet not the last.
+			// Page by page; an empty page need not be the last.
 			var found []saga.Stalled
 			for q := (saga.NeglectedQuery{Idle: time.Hour, Limit: 1}); ; {
 				page, next, err := st.Neglected(t.Context(), q)
@@ -186,7 +186,7 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 	}
 }
 
-// Two nodes, one of which has the new key first already, change the same sagas.
+// Two nodes change the same sagas, and only one of them has the new key as its first.
 func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 	dsn := testdb.DSN(t)
 	old, fresh := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne+","+pgtest.KeyTwo)),
@@ -225,7 +225,7 @@ func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 		if n := pgtest.Ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_step_logs WHERE response_payload->>'$skald_enc' LIKE 'v1.' || $1 || '.%'`, id); n != 240 {
 			t.Errorf("%d answers are sealed with %s, want 240", n, id)
 		}
-		// What docs/security.md says to count before a key is retired.
+		// The query that docs/security.md recommends before a key is retired.
 		if n := pgtest.Ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_states r WHERE r::text LIKE '%"v1.`+id+`.%'`); n != 80 {
 			t.Errorf("%d payloads are sealed with %s, want 80", n, id)
 		}
@@ -237,7 +237,7 @@ func TestEncryptionIsTurnedOnAndOffOnADatabaseInUse(t *testing.T) {
 	before, on, after := pgtest.Connect(t, dsn), pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne)),
 		pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne).OpenOnly())
 	pgtest.Registered(t, before)
-	forged := json.RawMessage(`{"$skald_enc":"v1.one.AAAA"}`) // what a client may well say
+	forged := json.RawMessage(`{"$skald_enc":"v1.one.AAAA"}`) // which a client may send
 	ids := []uuid.UUID{}
 	for _, db := range []*postgres.DB{before, on, after} {
 		n := pgtest.Unkeyed()
@@ -276,7 +276,7 @@ func TestANodeWithoutAKeyThatSealedDoesNotStart(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 	}
-	// As docs/security.md retires a key.
+	// Retires a key as docs/security.md describes.
 	db := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyTwo))
 	pgtest.Execute(t, db.SQL(), `DELETE FROM saga.deployment_secrets WHERE name = 'envelope:one'`)
 	if err := db.AdmitKeys(t.Context()); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// steered are the events by which an operator takes a saga from its run.
-var steered = map[string]struct {
+// endRun are the events by which an operator ends the run that a saga waits for.
+var endRun = map[string]struct {
 	event saga.Event
 	state saga.State // once the run has ended without a worker
 	step  int
@@ -28,11 +28,11 @@ var steered = map[string]struct {
 
 func TestAnOperatorsDecisionEndsTheRunInItsTransaction(t *testing.T) {
 	t.Parallel()
-	for name, tt := range steered {
+	for name, tt := range endRun {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, worked := range []string{"PENDING", "ASSIGNED", "RUNNING"} {
-				k := newJobbed(t)
+				k := newJobSagas(t)
 				run := k.begun(pgtest.Answer(`{}`))
 				id := run.JobRun()
 				switch worked {
@@ -42,7 +42,7 @@ func TestAnOperatorsDecisionEndsTheRunInItsTransaction(t *testing.T) {
 						t.Fatalf("claimed %d runs", len(got))
 					}
 				case "RUNNING":
-					k.working(run)
+					k.workerStarts(run)
 				}
 				k.play(run, tt.event)
 				r, run := k.GetRun(t, id), k.read(run.ID)
@@ -58,8 +58,8 @@ func TestAnOperatorsDecisionEndsTheRunInItsTransaction(t *testing.T) {
 				if r.State != jobrun.Canceled {
 					t.Errorf("%s: the run is %s, want CANCELED", worked, r.State)
 				}
-				// What a worker had may have been applied: it is undone, and as a doubt it
-				// is another step that is undone first.
+				// A run that a worker had may have had effects, so its step is compensated, and
+				// because its outcome is unknown it is compensated first.
 				if doubted := worked == "ASSIGNED" && tt.state == saga.Compensating; run.State != tt.state ||
 					run.CurrentStep != tt.step && !doubted {
 					t.Errorf("%s: the saga is %s at step %d, want %s at %d", worked, run.State, run.CurrentStep, tt.state, tt.step)
@@ -69,9 +69,9 @@ func TestAnOperatorsDecisionEndsTheRunInItsTransaction(t *testing.T) {
 	}
 }
 
-func TestASagaThatSomebodyElseMovedKeepsItsRun(t *testing.T) {
+func TestARefusedChangeLeavesTheRunAlone(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
+	k := newJobSagas(t)
 	run := k.begun(pgtest.Answer(`{}`))
 	k.play(run, saga.SuspendRequested{})
 	late := pgtest.Applied(run, saga.CompletionForced{By: "op"})
@@ -86,7 +86,7 @@ func TestASagaThatSomebodyElseMovedKeepsItsRun(t *testing.T) {
 // TestASuspendedSagaBeginsNoRun is invariant I15 for steps that are job runs.
 func TestASuspendedSagaBeginsNoRun(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t)
+	k := newJobSagas(t)
 	k.Lead(t, 1)
 	w := k.NewWorker(t)
 	run := k.begun(pgtest.Answer(`{}`))
@@ -102,7 +102,7 @@ func TestASuspendedSagaBeginsNoRun(t *testing.T) {
 
 func TestARunOfASuspendedSagaEndsButIsNotRetriedBeforeItIsResumed(t *testing.T) {
 	t.Parallel()
-	k := newJobbed(t, func(d *workflow.Definition) { d.Steps[1].Action.Job = "patient" })
+	k := newJobSagas(t, func(d *workflow.Definition) { d.Steps[1].Action.Job = "patient" })
 	k.Define(t, func(d *jobrun.Definition) {
 		d.Name, d.Spec.CommandName, d.Spec.Retry = "patient", "patient", retry.Policy{MaxAttempts: 3, InitialIntervalMS: 1,
 			MaxIntervalMS: 1, Multiplier: 1}
@@ -110,7 +110,7 @@ func TestARunOfASuspendedSagaEndsButIsNotRetriedBeforeItIsResumed(t *testing.T) 
 	k.Lead(t, 1)
 	w := k.NewWorker(t)
 	run := k.begun(pgtest.Answer(`{}`))
-	r := k.working(run)
+	r := k.workerStarts(run)
 	run = k.play(run, saga.SuspendRequested{})
 	after := k.finish(r, "", &jobrun.Error{Code: "BUSY", Message: "not now", Retryable: true})
 	if after.JobRun() != run.JobRun() {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
+func TestTheStorageReportMatchesPostgreSQL(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db := pgtest.Connect(t, dsn)

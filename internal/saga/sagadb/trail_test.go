@@ -19,9 +19,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Seed 2, section saga_events: 事件类型. state.changed is for changes that
-// none of them names.
-func TestTheTrailTellsEveryTypeOfTheSeed(t *testing.T) {
+// Seed 2, section saga_events: 事件类型. state.changed is for changes that none of the
+// other types names.
+func TestTheTrailRecordsEveryEventTypeOfTheSeed(t *testing.T) {
 	t.Parallel()
 	told := storetest.Types(t, pgtest.OpenEnv)
 	for _, want := range []saga.AuditType{
@@ -31,16 +31,16 @@ func TestTheTrailTellsEveryTypeOfTheSeed(t *testing.T) {
 		"compensation.completed", "compensation.failed", "retry.attempted", "retry.exhausted",
 	} {
 		if !told[want] {
-			t.Errorf("no saga tells %s", want)
+			t.Errorf("no saga has the event %s", want)
 		}
 	}
 }
 
 const insertEvent = `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest) VALUES ($1, $2, 'saga.started', '') RETURNING id`
 
-// A sequence hands out ids when rows are written, not when they are committed:
-// a reader that goes on after the highest id it saw loses the rows of
-// transactions that commit late (trap X8).
+// A sequence assigns ids when rows are written, not when they are committed: a reader
+// that continues after the highest id it saw loses the rows of transactions that commit
+// late (trap X8).
 func TestTheFeedWaitsForTransactionsThatCommitLate(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
@@ -53,7 +53,7 @@ func TestTheFeedWaitsForTransactionsThatCommitLate(t *testing.T) {
 		return tx
 	}
 	write := func(tx *sql.Tx) (id int64) {
-		if err := tx.QueryRowContext(t.Context(), insertEvent, somebody, pgtest.Big).Scan(&id); err != nil {
+		if err := tx.QueryRowContext(t.Context(), insertEvent, completedSaga, pgtest.Big).Scan(&id); err != nil {
 			t.Fatal(err)
 		}
 		return id
@@ -169,12 +169,12 @@ func TestSixteenWritersThatCommitOutOfOrderAndOneReader(t *testing.T) {
 		t.Errorf("events (-committed +read):\n%s", diff)
 	}
 	if disorder == 0 {
-		t.Error("no transaction overtook another: this shows nothing")
+		t.Error("no transaction overtook another: the test proves nothing")
 	}
 }
 
-// A dump brings transaction ids along that the new cluster has not come to.
-func TestTheFeedGoesOnAfterARestore(t *testing.T) {
+// A dump contains transaction ids that the new cluster has not reached yet.
+func TestTheFeedContinuesAfterARestore(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
 	trail := sagadb.NewTrail(db)
@@ -223,20 +223,20 @@ func TestTheFeedGoesOnAfterARestore(t *testing.T) {
 		return n
 	}
 	if n := restored(); n != 0 {
-		t.Errorf("%d nodes take an empty trail for a restored one", n)
+		t.Errorf("%d nodes mistake an empty trail for a restored one", n)
 	}
 	write(insertEvent)
 	for _, ahead := range []string{"1000000", "5000000000"} { // twice: the dump of a restored database
 		if n := restored(); n != 0 {
-			t.Errorf("%d nodes take their own events for restored ones", n)
+			t.Errorf("%d nodes mistake their own events for restored ones", n)
 		}
 		write(`INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest, txid)
 			VALUES ($1, $2, 'saga.started', '', (pg_current_xact_id()::text::bigint + $3)::text::xid8) RETURNING id`, ahead)
 		if got := read(); slices.Contains(got, want[len(want)-1]) {
-			t.Errorf("shown before its time: %v", got)
+			t.Errorf("shown too early: %v", got)
 		}
 		if n := restored(); n != 1 {
-			t.Errorf("%d nodes put the clock ahead, want one", n)
+			t.Errorf("%d nodes advanced the feed, want one", n)
 		}
 		write(insertEvent)
 		write(insertEvent)
@@ -249,8 +249,8 @@ func TestTheFeedGoesOnAfterARestore(t *testing.T) {
 	}
 }
 
-// testTrailPlans shows on the large table that every filter of the feed is
-// served by the index that suits it.
+// testTrailPlans shows on the large table that every filter of the feed uses the right
+// index.
 func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p pgtest.Plan, want ...string)) {
 	lists := pgtest.InTenant(t, l.db, pgtest.Big)
 	at := saga.Position{TxID: 1}
@@ -262,7 +262,7 @@ func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p pgtest.Pla
 		{"X8 the feed", saga.EventFilter{}, "idx_event_feed"},
 		{"S2-99 what went wrong", saga.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaTimedOut}}, "idx_event_type_timestamp"},
 		{"common types among others", saga.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaStarted}}, "idx_event_feed"},
-		{"one saga", saga.EventFilter{SagaID: somebody}, "idx_event_saga_timestamp"},
+		{"one saga", saga.EventFilter{SagaID: completedSaga}, "idx_event_saga_timestamp"},
 		{"S2-113 a trace", saga.EventFilter{TraceID: "trace-12000"}, "idx_event_trace_id"},
 		{"an actor", saga.EventFilter{Actor: "ann"}, "idx_event_feed"},
 	} {
@@ -279,7 +279,7 @@ func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p pgtest.Pla
 	}
 	for _, newestFirst := range []bool{false, true} {
 		t.Run(fmt.Sprint("S2-111 the history of a saga, newest first: ", newestFirst), func(t *testing.T) {
-			query, args := sagadb.EventsQuery(pgtest.Big, somebody, saga.EventFilter{}, newestFirst, 5, 100)
+			query, args := sagadb.EventsQuery(pgtest.Big, completedSaga, saga.EventFilter{}, newestFirst, 5, 100)
 			check(t, pgtest.Explain(t, lists, query, args...), "idx_event_saga_timestamp")
 		})
 	}
