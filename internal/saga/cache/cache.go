@@ -1,7 +1,7 @@
-// Package cache is seed 4's way to sagas: a small interface behind which a
-// service keeps them, in memory until SetCache says otherwise. It is a façade
-// over the same rules and stores as everything else, so what it writes is what
-// the API and the engine see.
+// Package cache is the interface to sagas that seed 4 defines: a small interface
+// behind which a service keeps its sagas, in memory until SetCache sets another cache.
+// It is a façade over the same rules and stores as everything else, so the API and the
+// engine see what it writes.
 package cache
 
 import (
@@ -16,44 +16,45 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Cache is seed 4's interface (section Cache Interface). Every method sees only
-// the sagas of the tenant in ctx (WithTenant); without one there are none.
+// Cache is seed 4's interface (section Cache Interface). Every method sees only the
+// sagas of the tenant in ctx (WithTenant), and none if ctx has no tenant.
 // Implementations are safe for concurrent use.
 type Cache interface {
 	// GetAll returns the tenant's active and compensating sagas, newest first.
-	// An outage is logged and looks like "none": who must tell the two apart
-	// asks the store.
+	// An outage is logged and looks like "none": callers that must distinguish the
+	// two use the store.
 	GetAll(ctx context.Context) []Saga
-	// GetById returns a saga; false when the tenant has none of this id.
+	// GetById returns a saga; false when the tenant has none with this id.
 	GetById(ctx context.Context, id uuid.UUID) (Saga, bool) //nolint:revive // the seed's name
-	// Put adds a saga whose Version is 0, durable on return; the engine then
-	// runs it. An id that is taken is a *VersionConflictError. One with a
-	// Version changes the saga if that is still its version, else it is a
-	// *VersionConflictError and nothing is written: Status may go from Active to
-	// Compensating, and TimeoutAt may move; nothing else of a saga is the caller's to change.
+	// Put adds a saga whose Version is 0, durably before it returns; the engine then
+	// runs it. If its id is taken, the error is a *VersionConflictError. A saga with
+	// another Version is changed if that is still its version; otherwise the error is
+	// a *VersionConflictError and nothing is written. Status may change from Active to
+	// Compensating, and TimeoutAt may move; callers can change nothing else.
 	Put(ctx context.Context, s Saga) error
-	// Remove marks a saga as completed (soft delete); true if the tenant has it
-	// and it is completed now, or was. Only where an operator could force its
-	// completion: a compensating or failed saga stays, and false is returned.
+	// Remove marks a saga as completed (soft delete). It returns true if the tenant
+	// has the saga and it is completed now or already was. It works only where an
+	// operator could force completion: for a compensating or failed saga it changes
+	// nothing and returns false.
 	Remove(ctx context.Context, id uuid.UUID) bool
 }
 
-// Status is seed 4's word for where a saga is.
+// Status is seed 4's term for the state of a saga.
 type Status string
 
 // Statuses of seed 4.
 const (
 	Active       Status = "active"
 	Compensating Status = "compensating"
-	Completed    Status = "completed" // also when everything was undone
+	Completed    Status = "completed" // also when everything was compensated
 	Failed       Status = "failed"
 )
 
 // Saga is seed 4's row (section sagas).
 type Saga struct {
 	TransactionID uuid.UUID
-	Tenant        saga.Tenant // Put takes the one in ctx
-	SagaType      string      // "": from the workflow's name
+	Tenant        saga.Tenant // Put uses the one in ctx
+	SagaType      string      // "": derived from the workflow's name
 	InitiatedBy   string
 	Status        Status
 	Data          Data
@@ -68,7 +69,7 @@ type Data struct {
 	Workflow    Workflow        `json:"workflow"`
 	Payload     json.RawMessage `json:"payload,omitempty"`
 	CurrentStep int             `json:"current_step"`
-	Steps       []Step          `json:"steps,omitempty"` // what was done and undone so far
+	Steps       []Step          `json:"steps,omitempty"` // what has been done and compensated so far
 }
 
 // Workflow names the definition of a saga. Version 0 in Put: the latest.
@@ -87,11 +88,11 @@ type Step struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 }
 
-// VersionConflictError is a Put that lost: the saga is no longer at the version
-// that was read, or a new one's id is taken.
+// VersionConflictError is the error of a Put that lost a race: the saga is no longer at
+// the version that was read, or the id of a new one is taken.
 type VersionConflictError struct {
 	ID       uuid.UUID
-	Expected int64 // 0: that there is none
+	Expected int64 // 0: the saga was expected not to exist
 	Actual   int64 // 0: the saga is gone, or belongs to another tenant
 }
 
@@ -101,7 +102,7 @@ func (e *VersionConflictError) Error() string {
 
 type tenantKey struct{}
 
-// WithTenant returns a context whose cache calls are the tenant's.
+// WithTenant returns a context whose cache calls are for tenant t.
 func WithTenant(ctx context.Context, t saga.Tenant) context.Context {
 	return context.WithValue(ctx, tenantKey{}, t)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// world is one cache, of either kind, and one tenant of it.
+// world is one cache, in memory or on PostgreSQL, and one of its tenants.
 type world struct {
 	cache.Cache
 	t     *testing.T
@@ -88,7 +88,7 @@ func (w world) put(s cache.Saga) cache.Saga {
 	return got
 }
 
-// answer claims a saga and has its first call fail once, so that it is running.
+// answer claims a saga and makes its first call fail once, so that it is running.
 func (w world) answer(s cache.Saga) {
 	w.t.Helper()
 	owner, err := w.store.Register(w.ctx, "node", "", time.Hour)
@@ -131,7 +131,7 @@ func TestAPutSagaIsTheTenantsActiveOne(t *testing.T) {
 			"another tenant": cache.WithTenant(w.ctx, saga.Tenant{ID: uuid.New()}), "no tenant": w.t.Context(),
 		} {
 			if _, found := w.GetById(ctx, s.TransactionID); found || len(w.GetAll(ctx)) > 0 || w.Remove(ctx, s.TransactionID) {
-				w.t.Errorf("%s sees or removes it", what)
+				w.t.Errorf("%s can see or remove the saga", what)
 			}
 		}
 	})
@@ -181,14 +181,14 @@ func TestAPutOfAnOldVersionIsAConflictThatNamesBoth(t *testing.T) {
 	})
 }
 
-func TestRemoveCompletesWhereThatIsLegal(t *testing.T) {
+func TestRemoveCompletesWhereThatIsAllowed(t *testing.T) {
 	caches(t, func(w world) {
 		s := w.put(cache.Saga{})
 		if w.Remove(w.ctx, uuid.New()) {
 			w.t.Error("removed what does not exist")
 		}
 		if w.Remove(w.ctx, s.TransactionID) {
-			w.t.Error("completed a saga of which nothing was done")
+			w.t.Error("completed a saga whose steps were not done")
 		}
 		w.answer(s)
 		for range 2 { // the second time it is completed already
@@ -202,10 +202,10 @@ func TestRemoveCompletesWhereThatIsLegal(t *testing.T) {
 		if err := w.Put(w.ctx, undone); err != nil {
 			w.t.Fatal(err)
 		}
-		// Nothing of it was ever sent, so it is undone at once, and stays so.
+		// No call was ever sent, so it is compensated at once, and stays so.
 		before, _ := w.GetById(w.ctx, undone.TransactionID)
 		if w.Remove(w.ctx, undone.TransactionID) {
-			w.t.Error("removed a saga that was undone")
+			w.t.Error("removed a saga that was compensated")
 		}
 		if after, _ := w.GetById(w.ctx, undone.TransactionID); after.Version != before.Version {
 			w.t.Errorf("a refused removal changed it: %+v", after)
@@ -213,8 +213,8 @@ func TestRemoveCompletesWhereThatIsLegal(t *testing.T) {
 	})
 }
 
-// versions is a register of which only the version shows: a put happens exactly
-// if it names the present one.
+// versions models a register that shows only its version: a put succeeds exactly if it
+// names the current version.
 var versions = porcupine.Model{
 	Init: func() any { return int64(1) },
 	Step: func(state, input, output any) (bool, any) {
@@ -280,16 +280,16 @@ func TestConcurrentGetsAndPutsAreLinearizable(t *testing.T) {
 	})
 }
 
-func TestTheDefaultIsInMemoryUntilSetCacheSaysOtherwise(t *testing.T) {
+func TestTheDefaultIsInMemoryUntilSetCache(t *testing.T) {
 	if _, inMemory := cache.Current().(*cache.InMemoryCache); !inMemory {
 		t.Errorf("the default is a %T", cache.Current())
 	}
 	if cache.Current() != cache.Current() {
-		t.Error("the default is another one each time")
+		t.Error("the default is a different cache each time")
 	}
 	other := cache.NewInMemory(nil)
 	cache.SetCache(other)
 	if cache.Current() != cache.Cache(other) {
-		t.Error("SetCache was not heard")
+		t.Error("SetCache had no effect")
 	}
 }

@@ -4,14 +4,14 @@ import (
 	"sync/atomic"
 )
 
-// current is seed 4's one place: what SetCache has set.
+// current is the process-wide cache of seed 4, as set by SetCache.
 var current atomic.Pointer[Cache]
 
-// SetCache makes c the cache of this process; called once, at start.
+// SetCache makes c the cache of this process. Call it once, at startup.
 func SetCache(c Cache) { current.Store(&c) }
 
-// Current returns the cache of this process. Before SetCache it is fallback's:
-// an InMemoryCache, made on first use.
+// Current returns the cache of this process: before SetCache an InMemoryCache, which is
+// created on first use.
 func Current() Cache {
 	for {
 		if c := current.Load(); c != nil {

@@ -21,12 +21,12 @@ type Config struct {
 	Workflows workflow.Store
 	Now       func() time.Time
 	NewID     func() uuid.UUID
-	// Timeout is the default that TimeoutAt of a new saga is computed from,
-	// when neither the caller nor the workflow say; 0: none.
+	// Timeout is the default from which the TimeoutAt of a new saga is computed when
+	// neither the caller nor the workflow specifies one; 0: none.
 	Timeout time.Duration
-	// DefaultTenant is the server's: the idempotency keys of its sagas' calls do not name it.
+	// DefaultTenant is the server's: its sagas' calls have idempotency keys without it.
 	DefaultTenant uuid.UUID
-	Log           *slog.Logger // of outages that a signature cannot tell; nil: nowhere
+	Log           *slog.Logger // for outages that a method cannot return; nil: not logged
 }
 
 // Stored is seed 4's PostgresStore: a cache over a store.
@@ -43,8 +43,8 @@ func Over(cfg Config) *Stored {
 // InMemoryCache is seed 4's default: nothing survives the process.
 type InMemoryCache struct {
 	Stored
-	// Store is where definitions are registered that Put's sagas name, and what
-	// an engine that is to run them works on.
+	// Store is where the definitions used by Put are registered, and the store of an
+	// engine that is to run the sagas.
 	Store *memstore.Store
 }
 
@@ -136,9 +136,9 @@ func (c *Stored) view(ctx context.Context, s *saga.Saga) (Saga, error) {
 	return out, nil
 }
 
-// Put implements Cache. Faults beside the conflict: Invalid when the workflow
-// is unknown or disabled, or the change is not the caller's to make; Conflict
-// when the saga's state forbids it.
+// Put implements Cache. Faults other than the conflict: Invalid when the workflow is
+// unknown or disabled, or when callers may not make the change; Conflict when the
+// saga's state forbids it.
 func (c *Stored) Put(ctx context.Context, s Saga) error {
 	t, ok := tenantOf(ctx)
 	if !ok {

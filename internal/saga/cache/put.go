@@ -11,10 +11,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// CodeUnsupported is the fault of a Put that changes what only the engine may.
+// CodeUnsupported is the code of the fault when a Put changes what only the engine may
+// change.
 const CodeUnsupported = "SAGA_CHANGE_UNSUPPORTED"
 
-// add stores a new saga, unowned: whichever engine looks first runs it.
+// add stores a new saga, unowned: the first engine that polls runs it.
 func (c *Stored) add(ctx context.Context, t saga.Tenant, s Saga) error {
 	w, err := c.cfg.Workflows.Get(ctx, t.ID, s.Data.Workflow.Name, s.Data.Workflow.Version)
 	if fault.KindOf(err) == fault.NotFound {
@@ -51,7 +52,7 @@ func (c *Stored) add(ctx context.Context, t saga.Tenant, s Saga) error {
 	return fault.New(fault.Conflict, "WORKFLOW_DISABLED", "workflow %q takes no new sagas", w.Name)
 }
 
-// update moves a saga that is still at the version the caller has read.
+// update changes a saga that is still at the version the caller has read.
 func (c *Stored) update(ctx context.Context, t saga.Tenant, s Saga) error {
 	run, err := c.run(ctx, t, s.TransactionID)
 	if err != nil {
@@ -70,7 +71,7 @@ func (c *Stored) update(ctx context.Context, t saga.Tenant, s Saga) error {
 	return c.move(ctx, t, run, event)
 }
 
-// eventOf tells what a caller's saga asks for; nil: nothing is different.
+// eventOf returns the event that a caller's change of a saga requests; nil: no change.
 func (c *Stored) eventOf(run saga.Instance, s Saga) (saga.Event, error) {
 	status := Status(run.State.Lifecycle(run.Clean == nil || *run.Clean))
 	switch {
@@ -104,7 +105,7 @@ func (c *Stored) Remove(ctx context.Context, id uuid.UUID) bool {
 		case err == nil:
 			return true
 		case errors.As(err, &conflict) && ctx.Err() == nil:
-			continue // it moved on: look again
+			continue // it has changed: read it again
 		case fault.As(err) == nil:
 			c.cfg.Log.WarnContext(ctx, "cannot remove a saga", slog.Any("error", err))
 		}
@@ -112,7 +113,7 @@ func (c *Stored) Remove(ctx context.Context, id uuid.UUID) bool {
 	}
 }
 
-// run reads a saga of the tenant as the rules need it.
+// run reads a saga of the tenant in the form that the rules need.
 func (c *Stored) run(ctx context.Context, t saga.Tenant, id uuid.UUID) (saga.Instance, error) {
 	loaded, err := c.cfg.Sagas.Load(ctx, []saga.Ref{{Tenant: t.ID, ID: id}})
 	if err != nil {
@@ -144,7 +145,7 @@ func (c *Stored) move(ctx context.Context, t saga.Tenant, run saga.Instance, e s
 	return results[0]
 }
 
-// conflict tells what a saga's version is by now.
+// conflict returns the conflict with a saga's current version.
 func (c *Stored) conflict(ctx context.Context, t saga.Tenant, id uuid.UUID, expected int64) error {
 	now, err := c.cfg.Sagas.Get(ctx, t.ID, id)
 	if err != nil && fault.KindOf(err) != fault.NotFound {

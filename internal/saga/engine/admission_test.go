@@ -15,13 +15,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// room lets a node have n calls of new sagas in flight at once.
+// room limits a node to n calls of new sagas in flight at once.
 func room(n int) func(*engine.Config) { return func(c *engine.Config) { c.MaxRunning = n } }
 
 func TestAdmissionWaitsBrieflyForRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		frees time.Duration // when the only slot comes back
+		frees time.Duration // when the only slot is returned
 		waits time.Duration
 		owned bool
 	}{
@@ -54,18 +54,18 @@ func TestAdmissionEndsWithItsClient(t *testing.T) {
 		begin := now()
 		owner, done2 := n.engine.Admit(gone)
 		if waited := now().Sub(begin); waited != 0 || owner != nil {
-			t.Errorf("a client that has left waits %v and gets owner %v", waited, owner)
+			t.Errorf("Admit of a client that has left takes %v and returns owner %v", waited, owner)
 		}
 		done(nil)
 		done2(nil)
 	})
 }
 
-// TestSagaStoredUnownedStartsAsSoonAsThereIsRoom: it goes the long way round,
-// through the table, and still waits for no poll.
+// TestSagaStoredUnownedStartsAsSoonAsThereIsRoom: it is claimed from the table, but it
+// does not wait for the next poll.
 func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 1234*time.Millisecond)))
+		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, 1234*time.Millisecond)))
 		n := w.start("a", room(1))
 		time.Sleep(10 * time.Second)
 		begin := now()
@@ -87,17 +87,17 @@ func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 		if most := w.participants.busiest(); most != 2 {
 			t.Errorf("%d calls at once; want 2", most)
 		}
-		w.judge(ids...)
+		w.checkInvariants(ids...)
 	})
 }
 
-// TestFloodOfCreatesStarvesNoOtherSaga: clients create as fast as they are let, and
-// retries, unowned sagas and those of a dead node go on all the same. A client
-// that finds no room stores nothing: which of the sagas in the table is
-// claimed first is the store's business.
+// TestFloodOfCreatesStarvesNoOtherSaga: clients create as fast as they are allowed to, and
+// retries, unowned sagas and those of a dead node still make progress. A client that
+// finds no room stores nothing: which of the sagas in the table is claimed first is up
+// to the store.
 func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = func(c saga.Call, nth int) reply {
+		w.participants.behavior = func(c saga.Call, nth int) reply {
 			if c.HTTP.URL == "http://retries/do/0" && nth == 1 {
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second}
 			}
@@ -142,7 +142,7 @@ func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 				}
 			}
 			if open > 0 {
-				t.Errorf("in the flood, %d of %d sagas %s have not gone on", open, len(ids), kind)
+				t.Errorf("in the flood, %d of %d sagas %s have made no progress", open, len(ids), kind)
 			}
 		}
 		clients.Wait()
@@ -150,7 +150,7 @@ func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 			t.Errorf("%d calls at once; want at most 8 for new sagas and 2 for resumed ones", most)
 		}
 		if created.Load() < 500 {
-			t.Errorf("%d creates are no flood", created.Load())
+			t.Errorf("only %d creates: that is not a flood", created.Load())
 		}
 	})
 }
@@ -168,7 +168,7 @@ func (w *world) startOn(n *node, owner *int64, done func(*saga.Instance), d *wor
 
 func TestWatchersAreNotifiedOfTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Second)))
+		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, time.Second)))
 		n, other := w.start("a"), w.start("b")
 		spec := saga.Spec{ID: w.newID(), Tenant: tenant}
 		first, stop := n.engine.Watch(refOf(spec.ID))
@@ -185,16 +185,16 @@ func TestWatchersAreNotifiedOfTheEnd(t *testing.T) {
 		}
 		time.Sleep(999 * time.Millisecond)
 		if closed(first) || closed(second) {
-			t.Error("watchers hear of an end that has not come")
+			t.Error("watchers are notified before the saga has ended")
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		if !closed(first) || !closed(second) || w.state(spec.ID) != saga.Completed {
 			t.Errorf("first %v, second %v, when the saga was %s", closed(first), closed(second), w.state(spec.ID))
 		}
-		stop2() // after the end: harmless
+		stop2() // harmless after the end
 		if closed(left) || closed(elsewhere) {
-			t.Errorf("one that has left hears of the end: %v; one on another node: %v", closed(left), closed(elsewhere))
+			t.Errorf("notified although it has left: %v; on another node: %v", closed(left), closed(elsewhere))
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestWatcherIsNotifiedWhenTheDeadlineEndsASagaThatNeverRan(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", room(1))
 		_, hold := n.engine.Admit(context.Background()) // there is no room for anything
-		w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Minute)))
+		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, time.Minute)))
 		d := named("busy", "n")
 		d.Steps[0].TimeoutMS = time.Hour.Milliseconds()
 		busy := n.create(d)
@@ -223,14 +223,14 @@ func TestWatcherIsNotifiedWhenTheDeadlineEndsASagaThatNeverRan(t *testing.T) {
 		defer stop()
 		time.Sleep(4 * time.Second)
 		if !closed(ended) {
-			t.Error("the watcher hears nothing")
+			t.Error("the watcher is not notified")
 		}
-		if s, story := w.state(late), w.participants.story(late); s != saga.TimedOut || story != "" {
-			t.Errorf("%s by %q", s, story)
+		if s, sequence := w.state(late), w.participants.sequence(late); s != saga.TimedOut || sequence != "" {
+			t.Errorf("%s by %q", s, sequence)
 		}
 		hold(nil)
 		w.untilEnded(busy)
-		w.judge(busy, late)
+		w.checkInvariants(busy, late)
 	})
 }
 
@@ -270,9 +270,9 @@ func TestStrayIsAdopted(t *testing.T) {
 					t.Errorf("it took %v; want at most %v", took, tt.max)
 				}
 				if w.takeovers[s.ID] != 0 {
-					t.Error("it was taken over from a living node")
+					t.Error("it was taken over from a live node")
 				}
-				w.judge(s.ID)
+				w.checkInvariants(s.ID)
 			})
 		})
 	}

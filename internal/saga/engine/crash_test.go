@@ -9,11 +9,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestCrashAtEveryWrite lets the node die at each of its writes, before the
-// disk or after it, and another take over: one that comes up under the same
-// name, and one that has to wait for the lease to run out. The saga ends as
-// without the crash, and the participants' ledger shows what
-// requirements/invariants.md 2.2 promises.
+// TestCrashAtEveryWrite makes the node die at each of its writes, before the commit or
+// after it, and another take over: one that starts under the same name, and one that has
+// to wait until the lease expires. The saga ends as it does without the crash, and the
+// participants' ledger shows what requirements/invariants.md 2.2 requires.
 func TestCrashAtEveryWrite(t *testing.T) {
 	total := 0
 	for _, sc := range scenarios() {
@@ -29,7 +28,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 				)
 			}
 			for at := 1; at <= undisturbed.writes; at++ {
-				for _, how := range []mishap{diesBefore, diesAfter} {
+				for _, how := range []failure{diesBefore, diesAfter} {
 					for _, next := range []string{"a", "b"} {
 						total++
 						where := fmt.Sprintf(
@@ -48,12 +47,12 @@ func TestCrashAtEveryWrite(t *testing.T) {
 		})
 	}
 	if total < 500 {
-		t.Errorf("%d crashes; the matrix has shrunk", total)
+		t.Errorf("%d crashes; too few writes were tested", total)
 	}
 	t.Logf("%d crashes", total)
 }
 
-// outcome is what a run came to.
+// outcome is the result of a run.
 type outcome struct {
 	end       saga.State
 	clean     bool
@@ -68,39 +67,39 @@ func crash(t *testing.T, sc scenario, c *writes, next string) outcome {
 	w := newWorld(t)
 	defer w.close()
 	c.w = w
-	w.participants.manner = sc.manner(w)
+	w.participants.behavior = sc.behavior(w)
 	w.register(sc.d)
 	spec := saga.Spec{ID: w.newID(), Tenant: tenant, Payload: []byte(`{"order":1.50}`)}
 	if sc.unowned {
 		spec.ID = w.createUnowned(sc.d)
 	}
 	a := w.prepare("a")
-	a.suffer(trouble{fault: c.fault})
+	a.inject(faults{fault: c.fault})
 	a.run()
 	synctest.Wait()
 	var lost error
 	if !sc.unowned {
 		lost = a.submit(spec, sc.d)
 	}
-	w.until("the saga ends or its node dies", func() bool { return w.ended(spec.ID) || !a.wire.alive() })
-	died := !a.wire.alive()
+	w.until("the saga ends or its node dies", func() bool { return w.ended(spec.ID) || !a.connection.alive() })
+	died := !a.connection.alive()
 	if died {
 		a.kill()
 		b := w.start(next)
-		if lost != nil { // the client has heard nothing, and asks again
+		if lost != nil { // the client got no answer and repeats the request
 			if err := b.submit(spec, sc.d); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	w.untilEnded(spec.ID)
-	time.Sleep(time.Minute) // and then there is silence
-	w.judge(spec.ID)
+	time.Sleep(time.Minute) // nothing may be sent in this time
+	w.checkInvariants(spec.ID)
 	s := w.load(spec.ID).Saga
 	return outcome{s.State, s.Clean != nil && *s.Clean, w.participants.counts(spec.ID), w.takeovers[spec.ID], c.n, died}
 }
 
-// compare holds a disturbed run against the undisturbed one.
+// compare checks a disturbed run against the undisturbed one.
 func compare(t *testing.T, where string, got, want outcome) {
 	t.Helper()
 	if !got.died {

@@ -13,9 +13,9 @@ import (
 
 func TestSuspendedSagaSendsNothingUntilResumed(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		manner func(saga.Call, int) reply
-		before int // calls that were made when it was suspended
+		name     string
+		behavior func(saga.Call, int) reply
+		before   int // calls that were made when it was suspended
 	}{
 		{"with a call in flight", when(0, saga.Execute, always(slowly(yes, 3*time.Second))), 1},
 		{"in a short wait", when(0, saga.Execute, first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second})), 1},
@@ -23,10 +23,10 @@ func TestSuspendedSagaSendsNothingUntilResumed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = tt.manner
+				w.participants.behavior = tt.behavior
 				id := w.start("a").create(steps("uu"))
 				time.Sleep(time.Second)
-				if err := w.ask(id, saga.SuspendRequested{By: "op"}); err != nil {
+				if err := w.intervene(id, saga.SuspendRequested{By: "op"}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Minute) // past every due time
@@ -36,7 +36,7 @@ func TestSuspendedSagaSendsNothingUntilResumed(t *testing.T) {
 				if s := w.load(id).Saga; s.LeaseOwner != nil || s.State.Terminal() {
 					t.Errorf("while suspended: owner %v, %s", s.LeaseOwner, s.State)
 				}
-				if err := w.ask(id, saga.UnsuspendRequested{By: "op"}); err != nil {
+				if err := w.intervene(id, saga.UnsuspendRequested{By: "op"}); err != nil {
 					t.Fatal(err)
 				}
 				w.untilEnded(id)
@@ -59,10 +59,10 @@ func TestOrdersWaitForTheCallInFlight(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = when(0, saga.Execute, always(tt.reply))
+				w.participants.behavior = when(0, saga.Execute, always(tt.reply))
 				id := w.start("a").create(steps("uu"))
 				time.Sleep(time.Second)
-				if err := w.ask(id, saga.StepOrdered{Step: 0, Order: saga.Order{Verb: saga.SkipStep, By: "op"}}); err != nil {
+				if err := w.intervene(id, saga.StepOrdered{Step: 0, Order: saga.Order{Verb: saga.SkipStep, By: "op"}}); err != nil {
 					t.Fatal(err)
 				}
 				w.untilEnded(id)
@@ -76,7 +76,7 @@ func TestOrdersWaitForTheCallInFlight(t *testing.T) {
 
 func TestRetryEndsAWaitAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(
+		w.participants.behavior = when(
 			0,
 			saga.Execute,
 			first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}),
@@ -84,7 +84,7 @@ func TestRetryEndsAWaitAtOnce(t *testing.T) {
 		id := w.start("a").create(steps("n"))
 		synctest.Wait()
 		asked := now()
-		if err := w.ask(id, saga.RetryRequested{By: "op"}); err != nil {
+		if err := w.intervene(id, saga.RetryRequested{By: "op"}); err != nil {
 			t.Fatal(err)
 		}
 		w.untilEnded(id)
@@ -92,16 +92,16 @@ func TestRetryEndsAWaitAtOnce(t *testing.T) {
 		if len(calls) != 2 || calls[1].at.Sub(asked) > time.Second {
 			t.Errorf("%d calls, the last %s after the retry", len(calls), calls[len(calls)-1].at.Sub(asked))
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
 func TestALateAnswerOfASagaEndedByForceChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(1, saga.Execute, first(1, slowly(yes, 3*time.Second)))
+		w.participants.behavior = when(1, saga.Execute, first(1, slowly(yes, 3*time.Second)))
 		id := w.start("a").create(steps("uuu"))
 		time.Sleep(time.Second)
-		if err := w.ask(id, saga.FailureForced{By: "op"}); err != nil {
+		if err := w.intervene(id, saga.FailureForced{By: "op"}); err != nil {
 			t.Fatal(err)
 		}
 		ended := w.load(id)
@@ -109,7 +109,7 @@ func TestALateAnswerOfASagaEndedByForceChangesNothing(t *testing.T) {
 		if diff := cmp.Diff(ended, w.load(id)); diff != "" {
 			t.Fatalf("the late answer changed it (-before +after):\n%s", diff)
 		}
-		if err := w.ask(id, saga.ResumeRequested{By: "op"}); err != nil {
+		if err := w.intervene(id, saga.ResumeRequested{By: "op"}); err != nil {
 			t.Fatal(err)
 		}
 		w.untilEnded(id)

@@ -16,9 +16,9 @@ import (
 
 const ttl = 10 * time.Second // the engine's default
 
-// failing lets requests of some kinds fail while on is set.
-func failing(on *atomic.Bool, ops ...op) func(request) mishap {
-	return func(r request) mishap {
+// failing makes requests of some kinds fail while on is set.
+func failing(on *atomic.Bool, ops ...op) func(request) failure {
+	return func(r request) failure {
 		for _, o := range ops {
 			if r.op == o && on.Load() {
 				return lostBefore
@@ -28,14 +28,14 @@ func failing(on *atomic.Bool, ops ...op) func(request) mishap {
 	}
 }
 
-// unjittered renews every third of a lease, so that its end lies between two renewals.
+// unjittered renews every third of a lease, so that its end is between two renewals.
 func unjittered(c *engine.Config) { c.Jitter = func() float64 { return 0.5 } }
 
-// restless calls its only participant every 100 ms, for ever.
-func (w *world) restless(n *node) uuid.UUID {
+// callsForever creates a saga that calls its only participant every 100 ms, forever.
+func (w *world) callsForever(n *node) uuid.UUID {
 	d := steps("u")
 	d.Retry.MaxAttempts, d.Retry.MaxIntervalMS = 1_000_000, 100
-	w.participants.manner = when(0, saga.Execute, always(unavailable))
+	w.participants.behavior = when(0, saga.Execute, always(unavailable))
 	return n.create(d)
 }
 
@@ -43,9 +43,9 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", unjittered)
 		var down atomic.Bool
-		n.suffer(trouble{fault: failing(&down, renewing, registering)})
-		id := w.restless(n)
-		time.Sleep(time.Minute) // the lease is renewed all the while
+		n.inject(faults{fault: failing(&down, renewing, registering)})
+		id := w.callsForever(n)
+		time.Sleep(time.Minute) // the lease is renewed during all of it
 		if err := n.engine.Healthy(); err != nil {
 			t.Errorf("while the lease is renewed: %v", err)
 		}
@@ -54,11 +54,11 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		if n.engine.Healthy() == nil {
-			t.Error("a node whose lease ran out feels healthy")
+			t.Error("a node whose lease has expired reports that it is healthy")
 		}
 		sent := len(w.participants.of(id))
 		if last := w.participants.of(id)[sent-1].at; last.Sub(cut) < ttl/2 {
-			t.Errorf("the last call was made %v after the last renewal could have been; a lease lasts %v", last.Sub(cut), ttl)
+			t.Errorf("the last call was made %v after the last possible renewal; a lease lasts %v", last.Sub(cut), ttl)
 		}
 		time.Sleep(time.Minute)
 		if more := len(w.participants.of(id)) - sent; more > 0 {
@@ -79,20 +79,20 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// TestLeaseIsTrustedFromBeforeTheRenewalWasSent: the answers to renewals come late,
-// and then none comes any more. The database's lease ends, another node takes
-// over, and the first one must have stopped by then: participants look.
+// TestLeaseIsTrustedFromBeforeTheRenewalWasSent: the answers to renewals come late, and
+// then not at all. The lease in the database ends, another node takes over, and the first
+// one must have stopped by then, which the participants check.
 func TestLeaseIsTrustedFromBeforeTheRenewalWasSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a", unjittered), w.start("b")
 		var down atomic.Bool
-		a.suffer(trouble{fault: failing(&down, renewing), travel: func(o op) (there, back time.Duration) {
+		a.inject(faults{fault: failing(&down, renewing), latency: func(o op) (there, back time.Duration) {
 			if o == renewing {
 				back = 3 * time.Second
 			}
 			return 0, back
 		}})
-		id := w.restless(a)
+		id := w.callsForever(a)
 		time.Sleep(30 * time.Second)
 		down.Store(true)
 		w.until("another node takes over", func() bool {
@@ -105,7 +105,7 @@ func TestLeaseIsTrustedFromBeforeTheRenewalWasSent(t *testing.T) {
 
 func TestRefusedRenewalEndsEverythingAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(1, saga.Execute, first(1, slowly(yes, time.Hour)))
+		w.participants.behavior = when(1, saga.Execute, first(1, slowly(yes, time.Hour)))
 		n := w.start("a")
 		d := steps("uu")
 		d.Steps[1].TimeoutMS = time.Hour.Milliseconds()
@@ -115,33 +115,33 @@ func TestRefusedRenewalEndsEverythingAtOnce(t *testing.T) {
 		if err := w.store.Sagas.Resign(context.Background(), *w.load(id).Saga.LeaseOwner); err != nil {
 			t.Fatal(err)
 		}
-		w.untilEnded(id) // the hanging call was given up, and made again
+		w.untilEnded(id) // the hanging call was abandoned and repeated
 		if took := now().Sub(begin); took > ttl {
 			t.Errorf("the lost lease was noticed after %v", took)
 		}
-		if s, story := w.state(id), w.participants.story(id); s != saga.Completed || story != "X0 X1 X1" {
-			t.Errorf("%s by %s", s, story)
+		if s, sequence := w.state(id), w.participants.sequence(id); s != saga.Completed || sequence != "X0 X1 X1" {
+			t.Errorf("%s by %s", s, sequence)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
-// TestLeaseRenewedTooLateIsNotTrusted: the database's lease began after the
-// node's trust in it, so a renewal can succeed when the node has already
-// dropped an outcome. It must not go on under the same epoch: the next owner's
-// claim is what counts the dropped attempt.
+// TestLeaseRenewedTooLateIsNotTrusted: the lease in the database began later than the
+// node assumes, so a renewal can succeed when the node has already dropped an outcome. It
+// must not continue under the same epoch: only the claim by the next owner counts the
+// dropped attempt.
 func TestLeaseRenewedTooLateIsNotTrusted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, first(1, slowly(lostReply, 1500*time.Millisecond)))
+		w.participants.behavior = when(0, saga.Execute, first(1, slowly(lostReply, 1500*time.Millisecond)))
 		n := w.prepare("a")
 		var dropped atomic.Bool
-		n.suffer(trouble{fault: func(r request) mishap {
+		n.inject(faults{fault: func(r request) failure {
 			if r.op == committing && now().Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) > ttl &&
 				dropped.CompareAndSwap(false, true) {
 				return lostBefore
 			}
 			return passes
-		}, travel: func(o op) (there, back time.Duration) {
+		}, latency: func(o op) (there, back time.Duration) {
 			if o == registering {
 				there = ttl - time.Second
 			}
@@ -154,34 +154,34 @@ func TestLeaseRenewedTooLateIsNotTrusted(t *testing.T) {
 		if !dropped.Load() {
 			t.Error("no commit was lost: the test does not test it")
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
-// TestFlagIsNotActedUponWithoutALease: the outcome of a call is dropped when
-// the trust in the lease ends, and a cancel arrives before the node has noticed
-// that its lease is lost. Only the next owner's claim says that the step may
-// have been done; without it the cancel would undo too little.
+// TestFlagIsNotActedUponWithoutALease: the outcome of a call is dropped when the node
+// stops trusting its lease, and a cancel arrives before the node has noticed that the
+// lease is lost. Only the next owner's claim records that the step may have been done;
+// without it the cancel would compensate too little.
 func TestFlagIsNotActedUponWithoutALease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Second)))
+		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, time.Second)))
 		n := w.start("a", unjittered)
 		time.Sleep(4 * time.Second) // renewed once
 		var down atomic.Bool
-		n.suffer(trouble{fault: failing(&down, committing, loading, renewing)})
+		n.inject(faults{fault: failing(&down, committing, loading, renewing)})
 		id := n.create(steps("uu"))
 		time.Sleep(100 * time.Millisecond)
 		down.Store(true)
 		w.until("the trust ends", func() bool { return n.engine.Healthy() != nil })
 		down.Store(false)
-		if err := w.ask(id, cancel); err != nil {
+		if err := w.intervene(id, cancel); err != nil {
 			t.Fatal(err)
 		}
 		w.untilEnded(id)
 		if s := w.state(id); s != saga.Cancelled {
 			t.Errorf("%s; want cancelled", s)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
@@ -196,7 +196,7 @@ func TestSecondNodeTakesOver(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = func(c saga.Call, nth int) reply {
+				w.participants.behavior = func(c saga.Call, nth int) reply {
 					if c.Index == 1 && nth == 1 {
 						return slowly(yes, 20*time.Second)
 					}
@@ -221,20 +221,20 @@ func TestSecondNodeTakesOver(t *testing.T) {
 				if s := w.state(id); s != saga.Completed {
 					t.Errorf("ends %s", s)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}
 }
 
-// TestFencedAnswerIsDropped: a node that lost its lease hears an answer late.
-// Another has gone on by then, and nothing of the answer must be written.
+// TestFencedAnswerIsDropped: a node that lost its lease receives an answer late. Another
+// node has continued by then, and nothing of the answer must be written.
 func TestFencedAnswerIsDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
 		var cut atomic.Bool
-		a.suffer(trouble{fault: failing(&cut, renewing, registering)})
-		w.participants.manner = func(c saga.Call, nth int) reply {
+		a.inject(faults{fault: failing(&cut, renewing, registering)})
+		w.participants.behavior = func(c saga.Call, nth int) reply {
 			if c.Index == 0 && nth == 1 {
 				cut.Store(true)
 				return slowly(reply{verdict: saga.Done, output: `"a"`}, 25*time.Second)
@@ -250,16 +250,16 @@ func TestFencedAnswerIsDropped(t *testing.T) {
 		if calls := w.participants.of(id); calls[0].node != "a" || calls[1].node != "b" {
 			t.Errorf("called by %s, %s", calls[0].node, calls[1].node)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
-// unknown is a node of which nobody knows whether another process of its name is gone.
+// unknown is a node that cannot tell whether another process with its name has ended.
 func unknown(c *engine.Config) { c.Gone = nil }
 
 func TestASecondProcessOfANodeEndsAndTheFirstContinues(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 6*time.Second)))
+		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, 6*time.Second)))
 		first := w.start("a", unknown)
 		id := first.create(steps("uu"))
 		second := w.start("a", unknown)
@@ -275,8 +275,8 @@ func TestASecondProcessOfANodeEndsAndTheFirstContinues(t *testing.T) {
 			t.Errorf("it ended with %v", second.err)
 		}
 		w.untilEnded(id)
-		if story := w.participants.story(id); story != "X0 X1" {
-			t.Errorf("the calls were %s", story)
+		if sequence := w.participants.sequence(id); sequence != "X0 X1" {
+			t.Errorf("the calls were %s", sequence)
 		}
 		if err := first.engine.Healthy(); err != nil {
 			t.Errorf("the first one: %v", err)
@@ -315,7 +315,7 @@ func TestANodeWaitsForTheLeaseOfAProcessThatMayBeGone(t *testing.T) {
 		second := w.start("a", unknown)
 		time.Sleep(ttl / 2)
 		if second.engine.Healthy() == nil {
-			t.Error("it has a lease before the one of the former process has ended")
+			t.Error("it has a lease before the lease of the former process has ended")
 		}
 		time.Sleep(ttl)
 		if err := second.engine.Healthy(); err != nil {
@@ -344,9 +344,9 @@ func TestLeasesLostToAnUnreachableDatabaseDoNotEndTheNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.prepare("a")
 		var away atomic.Bool
-		n.suffer(trouble{fault: failing(&away, registering, renewing)})
+		n.inject(faults{fault: failing(&away, registering, renewing)})
 		n.run()
-		for range 10 { // away for two leases, there for half a one
+		for range 10 { // down for two leases, up for half of one
 			away.Store(true)
 			time.Sleep(2 * ttl)
 			away.Store(false)
@@ -364,7 +364,7 @@ func TestNodeRegistersOnceTheDatabaseIsAvailable(t *testing.T) {
 		n := w.prepare("a")
 		var down atomic.Bool
 		down.Store(true)
-		n.suffer(trouble{fault: failing(&down, registering)})
+		n.inject(faults{fault: failing(&down, registering)})
 		n.run()
 		time.Sleep(time.Minute)
 		if n.engine.Healthy() == nil {

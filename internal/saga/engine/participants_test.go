@@ -14,28 +14,28 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// participants are the far side of every step of every saga. They behave as
-// DESIGN.md asks: a repeated key has no second effect, and an undo may come
-// before what it undoes, which is then refused for ever. They keep the ledger
-// by which the engine is judged, and look, as a call arrives, whether it may.
+// participants are the services behind every step of every saga. They behave as DESIGN.md
+// requires: a repeated key has no second effect, and a compensation may come before its
+// step, which is then refused forever. They keep the ledger against which the engine is
+// checked, and check each call when it arrives.
 type participants struct {
 	w *world
-	// manner says how to answer the nth call of a key; nil answers done at once.
-	manner func(c saga.Call, nth int) reply
+	// behavior returns how to answer the nth call of a key; nil: done at once.
+	behavior func(c saga.Call, nth int) reply
 
-	mu      sync.Mutex
-	ledger  map[uuid.UUID][]*entry // by saga, in the order of arrival
-	effects map[effectID]*effect
-	nth     map[string]int
-	flying  int // calls that have not returned
-	most    int // of them at once
+	mu       sync.Mutex
+	ledger   map[uuid.UUID][]*entry // by saga, in the order of arrival
+	effects  map[effectID]*effect
+	nth      map[string]int
+	inFlight int // calls that have not returned
+	most     int // maximum of inFlight
 }
 
 type entry struct {
 	saga.Call
 	node    string
 	at      time.Time
-	verdict saga.Verdict // as sent; a dead or fenced node does not hear it
+	verdict saga.Verdict // as sent; a dead or fenced node does not receive it
 }
 
 type effectID struct {
@@ -43,10 +43,10 @@ type effectID struct {
 	step int
 }
 
-// effect is what a participant holds of one step of one saga.
+// effect is what a participant has stored for one step of one saga.
 type effect struct {
 	applied, undone int  // how often something changed
-	barred          bool // an undo has come: nothing may be applied any more
+	blocked         bool // a compensation has arrived: nothing may be applied any more
 }
 
 func (e *effect) holds() bool { return e.applied > e.undone }
@@ -75,12 +75,12 @@ func slowly(r reply, takes time.Duration) reply { r.takes = takes; return r }
 // call receives one call of node n.
 func (p *participants) call(ctx context.Context, n *node, c saga.Call) saga.Outcome {
 	began := now()
-	if !n.wire.alive() {
+	if !n.connection.alive() {
 		return saga.Outcome{Verdict: saga.Unknown, Class: retry.Network, Code: "dead", StartedAt: began, EndedAt: began}
 	}
-	p.judge(c)
+	p.checkCall(c)
 	r, written := p.receive(n, c)
-	defer func() { p.mu.Lock(); p.flying--; p.mu.Unlock() }()
+	defer func() { p.mu.Lock(); p.inFlight--; p.mu.Unlock() }()
 	o := saga.Outcome{
 		Verdict:    r.verdict,
 		Class:      r.class,
@@ -90,9 +90,9 @@ func (p *participants) call(ctx context.Context, n *node, c saga.Call) saga.Outc
 		Request:    c.Body,
 		StartedAt:  began,
 	}
-	// An answer that takes no time needs no timer. Timers that have expired
-	// when they are first waited for, many at once, crash the race detector in a
-	// bubble (go.dev/issue/78156).
+	// An answer that takes no time needs no timer. Many timers that have already
+	// expired when they are first waited for crash the race detector in a bubble
+	// (go.dev/issue/78156).
 	if r.takes > 0 {
 		takes := time.NewTimer(min(r.takes, c.Timeout))
 		defer takes.Stop()
@@ -118,33 +118,33 @@ func (p *participants) call(ctx context.Context, n *node, c saga.Call) saga.Outc
 	return o
 }
 
-// receive writes the call down and applies its effect, before any answer.
+// receive records the call and applies its effect, before any answer.
 func (p *participants) receive(n *node, c saga.Call) (reply, *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flying++
-	p.most = max(p.most, p.flying)
+	p.inFlight++
+	p.most = max(p.most, p.inFlight)
 	p.nth[c.Key]++
 	r := yes
-	if p.manner != nil {
-		r = p.manner(c, p.nth[c.Key])
+	if p.behavior != nil {
+		r = p.behavior(c, p.nth[c.Key])
 	}
 	id := effectID{c.SagaID, c.Index}
 	if p.effects[id] == nil {
 		p.effects[id] = &effect{}
 	}
 	switch e := p.effects[id]; {
-	case c.Action == saga.Execute && e.barred:
+	case c.Action == saga.Execute && e.blocked:
 		r = slowly(no, r.takes)
 	case c.Action == saga.Execute && e.applied > 0:
-		if r.verdict == saga.Refused { // nobody refuses what they have done
+		if r.verdict == saga.Refused { // a participant does not refuse what it has done
 			r = slowly(yes, r.takes)
 		}
 	case r.verdict != saga.Done && !r.silent:
 	case c.Action == saga.Execute:
 		e.applied++
 	default:
-		e.barred = true
+		e.blocked = true
 		if e.holds() {
 			e.undone++
 		}
@@ -154,9 +154,9 @@ func (p *participants) receive(n *node, c saga.Call) (reply, *entry) {
 	return r, e
 }
 
-// judge looks whether this call may be made now (requirements/invariants.md
-// 2.2): I3, I4 (order), I6 and I9 read the database at its arrival, I7 the ledger.
-func (p *participants) judge(c saga.Call) {
+// checkCall checks whether this call may be made now (requirements/invariants.md 2.2):
+// I3, I4 (order), I6 and I9 against the database at its arrival, I7 against the ledger.
+func (p *participants) checkCall(c saga.Call) {
 	t := p.w.t
 	l := p.w.load(c.SagaID)
 	name := fmt.Sprintf("%s %s, attempt %d of epoch %d", c.Step, c.Action, c.Attempt, c.Fence)
@@ -195,12 +195,12 @@ func (p *participants) judge(c saga.Call) {
 	}
 }
 
-// busiest returns how many calls there were at once since it was last asked.
+// busiest returns the maximum of concurrent calls since it was last called.
 func (p *participants) busiest() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	most := p.most
-	p.most = p.flying
+	p.most = p.inFlight
 	return most
 }
 
@@ -222,8 +222,8 @@ func (p *participants) of(id uuid.UUID) []entry {
 	return out
 }
 
-// story is one saga's calls as text: "X0 X1 C0" for two steps and one undo.
-func (p *participants) story(id uuid.UUID) string {
+// sequence returns one saga's calls as text: "X0 X1 C0" for two steps and one compensation.
+func (p *participants) sequence(id uuid.UUID) string {
 	var b bytes.Buffer
 	for i, e := range p.of(id) {
 		if i > 0 {
@@ -235,7 +235,7 @@ func (p *participants) story(id uuid.UUID) string {
 	return b.String()
 }
 
-// when runs a manner for one step and direction; everything else is done at once.
+// when applies f to the calls of one step and direction; all others are done at once.
 func when(step int, a saga.Action, f func(nth int) reply) func(saga.Call, int) reply {
 	return func(c saga.Call, nth int) reply {
 		if c.Index == step && c.Action == a {

@@ -14,15 +14,15 @@ import (
 )
 
 // A participant's answer that the database cannot hold (jsonb knows no NUL).
-var poison = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
+var unstorable = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
 
 func TestUnstorableAnswerIsRecordedWithoutItsContent(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		action saga.Action
-		end    saga.State
-		story  string
-		rows   []string
+		name     string
+		action   saga.Action
+		end      saga.State
+		sequence string
+		rows     []string
 	}{
 		{
 			"of a step: it was useless, and the step is undone", saga.Execute, saga.Compensated, "X0 X1 X1 X1 C1 C0",
@@ -37,10 +37,10 @@ func TestUnstorableAnswerIsRecordedWithoutItsContent(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = func(c saga.Call, _ int) reply {
+				w.participants.behavior = func(c saga.Call, _ int) reply {
 					switch {
 					case c.Index == 1 && c.Action == tt.action:
-						return poison
+						return unstorable
 					case c.Index == 2:
 						return no
 					}
@@ -48,8 +48,8 @@ func TestUnstorableAnswerIsRecordedWithoutItsContent(t *testing.T) {
 				}
 				id := w.start("a").create(steps("uuu"))
 				w.untilEnded(id)
-				if s, story := w.state(id), w.participants.story(id); s != tt.end || story != tt.story {
-					t.Errorf("%s by %s; want %s by %s", s, story, tt.end, tt.story)
+				if s, sequence := w.state(id), w.participants.sequence(id); s != tt.end || sequence != tt.sequence {
+					t.Errorf("%s by %s; want %s by %s", s, sequence, tt.end, tt.sequence)
 				}
 				if d := cmp.Diff(tt.rows, w.rows(id)); d != "" {
 					t.Errorf("rows (-want +got):\n%s", d)
@@ -62,27 +62,27 @@ func TestUnstorableAnswerIsRecordedWithoutItsContent(t *testing.T) {
 						t.Errorf("%s %s is recorded as %s", l.StepName, l.Action, *l.Outcome)
 					}
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}
 }
 
 // TestRefusedChangeIsNotRetriedInATightLoop: the database refuses whatever is to be
-// recorded. That is a bug somewhere; it must cost a commit now and then, and
-// no other saga its place.
+// recorded. That is a bug somewhere; it may cost a commit from time to time, but must not
+// keep other sagas from running.
 func TestRefusedChangeIsNotRetriedInATightLoop(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a")
 		var refusing atomic.Bool
 		refusing.Store(true)
 		commits := 0
-		n.suffer(trouble{refuse: func(c *saga.Change) error {
+		n.inject(faults{refuse: func(c *saga.Change) error {
 			if c.After.WorkflowName != "refused" || !refusing.Load() {
 				return nil
 			}
 			if commits++; commits == 1000 {
-				refusing.Store(false) // it is looped on: let it end
+				refusing.Store(false) // it is retried in a tight loop: let it end
 			}
 			return fault.New(fault.Invalid, saga.CodeUnstorable, "refused")
 		}})
@@ -98,16 +98,16 @@ func TestRefusedChangeIsNotRetriedInATightLoop(t *testing.T) {
 		}
 		refusing.Store(false)
 		w.untilEnded(id)
-		w.judge(id, other)
+		w.checkInvariants(id, other)
 	})
 }
 
-// TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone: the commit that gives up
-// a saga for a long wait succeeds, but its answer is lost, and the database
-// cannot be read until another node is already making the next call.
+// TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone: the commit that releases a saga for a
+// long wait succeeds, but its result is lost, and the database cannot be read until
+// another node is already making the next call.
 func TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = func(c saga.Call, nth int) reply {
+		w.participants.behavior = func(c saga.Call, nth int) reply {
 			if nth == 1 {
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 6 * time.Second}
 			}
@@ -115,7 +115,7 @@ func TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone(t *testing.T) {
 		}
 		a, _ := w.start("a"), w.start("b")
 		begin, lost := now(), false
-		a.suffer(trouble{fault: func(r request) mishap {
+		a.inject(faults{fault: func(r request) failure {
 			switch {
 			case r.op == committing && !lost:
 				lost = true
@@ -128,19 +128,19 @@ func TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone(t *testing.T) {
 		id := a.create(steps("u"))
 		w.untilEnded(id)
 		calls := w.participants.of(id)
-		if story := w.participants.story(id); story != "X0 X0" || calls[1].node != "b" {
-			t.Errorf("%s, the second by %s; want X0 X0, the second by b", story, calls[1].node)
+		if sequence := w.participants.sequence(id); sequence != "X0 X0" || calls[1].node != "b" {
+			t.Errorf("%s, the second by %s; want X0 X0, the second by b", sequence, calls[1].node)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
-// TestWokenTwiceIsDrivenOnce: two actions on a saga that waits wake it twice,
-// and the second reading of it is under way while the first one's drive ends.
-// A drive that began with that reading would repeat a call that is over.
+// TestWokenTwiceIsDrivenOnce: two actions on a waiting saga wake it twice, and it is being
+// read for the second time while the drive started by the first read ends. A drive that
+// began with that second read would repeat a finished call.
 func TestWokenTwiceIsDrivenOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, func(nth int) reply {
+		w.participants.behavior = when(0, saga.Execute, func(nth int) reply {
 			if nth == 1 {
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 2 * time.Second}
 			}
@@ -150,7 +150,7 @@ func TestWokenTwiceIsDrivenOnce(t *testing.T) {
 			)
 		})
 		n := w.start("a")
-		n.suffer(trouble{travel: func(o op) (there, back time.Duration) {
+		n.inject(faults{latency: func(o op) (there, back time.Duration) {
 			if o == loading {
 				back = time.Second
 			}
@@ -166,17 +166,17 @@ func TestWokenTwiceIsDrivenOnce(t *testing.T) {
 		}
 		n.engine.Wake(refOf(id)) // in the batch after
 		w.untilEnded(id)
-		if story := w.participants.story(id); story != "X0 X0 X0" {
-			t.Errorf("%s; want three attempts", story)
+		if sequence := w.participants.sequence(id); sequence != "X0 X0 X0" {
+			t.Errorf("%s; want three attempts", sequence)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
 func TestObserverIsCalled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var calls, ended, claimed, loops atomic.Int64
-		w.participants.manner = when(1, saga.Execute, always(no))
+		w.participants.behavior = when(1, saga.Execute, always(no))
 		n := w.start("a", observer(&calls, &ended, &claimed, &loops))
 		ids := w.createUnowned(steps("uu"))
 		other := n.create(steps("uu"))

@@ -6,14 +6,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// A story is the calls in the order in which they arrived.
+// A sequence is the calls in the order in which they arrived.
 func TestSagaRunsToItsEnd(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		steps  string
-		manner func(saga.Call, int) reply
-		end    saga.State
-		story  string
+		name     string
+		steps    string
+		behavior func(saga.Call, int) reply
+		end      saga.State
+		sequence string
 	}{
 		{"every step is called once, in order", "uuu", nil, saga.Completed, "X0 X1 X2"},
 		{"a refused first step needs no undo", "uuu", when(0, saga.Execute, always(no)), saga.Compensated, "X0"},
@@ -46,13 +46,13 @@ func TestSagaRunsToItsEnd(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = tt.manner
+				w.participants.behavior = tt.behavior
 				id := w.start("a").create(steps(tt.steps))
 				w.untilEnded(id)
-				if s, story := w.state(id), w.participants.story(id); s != tt.end || story != tt.story {
-					t.Errorf("%s by %s; want %s by %s", s, story, tt.end, tt.story)
+				if s, sequence := w.state(id), w.participants.sequence(id); s != tt.end || sequence != tt.sequence {
+					t.Errorf("%s by %s; want %s by %s", s, sequence, tt.end, tt.sequence)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// scenario is a saga whose end does not depend on who drives it, or how often
-// its nodes die.
+// scenario is a saga that ends the same way whichever nodes drive it, and however often
+// they die.
 type scenario struct {
-	name    string
-	d       *workflow.Definition
-	manner  func(w *world) func(saga.Call, int) reply
-	unowned bool // stored without an owner: its first write is a claim
-	timed   bool // a deadline decides, so which calls are made depends on how long everything takes
-	end     saga.State
+	name     string
+	d        *workflow.Definition
+	behavior func(w *world) func(saga.Call, int) reply
+	unowned  bool // stored without an owner: its first write is a claim
+	timed    bool // a deadline decides, so the calls that are made depend on timing
+	end      saga.State
 }
 
-// scenarios are what crash_test.go and unknown_test.go break at every write.
+// scenarios returns the runs that crash_test.go and unknown_test.go disturb at every write.
 func scenarios() []scenario {
 	plain := func(f func(saga.Call, int) reply) func(*world) func(saga.Call, int) reply {
 		return func(*world) func(saga.Call, int) reply { return f }
@@ -36,13 +36,13 @@ func scenarios() []scenario {
 			return yes
 		}
 	}
-	// asking asks for something as the first call of a step and direction arrives.
-	asking := func(step int, a saga.Action, e saga.Event, then func(saga.Call, int) reply) func(*world) func(saga.Call,
+	// intervening applies an event when the first call of a step and direction arrives.
+	intervening := func(step int, a saga.Action, e saga.Event, then func(saga.Call, int) reply) func(*world) func(saga.Call,
 		int) reply {
 		return func(w *world) func(saga.Call, int) reply {
 			return func(c saga.Call, nth int) reply {
 				if c.Index == step && c.Action == a && nth == 1 {
-					_ = w.ask(c.SagaID, e)
+					_ = w.intervene(c.SagaID, e)
 				}
 				return then(c, nth)
 			}
@@ -55,59 +55,59 @@ func scenarios() []scenario {
 	lateUndo := named("late-undo", "uuu")
 	lateUndo.CompensationTimeoutMS = 3000
 	all := []scenario{
-		{name: "success", d: steps("unu"), manner: plain(nil), end: saga.Completed},
-		{name: "success of a saga that had to be claimed", d: steps("unu"), manner: plain(nil), unowned: true, end: saga.Completed},
-		{name: "slow calls", d: steps("uu"), manner: plain(both(1, always(slowly(no, 2*time.Second)), 0, always(slowly(yes, 2*time.Second)))), end: saga.Compensated},
-		{name: "a long wait", d: steps("uuu"), manner: plain(when(1, saga.Execute, first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Minute}))), end: saga.Completed},
-		{name: "cancel during a call", d: steps("uuu"), manner: asking(1, saga.Execute, cancel, func(saga.Call, int) reply { return yes }), end: saga.Cancelled},
-		{name: "cancel during a call that is refused", d: steps("uuu"), manner: asking(1, saga.Execute, cancel, when(1, saga.Execute, always(no))), end: saga.Cancelled},
-		{name: "deadline while it waits", d: late, manner: plain(when(1, saga.Execute, always(far))), timed: true, end: saga.TimedOut},
-		{name: "deadline of the compensation", d: lateUndo, manner: plain(both(2, always(no), 1, always(far))), timed: true, end: saga.Failed},
-		{name: "an undo that fails and then succeeds", d: steps("uuu"), manner: plain(both(2, always(no), 1, first(2, crashed))), end: saga.Compensated},
-		{name: "an undo that gives up", d: steps("uuu"), manner: plain(both(2, always(no), 1, always(crashed))), end: saga.Failed},
-		{name: "an undo that is refused", d: steps("uuu"), manner: plain(both(2, always(no), 1, always(no))), end: saga.Failed},
+		{name: "success", d: steps("unu"), behavior: plain(nil), end: saga.Completed},
+		{name: "success of a saga that had to be claimed", d: steps("unu"), behavior: plain(nil), unowned: true, end: saga.Completed},
+		{name: "slow calls", d: steps("uu"), behavior: plain(both(1, always(slowly(no, 2*time.Second)), 0, always(slowly(yes, 2*time.Second)))), end: saga.Compensated},
+		{name: "a long wait", d: steps("uuu"), behavior: plain(when(1, saga.Execute, first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Minute}))), end: saga.Completed},
+		{name: "cancel during a call", d: steps("uuu"), behavior: intervening(1, saga.Execute, cancel, func(saga.Call, int) reply { return yes }), end: saga.Cancelled},
+		{name: "cancel during a call that is refused", d: steps("uuu"), behavior: intervening(1, saga.Execute, cancel, when(1, saga.Execute, always(no))), end: saga.Cancelled},
+		{name: "deadline while it waits", d: late, behavior: plain(when(1, saga.Execute, always(far))), timed: true, end: saga.TimedOut},
+		{name: "deadline of the compensation", d: lateUndo, behavior: plain(both(2, always(no), 1, always(far))), timed: true, end: saga.Failed},
+		{name: "an undo that fails and then succeeds", d: steps("uuu"), behavior: plain(both(2, always(no), 1, first(2, crashed))), end: saga.Compensated},
+		{name: "an undo that gives up", d: steps("uuu"), behavior: plain(both(2, always(no), 1, always(crashed))), end: saga.Failed},
+		{name: "an undo that is refused", d: steps("uuu"), behavior: plain(both(2, always(no), 1, always(no))), end: saga.Failed},
 	}
 	for step, where := range []string{"the first step", "the second step", "the third step", "the last step"} {
 		all = append(
 			all,
 			scenario{
-				name:   "refusal of " + where,
-				d:      steps("uunu"),
-				manner: plain(when(step, saga.Execute, always(no))),
-				end:    saga.Compensated,
+				name:     "refusal of " + where,
+				d:        steps("uunu"),
+				behavior: plain(when(step, saga.Execute, always(no))),
+				end:      saga.Compensated,
 			},
 			scenario{
-				name:   "lost replies of " + where,
-				d:      steps("uunu"),
-				manner: plain(when(step, saga.Execute, always(lostReply))),
-				end:    saga.Compensated,
+				name:     "lost replies of " + where,
+				d:        steps("uunu"),
+				behavior: plain(when(step, saga.Execute, always(lostReply))),
+				end:      saga.Compensated,
 			},
 			scenario{
-				name:   "errors of " + where,
-				d:      steps("uunu"),
-				manner: plain(when(step, saga.Execute, always(crashed))),
-				end:    saga.Compensated,
+				name:     "errors of " + where,
+				d:        steps("uunu"),
+				behavior: plain(when(step, saga.Execute, always(crashed))),
+				end:      saga.Compensated,
 			},
 			scenario{
-				name:   "a lost reply of " + where,
-				d:      steps("uunu"),
-				manner: plain(when(step, saga.Execute, first(1, lostReply))),
-				end:    saga.Completed,
+				name:     "a lost reply of " + where,
+				d:        steps("uunu"),
+				behavior: plain(when(step, saga.Execute, first(1, lostReply))),
+				end:      saga.Completed,
 			},
 		)
 	}
 	return all
 }
 
-// writes counts a node's writes and lets the at-th have a mishap.
+// writes counts a node's writes and makes the at-th fail.
 type writes struct {
 	w   *world
 	n   int
 	at  int // 0: none
-	how mishap
+	how failure
 }
 
-func (c *writes) fault(r request) mishap {
+func (c *writes) fault(r request) failure {
 	switch r.op {
 	case creating, committing, releasing:
 	case claiming:
@@ -123,7 +123,7 @@ func (c *writes) fault(r request) mishap {
 	return passes
 }
 
-// claimable tells whether a claim would find something. w.mu is held.
+// claimable reports whether a claim would find something. w.mu is held.
 func (w *world) claimable() bool {
 	for id, owned := range w.owned {
 		if s := w.load(id).Saga; !owned && !s.State.Terminal() && s.NextRunAt != nil && !s.NextRunAt.After(now()) {

@@ -41,7 +41,7 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 	if err := e.awaitFormer(ctx); err != nil {
 		return nil, err
 	}
-	asked := time.Now()
+	sent := time.Now()
 	owner, err := e.cfg.Ownership.Register(ctx, e.cfg.Node, e.cfg.Process, e.cfg.LeaseTTL)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 		queued: map[saga.Ref]bool{}, readied: make(chan struct{}, 1),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
-	s.lease.Extend(asked, e.cfg.LeaseTTL)
+	s.lease.Extend(sent, e.cfg.LeaseTTL)
 	return s, nil
 }
 

@@ -21,13 +21,13 @@ var (
 	simFor  = flag.Duration("sim.for", 4*time.Second, "run the simulation with as many seeds as fit into this time")
 )
 
-// TestSimulation runs many sagas on two nodes while everything goes wrong:
-// answers of the database are lost, leases run out, nodes are killed, stopped
-// and started, participants misbehave, users cancel. Then all of it heals, and
-// every saga must have come to an end that its ledger agrees with.
+// TestSimulation runs many sagas on two nodes while everything fails: results from the
+// database are lost, leases expire, nodes are killed, stopped and started, participants
+// misbehave, users cancel. Then everything recovers, and every saga must reach an end
+// that is consistent with its ledger.
 //
-// What goes wrong follows from the seed and from what is asked, not from the
-// order in which goroutines run: `-run Simulation -sim.seed=N` does it again.
+// Failures depend on the seed and on the request, not on the order in which goroutines
+// run: `-run Simulation -sim.seed=N` repeats a run.
 func TestSimulation(t *testing.T) {
 	total := simulated{ends: map[saga.State]int{}}
 	begin := time.Now()
@@ -47,8 +47,8 @@ func TestSimulation(t *testing.T) {
 }
 
 const (
-	troubled = time.Minute // everything goes wrong for so long
-	crowd    = 300         // sagas
+	troubled  = time.Minute // how long everything fails
+	sagaCount = 300         // sagas
 )
 
 type simulation struct {
@@ -58,13 +58,13 @@ type simulation struct {
 
 	mu     sync.Mutex
 	living [2]*node       // guarded by mu; nil while a node is down
-	asked  map[string]int // guarded by w.mu: how often the database was asked the same
+	asked  map[string]int // guarded by w.mu: how often each request was sent to the database
 	lost   int            // guarded by w.mu
 	killed int
 	ids    []uuid.UUID
 }
 
-// roll is a number in [0,1) that depends on the seed and on what.
+// roll returns a number in [0,1) that depends on the seed and on what.
 func (s *simulation) roll(what ...any) float64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.seed, what)
@@ -85,12 +85,12 @@ func (s *simulation) healed() bool { return now().Sub(s.begin) >= troubled }
 
 func (s *simulation) run() {
 	s.begin = now()
-	s.w.participants.manner = s.manner
+	s.w.participants.behavior = s.behavior
 	var all sync.WaitGroup
 	for slot := range s.living {
 		all.Go(func() { s.node(slot) })
 	}
-	s.ids = make([]uuid.UUID, crowd)
+	s.ids = make([]uuid.UUID, sagaCount)
 	for i := range s.ids {
 		s.ids[i] = s.w.newID()
 		all.Go(func() { s.client(i) })
@@ -98,21 +98,21 @@ func (s *simulation) run() {
 	all.Go(s.watchdog)
 	all.Wait()
 	s.w.untilEnded(s.ids...)
-	s.w.judge(s.ids...)
-	for _, id := range s.ids { // a person repairs what was left
+	s.w.checkInvariants(s.ids...)
+	for _, id := range s.ids { // an operator repairs what was left
 		if s.w.state(id) == saga.Failed {
-			if err := s.w.ask(id, saga.ResumeRequested{By: "operator"}); err != nil {
+			if err := s.w.intervene(id, saga.ResumeRequested{By: "operator"}); err != nil {
 				s.w.t.Error(err)
 			}
 		}
 	}
 	s.w.untilEnded(s.ids...)
-	s.w.judge(s.ids...)
-	time.Sleep(time.Minute) // nothing is sent any more: participants would say so
+	s.w.checkInvariants(s.ids...)
+	time.Sleep(time.Minute) // nothing may be sent any more: participants would report it
 	s.accepted()
 }
 
-// node keeps one node up, more or less, until everything heals.
+// node keeps one node running, with interruptions, until everything recovers.
 func (s *simulation) node(slot int) {
 	for life := 0; ; life++ {
 		name := fmt.Sprint("node", slot)
@@ -121,18 +121,18 @@ func (s *simulation) node(slot int) {
 		}
 		n := s.w.prepare(name, func(c *engine.Config) {
 			c.MaxRunning, c.DrainTimeout = 16, 3*time.Second
-			if s.seed%2 == 0 { // everything that takes long takes too long
+			if s.seed%2 == 0 { // every long call takes too long
 				c.LeaseTTL, c.Hold, c.SlowAfter = 3*time.Second, time.Second, 200*time.Millisecond
 			}
 			c.Jitter = func() float64 { return s.roll("jitter", name, now()) }
 		})
-		n.suffer(trouble{fault: s.fault(n), travel: s.travel(n)})
+		n.inject(faults{fault: s.fault(n), latency: s.latency(n)})
 		n.run()
 		settle()
 		s.set(slot, n)
 		time.Sleep(min(s.between(2*time.Second, 30*time.Second, "life", slot, life), troubled-now().Sub(s.begin)))
 		if s.healed() {
-			return // this one stays
+			return // this node keeps running
 		}
 		s.set(slot, nil)
 		if s.roll("end", slot, life) < 0.7 {
@@ -147,7 +147,7 @@ func (s *simulation) node(slot int) {
 	}
 }
 
-// settle gives a node that has just been started the time to register.
+// settle gives a node that has just been started time to register.
 func settle() { time.Sleep(time.Millisecond) }
 
 func (s *simulation) set(slot int, n *node) {
@@ -166,8 +166,7 @@ func (s *simulation) any(what ...any) *node {
 	return s.living[1-slot]
 }
 
-// client creates one saga, asking again until it knows that it was accepted,
-// and cancels some.
+// client creates one saga, repeating the request until it is accepted, and cancels some.
 func (s *simulation) client(i int) {
 	id := s.ids[i]
 	d := steps([]string{"u", "uu", "unu", "uuuu", "nuun"}[int(5*s.roll("pattern", i))])
@@ -189,8 +188,8 @@ func (s *simulation) client(i int) {
 	}
 	if s.roll("cancels", i) < 0.2 {
 		time.Sleep(s.between(0, 3*time.Second, "cancel", i))
-		for range 2 { // the client repeats itself; too late is fine
-			_ = s.w.ask(id, cancel)
+		for range 2 { // the client repeats the request; too late is allowed
+			_ = s.w.intervene(id, cancel)
 			s.w.wake(id)
 		}
 	}
@@ -198,7 +197,7 @@ func (s *simulation) client(i int) {
 
 func (s *simulation) payload(i int) []byte { return fmt.Appendf(nil, `{"order":%d}`, i) }
 
-// accepted is I0: what a client was told is stored is there, as it was sent.
+// accepted is I0: what a client was told is stored exists, as it was sent.
 func (s *simulation) accepted() {
 	for i, id := range s.ids {
 		if got := s.w.load(id).Saga.Payload; !bytes.Equal(got, s.payload(i)) {
@@ -207,7 +206,7 @@ func (s *simulation) accepted() {
 	}
 }
 
-// watchdog is I1 during the run: no saga that nobody will ever look at again.
+// watchdog is I1 during the run: there is no saga that will never be driven again.
 func (s *simulation) watchdog() {
 	for !s.healed() {
 		time.Sleep(5 * time.Second)
@@ -217,8 +216,8 @@ func (s *simulation) watchdog() {
 	}
 }
 
-// manner is how a participant takes one call.
-func (s *simulation) manner(c saga.Call, nth int) reply {
+// behavior returns how a participant answers one call.
+func (s *simulation) behavior(c saga.Call, nth int) reply {
 	r, answer := s.roll("reply", c.Key, nth), yes
 	undo := c.Action == saga.Compensate
 	switch {
@@ -241,7 +240,7 @@ func (s *simulation) manner(c saga.Call, nth int) reply {
 			retryAfter: s.between(time.Second, 12*time.Second, "later", c.Key, nth),
 		}
 	case r < 0.28:
-		answer = poison
+		answer = unstorable
 	}
 	if answer.takes == 0 && s.roll("slow", c.Key, nth) < 0.2 {
 		answer.takes = s.between(0, 2*time.Second, "takes", c.Key, nth)
@@ -249,13 +248,13 @@ func (s *simulation) manner(c saga.Call, nth int) reply {
 	return answer
 }
 
-// fault is what becomes of one node's requests.
-func (s *simulation) fault(n *node) func(request) mishap {
-	return func(r request) mishap { // w.mu is held
+// fault returns the failures of one node's requests.
+func (s *simulation) fault(n *node) func(request) failure {
+	return func(r request) failure { // w.mu is held
 		if s.healed() {
 			return passes
 		}
-		// Now and then the database is gone for longer than a lease.
+		// From time to time the database is unavailable for longer than a lease.
 		if window := int(now().Sub(s.begin) / (12 * time.Second)); s.roll("outage", n.name, window) < 0.12 {
 			s.lost++
 			return lostBefore
@@ -277,8 +276,8 @@ func (s *simulation) fault(n *node) func(request) mishap {
 	}
 }
 
-// travel makes the way to the database and back long at times.
-func (s *simulation) travel(n *node) func(op) (there, back time.Duration) {
+// latency makes requests to the database, or their results, slow at times.
+func (s *simulation) latency(n *node) func(op) (there, back time.Duration) {
 	leg := func(which string, o op) time.Duration {
 		switch p := s.roll(which, n.name, o, now()); {
 		case s.healed() || p < 0.5:
@@ -291,7 +290,7 @@ func (s *simulation) travel(n *node) func(op) (there, back time.Duration) {
 	return func(o op) (time.Duration, time.Duration) { return leg("there", o), leg("back", o) }
 }
 
-// simulated sums up what happened, to see that it did.
+// simulated counts what happened in all runs, to check that each kind of event did.
 type simulated struct {
 	ends                                    map[saga.State]int
 	calls, takeovers, resumed, killed, lost int

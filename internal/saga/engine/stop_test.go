@@ -12,11 +12,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestStopFailsNoSaga is O2: a deploy finds sagas in every stage, and each of
+// TestStopFailsNoSaga is O2: a deployment interrupts sagas in every stage, and each of
 // them ends as if it had not happened.
 func TestStopFailsNoSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = func(c saga.Call, nth int) reply {
+		w.participants.behavior = func(c saga.Call, nth int) reply {
 			switch stage := strings.Split(c.HTTP.URL, "/")[2]; {
 			case stage == "in flight" && c.Index == 1, stage == "first call":
 				return slowly(yes, 300*time.Millisecond)
@@ -50,7 +50,7 @@ func TestStopFailsNoSaga(t *testing.T) {
 		begin := now()
 		a.stop()
 		if took := now().Sub(begin); took > 9*time.Second {
-			t.Errorf("the stop took %v, and the slowest call 8 s", took)
+			t.Errorf("the stop took %v; the slowest call takes 8 s", took)
 		}
 		for stage, id := range ids {
 			s := w.load(id).Saga
@@ -76,11 +76,11 @@ func TestStopFailsNoSaga(t *testing.T) {
 					stage,
 					s,
 					w.takeovers[id],
-					w.participants.story(id),
+					w.participants.sequence(id),
 					want,
 				)
 			}
-			w.judge(id)
+			w.checkInvariants(id)
 		}
 	})
 }
@@ -88,22 +88,22 @@ func TestStopFailsNoSaga(t *testing.T) {
 func TestStopWaitsForCallsLongerThanTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
-		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 18*time.Second)))
+		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, 18*time.Second)))
 		id := a.create(steps("uu"))
 		synctest.Wait()
 		a.stop()
 		w.untilEnded(id)
-		if story := w.participants.story(id); story != "X0 X1" || w.takeovers[id] != 0 {
-			t.Errorf("%s, %d takeovers; want X0 X1 without any", story, w.takeovers[id])
+		if sequence := w.participants.sequence(id); sequence != "X0 X1" || w.takeovers[id] != 0 {
+			t.Errorf("%s, %d takeovers; want X0 X1 without any", sequence, w.takeovers[id])
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
 func TestStopGivesUpCallsThatTakeTooLong(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.start("a")
-		w.participants.manner = when(0, saga.Execute, first(1, slowly(yes, 25*time.Second)))
+		w.participants.behavior = when(0, saga.Execute, first(1, slowly(yes, 25*time.Second)))
 		d := steps("uu")
 		d.Retry.MaxAttempts = 1 // the call that was given up does not count
 		id := a.create(d)
@@ -115,17 +115,17 @@ func TestStopGivesUpCallsThatTakeTooLong(t *testing.T) {
 		}
 		w.start("b")
 		w.untilEnded(id)
-		if story := w.participants.story(id); story != "X0 X0 X1" || w.state(id) != saga.Completed {
-			t.Errorf("%s by %s", w.state(id), story)
+		if sequence := w.participants.sequence(id); sequence != "X0 X0 X1" || w.state(id) != saga.Completed {
+			t.Errorf("%s by %s", w.state(id), sequence)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
 func TestStopHandsOverWaitingSagasBeforeItDrains(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
-		w.participants.manner = func(c saga.Call, nth int) reply {
+		w.participants.behavior = func(c saga.Call, nth int) reply {
 			switch {
 			case c.HTTP.URL == "http://waits/do/0" && nth == 1:
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 2 * time.Second}
@@ -142,18 +142,18 @@ func TestStopHandsOverWaitingSagasBeforeItDrains(t *testing.T) {
 		if took := w.load(waits).Saga.CompletedAt.Sub(begin); took > 3*time.Second {
 			t.Errorf("a retry due after 2 s was made after %v, when the other saga's call was over", took)
 		}
-		w.judge(waits, calls)
+		w.checkInvariants(waits, calls)
 	})
 }
 
-// TestStopKeepsASagaWithACallInFlight: the saga was woken before its create was
-// over, and is still in the queue of those to be read when its call is in
-// flight. A stop hands over that queue, but not this saga.
+// TestStopKeepsASagaWithACallInFlight: the saga was woken before its create was over, and
+// is still queued to be read when its call is in flight. A stop hands over that queue, but
+// not this saga.
 func TestStopKeepsASagaWithACallInFlight(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
-		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 5*time.Second)))
-		a.suffer(trouble{travel: func(o op) (there, back time.Duration) {
+		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, 5*time.Second)))
+		a.inject(faults{latency: func(o op) (there, back time.Duration) {
 			if o == loading {
 				there = 3 * time.Second
 			}
@@ -169,10 +169,10 @@ func TestStopKeepsASagaWithACallInFlight(t *testing.T) {
 		synctest.Wait()
 		a.stop()
 		w.untilEnded(s.ID)
-		if story := w.participants.story(s.ID); story != "X0 X1" {
-			t.Errorf("%s; want X0 X1", story)
+		if sequence := w.participants.sequence(s.ID); sequence != "X0 X1" {
+			t.Errorf("%s; want X0 X1", sequence)
 		}
-		w.judge(s.ID)
+		w.checkInvariants(s.ID)
 	})
 }
 
@@ -186,18 +186,18 @@ func TestIdleNodeStopsAtOnce(t *testing.T) {
 			t.Errorf("it took %v and returned %v", took, n.err)
 		}
 		if n.engine.Healthy() == nil {
-			t.Error("a stopped node feels healthy")
+			t.Error("a stopped node reports that it is healthy")
 		}
 	})
 }
 
 func TestStopWithoutDatabaseEndsToo(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, first(1, slowly(yes, time.Second)))
+		w.participants.behavior = when(0, saga.Execute, first(1, slowly(yes, time.Second)))
 		a := w.start("a")
 		id := a.create(steps("u"))
 		synctest.Wait()
-		a.suffer(trouble{fault: func(request) mishap { return lostBefore }})
+		a.inject(faults{fault: func(request) failure { return lostBefore }})
 		begin := now()
 		a.stop()
 		if took := now().Sub(begin); took > 30*time.Second {
@@ -205,6 +205,6 @@ func TestStopWithoutDatabaseEndsToo(t *testing.T) {
 		}
 		w.start("b")
 		w.untilEnded(id)
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }

@@ -20,10 +20,10 @@ var cancel = saga.CancelRequested{By: "somebody", Reason: "changed their mind"}
 
 func TestCancelUndoesWhatWasDone(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		manner func(saga.Call, int) reply
-		after  time.Duration // of the create
-		story  string
+		name     string
+		behavior func(saga.Call, int) reply
+		after    time.Duration // of the create
+		sequence string
 	}{
 		{"during a call that is done after all", when(1, saga.Execute, always(slowly(yes, time.Second))), 500 * time.Millisecond, "X0 X1 C1 C0"},
 		{"during a call recorded as running", when(1, saga.Execute, always(slowly(yes, time.Second))), 900 * time.Millisecond, "X0 X1 C1 C0"},
@@ -36,26 +36,26 @@ func TestCancelUndoesWhatWasDone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = tt.manner
+				w.participants.behavior = tt.behavior
 				id := w.start("a").create(steps("uuu"))
 				time.Sleep(tt.after)
 				synctest.Wait()
-				if err := w.ask(id, cancel); err != nil {
+				if err := w.intervene(id, cancel); err != nil {
 					t.Fatal(err)
 				}
 				asked := now()
 				w.untilEnded(id)
 				s := w.load(id).Saga
-				if story := w.participants.story(id); s.State != saga.Cancelled || story != tt.story {
-					t.Errorf("%s by %s; want cancelled by %s", s.State, story, tt.story)
+				if sequence := w.participants.sequence(id); s.State != saga.Cancelled || sequence != tt.sequence {
+					t.Errorf("%s by %s; want cancelled by %s", s.State, sequence, tt.sequence)
 				}
 				if took := s.CompletedAt.Sub(asked); took > time.Second {
-					t.Errorf("it took %v; a cancel waits for the call in flight and for nothing else", took)
+					t.Errorf("it took %v; a cancel waits only for the call in flight", took)
 				}
-				if err := w.ask(id, cancel); fault.KindOf(err) != fault.Conflict {
+				if err := w.intervene(id, cancel); fault.KindOf(err) != fault.Conflict {
 					t.Errorf("a second cancel: %v; want a conflict", err)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}
@@ -64,20 +64,20 @@ func TestCancelUndoesWhatWasDone(t *testing.T) {
 func TestCancelBeforeAnythingRanSendsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		waits := w.createUnowned(steps("uu"))
-		if err := w.ask(waits, cancel); err != nil {
+		if err := w.intervene(waits, cancel); err != nil {
 			t.Fatal(err)
 		}
 		w.start("a")
 		w.untilEnded(waits)
-		if s, story := w.state(waits), w.participants.story(waits); s != saga.Cancelled || story != "" {
-			t.Errorf("%s by %q; want cancelled by nothing", s, story)
+		if s, sequence := w.state(waits), w.participants.sequence(waits); s != saga.Cancelled || sequence != "" {
+			t.Errorf("%s by %q; want cancelled by nothing", s, sequence)
 		}
-		w.judge(waits)
+		w.checkInvariants(waits)
 	})
 }
 
-// TestCancelBetweenTheCreateAndItsStart: the saga is stored with an owner, and
-// somebody who knows its id cancels it before the node that stored it starts it.
+// TestCancelBetweenTheCreateAndItsStart: the saga is stored with an owner, and a client
+// that knows its id cancels it before the node that stored it starts it.
 func TestCancelBetweenTheCreateAndItsStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a")
@@ -88,25 +88,25 @@ func TestCancelBetweenTheCreateAndItsStart(t *testing.T) {
 		if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.ask(s.ID, cancel); err != nil {
+		if err := w.intervene(s.ID, cancel); err != nil {
 			t.Fatal(err)
 		}
 		w.untilEnded(s.ID)
 		done(new(saga.NewInstance(s, d)))
 		time.Sleep(time.Minute)
-		w.judge(s.ID)
+		w.checkInvariants(s.ID)
 		if s := w.state(s.ID); s != saga.Cancelled {
 			t.Errorf("%s; want cancelled", s)
 		}
 	})
 }
 
-// TestCancelRacesTheLastStep: of a thousand sagas, each is cancelled about when
-// its last step is done. Whichever commits first decides, for good.
+// TestCancelRacesTheLastStep: each of a thousand sagas is cancelled at about the time its
+// last step is done. The first commit decides, permanently.
 func TestCancelRacesTheLastStep(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		const rounds = 1000
-		w.participants.manner = when(1, saga.Execute, always(slowly(yes, time.Second)))
+		w.participants.behavior = when(1, saga.Execute, always(slowly(yes, time.Second)))
 		n := w.start("a")
 		d := steps("uu")
 		w.register(d)
@@ -118,7 +118,7 @@ func TestCancelRacesTheLastStep(t *testing.T) {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				ids[i] = n.create(d)
 				time.Sleep(time.Second + time.Duration(i%3-1)*time.Microsecond)
-				accepted[i] = w.ask(ids[i], cancel) == nil
+				accepted[i] = w.intervene(ids[i], cancel) == nil
 			})
 		}
 		clients.Wait()
@@ -132,26 +132,26 @@ func TestCancelRacesTheLastStep(t *testing.T) {
 			}
 		}
 		if ends[saga.Completed] < rounds/4 || ends[saga.Cancelled] < rounds/4 {
-			t.Errorf("%v: the race is none", ends)
+			t.Errorf("%v: nothing raced", ends)
 		}
-		w.judge(ids...)
+		w.checkInvariants(ids...)
 		t.Logf("%v", ends)
 	})
 }
 
 func TestDeadlineCompensatesASaga(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		manner func(saga.Call, int) reply
-		story  string
-		takes  time.Duration // from the flag to the end
+		name     string
+		behavior func(saga.Call, int) reply
+		sequence string
+		takes    time.Duration // from the flag to the end
 	}{
 		{"while it waits", when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour})), "X0 X1 C0", 0},
 		{"during a call, which may finish", when(1, saga.Execute, always(slowly(yes, 6*time.Second))), "X0 X1 C1 C0", 3 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = tt.manner
+				w.participants.behavior = tt.behavior
 				d := steps("uu")
 				d.TimeoutMS = 3000
 				id := w.start("a").create(d)
@@ -161,23 +161,23 @@ func TestDeadlineCompensatesASaga(t *testing.T) {
 				}
 				w.untilEnded(id)
 				s := w.load(id).Saga
-				if story := w.participants.story(id); s.State != saga.TimedOut || story != tt.story {
-					t.Errorf("%s by %s; want timed out by %s", s.State, story, tt.story)
+				if sequence := w.participants.sequence(id); s.State != saga.TimedOut || sequence != tt.sequence {
+					t.Errorf("%s by %s; want timed out by %s", s.State, sequence, tt.sequence)
 				}
 				if late := s.TimedOutAt.Sub(*s.TimeoutAt); late < 0 || late > 1500*time.Millisecond {
-					t.Errorf("flagged %v after the deadline", late) // the reaper looks every second
+					t.Errorf("flagged %v after the deadline", late) // the reaper runs every second
 				}
 				if took := s.CompletedAt.Sub(*s.TimedOutAt); took > tt.takes {
 					t.Errorf("it ended %v after the flag; want at most %v", took, tt.takes)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}
 }
 
-// More sagas than the reaper reads at once stay overdue for ever, because their
-// workflow cannot be read. The deadline of a later one passes all the same.
+// More sagas than the reaper reads at once stay overdue forever, because their workflow
+// cannot be read. The deadline of a later saga must still take effect.
 func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		lost := named("lost", "u")
@@ -185,7 +185,7 @@ func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
 		for range 1001 {
 			w.createUnowned(lost)
 		}
-		w.participants.manner = when(
+		w.participants.behavior = when(
 			1,
 			saga.Execute,
 			always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}),
@@ -219,7 +219,7 @@ func TestDeadlineOfTheCompensationEndsItUnclean(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = func(c saga.Call, _ int) reply {
+				w.participants.behavior = func(c saga.Call, _ int) reply {
 					switch {
 					case c.Index == 2:
 						return no
@@ -233,13 +233,13 @@ func TestDeadlineOfTheCompensationEndsItUnclean(t *testing.T) {
 				id := w.start("a").create(d)
 				w.untilEnded(id)
 				s := w.load(id).Saga
-				if story := w.participants.story(id); s.State != saga.Failed || s.CurrentStep != 1 || story != "X0 X1 X2 C1" {
-					t.Errorf("%s at step %d by %s; want failed at step 1 by X0 X1 X2 C1", s.State, s.CurrentStep, story)
+				if sequence := w.participants.sequence(id); s.State != saga.Failed || s.CurrentStep != 1 || sequence != "X0 X1 X2 C1" {
+					t.Errorf("%s at step %d by %s; want failed at step 1 by X0 X1 X2 C1", s.State, s.CurrentStep, sequence)
 				}
 				if took := s.CompletedAt.Sub(*s.StartedAt); took < 5*time.Second || took > 9*time.Second {
 					t.Errorf("it ended after %v", took)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}
@@ -247,7 +247,7 @@ func TestDeadlineOfTheCompensationEndsItUnclean(t *testing.T) {
 
 func TestResumedCompensationContinuesWhereItGaveUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = func(c saga.Call, nth int) reply {
+		w.participants.behavior = func(c saga.Call, nth int) reply {
 			switch {
 			case c.Index == 2:
 				return no
@@ -258,17 +258,17 @@ func TestResumedCompensationContinuesWhereItGaveUp(t *testing.T) {
 		}
 		id := w.start("a").create(steps("uuu"))
 		w.untilEnded(id)
-		w.judge(id)
+		w.checkInvariants(id)
 		if s := w.load(id).Saga; s.State != saga.Failed || s.CurrentStep != 1 {
 			t.Fatalf("%s at step %d; want failed at step 1", s.State, s.CurrentStep)
 		}
-		if err := w.ask(id, saga.ResumeRequested{By: "operator"}); err != nil {
+		if err := w.intervene(id, saga.ResumeRequested{By: "operator"}); err != nil {
 			t.Fatal(err)
 		}
 		w.untilEnded(id)
-		if s, story := w.state(id), w.participants.story(id); s != saga.Compensated || story != "X0 X1 X2 C1 C1 C1 C1 C1 C0" {
-			t.Errorf("%s by %s", s, story)
+		if s, sequence := w.state(id), w.participants.sequence(id); s != saga.Compensated || sequence != "X0 X1 X2 C1 C1 C1 C1 C1 C0" {
+			t.Errorf("%s by %s", s, sequence)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestLostAnswerOfEveryWrite: a write's answer is lost, before the disk or
-// after it, and the node lives on. It must find out by itself what happened:
-// the participants see the very calls they see without it, and no outcome is lost.
+// TestLostAnswerOfEveryWrite: the result of a write is lost, before the commit or after
+// it, and the node stays alive. It must find out what happened: the participants receive
+// exactly the calls they receive without the failure, and no outcome is lost.
 func TestLostAnswerOfEveryWrite(t *testing.T) {
 	total := 0
 	for _, sc := range scenarios() {
@@ -22,11 +22,11 @@ func TestLostAnswerOfEveryWrite(t *testing.T) {
 			var calls string
 			synctest.Test(t, func(t *testing.T) { undisturbed, calls = disturb(t, sc, &writes{}) })
 			for at := 1; at <= undisturbed.writes; at++ {
-				for _, how := range []mishap{lostBefore, lostAfter} {
+				for _, how := range []failure{lostBefore, lostAfter} {
 					total++
 					where := fmt.Sprintf("write %d of %d, after the disk: %v", at, undisturbed.writes, how == lostAfter)
 					synctest.Test(t, func(t *testing.T) {
-						got, story := disturb(t, sc, &writes{at: at, how: how})
+						got, sequence := disturb(t, sc, &writes{at: at, how: how})
 						if got.end != sc.end || got.clean != undisturbed.clean || got.takeovers != 0 {
 							t.Errorf(
 								"%s: it ends %s (clean: %v) after %d takeovers; want %s (clean: %v) after none",
@@ -38,8 +38,8 @@ func TestLostAnswerOfEveryWrite(t *testing.T) {
 								undisturbed.clean,
 							)
 						}
-						if story != calls && !sc.timed {
-							t.Errorf("%s: %s; want %s", where, story, calls)
+						if sequence != calls && !sc.timed {
+							t.Errorf("%s: %s; want %s", where, sequence, calls)
 						}
 						for what, n := range got.calls {
 							if n > undisturbed.calls[what] {
@@ -52,19 +52,19 @@ func TestLostAnswerOfEveryWrite(t *testing.T) {
 		})
 	}
 	if total < 250 {
-		t.Errorf("%d lost answers; the matrix has shrunk", total)
+		t.Errorf("%d lost answers; too few writes were tested", total)
 	}
 	t.Logf("%d lost answers", total)
 }
 
-// disturb runs a scenario on one node whose writes fail as c says.
+// disturb runs a scenario on one node whose writes fail as c specifies.
 func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 	w := newWorld(t)
 	defer w.close()
 	c.w = w
-	w.participants.manner = sc.manner(w)
+	w.participants.behavior = sc.behavior(w)
 	n := w.prepare("a")
-	n.suffer(trouble{fault: c.fault})
+	n.inject(faults{fault: c.fault})
 	n.run()
 	synctest.Wait()
 	var id uuid.UUID
@@ -76,7 +76,7 @@ func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 	}
 	w.untilEnded(id)
 	time.Sleep(time.Minute)
-	w.judge(id)
+	w.checkInvariants(id)
 	s := w.load(id).Saga
 	return outcome{
 			s.State,
@@ -85,21 +85,21 @@ func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 			w.takeovers[id],
 			c.n,
 			false,
-		}, w.participants.story(
+		}, w.participants.sequence(
 			id,
 		)
 }
 
-// TestLostAnswersInARow: the database loses every answer for a while, first
-// before and then after the disk.
+// TestLostAnswersInARow: the database loses every result for a while, first before and
+// then after the commit.
 func TestLostAnswersInARow(t *testing.T) {
-	for _, how := range []mishap{lostBefore, lostAfter} {
-		t.Run(fmt.Sprintf("after the disk: %v", how == lostAfter), func(t *testing.T) {
+	for _, how := range []failure{lostBefore, lostAfter} {
+		t.Run(fmt.Sprintf("after the commit: %v", how == lostAfter), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				n := w.start("a")
 				begin := now()
-				w.participants.manner = when(2, saga.Execute, always(no))
-				n.suffer(trouble{fault: func(r request) mishap {
+				w.participants.behavior = when(2, saga.Execute, always(no))
+				n.inject(faults{fault: func(r request) failure {
 					if (r.op == committing || r.op == loading) && now().Sub(begin) < 8*time.Second {
 						return how
 					}
@@ -107,10 +107,10 @@ func TestLostAnswersInARow(t *testing.T) {
 				}})
 				id := n.create(steps("uuu"))
 				w.untilEnded(id)
-				if story := w.participants.story(id); story != "X0 X1 X2 C1 C0" {
-					t.Errorf("%s", story)
+				if sequence := w.participants.sequence(id); sequence != "X0 X1 X2 C1 C0" {
+					t.Errorf("%s", sequence)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}

@@ -39,13 +39,13 @@ func TestRetriesAreSpacedByThePolicy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = when(0, saga.Execute, always(tt.reply))
+				w.participants.behavior = when(0, saga.Execute, always(tt.reply))
 				id := w.start("a").create(steps("n"))
 				w.untilEnded(id)
 				if got := w.participants.at(id); !slices.Equal(got, tt.want) {
 					t.Errorf("calls at %v; want %v", got, tt.want)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}
@@ -53,7 +53,7 @@ func TestRetriesAreSpacedByThePolicy(t *testing.T) {
 
 func TestSagaThatWaitsHoldsNoSlot(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, func(nth int) reply {
+		w.participants.behavior = when(0, saga.Execute, func(nth int) reply {
 			if nth == 1 {
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 4 * time.Second}
 			}
@@ -65,20 +65,20 @@ func TestSagaThatWaitsHoldsNoSlot(t *testing.T) {
 		if running, waiting := n.engine.Load(); running != 0 || waiting != 1 {
 			t.Errorf("%d running, %d waiting; want one that waits", running, waiting)
 		}
-		w.participants.manner = nil
+		w.participants.behavior = nil
 		second := n.create(steps("nn"))
 		synctest.Wait()
 		if w.state(second) != saga.Completed {
 			t.Errorf("the only slot is free, and another saga is %s", w.state(second))
 		}
 		w.untilEnded(first)
-		w.judge(first, second)
+		w.checkInvariants(first, second)
 	})
 }
 
 func TestLongWaitIsReleasedAndClaimedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(
+		w.participants.behavior = when(
 			1,
 			saga.Execute,
 			first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Minute}),
@@ -98,7 +98,7 @@ func TestLongWaitIsReleasedAndClaimedAgain(t *testing.T) {
 		if running, waiting := n.engine.Load(); running+waiting != 0 {
 			t.Errorf("the node still holds %d+%d sagas", running, waiting)
 		}
-		n.stop() // nothing of it is needed: any node goes on
+		n.stop() // it is no longer needed: any node can continue
 		w.start("b")
 		w.untilEnded(id)
 		got := w.participants.of(id)
@@ -108,21 +108,21 @@ func TestLongWaitIsReleasedAndClaimedAgain(t *testing.T) {
 		if w.takeovers[id] != 0 {
 			t.Error("a released saga was taken over as if its owner had died")
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
 func TestWaitThatEndsDuringADatabaseOutageIsNotForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(
+		w.participants.behavior = when(
 			0,
 			saga.Execute,
 			first(2, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second}),
 		)
 		n := w.start("a")
 		failed := 0
-		n.suffer(trouble{fault: func(r request) mishap {
-			if r.op == loading && failed < 5 { // the database cannot be read just when the wait is over
+		n.inject(faults{fault: func(r request) failure {
+			if r.op == loading && failed < 5 { // the database cannot be read when the wait is over
 				failed++
 				return lostBefore
 			}
@@ -133,11 +133,11 @@ func TestWaitThatEndsDuringADatabaseOutageIsNotForgotten(t *testing.T) {
 		if failed != 5 {
 			t.Errorf("%d reads failed; want 5", failed)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
-// rows are the step logs of a saga, each as "step action status attempt".
+// rows returns the step logs of a saga, each as "step action status attempt".
 func (w *world) rows(id uuid.UUID) []string {
 	var out []string
 	for _, l := range w.load(id).Logs {
@@ -148,7 +148,7 @@ func (w *world) rows(id uuid.UUID) []string {
 
 func TestSlowCallIsRecordedWhileItRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = func(c saga.Call, _ int) reply {
+		w.participants.behavior = func(c saga.Call, _ int) reply {
 			switch {
 			case c.Index == 1:
 				return slowly(no, 3*time.Second)
@@ -181,18 +181,18 @@ func TestSlowCallIsRecordedWhileItRuns(t *testing.T) {
 		if l.ID != running.Logs[1].ID || l.CompletedAt == nil || *l.DurationMS != 3000 || !l.Final {
 			t.Errorf("the running row was not completed: %+v", l)
 		}
-		w.judge(id)
+		w.checkInvariants(id)
 	})
 }
 
 func TestSlowCallWhoseRecordIsLostStillSucceeds(t *testing.T) {
-	for name, m := range map[string]mishap{"before the disk": lostBefore, "after the disk": lostAfter} {
+	for name, m := range map[string]failure{"before the disk": lostBefore, "after the disk": lostAfter} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Second)))
+				w.participants.behavior = when(0, saga.Execute, always(slowly(yes, time.Second)))
 				n := w.start("a")
 				once := m
-				n.suffer(trouble{fault: func(r request) mishap {
+				n.inject(faults{fault: func(r request) failure {
 					if r.op != committing {
 						return passes
 					}
@@ -204,14 +204,14 @@ func TestSlowCallWhoseRecordIsLostStillSucceeds(t *testing.T) {
 				if d := cmp.Diff([]string{"s0 EXECUTE SUCCESS", "s1 EXECUTE SUCCESS"}, w.rows(id)); d != "" {
 					t.Errorf("rows (-want +got):\n%s", d)
 				}
-				w.judge(id)
+				w.checkInvariants(id)
 			})
 		})
 	}
 }
 
-// TestTenThousandWaitingSagasHoldFewGoroutines: what waits costs a timer when
-// it waits a short time, and nothing when it waits a long one.
+// TestTenThousandWaitingSagasHoldFewGoroutines: a waiting saga costs a timer when its wait
+// is short, and nothing when it is long.
 func TestTenThousandWaitingSagasHoldFewGoroutines(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -223,7 +223,7 @@ func TestTenThousandWaitingSagasHoldFewGoroutines(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = when(
+				w.participants.behavior = when(
 					0,
 					saga.Execute,
 					first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: tt.wait}),

@@ -32,7 +32,7 @@ type world struct {
 	t            testing.TB
 	store        *memstore.Store
 	participants *participants
-	api          *wire // the database as seen by whoever asks for a cancel
+	api          *connection // the database as seen by the API
 	log          *slog.Logger
 	lines        logged
 
@@ -47,7 +47,7 @@ type world struct {
 
 var tenant = saga.Tenant{ID: uuid.UUID{15: 7}}
 
-// inBubble runs f in a world of its own, and stops what is left of it.
+// inBubble runs f in its own world, and stops its nodes afterwards.
 func inBubble(t *testing.T, f func(*testing.T, *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,12 +69,12 @@ func newWorld(t testing.TB) *world {
 		effects: map[effectID]*effect{},
 		nth:     map[string]int{},
 	}
-	w.api = &wire{Sagas: w.store.Sagas, w: w}
+	w.api = &connection{Sagas: w.store.Sagas, w: w}
 	return w
 }
 
-// close stops every node, as far as the test has not, and shows the log of a
-// test that failed.
+// close stops every node that the test has not stopped, and prints the log of a failed
+// test.
 func (w *world) close() {
 	for _, n := range w.nodes {
 		n.stop()
@@ -98,19 +98,19 @@ func (w *world) newID() uuid.UUID {
 
 // node is one process of Skald.
 type node struct {
-	w       *world
-	name    string
-	wire    *wire
-	engine  *engine.Engine
-	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
-	changes *groupcommit.Committer[saga.Change, error]
-	cancel  context.CancelFunc
-	ran     chan struct{} // closed when Run has returned err; nil when it was never called
-	err     error
+	w          *world
+	name       string
+	connection *connection
+	engine     *engine.Engine
+	creates    *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
+	changes    *groupcommit.Committer[saga.Change, error]
+	cancel     context.CancelFunc
+	ran        chan struct{} // closed when Run has returned err; nil when it was never called
+	err        error
 }
 
 // start runs a node and returns once it has registered. tweak may change its
-// configuration; the defaults are the engine's.
+// configuration, which otherwise has the engine's defaults.
 func (w *world) start(name string, tweak ...func(*engine.Config)) *node {
 	n := w.prepare(name, tweak...)
 	n.run()
@@ -128,17 +128,17 @@ func (n *node) run() {
 	}()
 }
 
-// prepare builds a node that does not run yet.
+// prepare returns a node that does not run yet.
 func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
-	n := &node{w: w, name: name, wire: &wire{Sagas: w.store.Sagas, w: w}, cancel: func() {}}
+	n := &node{w: w, name: name, connection: &connection{Sagas: w.store.Sagas, w: w}, cancel: func() {}}
 	n.creates = groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
-		Flush: n.wire.Create, Key: func(s saga.NewSaga) any { return s.ID },
+		Flush: n.connection.Create, Key: func(s saga.NewSaga) any { return s.ID },
 	})
 	n.changes = groupcommit.New(groupcommit.Config[saga.Change, error]{
-		Flush: n.wire.Commit, Key: func(c saga.Change) any { return c.After.ID },
+		Flush: n.connection.Commit, Key: func(c saga.Change) any { return c.After.ID },
 	})
 	cfg := engine.Config{
-		Store: n.wire, Ownership: n.wire, Definition: w.definition,
+		Store: n.connection, Ownership: n.connection, Definition: w.definition,
 		Commit: func(ctx context.Context, c saga.Change) error {
 			stale, err := n.changes.Do(ctx, c)
 			return errors.Join(stale, err)
@@ -172,7 +172,7 @@ func (w *world) definition(
 	return r.Definition, err
 }
 
-// stop ends a node gracefully and waits for it. Again does nothing.
+// stop ends a node gracefully and waits for it. A second call does nothing.
 func (n *node) stop() {
 	n.cancel()
 	if n.ran != nil {
@@ -182,10 +182,10 @@ func (n *node) stop() {
 	n.changes.Close()
 }
 
-// kill ends a node as kill -9 does: from now on nothing of it reaches the
-// database or a participant. Its goroutines end unseen.
+// kill ends a node as kill -9 does: from now on nothing it does reaches the database or a
+// participant. Its goroutines end without effect.
 func (n *node) kill() {
-	n.wire.die()
+	n.connection.die()
 	n.cancel()
 }
 
@@ -203,7 +203,7 @@ func (n *node) submit(spec saga.Spec, d *workflow.Definition) error {
 	case r.Created == saga.Stored && owner != nil:
 		run = new(saga.NewInstance(r.Saga, d))
 	case r.Created != saga.Stored && r.Created != saga.IDTaken: // IDTaken: an earlier try was stored
-		return fmt.Errorf("the store answers %d", r.Created)
+		return fmt.Errorf("the store returned %d", r.Created)
 	}
 	return nil
 }
@@ -240,9 +240,9 @@ func (w *world) register(d *workflow.Definition) {
 	}
 }
 
-// ask is what the API does with a cancel and the like: read, decide, commit,
-// and once more when the saga moved on; then wake the nodes.
-func (w *world) ask(id uuid.UUID, e saga.Event) error {
+// intervene does what the API does with a cancel and the like: read, decide, commit, again
+// if the saga has changed; then wake the nodes.
+func (w *world) intervene(id uuid.UUID, e saga.Event) error {
 	for {
 		run := w.run(id)
 		change, err := saga.Apply(run, e, saga.Moment{Now: now(), NewID: w.newID})
@@ -261,7 +261,7 @@ func (w *world) ask(id uuid.UUID, e saga.Event) error {
 	}
 }
 
-// wake tells every node that a flag was set, those that are gone included.
+// wake tells every node that a flag was set, including those that have ended.
 func (w *world) wake(id uuid.UUID) {
 	w.mu.Lock()
 	nodes := slices.Clone(w.nodes)
@@ -271,10 +271,10 @@ func (w *world) wake(id uuid.UUID) {
 	}
 }
 
-// refOf is a saga of the tenant that all of a world's sagas have.
+// refOf returns the ref of a saga; all sagas of a world have one tenant.
 func refOf(id uuid.UUID) saga.Ref { return saga.Ref{Tenant: tenant.ID, ID: id} }
 
-// load reads a saga as committed.
+// load returns a saga as committed.
 func (w *world) load(id uuid.UUID) saga.Loaded {
 	l, err := w.store.Sagas.Load(context.Background(), []saga.Ref{refOf(id)})
 	if err != nil || len(l) != 1 {
@@ -294,7 +294,7 @@ func (w *world) run(id uuid.UUID) saga.Instance {
 
 func (w *world) state(id uuid.UUID) saga.State { return w.load(id).Saga.State }
 
-// until lets time pass until what holds.
+// until advances time until holds returns true.
 func (w *world) until(what string, holds func() bool) {
 	w.t.Helper()
 	begin := time.Now()
@@ -308,7 +308,7 @@ func (w *world) until(what string, holds func() bool) {
 	w.t.Fatalf("not within two hours: %s", what)
 }
 
-// untilEnded lets time pass until the sagas have ended.
+// untilEnded advances time until the sagas have ended.
 func (w *world) untilEnded(ids ...uuid.UUID) {
 	w.t.Helper()
 	for _, id := range ids {
@@ -316,11 +316,11 @@ func (w *world) untilEnded(ids ...uuid.UUID) {
 	}
 }
 
-// steps makes a workflow with one step per letter: u has an undo, n has none.
+// steps returns a workflow with one step per letter: u has a compensation, n has none.
 // Every call is tried three times, 100 ms and 200 ms apart.
 func steps(pattern string) *workflow.Definition { return named(pattern, pattern) }
 
-// named makes a workflow of a name, which is the host of its participants.
+// named returns a workflow with a name, which is the host of its participants.
 func named(name, pattern string) *workflow.Definition {
 	tries := func() *retry.Policy {
 		return &retry.Policy{MaxAttempts: 3, InitialIntervalMS: 100, MaxIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0)}
@@ -337,7 +337,7 @@ func named(name, pattern string) *workflow.Definition {
 	return d
 }
 
-// logged keeps what the nodes log.
+// logged collects what the nodes log.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu
@@ -355,7 +355,7 @@ func (l *logged) String() string {
 	return l.buf.String()
 }
 
-// observer counts what a node tells.
+// observer counts the notifications of a node.
 func observer(calls, ended, claimed, loops *atomic.Int64) func(*engine.Config) {
 	return func(c *engine.Config) {
 		c.Observer = engine.Observer{

@@ -18,7 +18,7 @@ type action struct {
 	id         uuid.UUID
 	key, match *string // Idempotency-Key and If-Match
 	dryRun     *bool
-	// event is what is asked for, as the saga is now. Its faults are those of the request.
+	// event returns the requested event, given the current saga. Its faults are those of the request.
 	event func(run *saga.Instance, logs []saga.StepLog) (saga.Event, error)
 }
 
@@ -27,21 +27,21 @@ func always(e saga.Event) func(*saga.Instance, []saga.StepLog) (saga.Event, erro
 	return func(*saga.Instance, []saga.StepLog) (saga.Event, error) { return e, nil }
 }
 
-// CancelSaga flags a saga to be undone and to end as cancelled.
+// CancelSaga flags a saga to be compensated and to end as cancelled.
 func (s *Handlers) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		always(saga.CancelRequested{By: by, Reason: reason})})
 }
 
-// CompensateSaga flags a saga to be undone on an operator's account.
+// CompensateSaga flags a saga to be compensated at an operator's request.
 func (s *Handlers) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		always(saga.CompensateRequested{By: by, Reason: reason})})
 }
 
-// ResumeCompensation reopens a saga whose undo gave up.
+// ResumeCompensation reopens a saga whose compensation gave up.
 func (s *Handlers) ResumeCompensation(ctx context.Context,
 	in api.ResumeCompensationRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
@@ -49,7 +49,7 @@ func (s *Handlers) ResumeCompensation(ctx context.Context,
 		always(saga.ResumeRequested{By: by, Reason: reason})})
 }
 
-// words returns who acts and why; a body is optional.
+// words returns who acts and why; the body is optional.
 func words(ctx context.Context, b *api.ActionInput) (by, reason string) {
 	if b == nil {
 		b = &api.ActionInput{}
@@ -65,7 +65,7 @@ func wordsOf(ctx context.Context, requestedBy, why *string) (by, reason string) 
 	return by, rest.Text(why)
 }
 
-// act applies an operator's event and answers with the saga as it then is.
+// act applies an operator's event and returns the saga as changed.
 func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
 	if a.dryRun != nil && *a.dryRun {
 		return s.dryRunOf(ctx, a)
@@ -98,7 +98,7 @@ func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
 		return rest.Answer{}, err
 	}
 	if !replayed && run.Version > made.After.Version {
-		run = made.After // the answer is what this request wrote, not what came after it (invariant I12)
+		run = made.After // respond with what this request wrote, not with a later change (invariant I12)
 	}
 	out := toAPISaga(&run.Saga, run.Def)
 	out.AllowedActions = actionsOf(run.AllowedActions())
@@ -129,9 +129,8 @@ func (s *Handlers) decide(ctx context.Context,
 	return change, run, m, err
 }
 
-// apply decides and commits, and decides anew when the saga moved on; change is
-// what it committed. used
-// tells that the same request was committed by another node meanwhile.
+// apply decides and commits, and decides again when the saga has changed; change is what
+// it committed. used reports that the same request was committed by another node meanwhile.
 func (s *Handlers) apply(ctx context.Context, a action,
 	key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
 	for range rest.MaxReloads {
@@ -156,8 +155,8 @@ func (s *Handlers) apply(ctx context.Context, a action,
 	return change, false, fault.New(fault.Unavailable, rest.CodeUnavailable, "the saga keeps changing; try again")
 }
 
-// afterUnknownChange returns nil when a change was stored though its commit
-// ended in err.
+// afterUnknownChange returns nil when a change was stored although its commit returned
+// err.
 func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, err error) error {
 	if fault.As(err) != nil {
 		return err
@@ -169,7 +168,7 @@ func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, e
 	if getErr != nil || found.Version != after.Version || !found.UpdatedAt.Equal(after.UpdatedAt) {
 		return err
 	}
-	s.Log.WarnContext(ctx, "action was stored though its commit reported an error",
+	s.Log.WarnContext(ctx, "action was stored although its commit reported an error",
 		slog.String("request_id", rest.RequestOf(ctx).ID), slog.String("saga_id", after.ID.String()), slog.Any("error", err))
 	return nil
 }

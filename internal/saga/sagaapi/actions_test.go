@@ -49,7 +49,7 @@ func TestCancelAndCompensateUndoARunningSaga(t *testing.T) {
 	}
 }
 
-func TestResumeCompensationReopensADirtyEnd(t *testing.T) {
+func TestResumeCompensationReopensAFailedSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
 	var mu sync.Mutex
@@ -101,13 +101,13 @@ func TestIfMatchGuardsActions(t *testing.T) {
 		t.Fatalf("a refused action changed the saga to version %d", s.Version)
 	}
 	if r := e.Send("POST", at+"/cancel", "", "If-Match", `"9", "1"`); r.Status != http.StatusAccepted {
-		t.Errorf("with the present version: %d %s", r.Status, r.Body)
+		t.Errorf("with the current version: %d %s", r.Status, r.Body)
 	}
-	// Whatever the version, it exists; the state is what forbids it.
+	// "*" matches any version; the state is what forbids the action.
 	e.Send("POST", at+"/cancel", "", "If-Match", "*").Wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
 }
 
-func TestIfNoneMatchSparesTheBody(t *testing.T) {
+func TestIfNoneMatchOmitsTheBody(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, g := apitest.Held(t, e, nil)
 	defer close(g.Open)
@@ -131,8 +131,8 @@ func TestTheSameKeyMakesOneSaga(t *testing.T) {
 	e.Register("order", "reserve")
 	first := e.Start(`{"workflow_name":"order","payload":{"a":1,"bb":2}}`, "Idempotency-Key", "k-1")
 	e.Send("POST", apitest.WorkflowsPath+"/order/disable", "")
-	// The same request: order of members and blanks are no difference, and a
-	// workflow disabled meanwhile changes nothing.
+	// The same request: the order of members and blanks make no difference, nor does a
+	// workflow that was disabled meanwhile.
 	r := e.Send("POST", apitest.SagasPath, `{"payload": {"bb": 2, "a": 1}, "workflow_name": "order"}`, "Idempotency-Key", "k-1")
 	var again client.Saga
 	r.Into(&again)
@@ -154,7 +154,7 @@ func TestTheSameKeyMakesOneSaga(t *testing.T) {
 	}
 }
 
-func TestARefusedRequestUsesUpNoKey(t *testing.T) {
+func TestARefusedRequestDoesNotConsumeItsKey(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Idempotency-Key",
 		"k-1").Wants(http.StatusUnprocessableEntity, "WORKFLOW_NOT_FOUND")
@@ -208,7 +208,7 @@ func TestAnActionWithAKeyIsDoneOnce(t *testing.T) {
 	}
 	e.Send("POST", at+"/cancel", `{"reason":"y"}`, "Idempotency-Key", "k-1").Wants(http.StatusUnprocessableEntity,
 		"REQ_IDEMPOTENCY_KEY_REUSED")
-	// Another route is another key space, another saga another request.
+	// Another route has separate keys; another saga is another request.
 	e.Send("POST", at+"/compensate", `{"reason":"x"}`, "Idempotency-Key", "k-1").Wants(http.StatusConflict,
 		"SAGA_STATE_CONFLICT")
 	e.Send("POST", apitest.MissingSaga+"/cancel", `{"reason":"x"}`, "Idempotency-Key",

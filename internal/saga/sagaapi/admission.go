@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// created is what became of a request for a new saga.
+// created is the result of a request for a new saga.
 type created struct {
 	id       uuid.UUID
 	replayed bool // id is the saga of an earlier request; the rest is not set
@@ -24,8 +24,8 @@ type created struct {
 	stop     func()          // must be called
 }
 
-// create stores a saga and starts it. What can be refused without the batch of
-// new sagas is refused before it: there a refusal costs others time.
+// create stores a saga and starts it. Whatever can be refused before the group commit of
+// new sagas is refused before it: a refusal inside costs the other sagas of the batch time.
 func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey,
 	watch bool) (created, error) {
 	release, err := s.inUse.hold(spec.Tenant.ID, spec.ID, key)
@@ -69,8 +69,8 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 	return out, nil
 }
 
-// admit reserves room in the engine, stores the saga, and gives the room to
-// it, or back.
+// admit reserves room in the engine, stores the saga, and starts it in that room, or
+// gives the room back.
 func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey,
 	out *created) error {
 	owner, done := s.Engine.Admit(ctx)
@@ -107,8 +107,8 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 		case result.Created == saga.Unstorable:
 			return fault.New(fault.Invalid, saga.CodeUnstorable, "the database cannot store this payload or metadata")
 		}
-		// NotCurrent or NotRunnable: the definition was outdated. Read anew it
-		// is either right or gone, unless it changes faster than we can read.
+		// NotCurrent or NotRunnable: the cached definition was outdated. After it is read
+		// again it is current or gone, unless it changes faster than it can be read.
 		if retried {
 			return fault.New(fault.Unavailable, rest.CodeUnavailable, "the workflow keeps changing; try again")
 		}
@@ -118,16 +118,16 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 	}
 }
 
-// unlessStored looks whether a saga was stored though storing it ended in err
-// or found its id taken: a commit whose answer is lost may have happened, and
-// the store may have tried it again. Such a saga goes on as if nothing was;
-// else result and err stand.
+// unlessStored checks whether a saga was stored although storing it returned err or found
+// its id taken: a commit whose result is lost may have happened, and the store may have
+// tried it again. Such a saga proceeds normally; otherwise result and err are returned
+// unchanged.
 func (s *Handlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga.CreateResult,
 	err error) (saga.CreateResult, error) {
 	if fault.As(err) != nil {
 		return result, err
 	}
-	ctx, cancel := s.Promised(ctx) // the error may be that the time was up
+	ctx, cancel := s.Promised(ctx) // ctx may have expired: that may be the error
 	defer cancel()
 	found, getErr := s.Sagas.Get(ctx, n.Tenant.ID, n.ID)
 	if getErr != nil || !found.CreatedAt.Equal(n.CreatedAt) || !sameOwner(&found, n.LeaseOwner) {
@@ -138,12 +138,12 @@ func (s *Handlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga
 	return saga.CreateResult{Created: saga.Stored, Saga: found}, nil
 }
 
-// joins tells whether an unfinished saga of the business key is what the client wants.
+// joins reports whether the client accepts an unfinished saga with the same business key.
 func joins(b *api.SagaInput) bool {
 	return b.OnConflict != nil && *b.OnConflict == api.SagaInputOnConflictReturnExisting
 }
 
-// sameOwner tells whether a saga still belongs to whom it was stored for.
+// sameOwner reports whether a saga still has the owner for which it was stored.
 func sameOwner(s *saga.Saga, owner *int64) bool {
 	if s.LeaseOwner == nil || owner == nil {
 		return s.LeaseOwner == owner

@@ -14,9 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// find reads a saga of the tenant, from the archive when it is not live. It
-// looks in both places twice: between two looks a saga may have moved. Fault:
-// NotFound.
+// find reads a saga of the tenant, from the archive when it is not live. It tries both
+// twice, because the saga may be moved between two reads. Fault: NotFound.
 func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs, error) {
 	for range 2 {
 		f, err := s.findLive(ctx, tenant, id)
@@ -31,8 +30,7 @@ func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs
 	return sagaWithLogs{}, saga.NotFound(id)
 }
 
-// findLive reads a live saga, then its logs: these are then never older than
-// its state.
+// findLive reads a live saga, then its logs, so that they are never older than its state.
 func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	if err != nil {
@@ -40,12 +38,12 @@ func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (sagaWith
 	}
 	logs, err := s.Sagas.StepLogs(ctx, tenant, id)
 	if err == nil && len(logs) == 0 && sg.State.Terminal() {
-		_, err = s.Sagas.Get(ctx, tenant, id) // or has it been archived since, its logs with it?
+		_, err = s.Sagas.Get(ctx, tenant, id) // it may have been archived since, with its logs
 	}
 	return sagaWithLogs{saga: sg, logs: logs}, err
 }
 
-// notLive is the fault of an action on a saga that is not among the live ones.
+// notLive returns the fault of an action on a saga that is not live: archived, or unknown.
 func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 	if _, err := s.Archive.GetArchived(ctx, tenant, id); err != nil {
 		return err
@@ -53,7 +51,7 @@ func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 	return saga.IsArchived(id)
 }
 
-// listArchived answers a page of the archive, newest sagas first.
+// listArchived returns a page of the archive, newest sagas first.
 func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool,
 	asked rest.Asked[page.TimeID]) (api.Response, error) {
 	tenant := rest.RequestOf(ctx).Tenant.ID
@@ -110,8 +108,8 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 	return a, err
 }
 
-// restore restores a saga. used tells that the same request, on another node,
-// has done so meanwhile.
+// restore restores a saga. used reports that the same request has restored it meanwhile,
+// through another node.
 func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by,
 	reason string) (used bool, err error) {
 	req := rest.RequestOf(ctx)

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
+func TestAnArchivedSagaIsReturnedAsBeforeAndMarked(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
 	at := e.Finish(`{"workflow_name":"order","payload":{"n":1.50},"metadata":{"team":1},"correlation_id":"c"}`)
@@ -72,13 +72,13 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 	}
 	if a := archived.why.Actions; len(a) != 1 || a[0].Action != client.SagaActionRestore ||
 		a[0].Permission != "sagas:admin" || a[0].Description == "" {
-		t.Errorf("what can be done: %+v, want the restore", a)
+		t.Errorf("actions: %+v, want the restore", a)
 	}
 	if want := live.why.Summary + " It has been in the archive since "; !strings.HasPrefix(archived.why.Summary, want) ||
 		!strings.HasSuffix(archived.why.Summary, ": restore it before acting on it.") {
-		t.Errorf("the sentence is %q, want %q …", archived.why.Summary, want)
+		t.Errorf("the summary is %q, want %q …", archived.why.Summary, want)
 	}
-	// It looks different, so it is another version to caches.
+	// It looks different, so it has another ETag for caches.
 	tag := fmt.Sprintf(`"%d-archived"`, live.saga.Version)
 	for _, path := range []string{at, at + "/steps", at + "/step-logs", at + "/result"} {
 		if r := e.Send("GET", path, "", "If-None-Match", tag); r.Status != http.StatusNotModified ||
@@ -87,11 +87,11 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 		}
 	}
 	if s := e.Saga(at + "?wait=10s"); s.Status != client.SagaStatusCOMPLETED {
-		t.Errorf("waiting for what has ended: %s", s.Status)
+		t.Errorf("waiting for an ended saga: %s", s.Status)
 	}
 }
 
-func TestTheArchiveIsAListOfItsOwn(t *testing.T) {
+func TestTheArchiveIsASeparateList(t *testing.T) {
 	e := apitest.NewEdge(t)
 	numbered(t, e, 5)
 	e.Node.Rest()
@@ -119,12 +119,12 @@ func TestTheArchiveIsAListOfItsOwn(t *testing.T) {
 			t.Errorf("%s: %s", none, correlations(list))
 		}
 	}
-	// A cursor of the archive is none of the live list.
+	// A cursor of the archive is not valid for the live list.
 	e.Send("GET", apitest.SagasPath+"?cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest,
 		"REQ_INVALID_PARAMETER")
 }
 
-func TestActionsOnAnArchivedSagaSayThatItMustBeRestored(t *testing.T) {
+func TestActionsOnAnArchivedSagaReportThatItMustBeRestored(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	at := e.Finish(`{"workflow_name":"order"}`)
@@ -137,7 +137,8 @@ func TestActionsOnAnArchivedSagaSayThatItMustBeRestored(t *testing.T) {
 	}
 }
 
-// What an archived saga that could not be undone waits for is told, and that it has no result.
+// The explanation of an archived saga that could not be compensated names what it waits
+// for, and it has no result.
 func TestAnArchivedFailureIsExplained(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
@@ -197,7 +198,7 @@ func TestRestoreBringsASagaBackOnce(t *testing.T) {
 		"REQ_IDEMPOTENCY_KEY_REUSED")
 	e.Send("POST", at+"/restore", "").Wants(http.StatusConflict, "SAGA_NOT_ARCHIVED")
 	e.Send("POST", apitest.MissingSaga+"/restore", "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
-	e.ArchiveAll() // the trail does not go with it
+	e.ArchiveAll() // its audit trail is not archived
 	var told client.AuditEventList
 	if e.Send("GET", at+"/events", "").Into(&told); len(told.Events) < 3 {
 		t.Fatalf("%d events of an archived saga", len(told.Events))
@@ -244,7 +245,7 @@ func (b *between) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, err
 	return s, err
 }
 
-func TestASagaThatMovesBetweenTwoReadsIsReadWhole(t *testing.T) {
+func TestASagaThatMovesBetweenTwoReadsIsReadCompletely(t *testing.T) {
 	b := &between{}
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { b.Store, c.Sagas = c.Sagas, b })
 	e.Register("order", "reserve")
@@ -253,7 +254,7 @@ func TestASagaThatMovesBetweenTwoReadsIsReadWhole(t *testing.T) {
 	if s := e.Saga(at); s.Archived == nil || len(s.StepLogs) != 1 {
 		t.Errorf("archived meanwhile: archived %v, %d logs", s.Archived, len(s.StepLogs))
 	}
-	b.afterGet = func() { // not live, and not archived any more
+	b.afterGet = func() { // no longer archived when the archive is read
 		if r := e.Send("POST", at+"/restore", ""); r.Status != http.StatusOK {
 			t.Errorf("restore: %d %s", r.Status, r.Body)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// TestWhatABatchSaysOfASagaBecomesItsAnswer covers what the looks before the
-// batch cannot see, because another node was faster.
-func TestWhatABatchSaysOfASagaBecomesItsAnswer(t *testing.T) {
+// TestEachResultOfABatchBecomesItsResponse covers results that the checks before the
+// batch cannot foresee, because another node was faster.
+func TestEachResultOfABatchBecomesItsResponse(t *testing.T) {
 	for _, tt := range []struct {
 		created saga.Created
 		status  int
@@ -43,7 +43,7 @@ func TestWhatABatchSaysOfASagaBecomesItsAnswer(t *testing.T) {
 	}
 }
 
-func TestASagaOfAnotherNodeWithTheSameKeyIsAnswered(t *testing.T) {
+func TestASagaStoredByAnotherNodeWithTheSameKeyIsReturned(t *testing.T) {
 	var prior uuid.UUID
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		create := c.Create
@@ -71,7 +71,7 @@ func TestASagaOfAnotherNodeWithTheSameKeyIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAnActionOfAnotherNodeWithTheSameKeyIsAnswered(t *testing.T) {
+func TestAnActionDoneByAnotherNodeWithTheSameKeyIsReplayed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sameRequest bool
 		status      int

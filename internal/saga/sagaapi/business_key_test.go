@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestABusinessKeyIsOneUnfinishedSagas(t *testing.T) {
+func TestABusinessKeyBelongsToOneUnfinishedSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
 	g := apitest.NewGate(nil)
@@ -39,6 +39,6 @@ func TestABusinessKeyIsOneUnfinishedSagas(t *testing.T) {
 	close(g.Open)
 	e.Send("GET", "/api/v1/sagas/"+first.SagaID.String()+"?wait=5s", "")
 	if next := e.Start(body("")); next.SagaID == first.SagaID {
-		t.Error("the key of a saga that has ended does not start another")
+		t.Error("the business key of an ended saga does not start a new one")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// definitionID is seed 2's name of a workflow's version.
+// definitionID returns seed 2's id of a workflow's version.
 func definitionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }
 
 // toAPISaga converts the head of a saga. def is its definition.
@@ -95,8 +95,8 @@ func ToAPIError(e *saga.Error) *api.SagaError {
 	return out
 }
 
-// toAPIStepLogs converts step logs in their order. RUNNING rows are left out
-// unless asked for (requirements/saga.md D7).
+// toAPIStepLogs converts step logs in their order. RUNNING rows are included only if
+// running is true (requirements/saga.md D7).
 func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
 	out := make([]api.StepLog, 0, len(logs))
 	for i := range logs {
@@ -118,7 +118,7 @@ func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
 	return out
 }
 
-// result is what a completed saga has to show; nil for others.
+// result returns the result of a completed saga; nil for others.
 func result(run *saga.Instance) (api.AnyJSON, error) {
 	switch {
 	case run.State != saga.Completed:
@@ -129,14 +129,14 @@ func result(run *saga.Instance) (api.AnyJSON, error) {
 	return json.Marshal(run.Outputs())
 }
 
-// policyJSON writes a policy as the contract has it; nil when there is none.
+// policyJSON returns a policy in the form of the contract; nil when there is none.
 func policyJSON(p *retry.Policy) json.RawMessage {
 	if p == nil {
 		return nil
 	}
 	b, err := json.Marshal(p)
 	if err != nil {
-		return nil // numbers and known words: cannot be
+		return nil // impossible: it has only numbers and known strings
 	}
 	return b
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// CreateSaga stores a saga and hands it to the engine; then, if asked to, it
-// waits for its end.
+// CreateSaga stores a saga and passes it to the engine; on request it then waits for its
+// end.
 func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.Response, error) {
 	wait, waited, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	return a, nil
 }
 
-// createdEarlier reads the saga that a create is answered with when that is
-// not the one just stored.
+// createdEarlier returns the response to a create whose saga is not the one just stored:
+// a replay, or a join by business key.
 func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (rest.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -71,8 +71,8 @@ func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, log
 	return a, err
 }
 
-// specOf reads what the client asks for. ID stays nil when the client gave
-// none: uuid.Nil itself is refused, so that it can mean that.
+// specOf reads the request. ID stays nil when the client gave none; a client's uuid.Nil is
+// refused, so the two cannot be confused.
 func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 	b := in.Body
 	spec := saga.Spec{
@@ -93,11 +93,11 @@ func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error
 	case b.SagaType != nil:
 		spec.SagaType = *b.SagaType
 	case b.Steps != nil && b.WorkflowName != nil:
-		spec.SagaType = saga.TypeOf(*b.WorkflowName) // more telling than the name of an inline workflow
+		spec.SagaType = saga.TypeOf(*b.WorkflowName) // more meaningful than the name of an inline workflow
 	}
 	if b.RetryPolicy != nil {
 		spec.RetryPolicy = new(retry.Policy)
-		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract has checked it
+		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract was checked before
 			return spec, rest.SchemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid",
 				Message: "is not a retry policy"})
 		}
@@ -123,15 +123,15 @@ func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error
 	return spec, nil
 }
 
-// chosen is the definition a new saga gets.
+// chosen is the definition for a new saga.
 type chosen struct {
 	def      *workflow.Definition
 	version  int
-	floating bool // the latest version was asked for
+	floating bool // the latest version was requested
 }
 
-// choose finds the definition; fresh bypasses the cache. The faults are those
-// of the request: 422 for a workflow that does not exist, 409 for a disabled one.
+// choose finds the definition; fresh bypasses the cache. The faults are those of the
+// request: 422 for a workflow that does not exist, 409 for a disabled one.
 func (s *Handlers) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput, fresh bool) (chosen, error) {
 	switch {
 	case b.Steps != nil:
@@ -162,7 +162,7 @@ func noWorkflow(pointer, format string, args ...any) error {
 	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
 }
 
-// newSaga is the first version of the saga asked for.
+// newSaga returns the first version of the requested saga.
 func (s *Handlers) newSaga(req *rest.Request, spec saga.Spec, c chosen, owner *int64, now time.Time,
 	key *saga.IdempotencyKey, join bool) saga.NewSaga {
 	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID

@@ -19,7 +19,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-func TestACreatedSagaIsAnsweredWhole(t *testing.T) {
+func TestACreateReturnsTheWholeSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
 	g := apitest.NewGate(nil)
@@ -65,7 +65,7 @@ func TestACreatedSagaIsAnsweredWhole(t *testing.T) {
 	}
 }
 
-func TestAWaitingCreateAnswersWithTheEnd(t *testing.T) {
+func TestAWaitingCreateReturnsTheEndedSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
 	e.Node.Script = func(c saga.Call) saga.Outcome { return apitest.Done(`{"step":"` + c.Step + `"}`) }
@@ -87,7 +87,7 @@ func TestAWaitingCreateAnswersWithTheEnd(t *testing.T) {
 	}
 }
 
-func TestPreferWaitsLikeTheParameterAndSaysSo(t *testing.T) {
+func TestPreferWaitsLikeTheParameterAndIsConfirmed(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	r := e.Send("POST", "/api/v1/sagas", `{"workflow_name":"order"}`, "Prefer", "respond-async, wait=5")
@@ -98,7 +98,7 @@ func TestPreferWaitsLikeTheParameterAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestAWaitThatEndsFirstAnswersWithTheRunningSaga(t *testing.T) {
+func TestAWaitThatEndsFirstReturnsTheRunningSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	g := apitest.NewGate(nil)
@@ -140,7 +140,7 @@ func TestGetWaitsForTheEndAndForTheServersStop(t *testing.T) {
 	s = client.Saga{}
 	(<-answered).Into(&s)
 	if s.Status != client.SagaStatusSTARTED {
-		t.Errorf("a stopping server answered %s", s.Status)
+		t.Errorf("a stopping server returned %s", s.Status)
 	}
 }
 
@@ -155,7 +155,7 @@ func (c countingSagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga
 	return c.Store.Get(ctx, tenant, id)
 }
 
-func TestAWaitingCreateHearsOfTheEndFromTheEngine(t *testing.T) {
+func TestAWaitingCreateIsNotifiedByTheEngine(t *testing.T) {
 	var reads atomic.Int32
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas = countingSagas{c.Sagas, &reads} })
 	e.Register("order", "reserve")
@@ -239,7 +239,7 @@ func TestPayloadsKeepEveryDigitAndReachTheSagaCanonical(t *testing.T) {
 	}
 	r := e.Send("GET", "/api/v1/sagas/"+s.SagaID.String(), "")
 	if !strings.Contains(string(r.Body), `"payload":`+want) {
-		t.Errorf("answer does not hold the payload as stored: %s", r.Body)
+		t.Errorf("the response does not contain the payload as stored: %s", r.Body)
 	}
 	if none := e.Start(`{"payload":null,"workflow_name":"order"}`); none.Payload != nil {
 		t.Errorf("payload null came back as %s, want it left out", none.Payload)
@@ -273,7 +273,7 @@ func TestRunningStepLogsAreShownOnlyOnRequest(t *testing.T) {
 	close(g.Open)
 }
 
-func TestASagaIDOfTheClientsIsUsedOnce(t *testing.T) {
+func TestAClientsSagaIDIsUsedOnce(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	for _, member := range []string{"saga_id", "transaction_id"} {
@@ -289,7 +289,7 @@ func TestASagaIDOfTheClientsIsUsedOnce(t *testing.T) {
 func TestInlineStepsMakeAPinnedWorkflowThatIsNotListed(t *testing.T) {
 	e := apitest.NewEdge(t)
 	body := `{"workflow_name":"my label","steps":[` + apitest.StepsJSON("reserve", "pay!") + `]}`
-	e.Send("POST", "/api/v1/sagas", body).Wants(http.StatusUnprocessableEntity, "WORKFLOW_INVALID") // no name has blanks
+	e.Send("POST", "/api/v1/sagas", body).Wants(http.StatusUnprocessableEntity, "WORKFLOW_INVALID") // names must not contain blanks
 	body = strings.Replace(body, "my label", "label", 1)
 	first, second := e.Start(body), e.Start(body)
 	if !strings.HasPrefix(first.WorkflowName, "inline:") || first.WorkflowName != second.WorkflowName ||

@@ -19,15 +19,15 @@ const (
 	// inlinePrefix begins the names of workflows made for inline steps. Clients
 	// cannot register such names.
 	inlinePrefix = "inline:"
-	// inlineLabel stands for the workflow name of inline steps that have none.
+	// inlineLabel is the default workflow name of inline steps.
 	inlineLabel = "inline"
 	// maxCached bounds each of the maps below.
 	maxCached = 512
 )
 
-// definitions reads workflows for new sagas through a cache. What is cached
-// may be outdated: a store refuses a saga of an outdated or disabled workflow,
-// and the caller then asks again with fresh.
+// definitions reads workflows for new sagas through a cache. Cached definitions may be
+// outdated: a store refuses a saga of an outdated or disabled workflow, and the caller
+// then reads again with fresh.
 type definitions struct {
 	store  workflow.Store
 	limits workflow.Limits
@@ -50,8 +50,8 @@ type versionKey struct {
 	version int
 }
 
-// inlineKey is a hash of everything an inline definition is made of: the name
-// in the store is too short to tell hostile definitions apart.
+// inlineKey is a hash of everything an inline definition consists of: the name in the
+// store is too short to be safe against definitions crafted to collide.
 type inlineKey struct {
 	tenant uuid.UUID
 	sum    [sha256.Size]byte
@@ -87,7 +87,7 @@ func (d *definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
 	return w, err
 }
 
-// get returns a version (0: the latest) of a workflow that takes new sagas, past the cache.
+// get returns a version (0: the latest) of an enabled workflow, bypassing the cache.
 func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string,
 	version int) (workflow.Registered, error) {
 	w, err := d.store.Get(ctx, tenant, name, version)
@@ -100,8 +100,8 @@ func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string,
 	return w, nil
 }
 
-// Pinned returns one version for a new saga; fresh asks the store whether the
-// workflow takes new sagas, with the faults of Latest.
+// Pinned returns one version for a new saga; fresh checks in the store that the workflow
+// is enabled, with the faults of Latest.
 func (d *definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string, version int,
 	fresh bool) (*workflow.Definition, error) {
 	if !fresh {
@@ -132,9 +132,9 @@ func (d *definitions) Version(ctx context.Context, tenant uuid.UUID, name string
 	return w.Definition, nil
 }
 
-// Inline returns the workflow of inline steps (canonical JSON), registering it
-// when it is new. label is the client's name for it. The faults are those of a
-// definition, with pointers that fit the request: /steps/….
+// Inline returns the workflow of inline steps (canonical JSON), registering it if it is
+// new. label is the client's name for it. The faults are those of a definition, with
+// pointers into the request: /steps/….
 func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool,
 	now time.Time) (workflow.Registered, error) {
 	if label == "" {
@@ -171,7 +171,7 @@ func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 	return w, nil
 }
 
-// inRequest makes pointers into an inline definition pointers into the request.
+// inRequest turns pointers into an inline definition into pointers into the request.
 func inRequest(err error) error {
 	f := fault.As(err)
 	if f == nil {
@@ -188,8 +188,8 @@ func inRequest(err error) error {
 	return f
 }
 
-// remember stores value in a cache of at most maxCached entries; a full one
-// loses any other entry.
+// remember stores value in a cache of at most maxCached entries; when it is full, an
+// arbitrary other entry is dropped.
 func remember[K comparable, V any](mu *sync.RWMutex, cache map[K]V, key K, value V) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// dryRunOf answers what an action would do, without doing it.
+// dryRunOf returns what an action would do, without doing it.
 func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -41,8 +41,8 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) 
 	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(before.Version)}, nil
 }
 
-// ExplainSaga says what a saga waits for and who can do something about it, and of
-// an archived one how it has ended.
+// ExplainSaga reports what a saga waits for and who can act on it, and for an archived
+// saga how it ended.
 func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -51,7 +51,7 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 		return nil, err
 	}
 	var owner *api.ExplainedOwner
-	alive := true // as far as anybody knows
+	alive := true // unless the node is known to be dead
 	if run.LeaseOwner != nil {
 		owner = &api.ExplainedOwner{LeaseEpoch: run.LeaseEpoch, Alive: true}
 		if s.Node != nil {
@@ -111,7 +111,7 @@ func (s *Handlers) look(ctx context.Context, id uuid.UUID) (sagaWithLogs, saga.I
 	return f, saga.Rebuild(f.saga, def, f.logs), nil
 }
 
-// GetSagaResult answers the result of a completed saga, live or archived.
+// GetSagaResult returns the result of a completed saga, live or archived.
 func (s *Handlers) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

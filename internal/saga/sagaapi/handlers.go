@@ -1,5 +1,5 @@
-// Package sagaapi is the HTTP edge of sagas and their workflows: it turns requests
-// into one rule and one store call, and their results into answers of the contract.
+// Package sagaapi is the HTTP edge of sagas and their workflows: it turns requests into
+// one rule and one store call, and their results into responses of the contract.
 //
 // Files, each on top of those before it: convert, actions, definitions, keys, handlers,
 // read, workflows_convert, create, workflows, admission, archive, explain,
@@ -16,56 +16,56 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Codes of problems that arise here; those of the rules stand in theirs.
+// Codes of problems that are reported here; the rules define those of their faults.
 const (
 	CodeSagaExists = "SAGA_ALREADY_EXISTS"
 	CodeNoStep     = "SAGA_NO_SUCH_STEP"
 	CodeNoResult   = "SAGA_HAS_NO_RESULT"
 )
 
-// Engine is what the edge needs of the saga engine of this node.
+// Engine is the part of this node's saga engine that the edge uses.
 type Engine interface {
-	// Admit reserves room for one saga, waiting briefly when there is none.
-	// owner is nil when there still is none: the saga is then stored unowned
-	// and claimed later. done must be called exactly once: with the stored
-	// run, which starts at once, or with nil to give the room back.
+	// Admit reserves room for one saga, waiting briefly when there is none. owner is nil
+	// when there is still none: the saga is then stored unowned and claimed later. done
+	// must be called exactly once: with the stored run, which starts at once, or with nil
+	// to give the room back.
 	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
-	// Wake makes the engine look at a saga now, because a flag was set.
+	// Wake makes the engine read a saga now, because a flag was set.
 	Wake(ref saga.Ref)
-	// Watch returns a channel that is closed when the saga ends on this node;
-	// its end on another node shows only in the store. stop must be called.
+	// Watch returns a channel that is closed when the saga ends on this node; its end on
+	// another node is visible only in the store. stop must be called.
 	Watch(ref saga.Ref) (ended <-chan struct{}, stop func())
 }
 
-// Handlers are the operations on sagas and their workflows. Fields are
-// required unless said otherwise.
+// Handlers are the operations on sagas and their workflows. Fields are required unless
+// their comment says otherwise.
 type Handlers struct {
 	*rest.Kit
 	Sagas     saga.Store
 	Workflows workflow.Store
 	Archive   saga.Archive
 	Reports   saga.Reports
-	// Create stores one saga and Commit writes one change, durably on return;
-	// usually through a group commit. Their results are those of saga.Store.
+	// Create stores one saga and Commit writes one change, both durably before they
+	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
 	Commit func(context.Context, saga.Change) error
 	Engine Engine
-	// Node tells who drives a saga, see saga.Ownership. Optional: nobody knows.
+	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
-	// Actions is the record of what operators do. Optional: there is none.
+	// Actions records what operators do. Nil: nothing is recorded.
 	Actions operator.Log
-	// Tenant is the tenant of requests whose credential names none: keys of its
-	// sagas' calls do not name it.
+	// Tenant is the tenant of requests whose credential names none; the idempotency keys
+	// of its sagas' calls do not contain it.
 	Tenant saga.Tenant
-	// SagaTimeout and CompensationTimeout stand in for what neither request
-	// nor definition say; 0: no deadline.
+	// SagaTimeout and CompensationTimeout apply when neither the request nor the
+	// definition specifies them; 0: no deadline.
 	SagaTimeout         time.Duration
 	CompensationTimeout time.Duration
-	// Retention stands in for what workflows do not say of theirs;
-	// RetentionBatch is how many sagas are archived in one transaction.
+	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
+	// many sagas are archived in one transaction.
 	Retention      saga.Retention
 	RetentionBatch int
-	// Jobs tells that there are job runs, which steps of workflows may need.
+	// Jobs reports that job runs are configured; steps of workflows may require them.
 	Jobs bool
 
 	definitions *definitions

@@ -12,8 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// RetrySaga makes the next attempt of a step now, or lets a failed saga go
-// forward again.
+// RetrySaga makes the next attempt of a step now, or makes a failed saga run forward again.
 func (s *Handlers) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
@@ -59,7 +58,7 @@ func noStep(kind fault.Kind) *fault.Error {
 	return fault.New(kind, CodeNoStep, "the saga's workflow has no such step")
 }
 
-// SkipStep lets a saga go on without its current step.
+// SkipStep makes a saga continue without its current step.
 func (s *Handlers) SkipStep(ctx context.Context, in api.SkipStepRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
@@ -77,14 +76,14 @@ func (s *Handlers) CompleteStep(ctx context.Context, in api.CompleteStepRequestO
 		ordered(in.Step, o)})
 }
 
-// FailStep lets no further attempt of the current step follow.
+// FailStep fails the current step without a further attempt.
 func (s *Handlers) FailStep(ctx context.Context, in api.FailStepRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		ordered(in.Step, saga.Order{Verb: saga.FailStep, By: by, Reason: reason})})
 }
 
-// ordered is a decision about the step that the path names.
+// ordered returns the event of an operator's decision about the step named in the path.
 func ordered(step string, o saga.Order) func(*saga.Instance, []saga.StepLog) (saga.Event, error) {
 	return func(run *saga.Instance, _ []saga.StepLog) (saga.Event, error) {
 		k, known := stepOf(run, step)
@@ -95,7 +94,7 @@ func ordered(step string, o saga.Order) func(*saga.Instance, []saga.StepLog) (sa
 	}
 }
 
-// SuspendSaga keeps a saga from sending anything new.
+// SuspendSaga prevents a saga from sending new calls.
 func (s *Handlers) SuspendSaga(ctx context.Context, in api.SuspendSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
@@ -113,14 +112,14 @@ func (s *Handlers) ResumeSaga(ctx context.Context, in api.ResumeSagaRequestObjec
 		always(saga.UnsuspendRequested{By: by, Reason: reason, KeepDeadline: b.KeepDeadline != nil && *b.KeepDeadline})})
 }
 
-// ExtendDeadline gives the present phase another deadline.
+// ExtendDeadline sets a new deadline for the current phase.
 func (s *Handlers) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, in.Body.Reason)
 	e := saga.DeadlineSet{By: by, Reason: reason}
 	switch b := in.Body; {
 	case b.TimeoutMS != nil:
 		e.TimeoutMS = *b.TimeoutMS
-	default: // the contract wants one of both
+	default: // the contract requires one of the two
 		if e.TimeoutMS = b.Until.Sub(s.Now()).Milliseconds(); e.TimeoutMS < 1 || e.TimeoutMS > maxDeadline.Milliseconds() {
 			return nil, rest.SchemaFault(fault.Field{Pointer: "/until", Code: "invalid", Message: "must be in the future, at most a year ahead"})
 		}
@@ -131,21 +130,21 @@ func (s *Handlers) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequ
 // maxDeadline is the contract's maximum of timeout_ms.
 const maxDeadline = 366 * 24 * time.Hour
 
-// ForceComplete ends a saga as completed, whatever has been done of it.
+// ForceComplete ends a saga as completed, whatever has been done.
 func (s *Handlers) ForceComplete(ctx context.Context, in api.ForceCompleteRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		always(saga.CompletionForced{By: by, Reason: reason, Result: in.Body.Result})})
 }
 
-// ForceFail ends a saga as failed, with nothing more undone.
+// ForceFail ends a saga as failed, without further compensation.
 func (s *Handlers) ForceFail(ctx context.Context, in api.ForceFailRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		always(saga.FailureForced{By: by, Reason: reason})})
 }
 
-// AcknowledgeSaga notes that somebody has looked at a saga that needs attention.
+// AcknowledgeSaga records that an operator has looked at a saga that needs attention.
 func (s *Handlers) AcknowledgeSaga(ctx context.Context, in api.AcknowledgeSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,

@@ -16,8 +16,8 @@ import (
 
 const because = `{"reason":"because"}`
 
-// dirty starts a saga of workflow order whose second step and first undo are
-// refused until it is repaired.
+// dirty starts a saga of workflow order whose second step and first compensation are
+// refused until repaired is set.
 func dirty(e *apitest.Edge) (at string, repaired *atomic.Bool, calls *[]saga.Call) {
 	e.T.Helper()
 	repaired, calls = new(atomic.Bool), new([]saga.Call)
@@ -37,7 +37,7 @@ func dirty(e *apitest.Edge) (at string, repaired *atomic.Bool, calls *[]saga.Cal
 	return at, repaired, calls
 }
 
-func TestRetryGoesForwardAgainWithAnotherInput(t *testing.T) {
+func TestRetryRunsForwardAgainWithAnotherInput(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, repaired, calls := dirty(e)
 	repaired.Store(true)
@@ -102,7 +102,7 @@ func TestRetryRefusesStepsThatDoNotExist(t *testing.T) {
 	e.Send("POST", at+"/retry", `{"from_step":"ship"}`).Wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
 }
 
-func TestStepsAreDecidedByHand(t *testing.T) {
+func TestStepsAreDecidedByAnOperator(t *testing.T) {
 	late := func(saga.Call) saga.Outcome {
 		return saga.Outcome{Verdict: saga.Unknown, Class: retry.Timeout, Code: "timeout", Message: "no answer"}
 	}
@@ -145,7 +145,7 @@ func TestStepsAreDecidedByHand(t *testing.T) {
 	}
 }
 
-func TestSuspendedIsQuietUntilResumed(t *testing.T) {
+func TestASuspendedSagaSendsNothingUntilResumed(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, g := apitest.Held(t, e, nil)
 	r := e.Send("POST", at+"/suspend", because)
@@ -212,12 +212,12 @@ func TestForcedEnds(t *testing.T) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	if s := e.Saga(other); s.NeedsAttention {
-		t.Error("it needs attention still")
+		t.Error("it still needs attention")
 	}
 	close(g.Open)
 }
 
-func TestADryRunChangesNothingAndForetellsTheCalls(t *testing.T) {
+func TestADryRunChangesNothingAndPredictsTheCalls(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, repaired, calls := dirty(e)
 	before := e.Saga(at)
@@ -237,7 +237,7 @@ func TestADryRunChangesNothingAndForetellsTheCalls(t *testing.T) {
 	if after := e.Saga(at); after.Version != before.Version {
 		t.Fatalf("a dry run made version %d of %d", after.Version, before.Version)
 	}
-	// What was foretold happens, byte for byte.
+	// The predicted calls are made, byte for byte.
 	repaired.Store(true)
 	n := len(*calls)
 	if r := e.Send("POST", at+"/retry", `{"input_patch":{"card":"new"}}`, "Idempotency-Key", "k-1"); r.Status != http.StatusAccepted ||
@@ -249,15 +249,15 @@ func TestADryRunChangesNothingAndForetellsTheCalls(t *testing.T) {
 		want := f.Calls[i]
 		if c.Key != want.Headers["Idempotency-Key"] || c.HTTP.URL != want.URL || want.Body != nil &&
 			string(c.Body) != string(want.Body) {
-			t.Errorf("call %d: foretold %+v %s, made %s %s", i, want, want.Body, c.Key, c.Body)
+			t.Errorf("call %d: predicted %+v %s, made %s %s", i, want, want.Body, c.Key, c.Body)
 		}
 	}
 	if f.Calls[0].Body == nil || f.Calls[1].Body != nil {
-		t.Error("the first body is known, the second depends on an answer")
+		t.Error("want the first body, and none for the second, which depends on a response")
 	}
 }
 
-func TestExplainSaysWhatASagaWaitsFor(t *testing.T) {
+func TestExplainReportsWhatASagaWaitsFor(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, g := apitest.Held(t, e, nil)
 	explain := func() (x client.SagaExplanation) {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// prior looks an Idempotency-Key up. known: it stands for the same request,
-// whose saga is id. Fault: Invalid with CodeKeyUsed when for another.
+// prior looks up an Idempotency-Key. known: it was used by the same request, whose saga
+// is id. Fault: Invalid with CodeKeyUsed when it was used by another request.
 func (s *Handlers) prior(ctx context.Context, key *saga.IdempotencyKey) (id uuid.UUID, known bool, err error) {
 	state, id, err := s.Sagas.Key(ctx, *key)
 	switch {
@@ -24,9 +24,9 @@ func (s *Handlers) prior(ctx context.Context, key *saga.IdempotencyKey) (id uuid
 	return id, state == saga.KeySame, nil
 }
 
-// inUse are the Idempotency-Keys and client-given saga ids of requests that
-// this node is storing right now. The store tolerates no second saga of one in
-// any case; this keeps the second out of the batch of the first.
+// inUse are the Idempotency-Keys and client-given saga ids of requests that this node is
+// storing right now. The store never accepts a second saga with one of them; this keeps
+// the second out of the batch of the first.
 type inUse struct {
 	mu    sync.Mutex
 	names map[inUseName]struct{}
@@ -37,7 +37,7 @@ type inUseName struct {
 	principal, route, key string
 }
 
-// hold marks what a request names until release is called. key may be nil, id
+// hold reserves the key and id of a request until release is called. key may be nil, id
 // uuid.Nil. Fault: Conflict when another request holds either.
 func (u *inUse) hold(tenant, id uuid.UUID, key *saga.IdempotencyKey) (release func(), err error) {
 	var names []inUseName

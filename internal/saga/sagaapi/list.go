@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// ListSagas answers a page of sagas, newest first.
+// ListSagas returns a page of sagas, newest first.
 func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -73,8 +73,8 @@ func (s *Handlers) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, 
 	return out, nil
 }
 
-// filterOf reads the filters. none tells that no saga can fit, because status
-// and state exclude each other.
+// filterOf reads the filters. none reports that no saga can match, because status and
+// state exclude each other.
 func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	f = saga.Filter{
 		WorkflowName: rest.Text(p.WorkflowName), CorrelationID: rest.Text(p.CorrelationID),
@@ -105,7 +105,7 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	return f, none, nil
 }
 
-// statesOf returns the states that fit the words of seed 1 and the names.
+// statesOf returns the states that match both seed 1's statuses and the state names.
 func statesOf(statuses []api.SagaStatus, states []api.SagaState) []saga.State {
 	var out []saga.State
 	for _, state := range saga.States {
@@ -132,7 +132,7 @@ func metadataOf(text string) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// ListWorkflows answers a page of workflows by name.
+// ListWorkflows returns a page of workflows by name.
 func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -150,7 +150,7 @@ func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsReques
 	return workflowPage(asked, found, full, func(r *workflow.Registered) string { return r.Name }), nil
 }
 
-// ListWorkflowVersions answers a page of a workflow's versions, newest first.
+// ListWorkflowVersions returns a page of a workflow's versions, newest first.
 func (s *Handlers) ListWorkflowVersions(ctx context.Context,
 	in api.ListWorkflowVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

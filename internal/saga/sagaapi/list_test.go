@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// correlations are the correlation ids of a list, joined.
+// correlations returns the correlation ids of a list, joined.
 func correlations(list client.SagaList) string {
 	var out []string
 	for _, s := range list.Sagas {
@@ -36,7 +36,7 @@ func numbered(t *testing.T, e *apitest.Edge, n int) {
 	}
 }
 
-func TestPagesCountAndCursorsGoOn(t *testing.T) {
+func TestPagesHaveTotalsAndCursors(t *testing.T) {
 	e := apitest.NewEdge(t)
 	numbered(t, e, 7)
 	first := e.List("page=1&page_size=3")
@@ -56,8 +56,8 @@ func TestPagesCountAndCursorsGoOn(t *testing.T) {
 		t.Errorf("page 4 = %+v", beyond)
 	}
 
-	// The clock of these tests ticks in microseconds: a cursor of less
-	// precision would skip sagas here (trap X5). A new saga does not shift it.
+	// The clock of these tests ticks in microseconds: a less precise cursor would skip
+	// sagas here (trap X5). A new saga does not shift it.
 	cursor := *first.Pagination.NextCursor
 	e.Start(`{"workflow_name":"order","correlation_id":"8"}`)
 	second := e.List("page_size=2&cursor=" + cursor)
@@ -71,7 +71,7 @@ func TestPagesCountAndCursorsGoOn(t *testing.T) {
 	}
 }
 
-func TestACursorIsGoodForItsListOnly(t *testing.T) {
+func TestACursorIsValidOnlyForItsList(t *testing.T) {
 	e := apitest.NewEdge(t)
 	numbered(t, e, 3)
 	cursor := *e.List("page_size=1&initiated_by=anonymous").Pagination.NextCursor

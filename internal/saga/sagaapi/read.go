@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// GetSaga answers a saga with its step logs, at once or after its end.
+// GetSaga returns a saga with its step logs, at once or after its end.
 func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.Response, error) {
 	wait, waited, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
-// awaitEnd waits for the end of a saga that has perhaps ended already. It
-// watches before it looks, so that no end falls in between.
+// awaitEnd waits for the end of a saga that may already have ended. It watches before it
+// reads, so that no end is missed in between.
 func (s *Handlers) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.Duration) error {
 	ended, stop := s.Engine.Watch(saga.Ref{Tenant: tenant, ID: id})
 	defer stop()
@@ -51,7 +51,7 @@ func (s *Handlers) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time
 	return s.await(ctx, tenant, id, ended, wait)
 }
 
-// withLogs reads a saga, then its logs: these are then never older than its state.
+// withLogs reads a saga, then its logs, so that they are never older than its state.
 func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, running bool) (rest.Answer, error) {
 	f, err := s.find(ctx, tenant, id)
 	if err != nil {
@@ -73,11 +73,11 @@ func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, running b
 	return rest.Answer{Status: http.StatusOK, Body: out, ETag: f.etag()}, nil
 }
 
-// head reads a saga and answers without step logs.
+// head reads a saga and returns it without step logs.
 func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (rest.Answer, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	f := sagaWithLogs{saga: sg}
-	if fault.KindOf(err) == fault.NotFound { // what a key stands for may be archived
+	if fault.KindOf(err) == fault.NotFound { // the saga of an idempotency key may be archived
 		f, err = s.find(ctx, tenant, id)
 	}
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (
 	return rest.Answer{Status: status, Body: f.convert(def), ETag: f.etag()}, nil
 }
 
-// ListStepLogs answers the step logs of a saga.
+// ListStepLogs returns the step logs of a saga.
 func (s *Handlers) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -106,7 +106,7 @@ func (s *Handlers) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestO
 	return rest.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// ListSteps answers the steps of a saga as they stand now.
+// ListSteps returns the current state of a saga's steps.
 func (s *Handlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -140,8 +140,8 @@ func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instanc
 	return saga.Rebuild(sg, def, logs), logs, nil
 }
 
-// pinnedIsGone hides the fault of a definition that must exist because a saga
-// is pinned to it: its absence is no mistake of the client's.
+// pinnedIsGone hides the fault of a definition that must exist because a saga is pinned
+// to it: the client is not to blame for its absence.
 func pinnedIsGone(err error) error {
 	return fmt.Errorf("read the definition a saga is pinned to: %v", err) //nolint:errorlint // on purpose, see above
 }
@@ -150,10 +150,10 @@ func pinnedIsGone(err error) error {
 type sagaWithLogs struct {
 	saga       saga.Saga
 	logs       []saga.StepLog
-	archivedAt *time.Time // nil: it is live
+	archivedAt *time.Time // nil: the saga is live
 }
 
-// archived is the member of that name, absent of a live saga.
+// archived is the response member archived, absent for a live saga.
 func (f *sagaWithLogs) archived() *bool {
 	if f.archivedAt == nil {
 		return nil

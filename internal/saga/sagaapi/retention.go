@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// retentionWork bounds the work of one request; a batch that has begun is finished.
+	// retentionWork limits the time of one request; a batch that has begun is finished.
 	retentionWork = 5 * time.Second
-	// maxCounted bounds what a dry run counts of each kind and workflow, and
-	// maxCountedWorkflows how many workflows the store answers with.
+	// maxCounted limits what a dry run counts of each kind and workflow, and
+	// maxCountedWorkflows how many workflows the store returns.
 	maxCounted          = 10_000
 	maxCountedWorkflows = 1000
 )
@@ -36,7 +36,7 @@ func (s *Handlers) RunRetention(ctx context.Context, in api.RunRetentionRequestO
 	if in.Params.DryRun != nil && *in.Params.DryRun {
 		return s.dryRetention(ctx, e)
 	}
-	if s.Actions != nil { // else there is no record
+	if s.Actions != nil { // otherwise nothing is recorded
 		asked := s.Did(ctx, began, operator.Retention, "sagas", "run", "", map[string]any{"older_than": e.Before})
 		asked.Result = operator.Asked
 		if err := s.Actions.Record(ctx, asked); err != nil {
@@ -48,7 +48,7 @@ func (s *Handlers) RunRetention(ctx context.Context, in api.RunRetentionRequestO
 		n, err := s.Archive.ArchiveExpired(ctx, e, s.RetentionBatch)
 		out.Archived += n
 		if err != nil {
-			return nil, err // what was archived stays archived; a repetition goes on from there
+			return nil, err // what was archived stays archived; a repeated request continues from there
 		}
 		if n == 0 {
 			out.More = false

@@ -62,7 +62,7 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 	}
 }
 
-func TestARetentionRunStopsInTimeAndSaysThatMoreIsLeft(t *testing.T) {
+func TestARetentionRunStopsInTimeAndReportsThatMoreIsLeft(t *testing.T) {
 	var slow atomic.Bool
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.RetentionBatch = 2
@@ -103,7 +103,7 @@ func TestOlderThanMustBePast(t *testing.T) {
 	e.Send("POST", apitest.RetentionPath, `{"older":"x"}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
 }
 
-func TestTheStorageReportIsTheStores(t *testing.T) {
+func TestTheStorageReportComesFromTheStore(t *testing.T) {
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Storage = func(context.Context) (saga.Storage, error) {

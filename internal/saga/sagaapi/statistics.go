@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// ListSagaStatistics answers how many sagas of each definition became what.
+// ListSagaStatistics returns, for each definition, how many sagas are in each state.
 func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	in api.ListSagaStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -63,7 +63,7 @@ func fullHour(name string, in *time.Time) (time.Time, error) {
 	return rest.TimeOf(name, &t)
 }
 
-// version is where a definition stands in the list of statistics.
+// version is the position of a definition in the list of statistics.
 type version struct {
 	name   string
 	number int

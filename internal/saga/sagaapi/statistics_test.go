@@ -20,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// counted is a store of reports with fixed numbers; it notes what it was asked.
+// counted is a store of reports with fixed numbers; it records its last query.
 type counted struct {
 	saga.Reports
 	rows   []saga.DefinitionStatistics
@@ -86,7 +86,7 @@ func TestStatisticsAreOfFullHours(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := e.Statistics(tt.query)
 			if diff := cmp.Diff(tt.want, c.filter); diff != "" {
-				t.Errorf("asked for (-want +got):\n%s", diff)
+				t.Errorf("queried (-want +got):\n%s", diff)
 			}
 			for name, pair := range map[string]struct {
 				want time.Time
@@ -160,7 +160,7 @@ func TestStatisticsOfTheStore(t *testing.T) {
 	}
 }
 
-func TestTotalsStopAtTenThousandUnlessAskedFor(t *testing.T) {
+func TestTotalsStopAtTenThousandUnlessRequested(t *testing.T) {
 	const sagas = 10_001
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")

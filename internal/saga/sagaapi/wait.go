@@ -10,10 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// await returns when the saga has ended, the wait is over, or the server
-// begins to stop; what the saga then is has to be read. ended is the engine's
-// word, from Engine.Watch. An error means that the client left or the store
-// does not answer.
+// await returns when the saga has ended, the wait is over, or the server begins to stop;
+// the caller must then read the saga's state. ended is the engine's notification, from
+// Engine.Watch. An error means that the client left or the store is unavailable.
 func (s *Handlers) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan struct{}, wait time.Duration) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -41,7 +40,7 @@ func (s *Handlers) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan
 	}
 }
 
-// terminal tells whether a saga has ended; one that was archived meanwhile has.
+// terminal reports whether a saga has ended; one that was archived meanwhile has.
 func (s *Handlers) terminal(ctx context.Context, tenant, id uuid.UUID) (bool, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

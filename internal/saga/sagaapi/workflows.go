@@ -27,8 +27,8 @@ func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflow
 	}
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	if in.Params.IfMatch != nil {
-		// A version that appears between this look and the next line is kept
-		// beside ours: versions are immutable, so nothing can be lost.
+		// A version that appears between this read and the next line is kept in addition
+		// to ours: versions are immutable, so nothing can be lost.
 		if _, err := s.matching(ctx, tenant, def.Name, in.Params.IfMatch); err != nil {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func (s *Handlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflow
 	}}, nil
 }
 
-// parseDefinition reads the definition in the body: JSON, YAML, or JSON around YAML.
+// parseDefinition parses the definition in the body: JSON, YAML, or JSON that contains YAML.
 func (s *Handlers) parseDefinition(req *rest.Request, isJSON bool) (*workflow.Definition, error) {
 	text, parse := req.Body, workflow.ParseYAML
 	if isJSON {
@@ -90,11 +90,11 @@ func (s *Handlers) runnable(def *workflow.Definition) error {
 	return nil
 }
 
-// yamlInside returns the text of {"workflow_yaml": "…"}, which holds nothing else.
+// yamlInside returns the text of {"workflow_yaml": "…"}, which must have no other members.
 func yamlInside(body []byte) (text string, isYAML bool, err error) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(body, &members) != nil {
-		return "", false, nil // no object: the rulebook says so
+		return "", false, nil // not an object: the rules report it
 	}
 	raw, isYAML := members["workflow_yaml"]
 	if !isYAML {
@@ -109,12 +109,12 @@ func yamlInside(body []byte) (text string, isYAML bool, err error) {
 	return text, true, nil
 }
 
-// GetWorkflow answers the latest version of a workflow.
+// GetWorkflow returns the latest version of a workflow.
 func (s *Handlers) GetWorkflow(ctx context.Context, in api.GetWorkflowRequestObject) (api.Response, error) {
 	return s.workflowVersion(ctx, in.Name, 0, in.Params.IfNoneMatch)
 }
 
-// GetWorkflowVersion answers one version of a workflow.
+// GetWorkflowVersion returns one version of a workflow.
 func (s *Handlers) GetWorkflowVersion(ctx context.Context,
 	in api.GetWorkflowVersionRequestObject) (api.Response, error) {
 	return s.workflowVersion(ctx, in.Name, int(in.Version), in.Params.IfNoneMatch)
@@ -133,12 +133,12 @@ func (s *Handlers) workflowVersion(ctx context.Context, name string, version int
 	return workflowAnswer(w).Unchanged(ifNone)
 }
 
-// EnableWorkflow lets a workflow take new sagas.
+// EnableWorkflow allows new sagas of a workflow.
 func (s *Handlers) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.Response, error) {
 	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, rest.ReasonOf(in.Body))
 }
 
-// DisableWorkflow keeps a workflow from taking new sagas.
+// DisableWorkflow refuses new sagas of a workflow.
 func (s *Handlers) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
 	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, rest.ReasonOf(in.Body))
 }
@@ -162,8 +162,8 @@ func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, ma
 	return workflowAnswer(w), nil
 }
 
-// matching returns the revision that If-Match has found, 0 without the header.
-// Fault: Precondition when it names another one, or the workflow does not exist.
+// matching returns the revision that matches If-Match, 0 without the header. Fault:
+// Precondition when the header names another revision, NotFound for an unknown workflow.
 func (s *Handlers) matching(ctx context.Context, tenant uuid.UUID, name string, match *string) (int64, error) {
 	if match == nil {
 		return 0, nil
@@ -181,7 +181,8 @@ func (s *Handlers) matching(ctx context.Context, tenant uuid.UUID, name string, 
 	return w.Revision, nil
 }
 
-// checkName answers for names that no workflow can have, before a store is asked.
+// checkName refuses names that no workflow can have, before the store is queried. Fault:
+// NotFound.
 func checkName(name string) error {
 	if workflow.ValidName(name) {
 		return nil

@@ -33,8 +33,8 @@ func definitionJSON(def *workflow.Definition) json.RawMessage {
 	return b
 }
 
-// workflowAnswer answers with a version; its tag is the revision of the name,
-// because enabling and newer versions change what is answered.
+// workflowAnswer returns the response for a version; its ETag is the revision of the name,
+// because enabling and newer versions change the response.
 func workflowAnswer(w workflow.Registered) rest.Answer {
 	return rest.Answer{Status: http.StatusOK, Body: toAPIWorkflow(&w, true), ETag: rest.ETagOf(w.Revision)}
 }

@@ -72,7 +72,7 @@ func TestANewContentIsANewVersion(t *testing.T) {
 	}
 }
 
-func TestAWorkflowNameMayHoldAnyLetters(t *testing.T) {
+func TestAWorkflowNameMayContainAnyLetters(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("注文:v1.0_ü", "в-запас")
 	res, err := e.GetWorkflowWithResponse(t.Context(), "注文:v1.0_ü", nil)
@@ -130,7 +130,7 @@ func TestEnableAndDisableAreIdempotentAndGuarded(t *testing.T) {
 func TestSagasFollowTheirWorkflowWithoutDelay(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "a")
-	// Each change below comes after the edge has cached what was before.
+	// Each change below comes after the previous state was cached.
 	if s := e.Start(`{"workflow_name":"order"}`); s.WorkflowVersion != 1 {
 		t.Fatalf("version %d", s.WorkflowVersion)
 	}
@@ -139,7 +139,7 @@ func TestSagasFollowTheirWorkflowWithoutDelay(t *testing.T) {
 		t.Errorf("after version 2: version %d with %d steps", s.WorkflowVersion, s.TotalSteps)
 	}
 	if s := e.Start(`{"workflow_name":"order","workflow_version":1}`); s.WorkflowVersion != 1 || s.TotalSteps != 1 {
-		t.Errorf("asked for version 1: version %d with %d steps", s.WorkflowVersion, s.TotalSteps)
+		t.Errorf("requested version 1: version %d with %d steps", s.WorkflowVersion, s.TotalSteps)
 	}
 	e.Send("POST", apitest.WorkflowsPath+"/order/disable", "")
 	for _, body := range []string{`{"workflow_name":"order"}`, `{"workflow_name":"order","workflow_version":1}`} {

@@ -6,10 +6,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// judge holds a saga that has ended against the participants' ledger
-// (requirements/invariants.md 2.2): I1, I2, I4 and I8. What can be seen as a
-// call arrives was checked then.
-func (w *world) judge(ids ...uuid.UUID) {
+// checkInvariants checks ended sagas against the participants' ledger
+// (requirements/invariants.md 2.2): I1, I2, I4 and I8. What can be checked when a call
+// arrives was checked then (checkCall).
+func (w *world) checkInvariants(ids ...uuid.UUID) {
 	w.t.Helper()
 	for _, id := range ids {
 		l := w.load(id)
@@ -17,7 +17,7 @@ func (w *world) judge(ids ...uuid.UUID) {
 			w.t.Errorf("saga %s is %s: it has not ended", id, l.Saga.State)
 			continue
 		}
-		v := verdicts{w: w, run: w.run(id), logs: l.Logs, calls: w.participants.of(id)}
+		v := invariants{w: w, run: w.run(id), logs: l.Logs, calls: w.participants.of(id)}
 		v.effects()
 		v.undone()
 		v.repetition()
@@ -25,29 +25,29 @@ func (w *world) judge(ids ...uuid.UUID) {
 	}
 }
 
-type verdicts struct {
+type invariants struct {
 	w     *world
 	run   saga.Instance
 	logs  []saga.StepLog
 	calls []entry
 }
 
-func (v *verdicts) wrong(format string, args ...any) {
+func (v *invariants) wrong(format string, args ...any) {
 	v.w.t.Helper()
 	v.w.t.Errorf(
 		"saga %s (%s, %s): "+format,
-		append([]any{v.run.ID, v.run.State, v.w.participants.story(v.run.ID)}, args...)...)
+		append([]any{v.run.ID, v.run.State, v.w.participants.sequence(v.run.ID)}, args...)...)
 }
 
-func (v *verdicts) effect(step int) effect {
+func (v *invariants) effect(step int) effect {
 	if e := v.w.participants.effects[effectID{v.run.ID, step}]; e != nil {
 		return *e
 	}
 	return effect{}
 }
 
-// effects is I2: all or nothing, or a person is told what is left.
-func (v *verdicts) effects() {
+// effects is I2: all or nothing, or an operator is told what is left.
+func (v *invariants) effects() {
 	v.w.t.Helper()
 	s := &v.run.Saga
 	if clean := s.State != saga.Failed; s.Clean == nil || *s.Clean != clean || s.NeedsAttention == clean {
@@ -68,9 +68,9 @@ func (v *verdicts) effects() {
 	}
 }
 
-// undone is I4: what was done or may have been done is undone, from the last
+// undone is I4: what was done or may have been done is compensated, from the last step
 // to the first, and nothing else is.
-func (v *verdicts) undone() {
+func (v *invariants) undone() {
 	v.w.t.Helper()
 	lowest := len(v.run.Def.Steps)
 	for _, c := range v.calls {
@@ -98,9 +98,9 @@ func (v *verdicts) undone() {
 	}
 }
 
-// possible tells whether a step may have been done as far as its node could
-// know: a call of it was not definitely denied, or the node was lost.
-func (v *verdicts) possible(step int) bool {
+// possible reports whether a step may have been done as far as its node could know: not
+// every call of it was definitely denied, or the node was lost.
+func (v *invariants) possible(step int) bool {
 	if v.w.takeovers[v.run.ID] > 0 {
 		return true
 	}
@@ -112,8 +112,8 @@ func (v *verdicts) possible(step int) bool {
 	return false
 }
 
-// repetition is I8: as often as the policy allows, and once more per takeover.
-func (v *verdicts) repetition() {
+// repetition is I8: no more calls than the policy allows, and one more per takeover.
+func (v *invariants) repetition() {
 	v.w.t.Helper()
 	for i := range v.run.Def.Steps {
 		most := v.run.Def.ActionRetry(i, nil).MaxAttempts + v.w.takeovers[v.run.ID]
@@ -127,8 +127,8 @@ func (v *verdicts) repetition() {
 	}
 }
 
-// rows is about the step logs: one per attempt, none left RUNNING.
-func (v *verdicts) rows() {
+// rows checks the step logs: one per attempt, none left RUNNING.
+func (v *invariants) rows() {
 	v.w.t.Helper()
 	seen := map[[3]any]bool{}
 	for _, l := range v.logs {
@@ -143,7 +143,7 @@ func (v *verdicts) rows() {
 	}
 }
 
-func (v *verdicts) has(step int, a saga.Action, s saga.LogStatus) bool {
+func (v *invariants) has(step int, a saga.Action, s saga.LogStatus) bool {
 	for _, l := range v.logs {
 		if l.StepIndex == step && l.Action == a && l.Status == s {
 			return true
@@ -152,7 +152,7 @@ func (v *verdicts) has(step int, a saga.Action, s saga.LogStatus) bool {
 	return false
 }
 
-func (v *verdicts) count(step int, a saga.Action) (n int) {
+func (v *invariants) count(step int, a saga.Action) (n int) {
 	for _, c := range v.calls {
 		if c.Index == step && c.Action == a {
 			n++

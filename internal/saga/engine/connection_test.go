@@ -11,37 +11,37 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// wire is one node's connection to the database. It can fail before or after
-// the disk, and die with its node.
-type wire struct {
+// connection is one node's connection to the database. It can fail before or after a
+// commit, and dies with its node.
+type connection struct {
 	*memstore.Sagas
-	w       *world
-	trouble      // guarded by w.mu
-	dead    bool // guarded by w.mu
+	w      *world
+	faults      // guarded by w.mu
+	dead   bool // guarded by w.mu
 }
 
-// trouble is what can go wrong on a wire; nil parts never do. It is asked with
+// faults are the failures of a connection; nil functions never fail. They are called with
 // w.mu held.
-type trouble struct {
-	fault func(request) mishap
-	// travel is how long a request is under way to the database, and its answer back.
-	travel func(op) (there, back time.Duration)
-	// refuse is the database refusing the content of a change.
+type faults struct {
+	fault func(request) failure
+	// latency is how long a request takes to reach the database, and its result back.
+	latency func(op) (there, back time.Duration)
+	// refuse is the database's error for the content of a change.
 	refuse func(*saga.Change) error
 }
 
-// suffer gives the node's wire its trouble from now on.
-func (n *node) suffer(t trouble) {
+// inject gives the node's connection its faults from now on.
+func (n *node) inject(t faults) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.wire.trouble = t
+	n.connection.faults = t
 }
 
-// request is what fault decides about.
+// request is the input of fault.
 type request struct {
 	op   op
-	ids  []uuid.UUID // the sagas written or read, where they are known before
-	sees []int64     // for commits: the version each change is made on
+	ids  []uuid.UUID // the sagas written or read, if they are known beforehand
+	sees []int64     // for commits: the version that each change is based on
 }
 
 type op string
@@ -59,15 +59,15 @@ const (
 	reaping     op = "overdue"
 )
 
-// mishap is what becomes of a request.
-type mishap int
+// failure is the result of a request.
+type failure int
 
 const (
-	passes     mishap = iota
-	lostBefore        // nothing is written, and the caller gets an error
-	lostAfter         // it is written, and the caller gets an error
-	diesBefore        // the node dies before the disk
-	diesAfter         // the node dies after the disk
+	passes     failure = iota
+	lostBefore         // nothing is written, and the caller gets an error
+	lostAfter          // it is written, and the caller gets an error
+	diesBefore         // the node dies before the commit
+	diesAfter          // the node dies after the commit
 )
 
 var (
@@ -75,29 +75,29 @@ var (
 	errDead = errors.New("this node is dead")
 )
 
-func (c *wire) die() {
+func (c *connection) die() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.dead = true
 }
 
-func (c *wire) alive() bool {
+func (c *connection) alive() bool {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	return !c.dead
 }
 
-func (c *wire) distance(o op) (there, back time.Duration) {
+func (c *connection) distance(o op) (there, back time.Duration) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	if c.travel == nil {
+	if c.latency == nil {
 		return 0, 0
 	}
-	return c.travel(o)
+	return c.latency(o)
 }
 
-// do is one transaction; f keeps the books too.
-func (c *wire) do(r request, f func()) error {
+// do is one transaction; f also does the bookkeeping.
+func (c *connection) do(r request, f func()) error {
 	there, back := c.distance(r.op)
 	time.Sleep(there)
 	defer time.Sleep(back)
@@ -123,7 +123,7 @@ func (c *wire) do(r request, f func()) error {
 	return errLost
 }
 
-func (c *wire) Create(ctx context.Context, batch []saga.NewSaga) (out []saga.CreateResult, err error) {
+func (c *connection) Create(ctx context.Context, batch []saga.NewSaga) (out []saga.CreateResult, err error) {
 	r := request{op: creating}
 	for i := range batch {
 		r.ids = append(r.ids, batch[i].ID)
@@ -139,7 +139,7 @@ func (c *wire) Create(ctx context.Context, batch []saga.NewSaga) (out []saga.Cre
 	return out, errors.Join(lost, err)
 }
 
-func (c *wire) Commit(ctx context.Context, batch []saga.Change) (out []error, err error) {
+func (c *connection) Commit(ctx context.Context, batch []saga.Change) (out []error, err error) {
 	r := request{op: committing}
 	for i := range batch {
 		r.ids = append(r.ids, batch[i].After.ID)
@@ -156,7 +156,7 @@ func (c *wire) Commit(ctx context.Context, batch []saga.Change) (out []error, er
 	return out, lost
 }
 
-func (c *wire) commit(ctx context.Context, change *saga.Change) error {
+func (c *connection) commit(ctx context.Context, change *saga.Change) error {
 	if c.refuse != nil {
 		if err := c.refuse(change); err != nil {
 			return err
@@ -166,7 +166,7 @@ func (c *wire) commit(ctx context.Context, change *saga.Change) error {
 	return errors.Join(append(results, err)...)
 }
 
-// committed keeps the books on an accepted change. w.mu is held.
+// committed does the bookkeeping of an accepted change. w.mu is held.
 func (w *world) committed(c *saga.Change) {
 	s := &c.After.Saga
 	w.owned[s.ID] = s.LeaseOwner != nil
@@ -182,7 +182,7 @@ func (w *world) committed(c *saga.Change) {
 	}
 }
 
-func (c *wire) Claim(ctx context.Context, owner int64, limit int) (out []saga.Loaded, err error) {
+func (c *connection) Claim(ctx context.Context, owner int64, limit int) (out []saga.Loaded, err error) {
 	lost := c.do(request{op: claiming}, func() {
 		out, err = c.Sagas.Claim(ctx, owner, limit)
 		for _, l := range out {
@@ -198,7 +198,7 @@ func (c *wire) Claim(ctx context.Context, owner int64, limit int) (out []saga.Lo
 	return out, err
 }
 
-func (c *wire) Release(ctx context.Context, owner int64, refs []saga.Ref) (err error) {
+func (c *connection) Release(ctx context.Context, owner int64, refs []saga.Ref) (err error) {
 	lost := c.do(request{op: releasing, ids: idsOf(refs)}, func() {
 		err = c.Sagas.Release(ctx, owner, refs)
 		for _, id := range idsOf(refs) {
@@ -216,39 +216,39 @@ func idsOf(refs []saga.Ref) []uuid.UUID {
 	return ids
 }
 
-func (c *wire) Load(ctx context.Context, refs []saga.Ref) (out []saga.Loaded, err error) {
+func (c *connection) Load(ctx context.Context, refs []saga.Ref) (out []saga.Loaded, err error) {
 	if lost := c.do(request{op: loading, ids: idsOf(refs)}, func() { out, err = c.Sagas.Load(ctx, refs) }); lost != nil {
 		return nil, lost
 	}
 	return out, err
 }
 
-func (c *wire) Former(ctx context.Context, name string) (f saga.Incarnation, found bool, err error) {
+func (c *connection) Former(ctx context.Context, name string) (f saga.Incarnation, found bool, err error) {
 	lost := c.do(request{op: registering}, func() { f, found, err = c.Sagas.Former(ctx, name) })
 	return f, found, errors.Join(lost, err)
 }
 
-func (c *wire) Register(ctx context.Context, name, process string, ttl time.Duration) (owner int64, err error) {
+func (c *connection) Register(ctx context.Context, name, process string, ttl time.Duration) (owner int64, err error) {
 	lost := c.do(request{op: registering}, func() { owner, err = c.Sagas.Register(ctx, name, process, ttl) })
 	return owner, errors.Join(lost, err)
 }
 
-func (c *wire) Renew(ctx context.Context, owner int64, ttl time.Duration) (held bool, err error) {
+func (c *connection) Renew(ctx context.Context, owner int64, ttl time.Duration) (held bool, err error) {
 	lost := c.do(request{op: renewing}, func() { held, err = c.Sagas.Renew(ctx, owner, ttl) })
 	return held, errors.Join(lost, err)
 }
 
-func (c *wire) Resign(ctx context.Context, owner int64) (err error) {
+func (c *connection) Resign(ctx context.Context, owner int64) (err error) {
 	lost := c.do(request{op: resigning}, func() { err = c.Sagas.Resign(ctx, owner) })
 	return errors.Join(lost, err)
 }
 
-func (c *wire) Due(ctx context.Context, owner int64, idle time.Duration, limit int) (out []saga.Ref, err error) {
+func (c *connection) Due(ctx context.Context, owner int64, idle time.Duration, limit int) (out []saga.Ref, err error) {
 	lost := c.do(request{op: lookingDue}, func() { out, err = c.Sagas.Due(ctx, owner, idle, limit) })
 	return out, errors.Join(lost, err)
 }
 
-func (c *wire) Overdue(ctx context.Context, after saga.Deadline, limit int) (out []saga.Deadline, err error) {
+func (c *connection) Overdue(ctx context.Context, after saga.Deadline, limit int) (out []saga.Deadline, err error) {
 	if lost := c.do(request{op: reaping}, func() { out, err = c.Sagas.Overdue(ctx, after, limit) }); lost != nil {
 		return nil, lost
 	}
