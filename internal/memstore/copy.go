@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// What goes in and what comes out is copied whole: nobody shares memory with
-// the store, as nobody does with a database.
+// Everything that goes in or comes out is copied completely: callers share no memory with
+// the store, just as they share none with a database.
 
 func copySaga(s *saga.Saga) saga.Saga {
 	c := *s
@@ -41,7 +41,7 @@ func reread[T any](p *T) *T {
 		err = json.Unmarshal(b, c)
 	}
 	if err != nil {
-		panic("memstore: " + err.Error()) // it holds canonical JSON only
+		panic("memstore: " + err.Error()) // impossible: it contains only canonical JSON
 	}
 	return c
 }

@@ -25,7 +25,7 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (page.
 	return found, nil
 }
 
-// newest sorts what fits a filter, the newest first, and takes the page asked for.
+// newest sorts the items that match a filter, newest first, and returns the requested page.
 func newest[T any](r page.ByTime, all []T, place func(*T) page.TimeID) page.Of[T] {
 	slices.SortFunc(all, func(a, b T) int { return place(&b).Compare(place(&a)) })
 	return page.In(r, all, func(item *T, after page.TimeID) bool { return place(item).Compare(after) < 0 })

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// hook is a subscription with what the store knows of it beside.
+// hook is a subscription with what the store keeps for it.
 type hook struct {
 	webhook.Subscription
 	cursor     saga.Position
@@ -26,7 +26,7 @@ type publication struct {
 	cursors map[uuid.UUID]saga.Position
 }
 
-// memory is the database; one lock stands for a transaction.
+// memory is the database; one lock serves as its transaction.
 type memory struct {
 	now func() time.Time
 
@@ -34,7 +34,7 @@ type memory struct {
 	sagas    map[saga.Ref]*saga.Saga
 	logs     map[saga.Ref][]saga.StepLog
 	archive  map[saga.Ref]*saga.Archived
-	restored map[saga.Ref]time.Time // live ones that came back, and when
+	restored map[saga.Ref]time.Time // restored live sagas, with the time of the restore
 	keys     map[keyID]keyRow
 	nodes    map[int64]*nodeRow
 	lastTurn uuid.UUID // the tenant that a claim served last
@@ -82,7 +82,7 @@ type version struct {
 
 func keyOf(k *saga.IdempotencyKey) keyID { return keyID{k.TenantID, k.Principal, k.Route, k.Key} }
 
-// micro truncates to what PostgreSQL keeps.
+// micro truncates a time to PostgreSQL's precision, microseconds.
 func micro(t *time.Time) *time.Time {
 	if t == nil {
 		return nil

@@ -1,6 +1,6 @@
-// Package memstore keeps the stores' contracts in memory: for trying things out
-// (serve --store memory), for tests of the loops and the edge, and as a second
-// reading of what the contracts mean. Nothing survives the process.
+// Package memstore implements the stores' contracts in memory: for trials (serve --store
+// memory), for tests of the loops and the edge, and as a second interpretation of the
+// contracts. Nothing survives the process.
 //
 // Files, each on top of those before it: memory, copy, sagas, webhooks, keys, list,
 // publications, trail, workflows, archive, chain, memstore, ownership, statistics,

@@ -85,7 +85,7 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 	slices.SortFunc(left, func(a, b *saga.Saga) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	left, free = st.m.inTurn(left, limit), st.m.inTurn(free, limit)
 	var out []saga.Loaded
-	// What is left behind comes first: it has an end, a backlog may have none.
+	// Sagas of dead nodes come first: they are limited in number, a backlog may not be.
 	for i, s := range append(left, free...) {
 		if len(out) == limit {
 			break
@@ -96,8 +96,8 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 	return out, nil
 }
 
-// inTurn gives the tenants of sagas their shares of limit, the tenant after the
-// last turn first.
+// inTurn gives the tenants of sagas equal shares of limit, beginning with the tenant
+// after the one served last.
 func (m *memory) inTurn(sagas []*saga.Saga, limit int) []*saga.Saga {
 	byTenant := map[uuid.UUID][]*saga.Saga{}
 	for _, s := range sagas {

@@ -29,7 +29,7 @@ func (s *Publications) Lead(_ context.Context, name, owner string, ttl time.Dura
 	return p.epoch, nil
 }
 
-// term returns the publication if the term has not ended.
+// term returns the publication if the leader's term epoch has not ended; nil otherwise.
 func (m *memory) term(name string, epoch int64) *publication {
 	if p := m.publications[name]; p != nil && p.epoch == epoch {
 		return p

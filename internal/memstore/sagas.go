@@ -72,7 +72,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 	return saga.CreateResult{Created: saga.Stored, Saga: copySaga(&s)}
 }
 
-// active returns the unfinished saga that has s's business key, nil when none has.
+// active returns the unfinished saga that has s's business key, nil when there is none.
 func (m *memory) active(s *saga.Saga) *saga.Saga {
 	if s.BusinessKey == nil {
 		return nil
@@ -175,7 +175,7 @@ func (m *memory) commit(c *saga.Change) error {
 	return nil
 }
 
-// operate sets what only operators change, on the store's clock.
+// operate sets the fields that only operators change, by the store's clock.
 func (m *memory) operate(s *saga.Saga, o *saga.Operated) {
 	if o == nil {
 		return
@@ -199,14 +199,14 @@ func (m *memory) operate(s *saga.Saga, o *saga.Operated) {
 	}
 }
 
-// attempt returns the index of the log of the same attempt among its saga's, or -1.
+// attempt returns the index of the log of the same attempt in its saga's logs, or -1.
 func (m *memory) attempt(of saga.Ref, l *saga.StepLog) int {
 	return slices.IndexFunc(m.logs[of], func(o saga.StepLog) bool {
 		return o.StepIndex == l.StepIndex && o.Action == l.Action && o.Attempt == l.Attempt
 	})
 }
 
-// recordable tells whether the database would take a log: an attempt has one row.
+// recordable reports whether the database would accept a log: an attempt has one row.
 func (m *memory) recordable(of saga.Ref, l *saga.StepLog) bool {
 	return storable(l.Request) && storable(l.Response) && storableError(l.Error) && (l.Completes || m.attempt(of, l) < 0)
 }
@@ -283,7 +283,7 @@ func (st *Sagas) Key(_ context.Context, k saga.IdempotencyKey) (saga.KeyState, u
 	}
 }
 
-// ExpireKeys forgets idempotency keys older than keep, and returns how many.
+// ExpireKeys deletes idempotency keys older than keep, and returns how many.
 func (st *Sagas) ExpireKeys(_ context.Context, keep time.Duration) (int64, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()

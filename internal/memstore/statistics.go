@@ -16,7 +16,7 @@ func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f saga.Statisti
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	out := saga.Statistics{AsOf: st.m.now()}
-	at := map[string]map[int]int{} // name → version → place in out
+	at := map[string]map[int]int{} // name → version → index in out
 	for _, s := range st.m.sagas {
 		if s.Tenant.ID != tenant || !f.Matches(s) {
 			continue
@@ -55,5 +55,5 @@ func add(d *saga.DefinitionStatistics, s *saga.Saga) {
 	}
 }
 
-// RollUp implements saga.Reports: there is nothing to keep.
+// RollUp implements saga.Reports. It does nothing: statistics are counted when queried.
 func (st *Sagas) RollUp(context.Context) error { return nil }

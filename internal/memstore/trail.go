@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Trail is saga.Trail in memory. Each event counts as a transaction of its
-// own, and none is ever pending: the lock is held while one writes.
+// Trail is saga.Trail in memory. Each event counts as one transaction, and none is ever
+// pending: the lock is held during a write.
 type Trail struct{ m *memory }
 
 // Feed implements saga.Trail.

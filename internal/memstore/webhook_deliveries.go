@@ -25,7 +25,7 @@ func (w *Webhooks) Add(_ context.Context, d webhook.Delivery) error {
 	return err
 }
 
-// delivery returns one of a subscription of the tenant.
+// delivery returns a delivery of the tenant's subscription. Fault: NotFound.
 func (m *memory) delivery(tenant, webhookID, id uuid.UUID) (*leasedDelivery, error) {
 	h, err := m.hook(tenant, webhookID)
 	if err != nil {
@@ -49,7 +49,7 @@ func (w *Webhooks) Delivery(_ context.Context, tenant, webhookID, id uuid.UUID) 
 	return copyDelivery(p.Delivery), nil
 }
 
-// sorted returns the deliveries that keep lets through, by id.
+// sorted returns the deliveries for which keep returns true, by id.
 func (h *hook) sorted(keep func(*leasedDelivery) bool) []*leasedDelivery {
 	var all []*leasedDelivery
 	for _, p := range h.deliveries {
@@ -122,7 +122,7 @@ func (w *Webhooks) RedeliverFailed(
 	return count, len(failed) > count, nil
 }
 
-// due tells whether a delivery can be claimed.
+// due reports whether a delivery can be claimed.
 func (m *memory) due(p *leasedDelivery, now time.Time) bool {
 	return p.Status == webhook.Pending && !p.DueAt.After(now) && !p.leaseUntil.After(m.now())
 }
@@ -150,7 +150,7 @@ func (w *Webhooks) Ready(_ context.Context, now time.Time) ([]webhook.Work, erro
 	return all, nil
 }
 
-// present returns the subscription if it is enabled in this version.
+// present returns the subscription if it is enabled and at this version; nil otherwise.
 func (m *memory) present(s *webhook.Subscription) *hook {
 	h, err := m.hook(s.TenantID, s.ID)
 	if err != nil || !h.Enabled || h.Version != s.Version {
@@ -216,7 +216,7 @@ func (w *Webhooks) Settle(
 	defer w.m.mu.Unlock()
 	own, err := w.m.delivery(d.TenantID, d.WebhookID, d.ID)
 	if err != nil || own.Attempt != d.Attempt || own.Status != webhook.Pending {
-		return webhook.Result{}, false, nil //nolint:nilerr // gone is not an error here
+		return webhook.Result{}, false, nil //nolint:nilerr // a deleted delivery is not an error here
 	}
 	h := w.m.hooks[d.WebhookID]
 	r := webhook.Settle(copySubscription(h.Subscription), copyDelivery(own.Delivery), o, p, m)

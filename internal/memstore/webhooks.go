@@ -25,7 +25,7 @@ func (m *memory) hook(tenant, id uuid.UUID) (*hook, error) {
 	return h, nil
 }
 
-// end is the position after every event there is.
+// end is the position after all existing events.
 func (m *memory) end() saga.Position {
 	return saga.Position{TxID: uint64(len(m.audit)), ID: int64(len(m.audit))}
 }
@@ -117,7 +117,7 @@ func (w *Webhooks) Delete(_ context.Context, tenant, id uuid.UUID, version int64
 	return nil
 }
 
-// copySubscription shares nothing with s and has times as PostgreSQL keeps them.
+// copySubscription returns a copy that shares nothing with s, its times at PostgreSQL's precision.
 func copySubscription(s webhook.Subscription) webhook.Subscription {
 	s.EventTypes, s.WorkflowNames = slices.Clone(s.EventTypes), slices.Clone(s.WorkflowNames)
 	s.CreatedAt, s.UpdatedAt = *micro(&s.CreatedAt), *micro(&s.UpdatedAt)
@@ -133,7 +133,7 @@ func copySubscription(s webhook.Subscription) webhook.Subscription {
 	return s
 }
 
-// copyDelivery shares nothing with d and has times as PostgreSQL keeps them.
+// copyDelivery returns a copy that shares nothing with d, its times at PostgreSQL's precision.
 func copyDelivery(d webhook.Delivery) webhook.Delivery {
 	d.Body = slices.Clone(d.Body)
 	d.DueAt, d.CreatedAt = *micro(&d.DueAt), *micro(&d.CreatedAt)

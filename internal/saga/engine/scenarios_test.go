@@ -37,8 +37,8 @@ func scenarios() []scenario {
 		}
 	}
 	// intervening applies an event when the first call of a step and direction arrives.
-	intervening := func(step int, a saga.Action, e saga.Event, then func(saga.Call, int) reply) func(*world) func(saga.Call,
-		int) reply {
+	intervening := func(step int, a saga.Action, e saga.Event,
+		then func(saga.Call, int) reply) func(*world) func(saga.Call, int) reply {
 		return func(w *world) func(saga.Call, int) reply {
 			return func(c saga.Call, nth int) reply {
 				if c.Index == step && c.Action == a && nth == 1 {

@@ -233,7 +233,8 @@ func TestDeadlineOfTheCompensationEndsItUnclean(t *testing.T) {
 				id := w.start("a").create(d)
 				w.untilEnded(id)
 				s := w.load(id).Saga
-				if sequence := w.participants.sequence(id); s.State != saga.Failed || s.CurrentStep != 1 || sequence != "X0 X1 X2 C1" {
+				sequence := w.participants.sequence(id)
+				if s.State != saga.Failed || s.CurrentStep != 1 || sequence != "X0 X1 X2 C1" {
 					t.Errorf("%s at step %d by %s; want failed at step 1 by X0 X1 X2 C1", s.State, s.CurrentStep, sequence)
 				}
 				if took := s.CompletedAt.Sub(*s.StartedAt); took < 5*time.Second || took > 9*time.Second {
@@ -266,7 +267,8 @@ func TestResumedCompensationContinuesWhereItGaveUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.untilEnded(id)
-		if s, sequence := w.state(id), w.participants.sequence(id); s != saga.Compensated || sequence != "X0 X1 X2 C1 C1 C1 C1 C1 C0" {
+		s, sequence := w.state(id), w.participants.sequence(id)
+		if s != saga.Compensated || sequence != "X0 X1 X2 C1 C1 C1 C1 C1 C0" {
 			t.Errorf("%s by %s", s, sequence)
 		}
 		w.checkInvariants(id)

@@ -19,7 +19,7 @@ func response(status, headers, body string) string {
 
 const maxTestBody = 64 << 10
 
-func TestWhatAnAnswerMeans(t *testing.T) {
+func TestOutcomesOfAnswers(t *testing.T) {
 	type want struct {
 		verdict          saga.Verdict
 		class            retry.Class
@@ -155,7 +155,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 				t.Errorf("message = %q, want it to contain %q", o.Message, tt.want.message)
 			}
 			if (o.Output == nil) != (tt.want.output == "") || (o.Response == nil) != (tt.want.response == "") {
-				t.Errorf("output %q, response %q: nothing must be nil", o.Output, o.Response)
+				t.Errorf("output %q, response %q: neither may be nil", o.Output, o.Response)
 			}
 			stamp := time.Date(2026, 3, 4, 4, 6, 7, 123456000, time.UTC)
 			if string(o.Request) != string(call.Body) || o.StartedAt != stamp || o.EndedAt != stamp {

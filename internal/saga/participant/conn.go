@@ -16,42 +16,43 @@ import (
 const (
 	maxHead          = 256 << 10 // bytes of an answer before its body
 	maxInformational = 5         // 1xx answers before the real one
-	maxCopied        = 32 << 10  // a larger body is not copied behind its head
+	maxCopied        = 32 << 10  // a larger body is not copied after its head
 	usualRequest     = 1 << 10   // room for the head and the body of most requests
 	usualAnswer      = 512       // and for the body of most answers
 )
 
-// conn is a connection to a participant. One call at a time owns it, but for abort.
+// conn is a connection to a participant. One call at a time owns it; only abort may be
+// called by others.
 type conn struct {
 	net.Conn       // the TCP connection, or TLS over it
 	tcp      probe // looks at the TCP connection while it is idle
 	r        *bufio.Reader
 	left     int64     // bytes that may still be read; bounds the head of an answer
-	readErr  error     // what ended the stream, nil while it goes on
+	readErr  error     // the error that ended the stream, nil while it is open
 	since    time.Time // idle since, guarded by the pool
 }
 
 func newConn(tcp net.Conn) *conn {
 	c := &conn{Conn: tcp, left: math.MaxInt64}
 	if sc, ok := tcp.(syscall.Conn); ok {
-		c.tcp.raw, _ = sc.SyscallConn() // nil on failure: then nobody looks
+		c.tcp.raw, _ = sc.SyscallConn() // nil on failure: then the connection is not probed
 	}
 	c.r = bufio.NewReader(limited{c})
 	return c
 }
 
-// quiet tells whether the connection, which has been idle, can take a request:
-// the other end has neither closed it nor sent anything unasked.
+// quiet reports whether the connection, which has been idle, can take a request: the
+// other end has neither closed it nor sent unsolicited bytes.
 func (c *conn) quiet() bool { return c.tcp.quiet() }
 
 // abort makes the exchange in progress fail at once. Safe from any goroutine.
 func (c *conn) abort() {
-	_ = c.SetDeadline(time.Unix(1, 0)) // fails when closed already, which will do
+	_ = c.SetDeadline(time.Unix(1, 0)) // an error means that it is already closed, which is as good
 }
 
 var errHeadTooLarge = errors.New("the head of the answer is too large")
 
-// limited reads from the connection within conn.left.
+// limited reads from the connection, at most conn.left bytes.
 type limited struct{ c *conn }
 
 func (l limited) Read(p []byte) (int, error) {
@@ -74,9 +75,9 @@ type answer struct {
 	reusable   bool // the connection can take another request
 }
 
-// exchange sends head and body once and receives the answer, within the
-// connection's deadline. sent is false only when nothing at all has left this
-// process, so that the participant cannot have acted.
+// exchange sends head and body once and receives the answer, within the connection's
+// deadline. sent is false only when nothing at all has left this process, so that the
+// participant cannot have acted.
 func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, err error) {
 	if len(body) <= maxCopied { // one packet where possible, else two writes
 		head = append(head, body...)
@@ -89,8 +90,8 @@ func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, 
 	if n == 0 && writeErr != nil {
 		return answer{}, false, writeErr
 	}
-	// A participant may say no to a large request and close before it has read
-	// all of it; its answer is there to be read although the write failed.
+	// A participant may refuse a large request and close before it has read all of it;
+	// its answer can then be read although the write failed.
 	a, err = c.receive(maxBody)
 	if err != nil && writeErr != nil {
 		err = writeErr
@@ -109,7 +110,7 @@ func (c *conn) receive(maxBody int64) (answer, error) {
 		var err error
 		//nolint:bodyclose // read to its end below, on a connection of ours
 		if resp, err = http.ReadResponse(c.r, asPOST); err != nil {
-			// A line cut short by the end of the stream is no garbage.
+			// A line cut short by the end of the stream is not an invalid response.
 			return answer{}, cmp.Or(c.readErr, err)
 		}
 		if resp.StatusCode/100 != 1 || resp.StatusCode == http.StatusSwitchingProtocols {
@@ -132,7 +133,7 @@ func (c *conn) receive(maxBody int64) (answer, error) {
 			return answer{}, err
 		}
 	}
-	// Bytes behind the answer belong to no request of ours.
+	// Bytes after the answer belong to no request of this client.
 	a.reusable = !resp.Close && !a.tooLarge && resp.StatusCode >= 200 && c.r.Buffered() == 0
 	return a, nil
 }

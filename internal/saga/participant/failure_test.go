@@ -49,7 +49,7 @@ func TestNoAnswerInTimeIsUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := serveRaw(t, func(e exchange) bool {
 				e.say(begin)
-				e.Read(make([]byte, 1)) // until the client hangs up
+				e.Read(make([]byte, 1)) // until the client closes the connection
 				return false
 			})
 			c := newClient(t, nil)
@@ -58,14 +58,14 @@ func TestNoAnswerInTimeIsUnknown(t *testing.T) {
 			check(t, c.Call(t.Context(), call), saga.Unknown, retry.Timeout, CodeTimeout)
 			wantSeen(t, srv, 1, 1)
 			if n, _ := held(&c.idle); n != 0 {
-				t.Error("the connection was kept though its answer may still come")
+				t.Error("the connection was kept although its answer may still come")
 			}
 		})
 	}
 }
 
 func TestARequestThatIsNotReadInTimeIsUnknown(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // connections wait in its queue, nobody reads
+	l, err := net.Listen("tcp", "127.0.0.1:0") // connections wait in its queue and are never accepted
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,16 +75,16 @@ func TestARequestThatIsNotReadInTimeIsUnknown(t *testing.T) {
 	check(t, newClient(t, nil).Call(t.Context(), call), saga.Unknown, retry.Timeout, CodeTimeout)
 }
 
-func TestNothingListensIsNotApplied(t *testing.T) {
+func TestARefusedConnectionIsNotApplied(t *testing.T) {
 	o := newClient(t, nil).Call(t.Context(), callTo("http://"+testnet.ClosedAddress(t)))
 	check(t, o, saga.NotApplied, retry.Network, CodeDialFailed)
 	if !strings.Contains(o.Message, "connection refused") {
-		t.Errorf("message %q does not say that the connection was refused", o.Message)
+		t.Errorf("message %q does not report that the connection was refused", o.Message)
 	}
 }
 
-// resolver is a DNS that answers the n-th question for an IPv4 address, from
-// 1, with answer(n), and with an error when that is "".
+// resolver is a DNS that answers the n-th query for an IPv4 address, from 1, with
+// answer(n), and with an error when that is "".
 func resolver(answer func(n int64) string) *net.Resolver {
 	var asked atomic.Int64
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -134,7 +134,7 @@ func TestATimeoutWhileConnectingIsNotApplied(t *testing.T) {
 	check(t, c.Call(t.Context(), call), saga.NotApplied, retry.Timeout, CodeDialTimeout)
 }
 
-func TestOurOwnEndWhileConnectingIsNotApplied(t *testing.T) {
+func TestACancellationWhileConnectingIsNotApplied(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newClient(t, func(cfg *Config) {
 		cfg.Policy.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -146,7 +146,7 @@ func TestOurOwnEndWhileConnectingIsNotApplied(t *testing.T) {
 	check(t, c.Call(ctx, callTo("http://slow.example/")), saga.NotApplied, retry.Network, CodeAborted)
 }
 
-func TestADecoyIsNeverCalled(t *testing.T) {
+func TestAForbiddenAddressIsNeverCalled(t *testing.T) {
 	decoy := serveRaw(t, func(e exchange) bool { e.say(okAnswer); return true })
 	_, port, _ := net.SplitHostPort(decoy.Addr().String())
 	var log bytes.Buffer
@@ -175,7 +175,7 @@ func TestADecoyIsNeverCalled(t *testing.T) {
 	}
 }
 
-func TestANameThatMovesToTheMetadataServiceIsNotFollowed(t *testing.T) {
+func TestANameThatChangesToTheMetadataServiceIsNotCalled(t *testing.T) {
 	srv := serveRaw(t, func(e exchange) bool {
 		e.say(response("200 OK", "Connection: close\r\n", "{}")) // so that the next call connects again
 		return false
@@ -195,7 +195,7 @@ func TestANameThatMovesToTheMetadataServiceIsNotFollowed(t *testing.T) {
 	wantSeen(t, srv, 1, 1)
 }
 
-func TestURLsAndHeadersThatNoRequestCanHold(t *testing.T) {
+func TestURLsAndHeadersThatCannotBeSent(t *testing.T) {
 	for _, url := range []string{"", "/path", "//host/path", "ftp://host/", "http://", "http://:80/",
 		"http://user:secret@host/", "http://host:0/", "http://host:99999/", "http://ho st/", "http://host/\r\nX: y",
 		"http://a\u0000b/", "http://\u00ad/", "mailto:a@b", "http:host"} {
@@ -218,7 +218,7 @@ func TestTLS(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"proto":%q,"host":%q}`, r.Proto, r.TLS.ServerName)
 	}))
-	srv.EnableHTTP2 = true // the client must not be talked into it
+	srv.EnableHTTP2 = true // the client must not negotiate it
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
@@ -256,14 +256,14 @@ func TestTLS(t *testing.T) {
 		check(t, o, saga.NotApplied, retry.Network, CodeTLSFailed)
 		if !strings.Contains(o.Message, "certificate") || strings.Contains(o.Message, "example.com") ||
 			!strings.Contains(log.String(), "example.com") {
-			t.Errorf("message %q, log %s: the log alone must say which names the certificate has", o.Message, &log)
+			t.Errorf("message %q, log %s: only the log may name the certificate's names", o.Message, &log)
 		}
 	})
 	t.Run("an unknown authority is refused", func(t *testing.T) {
 		c := newClient(t, func(cfg *Config) { trusting(cfg); cfg.TLS = nil })
 		check(t, c.Call(t.Context(), callTo("https://example.com:"+port+"/")), saga.NotApplied, retry.Network, CodeTLSFailed)
 	})
-	t.Run("plain HTTP behind https is refused", func(t *testing.T) {
+	t.Run("plain HTTP on an https URL is refused", func(t *testing.T) {
 		plain := httptest.NewServer(http.NotFoundHandler())
 		defer plain.Close()
 		check(
@@ -274,7 +274,7 @@ func TestTLS(t *testing.T) {
 			CodeTLSFailed,
 		)
 	})
-	t.Run("a handshake without end is a timeout", func(t *testing.T) {
+	t.Run("a handshake that never ends is a timeout", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -286,7 +286,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// brokenConn fails before it takes a byte.
+// brokenConn fails before it accepts a byte.
 type brokenConn struct{ net.Conn }
 
 func (brokenConn) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxIdle bounds idle connections to all hosts together, and so file descriptors.
+// maxIdle limits the idle connections to all hosts together, and so file descriptors.
 const maxIdle = 4096
 
-// idlePool keeps connections between calls, the most recently used on top so
-// that the rest can age. The zero value with perHost and timeout set is ready.
+// idlePool keeps connections between calls, the most recently used on top so that the
+// others can expire. The zero value with perHost and timeout set is ready to use.
 type idlePool struct {
 	perHost int
 	timeout time.Duration
@@ -32,7 +32,7 @@ func (p *idlePool) get(key string) *conn {
 	}
 	c := list[len(list)-1]
 	list[len(list)-1] = nil
-	p.conns[key] = list[:len(list)-1] // an empty list waits for its next connection, or for expire
+	p.conns[key] = list[:len(list)-1] // an empty list stays until its next connection, or until expire
 	p.total--
 	return c
 }
@@ -63,7 +63,8 @@ func (p *idlePool) keep(key string, c *conn) bool {
 	return true
 }
 
-// expire closes what has been idle for the timeout and comes back for the rest.
+// expire closes connections that have been idle for the timeout, and reschedules itself for
+// the others.
 func (p *idlePool) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ func held(p *idlePool) (conns, hosts int) {
 	return p.total, len(p.conns)
 }
 
-func TestIdleConnectionsAreClosedWhenTheirTimeHasCome(t *testing.T) {
+func TestIdleConnectionsAreClosedAfterTheirTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := idlePool{perHost: 10, timeout: time.Minute}
 		defer p.close()
@@ -43,7 +43,7 @@ func TestIdleConnectionsAreClosedWhenTheirTimeHasCome(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		if conns, hosts := held(&p); !youngClosed() || conns != 0 || hosts != 0 {
-			t.Errorf("after its minute: closed %t, %d connections to %d hosts; want nothing left", youngClosed(), conns, hosts)
+			t.Errorf("after its minute: closed %t, %d connections to %d hosts; want none left", youngClosed(), conns, hosts)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestAResetOfAKeptAliveConnectionIsNotASecondSend(t *testing.T) {
 					t.Errorf("verdict %d, class %s, code %s; want unknown, network, connection_lost", o.Verdict, o.Class, o.Code)
 				}
 				wantSeen(t, srv, 2, 1)
-				// The third attempt is one the engine decided on.
+				// The third attempt is a decision of the engine.
 				call.Attempt = 3
 				wantDone(t, c.Call(t.Context(), call))
 				wantSeen(t, srv, 3, 2)
@@ -82,7 +82,7 @@ func TestAConnectionThatWasClosedMeanwhileIsReplacedBeforeSending(t *testing.T) 
 			srv := serveRaw(t, func(e exchange) bool {
 				e.say(okAnswer)
 				if e.nth == 1 {
-					<-answered // the client has put the connection away
+					<-answered // the client has returned the connection to its pool
 					tt.then(e)
 					close(over)
 					return false
@@ -148,7 +148,7 @@ func TestTheProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	wantSeen(t, proxy, 0, 0)
 }
 
-func TestLargeAndEmptyBodiesArriveWhole(t *testing.T) {
+func TestLargeAndEmptyBodiesArriveComplete(t *testing.T) {
 	for _, size := range []int{0, 1, maxCopied, maxCopied + 1, 3 << 20} {
 		body := bytes.Repeat([]byte("x"), size)
 		var got []byte
@@ -163,7 +163,7 @@ func TestLargeAndEmptyBodiesArriveWhole(t *testing.T) {
 	}
 }
 
-// A participant that says no without reading has said no: its answer counts
+// A participant that refuses a request without reading it has refused it: its answer counts
 // although the rest of the request could not be sent.
 func TestAnAnswerToHalfARequestCounts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -204,7 +204,7 @@ func TestConnectionsAreReusedAndBounded(t *testing.T) {
 	var gate sync.WaitGroup
 	gate.Add(workers)
 	srv := serveRaw(t, func(e exchange) bool {
-		if e.nth <= workers { // the first calls all wait for each other, so each has a connection of its own
+		if e.nth <= workers { // the first calls all wait for each other, so each has its own connection
 			gate.Done()
 			gate.Wait()
 		}
@@ -227,7 +227,7 @@ func TestConnectionsAreReusedAndBounded(t *testing.T) {
 	wantSeen(t, srv, workers+20, workers)
 }
 
-func TestAClosedClientKeepsNothing(t *testing.T) {
+func TestAClosedClientKeepsNoConnections(t *testing.T) {
 	srv := serveRaw(t, func(e exchange) bool { e.say(okAnswer); return true })
 	c := newClient(t, nil)
 	wantDone(t, c.Call(t.Context(), callTo(srv.url())))
@@ -239,7 +239,7 @@ func TestAClosedClientKeepsNothing(t *testing.T) {
 	}
 }
 
-// A deadline that passed while the connection lay idle must not spoil it.
+// A deadline that passed while the connection was idle must not make it unusable.
 func TestAKeptConnectionOutlivesTheDeadlineOfItsLastCall(t *testing.T) {
 	srv := serveRaw(t, func(e exchange) bool { e.say(okAnswer); return true })
 	c := newClient(t, nil)
@@ -253,12 +253,12 @@ func TestAKeptConnectionOutlivesTheDeadlineOfItsLastCall(t *testing.T) {
 	wantSeen(t, srv, 2, 1)
 }
 
-func TestACanceledCallGivesUpItsConnection(t *testing.T) {
+func TestACanceledCallClosesItsConnection(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	srv := serveRaw(t, func(e exchange) bool {
 		if e.nth == 1 {
 			cancel()
-			e.Read(make([]byte, 1)) // until the client hangs up
+			e.Read(make([]byte, 1)) // until the client closes the connection
 			return false
 		}
 		e.say(okAnswer)
@@ -277,8 +277,8 @@ func TestACanceledCallGivesUpItsConnection(t *testing.T) {
 	wantSeen(t, srv, 2, 2)
 }
 
-// The cancellation may reach the connection at any later moment, even when the
-// answer was faster.
+// The cancellation may reach the connection at any later moment, even when the answer was
+// received first.
 func TestAConnectionThatMayStillBeAbortedIsNotKept(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -17,11 +17,11 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Codes of outcomes, beside "http_" and the status of any answer that is not
-// a success. A success has no code.
+// Codes of outcomes, in addition to "http_" with the status of an answer that is not a
+// success. A success has no code.
 const (
 	// Nothing was sent.
-	CodeInvalidRequest = "invalid_request" // the definition holds what no request can; not retried
+	CodeInvalidRequest = "invalid_request" // the definition cannot be sent as a request; not retried
 	CodeEgressDenied   = "egress_denied"   // the egress policy; not retried
 	CodeDNSFailed      = "dns_failed"
 	CodeDialFailed     = "dial_failed"
@@ -29,14 +29,14 @@ const (
 	CodeTLSFailed      = "tls_failed"
 	CodeNotSent        = "not_sent" // the connection broke before the first byte
 
-	// Nobody knows.
+	// Whether the participant acted is unknown.
 	CodeTimeout          = "timeout"
 	CodeConnectionLost   = "connection_lost"    // reset or closed before the whole answer
-	CodeInvalidResponse  = "invalid_response"   // not HTTP, or a success without JSON that can be stored
+	CodeInvalidResponse  = "invalid_response"   // not HTTP, or a success whose body is not storable JSON
 	CodeResponseTooLarge = "response_too_large" // over Config.MaxResponseBytes
 
-	// CodeAborted is a call that its own context ended: Unknown when something
-	// had been sent, else NotApplied.
+	// CodeAborted is the code of a call that was ended by its own context: Unknown if
+	// something had been sent, otherwise NotApplied.
 	CodeAborted = "aborted"
 )
 
@@ -44,13 +44,14 @@ func failure(v saga.Verdict, class retry.Class, code, message string) saga.Outco
 	return saga.Outcome{Verdict: v, Class: class, Code: code, Message: cleaned(message)}
 }
 
-// neverSendable is a call that no repetition can mend, and that was not made.
+// neverSendable returns the outcome of a call that was not made, and that no retry can make
+// possible.
 func neverSendable(code string, why error) saga.Outcome {
 	return failure(saga.NotApplied, retry.Refused, code, "the call cannot be made: "+why.Error())
 }
 
-// notConnected is the outcome when there was no connection to send over.
-// Messages name no addresses: they are shown to people outside.
+// notConnected returns the outcome when there was no connection to send over. Messages name
+// no addresses: they are shown to clients.
 func notConnected(ctx context.Context, err error) saga.Outcome {
 	var denied *egress.Denied
 	var dns *net.DNSError
@@ -70,7 +71,7 @@ func notConnected(ctx context.Context, err error) saga.Outcome {
 	return failure(saga.NotApplied, retry.Network, CodeDialFailed, "no connection to the participant"+reason(err))
 }
 
-// nothingSent is the outcome when a connection broke before it took a byte.
+// nothingSent returns the outcome when a connection broke before it accepted a byte.
 func nothingSent(ctx context.Context, err error) saga.Outcome {
 	switch {
 	case ctx.Err() != nil:
@@ -86,8 +87,8 @@ func nothingSent(ctx context.Context, err error) saga.Outcome {
 	)
 }
 
-// noAnswer is the outcome when the request, or a part of it, was sent and no
-// whole answer came: the participant may or may not have acted.
+// noAnswer returns the outcome when all or part of the request was sent and no complete
+// answer was received: the participant may or may not have acted.
 func noAnswer(ctx context.Context, err error) saga.Outcome {
 	var network net.Error
 	switch {
@@ -117,7 +118,7 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
-// reason returns the operating system's word for err, such as ": connection refused", or "".
+// reason returns the operating system's text for err, such as ": connection refused", or "".
 func reason(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -126,8 +127,8 @@ func reason(err error) string {
 	return ""
 }
 
-// certificate returns ": its certificate was not accepted" when that is why
-// err came about, or "". The error itself would list the names it is valid for.
+// certificate returns ": its certificate was not accepted" if err has that cause, or "".
+// The error itself would list the names for which the certificate is valid.
 func certificate(err error) string {
 	var invalid *tls.CertificateVerificationError
 	if errors.As(err, &invalid) {
@@ -136,7 +137,7 @@ func certificate(err error) string {
 	return ""
 }
 
-// answered is the outcome of a whole answer (requirements/invariants.md 3.7).
+// answered returns the outcome of a complete answer (requirements/invariants.md 3.7).
 func (c *Client) answered(a answer) saga.Outcome {
 	code := "http_" + strconv.Itoa(a.status)
 	switch s := a.status; {
@@ -165,7 +166,8 @@ func (c *Client) answered(a answer) saga.Outcome {
 	)
 }
 
-// done is a 2xx: its body is the step's output, unless it cannot be stored.
+// done returns the outcome of a 2xx: its body is the step's output, unless it cannot be
+// stored.
 func (c *Client) done(a answer) saga.Outcome {
 	output, err := c.canonical(a.body)
 	if err != nil {
@@ -202,7 +204,7 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 }
 
 func (c *Client) canonical(body []byte) ([]byte, error) {
-	if len(body) == 0 { // spares the common empty answer the parser's error
+	if len(body) == 0 { // saves the parser's error for the common empty answer
 		return nil, &strictjson.Error{Code: strictjson.CodeEmpty}
 	}
 	return strictjson.Canonical(nil, body, strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth})

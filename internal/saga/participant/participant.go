@@ -1,14 +1,13 @@
-// Package participant makes the outside call of a saga step over HTTP and says
-// what the answer means.
+// Package participant makes the external call of a saga step over HTTP and turns the answer
+// into an outcome.
 //
-// A call is one attempt and never more. The rules must know whether anything
-// was sent at all, and that it was sent once; net/http's client answers
-// neither: it repeats a request that carries an Idempotency-Key when a
-// kept-alive connection breaks (trap X45), without telling. So this package
-// writes HTTP/1.1 requests to connections of its own, one write, one answer.
-// It also costs about half the CPU, for want of net/http's two goroutines per
-// connection, and the call is the most expensive thing Skald does. Answers are
-// still parsed by net/http.
+// A call is one attempt and never more. The rules must know whether anything was sent at
+// all, and that it was sent once. net/http's client guarantees neither: it silently repeats
+// a request that carries an Idempotency-Key when a kept-alive connection breaks (trap X45).
+// So this package writes HTTP/1.1 requests to its own connections, one write, one answer.
+// This also costs about half the CPU, because it does not need net/http's two goroutines
+// per connection, and the call is the most expensive thing Skald does. Answers are still
+// parsed by net/http.
 package participant
 
 import (
@@ -25,38 +24,38 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Config is what a Client needs. Every zero field has a usable meaning.
+// Config configures a Client. The zero value of every field is usable.
 type Config struct {
-	// Policy says where participants may be; nil means the zero Policy, which
-	// allows no loopback.
+	// Policy decides which addresses participants may have; nil means the zero Policy,
+	// which does not allow loopback.
 	Policy *egress.Policy
 	// TLS is for https participants; nil means the system's roots, TLS 1.2 or
 	// later. ServerName and NextProtos are set by the Client.
 	TLS *tls.Config
-	// Version stands in the User-Agent, "skald/VERSION"; "" means "dev".
+	// Version is part of the User-Agent, "skald/VERSION"; "" means "dev".
 	Version string
-	// MaxResponseBytes bounds the body of an answer, both as it is read and as
-	// canonical JSON; 0 means 1 MiB.
+	// MaxResponseBytes limits the body of an answer, both as received and as canonical
+	// JSON; 0 means 1 MiB.
 	MaxResponseBytes int64
-	// MaxJSONDepth bounds the nesting of an answer; 0 means strictjson's default.
+	// MaxJSONDepth limits the nesting of an answer; 0 means strictjson's default.
 	MaxJSONDepth int
-	// MaxIdlePerHost is how many connections to one host and port are kept
-	// open between calls; below the number of workers, connections are made
-	// and thrown away all the time. 0 means 512.
+	// MaxIdlePerHost is how many connections to one host and port are kept open between
+	// calls; if it is lower than the number of concurrent calls, connections are opened
+	// and closed all the time. 0 means 512.
 	MaxIdlePerHost int
 	// IdleTimeout is how long an unused connection is kept; 0 means 60 s.
 	IdleTimeout time.Duration
-	// DialTimeout bounds the look-up and the TCP connection within the call's
-	// own timeout; 0 means 10 s.
+	// DialTimeout limits the DNS lookup and the TCP connection within the call's timeout;
+	// 0 means 10 s.
 	DialTimeout time.Duration
-	// Now is the clock that stamps outcomes and X-Saga-Deadline; nil means
-	// time.Now. Timeouts are counted on the monotonic clock.
+	// Now is the clock for the times of outcomes and X-Saga-Deadline; nil means time.Now.
+	// Timeouts are measured on the monotonic clock.
 	Now func() time.Time
-	// NewSpanID makes the span of one call in traceparent. It must not return
+	// NewSpanID returns the span id of one call, for traceparent. It must not return
 	// zeros. nil means random.
 	NewSpanID func() [8]byte
-	// Log gets a warning for each call that the egress policy denies or whose
-	// TLS handshake fails; nil discards it.
+	// Log receives a warning for each call that the egress policy denies or whose TLS
+	// handshake fails; nil discards it.
 	Log *slog.Logger
 }
 
@@ -69,7 +68,7 @@ type Client struct {
 	idle    idlePool
 }
 
-// New returns a client. Close it to give up its connections.
+// New returns a client. Close it to release its connections.
 func New(cfg Config) *Client {
 	if cfg.Policy == nil {
 		cfg.Policy = &egress.Policy{}
@@ -114,20 +113,19 @@ func randomSpanID() (id [8]byte) {
 	return id
 }
 
-// Close closes the idle connections, and those of calls in flight when they
-// end. Calls made afterwards work, each over a connection of its own.
+// Close closes the idle connections, and those of calls in flight when they end. Calls
+// made afterwards still work, each over a new connection.
 func (c *Client) Close() { c.idle.close() }
 
-// defaultTimeout stands in for a call that names none, so that none lasts for ever.
+// defaultTimeout applies to a call without a timeout, so that no call lasts forever.
 const defaultTimeout = 30 * time.Second
 
-// Call sends the call once and returns its outcome; what counts as what is in
-// requirements/invariants.md 3.7 and in outcome.go. It returns within
-// call.Timeout (0 means 30 s), connecting included, or soon after ctx ends. An
-// outcome is Unknown unless it is certain that the participant did, or did
-// not, get the request and act on it. call must come from a definition that
-// package workflow has accepted; call.Body is not changed and must not be
-// changed while the outcome is in use.
+// Call sends the call once and returns its outcome, by the rules of
+// requirements/invariants.md 3.7 and outcome.go. It returns within call.Timeout (0 means
+// 30 s), including the time to connect, or soon after ctx ends. An outcome is Unknown
+// unless it is certain that the participant received the request and acted on it, or that
+// it did not. call must come from a definition that package workflow has accepted;
+// call.Body is not changed and must not be changed while the outcome is in use.
 func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 	if call.Timeout <= 0 {
 		call.Timeout = defaultTimeout
@@ -141,7 +139,7 @@ func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 	return o
 }
 
-// now is the configured clock at PostgreSQL's precision.
+// now returns the configured clock's time at PostgreSQL's precision.
 func (c *Client) now() time.Time { return c.cfg.Now().UTC().Truncate(time.Microsecond) }
 
 func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
@@ -176,8 +174,8 @@ func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time
 	return c.answered(a)
 }
 
-// warn tells operators what the outcome does not, because it is shown to users:
-// which address was denied, and what is wrong with a certificate.
+// warn logs what the outcome must not contain, because it is shown to users: which address
+// was denied, and what is wrong with a certificate.
 func (c *Client) warn(ctx context.Context, call *saga.Call, err error) {
 	var denied *egress.Denied
 	var handshake *handshakeError
@@ -192,15 +190,15 @@ func (c *Client) warn(ctx context.Context, call *saga.Call, err error) {
 		slog.String("step", call.Step), slog.Any("error", err))
 }
 
-// connection returns an idle connection to t that is still open, or a new one.
-// Its deadline is set. Nothing of the request has been sent when it fails.
+// connection returns an idle connection to t that is still open, or a new one, with its
+// deadline set. If it fails, nothing of the request has been sent.
 func (c *Client) connection(ctx context.Context, t *target, deadline time.Time) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	for cn := c.idle.get(t.key); cn != nil; cn = c.idle.get(t.key) {
-		// The deadline first: that of the call before may have passed, and
-		// then quiet could not look.
+		// The deadline first: that of the previous call may have passed, and then quiet
+		// could not read.
 		if cn.SetDeadline(deadline) == nil && cn.quiet() {
 			return cn, nil
 		}

@@ -4,8 +4,8 @@ package participant
 
 import "syscall"
 
-// probe cannot look at a connection here. A call over one that the participant
-// has closed meanwhile ends as unknown and is retried by its policy.
+// probe cannot check a connection on this platform. A call over a connection that the
+// participant has closed meanwhile ends as unknown and is retried by its policy.
 type probe struct{ raw syscall.RawConn }
 
 func (p *probe) quiet() bool { return true }

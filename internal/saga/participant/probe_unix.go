@@ -4,17 +4,16 @@ package participant
 
 import "syscall"
 
-// probe looks at a TCP connection without waiting. Without it the first call
-// over a connection that the participant has closed meanwhile would be sent
-// into the void and end as unknown.
+// probe checks a TCP connection without blocking. Without it the first call over a
+// connection that the participant has closed meanwhile would be lost and end as unknown.
 type probe struct {
-	raw  syscall.RawConn // nil: cannot look
+	raw  syscall.RawConn // nil: cannot check
 	idle bool
 	buf  [1]byte
 }
 
-// quiet tells whether a read would wait. A byte that it takes away is no loss:
-// a connection with unasked bytes is given up.
+// quiet reports whether a read would block. If it consumes a byte, nothing is lost: a
+// connection with unsolicited bytes is discarded.
 func (p *probe) quiet() bool {
 	if p.raw == nil {
 		return true

@@ -19,9 +19,9 @@ var (
 	errHeader = errors.New("a header of the definition is not valid")
 )
 
-// appendHead appends the request line and the headers of call (DESIGN.md
-// section 2), up to and with the empty line before the body. Names that are
-// not ASCII are percent-encoded; the body has them as they are.
+// appendHead appends the request line and the headers of call (DESIGN.md section 2), up to
+// and including the empty line before the body. Names that are not ASCII are
+// percent-encoded in headers; the body has them unchanged.
 func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.Time) ([]byte, error) {
 	switch call.HTTP.Method {
 	case "POST", "PUT", "PATCH", "DELETE":

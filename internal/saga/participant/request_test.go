@@ -33,7 +33,7 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		name   string
 		change func(*saga.Call)
 		line   string            // "" means "POST / HTTP/1.1"
-		diff   map[string]string // beside base; "" removes
+		diff   map[string]string // in addition to base; "" removes
 	}{
 		{"an ordinary call", func(*saga.Call) {}, "", nil},
 		{"POST is the default", func(c *saga.Call) { c.HTTP.Method = "" }, "", nil},
@@ -78,7 +78,7 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 				name, value, _ := strings.Cut(h, ": ")
 				name = http.CanonicalHeaderKey(name)
 				if _, twice := got[name]; twice {
-					t.Errorf("header %s is there twice", name)
+					t.Errorf("header %s is sent twice", name)
 				}
 				got[name] = value
 			}
@@ -105,7 +105,7 @@ func TestSpansDiffer(t *testing.T) {
 	}
 }
 
-func TestWhatAURLMeans(t *testing.T) {
+func TestTargetsOfURLs(t *testing.T) {
 	for _, tt := range []struct {
 		url  string
 		want target
@@ -142,7 +142,7 @@ func TestTheCacheOfURLsIsBounded(t *testing.T) {
 	}
 }
 
-// No URL, step name or header may smuggle a second request or header in.
+// No URL, step name or header may inject a second request or header.
 func FuzzAHeadIsOneRequestAndNoMore(f *testing.F) {
 	f.Add("http://host/a?b", "step", "X-A", "b")
 	f.Add("http://h\u00e9/ x", "a\r\nb", "X A", "b\r\nc")
@@ -165,7 +165,7 @@ func FuzzAHeadIsOneRequestAndNoMore(f *testing.F) {
 				t.Fatalf("line %d of the head is %q:\n%q", i, line, head)
 			}
 		}
-		if name != "X-A" { // others may be ones that the definition's rules refuse
+		if name != "X-A" { // other names may be refused by the definition's rules
 			return
 		}
 		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(head) + string(call.Body))))

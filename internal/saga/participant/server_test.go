@@ -22,8 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// benchServer makes the test binary a participant, so that benchmarks measure
-// the caller alone.
+// benchServer makes the test binary a participant, so that benchmarks measure only the
+// caller.
 const benchServer = "SKALD_TEST_BENCH_SERVER"
 
 func TestMain(m *testing.M) {
@@ -71,8 +71,8 @@ func callTo(url string) saga.Call {
 	}
 }
 
-// rawServer is a participant that controls every byte. It counts what it
-// receives and hands each request to its script.
+// rawServer is a participant that controls every byte. It counts what it receives and
+// passes each request to its script.
 type rawServer struct {
 	net.Listener
 	mu       sync.Mutex
@@ -80,7 +80,7 @@ type rawServer struct {
 	requests []string // every request received whole, head and body; guarded by mu
 }
 
-// exchange is one request that a rawServer has received whole.
+// exchange is one request that a rawServer has received completely.
 type exchange struct {
 	net.Conn
 	head string
@@ -90,7 +90,7 @@ type exchange struct {
 
 func (e exchange) say(answer string) { io.WriteString(e, answer) }
 
-// reset closes the connection so that the other end sees a reset.
+// reset closes the connection in such a way that the other end receives a reset.
 func (e exchange) reset() {
 	e.Conn.(*net.TCPConn).SetLinger(0)
 	e.Close()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// target is what a URL means for a call, worked out once.
+// target is a parsed URL, prepared once for all calls.
 type target struct {
 	key     string // connections to targets of one key are interchangeable
 	tls     bool
@@ -20,11 +20,11 @@ type target struct {
 	line    string // the request line after the method, and the Host header
 }
 
-// maxTargets bounds the cache. URLs come from definitions, so more than this
-// many in use at once are rare, and then parsing again is the whole harm.
+// maxTargets limits the cache. URLs come from definitions, so more than this many in use
+// at the same time are rare, and then the only cost is parsing them again.
 const maxTargets = 4096
 
-// targets caches URLs. The zero value is ready.
+// targets caches parsed URLs. The zero value is ready to use.
 type targets struct {
 	mu    sync.RWMutex
 	byURL map[string]*target // guarded by mu
@@ -79,7 +79,7 @@ func parseTarget(rawURL string) (*target, error) {
 	}
 	t.address = net.JoinHostPort(t.host, port)
 	t.key = u.Scheme + "://" + t.address
-	name, _, _ := strings.Cut(t.host, "%") // the zone of an IPv6 address is ours alone
+	name, _, _ := strings.Cut(t.host, "%") // the zone of an IPv6 address has a meaning only on this machine
 	if strings.Contains(name, ":") {
 		name = "[" + name + "]"
 	}
@@ -99,8 +99,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// appendEncoded appends s with every byte that may not stand in a request line
-// or a header percent-encoded: blanks, control characters and all but ASCII.
+// appendEncoded appends s with every byte percent-encoded that is not allowed in a request
+// line or header: blanks, control characters and everything that is not ASCII.
 func appendEncoded(b []byte, s string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := range len(s) {

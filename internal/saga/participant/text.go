@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxMessage    = 1000           // characters, as saga.Outcome.Message promises
-	maxRetryAfter = 24 * time.Hour // package retry bounds it further
+	maxMessage    = 1000           // characters, as documented for saga.Outcome.Message
+	maxRetryAfter = 24 * time.Hour // package retry limits it further
 )
 
-// retryAfter reads a Retry-After header, in seconds or as an HTTP date. What
-// is neither, or has passed, is 0; what is far away is 24 hours.
+// retryAfter parses a Retry-After header, in seconds or as an HTTP date. It returns 0 if
+// the header is neither or is in the past, and at most 24 hours.
 func retryAfter(header string, now time.Time) time.Duration {
 	header = strings.TrimSpace(header)
 	if header == "" {
@@ -23,7 +23,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	}
 	if strings.Trim(header, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(header, 10, 32)
-		if err != nil { // more digits than any sensible number has
+		if err != nil { // more digits than any plausible number has
 			return maxRetryAfter
 		}
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
@@ -35,8 +35,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// messageIn returns the text a participant put into the JSON body of a refusal
-// under one of the usual names, "" when there is none.
+// messageIn returns the text that a participant put into the JSON body of a refusal under
+// one of the usual names, "" when there is none.
 func messageIn(body []byte) string {
 	var fields struct{ Error, Message, Detail, Title any }
 	if json.Unmarshal(body, &fields) != nil { // not an object
@@ -52,9 +52,9 @@ func messageIn(body []byte) string {
 	return ""
 }
 
-// cleaned makes a text from outside fit to be shown and stored: valid UTF-8 of
-// at most 1,000 characters, with a blank for each character that would break
-// a line, control a terminal or turn the direction of writing.
+// cleaned makes text from outside safe to show and store: valid UTF-8 of at most 1,000
+// characters, with a blank for each character that would break a line, control a terminal
+// or change the direction of writing.
 func cleaned(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {

@@ -89,14 +89,14 @@ func FuzzCleanedTextIsHarmless(f *testing.F) {
 		}
 		for _, r := range got {
 			if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-				t.Errorf("cleaned(%q) holds %U", s, r)
+				t.Errorf("cleaned(%q) contains %U", s, r)
 			}
 		}
 	})
 }
 
-// Whatever a participant sends, the outcome is one that the rules know and a
-// store can hold.
+// Whatever a participant sends, the outcome is one that the rules know and a store can
+// contain.
 func FuzzAnyAnswerHasAnOutcome(f *testing.F) {
 	for _, s := range []string{
 		okAnswer, response("409 Conflict", "Retry-After: 1\r\n", `{"error":"\ud800"}`),
@@ -133,7 +133,7 @@ func FuzzAnyAnswerHasAnOutcome(f *testing.F) {
 		}
 		for _, j := range []json.RawMessage{o.Output, o.Response} {
 			if j != nil && (!json.Valid(j) || len(j) > 1<<10 || strings.Contains(string(j), `\u0000`)) {
-				t.Errorf("not fit to be stored: %q", j)
+				t.Errorf("cannot be stored: %q", j)
 			}
 		}
 		if cleaned(o.Message) != o.Message || o.RetryAfter < 0 || o.RetryAfter > maxRetryAfter {

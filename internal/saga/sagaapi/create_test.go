@@ -289,7 +289,8 @@ func TestAClientsSagaIDIsUsedOnce(t *testing.T) {
 func TestInlineStepsMakeAPinnedWorkflowThatIsNotListed(t *testing.T) {
 	e := apitest.NewEdge(t)
 	body := `{"workflow_name":"my label","steps":[` + apitest.StepsJSON("reserve", "pay!") + `]}`
-	e.Send("POST", "/api/v1/sagas", body).Wants(http.StatusUnprocessableEntity, "WORKFLOW_INVALID") // names must not contain blanks
+	// Names must not contain blanks.
+	e.Send("POST", "/api/v1/sagas", body).Wants(http.StatusUnprocessableEntity, "WORKFLOW_INVALID")
 	body = strings.Replace(body, "my label", "label", 1)
 	first, second := e.Start(body), e.Start(body)
 	if !strings.HasPrefix(first.WorkflowName, "inline:") || first.WorkflowName != second.WorkflowName ||

@@ -237,7 +237,8 @@ func scanLog(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer) (sa
 }
 
 // scanLogOf is scanLog that also returns the log's saga.
-func scanLogOf(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer) (l saga.StepLog, of saga.Ref, err error) {
+func scanLogOf(row postgres.Scanner,
+	sealerOf func(saga.Ref) *envelope.Sealer) (l saga.StepLog, of saga.Ref, err error) {
 	r := logRow{StepLog: &l}
 	if err = logTable.Scan(row, &r); err != nil {
 		return l, r.of, err

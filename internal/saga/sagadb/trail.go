@@ -217,7 +217,8 @@ func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool,
 func storedEvent(rows *sql.Rows, before ...any) (saga.StoredEvent, error) {
 	var r eventRow
 	e := &r.StoredEvent
-	err := eventTable.Scan(withFirst{rows, before}, &r, postgres.ScanOr(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey)
+	err := eventTable.Scan(withFirst{rows, before}, &r,
+		postgres.ScanOr(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey)
 	if err != nil {
 		return *e, err
 	}

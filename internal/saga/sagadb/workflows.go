@@ -137,7 +137,8 @@ func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name st
 }
 
 // recordWorkflow records an action on a workflow, whose head is locked.
-func recordWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any, now time.Time,
+func recordWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any,
+	now time.Time,
 	detail map[string]any) error {
 	after, err := auditedWorkflow(ctx, tx, tenant, name)
 	if err != nil {
