@@ -29,7 +29,7 @@ const (
 	Upstream                        // another system did not accept what was sent to it: 502
 	Gone                            // it existed and was removed permanently: 410
 	Slow                            // the request did not arrive in time: 408
-	TooMany                         // the client has exceeded its rate or quota: 429
+	TooMany                         // the client has sent more than it may send now: 429
 )
 
 // Field is one mistake in the input.

@@ -138,8 +138,7 @@ func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name st
 
 // recordWorkflow records an action on a workflow, whose head is locked.
 func recordWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any,
-	now time.Time,
-	detail map[string]any) error {
+	now time.Time, detail map[string]any) error {
 	after, err := auditedWorkflow(ctx, tx, tenant, name)
 	if err != nil {
 		return err
