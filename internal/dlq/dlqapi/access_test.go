@@ -36,7 +36,7 @@ func TestTheStoreInMemoryHasNoDeadLetterQueue(t *testing.T) {
 	apitest.NewEdge(t, apitest.Guarded).Send("GET", letters, "").Wants(401, access.CodeRequired)
 }
 
-func TestWhoLacksPayloadsReadSeesThatALetterIsAndNotWhatIsInIt(t *testing.T) {
+func TestWithoutPayloadsReadALetterIsShownWithoutItsContent(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, apitest.Guarded)
 	q.target.answer(500)
@@ -82,7 +82,7 @@ func TestWhoLacksPayloadsReadSeesThatALetterIsAndNotWhatIsInIt(t *testing.T) {
 	}
 }
 
-func TestWhatAPolicyRedactsNobodyIsShown(t *testing.T) {
+func TestRedactedMembersAreNeverShown(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.policy.Redact = []string{"card.number", "people.name", "gone.x"}
@@ -117,7 +117,8 @@ func jsonEqual(t *testing.T, a, b string) bool {
 	return cmp.Equal(x, y)
 }
 
-// letterOperations lists those on single letters, with a body each that is all right.
+// letterOperations lists the operations on single letters; letterBody is a valid body
+// of each.
 func letterOperations(t *testing.T, id string) []apitest.Operation {
 	t.Helper()
 	return slices.DeleteFunc(apitest.Operations(t, strings.NewReplacer("{message_id}", id)),
@@ -197,7 +198,7 @@ func TestALetterOfAnotherTenantDoesNotExist(t *testing.T) {
 	}
 }
 
-// TestNoInputOfTheQueueIsAServerError sends what people and fuzzers send.
+// TestNoInputOfTheQueueIsAServerError sends what users and fuzzers send.
 func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -236,7 +237,7 @@ func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
 			}
 			continue
 		}
-		if op.Method == http.MethodDelete || strings.HasSuffix(op.Path, "/retry-all") { // each of these waits
+		if op.Method == http.MethodDelete || strings.HasSuffix(op.Path, "/retry-all") { // each retry-all waits
 			continue
 		}
 		for _, path := range []string{op.Path, strings.ReplaceAll(op.Path, l.ID.String(), saga.ID.String())} {
@@ -245,7 +246,7 @@ func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
 				if r.Status < 500 {
 					continue
 				}
-				switch code := r.Problem().Code; { // what a retry may say of its target
+				switch code := r.Problem().Code; { // allowed errors of a retry's target
 				case strings.HasSuffix(path, "/retry") && (code == "DLQ_NO_KAFKA" || code == "DLQ_PROCESS_FAILED"):
 				default:
 					t.Errorf("%s %s %s: %d %s", op.Method, path, body, r.Status, r.Body)

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// UpdateDeadLetter changes what people note about a letter.
+// UpdateDeadLetter changes labels, assignee and note of a letter, and when it is
+// retried.
 func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	e := dlq.Edit{NextRetryAt: b.NextRetryAt, Labels: b.Labels, Assignee: b.Assignee, Note: b.Note}
@@ -43,7 +44,7 @@ func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetter
 		})
 }
 
-// RequeueDeadLetter gives a DEAD letter another chance.
+// RequeueDeadLetter makes a DEAD letter due again.
 func (s *Handlers) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
@@ -87,7 +88,7 @@ func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLett
 		})
 }
 
-// sagaWaits returns nil when no saga waits for the letter. Fault: Conflict.
+// sagaWaits returns nil unless a saga waits for the letter. Fault: Conflict.
 func sagaWaits(l *dlq.Letter) error {
 	if !l.Waited() {
 		return nil
@@ -96,8 +97,8 @@ func sagaWaits(l *dlq.Letter) error {
 		"saga %s is waiting for this dead letter: retry it, resolve it if its step was compensated manually, or set force", l.Link.SagaID).Allowing(l.Actions())
 }
 
-// ResolveDeadLetter notes that a letter was dealt with elsewhere. A saga that
-// waits for it goes on.
+// ResolveDeadLetter records that a letter was dealt with elsewhere. A saga that waits
+// for it continues.
 func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.Response, error) {
 	var reason *string
 	if in.Body != nil {
@@ -113,7 +114,7 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 		after, err := l.ResolvedManually(s.moment())
 		switch {
 		case err != nil:
-			return nil, insteadOf(err, &l)
+			return nil, withCurrentLetter(err, &l)
 		case l.Source == dlq.FromSaga:
 			after, err = s.UndoneByHand(ctx, l, rest.ByOf(ctx, reason))
 		default:
@@ -129,7 +130,7 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 	return nil, letterKeepsChanging()
 }
 
-// AcknowledgeDeadLetter takes a consumer's word on a redriven letter.
+// AcknowledgeDeadLetter records a consumer's confirmation of a redriven letter.
 func (s *Handlers) AcknowledgeDeadLetter(ctx context.Context,
 	in api.AcknowledgeDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
@@ -155,7 +156,7 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 			if err = l.Deletable(); err == nil && !force {
 				err = sagaWaits(&l)
 			}
-			err = insteadOf(err, &l)
+			err = withCurrentLetter(err, &l)
 		}
 		if err != nil {
 			return nil, err
@@ -186,7 +187,7 @@ func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLett
 	}
 	if fault.KindOf(err) == fault.NotFound {
 		if l, getErr := s.Letters.Get(ctx, tenant, in.MessageID); getErr == nil && l.ArchivedAt == nil {
-			err = insteadOf(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is not archived").Allowing(l.Actions()), &l)
+			err = withCurrentLetter(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is not archived").Allowing(l.Actions()), &l)
 		}
 	}
 	return nil, err

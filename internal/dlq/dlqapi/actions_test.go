@@ -162,8 +162,7 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	q.audited(l.ID, "push", "resolve booked by hand", "delete GDPR")
 }
 
-// audited checks what is kept of the actions on a letter, oldest first: verbs
-// and reasons.
+// audited checks the recorded actions on a letter, oldest first: verbs and reasons.
 func (q *queue) audited(id uuid.UUID, want ...string) {
 	q.T.Helper()
 	found, err := q.actions.Actions(q.T.Context(), apitest.Tenant.ID, operator.Filter{Kind: operator.DeadLetter,
@@ -183,7 +182,7 @@ func (q *queue) audited(id uuid.UUID, want ...string) {
 	}
 }
 
-// meanwhile changes a letter whenever somebody else is about to, a few times.
+// meanwhile changes a letter just before a change is stored, a few times.
 type meanwhile struct {
 	dlq.Letters
 	times int
@@ -208,7 +207,7 @@ func (m *meanwhile) Change(ctx context.Context, l dlq.Letter, by operator.Action
 	return m.Letters.Change(ctx, l, by)
 }
 
-func TestWhoeverIsFasterTheOtherDecidesAnew(t *testing.T) {
+func TestAChangeThatMeetsAConcurrentOneIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	race := &meanwhile{times: 2}
 	q := newQueue(t, func(c *httpapi.Config) { race.Letters, c.DeadLetters.Letters = c.DeadLetters.Letters, race })
@@ -248,7 +247,7 @@ func TestAnOlderLetterOfTheKeyGoesFirst(t *testing.T) {
 	}
 }
 
-func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
+func TestALetterThatASagaWaitsForIsNotDiscardedByAccident(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	waiting := func() client.DeadLetter {

@@ -11,12 +11,11 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// carryable returns nil when the way to the target carries all that the retry is
-// to send: what somebody sets is sent or refused, never left out unsaid. Fault:
-// Invalid.
+// carryable returns nil when the target can carry everything that the retry is to send:
+// what a caller sets is sent or refused, never silently dropped. Fault: Invalid.
 func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Claim, b *api.DeadLetterRetryInput) error {
 	to := l.Destination(claim.Target)
-	var lost []string // names that are not sent
+	var lost []string // names of what cannot be sent
 	switch to.Kind {
 	case dlq.ToKafka:
 	case dlq.ToHTTP:
@@ -50,7 +49,8 @@ func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Clai
 	return nil
 }
 
-// carriedIn is the member of a retry that decides whether a request carries it.
+// carriedIn is the member of a retry that determines whether a request carries
+// everything.
 func carriedIn(b *api.DeadLetterRetryInput) string {
 	switch {
 	case len(b.HeadersPatch) > 0:
@@ -61,7 +61,7 @@ func carriedIn(b *api.DeadLetterRetryInput) string {
 	return "/target"
 }
 
-// sent is what a retry sends: of its edit, or of the latest one.
+// sent returns what a retry sends: the content of its edit, or of the latest one.
 func (s *Handlers) sent(ctx context.Context, l *dlq.Letter, r *dlq.Revision) (dlq.Content, error) {
 	if r == nil && l.Revision > 0 {
 		revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
@@ -80,7 +80,7 @@ func (s *Handlers) sent(ctx context.Context, l *dlq.Letter, r *dlq.Revision) (dl
 	return l.Content.With(r.Content), nil
 }
 
-// invalidAt puts all fields of a fault at one member of the body.
+// invalidAt moves all fields of a fault to one member of the body.
 func invalidAt(pointer string, err error) error {
 	f := fault.As(err)
 	if f == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// record is the part of a letter that says what its record had.
+// record is the part of a letter that came from its record.
 const record = `"payload":{"n":1},"key":"c-17","headers":[{"name":"x-tenant","value":"acme"},{"name":"correlation_id","value":"7 é"},
 	{"name":"x-bytes","value_base64":"/wA="},{"name":"Authorization","value":"Bearer x"}]`
 

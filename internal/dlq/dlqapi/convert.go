@@ -13,9 +13,9 @@ import (
 // letterView is how much of a letter is shown.
 type letterView struct {
 	content bool     // payload, key, headers, stack
-	raw     bool     // the payload's bytes, also of JSON and text
-	redact  []string // members of payloads that nobody is shown
-	held    dlq.Hold // of its topic
+	raw     bool     // the payload's bytes, also when it is JSON or text
+	redact  []string // members of payloads that are never shown
+	held    dlq.Hold // that of its topic
 }
 
 func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
@@ -71,15 +71,15 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	return out
 }
 
-// showPayload returns a payload as JSON, and as base64 when it is neither JSON
-// nor text or v asks for it.
+// showPayload returns a payload as JSON, and as base64 when it is neither JSON nor text
+// or v requires it.
 func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.RawMessage, asBase64 *string) {
 	if payload == nil {
 		return nil, nil
 	}
 	switch {
 	case len(v.redact) > 0 && enc != dlq.JSON:
-		asJSON = rest.Redacted // nothing can be found in it, so nothing of it is shown
+		asJSON = rest.Redacted // members cannot be located in it, so nothing of it is shown
 	case enc == dlq.JSON:
 		asJSON = masked(payload, v.redact)
 	case enc == dlq.Text:
@@ -94,7 +94,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	return asJSON, asBase64
 }
 
-// showBytes returns bytes as text, when they are UTF-8, and as base64.
+// showBytes returns bytes as text if they are UTF-8, and as base64.
 func showBytes(b []byte) (asText, asBase64 *string) {
 	if b == nil {
 		return nil, nil
@@ -174,7 +174,7 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 		shown.PayloadEncoding = rest.EnumUnlessEmpty[api.DeadLetterEncoding](string(enc))
 		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})
 		if len(redact) > 0 && r.Patch != nil {
-			shown.PayloadPatch = rest.Redacted // it may hold what it sets there
+			shown.PayloadPatch = rest.Redacted // it may contain the redacted member
 		}
 		shown.Key, shown.KeyBase64 = showBytes(r.Content.Key)
 		shown.Headers = showHeaders(r.Content.Headers)
@@ -183,5 +183,5 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 	return out
 }
 
-// verbRestore is what can be done to an archived letter.
+// verbRestore is the action that an archived letter allows.
 const verbRestore = "restore"

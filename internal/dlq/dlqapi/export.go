@@ -19,8 +19,8 @@ import (
 // exportPage is how many letters an export reads at once: each may be megabytes.
 const exportPage = 10
 
-// ExportDeadLetters checks what is asked for and reads the first letters; the
-// answer writes them and goes on.
+// ExportDeadLetters checks the parameters and reads the first letters; the returned
+// response writes them and the rest.
 func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
 	req := rest.RequestOf(ctx)
 	f, err := letterFilter(ctx, in.Params)
@@ -49,22 +49,22 @@ func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLette
 	return e, nil
 }
 
-// export is letters on their way to one client.
+// export is a stream of letters to one client.
 type export struct {
 	s      *Handlers
-	ctx    context.Context //nolint:containedctx // of the request, for which this is the answer
+	ctx    context.Context //nolint:containedctx // of the request, which this responds to
 	tenant uuid.UUID
 	list   rest.ListID
 	query  dlq.Query
 	page   page.Of[dlq.Letter]
-	left   int // how many may follow; below 0: any number
+	left   int // how many more may follow; negative: no limit
 	sent   int
-	bare   bool // a HEAD: no body
+	bare   bool // a HEAD request: no body
 }
 
 // exportEnd is the last line of an export.
 type exportEnd struct {
-	End        bool   `json:"end"` // nothing is left
+	End        bool   `json:"end"` // true: nothing is left
 	Exported   int    `json:"exported"`
 	NextCursor string `json:"next_cursor,omitempty"` // unless End
 }
@@ -79,21 +79,20 @@ func (e *export) read() (err error) {
 	return err
 }
 
-// Write sends letters until there are no more, or the
-// server stops, the export takes too long or the database is gone: then the last
-// line says where to go on.
+// Write sends letters until there are no more, the server stops, the export takes too
+// long or the database fails: then the last line has the cursor to continue with.
 func (e *export) Write(w http.ResponseWriter) error {
 	h := w.Header()
 	h.Set("Content-Type", rest.MediaNDJSON)
 	h.Set("Content-Disposition", `attachment; filename="dead-letters.ndjson"`)
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies that gather answers would keep it all
+	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
 	w.WriteHeader(http.StatusOK)
 	if e.bare {
 		return nil
 	}
 	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // of the request, which has been read
+	_ = out.SetReadDeadline(time.Time{}) // the request has been read
 	over := time.NewTimer(e.s.Limits.StreamAge)
 	defer over.Stop()
 	for {
@@ -119,7 +118,7 @@ func (e *export) Write(w http.ResponseWriter) error {
 	}
 }
 
-// lines are those of the page that was read; the next begins after it.
+// lines returns the lines of the page that was read, and the next page begins after it.
 func (e *export) lines() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -136,10 +135,10 @@ func (e *export) lines() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// cursor is for the place after the last letter that was sent.
+// cursor is the cursor after the last letter that was sent.
 func (e *export) cursor() string { return e.s.Cursors.Seal(e.list, rest.ByTime.Keys(*e.query.After)) }
 
-// push sends something whole; false: the client is gone or too slow.
+// push sends data as a whole; false: the client is gone or too slow.
 func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {
 	if out.SetWriteDeadline(time.Now().Add(max(e.s.Limits.StreamWrite, e.s.Limits.RequestTimeout))) != nil {
 		return false

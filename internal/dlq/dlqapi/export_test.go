@@ -45,7 +45,7 @@ func (q *queue) imported(lines string, header ...string) client.DeadLetterImport
 		req.Header.Set(header[i], header[i+1])
 	}
 	r := q.Do(req)
-	if r.Status == 422 { // which curl -f fails at
+	if r.Status == 422 { // as curl -f treats it
 		p := r.Wants(422, "DLQ_IMPORT_INCOMPLETE")
 		if p.Import == nil || p.Import.Failed == 0 {
 			q.T.Fatalf("import: %s", r.Body)
@@ -63,7 +63,7 @@ func (q *queue) imported(lines string, header ...string) client.DeadLetterImport
 	return out
 }
 
-func TestAnExportIsImportedElsewhereAndTwiceChangesNothing(t *testing.T) {
+func TestAnExportIsImportedElsewhereAndImportingItTwiceChangesNothing(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.target.answer(500)
@@ -117,7 +117,7 @@ func withoutCursor(t *testing.T, line string) map[string]any {
 	return m
 }
 
-func TestAnExportGoesOnWhereItWasCut(t *testing.T) {
+func TestAnInterruptedExportIsContinued(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	for range 5 {
@@ -150,7 +150,7 @@ func TestAnExportGoesOnWhereItWasCut(t *testing.T) {
 	}
 }
 
-func TestAnExportEndsWithItsServerAndSaysWhereToGoOn(t *testing.T) {
+func TestAnExportThatItsServerEndsHasACursorToContinueWith(t *testing.T) {
 	t.Parallel()
 	stopping := make(chan struct{})
 	q := newQueue(t, func(c *httpapi.Config) { c.Stopping = stopping })
@@ -204,7 +204,7 @@ func TestALineThatCannotBeReadDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-func TestAnIdOfSomebodyElseIsNotTaken(t *testing.T) {
+func TestAnIDOfAnotherTenantIsNotTaken(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, apitest.Guarded)
 	l := q.push(q.toTarget(`"payload":"secret"`), apitest.As("admin")...)

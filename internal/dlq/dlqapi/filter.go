@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// filterAsked is the filter that a list is asked for: those of its parameters that are
-// members of the filter of a body, which bear the same names.
+// filterAsked is the filter of a list: those of its parameters that have the names of
+// members of the filter in a body.
 func filterAsked(params any) (*api.DeadLetterFilter, error) {
 	doc, err := json.Marshal(params)
 	if err != nil {
@@ -26,9 +26,9 @@ func filterAsked(params any) (*api.DeadLetterFilter, error) {
 	return &asked, json.Unmarshal(doc, &asked)
 }
 
-// letterFilter reads the filter of a list from its parameters, which the contract has
-// checked each by itself. Faults: Malformed; Forbidden when the reader may not know what
-// it filters by.
+// letterFilter reads the filter of a list from its parameters, which have been checked
+// one by one against the contract. Faults: Malformed; Forbidden when the caller may not
+// read what it filters by.
 func letterFilter(ctx context.Context, params any) (dlq.Filter, error) {
 	asked, err := filterAsked(params)
 	if err != nil {
@@ -41,8 +41,8 @@ func letterFilter(ctx context.Context, params any) (dlq.Filter, error) {
 	return f, err
 }
 
-// bodyFilter reads the filter of a body, whose mistakes bear pointers, and returns it
-// also as it was asked for. Faults: Invalid; Forbidden.
+// bodyFilter reads the filter of a body, whose mistakes have pointers, and also returns
+// it as it was sent. Faults: Invalid; Forbidden.
 func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, json.RawMessage, error) {
 	doc, err := json.Marshal(asked)
 	if err != nil {
@@ -60,7 +60,8 @@ func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, 
 
 // filterOf is the one place where the filter of the contract becomes that of the rules,
 // in lists, in the export and in bulk operations. wrong are mistakes, with the names of
-// members as pointers. Fault: Forbidden when the reader may not know what it filters by.
+// members as pointers. Fault: Forbidden when the caller may not read what it filters
+// by.
 func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wrong []fault.Field, err error) {
 	for _, content := range []struct {
 		name  string
@@ -96,14 +97,14 @@ func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wron
 	return f, w.all, nil
 }
 
-// filterMistakes gathers what is wrong with a filter beyond what the contract says.
+// filterMistakes collects what is wrong with a filter beyond what the contract checks.
 type filterMistakes struct{ all []fault.Field }
 
 func (w *filterMistakes) add(name, code, message string) {
 	w.all = append(w.all, fault.Field{Pointer: name, Code: code, Message: message})
 }
 
-// id reads an id; zero when none is asked for, so that zero cannot be asked for.
+// id reads an id; zero means none, so a client cannot filter by zero.
 func (w *filterMistakes) id(name string, in *uuid.UUID) uuid.UUID {
 	switch {
 	case in == nil:
@@ -125,7 +126,7 @@ func (w *filterMistakes) time(name string, in *time.Time) time.Time {
 	return t
 }
 
-// key reads a key, nil when none is asked for.
+// key reads a key, nil when there is none.
 func (w *filterMistakes) key(in *api.DeadLetterFilter) []byte {
 	switch {
 	case in.Key != nil && in.KeyBase64 != nil:

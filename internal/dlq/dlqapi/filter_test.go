@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// A filter is read in one place: lists, the export and bulk operations find the same
-// mistakes in it, and say so in the same words.
+// Lists, the export and bulk operations read filters in one place: they find the same
+// mistakes and report them in the same words.
 func TestAFilterHasTheSameMistakesInAQueryAndInABody(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -74,8 +74,8 @@ func mistakesOf(r apitest.Reply, status int, code string) map[string]string {
 	return out
 }
 
-// What a client asks for is what the store is asked for, whether it stands in a query or
-// in a body; what is there and empty asks for nothing but where it is a key.
+// A filter reaches the store unchanged, whether it comes in a query or in a body; an
+// empty member selects everything, except for a key.
 func TestAFilterSelectsTheSameInAQueryAndInABody(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -105,7 +105,7 @@ func TestAFilterSelectsTheSameInAQueryAndInABody(t *testing.T) {
 				filter[name] = values
 			}
 		}
-		filter["resolution"] = []string{} // nothing is asked for
+		filter["resolution"] = []string{} // selects everything
 		doc, err := json.Marshal(filter)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// ListDeadLetterGroups answers a page of groups, those seen last first.
+// ListDeadLetterGroups returns a page of groups, those seen last first.
 func (s *Handlers) ListDeadLetterGroups(ctx context.Context,
 	in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -31,7 +31,7 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context,
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// GetDeadLetterGroup answers a group.
+// GetDeadLetterGroup returns a group.
 func (s *Handlers) GetDeadLetterGroup(ctx context.Context,
 	in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -43,7 +43,7 @@ func (s *Handlers) GetDeadLetterGroup(ctx context.Context,
 	return groupAnswer(&g), nil
 }
 
-// UpdateDeadLetterGroup keeps what people have made of a group.
+// UpdateDeadLetterGroup changes state, assignee and note of a group.
 func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 	in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)

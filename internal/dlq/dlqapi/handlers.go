@@ -1,5 +1,5 @@
 // Package dlqapi is the HTTP edge of the dead-letter queue: letters, their groups and
-// topics, policies, exports and imports, and redrives of many.
+// topics, policies, exports and imports, and bulk redrives.
 //
 // Files, each on top of those before it: mask, convert, push, letters, filter,
 // redrives_convert, handlers, record, groups, redrives_read, actions, carry, export,
@@ -18,34 +18,34 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// DeadLetters is what the edge needs of the dead-letter queue. Every field is
-// required.
+// DeadLetters is what the edge needs of the dead-letter queue. Every field is required.
 type DeadLetters struct {
 	Letters  dlq.Letters
 	Redrives dlq.Redrives
 	Overview dlq.Overview
-	Actions  operator.Log // who did what, on anything but sagas
-	// VerifyActions checks the seals of that record from a sequence number on, limit of them at most.
+	Actions  operator.Log // the audit trail, except for sagas
+	// VerifyActions checks the seals of that trail from a sequence number, at most limit
+	// of them.
 	VerifyActions func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
 	RedriveLimits dlq.RedriveLimits
-	// WakeRedrives has the loops of this node look for redrives now.
+	// WakeRedrives makes the loops of this node look for redrives now.
 	WakeRedrives func()
-	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
-	// configuration's.
+	// PolicyOf returns the policy that applies to a topic: its own, the tenant's
+	// default, or the configuration's.
 	PolicyOf func(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
-	// Drive retries one letter at once and returns how that ended, which is then
-	// stored; RETRYING: its target tells later. A failed drive is no error. Faults:
+	// Drive retries one letter at once and returns how that ended, which is stored by
+	// then; RETRYING: the target reports later. A failed drive is no error. Faults:
 	// NotFound; Conflict; Precondition CodeStale; Invalid CodeTarget; Unavailable
 	// CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
-	// Routes is where this server, as it is configured, drives letters to.
+	// Routes are the targets that this server, as it is configured, can reach.
 	Routes dlq.Routes
-	// UndoneByHand tells the saga that waits for a letter that its step was undone
+	// UndoneByHand reports to the saga that waits for a letter that its step was undone
 	// elsewhere; the saga's own commit resolves the letter, which is returned.
 	UndoneByHand func(context.Context, dlq.Letter, operator.By) (dlq.Letter, error)
 }
 
-// Complete tells whether every field is there.
+// Complete tells whether every field is set.
 func (d *DeadLetters) Complete() bool {
 	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 &&
 		d.WakeRedrives != nil &&
@@ -56,9 +56,10 @@ func (d *DeadLetters) Complete() bool {
 type Handlers struct {
 	*rest.Kit
 	DeadLetters
-	// CheckEndpoint says why nothing could ever be sent to a URL, "" when it may; in
-	// words fit for the tenant.
+	// CheckEndpoint returns why a URL could never be sent to, "" if it can; in words
+	// that the tenant may read.
 	CheckEndpoint func(url string) (reason string)
-	// LetterSchema is that of a message of a batch, each of which is checked on its own.
+	// LetterSchema is the schema of a message in a batch, each of which is checked on
+	// its own.
 	LetterSchema *openapi3.Schema
 }

@@ -35,8 +35,8 @@ import (
 
 const letters = "/api/v1/dlq/messages"
 
-// queue is an edge with a dead-letter queue on PostgreSQL, whose letters are
-// driven to target over HTTP. There is no Kafka.
+// queue is an edge with a dead-letter queue on PostgreSQL, whose letters are driven to
+// target over HTTP. There is no Kafka.
 type queue struct {
 	*apitest.Edge
 	letters dlq.Letters
@@ -44,7 +44,7 @@ type queue struct {
 	target  *receiver
 	driver  *redrive.Redriver // not running
 	actions *auditdb.Actions
-	policy  dlq.Policy // of all topics; to be changed before requests
+	policy  dlq.Policy // for all topics; changed before requests
 }
 
 // openQueue opens an empty database and a driver that may send to the loopback address;
@@ -76,7 +76,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	q := &queue{policy: dlq.DefaultPolicy, target: newReceiver(t)}
 	q.policy.AutoRetry = false
 	swift := q.policy
-	swift.RetentionDays = 0 // what has ended is archived at once
+	swift.RetentionDays = 0 // ended letters are archived at once
 	store := dlqdb.NewLetters(db, q.policy)
 	loops := dlqdb.NewQueue(db, swift)
 	q.actions = auditdb.NewActions(db)
@@ -100,7 +100,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	return q
 }
 
-// ruled has the test's policy for all topics.
+// ruled uses the test's policy for all topics.
 type ruled struct {
 	dlq.Queue
 	q *queue
@@ -112,7 +112,7 @@ func (r ruled) PolicyOf(_ context.Context, tenant uuid.UUID, topic string) (dlq.
 	return p, nil
 }
 
-// accepts is a target that tells later what comes of its letters, as sagas do.
+// accepts is a driver whose target reports its result later, as sagas do.
 type accepts struct{}
 
 func (accepts) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
@@ -123,7 +123,7 @@ func (accepts) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
 	return out
 }
 
-// disabled is a webhook that is sent nothing.
+// disabled is the driver of a disabled webhook.
 type disabled struct{}
 
 func (disabled) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
@@ -146,7 +146,7 @@ func (q *queue) undoneByHand(ctx context.Context, l dlq.Letter, by operator.By) 
 		l.ID.String(), "saga-resolve", nil))
 }
 
-// receiver is a target that letters are driven to.
+// receiver is the target that letters are driven to.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex

@@ -63,7 +63,7 @@ func TestATopicIsHeldByOneField(t *testing.T) {
 	}
 }
 
-// A letter that is held says so, and by what.
+// A held letter says that it is held, and by what.
 func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -85,7 +85,7 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	if q.Send("GET", letters, "").Into(&list); len(list.Messages) != 1 || list.Messages[0].HeldBy == nil {
 		t.Errorf("%+v", list.Messages)
 	}
-	// Who sets the time of one letter means it.
+	// A time set for one letter overrides the hold.
 	q.Send("PATCH", letters+"/"+id.String(),
 		fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 	if l := show(); l.NextRetryAt == nil || l.HeldBy != nil {
@@ -93,7 +93,7 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	}
 }
 
-// What is set while a redrive is halted or as it is resumed counts.
+// Limits set while a redrive is halted, or when it is resumed, apply.
 func TestAGuardSurvivesTheResume(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)

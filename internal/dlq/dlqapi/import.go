@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	importBatch  = 100     // letters stored at once,
-	importBytes  = 8 << 20 // or when their lines have so many bytes
-	importErrors = 100     // that are told
+	importBatch  = 100     // letters stored at once
+	importBytes  = 8 << 20 // or as many as have lines of so many bytes
+	importErrors = 100     // that are reported
 	importBuffer = 64 << 10
-	// importLine is how long a line may be: that of a letter with a payload of
+	// importLine is the greatest length of a line in bytes: a letter with a payload of
 	// dlq.MaxPayload and as much again of headers, key and stack, all in base64.
 	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
 )
 
-// tellImport records that somebody imports, before the first letter is stored; each
-// batch then says which letters it brought.
-func (s *Handlers) tellImport(ctx context.Context) error {
+// recordImport records that an import was started, before the first letter is stored; the
+// actions of the batches name their letters.
+func (s *Handlers) recordImport(ctx context.Context) error {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	asked := s.Did(ctx, s.Now(), operator.DeadLetter, "*", "import", "", nil)
@@ -45,7 +45,7 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
 	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportDuplicate{}
-	if err := s.tellImport(ctx); err != nil {
+	if err := s.recordImport(ctx); err != nil {
 		return nil, err
 	}
 	over := time.Now().Add(s.Limits.StreamAge)
@@ -78,7 +78,8 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	return rest.Answer{Status: http.StatusOK, Body: in.out}, nil
 }
 
-// cutShort stores what has come, and says which line was not read any more.
+// cutShort stores the letters read so far, and reports the first line that was not
+// read.
 func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) error {
 	if err := in.store(ctx); err != nil {
 		return err
@@ -96,8 +97,8 @@ func (s *Handlers) over(at time.Time) bool {
 	}
 }
 
-// nextLine reads a line without the blanks around it. What is longer than most
-// is read over, and does not fit. io.EOF comes with the last line.
+// nextLine reads a line without surrounding white space. A line longer than most is
+// skipped, and does not fit. io.EOF comes with the last line.
 func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) {
 	fits = true
 	for {
@@ -111,7 +112,7 @@ func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) 
 	}
 }
 
-// isEnd tells the last line of an export.
+// isEnd tells whether a line is the last one of an export.
 func isEnd(line []byte) bool {
 	var last struct {
 		End *bool      `json:"end"`
@@ -121,7 +122,7 @@ func isEnd(line []byte) bool {
 		last.End != nil && last.ID == nil
 }
 
-// importing is an import on its way.
+// importing is an import under way.
 type importing struct {
 	s        *Handlers
 	tenant   uuid.UUID
@@ -133,7 +134,8 @@ type importing struct {
 	out      api.DeadLetterImportResult
 }
 
-// take reads a line and stores the batch when it is full. Errors are outages.
+// take reads a line and stores the batch when it is full. It returns an error only for
+// an outage.
 func (in *importing) take(ctx context.Context, line int, text []byte) error {
 	l, err := in.letter(ctx, text)
 	switch f := fault.As(err); {
@@ -175,8 +177,8 @@ func (in *importing) refuse(line int, f *fault.Error) {
 	}
 }
 
-// store pushes the batch. A letter whose id is somebody else's gets another one,
-// which is the same whenever it is imported.
+// store pushes the batch. A letter whose id belongs to another tenant gets another id,
+// the same one each time it is imported.
 func (in *importing) store(ctx context.Context) error {
 	ctx, cancel := in.s.Promised(rest.WithActor(ctx, nil))
 	defer cancel()

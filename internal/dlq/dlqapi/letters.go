@@ -14,11 +14,11 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// letterFault is an error about a dead letter, with what a problem says of it.
+// letterFault is an error about a dead letter, with what its problem document contains.
 type letterFault struct {
 	error
-	current  *api.DeadLetterCurrent      // nil: not said
-	message  *api.DeadLetter             // nil: not shown
+	current  *api.DeadLetterCurrent      // nil: left out
+	message  *api.DeadLetter             // nil: left out
 	imported *api.DeadLetterImportResult // nil: nothing was imported
 }
 
@@ -29,8 +29,8 @@ func (f *letterFault) Describe(p *api.Problem) {
 	p.Current, p.Message, p.Import = f.current, f.message, f.imported
 }
 
-// insteadOf adds to a conflict what the letter is.
-func insteadOf(err error, l *dlq.Letter) error {
+// withCurrentLetter adds the letter's present state to a conflict.
+func withCurrentLetter(err error, l *dlq.Letter) error {
 	if k := fault.KindOf(err); k != fault.Conflict && k != fault.Precondition {
 		return err
 	}
@@ -42,14 +42,14 @@ func (s *Handlers) moment() dlq.Moment {
 	return dlq.Moment{Now: s.Now(), Jitter: rand.Float64()} //nolint:gosec // spreads retries, guards nothing
 }
 
-// didLetter is the action of the one who asks on a letter.
+// didLetter is an action of the caller on a letter.
 func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string,
 	detail any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, rest.Text(reason), detail)
 }
 
-// live reads a letter that is to be changed. Faults: NotFound; Conflict when it
-// is archived; Precondition when match names another version.
+// live reads a letter that is to be changed. Faults: NotFound; Conflict when it is
+// archived; Precondition when match names another version.
 func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.Letter, error) {
 	l, err := s.Letters.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 	if err != nil {
@@ -57,21 +57,22 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 	}
 	if l.ArchivedAt != nil {
 		return l,
-			insteadOf(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is archived").Allowing([]string{verbRestore}),
+			withCurrentLetter(
+				fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is archived").Allowing([]string{verbRestore}),
 				&l)
 	}
 	switch fits, err := rest.IfMatch(match, l.Version); {
 	case err != nil:
 		return l, err
 	case !fits:
-		return l, insteadOf(rest.Stale(dlq.CodeStale, "dead letter", l.Version), &l)
+		return l, withCurrentLetter(rest.Stale(dlq.CodeStale, "dead letter", l.Version), &l)
 	}
 	return l, nil
 }
 
-// changeLetter reads a letter, decides, and stores the decision with the
-// action, and anew when somebody else changed it meanwhile. A decision of the
-// same version changes nothing. The detail is what the action says of it.
+// changeLetter reads a letter, decides, and stores the decision with the action; it
+// starts again when the letter was changed meanwhile. A decision with the same version
+// changes nothing. The detail is stored with the action.
 func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string, verb string, reason *string,
 	detail map[string]any,
 	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (rest.Answer, error) {
@@ -84,7 +85,7 @@ func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string
 		}
 		after, err := decide(ctx, l)
 		if err != nil {
-			return rest.Answer{}, insteadOf(err, &l)
+			return rest.Answer{}, withCurrentLetter(err, &l)
 		}
 		if after.Version == l.Version {
 			return s.letterAnswer(ctx, http.StatusOK, &l)
@@ -103,7 +104,7 @@ func letterKeepsChanging() error {
 	return fault.New(fault.Unavailable, rest.CodeUnavailable, "the dead letter keeps changing; try again")
 }
 
-// letterAnswer answers with a letter and all it carries.
+// letterAnswer returns a letter with its content.
 func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) (rest.Answer, error) {
 	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) 
 		ETag: letterETag(l)}, nil
 }
 
-// letterETag is the entity tag of a letter; archived it looks different.
+// letterETag is the entity tag of a letter; an archived one has another form.
 func letterETag(l *dlq.Letter) string {
 	if l.ArchivedAt != nil {
 		return rest.ArchivedETag(l.Version)

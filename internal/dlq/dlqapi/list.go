@@ -12,17 +12,17 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// letterPage is the page that a list of letters is asked for.
+// letterPage are the page parameters of a list of letters.
 type letterPage struct {
 	page, size *int32
 	cursor     *string
 	include    []string
 }
 
-// readLetters is one of the lists that the store has.
+// readLetters is a list method of the store.
 type readLetters func(context.Context, uuid.UUID, dlq.Query) (page.Of[dlq.Letter], error)
 
-// ListDeadLettersOfTopic answers a page of one topic's letters.
+// ListDeadLettersOfTopic returns a page of one topic's letters.
 func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
 	in api.ListDeadLettersOfTopicRequestObject) (api.Response, error) {
 	p := in.Params
@@ -39,21 +39,21 @@ func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
 		})
 }
 
-// ListDeadLetters answers a page of live letters.
+// ListDeadLetters returns a page of live letters.
 func (s *Handlers) ListDeadLetters(ctx context.Context, in api.ListDeadLettersRequestObject) (api.Response, error) {
 	p := in.Params
 	return s.listLetters(ctx, "", p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.List)
 }
 
-// ListArchivedDeadLetters answers a page of the archive.
+// ListArchivedDeadLetters returns a page of the archive.
 func (s *Handlers) ListArchivedDeadLetters(ctx context.Context,
 	in api.ListArchivedDeadLettersRequestObject) (api.Response, error) {
 	p := in.Params
 	return s.listLetters(ctx, "", p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.ListArchived)
 }
 
-// listLetters answers a page of a list, of one topic unless that is "". params are the
-// list's, with those filters that it has.
+// listLetters returns a page of a list, of one topic unless that is "". params are the
+// list's, including its filters.
 func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p letterPage,
 	read readLetters) (rest.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -95,12 +95,12 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p 
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// largestListed is how many bytes a letter in a list shows: of 200 letters that
-// is 50 MB at most.
+// largestListed is how many bytes of a letter a list shows: for 200 letters that is 50
+// MB at most.
 const largestListed = 256 << 10
 
-// letterAndPolicy reads a letter and the policy of its topic, which says what of it is
-// shown.
+// letterAndPolicy reads a letter and the policy of its topic, which defines what is
+// redacted.
 func (s *Handlers) letterAndPolicy(ctx context.Context, tenant, id uuid.UUID) (l dlq.Letter, p dlq.Policy, err error) {
 	if l, err = s.Letters.Get(ctx, tenant, id); err == nil {
 		p, err = s.PolicyOf(ctx, tenant, l.OriginalTopic)
@@ -108,7 +108,7 @@ func (s *Handlers) letterAndPolicy(ctx context.Context, tenant, id uuid.UUID) (l
 	return l, p, err
 }
 
-// GetDeadLetter answers a letter, live or archived, and what is asked for of it.
+// GetDeadLetter returns a letter, live or archived, as the parameters ask for.
 func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -140,7 +140,7 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 	return rest.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l)}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// GetArchivedDeadLetter answers an archived letter.
+// GetArchivedDeadLetter returns an archived letter.
 func (s *Handlers) GetArchivedDeadLetter(ctx context.Context,
 	in api.GetArchivedDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -159,7 +159,7 @@ func (s *Handlers) GetArchivedDeadLetter(ctx context.Context,
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
-// ListDeadLetterAttempts answers the retries of a letter.
+// ListDeadLetterAttempts returns the retries of a letter.
 func (s *Handlers) ListDeadLetterAttempts(ctx context.Context,
 	in api.ListDeadLetterAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -175,7 +175,7 @@ func (s *Handlers) ListDeadLetterAttempts(ctx context.Context,
 	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterAttemptList{Attempts: toAPIAttempts(attempts)}}, nil
 }
 
-// GetDeadLetterLineage answers the lineage of a letter.
+// GetDeadLetterLineage returns the lineage of a letter.
 func (s *Handlers) GetDeadLetterLineage(ctx context.Context,
 	in api.GetDeadLetterLineageRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -190,7 +190,7 @@ func (s *Handlers) GetDeadLetterLineage(ctx context.Context,
 	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterLineage{Lineage: toAPILineage(lineage)}}, nil
 }
 
-// ListDeadLetterRevisions answers the edits of a letter.
+// ListDeadLetterRevisions returns the edits of a letter.
 func (s *Handlers) ListDeadLetterRevisions(ctx context.Context,
 	in api.ListDeadLetterRevisionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

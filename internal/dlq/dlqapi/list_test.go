@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-func TestEveryFilterOfTheListFindsWhatFits(t *testing.T) {
+func TestEveryFilterOfTheListFindsMatchingLetters(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	saga, run := uuid.NewString(), uuid.NewString()
@@ -94,7 +94,7 @@ func TestEveryFilterOfTheListFindsWhatFits(t *testing.T) {
 
 func rfc(t time.Time) string { return url.QueryEscape(t.Format(time.RFC3339Nano)) }
 
-func TestFiltersThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidFiltersAreRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	for query, code := range map[string]string{
@@ -196,7 +196,7 @@ func TestATopicMayHaveAnyName(t *testing.T) {
 	q.Send("GET", "/api/v1/dlq/a/b", "").Wants(404, "REQ_NOT_FOUND")
 }
 
-func TestALetterThatIsNotThereIsNotFound(t *testing.T) {
+func TestAnUnknownLetterIsNotFound(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	none := client.DeadLetter{ID: uuid.Must(uuid.NewV7())}

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// masked returns a JSON document with the text *** in place of the members
-// that paths name: names between dots, in arrays of each element. A document
-// that cannot be looked into is masked as a whole.
+// masked returns a JSON document with the string *** in place of the members that paths
+// name: names separated by dots, applied to each element of an array. A document that
+// cannot be parsed is masked as a whole.
 func masked(doc []byte, paths []string) json.RawMessage {
 	if len(paths) == 0 {
 		return doc
@@ -26,7 +26,7 @@ func masked(doc []byte, paths []string) json.RawMessage {
 	return mask(nil, canonical, split)
 }
 
-// mask appends a canonical value to out, without what paths name.
+// mask appends a canonical value to out, without the members that paths name.
 func mask(out, value []byte, paths [][]string) []byte {
 	switch {
 	case len(paths) == 0:
@@ -59,8 +59,8 @@ func mask(out, value []byte, paths [][]string) []byte {
 	return append(out, value...)
 }
 
-// step goes into the member of a name: what the paths name below it, and
-// whether they name the member itself.
+// step descends into a member: below are the paths that continue below it, and hidden
+// whether one names the member itself.
 func step(paths [][]string, name string) (below [][]string, hidden bool) {
 	for _, path := range paths {
 		switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// service is where letters of an outage go once it is over. It counts what it
-// has taken, and what it has refused, by the letter's id.
+// service is the target of letters after an outage. It counts what it has accepted, and
+// what it has refused, by the letter's id.
 type service struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -53,7 +53,7 @@ func (s *service) set(down bool) {
 	s.down = down
 }
 
-// counts are what was taken and refused, by letter.
+// counts returns how many were accepted and refused, by letter.
 func (s *service) counts() (taken, refused map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +186,7 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 			t.Errorf("letter %s was refused, and taken by the same redrive", id)
 		}
 	}
-	// What was refused waits again.
+	// The refused letters wait again.
 	var all client.RetryAllResult
 	out = e.Send("POST", "/api/v1/dlq/orders/retry-all?wait=60s", `{"rate_per_second":5000}`)
 	if out.Into(&all); out.Status != http.StatusOK || all.RetriedCount != done.Failed ||
@@ -197,7 +197,7 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	if diff := cmp.Diff(once(ids), taken); diff != "" {
 		t.Errorf("in the end the target has (-want +got):\n%.2000s", diff)
 	}
-	// With nothing to do, it is over at once.
+	// With nothing to do, it ends at once.
 	out = e.Send("POST", "/api/v1/dlq/orders/retry-all", "")
 	if out.Into(&all); out.Status != http.StatusOK || all.RetriedCount != 0 {
 		t.Errorf("retry-all again: %d %s", out.Status, out.Body)

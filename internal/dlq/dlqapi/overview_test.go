@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestGroupsAreWhatPeopleMakeOfThem(t *testing.T) {
+func TestGroupsAreChangedByOperators(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
 	e.Pushed("refunds", nowhere(t), `{"n":%d}`, 1)

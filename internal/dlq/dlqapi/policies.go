@@ -14,15 +14,15 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// defaultSubject stands in the audit trail for a tenant's default policy.
+// defaultSubject is the subject of a tenant's default policy in the audit trail.
 const defaultSubject = "*"
 
-// GetTopicPolicy answers the policy of a topic.
+// GetTopicPolicy returns the policy of a topic.
 func (s *Handlers) GetTopicPolicy(ctx context.Context, in api.GetTopicPolicyRequestObject) (api.Response, error) {
 	return s.policy(ctx, in.Topic, in.Params.IfNoneMatch)
 }
 
-// GetDefaultPolicy answers the policy of topics that have none.
+// GetDefaultPolicy returns the policy of topics that have none.
 func (s *Handlers) GetDefaultPolicy(ctx context.Context, in api.GetDefaultPolicyRequestObject) (api.Response, error) {
 	return s.policy(ctx, "", in.Params.IfNoneMatch)
 }
@@ -37,7 +37,7 @@ func (s *Handlers) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicy
 	return s.putPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
-// UpdateTopicPolicy changes members of the policy that serves a topic.
+// UpdateTopicPolicy changes members of the policy that applies to a topic.
 func (s *Handlers) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPolicyRequestObject) (api.Response, error) {
 	return s.patchPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
 }
@@ -57,7 +57,7 @@ func (s *Handlers) policy(ctx context.Context, topic string, ifNone *string) (re
 	}
 	a, err := s.policyAnswer(ctx, &p, topic)
 	if err != nil || p.Version == 0 {
-		// What serves instead may change while the version stays 0.
+		// The policy that applies instead may change while the version stays 0.
 		return a, err
 	}
 	return a.Unchanged(ifNone)
@@ -74,7 +74,8 @@ func (s *Handlers) patchPolicy(ctx context.Context, topic string, match *string,
 		func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
 }
 
-// setPolicy stores what decide makes of the policy that serves a topic, as its own.
+// setPolicy stores what decide makes of the policy that applies to a topic as the
+// topic's policy.
 func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, reason string,
 	decide func(there dlq.Policy) dlq.Policy) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -96,7 +97,8 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 		if err := dlq.CheckPolicy(&p); err != nil {
 			return rest.Answer{}, err
 		}
-		// Not of what stays: a topic must be held by one field, whatever was allowed before.
+		// Unchanged targets are not checked: a topic must be held by one field, whatever
+		// was allowed before.
 		if err := s.mayBeAllowed(&p); err != nil && !slices.Equal(p.AllowedTargets, there.AllowedTargets) {
 			return rest.Answer{}, err
 		}
@@ -117,7 +119,7 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the policy keeps changing; try again")
 }
 
-// policyAnswer answers with a policy, and whether its topic is known.
+// policyAnswer returns a policy, and whether its topic is known.
 func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (rest.Answer, error) {
 	out := toAPIPolicy(p, topic)
 	if topic != "" {
@@ -130,8 +132,8 @@ func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string
 	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(p.Version)}, nil
 }
 
-// mayBeAllowed returns nil when letters may be driven to all that a policy names.
-// Fault: Invalid with dlq.CodeTarget.
+// mayBeAllowed returns nil when letters may be driven to all targets that a policy
+// names. Fault: Invalid with dlq.CodeTarget.
 func (s *Handlers) mayBeAllowed(p *dlq.Policy) error {
 	for i, target := range p.AllowedTargets {
 		if s.Routes.Forbids(target) {
@@ -165,7 +167,7 @@ func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
 	return out
 }
 
-// patchedPolicy is a policy with the members that a patch names.
+// patchedPolicy is a policy with the members of a patch applied.
 func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
 	number := func(to *int, from *int32) {
 		if from != nil {
@@ -202,7 +204,7 @@ func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
 	return p
 }
 
-// replace sets what is given.
+// replace sets *to if from is given.
 func replace[T any](to, from *T) {
 	if from != nil {
 		*to = *from

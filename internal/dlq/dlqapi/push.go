@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	keyPrefix  = "idem:"  // of dedupe keys that stand for an Idempotency-Key
-	ownPrefix  = "skald:" // of Skald's own
+	keyPrefix  = "idem:"  // of dedupe keys made from an Idempotency-Key
+	ownPrefix  = "skald:" // reserved for Skald
 	lettersURL = "/api/v1/dlq/messages/"
 )
 
@@ -65,7 +65,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	}
 	a.Location, a.Replayed = lettersURL+p.Letter.ID.String(), p.Duplicate && key != nil
 	body := a.Body.(api.DeadLetter)
-	body.Warnings = s.undrivenHere(&p.Letter)
+	body.Warnings = s.undrivableWarning(&p.Letter)
 	if p.Duplicate {
 		body.Deduplicated = new(true)
 	}
@@ -73,8 +73,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	return a, nil
 }
 
-// dedupeKeyOf is the dedupe key that an Idempotency-Key stands for; of long ones
-// it is a hash.
+// dedupeKeyOf is the dedupe key made from an Idempotency-Key; a hash if it is long.
 func dedupeKeyOf(key string) string {
 	if len(keyPrefix)+len(key) <= dlq.MaxWord {
 		return keyPrefix + key
@@ -132,7 +131,7 @@ func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRe
 		for i := range pushed {
 			out.Results[at[i]] = pushedItem(&pushed[i])
 			if pushed[i].Err == nil {
-				out.Results[at[i]].Warnings = s.undrivenHere(&pushed[i].Letter)
+				out.Results[at[i]].Warnings = s.undrivableWarning(&pushed[i].Letter)
 			}
 		}
 	}
@@ -167,7 +166,7 @@ func refusedItem(f *fault.Error) api.DeadLetterResult {
 	return api.DeadLetterResult{Status: rest.StatusOf(f.Kind), Problem: rest.ItemProblem(f)}
 }
 
-// policies returns PolicyOf that asks once for each topic.
+// policies returns PolicyOf with the result for each topic cached.
 func (s *Handlers) policies(tenant uuid.UUID) func(context.Context, string) (*dlq.Policy, error) {
 	known := map[string]*dlq.Policy{}
 	return func(ctx context.Context, topic string) (*dlq.Policy, error) {
@@ -183,7 +182,7 @@ func (s *Handlers) policies(tenant uuid.UUID) func(context.Context, string) (*dl
 	}
 }
 
-// letterOf makes a letter of a push. Faults: Invalid.
+// letterOf makes a letter from a push. Faults: Invalid.
 func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput,
 	policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
 	l, wrong := readLetter(b)
@@ -210,7 +209,7 @@ func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLe
 	return dlq.New(l, s.NewID(), p, s.moment()), nil
 }
 
-// readLetter reads what only meaning can tell to be wrong.
+// readLetter checks what the contract cannot express.
 func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 	bytesOf := func(pointer string, asText, asBase64 *string) []byte {
 		switch {
@@ -271,7 +270,7 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 	return l, wrong
 }
 
-// targetMistakes tells what is wrong with the target of a push by itself.
+// targetMistakes returns what is wrong with the target of a push in itself.
 func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	if t.Job != "" && t.Kind != dlq.ToJobRun {
 		wrong.Add("/target/job", "excluded", "is allowed with kind job_run only")
@@ -299,8 +298,8 @@ func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	return wrong
 }
 
-// undrivable tells what is wrong with the way that a pushed letter would go, by
-// itself: nothing that the server is configured to do could make it right.
+// undrivable returns what would prevent driving a pushed letter to its target whatever
+// the configuration of the server.
 func undrivable(l *dlq.Letter) []fault.Field {
 	switch t := l.Target; {
 	case t.Kind == dlq.ToHTTP, t.Kind == dlq.ToKafka && t.Topic != "":
@@ -316,8 +315,8 @@ func undrivable(l *dlq.Letter) []fault.Field {
 	return nil
 }
 
-// checkPushedTarget refuses targets that no retry could go to. Fault: Invalid
-// with dlq.CodeTarget.
+// checkPushedTarget rejects targets that no retry could reach. Fault: Invalid with
+// dlq.CodeTarget.
 func (s *Handlers) checkPushedTarget(l *dlq.Letter) error {
 	switch t := &l.Target; {
 	case t.Kind == dlq.ToHTTP:
@@ -334,9 +333,9 @@ func (s *Handlers) checkPushedTarget(l *dlq.Letter) error {
 	return nil
 }
 
-// undrivenHere warns of a letter that this server, as it is configured, cannot
-// drive: it is kept, because that may change.
-func (s *Handlers) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
+// undrivableWarning returns a warning for a letter that this server, as it is configured,
+// cannot drive: the letter is kept, because the configuration may change.
+func (s *Handlers) undrivableWarning(l *dlq.Letter) *api.DeadLetterWarnings {
 	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Routes.Reaches(to.Kind) {
 		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.TargetNotConfigured(to.Kind)}}
 	}

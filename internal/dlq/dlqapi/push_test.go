@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-func TestAPushedLetterIsKeptByteForByte(t *testing.T) {
+func TestAPushedLetterIsStoredByteForByte(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	binary, header := "\x00\xff{}", "\xfe\x00"
@@ -41,7 +41,7 @@ func TestAPushedLetterIsKeptByteForByte(t *testing.T) {
 	if diff := cmp.Diff(*created.JSON201, l, cmpopts.IgnoreFields(l, "Warnings")); diff != "" {
 		t.Errorf("(-created +read):\n%s", diff)
 	}
-	want := l // and of what was sent:
+	want := l // and what was sent:
 	want.PayloadBase64, want.Payload = in.PayloadBase64, nil
 	want.PayloadEncoding, want.PayloadBytes = new(client.DeadLetterEncodingBinary), new(len(binary))
 	want.KeyBase64, want.Key = in.KeyBase64, new("k\x00")
@@ -113,7 +113,7 @@ func TestALetterIsPushedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeADeadLetterIsRefused(t *testing.T) {
+func TestInvalidDeadLettersAreRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	with := func(more string) string { return `{"original_topic":"orders","error_message":"boom",` + more + `}` }
@@ -162,7 +162,7 @@ func TestWhatCannotBeADeadLetterIsRefused(t *testing.T) {
 	q.Send("POST", letters, with(`"payload_base64":"`+strings.Repeat("A", 16<<20)+`"`)).Wants(413, "REQ_TOO_LARGE")
 }
 
-func TestABatchTellsWhatBecameOfEach(t *testing.T) {
+func TestABatchReportsTheResultOfEachLetter(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.push(`{"original_topic":"orders","error_message":"boom","dedupe_key":"known"}`)

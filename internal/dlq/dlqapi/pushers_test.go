@@ -22,9 +22,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// Who has pushed a letter is on record: one row for each request that stored
-// something, with its letters, none for one that changed nothing.
-func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
+// Who has pushed a letter is recorded: one row for each request that stored something,
+// with its letters, none for a request that changed nothing.
+func TestWhoPushedALetterIsRecorded(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded)
 	const batch = "/api/v1/dlq/messages/batch"
@@ -72,7 +72,7 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 		t.Errorf("what was known: %d %s, and %d rows", r.Status, r.Body, len(told("again")))
 	}
 
-	// Two of four are new: one is known, one cannot be.
+	// Two of four are new: one is known, one is invalid.
 	var results client.DeadLetterResults
 	send("many", batch, `{"messages":[`+message("a")+`,`+message("b")+`,{"original_topic":""},`+message("c")+
 		`]}`).Into(&results)
@@ -107,7 +107,7 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 	}
 }
 
-func TestTheRecordSaysWhoImportedALetter(t *testing.T) {
+func TestWhoImportedALetterIsRecorded(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Limits.StreamAge = time.Minute })
 	id := e.Pushed("orders", nowhere(t), `{"n":%d}`, 1, apitest.As("operator")...)[0]
@@ -132,8 +132,8 @@ func TestTheRecordSaysWhoImportedALetter(t *testing.T) {
 	}
 }
 
-// What is remembered of a topic's policy for a request is a policy, and not that it
-// could not be read: the next message of the topic is refused as well.
+// A failure to read a topic's policy is not cached for a request as a policy: the next
+// message of the topic is refused as well.
 func TestNoMessageIsStoredByAPolicyThatCouldNotBeRead(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -161,7 +161,7 @@ func TestNoMessageIsStoredByAPolicyThatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-func TestTheRecordOfTheDeploymentIsForCredentialsOfAnyTenant(t *testing.T) {
+func TestTheDeploymentsAuditTrailNeedsCredentialsForAllTenants(t *testing.T) {
 	e := newQueueEdge(t, apitest.Guarded)
 	const path = "/api/v1/audit?scope=deployment"
 	e.Send("GET", path, "", apitest.As("admin")...).Wants(403, access.CodeForbidden)

@@ -17,9 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// newQueueEdge starts an edge with a dead-letter queue on PostgreSQL, whose
-// loops run. Letters are driven over HTTP, none by themselves, and there is no
-// Kafka.
+// newQueueEdge starts an edge with a dead-letter queue on PostgreSQL and running loops.
+// Letters are driven over HTTP, none automatically, and there is no Kafka.
 func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *apitest.Edge {
 	t.Helper()
 	db, web := openQueue(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// A redrive says why, however it is asked for, unless it changes nothing; retry-all
-// is as it was from the beginning.
-func TestARedriveSaysWhyAndItIsOnRecord(t *testing.T) {
+// A redrive has a reason, whichever operation creates it, unless it changes nothing;
+// retry-all keeps its original contract, without one.
+func TestTheReasonOfARedriveIsRecorded(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2)

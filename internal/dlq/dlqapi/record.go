@@ -18,9 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// letterRecord is a line of an export and of an import: what a push takes, and
-// what has become of the letter since. Members are pointers where zero says
-// something.
+// letterRecord is a line of an export and of an import: the members of a push, and the
+// letter's history since. Members are pointers where zero has a meaning.
 type letterRecord struct {
 	ID *uuid.UUID `json:"id"`
 	api.DeadLetterInput
@@ -45,7 +44,7 @@ type letterRecord struct {
 	Cursor      string             `json:"cursor,omitempty"`
 }
 
-// maxURL is the contract's bound of a target's.
+// maxURL is the contract's bound of a target's URL.
 const maxURL = 2048
 
 func recordOf(l *dlq.Letter, cursor string) letterRecord {
@@ -102,8 +101,8 @@ func readRecord(line []byte, maxDepth int) (r letterRecord, err error) {
 	return r, nil
 }
 
-// letter makes a letter of a record: as it was, but not on its way and not
-// retried by itself. Fault: Invalid.
+// letter makes a letter from a record: as it was, but without a retry under way or
+// scheduled. Fault: Invalid.
 func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dlq.Letter, error) {
 	l, wrong := readLetter(&r.DeadLetterInput)
 	if r.ID == nil || *r.ID == uuid.Nil {
@@ -164,7 +163,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		return l, err
 	}
 	l.TenantID = tenant
-	l.Arrived = place // so that the record is known again where its topic is read
+	l.Arrived = place // so that the record is recognised when its topic is read
 	l.Assignee, l.Note = r.Assignee, r.Note
 	l.Link.StepIndex, l.Link.StepName, l.Link.Action = r.StepIndex, r.StepName, r.StepAction
 	l.RootID, l.ParentID, l.Link.WebhookID, l.Link.DeliveryID = orNil(r.RootID), orNil(r.ParentID), orNil(r.WebhookID),
@@ -181,8 +180,8 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	return l.Imported(r.Status, r.Resolution, micros(r.TerminalAt), m), nil
 }
 
-// place is where the letter was read, nil when it is not of Kafka; false: nothing
-// can be read there.
+// place is where the letter was read, nil if it is not from Kafka; false: such a
+// position cannot exist.
 func (r *letterRecord) place() (*dlq.Position, bool) {
 	at := r.ReadFrom
 	if at == nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// retryAllWait is how long retry-all waits when nobody says otherwise.
+// retryAllWait is how long retry-all waits by default.
 const retryAllWait = 10 * time.Second
 
-// CreateRedrive stores a redrive of many letters, or counts them.
+// CreateRedrive stores a bulk redrive, or previews it.
 func (s *Handlers) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.Response, error) {
 	b, err := redriveAsked(ctx, in.Body)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Handlers) RetryDeadLetterGroup(ctx context.Context,
 	return s.redriveGroup(ctx, in.Fingerprint, asked)
 }
 
-// DiscardDeadLetterGroup gives up the letters of a group.
+// DiscardDeadLetterGroup discards the letters of a group.
 func (s *Handlers) DiscardDeadLetterGroup(ctx context.Context,
 	in api.DiscardDeadLetterGroupRequestObject) (api.Response, error) {
 	b := in.Body
@@ -73,7 +73,7 @@ func (s *Handlers) redriveGroup(ctx context.Context, fingerprint string, asked b
 	return s.redrive(ctx, asked)
 }
 
-// RetryAllDeadLetters retries what waits of a topic, and waits for it.
+// RetryAllDeadLetters retries the waiting letters of a topic, and waits for the end.
 func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
@@ -94,7 +94,8 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	// Its body may be left out, as it always could: the record then says who and when.
+	// Its body may be left out for compatibility: the audit trail then has only who and
+	// when.
 	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.RedriveRequest{All: asked.redrive.Filter.Empty(),
 		Unexplained: true}
 	r, err := s.newRedrive(ctx, asked)
@@ -129,8 +130,7 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	return out, nil
 }
 
-// redrive answers a request for a redrive: what it would be done to, or that it
-// is durable.
+// redrive handles a request for a redrive: it returns a preview, or the stored redrive.
 func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error) {
 	r, err := s.newRedrive(ctx, asked)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error)
 			return rest.Answer{}, s.tooMuch(&r)
 		}
 	}
-	unknown, err := s.unknownIDs(ctx, &r) // before it may delete them
+	unknown, err := s.unknownIDs(ctx, &r) // before anything may be deleted
 	if err != nil {
 		return rest.Answer{}, err
 	}
@@ -162,7 +162,7 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error)
 	}, nil
 }
 
-// tooMuch says why an operator may not have a redrive.
+// tooMuch returns why an operator may not create a redrive of this size.
 func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
 		return fault.New(fault.Forbidden, access.CodeForbidden, "a bulk %s needs the permission %s", r.Action, access.DLQAdmin)
@@ -171,8 +171,8 @@ func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", access.DLQAdmin, s.RedriveLimits.Bulk)
 }
 
-// newRedrive makes the redrive that is asked for, complete but for what the
-// store gives it. Faults: those of the rules; Unavailable without letters.
+// newRedrive makes the requested redrive, complete except for what the store adds.
+// Faults: those of the rules; Unavailable without letters.
 func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
 	req := rest.RequestOf(ctx)
 	r := asked.redrive
@@ -188,8 +188,8 @@ func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, err
 	return r, err
 }
 
-// redriveID makes the id of a redrive of an Idempotency-Key, so that a second
-// request under it meets the first wherever it is: a UUIDv8.
+// redriveID derives the id of a redrive from an Idempotency-Key, so that a second
+// request with it finds the first one on any node: a UUIDv8.
 func redriveID(req *rest.Request, key string) uuid.UUID {
 	sum := sha256.Sum256([]byte("redrive\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" +
 		req.Route + "\n" + key))
@@ -198,9 +198,9 @@ func redriveID(req *rest.Request, key string) uuid.UUID {
 	return id
 }
 
-// mayTarget returns nil unless it is plain that the letters may not be driven to
-// a target: those of several topics are looked at when each is driven. Fault:
-// Invalid with dlq.CodeTarget.
+// mayTarget returns an error when the letters certainly may not be driven to a target:
+// letters of several topics are checked when each is driven. Fault: Invalid with
+// dlq.CodeTarget.
 func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 	switch t := r.Target; {
 	case t.Kind == dlq.ToHTTP:
@@ -220,8 +220,8 @@ func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 	return notAllowed("/target", "must be one of the policy's allowed_targets")
 }
 
-// storeRedrive stores a redrive, or finds the one of the same request. Faults:
-// Invalid with CodeKeyUsed when its Idempotency-Key stands for another request.
+// storeRedrive stores a redrive, or finds the one of the same request. Fault: Invalid
+// with CodeKeyUsed when its Idempotency-Key was used for another request.
 func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
 	ctx, cancel := s.Promised(ctx)
@@ -241,7 +241,7 @@ func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	return there, err == nil, err
 }
 
-// preview counts what a redrive would be done to.
+// preview counts what a redrive would apply to.
 func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePreview, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -259,8 +259,8 @@ func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePrev
 	return out, nil
 }
 
-// unknownIDs are those of the ids of a redrive that stand for nothing: whoever
-// typed them is told at once.
+// unknownIDs are the ids of a redrive that match no letter, so that the caller learns
+// of typing errors at once.
 func (s *Handlers) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID, error) {
 	if r.IDs == nil {
 		return nil, nil
@@ -268,8 +268,8 @@ func (s *Handlers) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID,
 	return s.Overview.Unknown(ctx, r.TenantID, r.IDs)
 }
 
-// redriveDetail is what the audit trail says of a new redrive, without what its
-// filter and transform say of contents.
+// redriveDetail is the detail of a new redrive in the audit trail, without the parts of
+// its filter and transform that quote contents.
 func redriveDetail(r *dlq.Redrive) map[string]any {
 	out := map[string]any{"action": r.Action, "rate_per_second": r.Rate}
 	if r.IDs != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestHowMuchSomebodyMayTouchIsCheckedBeforeAnythingIsStored(t *testing.T) {
+func TestTheSizeLimitOfARedriveIsCheckedBeforeAnythingIsStored(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.DeadLetters.RedriveLimits.Bulk = 2 })
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 3, apitest.As("operator")...)
@@ -67,7 +67,7 @@ func TestAFilterInABodyHasEveryFilterOfTheList(t *testing.T) {
 	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d,"who":{"name":"ann"}}`, 2)
 	id := uuid.NewString()
-	all := map[string]string{ // filter → whether it lets the first letter through
+	all := map[string]string{ // filter → whether it matches the first letter
 		`"status":["PENDING","DEAD"]`: "2", `"topic":"ord*"`: "2", `"fingerprint":"` + e.Group() + `"`: "2",
 		`"error_type":"IOError"`:    "2",
 		`"error_class":["UNKNOWN"]`: "2", `"error_contains":"Connection refused"`: "2", `"consumer_group":"g"`: "0", `"key":"k"`: "0", `"key_base64":"aw=="`: "0",
@@ -100,7 +100,7 @@ func TestAFilterInABodyHasEveryFilterOfTheList(t *testing.T) {
 	}
 }
 
-func TestARedriveIsApprovedBySomebodyElse(t *testing.T) {
+func TestARedriveIsApprovedByAnotherUser(t *testing.T) {
 	t.Parallel()
 	people := map[string]string{"admin": "key:admin", "root": "key:*:root"}
 	e := newQueueEdge(t, apitest.Guarded)
@@ -123,7 +123,7 @@ func TestARedriveIsApprovedBySomebodyElse(t *testing.T) {
 	}
 }
 
-func TestRedrivesGroupsTopicsAndActionsOfOthersDoNotExist(t *testing.T) {
+func TestRedrivesGroupsTopicsAndActionsOfOtherTenantsDoNotExist(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2, apitest.As("admin")...)
@@ -156,7 +156,7 @@ func TestRedrivesGroupsTopicsAndActionsOfOthersDoNotExist(t *testing.T) {
 			t.Errorf("%s: %d %s, want an empty list", list, r.Status, r.Body)
 		}
 	}
-	// Their key of the same name is another one, and everything they have is theirs alone.
+	// The same key of another tenant is another one, and all they have is theirs alone.
 	var preview client.RedrivePreview
 	e.Send("POST", apitest.RedrivesPath, `{"action":"RETRY","all":true,"dry_run":true}`, apitest.As("foreign")...).Into(&preview)
 	theirs := e.Bulk(`{"action":"DISCARD","all":true,"reason":"r"}`, append(apitest.As("foreign"), "Idempotency-Key", "k")...)

@@ -14,12 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// PauseRedrive keeps a redrive from taking more letters.
+// PauseRedrive stops a redrive from taking more letters.
 func (s *Handlers) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.PauseRedrive, in.Body)
 }
 
-// ResumeRedrive lets a paused or halted redrive go on.
+// ResumeRedrive resumes a paused or halted redrive.
 func (s *Handlers) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.Response, error) {
 	reason, detail := "", map[string]any(nil)
 	var stop *dlq.StopOn
@@ -40,7 +40,7 @@ func (s *Handlers) CancelRedrive(ctx context.Context, in api.CancelRedriveReques
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.CancelRedrive, in.Body)
 }
 
-// ApproveRedrive agrees to a redrive that somebody else asked for.
+// ApproveRedrive approves a redrive that another user requested.
 func (s *Handlers) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ApproveRedrive, in.Body)
 }
@@ -57,7 +57,7 @@ func (s *Handlers) moveRedrive(ctx context.Context, id uuid.UUID, match *string,
 		})
 }
 
-// UpdateRedrive changes the pace of a redrive.
+// UpdateRedrive changes the rate and limits of a redrive.
 func (s *Handlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestObject) (api.Response, error) {
 	b := in.Body
 	edit := dlq.RedriveEdit{Rate: b.RatePerSecond, StopOn: stopOf(b.StopOn)}
@@ -80,8 +80,8 @@ func (s *Handlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveReques
 		})
 }
 
-// changeRedrive reads a redrive, decides, and stores the decision, and anew
-// when somebody else changed it meanwhile.
+// changeRedrive reads a redrive, decides, and stores the decision; it starts again when
+// the redrive was changed meanwhile.
 func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string,
 	detail map[string]any,
 	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (rest.Answer, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// redriveAsked reads a request for a redrive. Faults: Invalid; Forbidden when
-// its filter looks into contents that the one who asks may not see.
+// redriveAsked reads a request for a redrive. Faults: Invalid; Forbidden when its
+// filter looks into contents that the caller may not read.
 func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 	dry := b.DryRun != nil && *b.DryRun
 	out := bulk{asked: dlq.RedriveRequest{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}

@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// A redrive passes over the letters of a disabled webhook and says so: it comes to
-// its end, and no retry of theirs is counted.
-func TestARedrivePassesOverLettersOfADisabledWebhook(t *testing.T) {
+// A redrive skips the letters of a disabled webhook and reports it: the redrive
+// completes, and no retry of theirs is counted.
+func TestARedriveSkipsLettersOfADisabledWebhook(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.target.answer(200)

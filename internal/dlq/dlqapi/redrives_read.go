@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// GetRedrive answers a redrive, at its end when the client waits for that.
+// GetRedrive returns a redrive; if the client asks to wait, when it is over.
 func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -36,16 +36,17 @@ func (s *Handlers) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, 
 	return s.Redrives.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 }
 
-// over tells whether waiting for a redrive makes no more sense.
+// over tells whether waiting for a redrive is pointless by now.
 func over(state dlq.RedriveState) bool { return state.Terminal() || state == dlq.RedriveHalted }
 
-// awaitRedrive returns the redrive as it is when it is over, the wait is, or the server begins to stop.
+// awaitRedrive returns the redrive when it is over, the wait has passed, or the server
+// starts to stop.
 func (s *Handlers) awaitRedrive(ctx context.Context, r dlq.Redrive, wait time.Duration) (dlq.Redrive, error) {
 	return rest.AwaitBy(ctx, s.Stopping, r, wait, func(r *dlq.Redrive) bool { return over(r.State) },
 		func(ctx context.Context) (dlq.Redrive, error) { return s.readRedrive(ctx, r.ID) })
 }
 
-// ListRedrives answers a page of redrives, newest first.
+// ListRedrives returns a page of redrives, newest first.
 func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -64,7 +65,7 @@ func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestO
 	}}, nil
 }
 
-// ListRedriveItems answers a page of the letters of a redrive, in its order.
+// ListRedriveItems returns a page of the letters of a redrive, in its order.
 func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

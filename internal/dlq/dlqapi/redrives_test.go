@@ -20,10 +20,10 @@ func inState(state client.RedriveState) func(client.Redrive) bool {
 	return func(r client.Redrive) bool { return r.State == state }
 }
 
-// later is a time at which no test runs any more.
+// later is a time after the end of any test.
 func later() string { return time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339) }
 
-// nowhere is a target that nothing reaches.
+// nowhere is a target that cannot be reached.
 func nowhere(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.NotFoundHandler())
@@ -31,7 +31,7 @@ func nowhere(t *testing.T) string {
 	return s.URL + "/in"
 }
 
-func TestARedriveThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
+func TestAnInvalidRedriveIsRefusedWithEveryMistake(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
 	id := uuid.NewString()
@@ -128,7 +128,7 @@ func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
 	if other := e.Bulk(body, "Idempotency-Key", "k-2"); other.ID == first.ID {
 		t.Error("two keys made one redrive")
 	}
-	// Under the same key another operation is another request.
+	// With the same key, another operation is another request.
 	e.Send("POST", "/api/v1/dlq/orders/retry-all?wait=0s", `{"max_messages":1}`, "Idempotency-Key", "k-1")
 	var list client.RedriveList
 	e.Send("GET", apitest.RedrivesPath+"?page_size=1", "").Into(&list)
@@ -142,7 +142,7 @@ func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
 	}
 }
 
-func TestEachActionDoesWhatItSays(t *testing.T) {
+func TestEachBulkActionIsApplied(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 5)
@@ -184,7 +184,7 @@ func TestEachActionDoesWhatItSays(t *testing.T) {
 			t.Errorf("%s left the actions %+v", tt.action, actions.Actions)
 		}
 	}
-	// What somebody else has dealt with meanwhile is skipped.
+	// Letters that were dealt with meanwhile are skipped.
 	made := e.Bulk(`{"action":"DISCARD","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() +
 		`"],"reason":"r"}`)
 	done := e.Until(made.ID, "over", inState("COMPLETED"))
@@ -200,7 +200,7 @@ func TestEachActionDoesWhatItSays(t *testing.T) {
 		"REQ_INVALID_PARAMETER")
 }
 
-func TestARedriveIsStoppedAndChangedByPeople(t *testing.T) {
+func TestARedriveIsStoppedAndChangedByOperators(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 3)

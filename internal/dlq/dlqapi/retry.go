@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// RetryDeadLetter drives a letter again and answers with what came of it.
+// RetryDeadLetter drives a letter again and returns the result.
 func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
@@ -36,26 +36,26 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		if err != nil {
 			return nil, err
 		}
-		end, err := s.Drive(context.WithoutCancel(ctx), claim) // which is bounded itself
+		end, err := s.Drive(context.WithoutCancel(ctx), claim) // it has a time limit of its own
 		switch {
 		case err == nil:
 			return s.driven(ctx, &l, &end)
 		case !fault.IsCode(err, dlq.CodeStale):
-			return nil, s.asItIs(work, err, &l)
+			return nil, s.withCurrentState(work, err, &l)
 		}
 	}
 	return nil, letterKeepsChanging()
 }
 
-// asItIs adds to a conflict what the letter is now, which may be what made it one.
-func (s *Handlers) asItIs(ctx context.Context, err error, l *dlq.Letter) error {
+// withCurrentState adds the letter's present state to a conflict, which may have caused it.
+func (s *Handlers) withCurrentState(ctx context.Context, err error, l *dlq.Letter) error {
 	if now, getErr := s.Letters.Get(ctx, l.TenantID, l.ID); getErr == nil {
 		l = &now
 	}
-	return insteadOf(err, l)
+	return withCurrentLetter(err, l)
 }
 
-// driven answers with a letter whose retry has ended as end says.
+// driven returns a letter whose retry has ended with end.
 func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -68,7 +68,7 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 	case end.Status == dlq.Retrying:
 		status = http.StatusAccepted
 	case end.Attempt.Outcome == dlq.Withdrawn && end.Fault != nil:
-		return rest.Answer{}, insteadOf(end.Fault, &after)
+		return rest.Answer{}, withCurrentLetter(end.Fault, &after)
 	case end.Attempt.Outcome == dlq.Withdrawn:
 		return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the retry was not attempted: %s", end.Attempt.Error)
 	case end.Attempt.Outcome != dlq.Acknowledged:
@@ -81,7 +81,7 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 	return rest.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown}, ETag: letterETag(&after)}, nil
 }
 
-// claimOf says what is to be driven and where to. Faults: Invalid.
+// claimOf returns what is to be driven and where to. Faults: Invalid.
 func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (dlq.Claim, error) {
 	req := rest.RequestOf(ctx)
 	claim := dlq.Claim{
@@ -113,7 +113,7 @@ func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetter
 func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	own := l.Destination(nil)
 	if t == nil || t.Topic == nil && t.URL == nil && t.Partition == nil && t.Method == nil {
-		return nil, s.aimed(ctx, l, nil)
+		return nil, s.checkTarget(ctx, l, nil)
 	}
 	if own.Kind != dlq.ToKafka && own.Kind != dlq.ToHTTP {
 		return nil, notAllowed("/target", "only dead letters for Kafka or HTTP can be sent to another target")
@@ -131,7 +131,7 @@ func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLe
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
 		return nil, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
-	return &to, s.aimed(ctx, l, &to)
+	return &to, s.checkTarget(ctx, l, &to)
 }
 
 func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target,
@@ -152,14 +152,14 @@ func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target,
 	if reason := s.CheckEndpoint(to.URL); reason != "" {
 		return nil, notAllowed("/target/url", reason)
 	}
-	return &to, s.aimed(ctx, l, &to)
+	return &to, s.checkTarget(ctx, l, &to)
 }
 
-// aimed returns nil when the letter may be driven to a target; nil: its own. Fault:
+// checkTarget returns nil when the letter may be driven to a target; nil: its own. Fault:
 // Invalid with dlq.CodeTarget.
-func (s *Handlers) aimed(ctx context.Context, l *dlq.Letter, to *dlq.Target) error {
+func (s *Handlers) checkTarget(ctx context.Context, l *dlq.Letter, to *dlq.Target) error {
 	var p dlq.Policy
-	if to != nil { // its own is allowed whatever the policy says
+	if to != nil { // its own is always allowed
 		var err error
 		if p, err = s.PolicyOf(ctx, l.TenantID, l.OriginalTopic); err != nil {
 			return err
@@ -171,8 +171,8 @@ func (s *Handlers) aimed(ctx context.Context, l *dlq.Letter, to *dlq.Target) err
 	return nil
 }
 
-// revisionOf makes a revision of an edit, nil when nothing is edited. It begins
-// with what a retry would send without it.
+// revisionOf makes a revision from an edit, nil without an edit. It starts from what a
+// retry would otherwise send.
 func (s *Handlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (*dlq.Revision, error) {
 	key := b.KeyBase64
 	if b.Target != nil && b.Target.KeyBase64 != nil {
@@ -219,7 +219,7 @@ func (s *Handlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLet
 }
 
 func editPayload(r *dlq.Revision, l *dlq.Letter, b *api.DeadLetterRetryInput) (err error) {
-	switch { // the contract wants one at most
+	switch { // the contract allows one at most
 	case b.Payload != nil:
 		r.Content.Payload = b.Payload
 	case b.PayloadBase64 != nil:
@@ -233,14 +233,14 @@ func editPayload(r *dlq.Revision, l *dlq.Letter, b *api.DeadLetterRetryInput) (e
 			return err
 		}
 		if r.Content.Payload, err = dlq.Patched(sent, r.Patch); err != nil {
-			return below("/payload_patch", err)
+			return underMember("/payload_patch", err)
 		}
 	}
 	return err
 }
 
-// below puts the pointers of a fault below a member of the body.
-func below(member string, err error) error {
+// underMember prefixes the pointers of a fault with a member of the body.
+func underMember(member string, err error) error {
 	f := fault.As(err)
 	if f == nil {
 		return err

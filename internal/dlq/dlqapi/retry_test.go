@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestARetrySucceedsOrSaysWhyNot(t *testing.T) {
+func TestARetrySucceedsOrReturnsItsError(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l := q.push(q.toTarget(`"payload":{"n":1.00},"max_retries":2`))
@@ -127,7 +127,7 @@ func TestAnEditIsARevisionAndTheOriginalStays(t *testing.T) {
 	if got := q.target.last(t); got.body != `{"n":1.00,"who":"b"}` {
 		t.Errorf("sent %+v", got)
 	}
-	retry("", 502) // what it has is the edit now
+	retry("", 502) // it has the edited content now
 	if got := q.target.last(t); got.body != `{"n":1.00,"who":"b"}` {
 		t.Errorf("sent %+v", got)
 	}
@@ -165,7 +165,7 @@ func TestAnEditIsARevisionAndTheOriginalStays(t *testing.T) {
 	}
 }
 
-func TestEditsAndTargetsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidEditsAndTargetsAreRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.policy.AllowedTargets = []string{"orders.retry", q.target.URL + "/allowed/*"}

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// ListDeadLetterTopics answers a page of topics by name.
+// ListDeadLetterTopics returns a page of topics by name.
 func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -34,7 +34,7 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	}}, nil
 }
 
-// GetDeadLetterTopic answers the statistics of a topic, with its largest groups.
+// GetDeadLetterTopic returns the statistics of a topic, with its largest groups.
 func (s *Handlers) GetDeadLetterTopic(ctx context.Context,
 	in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -70,9 +70,9 @@ func (s *Handlers) GetDeadLetterStats(ctx context.Context,
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// knownTopic returns nil for a topic that something is known of; a beginning with
-// a * at its end is none. Fault: NotFound, because nothing found of a topic that is
-// misspelt looks like nothing wrong with the one that is meant.
+// knownTopic returns nil for a topic that exists in any form; a prefix ending in * does
+// not. Fault: NotFound, because an empty result for a misspelt topic would look as if
+// the intended one were healthy.
 func (s *Handlers) knownTopic(ctx context.Context, tenant uuid.UUID, topic string) error {
 	if strings.HasSuffix(topic, "*") {
 		return nil

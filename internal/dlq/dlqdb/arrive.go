@@ -14,18 +14,19 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// errKnown says that a letter of a batch that is expected to be new is there.
+// errKnown reports that a batch expected to be all new contains a letter that is
+// already stored.
 var errKnown = errors.New("a dead letter of Kafka already exists")
 
-// Arrive implements dlq.Queue. A batch is stored whole or not at all: what was
-// not stored is read again. It is taken for new: only what a crash, or a
-// partition that changed hands, left uncommitted is read twice.
+// Arrive implements dlq.Queue. A batch is stored whole or not at all: what was not
+// stored is read from Kafka again. It is first assumed to be all new: only what a crash
+// or a rebalance left uncommitted is read twice.
 func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	if len(batch) == 0 {
 		return 0, nil
 	}
 	batch = slices.Clone(batch)
-	// The order in which rows are locked.
+	// Rows are locked in this order.
 	slices.SortStableFunc(batch, func(a, b dlq.Arrival) int {
 		return cmp.Or(cmp.Compare(a.Arrived.Topic, b.Arrived.Topic), cmp.Compare(a.Arrived.Partition, b.Arrived.Partition),
 			cmp.Compare(a.Arrived.Offset, b.Arrived.Offset))
@@ -37,13 +38,13 @@ func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, e
 		stored, err = st.arriveRest(ctx, batch)
 	}
 	if err != nil {
-		return 0, postgres.Wrap("store dead letters of Kafka", err) // also when it is the commit that failed
+		return 0, postgres.Wrap("store dead letters of Kafka", err) // a failed commit too
 	}
 	return stored, nil
 }
 
-// arriveRest stores what of a batch is not known. Somebody may be storing the same
-// records: what is in the way of one is looked at again.
+// arriveRest stores those letters of a batch that are not stored yet. Another node may
+// be storing the same records: a letter that meets a conflict is looked up again.
 func (st *Queue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	for range pushTries {
 		rest, err := postgres.RetryCollision(func() (rest arrivedRest, err error) {
@@ -61,7 +62,7 @@ func (st *Queue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored in
 			return stored, nil
 		}
 	}
-	return stored, errElusive
+	return stored, errConflictGone
 }
 
 // arrivedRest is how many letters of a batch were stored, and which are neither stored
@@ -71,7 +72,8 @@ type arrivedRest struct {
 	open   []dlq.Arrival
 }
 
-// arriveUnknown stores those letters of a batch that are of records that nobody has read.
+// arriveUnknown stores those letters of a batch whose records have not been read
+// before.
 func (st *Queue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (rest arrivedRest, err error) {
 	var lives postgres.BinaryColumn
 	asked, batch := make([]arrival, len(batch)), slices.Clone(batch)
@@ -103,8 +105,8 @@ func (st *Queue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arr
 	return rest, nil
 }
 
-// arriveNew stores a batch that nobody has looked for yet; errKnown, or a unique
-// violation, when not all of it is new.
+// arriveNew stores a batch that has not been looked up. It returns errKnown, or a
+// unique violation, when not all of it is new.
 func (st *Queue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
 	letters, err := st.prepareBatch(ctx, tx, batch)
 	if err != nil {
@@ -116,7 +118,7 @@ func (st *Queue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival
 	return st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
 }
 
-// arrive stores a batch of which nothing is known, and tells what of it was new.
+// arrive stores a batch and returns which of its letters were new.
 func (st *Queue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (isNew map[uuid.UUID]bool, err error) {
 	letters, err := st.prepareBatch(ctx, tx, batch)
 	if err != nil {
@@ -146,7 +148,8 @@ func (st *Queue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (
 			slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
 }
 
-// prepareBatch returns a batch as it travels, linked to what it came back from.
+// prepareBatch encodes a batch as statement parameters and links letters that came back
+// to their parents.
 func (st *Queue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (*newLetters, error) {
 	if err := st.link(ctx, tx, batch); err != nil {
 		return nil, err
@@ -174,15 +177,15 @@ func (st *Queue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters,
 	if stored, err := done.RowsAffected(); err != nil {
 		return err
 	} else if stored < int64(n) {
-		return errKnown // in the archive, or at a place that has to be looked at
+		return errKnown // archived, or at a place that has to be looked up
 	}
 	return nil
 }
 
-// parents finds the letters that came back as others: of each lineage the latest
-// of that generation, or of the last one before it that there still is. Those
-// that are live are locked, so that whoever is just ending their retry, and this,
-// come one after the other: the second sees what the first has written.
+// parents finds the letters that the records of a batch came back from: of each lineage
+// the latest letter of that generation, or of the nearest earlier one still stored.
+// Live ones are locked, so that this and a transaction that is just ending their retry
+// run one after the other: the second sees what the first has written.
 var parents = postgres.Named(`
 SELECT b.n, p.id, p.generation FROM `+postgres.Unnest("b", bounces.As("c"))+`
  CROSS JOIN LATERAL (
@@ -259,11 +262,11 @@ func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) err
 	return err
 }
 
-// markBouncedLetters tells of letters that were redriven that they have come
-// back, and counts them with the redrive that drove them last, if the record
-// bears its id. Letters are found by their ids: appending nothing to the status, and
-// coalesce, hide the indexes of what they have become, of which the planner may know
-// nothing yet.
+// markBouncedLetters records on redriven letters that they have come back, and counts
+// them with the redrive that drove them last, if the record bears its id. Letters are
+// found by id: the empty string appended to the status, and coalesce, hide the status
+// indexes from the planner, whose statistics may not yet know how many letters have
+// this status.
 var markBouncedLetters = postgres.Named(`
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1

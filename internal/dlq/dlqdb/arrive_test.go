@@ -76,7 +76,7 @@ func TestARedrivenLetterThatComesBackIsLinked(t *testing.T) {
 	if got := m.Read(t, again.ID); got.ParentID != back.ID || got.RootID != first.ID || got.Generation != 2 {
 		t.Errorf("linked as %+v", got)
 	}
-	// Somebody else's lineage is a stranger.
+	// A lineage of another tenant is not linked.
 	stranger := record(pgtest.NewID(), 0)
 	arrive(stranger)
 	if got := m.Read(t, stranger.ID); got.ParentID != uuid.Nil {
@@ -108,8 +108,8 @@ func TestABounceIsNeverLostToARace(t *testing.T) {
 	}
 }
 
-// However much of a batch travels once, and whether it is new or partly known,
-// each letter is stored as it came.
+// Each letter is stored as it came, whichever columns a batch sends once, and whether
+// it is new or partly known.
 func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -163,7 +163,7 @@ func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
 	}
 }
 
-func TestABatchWhoseCommitFailsTellsOfNothingStored(t *testing.T) {
+func TestABatchWhoseCommitFailsReportsNothingStored(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	raw := pgtest.RawTables(t, m.Dsn)
@@ -177,9 +177,9 @@ func TestABatchWhoseCommitFailsTellsOfNothingStored(t *testing.T) {
 	}
 }
 
-// A batch of which all is new is stored by another statement than one of which some
-// is there: live, or in the archive.
-func TestWhatABatchAddsIsTheSameHoweverItIsStored(t *testing.T) {
+// A batch that is all new is stored by another statement than one of which some is
+// stored already: live, or in the archive.
+func TestABatchAddsTheSameByEitherInsertStatement(t *testing.T) {
 	t.Parallel()
 	start := pgtest.Now().Truncate(time.Minute)
 	added := map[string]string{}

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestLettersThatComeBackAreFoundByTheirIDs shows the plan of a moment that a flood has:
-// when PostgreSQL last looked all letters were open, so it takes those that are RESOLVED
-// for few, and there are many by now. By their index a batch of 500 took ten seconds,
-// and what arrived beside it waited for its locks.
+// TestLettersThatComeBackAreFoundByTheirIDs checks the plan in the middle of a flood:
+// at the last ANALYZE all letters were open, so the planner expects few RESOLVED ones,
+// and there are many by now. Through the status index a batch of 500 took ten seconds,
+// and arriving letters waited for its locks.
 func TestLettersThatComeBackAreFoundByTheirIDs(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterStore(t)

@@ -14,17 +14,18 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// What operators change of a letter, and of that what may be changed while somebody
-// retries it: what people have added to it.
+// The columns that operators change of a letter, and those that may be changed while a
+// retry of it is running: what people have added to it.
 var (
-	changedLetter = theLetterTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "max_retries",
+	changedLetter = messageTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "max_retries",
 		"next_retry_at", "terminal_at", "labels", "assignee", "note", "updated_at")
 	describedLetter = changedLetter.Only("tenant_id", "id", "version", "labels", "assignee", "note", "updated_at")
 )
 
-// changeLetter stores what operators change of a letter, if nobody has changed
-// it meanwhile. What no retry holds has no token: a letter is RETRYING only by a
-// claim, and ends being so by its finish, so a change leaves token and lease.
+// changeLetter stores an operator's change of a letter, unless it was changed
+// meanwhile. A letter without a retry has no token: it becomes RETRYING only by a claim
+// and leaves that state only by the claim's finish, so a change does not touch token
+// and lease.
 var changeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m
    SET `+changedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[], held_retry_at = @held_retry_at, retry_asked = @retry_asked
@@ -36,8 +37,8 @@ UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, t
  WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status || '' = 'RETRYING'`,
 	describedLetter.As("m"), postgres.Single("terms"))
 
-// Change implements dlq.Letters. The letter must have its content, of which its
-// terms are made. Of one that somebody retries only labels, assignee and note are
+// Change implements dlq.Letters. The letter must be loaded with its content, from which
+// its terms are made. While a retry of it is running only labels, assignee and note are
 // written.
 func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	sealer := st.db.Keys.SealerFor(l.TenantID, l.ID)
@@ -52,15 +53,15 @@ func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action)
 			res, err = tx.ExecContext(ctx, changeLetter.Text,
 				changeLetter.Args(changedLetter.Row(&row), postgres.Values{terms, l.HeldRetryAt, l.RetryAsked})...)
 		}
-		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
+		if err := changedFault(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
 			return err
 		}
 		return auditdb.PutAction(ctx, tx, by)
 	}))
 }
 
-// touchedLetter is the fault of a write by version that touched no letter.
-func touchedLetter(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sql.Result, err error) error {
+// changedFault returns the fault of a write by version that changed no row.
+func changedFault(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sql.Result, err error) error {
 	if err != nil {
 		return err
 	}
@@ -78,13 +79,13 @@ func touchedLetter(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res s
 	return dlq.Stale(id, present)
 }
 
-// Delete implements dlq.Letters. One that somebody retries is not deleted
+// Delete implements dlq.Letters. A letter whose retry is running is not deleted
 // (Stale), whatever its version.
 func (st *Letters) Delete(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	return postgres.Wrap("delete dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
 			DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 AND m.status <> 'RETRYING'`, l.TenantID, l.ID, l.Version)
-		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
+		if err := changedFault(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
 			return err
 		}
 		for _, table := range []string{"dlq.dlq_revisions", "dlq.dlq_attempts"} {

@@ -52,7 +52,7 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 		if got := b.AuditActions(t, operator.Filter{Subject: l.ID.String()}); len(got) == 0 || cmp.Diff(by, got[0]) != "" {
 			t.Errorf("told %+v, want %+v", got, by)
 		}
-		// The same again is refused, and tells nothing.
+		// The same change again is refused and records no action.
 		n := len(b.AuditActions(t, operator.Filter{}))
 		if err := b.Change(t.Context(), changed, b.Action(changed, "change")); !fault.IsCode(err, dlq.CodeStale) ||
 			len(b.AuditActions(t, operator.Filter{})) != n {
@@ -60,7 +60,7 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 		}
 		l = changed
 	}
-	// What was changed is found by what it is now.
+	// A changed letter is found by its new values.
 	for label, want := range map[string]int{"x": 0, "b": 0} {
 		if p, err := b.List(t.Context(), b.Tenant,
 			dlq.Query{ByTime: page.ByTime{Limit: 5},
@@ -75,7 +75,7 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 	}
 }
 
-func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
+func TestChangingAMissingOrForeignLetterIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	l := b.PushAll(t, b.NewLetter())[0]
@@ -108,7 +108,7 @@ func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
+func TestDuringARetryOnlyNotesOfALetterChange(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	before := b.PushAll(t, b.NewLetter())[0]
@@ -123,7 +123,7 @@ func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
 	if diff := cmp.Diff(edited, b.Read(t, edited.ID)); diff != "" {
 		t.Errorf("(-edited +stored):\n%s", diff)
 	}
-	// Whoever saw it before the retry began cannot end the retry.
+	// A writer that read the letter before the retry began cannot end the retry.
 	discarded, err := before.Discarded(pgtest.Moment())
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
+func TestADeletedLetterLeavesOnlyItsTombstone(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	l := b.PushAll(t, b.NewLetter())[0]
@@ -214,7 +214,7 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 		len(p.Items) != 1 || p.Total != 1 || cmp.Diff(archived, p.Items[0]) != "" {
 		t.Errorf("listed %+v, %v", p, err)
 	}
-	b.PushAll(t, b.NewLetter(func(o *dlq.Letter) { o.DedupeKey = l.DedupeKey })) // somebody else has its key by now
+	b.PushAll(t, b.NewLetter(func(o *dlq.Letter) { o.DedupeKey = l.DedupeKey })) // another letter has its key by now
 	by := b.Action(l, "restore")
 	restored, err := b.Restore(t.Context(), b.Tenant, l.ID, pgtest.Now(), by)
 	if err != nil {
@@ -290,7 +290,7 @@ func TestALineageIsLiveAndArchivedLetters(t *testing.T) {
 	}
 	first := back(root.ID, 1)
 	last := back(first.ID, 2)
-	b.PushAll(t, b.NewLetter()) // of no concern
+	b.PushAll(t, b.NewLetter()) // unrelated
 	b.ArchiveAll(t)
 	want = []string{root.ID.String(), first.ID.String(), last.ID.String()}
 	for _, l := range []dlq.Letter{root, first, last} {

@@ -23,7 +23,7 @@ func namesOf(t *testing.T, db *sql.DB, table string) []string {
 	return names
 }
 
-// Every column is read and written, but for those that are left out on purpose.
+// Every column is read and written, except for those that are left out on purpose.
 func TestListsOfColumnsOfLettersAreComplete(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t)).SQL()

@@ -5,14 +5,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Statements that move many letters at once ask the transition table as well: what
-// they say of statuses is made of it, once, when the program starts.
+// Statements that move many letters at once use the transition table as well: their
+// conditions on statuses are made from it once, when the program starts.
 
-// Leaves compares a column with the statuses that any of the triggers leads away
-// from; no letter is of them when there are none.
+// Leaves is the condition that a column holds a status from which one of the triggers
+// leads away; it is false when there is none.
 func Leaves(column string, on ...dlq.Trigger) string { return IsOneOf(column, dlq.From(on...)) }
 
-// IsOneOf compares a column with words; with none, nothing is one of them.
+// IsOneOf is the condition that a column holds one of words; with no words it is false.
 func IsOneOf[T ~string](column string, words []T) string {
 	switch len(words) {
 	case 0:
@@ -23,9 +23,9 @@ func IsOneOf[T ~string](column string, words []T) string {
 	return column + " IN (" + postgres.QuotedList(words) + ")"
 }
 
-// retriedUnasked tells whether letters, alias at, are of a source whose letters may be
-// retried unasked.
-func retriedUnasked(at string) string { return IsOneOf(at+".source", dlq.Automatic) }
+// retriedAutomatically is the condition that the letters, alias at, have a source whose
+// letters may be retried automatically.
+func retriedAutomatically(at string) string { return IsOneOf(at+".source", dlq.Automatic) }
 
-// retryEnds are the triggers of whoever ends a retry.
+// retryEnds are the triggers that end a retry.
 var retryEnds = []dlq.Trigger{dlq.Acked, dlq.RetryFailed, dlq.RetryWithdraw, dlq.LastFailed}

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-func TestStatementsAskTheTransitionTable(t *testing.T) { //nolint:paralleltest // it changes the table
+func TestStatementsFollowTheTransitionTable(t *testing.T) { //nolint:paralleltest // it changes the table
 	for _, tt := range []struct {
 		name, statement, want string
 	}{

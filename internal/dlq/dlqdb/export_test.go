@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// What the tests of plans need: the very statements that the stores send.
+// The statements themselves, for the tests of plans.
 var Parents = parents.Text
 
 var (
@@ -26,9 +26,9 @@ var (
 	ColumnsOfLetters = LetterColumns
 	AttemptColumns   = attemptTable.Selected("a")
 	GroupColumns     = groupColumns
-	InsertedLetters  = theLetterTable.Inserted()
+	InsertedLetters  = messageTable.Inserted()
 	PushLetters      = pushLetters.Text
-	PushTold         = pushTold.Text
+	PushAudited      = pushAudited.Text
 	ArriveLetters    = arriveLetters.Text
 	ArriveAlike      = arriveAlike.Text
 	AtPlaces         = atPlaces.Text
@@ -48,14 +48,15 @@ func CountOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return LiveLetters.count(tenant, q)
 }
 
-// PlacesOfLetters is the query that gathers letters, under the settings ByBitmaps.
+// PlacesOfLetters is the query that gathers sort keys, under the settings ByBitmaps.
 func PlacesOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return LiveLetters.sortKeys(tenant, q)
 }
 
 const ByBitmaps = byBitmaps
 
-// GatherLetters reads a page by bitmaps alone, if that is not dearer than cost. total is -1 when it is not known.
+// GatherLetters reads a page by bitmaps alone, if that costs no more than cost. total
+// is -1 when it is not known.
 func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query,
 	cost float64) (letters []dlq.Letter, total int64, ok bool, err error) {
 	f, err := st.gather(ctx, tenant, &LiveLetters, q, try{gather: true, cost: cost, within: 20 * time.Second})
@@ -91,32 +92,33 @@ func batchFrom(tb testing.TB, batch []dlq.Letter) *newLetters {
 	return c
 }
 
-// PushParameters are what PushLetters takes for batch.
+// PushParameters are the arguments of PushLetters for a batch.
 func PushParameters(tb testing.TB, batch []dlq.Letter) []any {
 	tb.Helper()
 	return pushLetters.Args(batchFrom(tb, batch).bound()...)
 }
 
-// PushToldParameters are what Push sends for batch, by nobody.
-func PushToldParameters(tb testing.TB, batch []dlq.Letter) []any {
+// PushAuditedParameters are the arguments that Push sends for a batch, by nobody.
+func PushAuditedParameters(tb testing.TB, batch []dlq.Letter) []any {
 	tb.Helper()
-	return pushTold.Args(batchFrom(tb, batch).bound(pushedBy(operator.By{}, uuid.New, batch))...)
+	return pushAudited.Args(batchFrom(tb, batch).bound(pushedBy(operator.By{}, uuid.New, batch))...)
 }
 
-// ArriveParameters are what Arrive sends for batch, and for which statement.
+// ArriveParameters are the arguments that Arrive sends for a batch, and to which
+// statement.
 func ArriveParameters(tb testing.TB, batch []dlq.Letter) (statement string, args []any) {
 	tb.Helper()
 	insert, args := batchFrom(tb, batch).new()
 	return insert.Text, args
 }
 
-// TermsOf are what a letter that is not sealed is found by.
+// TermsOf are the terms of a letter that is not sealed.
 func TermsOf(l *dlq.Letter) []int32 { return letterTerms(nil, l, false) }
 
-// HotLetterStatements are what the ways of letters send to the database, by the names
-// of their files in testdata.
+// HotLetterStatements are the statements of the hot path of letters, by the names of
+// their files in testdata.
 var HotLetterStatements = map[string]string{
 	"letter_arrive": arriveLetters.Text, "letter_arrive_alike": arriveAlike.Text,
-	"letter_push": pushLetters.Text, "letter_push_told": pushTold.Text,
+	"letter_push": pushLetters.Text, "letter_push_told": pushAudited.Text,
 	"letter_claim": claimDue, "letter_finish": finishLetters.Text, "letter_get": getLetter,
 }

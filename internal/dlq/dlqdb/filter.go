@@ -12,18 +12,18 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// LiveLetters is the table of letters that are not in the archive.
+// LiveLetters and archivedLetters are the tables of letters that lists read.
 var (
 	LiveLetters     = LetterTable{"dlq.dlq_messages", "dlq.tenant_messages", "created_at", true, true}
 	archivedLetters = LetterTable{"dlq.dlq_messages_archive", "dlq.tenant_messages_archive", "archived_at", false, false}
 )
 
-// SelectLetters returns the queries that together select each letter of a filter
-// once, each with tail at its end; the table's alias is m. What an index holds in
-// order only for one value (a status of a topic, say) is asked for value by value:
-// each part then ends after a page.
+// SelectLetters returns the queries that together select each letter of a filter once,
+// each with tail at its end; the table's alias is m. Where an index is ordered only
+// within one value (a status of a topic, say), there is one query per value, so that
+// each can stop after a page.
 //
-// The order of parts is of no use to anybody: whoever wants one sorts their union.
+// The order of parts means nothing: a caller that needs an order sorts their union.
 func (t *LetterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
 	possible := reconcile(&q.Filter)
 	from := t.from(&q.Filter)
@@ -45,7 +45,7 @@ func (t *LetterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail
 	return parts, w.Args
 }
 
-// from is what is looked into.
+// from is the FROM item for a filter.
 func (t *LetterTable) from(f *dlq.Filter) string {
 	if byTerms(t, f) {
 		return t.view
@@ -53,7 +53,7 @@ func (t *LetterTable) from(f *dlq.Filter) string {
 	return t.table
 }
 
-// conditions are those of a filter in one query, which knows of no order.
+// conditions are the conditions of a filter in one query, without an order.
 func (t *LetterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w letterWhere) {
 	if !reconcile(&q.Filter) {
 		w.Add("false")
@@ -66,9 +66,9 @@ func (t *LetterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w 
 	return from, w
 }
 
-// reconcile leaves those statuses and resolutions of a filter that some letter can
-// have together: nobody looks through all REDRIVEN ones for one that is DEAD. false:
-// no letter can.
+// reconcile keeps those statuses and resolutions of a filter that a letter can have
+// together: all REDRIVEN letters are not read to find one that is DEAD. false: no
+// letter can match.
 func reconcile(f *dlq.Filter) bool {
 	if len(f.Resolutions) == 0 {
 		return true
@@ -90,15 +90,15 @@ type choice struct {
 	value any
 }
 
-// choices are conditions on one column of which each letter of the filter fits
-// exactly one; none: one index holds all letters in order.
+// choices are conditions on one column of which each letter of the filter meets exactly
+// one; none: one index holds all letters in order.
 func (t *LetterTable) choices(f *dlq.Filter) (column string, out []choice) {
 	exact := f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
 	var values []string
 	switch {
 	case len(f.Resolutions) > 0 && (t == &archivedLetters || !exact && f.Fingerprint == ""):
 		column, values = "resolution", texts(f.Resolutions)
-	case t == &archivedLetters: // its indexes hold no status
+	case t == &archivedLetters: // its indexes do not include the status
 	case len(f.Statuses) > 0:
 		column, values = "status", texts(f.Statuses)
 	case exact || f.Fingerprint != "":
@@ -114,8 +114,8 @@ func (t *LetterTable) choices(f *dlq.Filter) (column string, out []choice) {
 	return column, out
 }
 
-// severalRetries is how many numbers of retries are looked for one by one. Letters
-// with more are few.
+// severalRetries is up to which number of retries each number is queried on its own.
+// Few letters have more.
 const severalRetries = 8
 
 func retryChoices(from int, to *int) (out []choice) {
@@ -132,14 +132,14 @@ func retryChoices(from int, to *int) (out []choice) {
 	return out
 }
 
-// letters adds the conditions of a filter, but for those that are choices of a
-// column, and of the page's place.
+// letters adds the conditions of a filter, except for choices of the column chosen and
+// the page's cursor.
 func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
 	f := &q.Filter
 	w.Add("m.tenant_id = ?", tenant)
 	if topic, ok := strings.CutSuffix(f.Topic, "*"); ok {
-		// The column is in byte order. Not LIKE: row-level security lets nothing near
-		// the index that is not known to leak nothing.
+		// The column is in byte order. Not LIKE: under row-level security only operators
+		// known not to leak (LEAKPROOF) may use the index.
 		w.Add("m.original_topic >= ?", topic)
 		if next := after(topic); next != "" {
 			w.Add("m.original_topic < ?", next)
@@ -147,7 +147,7 @@ func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, cho
 	} else if f.Topic != "" {
 		w.Add("m.original_topic = ?", f.Topic)
 	}
-	if chosen != "status" && len(f.Resolutions) == 0 { // resolutions say it, and said twice the planner counts it twice
+	if chosen != "status" && len(f.Resolutions) == 0 { // resolutions imply it: the planner would count both
 		w.among("status", texts(f.Statuses))
 	}
 	if chosen != "resolution" {
@@ -166,7 +166,7 @@ func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, cho
 	case f.RootID == uuid.Nil:
 	case t == &archivedLetters:
 		w.Add("m.root_id = ?", f.RootID)
-	default: // the first of a lineage bears its id, the others have come back
+	default: // the first letter of a lineage bears its id, the others have come back
 		w.Add("(m.id = ? AND m.root_id = m.id OR m.root_id = ? AND m.generation > 0)", f.RootID, f.RootID)
 	}
 	if q.After != nil {
@@ -174,7 +174,7 @@ func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, cho
 	}
 }
 
-// beyond is the condition of what comes after a cursor in the order of a list.
+// beyond is the condition for what comes after a cursor in the order of a list.
 func (t *LetterTable) beyond(q *dlq.Query) string {
 	than := "<"
 	if q.Oldest {
@@ -183,22 +183,22 @@ func (t *LetterTable) beyond(q *dlq.Query) string {
 	return "(m." + t.at + ", m.id) " + than + " (?, ?)"
 }
 
-// unseen adds conditions, whose arguments follow those of w, all in one that no
-// index serves and that the planner takes for true of nearly every row.
+// unseen adds conditions, whose arguments follow those of w, as one expression that no
+// index serves and that the planner estimates to be true of nearly every row.
 func (w *letterWhere) unseen(own letterWhere) {
 	if w.Args = own.Args; own.Conditions != nil {
 		w.Conditions = append(w.Conditions, "CASE WHEN "+own.Text()+" THEN 1 ELSE 0 END <> 0")
 	}
 }
 
-// among adds that column is one of values, unless they are nil.
+// among adds that column is one of values; nil adds nothing.
 func (w *letterWhere) among(column string, values []string) {
 	if values != nil {
 		w.Add("m."+column+" = ANY (?::text[])", pq.Array(values))
 	}
 }
 
-// ranges adds what lies between bounds.
+// ranges adds the bounds of a filter on times and numbers.
 func (w *letterWhere) ranges(f *dlq.Filter) {
 	for _, r := range []struct {
 		condition string
@@ -213,13 +213,13 @@ func (w *letterWhere) ranges(f *dlq.Filter) {
 			w.Add(r.condition, r.at)
 		}
 	}
-	if !f.LastRetryTo.IsZero() { // nothing is retried before it came, give or take what two clocks differ
+	if !f.LastRetryTo.IsZero() { // no letter is retried before it arrived, give or take the difference of two clocks
 		w.Add("m.created_at < ?", f.LastRetryTo.Add(time.Minute))
 	}
 	if f.RetryCountMin != nil {
 		w.Add("m.retry_count >= ?", *f.RetryCountMin)
 		if *f.RetryCountMin > 0 {
-			w.Add("m.retry_count > 0") // in the words of the index
+			w.Add("m.retry_count > 0") // as in the index's WHERE
 		}
 	}
 	if f.RetryCountMax != nil {
@@ -230,15 +230,15 @@ func (w *letterWhere) ranges(f *dlq.Filter) {
 	}
 }
 
-// after returns the first text, byte by byte, that does not begin with prefix
-// and is more than it; "": all that are more begin with it. What UTF-8 does not
-// have as a last byte is left out, or PostgreSQL would refuse it.
+// after returns the first text in byte order that is greater than prefix and does not
+// begin with it; "": all greater texts begin with it. Bytes that cannot end UTF-8 text
+// are skipped, or PostgreSQL would refuse it.
 func after(prefix string) string {
 	runes := []rune(prefix)
 	for i := len(runes) - 1; i >= 0; i-- {
 		next := runes[i] + 1
 		if next == 0xD800 {
-			next = 0xE000 // surrogates are no characters
+			next = 0xE000 // surrogates are not characters
 		}
 		if next <= 0x10FFFF {
 			return string(append(runes[:i], next))

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// byTerms tells whether terms find what f asks for.
+// byTerms tells whether the index of terms serves a filter.
 func byTerms(t *LetterTable, f *dlq.Filter) bool {
 	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" ||
 		f.ConsumerGroup != "" || f.Key != nil ||
@@ -20,7 +20,7 @@ func byTerms(t *LetterTable, f *dlq.Filter) bool {
 		f.SagaID != uuid.Nil || f.JobRunID != uuid.Nil || f.Fingerprint != "" && !t.groups
 }
 
-// terms adds what the terms must be.
+// terms adds conditions on the terms.
 func (w *letterWhere) terms(t *LetterTable, tenant uuid.UUID, f *dlq.Filter) {
 	var all []int32
 	add := func(k TermKind, value string) { all = append(all, Term(tenant, k, value)) }
@@ -76,14 +76,14 @@ func (w *letterWhere) terms(t *LetterTable, tenant uuid.UUID, f *dlq.Filter) {
 		add(termWord, word)
 	}
 	if all != nil {
-		slices.Sort(all) // maps have no order, and equal questions should be equal
+		slices.Sort(all) // maps have no order, and equal filters should give equal queries
 		w.Add("m.terms @> ?::integer[]", termArray(all))
 	}
 }
 
-// besideTerms takes out of f what the index of terms knows beside them, an exact
-// topic and a status, and adds it in the words of that index, so that no other one
-// is asked as well: the planner would hope to find less by both.
+// besideTerms takes out of f what the index of terms also holds, an exact topic and a
+// status, and adds it in the form of that index. Otherwise the planner would combine a
+// second index with it.
 func (w *letterWhere) besideTerms(f *dlq.Filter) {
 	var known []string
 	own := letterWhere{postgres.Where{Args: w.Args}}
@@ -104,9 +104,9 @@ func (w *letterWhere) besideTerms(f *dlq.Filter) {
 	}
 }
 
-// found adds that the row itself is what terms have found it by: two values may
-// have one hash. What the planner estimates of that would count twice, for it says
-// what the terms say: it would hope for a hundredth of the rows that there are.
+// found adds that the row itself has the values it was found by, because two values may
+// have one hash. The planner would count both conditions, although one implies the
+// other, and expect a hundredth of the rows that there are.
 func (w *letterWhere) found(t *LetterTable, f *dlq.Filter) {
 	own := letterWhere{postgres.Where{Args: w.Args}}
 	own.checks(f)
@@ -116,7 +116,7 @@ func (w *letterWhere) found(t *LetterTable, f *dlq.Filter) {
 	w.unseen(own)
 }
 
-// checks adds what terms stand for.
+// checks adds the conditions on values that the terms stand for.
 func (w *letterWhere) checks(f *dlq.Filter) {
 	for _, eq := range []struct{ column, value string }{
 		{"error_type", f.ErrorType}, {"consumer_group", f.ConsumerGroup}, {"assignee", f.Assignee},
@@ -152,11 +152,11 @@ func (w *letterWhere) checks(f *dlq.Filter) {
 	if f.ErrorContains != "" {
 		asks := words(f.ErrorContains)
 		if len(asks) == 0 {
-			w.Add("false") // no word is in no message
+			w.Add("false") // no message contains a word of this form
 		}
 		for _, word := range asks {
-			// What PostgreSQL makes small beside ASCII depends on the database: of a word
-			// with other letters the term has to do.
+			// How PostgreSQL lowercases characters beyond ASCII depends on the database:
+			// for a word with such letters the term alone decides.
 			if !strings.ContainsFunc(word, func(r rune) bool { return r > 127 }) {
 				w.Add("position(? in lower(m.error_message)) > 0", word)
 			}

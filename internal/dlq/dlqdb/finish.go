@@ -2,7 +2,6 @@ package dlqdb
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 // finishRow is the end of a retry.
 type finishRow struct{ *dlq.Finish }
 
-// What a batch of ends consists of: which claims of letters end, what becomes of the
-// letters, and their attempts.
+// The columns of a batch of ends: which claims end, the letters' new states, and their
+// attempts.
 var (
 	finishedTable = postgres.NewTable(
 		postgres.UUID("tenant_id", func(r *finishRow) *uuid.UUID { return &r.TenantID }),
@@ -38,11 +37,10 @@ var (
 	theAttempts = attemptTable.As("a")
 )
 
-// lockFinished locks the letters that are still held by their tokens, in one
-// order. It is a statement of its own: the next one then sees what those who
-// held the locks have written, a letter that has come back among it. The status is
-// compared as no index has it: letters are looked up by their ids, not among all
-// that are RETRYING.
+// lockFinished locks the letters that are still held by their tokens, in one order. It
+// is a statement of its own so that the next one sees what earlier holders of the locks
+// have written, for example that a letter has come back. The status is compared in a
+// form that no index has: letters are looked up by id, not among all that are RETRYING.
 var lockFinished = postgres.Named(`
 SELECT m.id FROM `+postgres.Unnest("f", theFinished)+`
   JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
@@ -50,12 +48,12 @@ SELECT m.id FROM `+postgres.Unnest("f", theFinished)+`
  ORDER BY m.id FOR NO KEY UPDATE OF m`, theFinished)
 
 // finishLetters ends retries whose tokens still hold their letters (@lapsed: and whose
-// leases have passed), and notes the attempts. A letter that has come back
-// before this was stored is BOUNCED at once. An attempt that was taken for
-// abandoned gets its real outcome when that is told late.
+// leases have expired), and stores the attempts. A letter that came back before this
+// was stored becomes BOUNCED at once. An attempt recorded as abandoned gets its real
+// outcome when that is reported late.
 //
-// It answers the number in the batch of each end that is stored, now or before,
-// with the resolution of the letter.
+// It returns the position in the batch of each end that is stored, now or before, with
+// the resolution of the letter.
 var finishLetters = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT * FROM `+postgres.UnnestNumbered("f", theFinished, theEnds, theAttempts)+`
@@ -88,7 +86,7 @@ SELECT f.n, coalesce(m.resolution, '') FROM f
   JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
  WHERE a.token = f.token AND a.outcome = f.outcome AND a.ended_at = f.ended_at AND f.n NOT IN (SELECT e.n FROM ended e)`, postgres.Single("lapsed"), theFinished, theEnds, theAttempts)
 
-// Finished is what became of one end of a batch.
+// Finished is the result of one end of a batch.
 type Finished struct {
 	Held       bool // it is stored
 	Resolution dlq.Resolution
@@ -162,11 +160,11 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 	})
 }
 
-// lostRetries finds retries whose lease has passed, those first that have
-// waited longest, and whether they were never handed over. A note of that is written
-// under a lease that has not passed, so that this statement sees it: its snapshot is
-// not older than now(). What goes on elsewhere is not lost: a saga that is being
-// undone, a delivery that is being made.
+// lostRetries finds retries whose lease has expired, oldest first, and whether they
+// were never handed over. A hand-over note is written while the lease is valid, so this
+// statement sees it: its snapshot is not older than now(). Work that continues
+// elsewhere is not lost: a saga that is being compensated, a webhook delivery under
+// way.
 var lostRetries = `
 SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retries, m.retry_token, m.attempts, m.revision, m.target,
        coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
@@ -183,8 +181,8 @@ SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retri
  WHERE ` + Leaves("m.status", retryEnds...) + ` AND m.retry_lease_until < now()
  ORDER BY m.retry_lease_until LIMIT $1`
 
-// Reclaim implements dlq.Queue. A lease that is prolonged meanwhile is not
-// ended: the statement looks again.
+// Reclaim implements dlq.Queue. A retry whose lease is extended meanwhile is not ended:
+// the statement checks the lease again.
 func (st *Queue) Reclaim(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	if err := st.forget(ctx); err != nil {
 		return 0, err
@@ -234,11 +232,11 @@ func (st *Queue) lost(ctx context.Context, limit int,
 			going = append(going, d.Token)
 			return nil
 		}
-		if err := json.Unmarshal(target, &d.To); err != nil {
-			return fmt.Errorf("stored target: %w", err)
+		if err := ReadTarget(target, &d.To); err != nil {
+			return err
 		}
 		d.RedriveID = redrive.UUID
-		results = append(results, d.Lost(unsent, started.UTC(), now.UTC())) // which says more of d
+		results = append(results, d.Lost(unsent, started.UTC(), now.UTC())) // includes further changes of d
 		drives = append(drives, d)
 		return nil
 	})

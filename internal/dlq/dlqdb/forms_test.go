@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// lastVersion is how a node of the last version stores a record: at a place without
-// the id of its topic. The letters it stores are in the table stored_before.
+// lastVersion is how a node of the last version stores a record: at a place without the
+// id of its topic. The letters it stores are first in the table stored_before.
 type lastVersion struct {
 	t    *testing.T
 	look *sql.DB
@@ -54,7 +54,7 @@ func (v lastVersion) execute(statement string) (rows int64) {
 
 const storeAsBefore = `INSERT INTO dlq.dlq_messages OVERRIDING SYSTEM VALUE SELECT * FROM public.stored_before ON CONFLICT DO NOTHING`
 
-// waiting waits until a statement waits for a lock, or done is closed.
+// waiting blocks until a statement waits for a lock, or done is closed.
 func (v lastVersion) waiting(done <-chan struct{}, statement string) {
 	v.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -70,11 +70,11 @@ func (v lastVersion) waiting(done <-chan struct{}, statement string) {
 	v.t.Fatalf("%s neither waits nor ends", statement)
 }
 
-// A node of the last version, and a newer one, store one record at the same moment:
-// whoever comes second sees it.
+// A node of the last version and a newer one store one record at the same moment: the
+// second sees the letter of the first.
 func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 	t.Parallel()
-	for _, batched := range []bool{false, true} { // others arrive with it, which are new
+	for _, batched := range []bool{false, true} { // other, new letters arrive with it
 		t.Run(fmt.Sprint("the last version first, batched: ", batched), func(t *testing.T) {
 			t.Parallel()
 			m := pgtest.NewLetterQueue(t)
@@ -108,7 +108,7 @@ func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 		t.Parallel()
 		m := pgtest.NewLetterQueue(t)
 		last := lastVersionOf(t, m, 7, "a")
-		group, err := last.look.BeginTx(t.Context(), nil) // for which the newer one waits, when its letter is inserted
+		group, err := last.look.BeginTx(t.Context(), nil) // the newer node waits for it when its letter is inserted
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +142,8 @@ func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 	})
 }
 
-// While brokers are replaced one node is told the id of a topic and another is not.
-func TestNodesOfWhichSomeAreToldTheTopicStoreARecordOnce(t *testing.T) {
+// While brokers are replaced one node is given the id of a topic and another is not.
+func TestNodesWithAndWithoutTheTopicIDStoreARecordOnce(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	const rounds, records = 10, 20
@@ -155,7 +155,7 @@ func TestNodesOfWhichSomeAreToldTheTopicStoreARecordOnce(t *testing.T) {
 				var batch []dlq.Arrival
 				for i := range int64(records) {
 					id := life
-					if node%2 == 0 || node == 3 && i%2 == 0 { // the last one is told now and then
+					if node%2 == 0 || node == 3 && i%2 == 0 { // the last node is given it now and then
 						id = uuid.Nil
 					}
 					batch = append(batch, m.Arrived(id, 1000*round+i, fmt.Sprint("record ", i)))

@@ -18,14 +18,15 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// How far the open letters of a group are counted: of one, and of each in a list.
+// Up to how many open letters of a group are counted: of a single group, and of each in
+// a list.
 const (
 	maxOpen       = 10_000
 	maxOpenListed = 1_000
 )
 
-// openLetter is the condition of letters m that nobody has dealt with. In these
-// words their indexes pass over the others, and no row is read.
+// openLetter is the condition that a letter m still needs attention. It repeats the
+// predicate of the partial indexes, so that no row is read.
 const openLetter = `(m.status IN ('PENDING', 'RETRYING', 'DEAD') AND (m.resolution IS NULL OR m.resolution <> 'DISCARDED'))`
 
 // groupTable is dlq.dlq_groups.
@@ -48,8 +49,8 @@ var groupTable = postgres.NewTable(
 
 var groupColumns = groupTable.Selected("g")
 
-// selectGroups reads groups of a condition and counts their open letters up to
-// open; tail is the order and the bounds of the page.
+// selectGroups reads the groups that meet a condition and counts their open letters up
+// to open; tail is the order and the bounds of the page.
 func selectGroups(condition, tail string, open int) string {
 	return `
 SELECT ` + groupColumns + `, o.open
@@ -136,7 +137,7 @@ func noGroup(fingerprint string) error {
 	return fault.New(fault.NotFound, dlq.CodeGroupNotFound, "there is no group of dead letters %s", fingerprint)
 }
 
-// changedGroup is what people change of a group.
+// changedGroup are the columns of a group that operators change.
 var changedGroup = groupTable.Only("tenant_id", "fingerprint", "version", "state", "assignee", "note", "updated_at")
 
 var changeGroup = postgres.Named(`UPDATE dlq.dlq_groups SET `+changedGroup.Set("g", "tenant_id", "fingerprint")+`

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// noteHandover is one row for each tenant of what goes out together.
+// noteHandover writes one row for each tenant of a batch that is sent together.
 var noteHandover = `
 INSERT INTO dlq.dlq_handovers (id, tenant_id, tokens)
 SELECT $1, l.tenant_id, array_agg(l.token) FROM unnest($2::uuid[], $3::uuid[]) AS l (tenant_id, token)
@@ -35,7 +35,8 @@ func (st *Queue) HandOver(ctx context.Context, h dlq.Handover) (ok bool, err err
 	return n > 0, err
 }
 
-// takeBack deletes the notes of what has ended, in the transaction that stores how.
+// takeBack deletes the hand-over notes of retries that have ended, in the transaction
+// that stores their ends.
 func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 	var ids []uuid.UUID
 	last := uuid.Nil
@@ -53,8 +54,8 @@ func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 	return nil
 }
 
-// forget deletes the notes that nobody takes back: of letters whose node is gone,
-// and whose retries have been reclaimed.
+// forget deletes notes left behind by nodes that are gone, after their letters' retries
+// have been reclaimed.
 func (st *Queue) forget(ctx context.Context) error {
 	_, err := st.db.Read.ExecContext(ctx, `
 		DELETE FROM dlq.dlq_handovers h WHERE h.at < now() - interval '1 minute' AND NOT EXISTS (

@@ -11,13 +11,13 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-func TestWhatWasNeverHandedOverIsGivenBack(t *testing.T) {
+func TestARetryThatWasNeverHandedOverDoesNotCount(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	m.PushAll(t, m.Due(), m.Due(), m.Due())
 	drives := m.ClaimDue(t, 3)
 	m.HandOver(t, drives[0])
-	old := drives[2] // of a version that notes nothing, whose tokens are of version 4
+	old := drives[2] // of an earlier version that writes no notes, whose tokens are of version 4
 	pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_messages SET retry_token = gen_random_uuid() WHERE id = $1`, old.ID)
 	m.Expire(t)
 	if n, err := m.Queue.Reclaim(t.Context(), 10, pgtest.Chance); err != nil || n != 3 {
@@ -35,8 +35,8 @@ func TestWhatWasNeverHandedOverIsGivenBack(t *testing.T) {
 	}
 }
 
-// A DEAD letter that somebody forces is DEAD again when it was never sent: a PENDING
-// one has a retry left (invariant D3).
+// A forced DEAD letter is DEAD again when it was never sent: a PENDING one has a retry
+// left (invariant D3).
 func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -57,7 +57,7 @@ func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	}
 }
 
-func TestNotesOfHandOversGoWithWhatTheyAreOf(t *testing.T) {
+func TestHandOverNotesAreDeletedWithTheirRetries(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	m.PushAll(t, m.Due(), m.Due())
@@ -85,7 +85,7 @@ func TestNotesOfHandOversGoWithWhatTheyAreOf(t *testing.T) {
 	}
 }
 
-func TestNothingIsHandedOverForARedriveThatDoesNotRun(t *testing.T) {
+func TestNothingIsHandedOverForARedriveThatIsNotRunning(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	l := m.PushAll(t, m.Due())[0]

@@ -7,24 +7,24 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Headers are stored as bytes: of each, in order, the length of its name and the
-// name, then one more than the length of its value and the value; 0 stands for
-// no value. Lengths are varints.
+// Headers are stored as bytes. For each, in order: the length of its name, the name,
+// the length of its value plus one, and the value; a length of 0 means no value.
+// Lengths are varints.
 
-// packHeaders returns the stored form of headers; none are nil.
+// packHeaders returns the stored form of headers; nil if there are none.
 func packHeaders(headers []dlq.Header) []byte {
 	if headers == nil {
 		return nil
 	}
-	b := []byte{} // an edit may leave none, which is not the same as those of the original
+	b := []byte{} // an edit may leave an empty list, which differs from keeping the original headers
 	for _, h := range headers {
 		b = appendHeader(b, h)
 	}
 	return b
 }
 
-// appendHeader appends one header. The form of one is a part of the form of all,
-// by which a list looks for it.
+// appendHeader appends one header. The encoding of one is a substring of the encoding
+// of all, so a list can search for it.
 func appendHeader(b []byte, h dlq.Header) []byte {
 	b = binary.AppendUvarint(b, uint64(len(h.Name)))
 	b = append(b, h.Name...)
@@ -58,8 +58,8 @@ func unpackHeaders(b []byte) ([]dlq.Header, error) {
 	return out, nil
 }
 
-// cut takes one length-prefixed piece from b. more is what the length says too
-// much; a length below that is no piece: nil.
+// cut takes one length-prefixed piece from b. more is subtracted from the length; a
+// smaller length means no piece: nil.
 func cut(b []byte, more uint64) (piece, rest []byte, ok bool) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 {

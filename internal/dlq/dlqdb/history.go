@@ -21,7 +21,7 @@ type attemptRow struct {
 	at     place
 }
 
-// attemptTable is dlq.dlq_attempts, but for what it has of its letter.
+// attemptTable is dlq.dlq_attempts without the columns copied from the letter.
 var attemptTable = postgres.NewTable(
 	postgres.UUID("message_id", func(r *attemptRow) *uuid.UUID { return &r.LetterID }).ReadOnly(),
 	postgres.UUID("token", func(r *attemptRow) *uuid.UUID { return &r.Token }).ReadOnly(),
@@ -40,7 +40,7 @@ var attemptTable = postgres.NewTable(
 	postgres.Time("ended_at", func(r *attemptRow) *time.Time { return &r.EndedAt }),
 )
 
-// attemptOf is how an attempt is stored.
+// attemptOf returns the stored form of an attempt.
 func attemptOf(a *dlq.Attempt) (*attemptRow, error) {
 	target, err := json.Marshal(a.Target)
 	if err != nil {
@@ -56,10 +56,7 @@ func scanAttempt(row postgres.Scanner) (dlq.Attempt, error) {
 		return a, err
 	}
 	a.Written = r.at.position()
-	if err := json.Unmarshal(r.target, &a.Target); err != nil {
-		return a, fmt.Errorf("stored target: %w", err)
-	}
-	return a, nil
+	return a, ReadTarget(r.target, &a.Target)
 }
 
 var letterAttempts = postgres.OfTenant(`SELECT `+attemptTable.Selected("a")+` FROM dlq.dlq_attempts a WHERE a.tenant_id = tenant.id AND a.message_id = $2`, `ORDER BY number`)
@@ -75,7 +72,7 @@ func (st *Letters) Attempts(ctx context.Context, tenant, id uuid.UUID) ([]dlq.At
 	return out, postgres.Wrap("read attempts", err)
 }
 
-// revisionRow is a row of dlq.dlq_revisions: a revision, and sealed what it carries.
+// revisionRow is a row of dlq.dlq_revisions, its content sealed.
 type revisionRow struct {
 	dlq.Revision
 	tenant                       uuid.UUID
@@ -127,11 +124,11 @@ func (st *Letters) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.R
 	return out, postgres.Wrap("read revisions", err)
 }
 
-// maxLineage is how many letters a lineage shows.
+// maxLineage is the greatest number of letters that a lineage returns.
 const maxLineage = 200
 
-// lineage is all letters of a root: the first bears its id, the others have come
-// back, whether live or archived.
+// lineage is all letters of a root, live or archived: the first bears the root's id,
+// the others have come back.
 var lineage = postgres.OfTenant(`
 SELECT * FROM (
 	SELECT `+LetterColumns+`, NULL::timestamptz AS archived_at, NULL::text AS archive_reason

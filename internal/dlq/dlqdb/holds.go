@@ -13,9 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// heldTopic tells whether policies hold the letters of a topic, alias at: hold_all
-// of the tenant's default, or auto_retry of its own, of the default or, parameter
-// common, of the configuration.
+// heldTopic is the condition that policies hold the letters of a topic, alias at:
+// hold_all of the tenant's default, or auto_retry of the topic's policy, else of the
+// default or, parameter common, of the configuration.
 func heldTopic(at string, common int) string {
 	of := func(column, topic string) string {
 		return `(SELECT p.` + column + ` FROM dlq.dlq_policies p WHERE p.tenant_id = ` + at + `.tenant_id AND p.topic = ` + topic + `)`
@@ -25,9 +25,8 @@ func heldTopic(at string, common int) string {
 		fmt.Sprintf(", $%d::boolean)", common)
 }
 
-// parkHeld puts letters aside that are held, of the first that are due: of more
-// than are claimed at once. Whoever looks for what is due would otherwise pass over
-// all that are held each time.
+// parkHeld parks held letters among the first that are due, more than are claimed at
+// once. Otherwise each claim would pass over all held letters again.
 var parkHeld = `
 WITH due AS MATERIALIZED (
 	SELECT m.tenant_id, m.id, m.original_topic, m.source, m.retry_asked FROM dlq.dlq_messages m
@@ -35,21 +34,21 @@ WITH due AS MATERIALIZED (
 	 ORDER BY m.next_retry_at, m.seq LIMIT $2
 ), held AS MATERIALIZED (
 	SELECT m.tenant_id, m.id FROM due d JOIN dlq.dlq_messages m ON m.tenant_id = d.tenant_id AND m.id = d.id
-	 WHERE ` + retriedUnasked("d") + ` AND NOT d.retry_asked AND (` + heldTopic("d", 3) + `)
+	 WHERE ` + retriedAutomatically("d") + ` AND NOT d.retry_asked AND (` + heldTopic("d", 3) + `)
 	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = NULL
   FROM held h WHERE m.tenant_id = h.tenant_id AND m.id = h.id AND ` + Leaves("m.status || ''", dlq.Claimed) + ` AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
 
-// Letters looked at at once, and how long one call may do so: what is not done then
-// is done by the next.
+// Letters examined at once, and how long one call may take: the next call continues
+// where it stopped.
 const (
 	parkAtOnce = 2000
 	parkFor    = 3 * time.Second
 )
 
-// park puts aside what is due and held; done tells that the first of what is due is
-// not. While no policy holds anything, as nearly always, it asks for nothing else.
+// park parks letters that are due and held; done means that the first due letter is not
+// held. While no policy holds anything, as nearly always, this is a single query.
 func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, err error) {
 	if st.common.AutoRetry {
 		var any bool
@@ -70,7 +69,7 @@ func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, e
 	return false, nil
 }
 
-// freedRow is a letter that nothing holds any more, and when it is retried.
+// freedRow is a letter that no policy holds any more, and when it is retried.
 type freedRow struct {
 	tenant, id uuid.UUID
 	topic      string
@@ -87,8 +86,8 @@ var freedTable = postgres.NewTable(
 	postgres.Time("at", func(f *freedRow) *time.Time { return &f.at }).InputOnly(),
 )
 
-// freedLetters are letters that were put aside and that nothing holds any more. It
-// goes from topic to topic: the index knows those that have some.
+// freedLetters are parked letters that no policy holds any more. It steps from topic to
+// topic along the index of parked letters.
 var freedLetters = `
 WITH RECURSIVE topics AS (
 	(SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
@@ -105,8 +104,8 @@ SELECT ` + freedTable.Selected("m") + `
  WHERE NOT (` + heldTopic("t", 2) + `)
  LIMIT $1`
 
-// Release implements dlq.Queue. Several nodes may do so at the same time: a letter
-// is let go once.
+// Release implements dlq.Queue. Several nodes may call it at the same time: each letter
+// is released once.
 func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	all, err := freedTable.All(st.db.QueryRead(ctx, freedLetters, limit, st.common.AutoRetry))
 	if err != nil || len(all) == 0 {

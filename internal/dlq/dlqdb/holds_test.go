@@ -43,7 +43,7 @@ func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 		t.Errorf("%d letters were let go", n)
 	}
 	m.ChangePolicy(t, "held", func(p *dlq.Policy) { p.AutoRetry = true })
-	// Whoever holds all holds topics that have a policy of their own, too.
+	// hold_all holds topics that have a policy of their own, too.
 	m.ChangePolicy(t, "", func(p *dlq.Policy) { p.HoldAll = true })
 	if n := m.Free(t); n != 0 {
 		t.Errorf("%d letters were let go", n)
@@ -66,8 +66,8 @@ func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 	}
 }
 
-// The configuration says what holds where no policy does, and a policy that says
-// otherwise counts for its topic.
+// The configuration decides what is held where there is no policy, and a policy that
+// decides otherwise wins for its topic.
 func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -97,8 +97,8 @@ func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
 	}
 }
 
-// What is held leaves the index of what is due, and does not come in its way.
-func TestManyHeldLettersKeepNobodyWaiting(t *testing.T) {
+// Held letters leave the index of due letters, and do not slow claims down.
+func TestManyHeldLettersDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	var many []dlq.Letter
@@ -114,7 +114,7 @@ func TestManyHeldLettersKeepNobodyWaiting(t *testing.T) {
 	}
 	m.PushAll(t, m.Due(func(l *dlq.Letter) { l.OriginalTopic = "free" }))
 	m.ChangePolicy(t, "held", func(p *dlq.Policy) { p.AutoRetry = false })
-	// One look puts aside what it can in its time, and the next goes on there.
+	// One call parks as many as its time allows, and the next continues.
 	var claimed []dlq.Drive
 	for range 100 {
 		if claimed = m.ClaimDue(t, 1); len(claimed) > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// inflowTable is dlq.dlq_inflows, but for who sees it and when.
+// inflowTable is dlq.dlq_inflows without the observer and the time.
 var inflowTable = postgres.NewTable(
 	postgres.Text("topic", func(s *dlq.Inflow) *string { return &s.Topic }),
 	postgres.UUID("topic_id", func(s *dlq.Inflow) *uuid.UUID { return &s.TopicID }),
@@ -27,12 +27,12 @@ var inflowTable = postgres.NewTable(
 func (st *Queue) Looked(ctx context.Context, group, expression string) (at time.Time, seen []dlq.Inflow, err error) {
 	err = st.db.Write.QueryRowxContext(ctx, `SELECT looked_at FROM dlq.dlq_readers WHERE consumer_group = $1 AND expression = $2`, group, expression).Scan(&at)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return at, nil, fmt.Errorf("when dead-letter topics were looked for: %w", err)
+		return at, nil, fmt.Errorf("read when dead-letter topics were last looked up: %w", err)
 	}
 	seen, err = inflowTable.All(st.db.QueryWrite(ctx,
 		`SELECT `+inflowTable.Selected("s")+` FROM dlq.dlq_inflows s WHERE s.consumer_group = $1`, group))
 	if err != nil {
-		return at, nil, fmt.Errorf("what was seen of dead-letter topics: %w", err)
+		return at, nil, fmt.Errorf("read the state of dead-letter topics: %w", err)
 	}
 	return at, seen, nil
 }
@@ -64,7 +64,7 @@ func (st *Queue) See(ctx context.Context, group, expression string, inflows []dl
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("what is seen of dead-letter topics: %w", err)
+		return fmt.Errorf("store the state of dead-letter topics: %w", err)
 	}
 	return nil
 }

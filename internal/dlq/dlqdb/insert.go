@@ -12,34 +12,34 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// What a batch of new letters travels as.
+// The parameters of a batch of new letters.
 var (
-	newLetterRows = theLetterTable.As("l")
+	newLetterRows = messageTable.As("l")
 	newGroups     = batchGroups.As("g")
 	newTerms      = postgres.Single("terms")
 )
 
-// insertLetters is a list of WITH members that store a batch of letters, of which
-// some may be there, in one statement of the writers' connections:
+// insertLetters is a list of WITH members that store a batch of letters, of which some
+// may already be stored, in one statement of the writers' connections:
 //
 //   - stored (id, tenant_id, seq, original_topic, fingerprint, created_at): the
-//     letters that are new, in the order of the batch. One whose dedupe key,
-//     place in Kafka or id is there already is not in it (archived places and
-//     ids count too), and what is there stays as it is. Places are those that
-//     settlePlaces left: of one without the topic's id it has looked what is there.
-//   - the groups of those, and their arrivals by topic and minute; a RESOLVED
-//     group becomes REGRESSED, with an operator.Action by nobody.
+//     letters that are new, in the order of the batch. A letter whose dedupe key,
+//     place in Kafka or id is already stored is not in it (archived places and ids
+//     count too), and the stored one stays as it is. Places are those that
+//     settlePlaces left: it has checked those without the topic's id.
+//   - their groups, and their arrivals by topic and minute; a RESOLVED group becomes
+//     REGRESSED, with an operator.Action by nobody.
 //
-// Rows are locked in one order, here and by insertNew, so that batches of two
-// nodes wait for each other instead of deadlocking: letters as they lie in Kafka,
-// groups and arrivals by key, known groups before new ones. A rare deadlock is
-// left (two batches with the same dedupe keys in different orders): use again.
+// Rows are locked in one order, here and by insertNew, so that batches of two nodes
+// wait for each other instead of deadlocking: letters as they lie in Kafka, groups and
+// arrivals by key, known groups before new ones. One rare deadlock is left (two batches
+// with the same dedupe keys in different orders): the caller must retry.
 //
-// Hash joins are off on those connections, so nothing is joined here that is as
+// Hash joins are disabled on those connections, so nothing is joined here that is as
 // long as the batch.
 var insertLetters = `stored AS (
-	INSERT INTO dlq.dlq_messages AS m (` + theLetterTable.Inserted() + `)
-	SELECT ` + theLetterTable.Stored("l") + `
+	INSERT INTO dlq.dlq_messages AS m (` + messageTable.Inserted() + `)
+	SELECT ` + messageTable.Stored("l") + `
 	  FROM ` + postgres.UnnestNumbered("l", newLetterRows) + `
 	 WHERE (SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
 	   AND (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
@@ -76,7 +76,8 @@ var insertLetters = `stored AS (
 	` + intoArrivals + `
 )`
 
-// lockGroups locks those groups of a table that are known, in the order of all batches.
+// lockGroups locks those groups of a table that are already stored, in the order of all
+// batches.
 func lockGroups(of string) string {
 	return `SELECT g.tenant_id, g.fingerprint, g.state
 	  FROM ` + of + ` AS s
@@ -85,7 +86,7 @@ func lockGroups(of string) string {
 	   FOR NO KEY UPDATE OF g`
 }
 
-// intoGroup adds to a group g that is there.
+// intoGroup adds to a group g that already exists.
 const intoGroup = `ON CONFLICT (tenant_id, fingerprint) DO UPDATE
 	   SET received = g.received + EXCLUDED.received, last_seen = greatest(g.last_seen, EXCLUDED.last_seen),
 	       sample_id = CASE WHEN EXCLUDED.last_seen >= g.last_seen THEN EXCLUDED.sample_id ELSE g.sample_id END,
@@ -96,7 +97,7 @@ const intoGroup = `ON CONFLICT (tenant_id, fingerprint) DO UPDATE
 // intoArrivals adds to the arrivals a of a minute.
 const intoArrivals = `ON CONFLICT (tenant_id, topic, minute) DO UPDATE SET received = a.received + EXCLUDED.received`
 
-// regress tells of the groups in known and named that they are back.
+// regress records an action for each group in known and named that has reopened.
 const regress = `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb)
 	SELECT n.regression, n.tenant_id, now(), '` + string(operator.DeadGroup) + `', n.fingerprint, 'regress'
 	  FROM known k JOIN named n ON n.tenant_id = k.tenant_id AND n.fingerprint = k.fingerprint
@@ -106,21 +107,21 @@ const regress = `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subjec
 type newLetters struct {
 	db      *postgres.DB
 	letters *postgres.Batch[letterRow]
-	terms   postgres.BinaryColumn // of all, one after the other
+	terms   postgres.BinaryColumn // of all letters, one after the other
 	tally   tally
 
-	row   letterRow // the letter that is being added, and its terms
+	row   letterRow // the letter that is being added
 	found []int32
 }
 
-// batchOf returns an empty batch, for so many letters, or a few more or less.
+// batchOf returns an empty batch with room for about the given number of letters.
 func batchOf(db *postgres.DB, letters int) *newLetters {
 	return &newLetters{
-		db: db, letters: theLetterTable.Batch(letters), terms: postgres.BinaryColumnOf(letters * commonTerms),
+		db: db, letters: messageTable.Batch(letters), terms: postgres.BinaryColumnOf(letters * commonTerms),
 	}
 }
 
-// bound are the values of newLetterRows, newGroups and newTerms.
+// bound returns the values of newLetterRows, newGroups and newTerms.
 func (c *newLetters) bound(more ...postgres.Bound) []postgres.Bound {
 	groups := batchGroups.Batch(len(c.tally.groups))
 	for i := range c.tally.groups {
@@ -129,7 +130,7 @@ func (c *newLetters) bound(more ...postgres.Bound) []postgres.Bound {
 	return append([]postgres.Bound{c.letters, groups, postgres.Values{c.terms.Parameter()}}, more...)
 }
 
-// add appends one letter, sealed if db seals.
+// add appends one letter, sealed if db has encryption.
 func (c *newLetters) add(l *dlq.Letter) error {
 	sealer := c.db.Keys.SealerFor(l.TenantID, l.ID)
 	content, err := sealContent(&sealer, contentFields, l.Content)
@@ -164,7 +165,7 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	return nil
 }
 
-// termArray writes terms as PostgreSQL reads them.
+// termArray writes terms as PostgreSQL's array literal.
 func termArray(terms []int32) string {
 	b := append(make([]byte, 0, 12*len(terms)+2), '{')
 	for i, t := range terms {
@@ -176,11 +177,11 @@ func termArray(terms []int32) string {
 	return string(append(b, '}'))
 }
 
-// tally is what a batch of letters adds to groups and arrivals if all of them are
-// new, and where in Kafka they lie.
+// tally is what a batch of letters adds to groups and arrivals if all of them are new,
+// and the ranges of Kafka offsets they cover.
 type tally struct {
 	groups   []groupRow
-	of       map[groupKey]int // in groups
+	of       map[groupKey]int // index in groups
 	arrivals map[arrivalKey]int64
 	spans    map[partitionKey]*span
 }
@@ -190,5 +191,5 @@ type groupKey struct {
 	fingerprint string
 }
 
-// span is from which offset to which.
+// span is a range of offsets, both ends included.
 type span struct{ first, last int64 }

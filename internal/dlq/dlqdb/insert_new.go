@@ -9,17 +9,17 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// insertNew stores a batch of letters of Kafka that are expected to be new, in the
-// order in which rows are locked, with ids that nobody has ever had. It does what
-// insertLetters does for a seventh less: a letter that is there already is not passed over but an
-// error (a unique violation), so that no index is asked for it before; what the
-// batch adds to groups and arrivals is counted before it travels; and whether any is
-// in the archive, or at the place of a letter that does not know the topic's id, is
-// asked of whole stretches of a partition (migration 0170; nobody stores places of the
-// other form until this has ended). If so, no letter is stored, but the rest is: it has
-// to be rolled back.
+// insertNew stores a batch of Kafka letters that are expected to be new, in the order
+// in which rows are locked, with ids that have never been used. It does what
+// insertLetters does for a seventh less: a letter that is already stored is not skipped
+// but an error (a unique violation), so that no index is queried before; what the batch
+// adds to groups and arrivals is counted before it is sent; and whether any is in the
+// archive, or at the place of a letter that does not know the topic's id, is queried
+// for whole ranges of a partition (migration 0170; places of the other form cannot be
+// stored until this has ended). If so, no letter is stored, but groups and arrivals
+// are: the transaction must be rolled back.
 //
-// letters is what the batch travels as.
+// letters is the table of the batch's parameters.
 func insertNew(letters *postgres.Table[letterRow]) *postgres.Statement {
 	rows := letters.As("l")
 	return postgres.Named(`WITH doubtful AS MATERIALIZED (
@@ -49,29 +49,29 @@ SELECT `+letters.Stored("l")+` FROM `+postgres.UnnestNumbered("l", rows)+` WHERE
 }
 
 // arriveLetters stores any batch of new letters. arriveAlike stores one whose letters
-// are alike, as those of a batch that came from Kafka for one tenant are unless some of
-// them came back. A letter costs PostgreSQL 46.9 us with it and 51.6 without, and the
-// server 21.4 and 22.5 (skald-bench dlq, in turns, CPU).
+// have most columns in common, as a batch from Kafka for one tenant does unless some
+// letters came back. A letter costs PostgreSQL 46.9 us of CPU with it and 51.6 without,
+// and the server 21.4 and 22.5 (skald-bench dlq, alternating runs).
 var (
-	arriveLetters, alikeLetters = insertNew(theLetterTable), theLetterTable.Alike()
+	arriveLetters, alikeLetters = insertNew(messageTable), messageTable.Alike()
 	arriveAlike                 = insertNew(alikeLetters)
 )
 
-// What insertNew asks for beside what a batch of new letters travels as.
+// The parameters of insertNew beyond those of a batch of new letters.
 var (
 	newTallies  = batchTallies.As("t")
 	newArrivals = batchArrivals.As("r")
 	newSpans    = batchSpans.As("s")
 )
 
-// unknownLife is the condition that a letter, or what is asked about, does not know
-// the id of its topic: it has none, or the digest of a record for it.
+// unknownLife is the condition that a letter, or the record that asked is about, lacks
+// the id of its topic: there is none, or the digest of a record takes its place.
 func unknownLife(letter, asked string) string {
 	return `(` + letter + `.dlq_topic_id = '` + uuid.Nil.String() + `' OR ` + asked + ` = '` + uuid.Nil.String() + `'
 	          OR substr(` + letter + `.dlq_topic_id::text, 15, 1) = '8')`
 }
 
-// count adds a letter. newID makes the ids of actions that may have to be told.
+// count adds a letter. newID makes the ids of the actions that record regressions.
 func (t *tally) count(l *dlq.Letter, newID func() uuid.UUID) {
 	if t.of == nil {
 		t.of, t.arrivals, t.spans = map[groupKey]int{}, map[arrivalKey]int64{}, map[partitionKey]*span{}

@@ -20,8 +20,8 @@ SELECT k.id, a.error, a.ended_at
         WHERE a.message_id = k.id AND a.tenant_id = tenant.id ORDER BY a.number DESC LIMIT 1) AS a
  WHERE a.error <> ''`, "")
 
-// lastErrors fills in what the last retries of letters of a tenant said. It asks
-// only of those that were retried: most lists have none.
+// lastErrors fills in the errors of the last retries of a tenant's letters. It reads
+// attempts only of letters that were retried: most lists contain none.
 func (st *Letters) lastErrors(ctx context.Context, tenant uuid.UUID, letters []dlq.Letter) error {
 	at := map[uuid.UUID]*dlq.Letter{}
 	var ids []uuid.UUID

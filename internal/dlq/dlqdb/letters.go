@@ -1,11 +1,11 @@
-// Package dlqdb keeps dead letters on PostgreSQL: letters as people see them, and the
-// queue that the loops work through.
+// Package dlqdb stores dead letters in PostgreSQL: the letters that the API shows, and
+// the queue that the loops work through.
 //
-// Read letters.go, tables.go and queue.go first. A letter comes by push.go (from the API),
-// arrive.go (from Kafka) or updates.go (told by a saga, run or webhook), all through
-// insert.go. take.go, finish.go and holds.go are its retries; filter.go, terms.go
-// and page_search.go how lists find it; groups.go, topics.go and policies.go what is
-// known of many.
+// Read letters.go, tables.go and queue.go first. A letter arrives by push.go (from the
+// API), arrive.go (from Kafka) or updates.go (reported by a saga, run or webhook), all
+// through insert.go. take.go, finish.go and holds.go store its retries; filter.go,
+// terms.go and page_search.go find letters for lists; groups.go, topics.go and
+// policies.go hold what is known of many letters.
 //
 // Files, each on top of those before it: headers, letters, tables, payload_members,
 // terms, insert, edges, read, history, filter_terms, places, policy_read, push, upkeep,
@@ -21,21 +21,21 @@ import (
 
 // Letters is dlq.Letters and dlq.Overview on PostgreSQL.
 //
-// With encryption (Config.Encryption) payload, key, headers and stack are sealed,
-// those of revisions and their patches too. Then there is no JSON view of the
-// payload, and nothing finds a letter by its key, headers or payload. The error's
-// message stays readable: groups are made of it.
+// With encryption (Config.Encryption) payload, key, headers and stack are sealed, also
+// those of revisions and their patches. Then there is no JSON view of the payload, and
+// letters cannot be found by key, headers or payload. The error's message stays
+// readable: groups are made from it.
 type Letters struct {
 	db     *postgres.DB
 	common dlq.Policy
 }
 
-// NewLetters returns the dead letters of db. common is the policy of topics that
-// have none, in tenants that have none; its Version is 0.
+// NewLetters returns the dead letters of db. common is the policy for topics without
+// one in tenants without a default; its Version is 0.
 func NewLetters(db *postgres.DB, common dlq.Policy) *Letters { return &Letters{db, common} }
 
-// The fields of a letter that are sealed, and of its revisions, by number. The
-// archive takes rows as they are.
+// The sealed fields of a letter and, by number, of its revisions. A letter is moved to
+// the archive as it is stored.
 var (
 	FieldLetterKey     = envelope.Field{Name: "dlq.message_key"}
 	fieldLetterHeaders = envelope.Field{Name: "dlq.headers"}
@@ -48,10 +48,10 @@ func revisionField(f envelope.Field, number int) envelope.Field {
 	return f
 }
 
-// contentFields are the fields of a content: key, headers, payload.
+// contentFields are the sealed fields of a content: key, headers, payload.
 var contentFields = [3]envelope.Field{FieldLetterKey, fieldLetterHeaders, fieldLetterPayload}
 
-// revisionFields are contentFields of a revision.
+// revisionFields are the sealed fields of a revision's content.
 func revisionFields(number int) [3]envelope.Field {
 	var out [3]envelope.Field
 	for i, f := range contentFields {
@@ -60,8 +60,8 @@ func revisionFields(number int) [3]envelope.Field {
 	return out
 }
 
-// sealContent returns what to store for a content: key, headers, payload. What
-// it does not have is nil.
+// sealContent returns the stored form of a content: key, headers, payload. A missing
+// part is nil.
 func sealContent(p *envelope.Sealer, fields [3]envelope.Field, c dlq.Content) (stored [3][]byte, err error) {
 	for i, plain := range [...][]byte{c.Key, packHeaders(c.Headers), c.Payload} {
 		if stored[i], err = p.SealBytes(fields[i], plain); err != nil {
@@ -71,7 +71,7 @@ func sealContent(p *envelope.Sealer, fields [3]envelope.Field, c dlq.Content) (s
 	return stored, nil
 }
 
-// openContent reads what sealContent returned.
+// openContent decrypts and reads what sealContent returned.
 func openContent(p *envelope.Sealer, fields [3]envelope.Field, key, headers,
 	payload []byte) (c dlq.Content, err error) {
 	var plain [3][]byte

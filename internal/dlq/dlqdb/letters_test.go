@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-func TestALetterComesBackAsItWasPushed(t *testing.T) {
+func TestALetterIsReadAsItWasPushed(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	for name, change := range map[string]func(*dlq.Letter){
@@ -68,13 +68,13 @@ func TestALetterWithAKnownDedupeKeyIsNotStoredAgain(t *testing.T) {
 	if pushed[2].Letter.ID != batch[1].ID {
 		t.Error("the second of a batch is not told the first")
 	}
-	// Of another tenant it is another key.
+	// For another tenant it is another key.
 	other := b
 	other.Tenant = pgtest.NewID()
 	if l := other.PushAll(t, other.NewLetter(func(l *dlq.Letter) { l.DedupeKey = "one" }))[0]; l.TenantID == b.Tenant {
 		t.Error("a tenant's key is known to others")
 	}
-	// What was pushed is pushed again, after an answer that was lost.
+	// A push is repeated after its answer was lost.
 	again, err := b.Push(t.Context(), batch[3:4])
 	if err != nil || !again[0].Duplicate || again[0].Letter.ID != batch[3].ID {
 		t.Errorf("the same letter again: %+v, %v", again, err)
@@ -140,7 +140,7 @@ func TestConcurrentPushesAgree(t *testing.T) {
 				var batch []dlq.Letter
 				for k := range size {
 					batch = append(batch, b.NewLetter(func(l *dlq.Letter) {
-						n := (w*7 + i*3 + k*3) % size // each writer has another order
+						n := (w*7 + i*3 + k*3) % size // each writer uses another order
 						l.Failure.Type, l.OriginalTopic = fmt.Sprint("E", n%9), fmt.Sprint("topic-", n%7)
 						if n == 0 {
 							l.DedupeKey = fmt.Sprint("key-", i)
@@ -191,7 +191,7 @@ func TestAResolvedGroupRegressesWithItsNextLetter(t *testing.T) {
 	}
 }
 
-func TestSealedLettersShowNothingAndOpen(t *testing.T) {
+func TestSealedLettersAreUnreadableInTheDatabase(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string

@@ -51,7 +51,7 @@ func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *LetterTable,
 	return out, nil
 }
 
-// order is the ORDER BY of a list over alias.
+// order is the ORDER BY of a list; alias is the table's.
 func (t *LetterTable) order(q *dlq.Query, alias string) string {
 	if q.Oldest {
 		return " ORDER BY " + alias + ".at, " + alias + ".id"
@@ -59,9 +59,9 @@ func (t *LetterTable) order(q *dlq.Query, alias string) string {
 	return " ORDER BY " + alias + ".at DESC, " + alias + ".id DESC"
 }
 
-// page returns the query of one page, and one row more, which tells whether
-// there is a next page. Ids are found first, in indexes where that is possible:
-// what is not on the page is not read, which may be megabytes a letter.
+// page returns the query of one page plus one row, which tells whether there is a next
+// page. Ids are found first, in indexes where possible: rows that are not on the page
+// are not read, each of which may be megabytes.
 func (t *LetterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	direction := " DESC"
 	if q.Oldest {
@@ -74,7 +74,7 @@ func (t *LetterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []
 		t.order(&q, "page"), args
 }
 
-// listed are the columns of scanListed.
+// listed are the columns that scanListed reads.
 func (t *LetterTable) listed(q *dlq.Query) string {
 	columns, omitted := LetterColumns, "false"
 	switch {
@@ -94,13 +94,14 @@ func (t *LetterTable) listed(q *dlq.Query) string {
 	return columns + ", NULL::timestamptz, NULL::text, " + omitted
 }
 
-// bareColumns are LetterColumns without what may be megabytes.
+// bareColumns replaces the columns of LetterColumns that may be megabytes by empty
+// values.
 var bareColumns = strings.NewReplacer("m.error_stack", "''", "m.message_key", "NULL", "m.headers", "NULL",
 	"m.payload_raw", "NULL").Replace(LetterColumns)
 
-// count returns the query of a total. Up to a bound it reads as the list
-// does: without an order the planner would trust its luck and read the table
-// from its start.
+// count returns the query of a total. Up to a bound it has the same order as the list:
+// without one the planner would scan the table from its start in the hope of finding
+// enough rows early.
 func (t *LetterTable) count(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	q.After = nil
 	count, tail := "count(*)", ""

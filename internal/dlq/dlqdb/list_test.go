@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// letterFilter is a filter, and what it means.
+// letterFilter is a filter, and the letters it must find.
 type letterFilter struct {
 	name string
 	dlq.Filter
@@ -98,7 +98,7 @@ func letterFilters(like *dlq.Letter) []letterFilter {
 	}
 }
 
-// order sorts letters as lists do.
+// newestFirst sorts letters as lists do.
 func newestFirst(letters []dlq.Letter) []dlq.Letter {
 	slices.SortFunc(letters, func(a, b dlq.Letter) int {
 		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
@@ -150,7 +150,7 @@ func TestEveryFilterFindsItsLetters(t *testing.T) {
 			t.Errorf("no filter by %s", name)
 		}
 	}
-	// Two at a time.
+	// Pairs of filters.
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 60 {
 		x, y := filters[r.IntN(len(filters))], filters[r.IntN(len(filters))]
@@ -225,7 +225,7 @@ func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// wantList reads a list in each way there is, and compares it with want, which is
+// wantList reads a list in every way there is, and compares it with want, which is
 // newest first.
 func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, want []dlq.Letter) {
 	t.Helper()
@@ -264,7 +264,7 @@ func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, wan
 				break
 			}
 		}
-		// The other way to a page, which is taken when this one takes long.
+		// The other way of finding a page, which is used when this one takes long.
 		gathered, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant,
 			dlq.Query{Filter: f, ByTime: page.ByTime{Limit: limit, Offset: 3}, Oldest: oldest}, math.Inf(1))
 		if rest := expected[min(3, len(expected)):]; err != nil || !ok ||

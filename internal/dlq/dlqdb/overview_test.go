@@ -154,7 +154,7 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	}
 }
 
-func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
+func TestATopicHasItsPolicyOrTheTenantsDefault(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	got, err := b.Policy(t.Context(), b.Tenant, "orders")
@@ -199,7 +199,7 @@ func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
 		got.MaxRetries != dlq.DefaultPolicy.MaxRetries {
 		t.Errorf("somebody else's: %+v, %v", got, err)
 	}
-	topic, err := b.Topic(t.Context(), b.Tenant, "orders") // a policy names it
+	topic, err := b.Topic(t.Context(), b.Tenant, "orders") // because a policy names it
 	if err != nil || topic.Alerts != nil || topic.Oldest != nil {
 		t.Errorf("a topic without letters: %+v, %v", topic, err)
 	}
@@ -210,7 +210,7 @@ func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
 	}
 }
 
-func TestActionsAreKeptAndFound(t *testing.T) {
+func TestActionsAreStoredAndFound(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	l := b.PushAll(t, b.NewLetter())[0]
@@ -221,7 +221,7 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 	var all []operator.Action
 	for i, verb := range []string{"discard", "requeue", "discard"} {
 		g.Version++
-		a := b.Did(operator.DeadLetter, l.ID.String(), verb) // whatever the change is
+		a := b.Did(operator.DeadLetter, l.ID.String(), verb) // the action does not depend on the change
 		if i == 1 {
 			a.Credential, a.Address, a.Operation, a.Result = uuid.New(), "2001:db8::1", "requeueDeadLetter", "partly"
 		}

@@ -19,24 +19,24 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// A page is looked for in two ways. In the order of the list it is found at once
-// when many letters fit. Or what each index knows is brought together in bitmaps,
-// which shows those that fit if they are few, whatever their order.
+// A page is searched for in two ways. Scanning in the order of the list finds it at
+// once when many letters match. Combining indexes as bitmaps finds all letters that
+// match if they are few, whatever their order.
 //
-// Which one is right only the data knows: the planner takes filters for independent
-// of each other and of time. Where no letter of a topic has an error of another's,
-// it would read all of the topic to find that out, 160 ms for 90,000 letters in
-// memory. But it knows the size of each bitmap, and so what they cost together:
-// 3,000 of its units are some 3,000 letters or less, in 2 to 15 ms. What costs no more
-// is gathered first. What costs more was found in order within 10 ms, among a million
-// letters, unless all that fit were old. So each way has its turn, and then a longer
-// one. If letters are neither near in the order nor few, they are many, so that a
-// page of them cannot be far.
+// Which one is right depends on the data: the planner takes filters to be independent
+// of each other and of time. Where no letter of a topic has the error of another topic,
+// it would read the whole topic to find that out, 160 ms for 90,000 letters in memory.
+// But it knows the size of each bitmap, and so the cost of combining them: 3,000 of its
+// units are some 3,000 letters or less, in 2 to 15 ms. Cheaper searches gather first.
+// More expensive ones were found in order within 10 ms, among a million letters, unless
+// all matches were old. So each way is tried for a short time, and then for a long one.
+// Letters that are neither near in the order nor few are many, so that a page of them
+// cannot be far.
 //
-// Two ways only, medians in ms of 168 questions to 500,000 letters on a busy machine:
-// in order and then gathered, correlation_id takes 62 instead of 2 (41 above 50 ms, not
-// 7 to 11); gathered if that is cheap and else in order, source SAGA with status DEAD
-// takes 100 instead of 4 to 6 (19 above 50 ms).
+// With only two tries, medians in ms of 168 queries to 500,000 letters on a busy
+// machine: in order and then gathered, correlation_id takes 62 instead of 2 (41 queries
+// above 50 ms, not 7 to 11); gathered if that is cheap and else in order, source SAGA
+// with status DEAD takes 100 instead of 4 to 6 (19 above 50 ms).
 var tries = []try{
 	{gather: true, cost: 3_000, within: 20 * time.Millisecond},
 	{within: 20 * time.Millisecond},
@@ -45,14 +45,14 @@ var tries = []try{
 	{gather: true, cost: math.Inf(1), within: 250 * time.Millisecond},
 }
 
-// try is one way of looking for a page.
+// try is one way of searching for a page.
 type try struct {
-	gather bool          // in bitmaps; else in the order of the list
-	cost   float64       // what gathering may cost, in the planner's units
-	within time.Duration // what a statement may take
+	gather bool          // with bitmaps; false: in the order of the list
+	cost   float64       // the highest cost of gathering, in the planner's units
+	within time.Duration // statement timeout
 }
 
-// fewRows is how many letters are gathered.
+// fewRows is the highest number of letters that are gathered.
 const fewRows = 20_000
 
 // found is a page, and one letter more if there is a next one.
@@ -61,8 +61,8 @@ type found struct {
 	total   int64 // of the whole list; -1: not known
 }
 
-// find reads a page: by the first of tries that comes to an end, or as the planner
-// likes, however long that takes.
+// find reads a page by the first of tries that finishes, or else with the planner's own
+// choice and no time limit.
 func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query,
 	tries []try) (*found, error) {
 	query, args := t.page(tenant, q)
@@ -80,7 +80,7 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q
 		})
 	}
 	inOrder := func(tx *sqlx.Tx) error {
-		// The planner would gather what it wrongly takes for few.
+		// The planner would use bitmaps where it underestimates the number of rows.
 		if _, err := tx.ExecContext(ctx, `SELECT set_config('enable_bitmapscan', 'off', true)`); err != nil {
 			return err
 		}
@@ -100,14 +100,14 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q
 	return f, st.db.InTenant(ctx, tenant, read)
 }
 
-// combined tells whether a filter asks for several things, or for terms, so that
-// the planner may be mistaken about it.
+// combined tells whether a filter has several conditions, or terms, so that the
+// planner's estimates may be wrong.
 func combined(t *LetterTable, f *dlq.Filter) bool {
 	if byTerms(t, f) {
 		return true
 	}
-	// What one index knows all of is found there without reading a row: of groups
-	// the topics, of topics the statuses.
+	// Where one index covers all conditions no row is read to check them: topics within
+	// groups, statuses within topics.
 	group := t.groups && f.Fingerprint != ""
 	topic := group || t.groups && f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
 	asked := 0
@@ -124,22 +124,22 @@ func combined(t *LetterTable, f *dlq.Filter) bool {
 	return asked > 1
 }
 
-// sortKey is where a letter stands in a list.
+// sortKey is the position of a letter in a list.
 type sortKey struct {
 	at time.Time
 	id uuid.UUID
 }
 
-// byBitmaps are a transaction's settings. An entry for a bitmap costs four times what
-// the planner thinks: it would rather collect all DEAD letters, 45 ms, than look at
-// 9,000 rows, 17 ms. And beyond some 4 MB a bitmap forgets rows and remembers pages,
-// to be looked through: with 16 MB a PERMANENT error of a topic takes 66 ms instead
-// of 107.
+// byBitmaps are a transaction's settings. A bitmap index scan costs four times what the
+// planner estimates: it would rather collect all DEAD letters, 45 ms, than check 9,000
+// rows, 17 ms. And beyond some 4 MB a bitmap becomes lossy: it remembers pages instead
+// of rows, which have to be scanned. With 16 MB a PERMANENT error of a topic takes 66
+// ms instead of 107.
 const byBitmaps = `SELECT set_config('enable_indexscan', 'off', true), set_config('enable_indexonlyscan', 'off', true),
 	set_config('enable_seqscan', 'off', true), set_config('cpu_index_tuple_cost', '0.02', true), set_config('work_mem', '16MB', true)`
 
-// gather reads a page by bringing together all letters that fit; nil: they are
-// too many, or finding them takes too long, or would.
+// gather reads a page by combining bitmaps of all letters that match; nil: they are too
+// many, or finding them takes, or would take, too long.
 func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query,
 	try try) (f *found, err error) {
 	err = st.db.Within(ctx, tenant, try.within, func(tx *sqlx.Tx) error {
@@ -166,14 +166,14 @@ func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable,
 	})
 	switch {
 	case postgres.TimedOut(err) && ctx.Err() == nil:
-		return nil, nil //nolint:nilnil // no error: another way is left
+		return nil, nil //nolint:nilnil // not an error: find tries the other way
 	case err != nil:
 		return nil, err
 	}
 	return f, nil
 }
 
-// expectedCost is what the planner thinks that a query costs.
+// expectedCost is the planner's estimate of a query's cost.
 func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (float64, error) {
 	var raw []byte
 	if err := tx.GetContext(ctx, &raw, "EXPLAIN (FORMAT JSON) "+query, args...); err != nil {
@@ -193,9 +193,9 @@ func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (f
 	return plans[0].Plan.Cost, nil
 }
 
-// sortKeys returns the query of the places of the letters that fit; of more than
-// fewRows some. The cursor is no condition for an index: that would be one more
-// bitmap, of nearly all letters there are.
+// sortKeys returns the query of the sort keys of the letters that match; only some when
+// there are more than fewRows. The cursor is not given to an index: that would be one
+// more bitmap, of nearly all letters.
 func (t *LetterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	all := q
 	all.After = nil
@@ -208,7 +208,7 @@ func (t *LetterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, arg
 	return fmt.Sprintf(`SELECT m.%s, m.id FROM %s m WHERE %s LIMIT %d`, t.at, from, w.Text(), fewRows+1), w.Args
 }
 
-// readSortKeys returns places in the order of the list.
+// readSortKeys returns the sort keys in the order of the list.
 func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, args []any) ([]sortKey, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -235,7 +235,8 @@ func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, a
 	return out, nil
 }
 
-// lettersAt reads the letters at places. One that is gone by now is left out.
+// lettersAt reads the letters with these sort keys. One that is gone by now is left
+// out.
 func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *LetterTable, places []sortKey,
 	q *dlq.Query) ([]dlq.Letter, error) {
 	ids := make([]uuid.UUID, len(places))

@@ -12,8 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// testTurns shows that a page is the same, and a total right, however it is found.
-func testTurns(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
+// testEverySearch checks that the page is the same, and the total right, whichever way finds
+// it.
+func testEverySearch(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 	const long, short = time.Minute, time.Millisecond
 	reach := func(q dlq.Query, inOrder, gathered time.Duration) ([]string, int64) {
 		t.Helper()
@@ -36,8 +37,8 @@ func testTurns(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 			if total != -1 {
 				t.Errorf("%s: the order of the list tells of a total of %d", p.name, total)
 			}
-			// Within a thousandth of a second some are found, and the others must be
-			// found the one way or the other.
+			// Within a millisecond some pages are found, and the others must be found one
+			// way or the other.
 			for _, then := range []time.Duration{short, long} {
 				got, total := reach(q, short, then)
 				if !slices.Equal(got, want) {

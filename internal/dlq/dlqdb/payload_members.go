@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// How much of a payload is found by terms; maxTermValue holds for headers as well.
+// How much of a payload is indexed by terms; maxTermValue applies to headers as well.
 const (
 	maxPayloadTerms = 60
 	maxPayloadDepth = 6
 	maxTermValue    = 255 // bytes
 )
 
-// walk goes through a JSON text, which is known to be one.
+// walk goes through a text that is known to be JSON.
 type walk struct {
 	doc   []byte
 	at    int
 	found []string
 }
 
-// value reads one value; false: enough, or the end. A path of "" is the text's
-// own, or one that is left out.
+// value reads one value; false: the limit or the end was reached. The path "" is the
+// whole text, or a value that is not indexed.
 func (w *walk) value(path string, depth int) bool {
 	open := w.next()
 	if open == '{' || open == '[' {
@@ -40,11 +40,11 @@ func (w *walk) value(path string, depth int) bool {
 	return len(w.found) < maxPayloadTerms
 }
 
-// inside reads what is in an object or an array, and its end.
+// inside reads the members of an object or the items of an array, and its end.
 func (w *walk) inside(open byte, path string, depth int) bool {
 	for i := 0; ; i++ {
 		c := w.next()
-		if c == open+2 { // } and ] are two after { and [
+		if c == open+2 { // in ASCII, } and ] are two after { and [
 			w.at++
 			return true
 		}
@@ -71,7 +71,7 @@ func (w *walk) inside(open byte, path string, depth int) bool {
 	}
 }
 
-// next returns the next byte that is no blank, without reading it; 0: the end.
+// next returns the next byte that is not white space, without consuming it; 0: the end.
 func (w *walk) next() byte {
 	for ; w.at < len(w.doc); w.at++ {
 		switch c := w.doc[w.at]; c {
@@ -83,7 +83,7 @@ func (w *walk) next() byte {
 	return 0
 }
 
-// scalar reads a value that begins with c and is neither object nor array.
+// scalar reads a value that begins with c and is neither an object nor an array.
 func (w *walk) scalar(c byte) (json.Token, bool) {
 	if c == '"' {
 		return w.text()
@@ -105,7 +105,7 @@ func (w *walk) scalar(c byte) (json.Token, bool) {
 	}
 }
 
-// text reads a text in quotes.
+// text reads a quoted string.
 func (w *walk) text() (string, bool) {
 	if w.next() != '"' {
 		return "", false
@@ -126,7 +126,7 @@ func (w *walk) text() (string, bool) {
 			simple = false
 			w.at++
 		case c >= 0x80:
-			simple = false // the decoder's to judge
+			simple = false // left to the decoder
 		}
 	}
 	return "", false
@@ -144,8 +144,8 @@ func below(path, name string, depth int) string {
 
 func memberTerm(path, value string) string { return path + "\x00" + value }
 
-// scalar writes a JSON scalar so that equal ones are equal: texts in quotes,
-// numbers as the nearest binary fraction, however they were written.
+// scalar encodes a JSON scalar so that equal values have equal encodings: strings in
+// quotes, numbers as the nearest binary fraction, however they were written.
 func scalar(t json.Token) (string, bool) {
 	switch v := t.(type) {
 	case nil:
@@ -157,17 +157,17 @@ func scalar(t json.Token) (string, bool) {
 	case json.Number:
 		f, err := v.Float64()
 		if f == 0 {
-			f = 0 // -0 is 0
+			f = 0 // -0 equals 0
 		}
 		return strconv.FormatFloat(f, 'g', -1, 64), err == nil && !math.IsInf(f, 0)
 	}
 	return "", false
 }
 
-// members returns the first scalar members of a JSON text as path, NUL, value.
-// Members of arrays have numbers for names. One whose path has a dot in a name is
-// left out: its path would be another one's. What follows a mistake is left out
-// too. It reads every payload that arrives, so it does without a decoder.
+// members returns the first scalar members of a JSON text as path, NUL, value. Array
+// items have their index as name. A member whose path has a dot in a name is left out:
+// its path would be ambiguous. What follows a syntax error is left out too. It reads
+// every payload that arrives, so it does without a decoder.
 func members(doc []byte) []string {
 	w := walk{doc: doc}
 	w.value("", 0)

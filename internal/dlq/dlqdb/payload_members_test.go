@@ -10,10 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// membersDecoded is members by the standard decoder: it returns the first scalar
-// members of a JSON text as path, NUL, value. Members of arrays have numbers for
-// names. One whose path has a dot in a name is left out: its path would be
-// another one's.
+// membersDecoded is members on top of the standard decoder.
 func membersDecoded(doc []byte) []string {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
@@ -22,14 +19,14 @@ func membersDecoded(doc []byte) []string {
 	return w.found
 }
 
-// decodedWalk goes through a JSON text, which is known to be one.
+// decodedWalk goes through a text that is known to be JSON.
 type decodedWalk struct {
 	tokens *json.Decoder
 	found  []string
 }
 
-// value reads one value; false: enough, or the end. A path of "" is the text's
-// own, or one that is left out.
+// value reads one value; false: the limit or the end was reached. The path "" is the
+// whole text, or a value that is not indexed.
 func (w *decodedWalk) value(path string, depth int) bool {
 	t, err := w.tokens.Token()
 	if err != nil {
@@ -55,7 +52,7 @@ func (w *decodedWalk) value(path string, depth int) bool {
 			return false
 		}
 	}
-	_, err = w.tokens.Token() // the closing one
+	_, err = w.tokens.Token() // the closing delimiter
 	return err == nil
 }
 
@@ -70,7 +67,7 @@ func FuzzMembersAreThoseOfTheDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		if !json.Valid(doc) {
-			members(doc) // it ends all the same
+			members(doc) // it must end all the same
 			return
 		}
 		if d := cmp.Diff(membersDecoded(doc), members(doc)); d != "" {

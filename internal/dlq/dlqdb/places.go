@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// askedPlace is the place of letter n of a batch.
+// askedPlace is the place in Kafka of letter n of a batch.
 type askedPlace struct {
 	n      int
 	tenant uuid.UUID
@@ -26,7 +26,7 @@ var askedPlaces = postgres.NewTable(
 	postgres.Int("place", func(r *askedPlace) *int64 { return &r.Offset }),
 )
 
-// storedThere is a letter that is stored at the place of letter n.
+// storedThere is a letter that is already stored at the place of letter n.
 type storedThere struct {
 	n  int
 	id uuid.UUID
@@ -37,7 +37,7 @@ var lettersThere = postgres.NewTable(
 	postgres.UUID("id", func(r *storedThere) *uuid.UUID { return &r.id }),
 )
 
-// atPlaces finds what is stored, live or archived, at the places of letters.
+// atPlaces finds the letters, live or archived, stored at the places of a batch.
 var atPlaces = postgres.Named(`
 SELECT k.n, m.id, m.dlq_topic_id
   FROM `+postgres.Unnest("k", askedPlaces.As("p"))+`
@@ -49,7 +49,7 @@ SELECT k.n, m.id, m.dlq_topic_id
 	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place) AS m
  ORDER BY k.n, m.seq`, askedPlaces.As("p"))
 
-// atPlacesWhole reads letters that atPlaces has found, with what they carry.
+// atPlacesWhole reads the letters that atPlaces has found, with their content.
 var atPlacesWhole = postgres.Named(`
 SELECT m.*, k.n
   FROM `+postgres.Unnest("k", lettersThere.As("t"))+`
@@ -66,21 +66,22 @@ type arrival struct {
 	written time.Time
 }
 
-// lockPlaces has a transaction wait until nobody stores places of another form than
-// those of a batch: with the id of a topic, or without. It holds until the end.
+// lockPlaces makes a transaction wait while another one stores places of the other form
+// than those of a batch: with or without the id of a topic. The lock is held until the
+// transaction ends.
 const lockPlaces = `SELECT dlq.lock_places($1::uuid[])`
 
 func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 
-// settlePlaces finds out which letters of a batch are of records that are known, by
-// the ids of the letters that they double. Where the life of a topic is not known,
-// on either side, the records are compared. A place without an id that another record
-// has taken gets the digest of the record: the batch's letters have another
-// Place then. A letter without a place is left alone.
+// settlePlaces finds which letters of a batch belong to records that are already
+// stored, and returns the ids of the stored letters. Where the topic's id is missing on
+// either side, the records are compared. A place without an id that another record has
+// taken gets the digest of the record: the batch's letter then has a changed Place. A
+// letter without a place is left alone.
 //
-// What is stored while this runs is not seen: it is in the way of the INSERT, and
-// whoever inserts has to look again. That is not so of places of the other form, with
-// an id or without; lockPlaces keeps them away.
+// What is stored while this runs is not seen: it conflicts with the INSERT, and the
+// caller has to look again. Places of the other form, with or without an id, would not
+// conflict; lockPlaces excludes them.
 func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	batch []arrival) (known map[int]uuid.UUID, err error) {
 	asked := askedPlaces.Batch(len(batch))
@@ -90,7 +91,7 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 		}
 	}
 	if asked.Len() == 0 {
-		return nil, nil //nolint:nilnil // nothing is known
+		return nil, nil //nolint:nilnil // none is stored
 	}
 	rows, err := ask(ctx, atPlaces.Text, atPlaces.Args(asked)...)
 	if err != nil {
@@ -135,8 +136,8 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	return known, nil
 }
 
-// compareAt adds to known which letters double a stored one by what they carry. One
-// whose content does not open is none that could be compared: whatever is read at its
+// compareAt adds to known which letters have the same content as a stored one. A stored
+// letter whose content cannot be decrypted equals nothing: whatever is read at its
 // place is stored.
 func compareAt(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, batch []arrival, known map[int]uuid.UUID,
 	compare []storedThere) error {

@@ -12,20 +12,20 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// A record is known by its place, and the place knows which life of the topic it is
-// of. Where one of them does not know, what is stored is compared.
-func TestARecordOfATopicThatWasMadeAnewIsAnotherOne(t *testing.T) {
+// A record is identified by its place, which includes the topic's id. Where one of two
+// places lacks the id, the records are compared.
+func TestARecordOfARecreatedTopicIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	one, other := pgtest.NewID(), pgtest.NewID()
 	none := uuid.Nil
 	type record struct {
 		life    uuid.UUID
 		payload string
-		stored  bool // whether it becomes a letter
+		stored  bool // whether it becomes a new letter
 	}
 	for _, tt := range []struct {
 		name    string
-		archive bool // what is there before the last record
+		archive bool // what happens before the last record
 		records []record
 	}{
 		{"read twice", false, []record{{one, "a", true}, {one, "a", false}}},
@@ -42,7 +42,7 @@ func TestARecordOfATopicThatWasMadeAnewIsAnotherOne(t *testing.T) {
 		{"archived without an id, another one", true, []record{{none, "a", true}, {one, "b", true}}},
 		{"archived without an id, and none known", true, []record{{none, "a", true}, {none, "b", true}}},
 	} {
-		for _, batched := range []bool{false, true} { // others arrive with it, which are new
+		for _, batched := range []bool{false, true} { // other, new letters arrive with it
 			t.Run(fmt.Sprint(tt.name, ", batched: ", batched), func(t *testing.T) {
 				t.Parallel()
 				m := pgtest.NewLetterQueue(t)
@@ -74,8 +74,8 @@ func TestARecordOfATopicThatWasMadeAnewIsAnotherOne(t *testing.T) {
 	}
 }
 
-// Two records that are the same to the byte are told apart by when they were written.
-func TestWhatIsWrittenAfterALetterWasStoredIsAnotherRecord(t *testing.T) {
+// Two records with identical bytes are told apart by when they were written.
+func TestARecordWrittenAfterALetterWasStoredIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	start := pgtest.Now()
@@ -91,7 +91,7 @@ func TestWhatIsWrittenAfterALetterWasStoredIsAnotherRecord(t *testing.T) {
 	}
 }
 
-// Nodes that read the same records at the same time store each once.
+// Nodes that read the same records at the same time store each of them once.
 func TestNodesThatReadTheSameRecordsStoreThemOnce(t *testing.T) {
 	t.Parallel()
 	for _, life := range []uuid.UUID{pgtest.NewID(), uuid.Nil} {
@@ -177,7 +177,7 @@ func TestARestoredLetterKeepsItsPlaceUnlessItIsTaken(t *testing.T) {
 	}
 }
 
-// What is imported brings its place, and is known when its record is read.
+// An imported letter has its place, and is known when its record is read.
 func TestAPushedPlaceIsKnown(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// A hundred thousand letters: so many different ones that the store wrote, and
-// copies of them, which have the same terms.
+// A hundred thousand letters: this many distinct ones written by the store, and copies
+// of them, which have the same terms.
 const (
 	differentLetters = 2000
 	copiesOfLetters  = 50
@@ -28,7 +28,7 @@ func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 	t.Helper()
 	b := pgtest.NewLetterStore(t)
 	all := b.VariedLetters(t, differentLetters)
-	// What is rare among them is rarer than VariedLetters makes it.
+	// The rare letter is rarer than VariedLetters makes it.
 	rare := b.PushAll(t, b.NewLetter(b.Everything, func(l *dlq.Letter) {
 		l.OriginalTopic, l.Failure.Message, l.Content.Payload = "rare.topic", "an unheard of mishap",
 			[]byte(`{"rare":{"id":77}}`)
@@ -38,9 +38,9 @@ func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 	names := strings.Split(dlqdb.MovedColumns, ",")
 	for i, name := range names {
 		switch names[i] = "m." + strings.TrimSpace(name); names[i] {
-		case "m.id", "m.root_id": // copies of what has come back have roots of their own
+		case "m.id", "m.root_id": // copies of letters that came back have their own roots
 			names[i] = "md5(" + names[i] + " || ' ' || n)::uuid"
-		case "m.tenant_id": // a fifth is somebody else's
+		case "m.tenant_id": // a fifth belongs to another tenant
 			names[i] = "CASE WHEN n % 5 = 0 THEN 'c0000000-0000-4000-8000-000000000000' ELSE m.tenant_id END"
 		case "m.seq":
 			names[i] = "(SELECT max(seq) FROM dlq.dlq_messages) + row_number() OVER ()"
@@ -53,7 +53,8 @@ func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 			}
 		}
 	}
-	// A connection of its own, which waits for as long as a busy machine takes.
+	// A separate connection without the statement timeout, because a busy machine is
+	// slow.
 	owner := pgtest.Observer(t, b.Dsn)
 	for _, s := range []string{
 		fmt.Sprintf(`INSERT INTO dlq.dlq_messages (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM dlq.dlq_messages m, generate_series(1, %d) AS n WHERE m.error_type <> 'Rare'`,
@@ -68,8 +69,8 @@ func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 	return b, append(all, rare...)
 }
 
-// TestLargeQueue shows that each filter of letters, and each query of the loops,
-// is served by an index, and that each index serves one.
+// TestLargeQueue checks that each filter of letters, and each query of the loops, is
+// served by an index, and that each index serves one.
 func TestLargeQueue(t *testing.T) {
 	t.Parallel()
 	b, all := manyLetters(t)
@@ -137,7 +138,7 @@ func TestLargeQueue(t *testing.T) {
 			}
 		}
 	})
-	t.Run("in turns", func(t *testing.T) { testTurns(t, b, rare, like) })
+	t.Run("in turns", func(t *testing.T) { testEverySearch(t, b, rare, like) })
 	archived := []letterPurpose{
 		{"the archive", dlq.Filter{}, []string{"idx_dlq_messages_archive_at"}},
 		{"the archive of a topic", dlq.Filter{Topic: "stock"}, []string{"idx_dlq_messages_archive_topic"}},
@@ -145,7 +146,7 @@ func TestLargeQueue(t *testing.T) {
 		{"the archive by what few have", dlq.Filter{ErrorContains: "unheard"}, []string{"idx_dlq_messages_archive_terms"}},
 		{"the archive of a lineage", dlq.Filter{RootID: like.RootID}, []string{"idx_dlq_messages_archive_lineage"}},
 	}
-	lists = pgtest.InTenant(t, b.DB, b.Tenant) // the former one may have been idle for too long
+	lists = pgtest.InTenant(t, b.DB, b.Tenant) // the previous one may have been idle for too long
 	for _, tt := range archived {
 		t.Run(tt.name, func(t *testing.T) {
 			query, args := dlqdb.PageOfArchive(b.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 50}, Filter: tt.Filter})
@@ -247,7 +248,7 @@ func letterPurposes(rare, like *dlq.Letter) []letterPurpose {
 	}
 }
 
-// testLoopPlans looks at what is asked for all tenants.
+// testLoopPlans checks the queries over all tenants.
 func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 	check func(*testing.T, pgtest.Plan, ...string)) {
 	reads := pgtest.Connection(t, b.DB.SQL())
@@ -272,7 +273,7 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 		t.Run(name, func(t *testing.T) { check(t, pgtest.Explain(t, reads, tt.query, tt.args...), tt.indexes...) })
 	}
 	t.Run("retries that are lost", func(t *testing.T) {
-		// The planner would rather read the table of sagas, which is empty here.
+		// The planner would otherwise scan the table of sagas, which is empty here.
 		if _, err := reads.ExecContext(t.Context(), `SET enable_seqscan = off`); err != nil {
 			t.Fatal(err)
 		}
@@ -287,9 +288,9 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			pgtest.WantNestedLoops(t, p)
 		}
-		args = dlqdb.PushToldParameters(t, []dlq.Letter{b.NewLetter(), b.NewLetter()})
-		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, dlqdb.PushTold, args...),
-			pgtest.ExplainGeneric(t, writers, dlqdb.PushTold, args...)} {
+		args = dlqdb.PushAuditedParameters(t, []dlq.Letter{b.NewLetter(), b.NewLetter()})
+		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, dlqdb.PushAudited, args...),
+			pgtest.ExplainGeneric(t, writers, dlqdb.PushAudited, args...)} {
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			pgtest.WantNestedLoops(t, p)
 		}
@@ -307,7 +308,7 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 				pgtest.WantNestedLoops(t, p)
 			}
 		}
-		// Whether any of it is known the statement asks a function.
+		// Whether any record is known is decided by a function in the statement.
 		asks, place := placesInDoubt(t, writers), b.NewLetter()
 		args = []any{"{" + place.TenantID.String() + "}", "{orders.dlq}", "{0}", "{7}", "{9}",
 			"{" + pgtest.NewID().String() + "}"}

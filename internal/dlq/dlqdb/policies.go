@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// policy reads the policy of exactly a topic; with Version 0 the one that serves
-// it instead.
+// policy reads the policy of exactly this topic; if there is none, the one that applies
+// instead, with Version 0.
 func (st *Letters) policy(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic string) (dlq.Policy, error) {
 	p := st.common
 	rows, err := tx.QueryContext(ctx, `
@@ -53,7 +53,7 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 		statement = createPolicy
 	}
 	return postgres.Wrap("set the policy of a topic", st.db.InTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
-		// Locked, so that it is what the statement below replaces.
+		// Locked, so that it is the row that the statement below replaces.
 		before, err := policyTable.One(tx.QueryRowContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic = $2 FOR UPDATE`, p.TenantID, p.Topic))
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err

@@ -32,8 +32,9 @@ var policyTable = postgres.NewTable(
 
 var policyColumns = policyTable.Selected("p")
 
-// policyServing finds the policy that serves topic $2: its own, else the
-// tenant's, and whether the tenant's holds all. No row: the configuration's does.
+// policyServing finds the policy that applies to topic $2: the topic's, else the
+// tenant's default, and whether the default holds all. No row: the configuration's
+// policy applies.
 var policyServing = postgres.OfTenant(`
 SELECT `+policyColumns+`, coalesce((SELECT c.hold_all FROM dlq.dlq_policies c WHERE c.tenant_id = tenant.id AND c.topic = ''), false)
   FROM dlq.dlq_policies p WHERE p.tenant_id = tenant.id AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`, "")

@@ -16,14 +16,15 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// pushLetters stores a batch, and tells what of it is new.
+// pushLetters stores a batch and returns which of its letters are new.
 var pushLetters = postgres.Named(`WITH `+insertLetters+` SELECT s.id, s.seq FROM stored s`, newLetterRows, newGroups, newTerms)
 
-// pushTold is pushLetters with the record of who has pushed: one action for each
-// tenant of the batch of which a letter is new, in the transaction of the letters.
-// Of one letter the subject is that letter, of more the action names all of them:
-// a batch is bounded. What Kafka brings is stored by pushLetters, without actions.
-var pushTold = postgres.Named(`WITH `+insertLetters+`, told AS (
+// pushAudited is pushLetters plus the audit record of the push: one action for each tenant
+// with a new letter in the batch, in the transaction of the letters. If it is one
+// letter, that is the action's subject; if there are more, the action names all of
+// them: a batch is bounded. Letters from Kafka are stored by pushLetters, without
+// actions.
+var pushAudited = postgres.Named(`WITH `+insertLetters+`, told AS (
 	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, detail, actor, reason, request_id, credential_id, address, operation)
 	SELECT a.id, a.tenant_id, now(), '`+string(operator.DeadLetter)+`', CASE p.letters WHEN 1 THEN p.ids->>0 ELSE '*' END, '`+dlq.VerbPush+`',
 	       CASE WHEN p.letters > 1 THEN jsonb_build_object('letters', p.letters, 'ids', p.ids) END,
@@ -34,9 +35,9 @@ var pushTold = postgres.Named(`WITH `+insertLetters+`, told AS (
 ) SELECT s.id, s.seq FROM stored s`, newLetterRows, newGroups, newTerms,
 	postgres.Single("action_ids", "tenants", "actor", "reason", "request_id", "credential", "address", "operation"))
 
-// knownLetters finds the letters that kept others from being stored: by the id,
-// of whatever tenant, live or archived; by the dedupe key; by the place in Kafka, or
-// the id of the letter that settlePlaces has found there.
+// knownLetters finds the letters that kept others from being stored: by the id, of any
+// tenant, live or archived; by the dedupe key; by the place in Kafka, or the id of the
+// letter that settlePlaces has found there.
 var knownLetters = `
 SELECT m.*, k.n
   FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[], $8::uuid[], $9::uuid[])
@@ -59,21 +60,21 @@ SELECT m.*, k.n
 	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place AND m.dlq_topic_id = k.topic_id
 	 LIMIT 1) AS m`
 
-// pushTries is how often what was in the way of a letter may be gone when it is
-// looked at.
+// pushTries is how many times a push is repeated when the conflicting letter is gone by
+// the time it is looked up.
 const pushTries = 3
 
-var errElusive = errors.New("a dead letter conflicts with another one that cannot be found")
+var errConflictGone = errors.New("a dead letter conflicts with another one that cannot be found")
 
 // Push implements dlq.Letters. A dedupe key is known while its letter is live:
-// archiving it, or deleting it, frees the key.
+// archiving or deleting the letter frees the key.
 func (st *Letters) Push(ctx context.Context, batch []dlq.Letter) ([]dlq.Pushed, error) {
 	return st.push(ctx, batch, pushTries)
 }
 
 func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]dlq.Pushed, error) {
 	if tries == 0 {
-		return nil, fmt.Errorf("push dead letters: %w", errElusive)
+		return nil, fmt.Errorf("push dead letters: %w", errConflictGone)
 	}
 	batch = slices.Clone(batch)
 	asked := make([]arrival, len(batch))
@@ -112,14 +113,14 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 			left = append(left, i)
 			continue
 		}
-		delete(stored, batch[i].ID) // once only, should an id be there twice
+		delete(stored, batch[i].ID) // only once, in case an id occurs twice
 		out[i].Letter = batch[i]
 		out[i].Letter.Seq = seq
 	}
 	if len(left) == 0 {
 		return out, nil
 	}
-	return out, st.whyNotPushed(ctx, batch, doubles, left, out, tries)
+	return out, st.pushConflicting(ctx, batch, doubles, left, out, tries)
 }
 
 func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUID]int64, error) {
@@ -130,7 +131,7 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 		}
 	}
 	told := pushedBy(operator.Acting(ctx), st.db.NewID, batch)
-	rows, err := st.db.QueryWrite(ctx, pushTold.Text, pushTold.Args(c.bound(told)...)...)
+	rows, err := st.db.QueryWrite(ctx, pushAudited.Text, pushAudited.Args(c.bound(told)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 	return stored, err
 }
 
-// pushedBy returns what pushTold has beyond pushLetters.
+// pushedBy returns the parameters that pushAudited has beyond those of pushLetters.
 func pushedBy(by operator.By, newID func() uuid.UUID, batch []dlq.Letter) postgres.Values {
 	var ids, tenants []uuid.UUID
 	for i := range batch {
@@ -160,9 +161,9 @@ func pushedBy(by operator.By, newID func() uuid.UUID, batch []dlq.Letter) postgr
 	}
 }
 
-// whyNotPushed finds what was in the way of the letters at left, and pushes
-// those again for which it is gone.
-func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int,
+// pushConflicting finds the letters that conflict with those at left, and pushes again
+// those whose conflict is gone.
+func (st *Letters) pushConflicting(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int,
 	out []dlq.Pushed, tries int) error {
 	found, err := st.known(ctx, batch, doubles, left)
 	if err != nil {
@@ -194,7 +195,7 @@ func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, doubles
 	return nil
 }
 
-// known returns, of the letters at left, the stored ones they would double.
+// known returns, for the letters at left, the stored ones they duplicate.
 func (st *Letters) known(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID,
 	left []int) (map[int]dlq.Letter, error) {
 	n := make([]int64, len(left))

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Queue is dlq.Queue on PostgreSQL: the letters of all tenants, for the
-// loops. Times of leases and of what is due are the database's.
+// Queue is dlq.Queue on PostgreSQL: the letters of all tenants, for the loops. Leases
+// and due times use the database's clock.
 type Queue struct {
 	db     *postgres.DB
 	common dlq.Policy
@@ -26,39 +26,39 @@ type Queue struct {
 	policies map[policyKey]knownPolicy // guarded by mu
 }
 
-// NewQueue returns the queue of db. common is the policy of topics that
-// have none, in tenants that have none.
+// NewQueue returns the queue of db. common is the policy for topics without one in
+// tenants without a default.
 func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
 	return &Queue{db: db, common: common, policies: map[policyKey]knownPolicy{}}
 }
 
-// OlderOfKey is a letter, alias o, that keeps letter m waiting: an open one of
-// the same key that arrived before it.
+// OlderOfKey is the condition that an open letter, alias o, of the same key arrived
+// before letter m and so keeps it waiting.
 var OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
 		   AND o.seq < m.seq AND o.ordered AND ` + IsOneOf("o.status", dlq.Blocking)
 
 // ClaimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A
-// token of version 8 tells that its holder writes down what it hands over: a
-// version before this one, whose tokens are of version 4, does not.
-// What is terminal loses what made it so: it may have been DEAD.
+// token of version 8 means that its holder notes what it hands over; nodes of earlier
+// versions, whose tokens are of version 4, do not. The reason for a terminal status is
+// cleared: the letter may have been DEAD.
 const ClaimLetter = `
    SET status = 'RETRYING', resolution = NULL, terminal_at = NULL, next_retry_at = NULL, held_retry_at = NULL, retry_asked = false, last_retry_at = clock_timestamp(), updated_at = clock_timestamp(),
        retry_token = overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
        attempts = m.attempts + 1, version = m.version + 1`
 
-// ClaimedBytes bounds the payloads that are claimed at once, which a node holds
-// in memory: when so many bytes are taken, no further letter is.
+// ClaimedBytes bounds the payloads that are claimed at once, which a node holds in
+// memory: when this many bytes are claimed, no further letter is taken.
 const ClaimedBytes = 64 << 20
 
-// claimDue takes what idx_dlq_messages_due says is due. MATERIALIZED keeps the
-// locks to the rows that are taken, whatever the planner makes of the join
+// claimDue claims the letters that idx_dlq_messages_due finds due. MATERIALIZED limits
+// the locks to the rows that are claimed, however the planner orders the join
 // (requirements 3.2, defect B9).
 var claimDue = `
 WITH locked AS MATERIALIZED (
 	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
 	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + OlderOfKey + `))
-	   AND NOT (` + retriedUnasked("m") + ` AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
+	   AND NOT (` + retriedAutomatically("m") + ` AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
 	 FOR NO KEY UPDATE OF m SKIP LOCKED
 ), due AS (
@@ -88,10 +88,10 @@ func (st *Queue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Dur
 	return drives, postgres.Wrap("claim dead letters", err)
 }
 
-// scanDrives reads claimed letters, each with its number of claims, in the order
-// of their arrival. They are to be driven as nobody's redrive: the column keeps
-// the last one. One whose content does not open is left to its lease, and so
-// counts as a failed retry.
+// scanDrives reads claimed letters, each with its number of claims, in the order of
+// their arrival. Their drives belong to no redrive: the column keeps the last one. A
+// letter whose content cannot be decrypted stays claimed until its lease expires, and
+// so counts as a failed retry.
 func scanDrives(ctx context.Context, db *postgres.DB, rows *sql.Rows) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
 	err := postgres.EachRow(rows, func() error {
@@ -108,7 +108,7 @@ func scanDrives(ctx context.Context, db *postgres.DB, rows *sql.Rows) ([]dlq.Dri
 	return drives, err
 }
 
-// Revise fills in what is sent of the letters that have been edited.
+// Revise fills in the edited content of letters that have a revision.
 func Revise(ctx context.Context, db *postgres.DB, q sqlx.QueryerContext, drives []dlq.Drive) error {
 	byLetter := map[uuid.UUID]*dlq.Drive{}
 	var ids, tenants []uuid.UUID
@@ -153,12 +153,12 @@ UPDATE dlq.dlq_messages SET retry_lease_until = clock_timestamp() + $2 * interva
  WHERE status = 'RETRYING' AND retry_token = ANY ($1::uuid[])
 RETURNING retry_token`
 
-// Extend implements dlq.Queue. A lease that has passed is prolonged too, as long
-// as nobody has reclaimed the letter.
+// Extend implements dlq.Queue. An expired lease is extended too, unless the letter has
+// been reclaimed.
 func (st *Queue) Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
 	rows, err := st.db.QueryRead(ctx, extendLeases, pq.Array(tokens), lease.Microseconds())
 	if err != nil {
-		return nil, fmt.Errorf("prolong leases of dead letters: %w", err)
+		return nil, fmt.Errorf("extend leases of dead letters: %w", err)
 	}
 	var held []uuid.UUID
 	err = postgres.EachRow(rows, func() error {

@@ -46,7 +46,7 @@ func TestADueLetterIsClaimedOnceByManyClaimers(t *testing.T) {
 		})
 	}
 	claimers.Wait()
-	for range 60 { // what a claimer passed over while another one held it
+	for range 60 { // what one claimer skipped while another one held it
 		for _, d := range m.ClaimDue(t, 7) {
 			seen[d.ID]++
 		}
@@ -61,7 +61,7 @@ func TestADueLetterIsClaimedOnceByManyClaimers(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsDueAndCanBeReachedIsClaimed(t *testing.T) {
+func TestOnlyDueLettersWithReachableTargetsAreClaimed(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	late := m.NewLetter()
@@ -95,7 +95,7 @@ func TestLettersOfOneKeyAreClaimedInTheOrderOfTheirArrival(t *testing.T) {
 	keyed := func(key string) dlq.Letter {
 		return m.Due(func(l *dlq.Letter) { l.Content.Key = []byte(key); l.Ordered = true })
 	}
-	// Ordered by New only where the policy says so.
+	// Ordered, because the policy says so.
 	pushed := m.PushAll(t, func() (out []dlq.Letter) {
 		for _, key := range []string{"a", "a", "b", "a"} {
 			l := keyed(key)
@@ -117,7 +117,7 @@ func TestLettersOfOneKeyAreClaimedInTheOrderOfTheirArrival(t *testing.T) {
 	if more := m.ClaimDue(t, 10); more != nil {
 		t.Fatalf("claimed %v beside them", ids(more))
 	}
-	// One that failed and waits keeps the others waiting; one that is through lets go.
+	// A failed letter that waits keeps the others waiting; a finished one does not.
 	m.End(t, first[1], dlq.FailedDrive)
 	m.End(t, first[0], dlq.FailedDrive)
 	if more := m.ClaimDue(t, 10); more != nil {
@@ -217,7 +217,7 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	if a := m.Outcomes(t, l.ID); a != "FAILED ACKNOWLEDGED" {
 		t.Errorf("attempts %s: what is known late should be kept", a)
 	}
-	// A node that is gone for the last time.
+	// A node dies for the last time.
 	pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, l.ID)
 	m.HandOver(t, m.ClaimDue(t, 1)...)
 	m.Expire(t)
@@ -229,7 +229,7 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	}
 }
 
-func TestFinishAndReclaimAgreeWhoeverIsFirst(t *testing.T) {
+func TestFinishAndReclaimAgreeInEitherOrder(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	for range 15 {
@@ -256,7 +256,7 @@ func TestFinishAndReclaimAgreeWhoeverIsFirst(t *testing.T) {
 	}
 }
 
-func TestALeaseIsProlongedForWhoHoldsIt(t *testing.T) {
+func TestOnlyTheHolderExtendsALease(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	m.PushAll(t, m.Due(), m.Due())
@@ -271,7 +271,7 @@ func TestALeaseIsProlongedForWhoHoldsIt(t *testing.T) {
 	}
 }
 
-func TestWhatGoesOnElsewhereIsNotReclaimed(t *testing.T) {
+func TestWorkThatContinuesElsewhereIsNotReclaimed(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	hook, delivery := pgtest.NewID(), pgtest.NewID()
@@ -299,7 +299,7 @@ func TestWhatGoesOnElsewhereIsNotReclaimed(t *testing.T) {
 	}
 }
 
-func TestALetterOfASagaThatIsBeingUndoneIsLeftToIt(t *testing.T) {
+func TestALetterOfACompensatingSagaIsNotReclaimed(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	pgtest.Registered(t, m.DB)

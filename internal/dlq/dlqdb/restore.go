@@ -17,18 +17,18 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// movedColumns are the columns of dlq_messages that a move between it and its
-// archive takes along: all but those that say that a retry is under way, which
-// neither has then. Both tables have them under these names.
-var movedColumns = theLetterTable.Inserted() + ", seq, attempts"
+// movedColumns are the columns that a move between dlq_messages and its archive takes
+// along: all but those of a retry under way, which neither row has then. They have the
+// same names in both tables.
+var movedColumns = messageTable.Inserted() + ", seq, attempts"
 
-// lockArchived reads what the rules ask of an archived letter, and locks it.
+// lockArchived reads what the rules need of an archived letter, and locks it.
 const lockArchived = `
 SELECT a.version, a.status, a.retry_count, a.max_retries FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2 FOR UPDATE`
 
-// restoreLetter moves a letter back as dlq.Letter.Restored says: the row deleted is
-// the row inserted. A dedupe key that another letter bears by now is given up, and so is
-// the place in Kafka if it was read again.
+// restoreLetter moves a letter back as dlq.Letter.Restored defines: the deleted row is
+// inserted. A dedupe key that another letter has by now is dropped, and so is the place
+// in Kafka if the record was read again.
 var restoreLetter = `
 WITH gone AS (
 	DELETE FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2
@@ -39,7 +39,7 @@ WITH gone AS (
 	SELECT ` + strings.NewReplacer(
 	"g.version", "$4::bigint", "g.max_retries", "$5::integer", "g.status", "$6::text", "g.updated_at", "$3::timestamptz",
 	"g.dedupe_key", `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
-	"g.dlq_topic_id", "g.dlq_topic_id", // or else it were g.dlq_topic and the rest
+	"g.dlq_topic_id", "g.dlq_topic_id", // or else it would be g.dlq_topic and the rest
 	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset",
 	placeFree("g.dlq_offset"),
 	"g.resolution", "NULL", "g.next_retry_at", "NULL::timestamptz", "g.terminal_at", "NULL::timestamptz",
@@ -49,15 +49,15 @@ WITH gone AS (
 )
 SELECT * FROM back`
 
-// placeFree is a column of a record's place, unless another letter has it: one of
-// the same life of the topic, or whose life nobody knows.
+// placeFree is a column of a record's place, NULL if another letter has the place: one
+// of the same topic id, or with an unknown one.
 func placeFree(column string) string {
 	return `CASE WHEN NOT EXISTS (SELECT FROM dlq.dlq_messages o WHERE o.tenant_id = g.tenant_id AND o.dlq_topic = g.dlq_topic
 		AND o.dlq_partition = g.dlq_partition AND o.dlq_offset = g.dlq_offset
 		AND (o.dlq_topic_id = g.dlq_topic_id OR ` + unknownLife("o", "g.dlq_topic_id") + `)) THEN ` + column + ` END`
 }
 
-// qualified puts an alias before each name of a list.
+// qualified puts an alias before each name in a list.
 func qualified(alias, names string) string {
 	fields := strings.Split(names, ",")
 	for i, f := range fields {
@@ -71,8 +71,8 @@ func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.T
 	by operator.Action) (dlq.Letter, error) {
 	r := restoration{tenant, id, now, by}
 	l, err := postgres.RetryCollision(func() (dlq.Letter, error) { return st.restore(ctx, r) })
-	// A key or a place was taken while the statement ran, of which the trigger of
-	// places says nothing: now it is seen.
+	// A key or a place was taken while the statement ran; the trigger of places reports
+	// no error then. A second try sees it.
 	if postgres.DataError(err) || fault.KindOf(err) == fault.NotFound {
 		l, err = st.restore(ctx, r)
 	}
@@ -85,7 +85,7 @@ type restoration struct {
 	by         operator.Action
 }
 
-// restore acts as the engine: who acts for a tenant may not delete from archives.
+// restore runs with the engine's rights: a tenant's role may not delete from archives.
 func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) { // for column
 		was := dlq.Letter{ID: r.id, TenantID: r.tenant}
@@ -103,7 +103,7 @@ func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, er
 		}
 		l, err = ScanLetter(st.db, tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version,
 			back.MaxRetries, back.Status))
-		if errors.Is(err, sql.ErrNoRows) { // the trigger of places says nothing
+		if errors.Is(err, sql.ErrNoRows) { // the trigger of places skips the row without an error
 			return dlq.NotFound(r.id)
 		}
 		if err != nil {

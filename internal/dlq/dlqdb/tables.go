@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// letterRow is a row of dlq.dlq_messages, or of its archive: a letter, and as it is
-// stored what may be sealed or NULL.
+// letterRow is a row of dlq.dlq_messages, or of its archive: a letter, and the stored
+// form of what may be sealed or NULL.
 type letterRow struct {
 	*dlq.Letter
 	at        place
@@ -24,7 +24,7 @@ type letterRow struct {
 	stack                 string // sealed
 }
 
-// place is where in Kafka a record lies; all nil: it came in another way.
+// place is the position of a record in Kafka; all nil: the letter came in another way.
 type place struct {
 	topic     *string
 	partition *int32
@@ -46,9 +46,9 @@ func (p place) position() *dlq.Position {
 	return &dlq.Position{Topic: *p.topic, Partition: *p.partition, Offset: *p.offset, TopicID: p.topicID}
 }
 
-// theLetterTable is dlq.dlq_messages. What is derived from others is not read: payload,
-// terms; and attempts, which only claims count, is no column of it.
-var theLetterTable = postgres.NewTable(
+// messageTable is dlq.dlq_messages. Derived values (payload, terms) are not read;
+// attempts, which only claims count, is not one of its columns.
+var messageTable = postgres.NewTable(
 	postgres.UUID("id", func(r *letterRow) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *letterRow) *uuid.UUID { return &r.TenantID }).Once(),
 	postgres.Int("seq", func(r *letterRow) *int64 { return &r.Seq }).ReadOnly(),
@@ -111,16 +111,16 @@ var theLetterTable = postgres.NewTable(
 
 // LetterColumns are the columns of dlq_messages and of its archive, alias m, in
 // the order of ScanLetter.
-var LetterColumns = theLetterTable.Selected("m")
+var LetterColumns = messageTable.Selected("m")
 
-// ScanLetter reads one row that begins with LetterColumns; more receives the
-// columns after them. Content that does not open is envelope.ErrUnreadable, and
-// the letter has all but its content then: whoever reads many may pass over it
+// ScanLetter reads one row that begins with LetterColumns; more receives the columns
+// after them. Content that cannot be decrypted is envelope.ErrUnreadable, and the
+// letter then has everything but its content: a caller that reads many may skip it
 // (DB.PassOver).
 func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter, error) {
 	var l dlq.Letter
 	r := letterRow{Letter: &l}
-	if err := theLetterTable.Scan(row, &r, more...); err != nil {
+	if err := messageTable.Scan(row, &r, more...); err != nil {
 		return l, err
 	}
 	l.Arrived = r.at.position()
@@ -130,8 +130,8 @@ func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter,
 	if len(l.Labels) == 0 {
 		l.Labels = nil
 	}
-	if err := json.Unmarshal(r.target, &l.Target); err != nil {
-		return l, fmt.Errorf("stored target: %w", err)
+	if err := ReadTarget(r.target, &l.Target); err != nil {
+		return l, err
 	}
 	sealer := db.Keys.SealerFor(l.TenantID, l.ID)
 	var err error
@@ -143,17 +143,26 @@ func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter,
 	return l, err
 }
 
+// ReadTarget decodes a stored target into t.
+func ReadTarget(stored []byte, t *dlq.Target) error {
+	if err := json.Unmarshal(stored, t); err != nil {
+		return fmt.Errorf("decode a stored target: %w", err)
+	}
+	return nil
+}
+
 // groupRow is a group of a batch of letters, and what the batch adds to it if all its
-// letters are new. The tally travels beside it, and only where it is asked for.
+// letters are new. The counts are sent separately, and only with the statements that
+// use them.
 type groupRow struct {
 	tenant                                 uuid.UUID
 	fingerprint, topic, errorType, message string
-	// of the action that tells that it came back, should it have been resolved
+	// Id of the action that records the regression, in case the group was resolved.
 	regression uuid.UUID
 
 	received    int64
 	first, last time.Time
-	sample      uuid.UUID // the last one
+	sample      uuid.UUID // the last letter's
 }
 
 var batchGroups = postgres.NewTable(
@@ -172,7 +181,7 @@ var batchTallies = postgres.NewTable(
 	postgres.UUID("sample_id", func(r *groupRow) *uuid.UUID { return &r.sample }),
 )
 
-// arrivalRow is how many letters of a topic came in a minute.
+// arrivalRow is how many letters of a topic arrived in a minute.
 type arrivalRow struct {
 	arrivalKey
 	minute   time.Time
@@ -186,7 +195,7 @@ var batchArrivals = postgres.NewTable(
 	postgres.Int("received", func(r *arrivalRow) *int64 { return &r.received }),
 )
 
-// spanRow is from which offset of a partition to which a batch reaches.
+// spanRow is the range of offsets of a partition that a batch covers.
 type spanRow struct {
 	partitionKey
 	first, last int64
@@ -208,7 +217,7 @@ var termsStored = fmt.Sprintf("(@terms::integer[])[(l.terms >> %[1]d)::integer +
 type arrivalKey struct {
 	tenant uuid.UUID
 	topic  string
-	minute int64 // since 1970
+	minute int64 // minutes since 1970
 }
 
 type partitionKey struct {
@@ -218,18 +227,18 @@ type partitionKey struct {
 	partition int32
 }
 
-// Terms travel as one list for the whole batch, and of each letter where in it
-// its own begin and how many they are.
-const termBits = 12 // of their number, which is far less than 4096
+// The terms of a whole batch are sent as one list, and for each letter where its terms
+// begin and how many there are.
+const termBits = 12 // for the number of terms, which is far below 4096
 
-// LetterTable is a table of letters, as lists look at it.
+// LetterTable is a table of letters, as lists read it.
 type LetterTable struct {
 	table string
-	// view is the table for those who look for terms: behind row-level security
-	// their index serves only those whom no policy stops (migration 0090).
+	// view is the table that searches by terms read: under row-level security their
+	// index serves only roles that bypass the policies (migration 0090).
 	view string
-	at   string // the time that lists are ordered by
-	// groups and redrives: it has an index for these.
+	at   string // the column of the time that lists are ordered by
+	// groups and redrives: whether it has an index for these.
 	groups, redrives bool
 }
 

@@ -14,11 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// maxBlocking is how many letters are named that keep one of their key waiting.
+// maxBlocking is the greatest number of blocking letters of the same key that an error
+// names.
 const maxBlocking = 10
 
-// Take implements dlq.Queue, in the name of the letter's tenant. The revision,
-// the claim and the action are stored together.
+// Take implements dlq.Queue, with the rights of the letter's tenant. The revision, the
+// claim and the action are stored together.
 func (st *Queue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dlq.Drive, error) {
 	d, err := postgres.RetryCollision(func() (dlq.Drive, error) {
 		var d dlq.Drive
@@ -57,7 +58,7 @@ func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time
 	}
 	d.Letter, d.Send, d.To, d.Actor = claimed, claimed.Content, claimed.Destination(c.Target), c.Actor
 	d.Forced, d.Was = l.Status == dlq.Dead, l.Resolution
-	d.RedriveID = uuid.Nil // it is nobody's redrive; the column keeps the last one
+	d.RedriveID = uuid.Nil // it belongs to no redrive; the column keeps the last one
 	drives := []dlq.Drive{d}
 	if err := Revise(ctx, st.db, tx, drives); err != nil {
 		return d, err
@@ -80,8 +81,8 @@ func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dl
 	return dlq.KeyBlocked(older)
 }
 
-// putRevision stores an edited content under the next number of its letter, and
-// returns that. The letter's row is locked.
+// putRevision stores an edited content under the next number of its letter and returns
+// the number. The letter's row is locked.
 func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.UUID,
 	r dlq.Revision) (number int, err error) {
 	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1 FROM dlq.dlq_revisions WHERE tenant_id = $1 AND message_id = $2`, tenant, r.LetterID)

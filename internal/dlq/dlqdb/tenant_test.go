@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Threat T12 for dead letters: with our own WHERE forgotten, a tenant still sees
-// its rows only, and nobody sees nothing; the engine sees all.
+// Threat T12 for dead letters: even with the WHERE of our queries missing, a tenant
+// sees only its rows, a session without a tenant sees none, and the engine sees all.
 func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -46,14 +46,14 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 			t.Errorf("%s: without a tenant %d rows are seen", table, n)
 		}
 		if strings.HasPrefix(table, "dlq.tenant_") {
-			continue // these show the tenant of the transaction, whoever asks
+			continue // these views show the tenant of the transaction to every role
 		}
 		if n, all := pgtest.Ask[int](t, one.DB.SQL(), `SELECT count(*) FROM `+table),
 			pgtest.Ask[int](t, root, `SELECT count(*) FROM `+table); n != all {
 			t.Errorf("%s: the engine sees %d of %d rows", table, n, all)
 		}
 	}
-	// The stores, too.
+	// The stores as well.
 	for _, l := range []dlq.Letter{one.NewLetter(), two.NewLetter()} {
 		if _, err := one.Push(t.Context(), []dlq.Letter{l}); err != nil {
 			t.Fatal(err)

@@ -13,11 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A letter's terms are what lists find it by that has no index of its own: each
-// a hash of its tenant, a kind and a value, in one GIN index. Two values may
-// have one hash, so whoever looks by terms asks the row again.
+// A letter's terms are what lists find it by where no other index serves: each is a
+// hash of its tenant, a kind and a value, in one GIN index. Two values may have one
+// hash, so a search by terms checks the row again.
 
-// TermKind begins a term. They are stored hashed: changing one loses what is stored.
+// TermKind is the first byte of a term. Terms are stored hashed: changing a kind makes
+// stored letters impossible to find by it.
 type TermKind byte
 
 // Kinds of terms.
@@ -39,11 +40,12 @@ const (
 	termWord        TermKind = 'w' // of the error's message, in lower case
 )
 
-// How much of a letter is found by terms. Beyond that it is stored like the rest.
+// How much of a letter is indexed by terms. Beyond that it is stored without being
+// found.
 const (
 	maxHeaderTerms = 40
 	maxWordTerms   = 60
-	commonTerms    = 20 // that a letter usually has
+	commonTerms    = 20 // the usual number per letter
 	maxPayloadView = 256 << 10
 )
 
@@ -62,7 +64,7 @@ func hashed[T string | []byte](h hash, s T) hash {
 	return h
 }
 
-// term folds a hash.
+// term folds a hash to 32 bits.
 func (h hash) term() int32 { return int32(uint32(h ^ h>>32)) } //nolint:gosec // all 32 bits count
 
 // Term hashes one value.
@@ -70,9 +72,9 @@ func Term(tenant uuid.UUID, k TermKind, value string) int32 {
 	return hashed(hashed(hashed(hashBasis, tenant[:]), []byte{byte(k)}), value).term()
 }
 
-// letterTerms returns a letter's terms, in order, each once, in the memory of terms, which
-// is empty or nil. Of sealed letters those of key, headers and payload are left out: hashes
-// without a key would let everybody try out what they may be.
+// letterTerms returns a letter's terms, sorted, without duplicates, in the memory of
+// terms, which is empty or nil. For sealed letters those of key, headers and payload
+// are left out: an unkeyed hash would let anybody test guesses of the value.
 func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	of := hashed(hashBasis, l.TenantID[:])
 	kindOf := func(k TermKind) hash { return (of ^ hash(k)) * hashPrime }
@@ -121,14 +123,14 @@ func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	return slices.Compact(terms)
 }
 
-// askable tells whether a filter can name a header's value. Many cannot: Spring for
-// Apache Kafka writes offsets and timestamps as big-endian integers, most of them
-// each another one, so that each would be a key of its own in the index.
+// askable tells whether a filter can name a header's value. Many cannot be named:
+// Spring for Apache Kafka writes offsets and timestamps as big-endian integers, nearly
+// all different, so that each would be a key of its own in the index.
 func askable(value []byte) bool { return utf8.Valid(value) && bytes.IndexByte(value, 0) < 0 }
 
 func headerTerm(name, value string) string { return name + "\x00" + value }
 
-// words returns the first words of a message, in lower case, each once.
+// words returns the first words of a message, in lower case, without duplicates.
 func words(message string) []string {
 	var out []string
 	for w := range strings.FieldsFuncSeq(message,
@@ -143,8 +145,8 @@ func words(message string) []string {
 	return out
 }
 
-// asked reads the value that a filter compares a payload's member with: a JSON
-// scalar, or else a text. It returns the term's value and the JSON.
+// asked reads the value that a filter compares a payload's member with: a JSON scalar,
+// or else a string. It returns the term's value and the JSON.
 func asked(value string) (termValue string, doc []byte) {
 	var v any
 	d := json.NewDecoder(strings.NewReader(value))

@@ -50,7 +50,7 @@ func TestMembersOfPayloads(t *testing.T) {
 	}
 }
 
-func TestAFilterAsksForWhatTermsAreMadeOf(t *testing.T) {
+func TestFiltersAndLettersHaveTheSameTerms(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string][2]string{
 		"5":       {"5", "5"},
@@ -150,7 +150,7 @@ func TestHeadersKeepTheirOrderAndRepetitions(t *testing.T) {
 	}
 }
 
-// Terms are stored: with another hash, what is there would not be found any more.
+// Terms are stored: with another hash, stored letters would not be found any more.
 func TestATermIsTheHashThatIsStored(t *testing.T) {
 	t.Parallel()
 	tenant := uuid.New()

@@ -16,14 +16,14 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// How many groups the statistics of a topic have, and among how many of those
-// that have received most.
+// How many groups the statistics of a topic contain, and from how many of the groups
+// with most arrivals they are chosen.
 const (
 	topGroups      = 5
 	topGroupsAmong = 20
 )
 
-// letterTopics finds the topics after one by stepping from each to the next in
+// letterTopics finds the topics after a given one by stepping from each to the next in
 // the index.
 const letterTopics = `
 WITH RECURSIVE t (topic) AS (
@@ -34,7 +34,7 @@ WITH RECURSIVE t (topic) AS (
 )
 SELECT t.topic FROM t WHERE t.topic IS NOT NULL LIMIT $3`
 
-// topicCount is how many letters of a topic have a status.
+// topicCount is the number of letters of a topic in a status.
 type topicCount struct {
 	Topic  string     `db:"topic"`
 	Status dlq.Status `db:"status"`
@@ -110,7 +110,7 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 	for _, c := range counts {
 		at[c.Topic].Counts[c.Status] = c.N
 	}
-	// The oldest of each status stands first in the index.
+	// The oldest letter of each status is the first in the index.
 	var arrived []struct {
 		Topic   string     `db:"topic"`
 		Oldest  *time.Time `db:"oldest"`
@@ -143,8 +143,8 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 	return out, nil
 }
 
-// largestGroups returns the groups of a topic that have most open letters, of
-// those that have received most.
+// largestGroups returns the groups of a topic with the most open letters, among those
+// with the most arrivals.
 func largestGroups(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic string) ([]dlq.Group, error) {
 	query := selectGroups(`g.tenant_id = $1 AND g.topic = $2`, fmt.Sprintf(" ORDER BY g.received DESC, g.fingerprint LIMIT %d", topGroupsAmong), maxOpenListed)
 	groups, err := queryGroups(ctx, tx, maxOpenListed, query, tenant, topic)

@@ -15,31 +15,33 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// What sagas and webhooks tell of their letters (dlq.SourceUpdate) is written here, in
-// the transaction of whatever they tell of. The letters are locked first, so
-// that the rules decide on what is there.
+// What sagas and webhooks report of their letters (dlq.SourceUpdate) is written here,
+// in the transaction that changes the source. The letters are locked first, so that the
+// rules decide on current data.
 
-// LetterUpdate is what one source tells, and when.
+// LetterUpdate is what one source reports, and when.
 type LetterUpdate struct {
 	*dlq.SourceUpdate
 	Tenant uuid.UUID
 	At     dlq.Moment
 }
 
-// Teller writes what sources tell of their letters.
-type Teller struct {
+// LetterUpdater writes what sources report of their letters.
+type LetterUpdater struct {
 	db      *postgres.DB
 	retries int
 }
 
-// NewTeller returns what writes news of letters. retries is how often those may be
-// retried where neither topic nor tenant has a policy.
-func NewTeller(db *postgres.DB, retries int) *Teller { return &Teller{db, retries} }
+// NewLetterUpdater returns a LetterUpdater on db. retries is how many times a letter may be retried
+// where neither topic nor tenant has a policy.
+func NewLetterUpdater(db *postgres.DB, retries int) *LetterUpdater {
+	return &LetterUpdater{db, retries}
+}
 
-// Or returns t; of db and the common policy when t is nil.
-func (t *Teller) Or(db *postgres.DB) *Teller {
+// Or returns t; if t is nil, a LetterUpdater on db with the retries of the common policy.
+func (t *LetterUpdater) Or(db *postgres.DB) *LetterUpdater {
 	if t == nil {
-		return NewTeller(db, dlq.DefaultPolicy.MaxRetries)
+		return NewLetterUpdater(db, dlq.DefaultPolicy.MaxRetries)
 	}
 	return t
 }
@@ -51,8 +53,8 @@ SELECT ` + LetterColumns + `
  ORDER BY m.id
    FOR NO KEY UPDATE OF m`
 
-// LockForUpdates returns the live letters that all are about, by id, locked.
-func (t *Teller) LockForUpdates(ctx context.Context, tx *sqlx.Tx,
+// LockForUpdates returns, by id, the live letters that the updates are about, locked.
+func (t *LetterUpdater) LockForUpdates(ctx context.Context, tx *sqlx.Tx,
 	all []LetterUpdate) (map[uuid.UUID]dlq.Letter, error) {
 	var tenants, ids []uuid.UUID
 	for _, n := range all {
@@ -71,16 +73,16 @@ func (t *Teller) LockForUpdates(ctx context.Context, tx *sqlx.Tx,
 	return found, postgres.EachRow(rows, func() error {
 		l, err := ScanLetter(t.db, rows)
 		found[l.ID] = l
-		return t.db.PassOver(ctx, err) // what it carries is not needed
+		return t.db.PassOver(ctx, err) // its content is not needed
 	})
 }
 
-// UpdateLetters writes what comes of all, of which found are those of LockForUpdates. tx is
-// of the writers' connections, or nothing in all is GaveUp.
-func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate,
+// UpdateLetters writes all updates to found, the letters that LockForUpdates returned.
+// tx is of the writers' connections, unless nothing in all is GaveUp.
+func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate,
 	found map[uuid.UUID]dlq.Letter) error {
-	allowed := map[policyKey]int{}         // what was read of policies
-	fresh, n := batchOf(t.db, len(all)), 0 // n: those that nothing can be in the way of
+	allowed := map[policyKey]int{}         // retries allowed, by policy
+	fresh, n := batchOf(t.db, len(all)), 0 // n: those that cannot conflict with stored ones
 	for _, told := range all {
 		before, known := found[told.ID]
 		if told.Outcome == dlq.GaveUp && (!known || !before.ReopensOn(told.SourceUpdate)) {
@@ -103,7 +105,7 @@ func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpd
 			continue
 		}
 		if !known {
-			continue // archived, or deleted by somebody who was not to be held back
+			continue // archived or deleted meanwhile, which is allowed
 		}
 		after, ended, changed := before.ApplyUpdate(told.SourceUpdate, told.At)
 		if !changed {
@@ -140,9 +142,9 @@ func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpd
 	return nil
 }
 
-// letterRetries is how often letters of a topic may be retried, by the policy of
-// the topic, of the tenant, or the configuration's.
-func (t *Teller) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
+// letterRetries is how many times letters of a topic may be retried, by the policy of
+// the topic, else of the tenant, else of the configuration.
+func (t *LetterUpdater) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
 	n := t.retries
 	err := tx.QueryRowContext(ctx, `
 		SELECT p.max_retries FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`,
@@ -153,9 +155,9 @@ func (t *Teller) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (
 	return n, err
 }
 
-// putLetter writes what news change of a letter, and the retry that they ended.
-// Whose number is taken, by statements that do not count claims, is left out: no
-// saga has to stop for that.
+// putLetter writes what an update changes of a letter, and the retry that it ended. A
+// retry whose number is already taken (by statements that do not count claims) is left
+// out: a saga must not fail because of that.
 var putLetter = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_messages m
@@ -172,15 +174,15 @@ WITH moved AS (
 )
 SELECT id FROM moved`, movedLetter.As("m"), postgres.Single("was", "terms", "token", "lease", "ended"), endedAttempt.As("a"))
 
-// What news change of a letter, and what is known of the retry that they ended.
+// The columns of a letter that an update changes, and of the retry that it ended.
 var (
-	movedLetter = theLetterTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "error_message",
+	movedLetter = messageTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "error_message",
 		"error_type", "error_class", "fingerprint", "last_retry_at", "terminal_at", "updated_at")
 	endedAttempt = attemptTable.Only("revision", "target", "outcome", "error", "redrive_id", "actor", "started_at",
 		"ended_at")
 )
 
-func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
+func (t *LetterUpdater) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
 	if ended == nil {
 		ended = &dlq.Attempt{}
 	}
@@ -207,7 +209,7 @@ func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Let
 	return err
 }
 
-// joinGroup counts a letter whose error has become another one in that one's group.
+// joinGroup counts a letter whose error has changed in the group of the new error.
 var joinGroup = postgres.Named(`
 INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
 VALUES (@tenant, @fingerprint, @topic, @type, @message, 1, @at, @at, @letter, @at)

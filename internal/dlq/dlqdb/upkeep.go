@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Archive implements dlq.Queue: migration 0102 has the statement.
+// Archive implements dlq.Queue; its statement is a function of migration 0102.
 func (st *Queue) Archive(ctx context.Context, limit int) (n int, err error) {
 	n, moved, err := st.archive(ctx, limit)
 	for tenant, n := range moved {
@@ -23,8 +23,8 @@ func (st *Queue) Archive(ctx context.Context, limit int) (n int, err error) {
 	return n, postgres.Wrap("archive dead letters", err)
 }
 
-// ofThisTransaction finds whose letters the transaction has archived: it looks at
-// those that were archived since it began, which the index of their age has.
+// ofThisTransaction counts by tenant the letters that the transaction has archived:
+// among those archived since it began, by the index of their age.
 const ofThisTransaction = `
 SELECT m.tenant_id, count(*) FROM dlq.dlq_messages_archive m
  WHERE m.archived_at >= now() AND m.xmin = pg_current_xact_id()::xid GROUP BY m.tenant_id`
@@ -57,7 +57,7 @@ func (st *Queue) Purge(ctx context.Context, limit int) (n int, err error) {
 	return n, postgres.Wrap("purge dead letters", err)
 }
 
-// purgeLetters is dlq.purge_batch, and tells whose letters they were.
+// purgeLetters is dlq.purge_batch; it also returns the tenants of the letters.
 const purgeLetters = `
 WITH doomed AS MATERIALIZED (
 	SELECT m.id FROM dlq.dlq_messages_archive m
@@ -76,8 +76,8 @@ WITH doomed AS MATERIALIZED (
 )
 SELECT g.tenant_id, count(*) FROM gone g GROUP BY g.tenant_id`
 
-// Statistics look back a day (dlq.TopicStats); another one is for whoever looks
-// across midnight.
+// expireArrivals keeps two days: statistics look back one (dlq.TopicStats), the other
+// is for queries across midnight.
 const expireArrivals = `
 WITH gone AS (
 	DELETE FROM dlq.dlq_arrivals WHERE ctid = ANY (ARRAY(
@@ -91,7 +91,7 @@ func (st *Queue) Expire(ctx context.Context, limit int) (int, error) {
 	return st.count(ctx, "expire arrivals of dead letters", expireArrivals, limit)
 }
 
-// count runs a statement that answers how many.
+// count runs a statement that returns a number of rows.
 func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n int, err error) {
 	err = st.db.Read.QueryRowContext(ctx, query, args...).Scan(&n)
 	return n, postgres.Wrap(what, err)
@@ -127,7 +127,7 @@ type knownPolicy struct {
 	read time.Time
 }
 
-// A policy may be this old, and so many are kept.
+// How long a policy is cached, and how many are.
 const (
 	policyAge     = time.Second
 	policiesKnown = 10_000

@@ -50,9 +50,9 @@ func TestUpkeepOfLetters(t *testing.T) {
 	}
 }
 
-// What a batch takes is counted for each tenant, and what others archive meanwhile
-// is not.
-func TestUpkeepTellsWhoseLettersItTakes(t *testing.T) {
+// The letters of a batch are counted for each tenant; what others archive meanwhile is
+// not.
+func TestUpkeepCountsLettersByTenant(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
 	other := pgtest.NewID()

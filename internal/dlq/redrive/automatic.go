@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 )
 
-// automatic drives the letters of one kind whose time has come. Each kind has a
-// loop of its own: dead endpoints must not hold up a broker.
+// automatic drives the due letters of one kind of target. Each kind has its own loop:
+// dead endpoints must not hold up a broker.
 func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
 	for ctx.Err() == nil {
 		if !r.due(ctx, drives, kind) {
@@ -18,10 +18,10 @@ func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
 	}
 }
 
-// due drives one batch; more tells that there may be another one.
+// due drives one batch; more means that there may be another one.
 func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more bool) {
-	// Not given up half-way when the node stops: what was claimed and then not
-	// sent would wait for its lease to end, and count.
+	// A claim is not cancelled when the node stops: letters that were claimed and then
+	// not sent would wait for their lease to expire, and that would count as a retry.
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	batch, err := r.cfg.Queue.Due(call, []dlq.TargetKind{kind}, r.cfg.Lease, r.atOnce(kind))

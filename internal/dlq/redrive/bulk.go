@@ -14,18 +14,18 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 )
 
-// Redrives worked on at once on this node; others wait for their turn.
+// Bounds of the work on redrives. Redrives beyond bulkAtOnce wait for their turn.
 const (
 	bulkPlaces = 8
 	bulkSeen   = 200
-	bulkRounds = 64 // of claiming before others get a turn
-	// bulkPoll is how often an active redrive is asked for letters. A bucket that
-	// holds a second's worth must be emptied several times a second, or what runs
-	// over is lost.
+	bulkRounds = 64 // of claiming before other redrives get a turn
+	// bulkPoll is how often letters of an active redrive are claimed. A bucket that
+	// holds one second's worth must be emptied several times a second, or tokens that
+	// overflow are lost.
 	bulkPoll = 100 * time.Millisecond
 )
 
-// begin tells whether id is free, and makes it busy.
+// begin marks a redrive as busy; false: it was busy already.
 func (t *turns) begin(id uuid.UUID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,13 +45,13 @@ func (t *turns) end(id uuid.UUID) {
 	delete(t.busy, id)
 }
 
-// mustJudge tells whether a redrive is judged now: always after progress, else
-// every so often.
+// mustJudge tells whether a redrive is due to be judged: always after progress, else
+// once per interval.
 func (t *turns) mustJudge(id uuid.UUID, progress bool, every time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	for other, at := range t.judged { // those that have ended are forgotten
+	for other, at := range t.judged { // forget those that have ended
 		if now.Sub(at) > time.Minute+every {
 			delete(t.judged, other)
 		}
@@ -102,18 +102,18 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 	}
 }
 
-// work goes on with one redrive as long as there is something to do at once;
-// unfinished tells that there still is, after the others.
+// work continues one redrive as long as there is something to do; unfinished means that
+// there still is, once other redrives had their turn.
 //
-// While one batch is on its way, and its ends are stored, the next is claimed.
+// While one batch is in flight, and its ends are stored, the next is claimed.
 func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished bool) {
-	p := r.slowly()
+	p := r.startingPace()
 	var under, next *flight
 	more := true
 	for round := 0; more || under != nil; round++ {
-		landed := make(chan error, 1)
+		stored := make(chan error, 1)
 		if under != nil {
-			go func() { landed <- r.land(drives, a.ID, under) }()
+			go func() { stored <- r.storeEnds(drives, a.ID, under) }()
 		}
 		var progress, tried bool
 		var err error
@@ -122,8 +122,8 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 			tried = true
 		}
 		if under != nil {
-			err = errors.Join(err, <-landed)
-			// In the order of keys the next letters wait for these. And a claim finds
+			err = errors.Join(err, <-stored)
+			// In the order of keys the next letters wait for these. And a claim gets
 			// nothing while ends are being counted, which locks the redrive too.
 			progress, more = true, more || a.Order == dlq.PerKey || tried && next == nil
 		}
@@ -153,9 +153,9 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 	return unfinished
 }
 
-// step gathers, and does what is to be done to one batch. progress tells that
-// something was done, again that more can be done at once. A batch that is on its
-// way, behind before, is to be landed.
+// step gathers letters, or processes one batch. progress means that something was done,
+// again that more can be done at once. A batch in flight, sent after the batch before,
+// is returned, and the caller stores its ends.
 func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	before *flight) (under *flight, progress, again bool, err error) {
 	if a.State == dlq.RedrivePending || !a.Gathered {
@@ -176,44 +176,44 @@ func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	return under, progress || n > 0, again || full || n > 0 && a.Order == dlq.PerKey, err
 }
 
-// pace is how many letters of a redrive are claimed at once. What is handed over is
-// driven to its end, however the redrive is paused meanwhile, so it begins with
-// few, and grows while none of them goes to a target that may be slow.
+// pace is how many letters of a redrive are claimed at once. Letters that were handed
+// over are driven to their end even if the redrive is paused meanwhile, so it starts
+// with few, and grows while none of them goes to a target that may be slow.
 type pace struct{ limit int }
 
-// bulkMixed is how many letters are claimed when some may be for slow targets.
+// bulkMixed is how many letters are claimed when some targets may be slow.
 const bulkMixed = 64
 
-func (r *Redriver) slowly() *pace { return &pace{min(bulkMixed, r.cfg.Batch)} }
+func (r *Redriver) startingPace() *pace { return &pace{min(bulkMixed, r.cfg.Batch)} }
 
-// next tells whether a batch is on its way for a moment only.
+// next adjusts the pace to a batch; fast means that the batch takes only a moment.
 func (r *Redriver) next(p *pace, batch []dlq.Drive) (fast bool) {
 	p.limit = min(2*p.limit, r.cfg.Batch)
 	size := 0
 	for i := range batch {
 		size += len(batch[i].Send.Payload)
 		if r.atOnce(batch[i].To.Kind) < r.cfg.Batch {
-			*p = *r.slowly()
+			*p = *r.startingPace()
 			return false
 		}
 	}
 	return size <= flightBytes
 }
 
-// flightBytes is how much of payloads is driven while the next batch is claimed:
-// two batches of large letters would not fit into a node's memory.
+// flightBytes is the greatest size of payloads in flight while the next batch is
+// claimed: two batches of large letters would not fit into a node's memory.
 const flightBytes = 8 << 20
 
-// flight is a batch that is on its way.
+// flight is a batch in flight.
 type flight struct {
-	done chan struct{} // closed when it has ended
-	told chan struct{} // closed when nothing more is told of it
-	ends []dlq.Finish  // what is to be stored, after that
+	done chan struct{} // closed when all drives have ended
+	told chan struct{} // closed when its progress is no longer reported
+	ends []dlq.Finish  // what is to be stored; read after told is closed
 }
 
-// take claims one batch of a redrive's letters and sends it on its way, in its
-// order behind before; full tells that it was as many as may be claimed at once.
-// What may take long has ended when it returns, and under is nil.
+// take claims one batch of a redrive's letters and sends it, behind the batch before if
+// order matters; full means that the batch was as large as allowed. When a batch may
+// take long, take waits for it and under is nil.
 func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	before *flight) (under *flight, full bool, n int, err error) {
 	claimed := time.Now()
@@ -245,13 +245,13 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 		}
 	}()
 	if !fast {
-		return nil, full, len(batch), r.land(drives, a.ID, f)
+		return nil, full, len(batch), r.storeEnds(drives, a.ID, f)
 	}
 	return f, full, len(batch), nil
 }
 
-// land waits for a batch, and stores what became of it.
-func (r *Redriver) land(drives context.Context, redrive uuid.UUID, under *flight) error {
+// storeEnds waits for a batch in flight, and stores its ends.
+func (r *Redriver) storeEnds(drives context.Context, redrive uuid.UUID, under *flight) error {
 	<-under.done
 	<-under.told
 	if len(under.ends) == 0 {
@@ -260,7 +260,8 @@ func (r *Redriver) land(drives context.Context, redrive uuid.UUID, under *flight
 	return r.store(drives, func(ctx context.Context) error { return r.cfg.Redrives.FinishItems(ctx, redrive, under.ends) })
 }
 
-// transformed returns what changes the payloads of a redrive, nil: nothing does.
+// transformed returns the function that applies the redrive's transform to payloads,
+// nil if it has none.
 func transformed(a dlq.Redrive) func(*dlq.Drive) error {
 	if a.Transform == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// redrive stores one of these letters.
+// redrive stores a redrive of these letters.
 func (p *post) redrive(ids []uuid.UUID, change ...func(*dlq.Redrive)) dlq.Redrive {
 	p.t.Helper()
 	r := dlq.Redrive{TenantID: p.tenant, Action: dlq.BulkRetry, IDs: ids, Actor: "ada", Reason: "because"}
@@ -42,7 +42,7 @@ func (p *post) read(r dlq.Redrive) dlq.Redrive {
 	return got
 }
 
-// move lets somebody do something to a redrive, however its version changes.
+// move applies a verb of an operator to a redrive, retrying when its version changes.
 func (p *post) move(r dlq.Redrive, verb dlq.RedriveVerb) {
 	p.t.Helper()
 	p.await("the redrive to be "+string(verb), func() bool {
@@ -84,7 +84,7 @@ func TestTwoNodesShareARedrive(t *testing.T) {
 	p.target.mu.Lock()
 	defer p.target.mu.Unlock()
 	for _, letter := range ids {
-		// One that failed is due by itself afterwards.
+		// A failed letter is due automatically afterwards.
 		if n := p.target.got[letter.String()]; n != 1 && !bad[letter.String()] {
 			t.Errorf("letter %s was sent %d times", letter, n)
 		}
@@ -94,7 +94,7 @@ func TestTwoNodesShareARedrive(t *testing.T) {
 	}
 }
 
-func TestARedriveThatANodeLeftIsEndedByAnother(t *testing.T) {
+func TestARedriveOfADeadNodeIsCompletedByAnother(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	ids := p.push(40, false)
@@ -125,7 +125,7 @@ func TestARedriveThatANodeLeftIsEndedByAnother(t *testing.T) {
 	}
 }
 
-// expireItems ends the leases of items whose letters are not on their way.
+// expireItems ends the leases of items whose letters are not being driven.
 func (p *post) expireItems() {
 	p.t.Helper()
 	_, err := p.db.SQL().ExecContext(p.t.Context(), `
@@ -181,7 +181,7 @@ func TestActionsOfRedrivesAreApplied(t *testing.T) {
 	ids := p.push(70, true)
 	r := p.redrive(nil, func(r *dlq.Redrive) { r.Action, r.Filter = dlq.BulkDiscard, &dlq.Filter{Topic: "orders"} })
 	cfg := p.config(t)
-	cfg.Drivers = nil // nothing is driven meanwhile
+	cfg.Drivers = nil // nothing is driven automatically
 	run(t, cfg)
 	if got := p.awaitState(r, dlq.RedriveCompleted); got.Done != 70 {
 		t.Errorf("%+v", got)

@@ -14,20 +14,21 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// how is what a redrive says of the way its letters are driven.
+// driveOptions are a redrive's settings for driving its letters.
 type driveOptions struct {
-	// prepare changes what is sent of a letter; its error fails it. nil: nothing.
+	// prepare changes what is sent of a letter; its error fails the letter. nil: no
+	// change.
 	prepare    func(*dlq.Drive) error
-	httpAtOnce int // requests at once; 0: as many as the driver makes
-	// after is closed when those are sent that go before; nil: there are none.
+	httpAtOnce int // concurrent requests; 0: as many as the driver makes
+	// after is closed when the batch before has been sent; nil: there is none.
 	after    <-chan struct{}
-	claimed  time.Time // before the claim was asked for
-	redrive  uuid.UUID // whose they are; zero: no redrive's
-	progress *progress // told of results; nil: nobody asks
+	claimed  time.Time // the time before the claim was sent
+	redrive  uuid.UUID // the redrive of the letters; zero: none
+	progress *progress // counts results as they come; nil: not counted
 }
 
-// drive sends claimed letters and returns what is to be stored of each, in
-// order. ok is false when a failpoint has lost the outcome.
+// drive sends claimed letters and returns, in order, what is to be stored of each. ok
+// is false when a failpoint has lost the outcome.
 func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions) (ends []dlq.Finish, ok bool) {
 	policies := r.policies(ctx, batch)
 	held := r.hold(ctx, batch, as.claimed)
@@ -56,8 +57,8 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions
 	return ends, failpoint.Hit(failpoint.LetterBeforeFinish) == nil
 }
 
-// policies returns the policy of each letter: without the database the built-in
-// one, which lets records go to any topic.
+// policies returns the policy of each letter; if the database fails, the built-in one,
+// which allows any topic.
 func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy {
 	out := make([]dlq.Policy, len(batch))
 	for i := range batch {
@@ -71,7 +72,7 @@ func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy
 	return out
 }
 
-// send hands each letter to the driver of its kind.
+// send hands each letter to the driver of its target's kind.
 func (r *Redriver) send(ctx context.Context, at *handoverBatch, policies []dlq.Policy, as driveOptions) []dlq.Result {
 	batch := at.batch
 	results := make([]dlq.Result, len(batch))
@@ -93,7 +94,7 @@ func (r *Redriver) send(ctx context.Context, at *handoverBatch, policies []dlq.P
 	}
 	var sending sync.WaitGroup
 	for kind, members := range byKind {
-		atOnce := 0 // all of them
+		atOnce := 0 // no limit
 		if limited, ok := r.cfg.Drivers[kind].(interface{ AtOnce() int }); ok {
 			atOnce = limited.AtOnce()
 			if as.httpAtOnce > 0 {
@@ -129,9 +130,9 @@ func (r *Redriver) sendTogether(ctx context.Context, at *handoverBatch, kind dlq
 	}
 }
 
-// sendInTurn hands over and sends letters so many at a time: what has not been
-// handed over when the node dies, or the redrive is stopped, is not sent. Those that
-// wait for it at the same time are handed over together.
+// sendInTurn hands over and sends letters, atOnce at a time: what has not been handed
+// over when the node dies, or the redrive is stopped, is not sent. Letters that wait at
+// the same time are handed over together.
 func (r *Redriver) sendInTurn(ctx context.Context, at *handoverBatch, kind dlq.TargetKind, members []int, atOnce int,
 	results []dlq.Result) {
 	handovers := groupcommit.New(groupcommit.Config[int, string]{
@@ -176,7 +177,7 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *handover
 		at.progress.add(results)
 		return results
 	}
-	// Only after a claim of a kind that nobody asked for.
+	// Reached only if a kind was claimed that this node has no driver for.
 	out := make([]dlq.Result, len(members))
 	for i := range out {
 		out[i] = r.withdrawn("target kind not configured: " + string(kind))
@@ -194,24 +195,25 @@ func (r *Redriver) refused(why string) dlq.Result {
 	return dlq.Result{Outcome: dlq.FailedDrive, Error: why, StartedAt: now, EndedAt: now}
 }
 
-// storeAgain are the waits between tries to store what cannot be found out again.
-var storeAgain = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
+// storeRetryWaits are the waits between attempts to store results that cannot be determined
+// again.
+var storeRetryWaits = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
-// store calls f until it works, a few times. When it does not, the leases end
-// and the letters are driven once more.
+// store calls f until it succeeds, a few times. If it does not, the leases expire and
+// the letters are driven once more.
 func (r *Redriver) store(ctx context.Context, f func(context.Context) error) error {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancel()
 	for try := 0; ; try++ {
 		err := f(call)
-		if err == nil || try == len(storeAgain) || call.Err() != nil {
+		if err == nil || try == len(storeRetryWaits) || call.Err() != nil {
 			return err
 		}
-		loop.Sleep(call, loop.Jittered(storeAgain[try]))
+		loop.Sleep(call, loop.Jittered(storeRetryWaits[try]))
 	}
 }
 
-// settled is what there is to store: not of letters whose target tells later.
+// settled returns the ends to be stored: all but those whose target reports later.
 func settled(ends []dlq.Finish) []dlq.Finish {
 	out := ends[:0:0]
 	for i := range ends {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 )
 
-// fast is the way to targets that keep nobody waiting. It notes what it drives.
+// fast is a driver that never blocks, and records what it drives.
 type fast struct {
 	hold chan struct{} // nothing is driven until it is closed
 
@@ -36,7 +36,7 @@ func (f *fast) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
 	return out
 }
 
-// full fills the bucket of a redrive.
+// full fills the token bucket of a redrive.
 func (p *post) full(r dlq.Redrive) {
 	p.t.Helper()
 	if _, err := p.db.SQL().ExecContext(p.t.Context(), `UPDATE dlq.dlq_redrives SET granted_at = now() - interval '1 hour' WHERE id = $1`, r.ID); err != nil {
@@ -46,7 +46,7 @@ func (p *post) full(r dlq.Redrive) {
 
 func toKafka(l *dlq.Letter) { l.Target = dlq.Target{Kind: dlq.ToKafka, Topic: "orders"} }
 
-func TestABatchIsClaimedWhileTheOneBeforeIsOnItsWay(t *testing.T) {
+func TestABatchIsClaimedWhileTheOneBeforeIsInFlight(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	way, cfg := newFast(), p.config(t)
@@ -65,7 +65,7 @@ func TestABatchIsClaimedWhileTheOneBeforeIsOnItsWay(t *testing.T) {
 	}
 }
 
-func TestLettersOfAKeyGoOneByOneThoughBatchesOverlap(t *testing.T) {
+func TestLettersOfAKeyAreDrivenOneByOneAlthoughBatchesOverlap(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	way, cfg := newFast(), p.config(t)
@@ -87,7 +87,7 @@ func TestLettersOfAKeyGoOneByOneThoughBatchesOverlap(t *testing.T) {
 	if got := p.awaitState(r, dlq.RedriveCompleted); got.Done != keys*each {
 		t.Errorf("%+v", got)
 	}
-	next := map[int]int{} // of the key: how many have been driven
+	next := map[int]int{} // by key: how many letters have been driven
 	for _, letter := range way.driven {
 		k := key[letter]
 		if want := ids[next[k]*keys+k]; letter != want {
@@ -97,12 +97,12 @@ func TestLettersOfAKeyGoOneByOneThoughBatchesOverlap(t *testing.T) {
 	}
 }
 
-func TestAnAcceptedLetterIsCountedSoonAfterItsTargetTells(t *testing.T) {
+func TestAnAcceptedLetterIsCountedSoonAfterItsTargetReports(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	accepted := make(chan dlq.Drive, 1)
 	cfg := p.config(t)
-	cfg.Lease = 10 * time.Minute // longer than anybody waits here
+	cfg.Lease = 10 * time.Minute // longer than any test waits
 	cfg.Drivers = map[dlq.TargetKind]redrive.Driver{dlq.ToSaga: told(func(d dlq.Drive) dlq.Result {
 		accepted <- d
 		return dlq.Result{Accepted: true, Outcome: dlq.Uncertain}

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// resume lets a redrive go on, with another guard unless stop is nil.
+// resume resumes a redrive, with a new guard unless stop is nil.
 func (p *post) resume(r dlq.Redrive, stop *dlq.StopOn) {
 	p.t.Helper()
 	p.await("the redrive to be resumed", func() bool {
@@ -27,8 +27,8 @@ func (p *post) resume(r dlq.Redrive, stop *dlq.StopOn) {
 	})
 }
 
-// retried says whether letters of the topic are retried by themselves; version is
-// that of its policy.
+// retried sets whether letters of the topic are retried automatically; version is that
+// of its policy.
 func (p *post) retried(version int64, auto bool) {
 	p.t.Helper()
 	own := policy
@@ -39,11 +39,11 @@ func (p *post) retried(version int64, auto bool) {
 	}
 }
 
-// A guard of ten failures is no guard when a second's worth of letters is on its way.
+// A guard of ten failures is useless when a second's worth of letters is in flight.
 func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
-	p.retried(1, false) // what has failed is not tried again meanwhile
+	p.retried(1, false) // failed letters are not retried meanwhile
 	ids := p.push(300, false)
 	p.target.answers(func(string, int) int { return http.StatusServiceUnavailable })
 	r := p.redrive(ids, func(r *dlq.Redrive) { r.Rate, r.StopOn = 10_000, dlq.StopOn{Failures: 10} })
@@ -54,14 +54,14 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 		first.HaltReason != "failures" {
 		t.Fatalf("halted after %d failures, want 10 to %d: %+v", first.Failed, most, first)
 	}
-	// What it stops on stays, and counts from here.
+	// The limits of the guard stay, and count from here.
 	p.resume(r, nil)
 	p.await("a second halt", func() bool { return p.read(r).Halts == 2 })
 	second := p.awaitState(r, dlq.RedriveHalted)
 	if n := second.Failed - first.Failed; n < 10 || n > 18 || second.StopOn.Failures != 10 {
 		t.Errorf("halted after %d more failures: %+v", n, second)
 	}
-	// So does what was set while it was halted.
+	// So do limits set while it was halted.
 	p.resume(r, &dlq.StopOn{Failures: 25})
 	p.await("a third halt", func() bool { return p.read(r).Halts == 3 })
 	third := p.awaitState(r, dlq.RedriveHalted)
@@ -82,7 +82,7 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	if a := found.Items[0]; a.Actor != "" || !strings.Contains(string(a.Detail), `"halt_reason":"failures"`) {
 		t.Errorf("%+v %s", a, a.Detail)
 	}
-	// The last one is still told of after it goes on.
+	// The last failure is still reported after it is resumed.
 	p.target.answers(func(string, int) int { return http.StatusOK })
 	p.resume(r, nil)
 	got := p.awaitState(r, dlq.RedriveCompleted)
@@ -96,8 +96,8 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	}
 }
 
-// What is claimed and not yet handed over when somebody pauses is not sent.
-func TestAPauseStopsWhatWasNotHandedOver(t *testing.T) {
+// Letters claimed and not yet handed over when the redrive is paused are not sent.
+func TestAPauseStopsLettersNotYetHandedOver(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	p.retried(1, false)
@@ -132,7 +132,7 @@ func TestAPauseStopsWhatWasNotHandedOver(t *testing.T) {
 	}
 }
 
-func TestARedriveWhoseTargetIsAwaySaysSo(t *testing.T) {
+func TestARedriveReportsAnUnreachableTarget(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	way, cfg := newFast(), p.config(t)
@@ -155,8 +155,9 @@ func TestARedriveWhoseTargetIsAwaySaysSo(t *testing.T) {
 	}
 }
 
-// A policy that is switched off holds what is scheduled, and lets it go on.
-func TestAHeldTopicIsNotRetriedByItself(t *testing.T) {
+// A policy that is switched off holds scheduled letters, and releases them when it is
+// switched on.
+func TestAHeldTopicIsNotRetriedAutomatically(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	p.retried(1, false)

@@ -15,20 +15,20 @@ import (
 	"github.com/skald-saga/skald/internal/loop/lease"
 )
 
-// holding prolongs the leases of a batch until it is released.
+// holding extends the leases of a batch until it is released.
 type holding struct {
 	r   *Redriver
 	ctx context.Context
 
 	mu    sync.Mutex
 	held  []uuid.UUID // tokens; guarded by mu
-	until time.Time   // their leases do not end before; guarded by mu
+	until time.Time   // earliest expiry of their leases; guarded by mu
 	stop  func()
 }
 
-// hold prolongs the leases of a batch until release is called, which waits for
-// it to have stopped. They were asked for at claimed, by this node's clock, and so
-// do not end before a lease's time after that.
+// hold extends the leases of a batch until release is called, which waits until the
+// renewals have stopped. claimed is this node's time before the claim was sent: the
+// leases do not expire before a full lease after it.
 func (r *Redriver) hold(ctx context.Context, batch []dlq.Drive, claimed time.Time) *holding {
 	h := &holding{r: r, held: make([]uuid.UUID, len(batch)), until: claimed.Add(r.cfg.Lease)}
 	for i := range batch {
@@ -69,9 +69,9 @@ func (h *holding) prolong(ctx context.Context) {
 	}
 }
 
-// has tells which letters of a batch are held until the next renewal at least.
+// has returns the letters of a batch that are held at least until the next renewal.
 func (h *holding) has(ctx context.Context, batch []dlq.Drive, members []int) []int {
-	if h.left() < lease.Interval(h.r.cfg.Lease) { // the node slept, or waited long for its turn
+	if h.left() < lease.Interval(h.r.cfg.Lease) { // the node was suspended, or waited long for its turn
 		h.prolong(ctx)
 	}
 	if h.left() < lease.Interval(h.r.cfg.Lease) {
@@ -91,27 +91,28 @@ func (h *holding) left() time.Duration {
 	return time.Until(h.until)
 }
 
-// Why letters of a batch are not sent after all.
+// Why letters of a claimed batch are not sent.
 const (
 	notHeld    = "its lease expired before it was sent"
 	notNoted   = "the intent to send it could not be recorded"
 	notRunning = "the redrive was stopped before it was sent"
 )
 
-// handoverBatch is where the letters of a batch are handed over: durably noted as about to
-// be sent, before they are. What it does not let pass is certainly not sent.
+// handoverBatch hands over the letters of a batch: it stores a note that they are about
+// to be sent before they are. A letter that it does not pass is certainly not sent.
 type handoverBatch struct {
 	r        *Redriver
 	batch    []dlq.Drive
 	held     *holding
-	redrive  uuid.UUID // zero: it is no redrive's
-	progress *progress // nil: nobody asks
+	redrive  uuid.UUID // zero: no redrive
+	progress *progress // nil: not counted
 
 	mu     sync.Mutex
-	passed []uuid.UUID // the hand-over of each letter, zero while there is none; guarded by mu
+	passed []uuid.UUID // hand-over id of each letter, zero before; guarded by mu
 }
 
-// pass hands letters over, and returns of each why it is not to be sent, "" when it is.
+// pass hands letters over, and returns for each why it must not be sent, "" if it may
+// be.
 func (d *handoverBatch) pass(ctx context.Context, members []int) []string {
 	allowed, why := d.handOver(ctx, members)
 	reasons := make([]string, len(members))
@@ -123,8 +124,8 @@ func (d *handoverBatch) pass(ctx context.Context, members []int) []string {
 	return reasons
 }
 
-// handOver notes that letters are about to be sent, and returns those that are to
-// be; why tells of the others.
+// handOver notes that letters are about to be sent, and returns those that may be; why
+// is the reason for the others.
 func (d *handoverBatch) handOver(ctx context.Context, members []int) (allowed []int, why string) {
 	held := d.held.has(ctx, d.batch, members)
 	if len(held) == 0 {
@@ -144,7 +145,7 @@ func (d *handoverBatch) handOver(ctx context.Context, members []int) (allowed []
 		return nil, notNoted
 	case !ok:
 		return nil, notRunning
-	case d.held.left() <= 0: // it took so long that somebody may have found no note of them
+	case d.held.left() <= 0: // it took so long that another node may have reclaimed them before the note
 		return nil, notHeld
 	case failpoint.Hit(failpoint.LetterAfterHandOver) != nil:
 		return nil, notNoted
@@ -157,8 +158,8 @@ func (d *handoverBatch) handOver(ctx context.Context, members []int) (allowed []
 	return held, notHeld
 }
 
-// settle writes into ends which notes are to be taken back: not those of letters
-// whose target tells later, which the others of theirs share.
+// settle records in ends which notes can be deleted: not those of letters whose target
+// reports later, which they share with others of their tenant.
 func (d *handoverBatch) settle(ends []dlq.Finish) {
 	needed := map[uuid.UUID]bool{}
 	for i := range ends {
@@ -173,10 +174,10 @@ func (d *handoverBatch) settle(ends []dlq.Finish) {
 	}
 }
 
-// progress is what is known of a redrive's batch before its ends are stored.
+// progress counts the results of a redrive's batch before its ends are stored.
 type progress struct{ handled atomic.Int64 }
 
-// add notes results of which the target has said something.
+// add counts results for which the target has responded.
 func (n *progress) add(results []dlq.Result) {
 	if n == nil {
 		return
@@ -189,19 +190,19 @@ func (n *progress) add(results []dlq.Result) {
 	}
 }
 
-// tellEvery is how often a node tells what a redrive waits for.
-const tellEvery = 2 * time.Second
+// reportEvery is how often a node reports what a redrive waits for.
+const reportEvery = 2 * time.Second
 
-// report tells, until done is closed, whether letters of a batch come through, and
+// report records, until done is closed, whether letters of a batch get through, and
 // what the redrive waits for when none does.
 func (r *Redriver) report(ctx context.Context, a *dlq.Redrive, waits string, n *progress, done <-chan struct{}) {
-	t := time.NewTicker(tellEvery)
+	t := time.NewTicker(reportEvery)
 	defer t.Stop()
 	for over := false; !over; {
 		select {
 		case <-done:
 			if over = true; n.handled.Load() > 0 {
-				return // what is stored of them tells
+				return // the stored ends are the report
 			}
 		case <-t.C:
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// httpDriver may connect to loopback unless the policy says otherwise.
+// httpDriver may connect to loopback addresses only if loopback is set.
 func httpDriver(t *testing.T, loopback bool, timeout time.Duration, atOnce int) *targets.HTTP {
 	t.Helper()
 	policy, err := egress.NewPolicy(nil, nil, loopback)
@@ -50,7 +50,7 @@ func serve(t *testing.T, f http.HandlerFunc) string {
 	return s.URL
 }
 
-func TestARequestCarriesThePayloadAndWhoItIs(t *testing.T) {
+func TestARequestCarriesThePayloadAndTheLettersID(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
 	var body []byte
@@ -86,7 +86,7 @@ func TestARequestCarriesThePayloadAndWhoItIs(t *testing.T) {
 	}
 }
 
-func TestTheContentTypeIsTheRecordsOrWhatThePayloadIs(t *testing.T) {
+func TestTheContentTypeIsTheRecordsOrGuessedFromThePayload(t *testing.T) {
 	t.Parallel()
 	var got atomic.Value
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { got.Store(r.Header.Get("Content-Type")) })
@@ -108,7 +108,7 @@ func TestTheContentTypeIsTheRecordsOrWhatThePayloadIs(t *testing.T) {
 	}
 }
 
-func TestWhatAnAnswerMeans(t *testing.T) {
+func TestOutcomesOfHTTPResponses(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]dlq.AttemptOutcome{
 		200: dlq.Acknowledged, 204: dlq.Acknowledged, 400: dlq.FailedDrive, 404: dlq.FailedDrive, 408: dlq.FailedDrive,
@@ -135,7 +135,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	}
 }
 
-func TestWhatNeverArrivedHasFailedAndTheRestIsUncertain(t *testing.T) {
+func TestARequestThatWasNeverSentHasFailedAndOthersAreUncertain(t *testing.T) {
 	t.Parallel()
 	nobody := "http://" + testnet.ClosedAddress(t)
 	reset := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -167,7 +167,7 @@ func TestWhatNeverArrivedHasFailedAndTheRestIsUncertain(t *testing.T) {
 	}
 }
 
-func TestRequestsAtOnceAreBoundAndTheRestIsWithdrawnWhenTheNodeStops(t *testing.T) {
+func TestConcurrentRequestsAreBoundedAndTheRestIsWithdrawnWhenTheNodeStops(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int32
 	arrived := make(chan struct{}, 10)

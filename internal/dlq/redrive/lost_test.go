@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// cutOff is a queue whose answers and writes are lost after the letters were
-// sent: the node is gone.
+// cutOff is a queue whose writes fail after the letters were sent, as if the node were
+// gone.
 type cutOff struct{ dlq.Queue }
 
 var errCutOff = errors.New("cut off")
@@ -34,7 +34,7 @@ func (p *post) expireLeases() {
 	}
 }
 
-func TestWhatADeadNodeHeldIsDrivenAgain(t *testing.T) {
+func TestLettersHeldByADeadNodeAreDrivenAgain(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	ids := p.push(5, true)
@@ -83,7 +83,7 @@ func TestANodeThatStopsStoresWhatItHasSent(t *testing.T) {
 	}
 }
 
-func TestALeaseIsHeldWhileItsLetterIsDriven(t *testing.T) {
+func TestALeaseIsExtendedWhileItsLetterIsDriven(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	cfg := p.config(t)
@@ -102,7 +102,7 @@ func TestALeaseIsHeldWhileItsLetterIsDriven(t *testing.T) {
 	}
 }
 
-// watched tells of leases that are prolonged.
+// watched reports extended leases.
 type watched struct {
 	dlq.Queue
 	prolonged chan struct{}

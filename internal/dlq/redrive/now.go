@@ -10,16 +10,16 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Now retries one letter at once for somebody, and returns how that ended, which
-// is stored. A failed drive is no error: the letter is PENDING or DEAD then, and
-// Finish.Attempt says why. RETRYING means that the target has accepted it and
-// tells later what came of it. Claim.Routes is filled in.
+// Now retries one letter at once for an operator, and returns how that ended, which is
+// stored. A failed drive is no error: the letter is then PENDING or DEAD, and
+// Finish.Attempt says why. RETRYING means that the target has accepted it and reports
+// the result later. Claim.Routes is filled in.
 //
-// It does not end early when ctx does: a retry that was begun is ended and
-// stored. Faults: those of Queue.Take, so Unavailable CodeNoKafka when nothing
-// here reaches the target (nothing was claimed or counted); Invalid CodeTarget
-// when the claim names a topic that is read as dead letters; Conflict when the
-// letter was lost while it was driven, and only the attempt is stored.
+// It does not end early when ctx does: a retry once begun is ended and stored. Faults:
+// those of Queue.Take; Unavailable CodeNoKafka when this node cannot reach the target
+// (nothing was claimed or counted); Invalid CodeTarget when the claim names a topic
+// that ingestion reads; Conflict when the lease was lost during the drive, and only the
+// attempt is stored.
 func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	c.Routes = r.Routes()
 	asked := time.Now()

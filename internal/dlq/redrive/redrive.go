@@ -1,14 +1,14 @@
-// Package redrive drives dead letters again: those whose time has come, those
-// somebody asks for, and those of a bulk redrive at its rate. It ends retries
-// whose node has died, and moves to the archive what has been dealt with. The
-// rules are in package dlq; how a letter reaches its target is a Driver's (package targets).
+// Package redrive drives dead letters again: those that are due, those that an operator
+// retries, and those of a bulk redrive at its rate. It ends retries whose node has
+// died, and moves letters past their retention to the archive. The rules are in package
+// dlq; a Driver (package targets) carries a letter to its target.
 //
-// Any number of nodes may do this at once. A letter is claimed under a token
-// before it is sent, and the end of the retry is stored only while that token
-// holds it. What is about to be sent is noted before that (handoverBatch). Whoever dies in
-// between leaves a lease behind; when it ends, a retry that was handed over counts
-// as failed, one that was not does not, and the letter is sent again: at least
-// once, with the same id of its lineage.
+// Any number of nodes may do this at once. A letter is claimed under a token before it
+// is sent, and the end of the retry is stored only while that token holds the letter. A
+// hand-over note is stored before the letter is sent (handoverBatch). A node that dies
+// in between leaves a lease behind; when it expires, a retry that was handed over
+// counts as failed, one that was not does not count, and the letter is sent again: at
+// least once, with the same id of its lineage.
 package redrive
 
 import (
@@ -28,49 +28,49 @@ import (
 // Driver carries letters to targets of one kind. It is safe for concurrent use.
 type Driver interface {
 	// Drive sends each letter once and returns one result per drive, in order. It
-	// returns soon after ctx ends, and then says of each letter whether it was
-	// not sent (Withdrawn) or may have been (Uncertain). Acknowledged is said only
-	// of what the target has for good.
+	// returns soon after ctx ends, and then reports for each letter whether it was not
+	// sent (Withdrawn) or may have been (Uncertain). Acknowledged is reported only for
+	// what the target has stored durably.
 	Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result
 }
 
-// Config of a Redriver. Queue, Redrives, Drivers, Now and Log are required;
-// other zero values mean what the comments say.
+// Config of a Redriver. Queue, Redrives, Drivers, Now and Log are required; for other
+// fields the comments give the meaning or default of zero.
 type Config struct {
 	Queue    dlq.Queue
 	Redrives dlq.Redrives
-	// Drivers are the kinds of targets that can be reached from this node; letters
-	// for others are not claimed.
+	// Drivers are the kinds of targets that this node can reach; letters for others are
+	// not claimed.
 	Drivers map[dlq.TargetKind]Driver
-	// Forbidden tells of topics that nothing is ever driven to, because what is
-	// written there comes back as a letter (invariant D6); nil: none.
+	// Forbidden tells which topics are never driven to, because ingestion reads them and
+	// the record would come back as a letter (invariant D6); nil: none.
 	Forbidden func(topic string) bool
 	Now       func() time.Time
 	Jitter    func() float64   // in [0,1); rand.Float64
 	NewID     func() uuid.UUID // UUIDv7
 	Log       *slog.Logger
 
-	Poll  time.Duration // 1 s: how often the database is asked for work when there is none
-	Lease time.Duration // 1 min, at least 3 s: how long a letter is held; prolonged while it is being driven
+	Poll  time.Duration // 1 s: the interval of polling the database when there is no work
+	Lease time.Duration // 1 min, at least 3 s: how long a letter is held; extended while it is being driven
 	Batch int           // 500: letters claimed at once
-	// AtOnce bounds the letters of a kind that are claimed at once, for drivers
-	// that are slow; what is not in it has Batch.
+	// AtOnce bounds the letters of a kind that are claimed at once, for slow drivers; a
+	// kind not in it uses Batch.
 	AtOnce map[dlq.TargetKind]int
-	Drain  time.Duration // 5 s: what drives under way get when the node stops
-	// Upkeep is how often letters are archived and purged, 10 min; negative: never by
-	// itself, because somebody else calls Archive and Purge.
+	Drain  time.Duration // 5 s: how long drives under way may take when the node stops
+	// Upkeep is how often letters are archived and purged, 10 min; negative: never,
+	// because another component calls Archive and Purge.
 	Upkeep time.Duration
-	// Round makes a round of upkeep by calling do, and puts on record what it took;
-	// nil: do alone.
+	// Round runs a round of upkeep by calling do, and records what it did; nil: do is
+	// called directly.
 	Round func(ctx context.Context, do func(context.Context))
 
 	Observer Observer
 }
 
-// Observer is told what happens; nil functions are not called.
+// Observer receives events; nil functions are not called.
 type Observer struct {
 	Drove func(kind dlq.TargetKind, outcome dlq.AttemptOutcome) // of each letter; Accepted ones are "ACCEPTED"
-	// a loop has gone through: automatic, bulk, reclaim, upkeep
+	// A loop has completed a round: automatic, bulk, reclaim, upkeep.
 	Loop      func(name string)
 	Reclaimed func(letters int)
 	Archived  func(letters int)
@@ -78,7 +78,8 @@ type Observer struct {
 	Backlog   func(dlq.Backlog) // every 15 s; less often when counting takes longer than 0.15 s
 }
 
-// Accepted is what Observer.Drove is told of a letter whose target tells later.
+// Accepted is the outcome given to Observer.Drove for a letter whose target reports
+// later.
 const Accepted dlq.AttemptOutcome = "ACCEPTED"
 
 // Names of loops, for the Observer.
@@ -89,19 +90,19 @@ const (
 	LoopUpkeep    = "upkeep"
 )
 
-// storing bounds a write that must not be given up because the node stops or a
-// client has gone.
+// storing is the time limit of a write that must not be cancelled because the node
+// stops or a client has disconnected.
 const storing = 10 * time.Second
 
-// Redriver is the loops. It is safe for concurrent use.
+// Redriver runs the loops. It is safe for concurrent use.
 type Redriver struct {
 	cfg   Config
 	kinds []dlq.TargetKind
-	wakes map[string]chan struct{} // of each loop that looks for work
+	wakes map[string]chan struct{} // by loop that looks for work
 	turns turns
 }
 
-// New returns a Redriver that does nothing by itself until Run.
+// New returns a Redriver that does nothing automatically until Run.
 func New(cfg Config) *Redriver {
 	r := &Redriver{cfg: cfg.complete(), wakes: map[string]chan struct{}{LoopBulk: make(chan struct{}, 1)}}
 	for kind := range r.cfg.Drivers {
@@ -155,13 +156,13 @@ func (c Config) complete() Config {
 	return c
 }
 
-// Routes is where letters can be driven to from here.
+// Routes returns the targets that this node can reach.
 func (r *Redriver) Routes() dlq.Routes { return dlq.Routes{Kinds: r.kinds, Forbidden: r.cfg.Forbidden} }
 
-// chance is what stores are given for the rules that they call.
+// chance provides the randomness of the rules that stores call.
 func (r *Redriver) chance() dlq.Chance { return dlq.Chance{Jitter: r.cfg.Jitter, NewID: r.cfg.NewID} }
 
-// Wake has the loops look for work at once instead of at their next poll.
+// Wake makes the loops look for work at once instead of at their next poll.
 func (r *Redriver) Wake() {
 	for name := range r.wakes {
 		r.wake(name)
@@ -175,10 +176,11 @@ func (r *Redriver) wake(name string) {
 	}
 }
 
-// Run works until ctx ends, and returns when every drive under way has ended
-// and its end is stored, or Drain has passed.
+// Run works until ctx ends, and returns when every drive under way has ended and its
+// end is stored, or Drain has passed.
 func (r *Redriver) Run(ctx context.Context) {
-	// Drives outlive ctx by Drain, and the storing of their ends outlives them.
+	// Drives continue after ctx for Drain, and the storing of their ends continues after
+	// that.
 	drives, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.cfg.Drain, abandon) })()
@@ -196,7 +198,7 @@ func (r *Redriver) Run(ctx context.Context) {
 	loops.Go(func() { r.counts(ctx) })
 }
 
-// pause waits for a poll's time, more or less, a wake or the end of ctx.
+// pause waits for about d, a wake or the end of ctx.
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(loop.Jittered(d))
 	defer t.Stop()
@@ -207,7 +209,7 @@ func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 	}
 }
 
-// every calls f at once and then again and again.
+// every calls f at once and then every d.
 func (r *Redriver) every(ctx context.Context, d time.Duration, f func(context.Context)) {
 	for ctx.Err() == nil {
 		f(ctx)
@@ -215,7 +217,7 @@ func (r *Redriver) every(ctx context.Context, d time.Duration, f func(context.Co
 	}
 }
 
-// atOnce is how many letters of a kind are claimed at once.
+// atOnce returns how many letters of a kind are claimed at once.
 func (r *Redriver) atOnce(kind dlq.TargetKind) int {
 	if n := r.cfg.AtOnce[kind]; n > 0 {
 		return min(n, r.cfg.Batch)
@@ -230,10 +232,10 @@ func (r *Redriver) warn(ctx context.Context, message string, err error, attrs ..
 	}
 }
 
-// turns says which redrives are being worked on here, and when each was judged.
+// turns tracks which redrives are being worked on here, and when each was judged.
 type turns struct {
 	mu     sync.Mutex
 	busy   map[uuid.UUID]bool      // guarded by mu
 	judged map[uuid.UUID]time.Time // guarded by mu
-	first  int                     // owned by the bulk loop: who is asked first, in turn
+	first  int                     // owned by the bulk loop: which redrive is first in the next round
 }

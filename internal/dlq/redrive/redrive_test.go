@@ -31,7 +31,7 @@ var policy = func() dlq.Policy {
 	return p
 }()
 
-// post is letters on PostgreSQL, and a target that they are sent to.
+// post is a store of letters on PostgreSQL, and the target that they are sent to.
 type post struct {
 	t        *testing.T
 	db       *postgres.DB
@@ -56,7 +56,7 @@ func newPost(t *testing.T) *post {
 func id() uuid.UUID      { return uuid.Must(uuid.NewV7()) }
 func moment() dlq.Moment { return dlq.Moment{Now: time.Now().UTC().Truncate(time.Microsecond)} }
 
-// target is a server that answers what it is told, and counts.
+// target is a server whose answers a test sets, and which counts requests.
 type target struct {
 	url    string
 	mu     sync.Mutex
@@ -100,7 +100,7 @@ func (x *target) requests() (total int) {
 	return total
 }
 
-// push stores n letters for the target; due ones are retried by themselves.
+// push stores n letters for the target; due ones are retried automatically.
 func (p *post) push(n int, due bool, change ...func(*dlq.Letter)) []uuid.UUID {
 	p.t.Helper()
 	batch := make([]dlq.Letter, n)
@@ -141,7 +141,7 @@ func (p *post) get(letter uuid.UUID) dlq.Letter {
 	return l
 }
 
-// config of a node that is in a hurry.
+// config is that of a node with short intervals.
 func (p *post) config(t *testing.T) redrive.Config {
 	t.Helper()
 	return redrive.Config{
@@ -152,7 +152,7 @@ func (p *post) config(t *testing.T) redrive.Config {
 	}
 }
 
-// run starts a node and returns what stops it, which waits for it.
+// run starts a node and returns a function that stops it and waits for it.
 func run(t *testing.T, cfg redrive.Config) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +167,7 @@ func run(t *testing.T, cfg redrive.Config) (stop func()) {
 	return stop
 }
 
-// await polls the database, which tells nobody, until ok.
+// await polls the database until ok.
 func (p *post) await(what string, ok func() bool) {
 	p.t.Helper()
 	deadline := time.After(40 * time.Second)
@@ -198,10 +198,10 @@ func (p *post) statuses() map[dlq.Status]int64 {
 	return out
 }
 
-func TestDueLettersAreDrivenByThemselves(t *testing.T) {
+func TestDueLettersAreDrivenAutomatically(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
-	p.target.answers(func(_ string, attempt int) int { // the second try works
+	p.target.answers(func(_ string, attempt int) int { // the second attempt succeeds
 		if attempt == 1 {
 			return 500
 		}
@@ -237,7 +237,7 @@ func TestDueLettersAreDrivenByThemselves(t *testing.T) {
 	}
 }
 
-func TestALetterThatNobodyTakesDies(t *testing.T) {
+func TestALetterThatItsTargetKeepsRefusingDies(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	p.target.answers(func(string, int) int { return 422 })
@@ -279,7 +279,7 @@ func TestOneLetterNow(t *testing.T) {
 		t.Errorf("a failure is no error: %+v", end)
 	}
 	gone, leave := context.WithCancel(t.Context())
-	p.target.answers(func(string, int) int { leave(); return 200 }) // the client has left
+	p.target.answers(func(string, int) int { leave(); return 200 }) // the client has disconnected
 	if end, err := r.Now(gone, p.claim(ids[1])); err != nil || end.Status != dlq.Resolved {
 		t.Errorf("whose client has left: %+v, %v", end, err)
 	}
@@ -297,7 +297,7 @@ func TestOneLetterNow(t *testing.T) {
 	}
 }
 
-// told is a driver that answers what it is told, without a target.
+// told is a driver as a function, without a target.
 type told func(dlq.Drive) dlq.Result
 
 func (f told) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
@@ -309,7 +309,7 @@ func (f told) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
 	return out
 }
 
-func TestWhatATargetHasAcceptedStaysUnderWay(t *testing.T) {
+func TestAnAcceptedLetterStaysRetrying(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	cfg := p.config(t)
@@ -327,7 +327,7 @@ func TestWhatATargetHasAcceptedStaysUnderWay(t *testing.T) {
 	}
 }
 
-func TestATopicThatIsReadIsNeverDrivenTo(t *testing.T) {
+func TestATopicThatIngestionReadsIsNeverDrivenTo(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	cfg := p.config(t)

@@ -17,7 +17,7 @@ func (r *Redriver) reclaim(ctx context.Context) {
 	}
 }
 
-// upkeep archives, purges, and lets old counts go.
+// upkeep archives, purges, and deletes old counts.
 func (r *Redriver) upkeep(ctx context.Context) {
 	r.cfg.Round(ctx, func(ctx context.Context) {
 		_, archived := r.Archive(ctx)
@@ -27,8 +27,8 @@ func (r *Redriver) upkeep(ctx context.Context) {
 	})
 }
 
-// Archive moves letters whose retention has passed to the archive, and returns how
-// many; false when not all of them could be.
+// Archive moves letters past their retention to the archive, and returns how many; ok
+// is false when an error stopped it.
 func (r *Redriver) Archive(ctx context.Context) (archived int, ok bool) {
 	ok = r.batches(ctx, "cannot archive dead letters", func(ctx context.Context, limit int) (int, error) {
 		n, err := r.cfg.Queue.Archive(ctx, limit)
@@ -43,14 +43,14 @@ func (r *Redriver) Archive(ctx context.Context) (archived int, ok bool) {
 	return archived, ok
 }
 
-// Purge deletes archived letters whose time has passed, and old counts of
-// arrivals, and returns how many letters; false when not all of them could be.
+// Purge deletes archived letters past their retention, and old counts of arrivals, and
+// returns how many letters; ok is false when an error stopped it.
 func (r *Redriver) Purge(ctx context.Context) (purged int, ok bool) {
 	ok = r.batches(ctx, "cannot purge archived dead letters", r.cfg.Queue.Purge, func(n int) { purged += n; r.cfg.Observer.Purged(n) })
 	return purged, r.batches(ctx, "cannot expire counts of dead letters", r.cfg.Queue.Expire, func(int) {}) && ok
 }
 
-// withChance is f with what the rules need that it calls.
+// withChance calls f with the randomness that its rules need.
 func (r *Redriver) withChance(f func(context.Context, int, dlq.Chance) (int,
 	error)) func(context.Context, int) (int, error) {
 	return func(ctx context.Context, limit int) (int, error) { return f(ctx, limit, r.chance()) }
@@ -75,8 +75,8 @@ func (r *Redriver) batches(ctx context.Context, message string, f func(context.C
 	return false
 }
 
-// releases lets letters go on that no policy holds any more, again and again. Where
-// many topics have held ones it looks for them less often.
+// releases repeatedly releases letters that no policy holds any more. Where many topics
+// have held letters it looks less often.
 func (r *Redriver) releases(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -89,15 +89,15 @@ func (r *Redriver) releases(ctx context.Context) {
 	}
 }
 
-// Counting the letters that wait reads all of them, a million in some seconds. So it
-// takes at most a hundredth of the time, unless it would come too seldom then.
+// Counting waiting letters reads all of them, a million in some seconds. So it takes at
+// most a hundredth of the time, up to a longest interval.
 const (
 	countEvery   = 15 * time.Second
 	countShare   = 100
 	countAtLeast = 5 * time.Minute
 )
 
-// counts tells the Observer how many letters wait, again and again.
+// counts repeatedly reports to the Observer how many letters wait.
 func (r *Redriver) counts(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()

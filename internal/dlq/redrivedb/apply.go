@@ -17,7 +17,7 @@ import (
 )
 
 // Apply implements dlq.Redrives. Letters, actions, items and progress are stored
-// together: a node that dies has done a batch or has not.
+// together: a batch is applied whole or not at all if the node dies.
 func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int, chance dlq.Chance) (int, error) {
 	n, err := postgres.RetryCollision(func() (n int, err error) {
 		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
@@ -36,8 +36,7 @@ func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int, chance 
 	return n, postgres.Wrap("apply redrive", err)
 }
 
-// applying is one call of Apply. The redrive's row is locked, and so are the
-// letters.
+// applying is one call of Apply. The redrive's row and the letters are locked.
 type applying struct {
 	st     *Redrives
 	tx     *sqlx.Tx
@@ -62,8 +61,8 @@ func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err err
 	return a.load(ctx, limit)
 }
 
-// waitingLetters are the next letters of a redrive, and those of them that are
-// gone. Letters that somebody changes at this moment are left for the next time.
+// waitingLetters are the next letters of a redrive, and which of them are gone. Letters
+// that another transaction is changing are left for the next call.
 var waitingLetters = `
 WITH waiting AS MATERIALIZED (
 	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
@@ -115,7 +114,7 @@ func (a *applying) apply(ctx context.Context) error {
 	return err
 }
 
-// applyItems finds items as finishItems does.
+// applyItems finds items in the same way as finishItems.
 var applyItems = postgres.Named(`
 WITH s AS MATERIALIZED (
 	SELECT s.state, s.detail, x.place FROM `+postgres.Unnest("s", judgedItems.As("s"))+`
@@ -130,7 +129,7 @@ WITH s AS MATERIALIZED (
 UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp(), progress_at = clock_timestamp()
   FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`, postgres.Single("tenant", "redrive"), judgedItems.As("s"))
 
-// one applies the rules to one letter, and gathers what is to be stored.
+// one applies the rules to one letter, and collects what is to be stored.
 func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error) {
 	var p dlq.Policy
 	if a.r.Action == dlq.BulkRequeue {
@@ -162,7 +161,7 @@ UPDATE dlq.dlq_messages m
   FROM `+postgres.Unnest("c", appliedTable.As("c"))+`
  WHERE m.tenant_id = @tenant AND m.id = c.id AND m.version = c.version`, postgres.Single("tenant"), appliedTable.As("c"))
 
-// deleteLetters takes a letter with all that is its own.
+// deleteLetters deletes letters with their attempts and revisions.
 const deleteLetters = `
 WITH attempts AS (
 	DELETE FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = ANY ($2::uuid[])
@@ -186,16 +185,16 @@ func (a *applying) storeLetters(ctx context.Context) error {
 	return auditdb.PutActions(ctx, a.tx, a.changed.actions)
 }
 
-// mustChange runs a statement that changes n letters, all of them locked.
+// mustChange runs a statement that must change n letters, all of them locked.
 func (a *applying) mustChange(ctx context.Context, n int, query string, args ...any) error {
 	res, err := a.tx.ExecContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	if got, err := res.RowsAffected(); err != nil || got != int64(n) {
-		return fmt.Errorf("%d of %d locked letters were changed: %w", got, n, errors.Join(err, errMoved))
+		return fmt.Errorf("%d of %d locked letters were changed: %w", got, n, errors.Join(err, errNotAllChanged))
 	}
 	return nil
 }
 
-var errMoved = errors.New("a locked row was changed")
+var errNotAllChanged = errors.New("a locked row was changed")

@@ -15,12 +15,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// countWorlds is how many batches of ends are counted twice.
+// countWorlds is the number of random batches that are counted both ways.
 const countWorlds = 40
 
 // TestFinishedItemsAreCountedAsTheRuleSays has the statement count random ends of
-// drives of letters that were handed over before, and compares it with
-// dlq.Progress.Count.
+// drives, some of letters handed over before, and compares it with dlq.Progress.Count.
 func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
@@ -50,7 +49,7 @@ func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 			ids, states = append(ids, id), append(states, string(item.State))
 			details, reaches = append(details, item.Detail), append(reaches, string(reach))
 			if state != dlq.ItemTaken {
-				continue // counted already, or it waits again
+				continue // counted already, or waiting again
 			}
 			after := hands
 			if reach != dlq.NotReached {
@@ -71,7 +70,7 @@ func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 	}
 }
 
-// anEnd is an end of a drive, with the resolution that its letter has then.
+// anEnd is a random end of a drive, with the resolution that its letter then has.
 func anEnd(random *rand.Rand) (f dlq.Finish, stored dlq.Resolution) {
 	f.Attempt.Outcome = []dlq.AttemptOutcome{dlq.Acknowledged, dlq.FailedDrive, dlq.Uncertain,
 		dlq.Withdrawn}[random.IntN(4)]
@@ -90,7 +89,7 @@ func anEnd(random *rand.Rand) (f dlq.Finish, stored dlq.Resolution) {
 	return f, stored
 }
 
-// counted reads what a redrive has counted, and the states of its items.
+// counted reads the counters of a redrive and the states of its items.
 func counted(t *testing.T, db *sql.DB, redrive uuid.UUID, states map[int64]string) (p dlq.Progress) {
 	t.Helper()
 	err := db.QueryRowContext(t.Context(), `SELECT done, failed, skipped, bounced, sent, maybe_sent, repeated FROM dlq.dlq_redrives WHERE id = $1`, redrive).

@@ -5,26 +5,28 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 )
 
-// What statements say of the states of redrives and their items is made of the
-// transition tables, once, when the program starts.
+// The conditions on states of redrives and their items are made from the transition
+// tables, once, when the program starts.
 
 var (
-	// active compares redrive d with the states in which it has something to do.
+	// active is the condition that redrive d has work to do.
 	active = dlqdb.IsOneOf("d.state", dlq.RedrivesFrom(dlq.BeginRedrive, dlq.CompleteRedrive))
-	// running compares redrive d with the states in which letters are driven.
+	// running is the condition that letters of redrive d are being driven.
 	running = dlqdb.IsOneOf("d.state", dlq.Running)
-	// recounts tells that the stored state, and the one that a change makes of it, are the move
-	// after which a redrive counts anew.
+	// recounts is the condition that the stored and the new state are the transition
+	// after which a redrive's counters start anew.
 	recounts = dlqdb.IsOneOf("state", []dlq.RedriveState{dlq.Recounting.From}) + " AND " +
 		dlqdb.IsOneOf("@r.state::varchar", []dlq.RedriveState{dlq.Recounting.To})
 )
 
-// waiting compares a column with the states that items are taken or skipped from.
+// waiting is the condition that an item's state, in column, allows it to be taken or
+// skipped.
 func waiting(column string) string {
 	return dlqdb.IsOneOf(column, dlq.ItemsFrom(dlq.ItemChosen, dlq.ItemRefused, dlq.ItemActed))
 }
 
-// taken compares a column with the states that the end of a drive leads away from.
+// taken is the condition that an item's state, in column, is one that the end of a
+// drive leads away from.
 func taken(column string) string {
 	return dlqdb.IsOneOf(column, dlq.ItemsFrom(dlq.ItemDriven, dlq.ItemSettled))
 }

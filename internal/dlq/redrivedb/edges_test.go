@@ -12,8 +12,8 @@ func TestRedrivesClaimByTheTransitionTable(t *testing.T) {
 	}
 }
 
-// An edge more in the tables of redrives and their items shows in the statements.
-func TestStatementsAskTheTablesOfRedrives(t *testing.T) {
+// A new transition of redrives or their items shows up in the statements.
+func TestStatementsFollowTheTransitionTablesOfRedrives(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		active: "d.state IN ('PENDING', 'RUNNING')", running: "d.state = 'RUNNING'",

@@ -1,6 +1,6 @@
 package redrivedb
 
-// What the tests of plans need: the very statements that the stores send.
+// The statements themselves, for the tests of plans.
 var (
 	LockRunning  = lockRunning
 	ClaimChosen  = claimChosen
@@ -9,6 +9,6 @@ var (
 	FinishItems  = finishItems.Text
 )
 
-// HotRedriveStatements are what redrives send to the database for every letter, by
+// HotRedriveStatements are the statements that redrives execute for every letter, by
 // the names of their files in testdata.
 var HotRedriveStatements = map[string]string{"letter_claim_chosen": claimChosen}

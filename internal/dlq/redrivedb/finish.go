@@ -17,16 +17,17 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// finishItems notes what became of letters that were taken, and counts them.
-// What is not TAKEN any more is counted already, or waits again.
+// finishItems stores the results of letters that were taken, and counts them. An item
+// that is not TAKEN any more is counted already, or waits again.
 //
-// Items are looked up one by one, and changed by their place: nothing is known
-// yet of a redrive that was just gathered, and the planner would compare each of
-// its items with each of the batch.
+// Items are looked up one by one, and updated by ctid: the planner has no statistics
+// yet of a redrive that was just gathered, and would compare each of its items with
+// each of the batch.
 //
-// It counts as dlq.Progress.Count does, in SQL: the rule needs how often each letter
-// was handed over before, and reading that first would cost every batch a round trip
-// and a lock held for longer. TestFinishedItemsAreCountedAsTheRuleSays compares both.
+// It counts as dlq.Progress.Count does, in SQL: the rule needs how many times each
+// letter was handed over before, and reading that first would cost every batch a round
+// trip and hold the lock for longer. TestFinishedItemsAreCountedAsTheRuleSays compares
+// both.
 var finishItems = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT f.state, f.detail, f.reach, x.place
@@ -54,9 +55,9 @@ UPDATE dlq.dlq_redrives d
   FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`,
 	postgres.Single("tenant", "redrive"), endedItems.As("f"), reachTable.As("f"), postgres.Single("problem"))
 
-// FinishItems implements dlq.Redrives. The letters are of one tenant. One that
-// was lost meanwhile is left to Judge, and so is one that was accepted: soon, not
-// when the lease ends under which it was taken.
+// FinishItems implements dlq.Redrives. The letters are of one tenant. A letter that was
+// lost meanwhile is left to Judge, and so is one that its target has accepted: Judge
+// looks at it soon, not only when its lease expires.
 func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Finish) error {
 	if len(batch) == 0 {
 		return nil
@@ -102,9 +103,9 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 	return postgres.Wrap("finish letters of a redrive", err)
 }
 
-// lockLost locks letters that were taken, and whose leases have ended, and tells what
-// became of them since. Letters are looked up one by one, for the reason that
-// finishItems has.
+// lockLost locks letters that were taken and whose leases have expired, and returns
+// what has become of them since. Letters are looked up one by one, for the same reason
+// as in finishItems.
 var lockLost = `
 WITH lost AS MATERIALIZED (
 	SELECT i.seq, i.message_id, i.hands FROM dlq.dlq_redrive_items i
@@ -119,8 +120,8 @@ SELECT l.seq, l.hands, g.hands AS gone, coalesce(m.status, '') AS status, coales
  CROSS JOIN LATERAL (SELECT count(*)::integer AS hands FROM dlq.dlq_attempts a
         WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.redrive_id = $2 AND a.outcome = 'ABANDONED') AS g`
 
-// settleLost stores what they have become, and counts them. Those that are still on
-// their way are looked at again soon.
+// settleLost stores the results of lost letters, and counts them. Those still under way
+// are looked at again soon.
 var settleLost = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_redrive_items i
@@ -163,15 +164,15 @@ SELECT ` + redriveColumns + `, clock_timestamp(),
        (SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + taken("i.state") + `)
   FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2`
 
-// judgedRedrive is what a verdict changes of a redrive.
+// judgedRedrive are the columns that a verdict changes.
 var judgedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "halt_reason", "watched_at", "canary_ok",
 	"ended_at", "updated_at", "halts", "last_halt_reason", "last_halted_at")
 
 var storeJudged = postgres.Named(`UPDATE dlq.dlq_redrives SET `+judgedRedrive.Set("r", "tenant_id", "id")+`
  WHERE tenant_id = @r.tenant_id AND id = @r.id`, judgedRedrive.As("r"))
 
-// Judge implements dlq.Redrives. Only one that runs is judged; others are
-// returned as they are.
+// Judge implements dlq.Redrives. Only running redrives are judged; others are returned
+// as they are.
 func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.Chance) (dlq.Redrive, error) {
 	r, err := postgres.RetryCollision(func() (r dlq.Redrive, err error) {
 		err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
@@ -184,8 +185,8 @@ func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.
 }
 
 func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Chance) (r dlq.Redrive, err error) {
-	// The lock, and then what it guards: the count of a statement that had to wait
-	// for it would be older than the row.
+	// First the lock, then a statement of its own to count: a statement that waits for
+	// the lock would count from a snapshot older than the row.
 	var state dlq.RedriveState
 	err = tx.GetContext(ctx, &state, `SELECT d.state FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -18,13 +18,13 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// selection is the letters that a redrive is for, as a query of at, id and seq.
+// selection is a query of at, id and seq for the letters of a redrive.
 type selection struct {
 	query string
 	args  []any
 }
 
-// arg adds an argument and returns how the query names it.
+// arg adds an argument and returns its placeholder.
 func (s *selection) arg(v any) string {
 	s.args = append(s.args, v)
 	return fmt.Sprintf("$%d", len(s.args))
@@ -32,9 +32,9 @@ func (s *selection) arg(v any) string {
 
 const selectedColumns = "m.created_at AS at, m.id, m.seq"
 
-// selected returns the letters of a redrive after a cursor, the oldest limit of
-// them; 0: all. What arrives after before is none of them: a redrive would not
-// end if it took what it has sent itself.
+// selected returns the letters of a redrive after a cursor, the oldest limit of them;
+// 0: all. Letters that arrive after before are excluded: a redrive that took letters
+// bounced by its own drives would never end.
 func selected(r *dlq.Redrive, after *page.TimeID, before time.Time, limit int64) selection {
 	var s selection
 	order := " ORDER BY m.created_at, m.id"
@@ -61,9 +61,8 @@ func selected(r *dlq.Redrive, after *page.TimeID, before time.Time, limit int64)
 	return s
 }
 
-// Gather implements dlq.Redrives, in the name of the redrive's tenant. What is
-// gathered, and how far that has come, is stored together, under the lock of the
-// redrive.
+// Gather implements dlq.Redrives, with the rights of the redrive's tenant. The gathered
+// items and the cursor are stored together, under the lock of the redrive.
 func (st *Redrives) Gather(ctx context.Context, r dlq.Redrive, limit int) (done bool, err error) {
 	done, err = postgres.RetryCollision(func() (done bool, err error) {
 		err = st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
@@ -79,7 +78,7 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	var now time.Time
 	var at sql.NullTime
 	var last uuid.NullUUID
-	var seq int64 // of the last item; a node of the version before counts only what matched
+	var seq int64 // of the last item; nodes of the version before only count the matches
 	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
 		SELECT `+redriveColumns+`, clock_timestamp(), d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched) FROM dlq.dlq_redrives d
 		 WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &at, &last, &seq)
@@ -104,13 +103,13 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	return gatherMore(ctx, tx, &r, after, seq, now, limit)
 }
 
-// begunRedrive is what the beginning changes of a redrive.
+// begunRedrive are the columns that the start of a redrive changes.
 var begunRedrive = redriveTable.Only("tenant_id", "id", "state", "started_at", "version", "updated_at", "progress_at")
 
 var beginRedrive = postgres.Named(`UPDATE dlq.dlq_redrives SET `+begunRedrive.Set("r", "tenant_id", "id")+`
  WHERE tenant_id = @r.tenant_id AND id = @r.id`, begunRedrive.As("r"))
 
-// gatherMore stores one page of the letters of r, numbered from after seq on.
+// gatherMore stores one page of the letters of r, numbered after seq.
 func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *page.TimeID, seq int64, now time.Time,
 	limit int) (done bool, err error) {
 	size := r.PageSize(limit)
@@ -145,13 +144,14 @@ UPDATE dlq.dlq_redrives SET gathered = @gathered, matched = matched + @more, gat
  WHERE tenant_id = @tenant AND id = @redrive`,
 	postgres.Single("tenant", "redrive", "gathered", "more", "at", "last", "seq", "now"))
 
-// Samples and groups of a preview.
+// Sizes of a preview: samples and groups.
 const (
 	previewSample = 10
 	previewGroups = 20
 )
 
-// blockedKeys counts keys by their oldest open letter, as TakeItems looks at it.
+// blockedKeys counts keys by their oldest open letter, with the condition that
+// TakeItems uses.
 var blockedKeys = `
 SELECT count(*) FROM (
 	SELECT m.tenant_id, m.original_topic, m.message_key, max(m.seq) AS seq FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
@@ -160,12 +160,12 @@ SELECT count(*) FROM (
   LEFT JOIN page x ON x.id = o.id
  WHERE x.id IS NULL`
 
-// Preview implements dlq.Redrives. Blocked keys are those of Ordered letters
-// that wait for an older open letter which is not among the matched ones.
+// Preview implements dlq.Redrives. Blocked keys are those of Ordered letters that wait
+// for an older open letter outside the selection.
 func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive) (dlq.Preview, error) {
 	r.TenantID = tenant
 	p := dlq.Preview{ByTopic: map[string]int64{}, ByGroup: map[string]int64{}, ByStatus: map[dlq.Status]int64{}}
-	s := selected(&r, nil, r.CreatedAt.Add(time.Hour), r.Max) // nothing arrives while it looks: it is one snapshot
+	s := selected(&r, nil, r.CreatedAt.Add(time.Hour), r.Max) // nothing arrives meanwhile: it is one snapshot
 	with := `WITH page AS MATERIALIZED (` + s.query + `) `
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, with+`
@@ -197,8 +197,8 @@ func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive
 	return p, postgres.Wrap("preview redrive", err)
 }
 
-// countPreview adds a row of topic, status, fingerprint and count. Rows come with
-// the largest counts first.
+// countPreview adds a row of topic, status, fingerprint and count. Rows come with the
+// largest counts first.
 func countPreview(p *dlq.Preview, row postgres.Scanner) error {
 	var topic, group string
 	var status dlq.Status

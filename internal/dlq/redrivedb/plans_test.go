@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestAClaimReadsNoMoreThanItTakes plans it for letters that came just now:
-// PostgreSQL has not analysed them, and thinks that they are few.
+// TestAClaimReadsNoMoreThanItTakes plans a claim of letters that have just arrived:
+// PostgreSQL has not analysed them and expects few.
 func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
@@ -37,7 +37,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing is kept
+	defer tx.Rollback() //nolint:errcheck // nothing is to be stored
 	if _, err := tx.ExecContext(t.Context(), redrivedb.LockRunning, r.TenantID, r.ID); err != nil {
 		t.Fatal(err)
 	}

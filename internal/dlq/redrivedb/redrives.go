@@ -1,7 +1,7 @@
-// Package redrivedb keeps redrives on PostgreSQL: their rows (tables.go), what they are
-// (redrives.go), which
-// letters they take up (gather.go), the next ones to send (take.go), how those ended
-// (finish.go), and redrives that only change letters (apply.go).
+// Package redrivedb stores redrives in PostgreSQL: their rows (tables.go), creating,
+// reading and changing them (redrives.go), gathering their letters (gather.go), taking
+// the next ones to send (take.go), storing how those ended (finish.go), and redrives
+// that only change letters (apply.go).
 package redrivedb
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Redrives is dlq.Redrives on PostgreSQL. Its loops lock rows in one order:
-// letters, which nobody waits for who holds a redrive; items; the redrive.
+// Redrives is dlq.Redrives on PostgreSQL. Its loops lock rows in one order: letters (a
+// holder of a redrive's lock never waits for them); items; the redrive.
 type Redrives struct {
 	db    *postgres.DB
 	queue *dlqdb.Queue
 }
 
-// NewRedrives returns the redrives of the letters of queue.
+// NewRedrives returns the redrives of the letters in queue.
 func NewRedrives(db *postgres.DB, queue *dlqdb.Queue) *Redrives { return &Redrives{db, queue} }
 
 var createRedrive = postgres.Named(`
@@ -67,7 +67,7 @@ func (st *Redrives) Get(ctx context.Context, tenant, id uuid.UUID) (r dlq.Redriv
 	return r, postgres.Wrap("get redrive", err)
 }
 
-// List implements dlq.Redrives. Redrives are few: they are counted to the end.
+// List implements dlq.Redrives. Redrives are few: the total is always exact.
 func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.RedriveState,
 	p page.ByTime) (found page.Of[dlq.Redrive], err error) {
 	var w postgres.Where
@@ -113,9 +113,9 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 	return page.Cut(p, items), postgres.Wrap("list letters of a redrive", err)
 }
 
-// changeRedrive stores what people change. What the loops count, and how far
-// they have come, stays as it is. A halted redrive that goes on counts anew from
-// what it has at this moment.
+// changeRedrive stores what operators change. The counters and cursors of the loops
+// stay as they are. A halted redrive that is resumed counts failures anew from its
+// present counters.
 var changeRedrive = postgres.Named(`
 UPDATE dlq.dlq_redrives
    SET `+changedRedrive.Set("r", "tenant_id", "id")+`,

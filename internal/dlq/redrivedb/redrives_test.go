@@ -32,7 +32,7 @@ func newRedriving(t *testing.T) redriving {
 
 var redriveLimits = dlq.RedriveLimits{DefaultRate: 1000, MaxRate: 10_000, Bulk: 1000}
 
-// redrive is one of all letters of the tenant that its action can do something to.
+// redrive is one of all letters of the tenant that its action applies to.
 func (m redriving) redrive(t *testing.T, action dlq.RedriveAction, change ...func(*dlq.Redrive)) dlq.Redrive {
 	t.Helper()
 	r := dlq.Redrive{TenantID: m.Tenant, Action: action, Actor: "ada", Reason: "because"}
@@ -85,7 +85,7 @@ func (m redriving) take(t *testing.T, r dlq.Redrive, limit int) []dlq.Drive {
 	return drives
 }
 
-// full fills the bucket of a redrive.
+// full fills the token bucket of a redrive.
 func (m redriving) full(t *testing.T, r dlq.Redrive) {
 	t.Helper()
 	pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_redrives SET allowance = 0, granted_at = now() - interval '1 hour' WHERE id = $1`, r.ID)
@@ -134,7 +134,7 @@ func (m redriving) pushed(t *testing.T, n int, change ...func(*dlq.Letter)) []dl
 	return m.PushAll(t, batch...)
 }
 
-func TestARedriveComesBackAsItWasCreated(t *testing.T) {
+func TestARedriveIsReadAsItWasCreated(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	want := m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) {
@@ -192,7 +192,7 @@ func TestARedriveComesBackAsItWasCreated(t *testing.T) {
 	}
 }
 
-func TestARedriveGathersWhatFitsWhenItBegins(t *testing.T) {
+func TestARedriveGathersMatchingLettersWhenItStarts(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	letters := m.pushed(t, 10)
@@ -328,7 +328,7 @@ func TestAPausedRedriveTakesNothing(t *testing.T) {
 	if n := len(m.take(t, r, 10)); n != 0 {
 		t.Errorf("took %d while it is paused", n)
 	}
-	m.finish(t, r, dlq.Acknowledged, taken...) // what is on its way ends
+	m.finish(t, r, dlq.Acknowledged, taken...) // a drive under way still ends
 	if got := m.judge(t, r); got.State != dlq.RedrivePaused || got.Done != 1 {
 		t.Errorf("%+v", got)
 	}

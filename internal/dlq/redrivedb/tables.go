@@ -2,7 +2,6 @@ package redrivedb
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// redriveTable is dlq.dlq_redrives, but for how far gathering has come and the bucket
-// that letters are taken from.
+// redriveTable is dlq.dlq_redrives without the cursor of gathering and the token
+// bucket.
 var redriveTable = postgres.NewTable(
 	postgres.UUID("id", func(r *dlq.Redrive) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *dlq.Redrive) *uuid.UUID { return &r.TenantID }),
@@ -71,8 +70,8 @@ func rawJSON[T any](name string, at func(*T) *json.RawMessage) postgres.Column[T
 	return postgres.JSON(name, func(r *T) *[]byte { return (*[]byte)(at(r)) })
 }
 
-// itemTable is dlq.dlq_redrive_items, but for what it has of its redrive and how often
-// it was handed over.
+// itemTable is dlq.dlq_redrive_items without the columns copied from its redrive and
+// the number of hand-overs.
 var itemTable = postgres.NewTable(
 	postgres.Int("seq", func(i *dlq.Item) *int64 { return &i.Seq }),
 	postgres.UUID("message_id", func(i *dlq.Item) *uuid.UUID { return &i.LetterID }),
@@ -81,15 +80,17 @@ var itemTable = postgres.NewTable(
 	postgres.Time("updated_at", func(i *dlq.Item) *time.Time { return &i.UpdatedAt }),
 )
 
-// endedItems are items by their letters, and reachTable what the target has of each.
+// endedItems are items found by their letters, and reachTable what the target has of
+// each letter.
 var (
 	endedItems = itemTable.Only("message_id", "state", "detail")
 	reachTable = postgres.NewTable(postgres.Text("reach", func(r *dlq.Reach) *dlq.Reach { return r }))
-	// judgedItems are items by their place in the redrive.
+	// judgedItems are items found by their position in the redrive.
 	judgedItems = itemTable.Only("seq", "state", "detail")
 )
 
-// waitingTable is what the rules ask of a letter; all of it is NULL when it is gone.
+// waitingTable is what the rules need to know of a letter; all NULL when the letter is
+// gone.
 var waitingTable = postgres.NewTable(
 	postgres.IntOr(0, "version", func(i *item) *int64 { return &i.letter.Version }),
 	postgres.TextOrEmpty("source", func(i *item) *dlq.Source { return &i.letter.Source }),
@@ -106,7 +107,7 @@ var waitingTable = postgres.NewTable(
 	postgres.UUIDOrZero("root_id", func(i *item) *uuid.UUID { return &i.letter.RootID }),
 )
 
-// appliedRow is a letter that a redrive has changed, and the version that it had.
+// appliedRow is a letter that a redrive has changed, and the version it had before.
 type appliedRow struct {
 	*dlq.Letter
 	was int64
@@ -124,17 +125,10 @@ var appliedTable = postgres.NewTable(
 	postgres.Time("updated_at", func(r *appliedRow) *time.Time { return &r.UpdatedAt }),
 )
 
-// item is a waiting letter of a redrive, with what the rules ask of it.
+// item is a waiting letter of a redrive, with what the rules need to know of it.
 type item struct {
 	seq    int64
-	letter dlq.Letter // without content; its status is "" when it is gone
+	letter dlq.Letter // without content; the status is "" when the letter is gone
 
-	createdAt *time.Time // of the letter
-}
-
-func unmarshalTarget(stored []byte, t *dlq.Target) error {
-	if err := json.Unmarshal(stored, t); err != nil {
-		return fmt.Errorf("stored target: %w", err)
-	}
-	return nil
+	createdAt *time.Time // the letter's
 }

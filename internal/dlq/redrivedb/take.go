@@ -16,19 +16,19 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// takeWindow is how many waiting letters more are looked at to find those that may be
-// taken, when some of the first wait for one of their key.
+// takeWindow is how many more waiting letters are examined when some of the first ones
+// wait for another letter of their key.
 const takeWindow = 500
 
-// lockRunning locks a redrive that runs, with its bucket as it was when letters were
-// last taken (dlq.Redrive.Allowance), and the time. Nodes that come at the same time
-// get nothing, and come again.
+// lockRunning locks a running redrive and returns its bucket as it was when letters
+// were last taken (dlq.Redrive.Allowance), and the time. A node that finds it locked
+// gets no row, and tries again later.
 //
-// For the rest of the transaction there are no bitmap scans: the next items of a
-// redrive, of which the statistics know nothing yet, are to be read in the order
-// of their index, not all of them and sorted. And there are only nested loops: of
-// letters that came just now the planner knows as little, and would rather read
-// all of them once than a few hundred by their places.
+// For the rest of the transaction bitmap scans are disabled: the next items of a
+// redrive, of which there are no statistics yet, are to be read in the order of their
+// index, not all of them and sorted. And only nested loops are left: of letters that
+// have just arrived there are no statistics either, and the planner would rather read
+// all of them than look up a few hundred by ctid.
 var lockRunning = `
 SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
        set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true)
@@ -36,8 +36,8 @@ SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
  WHERE d.tenant_id = $1 AND d.id = $2 AND ` + running + `
    FOR NO KEY UPDATE OF d SKIP LOCKED`
 
-// errNotRunning is told to who finds that a redrive does not run, or that another
-// node is at it.
+// errNotRunning means that the redrive is not running, or that another node has it
+// locked.
 var errNotRunning = errors.New("the redrive is not running, or another node is working on it")
 
 // TakeItems implements dlq.Redrives.
@@ -73,7 +73,7 @@ type taking struct {
 	lease     time.Duration
 	at        time.Time
 	allowance float64
-	n         int // letters that may be taken
+	n         int // how many letters may be taken
 	choice    dlq.Choice
 }
 
@@ -107,12 +107,12 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 	return nil
 }
 
-// look finds the letters to take: among as many as may be taken, and only if that
-// was not enough among more.
+// look finds the letters to take: first among as many as may be taken, and only if too
+// few of those are free among more.
 func (t *taking) look(ctx context.Context) error {
 	limits := []int{t.n, t.n + takeWindow}
 	if t.r.Order == dlq.PerKey {
-		limits = limits[1:] // some wait nearly always
+		limits = limits[1:] // in this order some nearly always wait
 	}
 	keys, err := t.keys(ctx)
 	if err != nil {
@@ -131,9 +131,9 @@ func (t *taking) look(ctx context.Context) error {
 	return nil
 }
 
-// waitingItems are the next letters of a redrive, with what keeps them from being
-// taken: the oldest open letter of their key, and whether this redrive will come
-// to that one before.
+// waitingItems are the next letters of a redrive, with what prevents taking them: the
+// oldest open letter of their key, and whether this redrive will reach that one
+// earlier.
 var waitingItems = `
 SELECT i.seq, i.message_id, coalesce(m.status, ''), coalesce(m.original_topic, ''), m.message_key, coalesce(m.target, '{}'),
        CASE WHEN m.ordered THEN (
@@ -159,7 +159,7 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 		}
 		c.Behind = dlq.ItemState(behind.String)
 		l := dlq.Letter{OriginalTopic: c.Topic}
-		if err := unmarshalTarget(target, &l.Target); err != nil {
+		if err := dlqdb.ReadTarget(target, &l.Target); err != nil {
 			return err
 		}
 		c.To = l.Destination(t.r.Target)
@@ -172,10 +172,11 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 	return all, err
 }
 
-// keys returns which keys are being driven or have failed, with the order PER_KEY.
+// keys returns which keys have a letter under way or a failed one, for the order
+// PER_KEY.
 func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	if t.r.Order != dlq.PerKey {
-		return nil, nil //nolint:nilnil // nobody asks
+		return nil, nil //nolint:nilnil // not needed for other orders
 	}
 	rows, err := t.tx.QueryContext(ctx, `
 		SELECT i.state, i.message_id, m.original_topic, m.message_key FROM dlq.dlq_redrive_items i
@@ -201,18 +202,18 @@ func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	})
 }
 
-// open returns what a sealed key is.
+// open decrypts a sealed key.
 func (t *taking) open(letter uuid.UUID, key []byte) ([]byte, error) {
 	sealer := t.st.db.Keys.SealerFor(t.r.TenantID, letter)
 	return sealer.OpenBytes(dlqdb.FieldLetterKey, key)
 }
 
-// claimChosen passes over letters that somebody is changing at this moment, and
-// those that somebody has changed since it began: they wait for the next time.
+// claimChosen skips letters that are locked by another transaction or were changed
+// since the redrive's transaction began: they wait for the next call.
 //
-// Letters are looked up by their ids alone, and then changed by their place, which
-// the lock keeps. Their tenant is compared afterwards: where nothing is known of
-// the table yet, the planner takes an index of all that a tenant has for as good.
+// Letters are looked up by id alone, and then updated by ctid, which the lock keeps
+// valid. The tenant is compared afterwards: without statistics the planner considers an
+// index of all letters of a tenant just as good.
 var claimChosen = `
 WITH locked AS MATERIALIZED (
 	SELECT x.tenant_id, x.place, x.seq, x.resolution, x.size
@@ -266,8 +267,8 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 	return drives, dlqdb.Revise(ctx, t.st.db, t.tx, drives)
 }
 
-// storeTaken notes what was claimed and what was skipped, and takes the claimed
-// from the bucket. It finds items as finishItems does.
+// storeTaken stores which letters were claimed and which were skipped, and takes the
+// claimed ones from the bucket. It finds items in the same way as finishItems.
 var storeTaken = postgres.Named(`
 WITH chosen AS MATERIALIZED (
 	SELECT x.place FROM unnest(@taken::bigint[]) AS s (seq)

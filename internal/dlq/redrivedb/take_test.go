@@ -28,7 +28,7 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 		r.Target = &dlq.Target{Kind: dlq.ToKafka, Topic: "retry"}
 	}))
 	first := m.take(t, r, 10)
-	if len(first) != 1 { // the bucket begins with one
+	if len(first) != 1 { // the bucket starts with one token
 		t.Fatalf("took %d at first", len(first))
 	}
 	d := first[0]
@@ -69,17 +69,17 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 	}
 }
 
-func TestTheRateIsTheDatabasesOverAllNodes(t *testing.T) {
+func TestTheRateIsSharedByAllNodesOnTheDatabaseClock(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	m.pushed(t, 100)
 	r := m.create(t, m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) { r.Rate = 20 }))
 	began := pgtest.Ask[time.Time](t, m.DB.SQL(), `SELECT clock_timestamp()`)
 	taken := 0
-	for turn := 0; turn < 60 && taken < 60; turn++ { // two nodes in turns, with letters left in the end
+	for turn := 0; turn < 60 && taken < 60; turn++ { // two nodes take turns; letters are left in the end
 		taken += len(m.take(t, r, 100))
 	}
-	// Grants of the database's clock between the first and the last look at it.
+	// The tokens that the database's clock grants between the first and the last call.
 	elapsed := pgtest.Ask[time.Time](t, m.DB.SQL(), `SELECT clock_timestamp()`).Sub(began)
 	if most := 1 + int(20*elapsed.Seconds()) + 1; taken > most {
 		t.Errorf("took %d in %v, want at most %d", taken, elapsed, most)
@@ -147,8 +147,8 @@ func TestACanaryIsWatchedBeforeTheRestFollows(t *testing.T) {
 	}
 }
 
-// Letters that wait for their keys do not keep those behind them from being taken.
-func TestLettersBehindAKeyThatWaitsAreTaken(t *testing.T) {
+// Letters whose key is blocked do not prevent taking those behind them.
+func TestLettersBehindABlockedKeyAreTaken(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	ordered := func() dlq.Letter {
@@ -215,7 +215,7 @@ func TestLettersOfAKeyWaitForEachOther(t *testing.T) {
 	}
 }
 
-func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
+func TestLettersOfADeadNodeAreDrivenAgainAndCountedOnce(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	letters := m.pushed(t, 3)
@@ -238,7 +238,7 @@ func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
 	}
 	m.full(t, r)
 	again := m.take(t, r, 10)
-	m.finish(t, r, dlq.Acknowledged, lost...) // it was only slow
+	m.finish(t, r, dlq.Acknowledged, lost...) // it was only slow and reports after all
 	if got := m.read(t, r); got.Done != 0 {
 		t.Errorf("who lost the letters counted %d", got.Done)
 	}
@@ -256,14 +256,14 @@ func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatATargetHasAcceptedCountsWhenItTells(t *testing.T) {
+func TestAnAcceptedLetterCountsWhenItsTargetReports(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	m.pushed(t, 2)
 	r := m.create(t, m.redrive(t, dlq.BulkRetry))
 	m.full(t, r)
 	accepted := m.take(t, r, 10)
-	// The target tells the letters, and nobody tells the redrive.
+	// The target reports to the letters, and nothing reports to the redrive.
 	for i, outcome := range []dlq.AttemptOutcome{dlq.Acknowledged, dlq.FailedDrive} {
 		if _, err := m.Queue.Finish(t.Context(), []dlq.Finish{pgtest.EndOf(accepted[i], outcome)}); err != nil {
 			t.Fatal(err)

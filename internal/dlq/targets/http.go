@@ -22,45 +22,45 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 )
 
-// Headers of a request that drives a letter, beside Idempotency-Key
-// (dlq.Drive.IdempotencyKey) and what the record carries (dlq.CarryOverHTTP).
+// Headers of a request that drives a letter, besides Idempotency-Key
+// (dlq.Drive.IdempotencyKey) and those carried over from the record
+// (dlq.CarryOverHTTP).
 const (
 	HeaderMessageID     = "X-Dlq-Message-Id" // root of the lineage
-	HeaderRedriveID     = "X-Dlq-Redrive-Id" // only of a bulk redrive
+	HeaderRedriveID     = "X-Dlq-Redrive-Id" // only for a bulk redrive
 	HeaderGeneration    = "X-Dlq-Generation"
 	HeaderAttempt       = "X-Dlq-Attempt"
 	HeaderRevision      = "X-Dlq-Revision"       // 0: never edited
-	HeaderOriginalTopic = "X-Dlq-Original-Topic" // percent-encoded where it is no visible ASCII
+	HeaderOriginalTopic = "X-Dlq-Original-Topic" // percent-encoded unless visible ASCII
 	headerIdempotency   = "Idempotency-Key"
 )
 
 const (
-	maxAnswer = 16 << 10 // read of an answer, only so that the connection can be used again
-	maxShown  = 512      // of it, kept with a failure
+	maxAnswer = 16 << 10 // bytes read of a response, only so that the connection can be reused
+	maxShown  = 512      // bytes of it kept with a failure
 )
 
 // HTTPConfig is what an HTTP driver needs. Policy, Now and Log are required.
 type HTTPConfig struct {
-	Policy      *egress.Policy // checked at every connection, on the resolved address
+	Policy      *egress.Policy // checked for every connection, on the resolved address
 	RootCAs     *x509.CertPool // nil: the system's
-	Timeout     time.Duration  // of one request, the answer included; 0: 10 s
-	Concurrency int            // requests at once, of all batches; 0: 8
-	Version     string         // stands in the User-Agent
+	Timeout     time.Duration  // of one request including the response; 0: 10 s
+	Concurrency int            // concurrent requests, over all batches; 0: 8
+	Version     string         // shown in the User-Agent
 	Now         func() time.Time
 	Log         *slog.Logger
 }
 
 // HTTP drives letters to HTTP targets: the payload as body, key and headers as
-// dlq.CarryOverHTTP says. 2xx acknowledges;
-// another 4xx, 503 and what failed before anything was sent has failed; all
-// else, timeouts above all, is uncertain.
+// dlq.CarryOverHTTP defines. 2xx acknowledges; other 4xx, 503 and errors before
+// anything was sent are failures; everything else, above all timeouts, is uncertain.
 type HTTP struct {
 	client *http.Client
 	places chan struct{}
 	cfg    HTTPConfig
 }
 
-// NewHTTP returns a driver. Close it to give up its connections.
+// NewHTTP returns a driver. Close it to close its connections.
 func NewHTTP(cfg HTTPConfig) *HTTP {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
@@ -73,7 +73,7 @@ func NewHTTP(cfg HTTPConfig) *HTTP {
 		client: &http.Client{
 			Timeout: cfg.Timeout,
 			Transport: &http.Transport{
-				Proxy:               nil, // a proxy would connect where the policy cannot look
+				Proxy:               nil, // a proxy would connect out of the policy's sight
 				DialContext:         cfg.Policy.DialContext(cfg.Timeout),
 				TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
 				TLSHandshakeTimeout: cfg.Timeout,
@@ -82,7 +82,7 @@ func NewHTTP(cfg HTTPConfig) *HTTP {
 				DisableCompression:     true,
 				ForceAttemptHTTP2:      true,
 			},
-			// A redirect leads where nobody has agreed to be led.
+			// A redirect could lead to a URL that nobody has allowed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -91,7 +91,7 @@ func NewHTTP(cfg HTTPConfig) *HTTP {
 // Close closes idle connections.
 func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 
-// AtOnce is how many requests are made at a time.
+// AtOnce is the number of concurrent requests.
 func (h *HTTP) AtOnce() int { return h.cfg.Concurrency }
 
 // Drive implements Driver.
@@ -131,13 +131,13 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOu
 	if err != nil {
 		return dlq.FailedDrive, 0, "invalid URL or method"
 	}
-	req.GetBody = nil // or net/http might send it twice, and nobody would know (trap X45)
+	req.GetBody = nil // or net/http might send it twice unnoticed (trap X45)
 	req.Header.Set("User-Agent", "skald/"+h.cfg.Version)
 	carried, err := d.CarryOverHTTP()
 	if err != nil {
 		return dlq.FailedDrive, 0, fmt.Sprintf("%v: retry it with headers_patch or key_base64", err)
 	}
-	for _, h := range carried.Headers { // first: none of them stands for what follows
+	for _, h := range carried.Headers { // first, so that none of them overrides the headers below
 		req.Header.Add(h.Name, string(h.Value))
 	}
 	req.Header.Set("Content-Type", cmp.Or(carried.ContentType, typeOf(d.Send.Payload)))
@@ -156,7 +156,7 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOu
 		return outcome, 0, problem
 	}
 	defer res.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the status is the answer
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the status alone decides
 	switch code := res.StatusCode; {
 	case code/100 == 2:
 		return dlq.Acknowledged, code, ""
@@ -172,9 +172,9 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOu
 	return outcome, res.StatusCode, problem
 }
 
-// failed words an error for the tenant, without addresses: those are the
-// operator's and go to the log. What failed before the request was written has
-// certainly not arrived.
+// failed describes an error for the tenant, without addresses: those are for the
+// operator and go to the log. If it failed before the request was written, the letter
+// has certainly not arrived.
 func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.AttemptOutcome, string) {
 	log := h.cfg.Log.With(slog.String("letter_id", d.ID.String()), slog.Int("attempt", d.Number))
 	var denied *egress.Denied
@@ -202,7 +202,7 @@ func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.Attempt
 	return outcome, words
 }
 
-// typeOf is what the payload looks like.
+// typeOf is the content type that the payload looks like.
 func typeOf(payload []byte) string {
 	switch dlq.EncodingOf(payload) {
 	case dlq.JSON:

@@ -7,14 +7,14 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Job has runs that gave up made again: the end of the new run is the end of the
-// retry. All fields are required.
+// Job repeats runs that were given up: the end of the new run is the end of the retry.
+// All fields are required.
 type Job struct {
 	Runs Runs
 	Now  func() time.Time
 }
 
-// Runs makes the run of a letter again.
+// Runs repeats the run of a letter.
 type Runs interface {
 	Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) dlq.Result
 }

@@ -19,31 +19,31 @@ import (
 // KafkaConfig of the driver of dead letters to Kafka.
 type KafkaConfig struct {
 	kafka.Connection
-	// Forbidden tells that a topic is one that ingestion reads. Nothing is ever
-	// driven there, whoever asks (invariant D6). nil: there is no ingestion.
+	// Forbidden tells whether ingestion reads a topic. Nothing is ever driven there,
+	// whoever requests it (invariant D6). nil: there is no ingestion.
 	Forbidden func(topic string) bool
-	// CreateTopics lets brokers that do so make a topic that is missing.
+	// CreateTopics lets a broker with topic auto-creation create a missing topic.
 	CreateTopics bool
 	Timeout      time.Duration // 20 s: what is not acknowledged by then is uncertain
 	Now          func() time.Time
 }
 
-// Kafka writes dead letters to Kafka. Safe for concurrent use.
+// Kafka writes dead letters to Kafka. It is safe for concurrent use.
 type Kafka struct {
 	cfg KafkaConfig
-	// most takes records that fit into a batch with others; single sends one
-	// after the other, each in a batch of its own: what is large, and what was
-	// refused along with others.
+	// most sends records that fit into a batch with others; single sends one after the
+	// other, each in a batch of its own: large records, and those refused along with
+	// others.
 	most, single *kgo.Client
-	written      *atomic.Int64 // produce requests of which anything was written to a broker
+	written      *atomic.Int64 // produce requests of which any byte was written to a broker
 }
 
 const (
-	largeRecord  = 900_000 // bytes; brokers take batches of about a megabyte unless told otherwise
+	largeRecord  = 900_000 // bytes; brokers accept batches of about a megabyte by default
 	maxOneRecord = 64 << 20
 )
 
-// Open returns a driver. It connects when something is driven.
+// Open returns a driver. It connects at the first drive.
 func (c KafkaConfig) Open() (*Kafka, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = 20 * time.Second
@@ -51,7 +51,7 @@ func (c KafkaConfig) Open() (*Kafka, error) {
 	r := &Kafka{cfg: c, written: new(atomic.Int64)}
 	opts := append(kafka.Durable(),
 		kgo.RecordPartitioner(partitioner{kgo.StickyKeyPartitioner(nil)}),
-		kgo.AllowIdempotentProduceCancellation(), // a letter whose outcome is not known is driven again
+		kgo.AllowIdempotentProduceCancellation(), // a letter with an unknown outcome is driven again
 		kgo.ProduceRequestTimeout(c.Timeout/2), kgo.RequestTimeoutOverhead(min(10*time.Second, c.Timeout/2)),
 		kgo.WithHooks(writes{r.written}),
 	)
@@ -70,14 +70,14 @@ func (c KafkaConfig) Open() (*Kafka, error) {
 	return r, nil
 }
 
-// Close gives up the connections and whatever is in flight.
+// Close closes the connections and abandons whatever is in flight.
 func (r *Kafka) Close() {
 	r.most.Close()
 	r.single.Close()
 }
 
-// Drive produces letters and returns what became of each, in their order. It
-// returns about Timeout after it began at the latest, and soon after ctx ends.
+// Drive produces letters and returns the result of each, in their order. It returns
+// about Timeout after it began at the latest, and soon after ctx ends.
 func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	results, records := make([]dlq.Result, len(batch)), make([]*kgo.Record, len(batch))
 	started := r.cfg.Now()
@@ -101,7 +101,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	produce(ctx, r.most, together, records, errs)
 	if len(together) > 1 {
 		for _, i := range together {
-			if spoilt(errs[i]) { // whose fault it was shows when each is sent by itself
+			if batchRefused(errs[i]) { // sending each by itself shows which record caused it
 				records[i], errs[i] = recordFor(ctx, &batch[i]), nil
 				alone = append(alone, i)
 			}
@@ -120,7 +120,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	return results
 }
 
-// refuse tells why a letter is not driven at all, "" when it is.
+// refuse returns why a letter is not driven at all, "" if it is.
 func (r *Kafka) refuse(d *dlq.Drive) string {
 	switch topic := topicOf(d); {
 	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):
@@ -164,24 +164,24 @@ func produce(ctx context.Context, client *kgo.Client, chosen []int, records []*k
 	}
 }
 
-// spoilt tells that a batch was refused for what one of its records is.
-func spoilt(err error) bool {
+// batchRefused tells whether a batch was refused because of one of its records.
+func batchRefused(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
 		errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
 }
 
-// absences are answers that there is no such topic.
-var absences = []error{kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException}
+// missingTopic are errors that mean that the topic does not exist.
+var missingTopic = []error{kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException}
 
-// refusals are answers after which a record certainly is not in the topic.
-var refusals = []error{
+// certainRefusals are errors after which a record is certainly not in the topic.
+var certainRefusals = []error{
 	kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.PolicyViolation, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,
 }
 
-// resultOf says what an error of the client means. silent: no broker has been
-// written to since the drive began.
+// resultOf translates an error of the client. silent: nothing has been written to a
+// broker since the drive began.
 func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	switch {
 	case err == nil:
@@ -189,9 +189,9 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 			Offset: r.Offset}}
 	case lacksPartition(r):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: the topic %s has no partition %d", r.Topic, r.Partition)}
-	case slices.ContainsFunc(absences, func(e error) bool { return errors.Is(err, e) }):
+	case slices.ContainsFunc(missingTopic, func(e error) bool { return errors.Is(err, e) }):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: there is no topic %s: %v", r.Topic, err)}
-	case spoilt(err), slices.ContainsFunc(refusals, func(e error) bool { return errors.Is(err, e) }):
+	case batchRefused(err), slices.ContainsFunc(certainRefusals, func(e error) bool { return errors.Is(err, e) }):
 		return dlq.Result{Outcome: dlq.FailedDrive, Error: fmt.Sprintf("Kafka: %s: %s", r.Topic, err)}
 	case silent:
 		return dlq.Result{Outcome: dlq.Withdrawn, Error: "Kafka: no broker could be reached: " + err.Error()}
@@ -199,11 +199,11 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: a broker received the record but did not answer, so it may have been written; then: " + err.Error()}
 }
 
-// byKey is the partition of a record for which its key decides.
+// byKey stands for the partition chosen by the record's key.
 const byKey = -1
 
-// missing is the key of a flag in the context of a record that asks for a
-// partition: its topic does not have it.
+// missing is the context key of a flag, set for a record that requests a partition
+// which its topic does not have.
 type missing struct{}
 
 func lacksPartition(r *kgo.Record) bool {
@@ -211,8 +211,8 @@ func lacksPartition(r *kgo.Record) bool {
 	return ok && *flag
 }
 
-// partitioner honours a partition that was asked for; else the key decides, as
-// in Kafka's own clients.
+// partitioner honours a requested partition; otherwise the key decides, as in Kafka's
+// own clients.
 type partitioner struct{ byKey kgo.Partitioner }
 
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
@@ -231,7 +231,7 @@ func (p topicPartitioner) Partition(r *kgo.Record, n int) int {
 		if flag, ok := r.Context.Value(missing{}).(*bool); ok {
 			*flag = true
 		}
-		return -1 // which the client refuses
+		return -1 // which the client rejects
 	case r.Partition >= 0:
 		return int(r.Partition)
 	}
@@ -246,7 +246,7 @@ func (p topicPartitioner) OnNewBatch() {
 	}
 }
 
-// writes counts produce requests of which a broker may have seen something.
+// writes counts produce requests of which a broker may have received something.
 type writes struct{ n *atomic.Int64 }
 
 // OnBrokerWrite implements kgo.HookBrokerWrite.

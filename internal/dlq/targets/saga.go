@@ -1,6 +1,6 @@
-// Package targets carries dead letters on to where they go: each file is the driver
-// of one kind of target (dlq.TargetKind, redrive.Driver). A new kind is a new file
-// here, its entry in app, and its member in the contract.
+// Package targets carries dead letters to their targets: each file is the driver of one
+// kind of target (dlq.TargetKind, redrive.Driver). A new kind is a new file here, its
+// entry in app, and its member in the contract.
 package targets
 
 import (
@@ -20,17 +20,17 @@ import (
 )
 
 // Saga carries dead letters back to the sagas that wait for them. It is a
-// redrive.Driver: the saga undoes again, and its own changes say in the end what
-// became of the letter. All fields are required.
+// redrive.Driver: the saga compensates again, and its own transitions report the result
+// of the letter in the end. All fields are required.
 type Saga struct {
 	Sagas      saga.Store
 	Letters    Letters
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
-	Commit     func(context.Context, saga.Change) error // of one change, as engine.Config.Commit
-	Wake       func(saga.Ref)                           // tells the engine of a saga that is due
+	Commit     func(context.Context, saga.Change) error // commits one change, as engine.Config.Commit
+	Wake       func(saga.Ref)                           // wakes the engine for a saga that is due
 	Now        func() time.Time
 	NewID      func() uuid.UUID
-	// CompensationTimeout is engine.Config's.
+	// CompensationTimeout is that of engine.Config.
 	CompensationTimeout time.Duration
 }
 
@@ -41,8 +41,8 @@ type Letters interface {
 }
 
 const (
-	sagasAtOnce = 64 // letters of a batch; their commits gather into groups
-	sagaTries   = 20 // of a saga that keeps changing
+	sagasAtOnce = 64 // letters of a batch; their commits are grouped
+	sagaTries   = 20 // attempts for a saga that keeps changing
 )
 
 // Drive implements redrive.Driver.
@@ -65,7 +65,7 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: d.Now(), Accepted: true, Outcome: dlq.Uncertain}
 	err := d.tell(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Instance) (saga.Event, error) {
 		if run.State == saga.Compensating {
-			return nil, errUnderWay // somebody was faster
+			return nil, errUnderWay // another request was faster
 		}
 		return saga.ResumeRequested{By: l.Actor, Reason: fmt.Sprintf("dead letter %s is retried", l.ID)}, nil
 	})
@@ -80,18 +80,18 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	case f != nil:
 		r.Accepted, r.Outcome, r.Error = false, dlq.FailedDrive, f.Detail
 	default:
-		// Nobody knows whether the saga undoes again. If it does not, the lease of
-		// the letter passes, and the retry counts as one that was lost.
+		// It is unknown whether the saga compensates again. If it does not, the lease of
+		// the letter expires, and the retry counts as lost.
 		r.Error = "the commit that continues the saga has an unknown outcome"
 	}
 	return r
 }
 
-// UndoneByHand notes that what a letter stands for was undone outside of Skald:
-// the saga that waits for it goes on, and its change resolves the letter; one
-// that no saga waits for is resolved alone. Returns the letter as it then is.
-// Faults: Conflict when it is being retried, or its saga is in the archive;
-// NotFound; dlq.CodeStale when it keeps changing.
+// UndoneByHand records that what a letter stands for was undone outside of Skald: the
+// saga that waits for it continues, and its transition resolves the letter; a letter
+// that no saga waits for is resolved alone. It returns the letter as it then is.
+// Faults: Conflict when it is being retried, or its saga is in the archive; NotFound;
+// dlq.CodeStale when it keeps changing.
 func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
 	err := d.tell(ctx, &l, by, &action, func(run *saga.Instance) (saga.Event, error) {
@@ -122,10 +122,10 @@ var (
 	errNotRead  = errors.New("the saga cannot be read")
 )
 
-// tell applies what event makes of the saga of a letter, unless that is an error.
-// action is stored with it, unless nil. Faults: Conflict, also codeNotWaiting;
-// dlq.CodeStale. After errNotRead nothing was written; after another error nobody
-// knows.
+// tell applies event to the saga of a letter, and stores the result unless that is an
+// error. action is stored with it, unless nil. Faults: Conflict, also codeNotWaiting;
+// dlq.CodeStale. After errNotRead nothing was written; after another error the outcome
+// is unknown.
 func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action,
 	event func(*saga.Instance) (saga.Event, error)) error {
 	for range sagaTries {
@@ -155,7 +155,7 @@ func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *
 	return fault.New(fault.Precondition, dlq.CodeStale, "the saga %s keeps changing", l.Link.SagaID)
 }
 
-// waiting reads the saga that waits for l, or is at it again.
+// waiting reads the saga that waits for l, or is already compensating again.
 func (d *Saga) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error) {
 	loaded, err := d.Sagas.Load(ctx, []saga.Ref{{Tenant: l.TenantID, ID: l.Link.SagaID}})
 	if err != nil {

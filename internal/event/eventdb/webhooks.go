@@ -29,12 +29,14 @@ import (
 // Whoever locks both, locks the subscription before its deliveries.
 type Webhooks struct {
 	db   *postgres.DB
-	tell *dlqdb.Teller // of dead letters
+	tell *dlqdb.LetterUpdater // of dead letters
 }
 
 // NewWebhooks returns the webhooks of db, which tell dead letters by tell; nil: by
 // the common policy.
-func NewWebhooks(db *postgres.DB, tell *dlqdb.Teller) *Webhooks { return &Webhooks{db, tell.Or(db)} }
+func NewWebhooks(db *postgres.DB, tell *dlqdb.LetterUpdater) *Webhooks {
+	return &Webhooks{db, tell.Or(db)}
+}
 
 // now for a cursor: everything that has ended before is passed over, and
 // nothing that ends later. A few events of transactions that were committed

@@ -45,16 +45,16 @@ type Jobs struct {
 // DB is the database with what the stores of job runs share.
 type DB struct {
 	*postgres.DB
-	Hub           *jobnotify.Hub // wakes those who wait for runs
-	Tell          *dlqdb.Teller  // of dead letters
-	jobrun.Chance                // what decisions about runs take their ids and jitter from
+	Hub           *jobnotify.Hub       // wakes those who wait for runs
+	Tell          *dlqdb.LetterUpdater // of dead letters
+	jobrun.Chance                      // what decisions about runs take their ids and jitter from
 	specs         specCache
 	ended         func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 }
 
 // NewDB returns db for stores of job runs, whose decisions take ids and jitter from
 // chance, and which tell dead letters by tell; nil: by the common policy.
-func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.Teller) *DB {
+func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB {
 	return &DB{DB: db, Hub: jobnotify.NewHub(db), Tell: tell.Or(db), Chance: chance}
 }
 

@@ -23,9 +23,9 @@ import (
 type Sagas struct {
 	db    *postgres.DB
 	jobs  *jobdb.DB
-	tell  *dlqdb.Teller // of dead letters
-	steps stepJobs      // that are job runs
-	turns turns         // of tenants, in claims
+	tell  *dlqdb.LetterUpdater // of dead letters
+	steps stepJobs             // that are job runs
+	turns turns                // of tenants, in claims
 }
 
 // NewSagas returns the saga store of db for a process without job runs, with the default

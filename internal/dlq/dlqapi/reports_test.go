@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestAMisspeltTopicIsSaidToBeUnknown(t *testing.T) {
+func TestAMisspeltTopicIsReportedAsUnknown(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l := q.push(q.toTarget(`"labels":["a"]`))
@@ -59,7 +59,7 @@ func TestAMisspeltTopicIsSaidToBeUnknown(t *testing.T) {
 	}
 }
 
-func TestALetterSaysWhatCanBeDoneAndWhatItsLastRetrySaid(t *testing.T) {
+func TestALetterListsItsActionsAndItsLastError(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l := q.push(q.toTarget(`"max_retries":1`))
@@ -100,7 +100,7 @@ func TestALetterSaysWhatCanBeDoneAndWhatItsLastRetrySaid(t *testing.T) {
 	}
 }
 
-func TestAPushWarnsOfWhatNothingHereDrives(t *testing.T) {
+func TestAPushWarnsOfATargetThatNoDriverReaches(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l := q.push(`{"original_topic":"orders","error_message":"boom"}`)
@@ -116,7 +116,7 @@ func TestAPushWarnsOfWhatNothingHereDrives(t *testing.T) {
 	}
 }
 
-func TestIdsThatStandForNothingAreNamed(t *testing.T) {
+func TestUnknownIDsAreReported(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l, unknown := q.push(q.toTarget("")), uuid.New()
@@ -136,7 +136,7 @@ func TestIdsThatStandForNothingAreNamed(t *testing.T) {
 	}
 }
 
-func TestTheLargestLetterComesOverWithItsPlace(t *testing.T) {
+func TestTheLargestLetterIsImportedWithItsPlace(t *testing.T) {
 	t.Parallel()
 	q, other := newQueue(t), newQueue(t)
 	place := dlq.Position{Topic: "orders.dlq", Partition: 2, Offset: 41, TopicID: uuid.New()}
