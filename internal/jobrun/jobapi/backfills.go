@@ -113,7 +113,7 @@ func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *j
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// ListBackfills answers a page of the backfills of a definition, newest first.
+// ListBackfills returns a page of the backfills of a definition, newest first.
 func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -136,7 +136,7 @@ func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsReques
 	}}, nil
 }
 
-// GetBackfill answers a backfill with its progress.
+// GetBackfill returns a backfill with its progress.
 func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -69,7 +69,7 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 	return a, err
 }
 
-// GetJobBulk answers a bulk with its progress.
+// GetJobBulk returns a bulk with its progress.
 func (s *Handlers) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -80,7 +80,7 @@ func (s *Handlers) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObjec
 	return bulkAnswer(&b)
 }
 
-// ListJobBulks answers a page of bulks, newest first.
+// ListJobBulks returns a page of bulks, newest first.
 func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

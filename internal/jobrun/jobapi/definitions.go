@@ -66,7 +66,7 @@ func (s *Handlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb,
 	})
 }
 
-// ListJobDefinitions answers a page of definitions, newest first.
+// ListJobDefinitions returns a page of definitions, newest first.
 func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	in api.ListJobDefinitionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -92,7 +92,7 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	}}, nil
 }
 
-// GetJobDefinition answers a definition.
+// GetJobDefinition returns a definition.
 func (s *Handlers) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -103,7 +103,7 @@ func (s *Handlers) GetJobDefinition(ctx context.Context, in api.GetJobDefinition
 	return s.definitionAnswer(&d).Unchanged(in.Params.IfNoneMatch)
 }
 
-// ListJobDefinitionVersions answers what a definition said.
+// ListJobDefinitionVersions returns the versions of a definition.
 func (s *Handlers) ListJobDefinitionVersions(ctx context.Context,
 	in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

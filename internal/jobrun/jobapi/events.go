@@ -87,7 +87,7 @@ func sameValue(a, b any) bool {
 	return a == b
 }
 
-// GetJobEvent answers an event and what it has led to.
+// GetJobEvent returns an event and what it has led to.
 func (s *Handlers) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *Handlers) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObj
 	return rest.Answer{Status: http.StatusOK, Body: toAPIJobEvent(&e)}, nil
 }
 
-// ListJobEvents answers a page of events, newest first.
+// ListJobEvents returns a page of events, newest first.
 func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

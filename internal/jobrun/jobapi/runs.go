@@ -184,7 +184,7 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 		bytes.Equal(compact.Bytes(), other.Bytes())
 }
 
-// GetJobRun answers a run, at its end when the client waits for that.
+// GetJobRun returns a run, at its end when the client waits for that.
 func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {

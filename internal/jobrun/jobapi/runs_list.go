@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// ListJobRuns answers a page of runs, newest first.
+// ListJobRuns returns a page of runs, newest first.
 func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -114,7 +114,7 @@ func (s *Handlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUI
 	return d.ID, false, err
 }
 
-// ListJobRunAttempts answers to whom a run was assigned.
+// ListJobRunAttempts returns the attempts of a run.
 func (s *Handlers) ListJobRunAttempts(ctx context.Context,
 	in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -130,7 +130,7 @@ func (s *Handlers) ListJobRunAttempts(ctx context.Context,
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// ListJobRunEvents answers what was decided about a run.
+// ListJobRunEvents returns the events of a run.
 func (s *Handlers) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// GetLeader answers who leads the scheduler.
+// GetLeader returns who leads the scheduler.
 func (s *Handlers) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -73,7 +73,7 @@ func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequ
 	return s.leader(ctx)
 }
 
-// GetSettings answers all settings of job runs.
+// GetSettings returns all settings of job runs.
 func (s *Handlers) GetSettings(ctx context.Context, in api.GetSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -142,7 +142,7 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 	return s.settings(ctx)
 }
 
-// ListSettingChanges answers who changed what. By whom and why is the deployment's
+// ListSettingChanges returns who changed what. By whom and why is the deployment's
 // own affair: a tenant sees what the values were.
 func (s *Handlers) ListSettingChanges(ctx context.Context,
 	in api.ListSettingChangesRequestObject) (api.Response, error) {

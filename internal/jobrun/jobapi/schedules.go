@@ -16,7 +16,7 @@ import (
 // previewed is how many slots are shown when nobody says how many.
 const previewed = 20
 
-// ListNextJobRuns answers when a definition is due next.
+// ListNextJobRuns returns when a definition is due next.
 func (s *Handlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -35,7 +35,7 @@ func (s *Handlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRe
 	return s.ticks(*d.Spec.Schedule, from, in.Params.Count)
 }
 
-// PreviewSchedule answers when a schedule would fire.
+// PreviewSchedule returns when a schedule would fire.
 func (s *Handlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleRequestObject) (api.Response, error) {
 	var b struct {
 		Schedule schedule.Spec `json:"schedule"`

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// ensureBuiltIn stores a built-in definition unless it is there, and gives one that
-// nobody has touched its present spec: any number of nodes may do so at once.
+// ensureBuiltIn stores a built-in definition unless it exists, and gives one that no
+// operator has changed its present spec: any number of nodes may do so at once.
 var ensureBuiltIn = postgres.Named(`
 WITH kept AS (
 	INSERT INTO jobs.job_definitions AS d (`+builtIn.Inserted()+`) VALUES (`+builtIn.Values("n")+`)
@@ -26,7 +26,7 @@ WITH kept AS (
 INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at)
 SELECT id, tenant_id, spec_version, spec, updated_at FROM kept`, builtIn.As("n"))
 
-// builtIn is what a built-in definition says of itself.
+// builtIn are the columns that a built-in definition sets.
 var builtIn = DefinitionTable.Only("id", "tenant_id", "name", "type", "command_name", "spec", "built_in",
 	"last_materialized_at", "next_due_at", "created_at", "updated_at")
 
@@ -56,17 +56,17 @@ type Expired struct {
 	Workers int64 `json:"workers"`
 }
 
-// retention deletes a batch each: processed events and their deliveries, answered
-// claims of yesterday, fences that nobody has shown and workers that have been
-// detached for as long as runs are kept.
+// retention deletes one batch per statement: processed events and their deliveries,
+// claims answered more than a day ago, fences that are no longer shown and workers that
+// have been detached for as long as runs are kept.
 var retention = []struct {
-	// days names the setting of how long it is kept.
+	// days is the name of the setting with the retention in days.
 	days string
-	// told is how the record of actions calls what was deleted; "": it is not told of.
+	// told is the name of what was deleted in the audit trail; "": it is not recorded.
 	told string
 	// statement deletes at most $2 rows older than $1 days, and counts them by tenant.
 	statement string
-	// count is where their number is added up.
+	// count is where the number of deleted rows is added.
 	count func(*Expired) *int64
 }{
 	{jobrun.EventRetention, "job_events_deleted", `
@@ -77,7 +77,7 @@ WITH gone AS (
 	DELETE FROM jobs.event_deliveries d USING gone WHERE d.event_id = gone.id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Events }},
-	// Claims are answers that are kept for a day to be repeated.
+	// Claims are kept for a day so that a repeated claim gets the same answer.
 	{jobrun.RunRetentionDays, "", `
 WITH gone AS (
 	DELETE FROM jobs.claims c WHERE c.ctid IN (SELECT ctid FROM jobs.claims WHERE created_at < now() - interval '1 day' AND $1::float8 > 0 LIMIT $2)
@@ -98,9 +98,9 @@ WITH gone AS (
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Workers }},
 }
 
-// Retain deletes what is kept about job runs and whose time has passed, but for
-// the runs themselves and their logs, which package joblog purges. It stops when
-// ctx ends; what was deleted until then stays so.
+// Retain deletes expired data of job runs, except for the runs themselves and their
+// logs, which package joblog purges. It stops when ctx ends; what was deleted until
+// then stays deleted.
 func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 	s, err := st.settings(ctx)
 	if err != nil {
@@ -129,15 +129,15 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 	return e, nil
 }
 
-// Proof is something that must always hold, and in how many places it does not.
+// Proof is an invariant, and the number of rows that violate it.
 type Proof struct {
 	Name    string   `json:"name"`
 	Broken  int64    `json:"broken"`
 	Samples []string `json:"samples,omitempty"` // ids, at most five
 }
 
-// proofs find what must not be: each returns ids. Those with the lease of a minute
-// ago leave the sweeps time to act.
+// proofs find violations of invariants: each returns ids. Those that compare a lease
+// with a minute ago leave the sweeps time to act.
 var proofs = []struct{ name, query string }{
 	{"I1 every unfinished saga is owned or due", `
 		SELECT s.id::text FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.suspended_at IS NULL
@@ -167,7 +167,7 @@ var proofs = []struct{ name, query string }{
 		   AND m.terminal_at > now() - interval '1 day'`},
 }
 
-// Prove asks what must always hold, of all tenants, and returns what came of each.
+// Prove checks the invariants over all tenants, and returns the result of each.
 func (st *Jobs) Prove(ctx context.Context) ([]Proof, error) {
 	out := make([]Proof, len(proofs))
 	for i, p := range proofs {

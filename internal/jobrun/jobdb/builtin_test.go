@@ -56,7 +56,7 @@ func TestRetentionDeletesWhatHasExpiredAndNothingElse(t *testing.T) {
 	}
 }
 
-// Each proof must be able to fail: what it looks for is made, past the rules.
+// Each check must be able to fail: a violation is created behind the rules' back.
 func TestProofsSeeWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)

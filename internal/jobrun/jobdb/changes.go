@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// storeEnd writes the end of a run that is still as it was read.
+// storeEnd writes the end of a run if it has not changed since it was read.
 var (
 	runEnd = runTable.Only("tenant_id", "id", "state", "version", "finished_at", "failures_used", "losses_used",
 		"exit_code", "result", "error", "error_code", "error_summary", "resource_cpu_seconds_total",
@@ -27,7 +27,7 @@ UPDATE jobs.job_runs r
  WHERE `+asItWas, runEnd.As("n"), itWas)
 )
 
-// storeMove writes what else may change of a run by one decision about it.
+// storeMove writes the columns that other decisions about a run change.
 var (
 	runMove = runTable.Only("tenant_id", "id", "state", "version", "updated_at", "available_at", "admitted_at",
 		"cancel_requested_at", "cancel_reason", "continuation_state", "continuation_check_started_at",
@@ -40,17 +40,18 @@ const asItWas = `r.tenant_id = @n.tenant_id AND r.id = @n.id AND r.version = @wa
 
 var itWas = postgres.Single("was_version", "was_state")
 
-// holdRetry: a run is held like the one that it retries, which is locked.
+// holdRetry makes the retry held (by a suspended saga) if the run that it retries is,
+// which is locked.
 const holdRetry = `
 UPDATE jobs.job_runs n SET held = true FROM jobs.job_runs o
  WHERE o.tenant_id = $1 AND o.id = $2 AND o.held AND n.tenant_id = $1 AND n.id = $3`
 
 // putChange writes a decision about a run, and all that follows from it, in tx, a
 // transaction of the writers' connections: the row, if it is still as before, the
-// attempt that has ended, what was decided, the run that retries it, what is told
-// of dead letters, and the saga that waits for it. before is the run as it was, at
-// the moment of the decision. Fault: Conflict (CodeStale) when somebody else moved
-// the run; then nothing of tx is to be kept.
+// attempt that has ended, the run's events, the run that retries it, updates of dead
+// letters, and the saga that waits for it. before is the run as it was when the
+// decision was made. Fault: Conflict (CodeStale) when the run was changed meanwhile; tx
+// must then be rolled back.
 func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c *jobrun.Change, at time.Time) error {
 	if !c.Changes() {
 		return nil
@@ -80,7 +81,7 @@ func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c 
 	return db.putConsequences(ctx, tx, c, at)
 }
 
-// putConsequences writes what follows from the end of a run.
+// putConsequences writes the consequences of the end of a run.
 func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change, at time.Time) error {
 	if e.Retry != nil {
 		created, err := db.InsertRuns(ctx, tx, []jobrun.Run{*e.Retry})
@@ -137,7 +138,7 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Preconditio
 	return db.putRow(ctx, tx, r, storeEnd.Text, args)
 }
 
-// putRow carries out storeMove or storeEnd. Fault: see putChange.
+// putRow executes storeMove or storeEnd. Fault: see putChange.
 func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query string, args []any) error {
 	stmt, err := db.PreparedIn(ctx, tx, query)
 	if err != nil {
@@ -150,8 +151,8 @@ func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query stri
 	return fault.New(fault.Conflict, jobrun.CodeStale, "job run %s was changed concurrently: read it again", r.ID)
 }
 
-// letterUpdateOfRun is what a run's end tells of its dead letter. While content is sealed,
-// nothing that a worker has said goes into the letter's error.
+// letterUpdateOfRun is the update of a run's dead letter after its end. With encryption
+// nothing that a worker has reported is copied to the letter's error.
 func (db *DB) letterUpdateOfRun(e *jobrun.Change, at time.Time) dlqdb.LetterUpdate {
 	n := dlqdb.LetterUpdate{SourceUpdate: e.LetterUpdate, Tenant: e.Run.TenantID, At: dlq.Moment{Now: at}}
 	if n.Outcome == dlq.GaveUp && db.Keys.Seals() {

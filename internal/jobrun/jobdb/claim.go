@@ -15,12 +15,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// What a claim is to choose, jobrun.Pool says; these are the parts that one claim and
-// several together share.
+// jobrun.Pool defines which runs a claim takes; these are the parts of the statements
+// for one claim and for several together.
 
-// startClaimed starts what was just assigned. It is a statement of its own: no
-// run becomes RUNNING that was not ASSIGNED (J-06, J-07), and PostgreSQL changes a
-// row once per statement.
+// startClaimed starts the runs that were just assigned. It is a statement of its own:
+// no run becomes RUNNING that was not ASSIGNED (J-06, J-07), and PostgreSQL changes a
+// row only once per statement.
 var startClaimed = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
@@ -30,9 +30,10 @@ UPDATE jobs.job_runs r
 RETURNING r.id, r.version, r.started_at, r.lease_expires_at`,
 	postgres.Single("tenant", "worker", "ids", "lease"))
 
-// claimed reads what a claim with this id gave, as far as the worker still has it:
-// what its lease has left, because the worker counts from this answer. Of a lease
-// that is over nothing is said: the run may be another's the moment after.
+// claimed reads the runs that a claim with this id got, as far as the worker still has
+// them, with the time left of their leases, because the worker counts from this answer.
+// A run whose lease has expired is left out: another worker may get it the moment
+// after.
 var claimed = `
 SELECT ` + RunColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000000)::bigint
   FROM jobs.claims k CROSS JOIN LATERAL unnest(k.run_ids) AS f (id) JOIN jobs.job_runs r ON r.id = f.id AND r.tenant_id = k.tenant_id
@@ -40,12 +41,12 @@ SELECT ` + RunColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - c
 
 const workerState = `SELECT w.state FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`
 
-// claimTries is how often another claim may be faster with a concurrency key,
-// before runs with keys are left out.
+// claimTries is how many times a claim may lose a concurrency key to another one before
+// it leaves out runs with keys.
 const claimTries = 3
 
-// Claim implements jobrun.Work (W3). A worker that claims several times at once may
-// get as much more than its maximum as it asks for meanwhile.
+// Claim implements jobrun.Work (W3). A worker that sends several claims at once may
+// exceed its maximum by as many runs as they ask for.
 func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
@@ -61,8 +62,8 @@ func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offe
 	return offers, nil
 }
 
-// tryClaim repeats a claim that another one was faster than, and returns what it
-// got in the order in which runs are taken.
+// tryClaim repeats a claim that lost a concurrency key to another one, and returns its
+// runs in the order in which they are claimed.
 func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun.Offer, err error) {
 	for try := range 2 * claimTries {
 		offers, err = claim(try >= claimTries)
@@ -101,8 +102,9 @@ func (st *Jobs) claim(
 	return offers, err
 }
 
-// offers reads assigned runs, again with what is left of their leases. Nobody gets
-// one whose content does not open: it is as good as lost by its worker.
+// offers reads assigned runs; repeated ones with the time left of their leases. A run
+// whose content cannot be decrypted is not offered: its worker never starts it, and it
+// counts as lost.
 func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offers []jobrun.Offer, err error) {
 	var left int64 // µs
 	var more []any
@@ -159,8 +161,8 @@ func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Of
 	return err
 }
 
-// claimedBefore answers a claim that got nothing: with what the same claim got
-// before, if anything. Fault: Gone.
+// claimedBefore answers a claim that got nothing with the runs of the same claim
+// earlier, if any. Fault: Gone.
 func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	rows, err := st.db.QueryWrite(ctx, workerState, a.TenantID, a.WorkerID)
 	if err != nil {
@@ -187,8 +189,8 @@ func workerGone() error {
 	return fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop its runs and register again")
 }
 
-// claimQuery is the statement for claims of one tenant: for one claim of any
-// queues, or for several of the same one.
+// claimQuery is the statement for claims of one tenant: for one claim of any queues, or
+// for several of the same queue.
 func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
 	a := &asks[0]
 	bounds := postgres.Values{

@@ -74,7 +74,7 @@ func TestWorkersThatDifferAreNotGivenEachOthersRuns(t *testing.T) {
 			}
 		}
 	}
-	// Together it has got it, if it was the first of them; alone it does.
+	// In the batch it got the run if it came first; alone it gets it.
 	left := ids(j.ClaimRuns(t, able, ofDefault))
 	if n := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE id = $1 AND state = 'ASSIGNED' AND assigned_worker_id = $2`, r.ID, able); n != 1 {
 		t.Errorf("alone it got %v, and the run is not its own", left)
@@ -88,7 +88,7 @@ func TestOfAKeyOneRunIsGivenToAllWhoAskTogether(t *testing.T) {
 	for range 3 {
 		j.CreateAll(t, j.NewRun(keyed))
 	}
-	pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET admitted_at = now()`) // as if the leader had
+	pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET admitted_at = now()`) // as the leader would
 	a, b := j.NewWorker(t), j.NewWorker(t)
 	for n, want := range []int{1, 0} {
 		got := j.ClaimAtOnce(t, jobrun.ClaimRequest{WorkerID: a, Slots: 3}, jobrun.ClaimRequest{WorkerID: b, Slots: 3})

@@ -14,11 +14,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// claimWorlds is how many small worlds claims are tried on.
+// claimWorlds is the number of random cases.
 const claimWorlds = 100
 
-// TestClaimsChooseWhatTheRuleSays has the statements choose among random workers
-// and runs, and compares who got what with jobrun.Pool.
+// TestClaimsChooseWhatTheRuleSays has the statements choose among random workers and
+// runs, and compares the result with jobrun.Pool.
 func TestClaimsChooseWhatTheRuleSays(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -38,7 +38,7 @@ func TestClaimsChooseWhatTheRuleSays(t *testing.T) {
 	}
 }
 
-// claimWorld is a few workers and runs, in the database and as the rule sees them.
+// claimWorld is a few workers and runs, in the database and in the rule's types.
 type claimWorld struct {
 	jobrun.Pool
 	t    *testing.T
@@ -81,7 +81,7 @@ func (w *claimWorld) build() {
 	}
 }
 
-// addRun makes a run in any state that runs are claimed from, or that is in their way.
+// addRun makes a run in any state that can be claimed, or that blocks others.
 func (w *claimWorld) addRun() {
 	r := jobrun.Pooled{Run: w.j.NewRun(w.j.Job)}
 	r.Queue, r.CommandName, r.Priority = w.one("a", "b", "c"), w.one("mail", "report"), w.rand.IntN(3)
@@ -122,14 +122,15 @@ func (w *claimWorld) addRun() {
 	w.Runs = append(w.Runs, r)
 }
 
-// keyTaken: the database lets one run of a key be with a worker.
+// keyTaken tells whether a worker has a run of the key: the database allows only one.
 func (w *claimWorld) keyTaken(key string) bool {
 	return key != "" &&
 		slices.ContainsFunc(w.Runs,
 			func(r jobrun.Pooled) bool { return r.ConcurrencyKey == key && r.State != jobrun.Pending })
 }
 
-// asks is a claim of any queues by one worker, or claims of one queue by several.
+// asks is a claim of any queues by one worker, or claims of one queue by several
+// workers.
 func (w *claimWorld) asks() (all []jobrun.ClaimRequest) {
 	ask := func(p jobrun.WorkerProcess, queues []string) {
 		a := jobrun.ClaimRequest{TenantID: w.j.Tenant, WorkerID: p.ID, Slots: 1 + w.rand.IntN(6), Queues: queues}
@@ -149,7 +150,7 @@ func (w *claimWorld) asks() (all []jobrun.ClaimRequest) {
 	return all
 }
 
-// claim makes claims as production does, and returns what each was newly given.
+// claim makes claims as production does, and returns the new runs of each.
 func (w *claimWorld) claim(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	out := make([][]uuid.UUID, len(asks))
 	var offers [][]jobrun.Offer
@@ -166,7 +167,7 @@ func (w *claimWorld) claim(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	}
 	for i := range offers {
 		for _, o := range offers[i] {
-			if !w.knownAt(o.ID, asks[i].WorkerID) { // a claim that is repeated is answered as before
+			if !w.knownAt(o.ID, asks[i].WorkerID) { // a repeated claim is answered as before
 				out[i] = append(out[i], o.ID)
 			}
 		}
@@ -174,7 +175,7 @@ func (w *claimWorld) claim(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	return out
 }
 
-// detached tells whether the one who claims is told that it is.
+// detached tells whether the claiming worker is told that it is detached.
 func (w *claimWorld) detached(asks []jobrun.ClaimRequest) bool {
 	return len(asks) == 1 && slices.ContainsFunc(w.Workers, func(p jobrun.WorkerProcess) bool {
 		return p.ID == asks[0].WorkerID && p.State == jobrun.WorkerDetached
@@ -187,7 +188,7 @@ func (w *claimWorld) knownAt(run, worker uuid.UUID) bool {
 	})
 }
 
-// assigned notes what claims were given, and that the database says the same.
+// assigned records the runs of claims, and checks them in the database.
 func (w *claimWorld) assigned(asks []jobrun.ClaimRequest, got [][]uuid.UUID) {
 	for i := range asks {
 		if len(got[i]) > 0 && asks[i].ClaimID != "" {

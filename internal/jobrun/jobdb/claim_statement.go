@@ -5,9 +5,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// claimable is what a worker w may get of the queue q, in the order of
-// idx_job_runs_claimable, which the lateral subqueries keep. What is held is seen
-// anew once it is locked, so that no claim comes after the suspension of a saga. With
+// claimable selects the runs of queue q that worker w may get, in the order of
+// idx_job_runs_claimable, which the lateral subqueries keep. Whether a run is held is
+// read again once it is locked, so that no claim follows the suspension of a saga. With
 // @keyless no run has a concurrency key.
 var claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
@@ -18,31 +18,32 @@ var claimable = `
 	          WHERE o.tenant_id = @tenant AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
 	 ORDER BY ` + claimOrder
 
-// mayClaim is the condition that worker w may be given runs (@fresh: how long it may be
-// silent, in microseconds).
+// mayClaim is the condition that worker w may be given runs (@fresh: the longest
+// silence, in microseconds).
 func mayClaim(id string) string {
 	return `w.tenant_id = @tenant AND w.id = ` + id + ` AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - @fresh * interval '1 microsecond'`
 }
 
-// roomOf is how many runs worker w is given that asks for so many (@max_runs: the limit
-// of all workers).
+// roomOf is how many runs worker w is given when it requests that many (@max_runs: the
+// limit of all workers).
 func roomOf(id, asks string) string {
 	return `least(` + asks + `, least(w.max_runs, @max_runs::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = ` + id + ` AND h.phase = 'HELD')) AS room`
 }
 
-// unanswered is the condition that a claim was not answered before.
+// unanswered is the condition that a claim has not been answered yet.
 func unanswered(k, worker, claim string) string {
 	return `NOT EXISTS (SELECT FROM jobs.claims ` + k + ` WHERE ` + k + `.worker_id = ` + worker + ` AND ` + k + `.claim_id = ` + claim + `)`
 }
 
-// claimRuns assigns runs to a worker under the present epoch. Of several
-// queues it looks first how many runs of each come to the front, and then locks so
-// many of each, so that no other worker is kept from runs that nobody takes.
+// claimRuns assigns runs to a worker under the present epoch. For several queues it
+// first looks how many runs of each come first in the order, and then locks that many
+// of each, so that other workers are not kept from runs that are not taken.
 //
-// A repetition waits for the claim that it repeats, should that be under way: else it
-// would lock runs of its own and find none, or fewer than it got. What it then sees
-// is older than that claim, so it gets nothing, or violates the key of jobs.claims.
+// A repeated claim waits for the first one if that is still under way: otherwise it
+// would lock runs of its own and find none, or fewer than the first got. Its snapshot
+// is older than the first claim's result, so it gets nothing, or violates the key of
+// jobs.claims.
 var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT `+lockClaim("@worker::uuid", "@claim::text")+`
 ), w AS MATERIALIZED (
@@ -69,11 +70,11 @@ var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	 WHERE l.concurrency_key IS NULL OR l.nth = 1
 )`+assignChosen, postgres.Single("tenant", "worker", "slots", "queues", "claim"), claimBounds)
 
-// claimBounds are the parameters that all claims end with.
+// claimBounds are the last parameters of all claims.
 var claimBounds = postgres.Single("max_runs", "fresh", "lease", "keyless", "start")
 
 // claimEpoch begins each claim. Unless the runs are started immediately (@start), the
-// answer does not wait until the assignment is on disk: if a crash takes it back, the
+// answer does not wait until the assignment is on disk: if a crash undoes it, the
 // worker's token is unknown and its start is refused, and workers wait for that answer
 // (J-26). Committing a start makes the preceding assignment durable too.
 const claimEpoch = `
@@ -82,20 +83,20 @@ WITH e AS MATERIALIZED (
 	  FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
 )`
 
-// lockClaim keeps a claim with an id from being made twice at once, until it is
-// committed.
+// lockClaim prevents a claim id from being used twice at once, until the transaction
+// ends.
 func lockClaim(worker, claim string) string {
 	return "CASE WHEN " + claim + " <> '' THEN pg_advisory_xact_lock(hashtextextended(" + worker + "::text || ' ' || " + claim + ", 0)) END"
 }
 
-// firstOfKeys numbers the runs of each concurrency key: a claim takes one of it.
-// That another claim takes one of the same key meanwhile is a violation of
+// firstOfKeys numbers the runs of each concurrency key: a claim takes only one per key.
+// If another claim takes one of the same key meanwhile, that violates
 // idx_job_runs_concurrency_key.
 const firstOfKeys = `
 	SELECT l.id, l.priority, l.scheduled_for, l.concurrency_key, row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth
 	  FROM locked l`
 
-// assignChosen ends each claim: it gives each run in chosen to its worker, of those in w.
+// assignChosen ends each claim: it assigns each run in chosen to its worker in w.
 var assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
 	   SET state = 'ASSIGNED', version = r.version + 1, attempt = r.attempt + 1, assigned_worker_id = c.worker, assigned_at = clock_timestamp(),
@@ -114,10 +115,10 @@ SELECT ` + RunColumns + ` FROM assigned r`
 // claimOrder is the order in which runs are claimed: jobrun.CompareTurns.
 const claimOrder = `r.priority DESC, r.scheduled_for, r.id`
 
-// claimOfQueue assigns runs of one queue to workers that are alike:
-// to those with the labels and commands of the first who may have any, the
-// others get nothing. The seats of all are numbered in turns, and the runs that
-// come to the front are given out to them in order.
+// claimOfQueue assigns runs of one queue to workers with the same labels and commands
+// as the first one with room; the others get nothing. The free slots of all these
+// workers are numbered in turns, and the first runs of the queue are given out to them
+// in order.
 var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT `+lockClaim("k.worker", "k.claim_id")+` FROM unnest((SELECT @workers::uuid[]), @claims::text[]) AS k (worker, claim_id)
 ), w AS MATERIALIZED (

@@ -14,16 +14,16 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// runRow is a row of jobs.job_runs: a run, and as it is stored what may be sealed.
+// runRow is a row of jobs.job_runs: a run, and the stored form of what may be sealed.
 type runRow struct {
 	*jobrun.Run
 	args, progress, checkpoint, result, failure []byte
-	code, summary                               *string // of the error
-	step                                        *int    // nil: of no saga
+	code, summary                               *string // the error's
+	step                                        *int    // nil: not of a saga
 }
 
-// runTable is jobs.job_runs. error_code and error_summary are derived from error
-// and not read.
+// runTable is jobs.job_runs. error_code and error_summary are derived from error and
+// are not read.
 var runTable = postgres.NewTable(
 	postgres.UUID("id", func(r *runRow) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *runRow) *uuid.UUID { return &r.TenantID }),
@@ -95,12 +95,12 @@ var runTable = postgres.NewTable(
 	postgres.TextOrEmpty("initiated_as", func(r *runRow) *string { return &r.InitiatedAs }),
 )
 
-// RunColumns are what ScanRun reads, of jobs.job_runs as r.
+// RunColumns are the columns that ScanRun reads, with alias r for jobs.job_runs.
 var RunColumns = runTable.Selected("r")
 
-// ScanRun reads one row that begins with RunColumns; more receives the columns
-// after them. Of a run whose encrypted content cannot be decrypted
-// (envelope.ErrUnreadable) it returns all but that.
+// ScanRun reads one row that begins with RunColumns; more receives the columns after
+// them. If the encrypted content of a run cannot be decrypted (envelope.ErrUnreadable),
+// it returns the run without it.
 func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 	var r jobrun.Run
 	stored := runRow{Run: &r}
@@ -119,7 +119,7 @@ func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 	return r, db.openRun(&stored)
 }
 
-// openRun fills in what may be sealed.
+// openRun decrypts what may be sealed.
 func (db *DB) openRun(r *runRow) (err error) {
 	sealer := db.Keys.SealerFor(r.TenantID, r.ID)
 	if r.Args, err = openJSON(&sealer, fieldRunArgs, r.args); err != nil {
@@ -142,11 +142,11 @@ func (db *DB) openRun(r *runRow) (err error) {
 	return nil
 }
 
-// mayBeSealed is how the jsonb of an envelope begins.
+// mayBeSealed is the prefix of an envelope's jsonb.
 var mayBeSealed = []byte(`{"$skald_`)
 
-// openJSON is opened for what need not be canonical where it is not sealed: it is
-// what jsonb makes of it.
+// openJSON decrypts JSON that need not be canonical: unsealed JSON is returned as jsonb
+// formats it.
 func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
 	if !bytes.HasPrefix(stored, mayBeSealed) {
 		return stored, nil
@@ -154,11 +154,11 @@ func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMess
 	return postgres.Unseal(p, f, stored)
 }
 
-// maxErrorCode is how many characters job_runs.error_code has.
+// maxErrorCode is the length of job_runs.error_code in characters.
 const maxErrorCode = 100
 
-// sealedRunError returns what to store of a run's error: its JSON, its code and
-// the line that lists show; nil, nil, nil without one.
+// sealedRunError returns the stored form of a run's error: its JSON, its code and the
+// line that lists show; nil, nil, nil without an error.
 func sealedRunError(p *envelope.Sealer, r *jobrun.Run) (doc []byte, code, summary *string, err error) {
 	if r.Error == nil {
 		return nil, nil, nil, nil

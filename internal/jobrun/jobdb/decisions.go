@@ -34,23 +34,23 @@ var RunEventTable = postgres.NewTable(
 	postgres.Text("reason", func(e *runEvent) *string { return &e.Reason }),
 )
 
-// storeRunEvents appends a batch of decisions; for the writers' connections. Ids are
-// given in the order of the batch.
+// storeRunEvents appends a batch of events on the writers' connections. Ids are
+// assigned in the order of the batch.
 var storeRunEvents = postgres.Named(`
 	INSERT INTO jobs.job_run_events (`+RunEventTable.Inserted()+`)
 	SELECT `+RunEventTable.Stored("")+`
 	  FROM `+postgres.Unnest("e", RunEventTable.As("e")), RunEventTable.As("e"))
 
-// toldByTheRow are kinds that are not stored: the run's row and its attempts tell
-// them by themselves. Who lists the events of a run adds them.
+// toldByTheRow are kinds of events that are not stored, because the run's row and its
+// attempts contain them. A list of a run's events adds them.
 var toldByTheRow = map[jobrun.EventKind]bool{
 	jobrun.WasCreated: true, jobrun.WasAssigned: true, jobrun.WasStarted: true, jobrun.WasSucceeded: true,
 }
 
-// RunEvents gathers a batch of decisions.
+// RunEvents collects a batch of events.
 type RunEvents struct{ batch *postgres.Batch[runEvent] }
 
-// Add appends a decision about r, unless it is one that its row tells.
+// Add appends an event of r, unless the run's row contains it.
 func (c *RunEvents) Add(r *jobrun.Run, e jobrun.Event) {
 	if toldByTheRow[e.Kind] {
 		return
@@ -62,7 +62,7 @@ func (c *RunEvents) Add(r *jobrun.Run, e jobrun.Event) {
 	c.batch.Add(&runEvent{r.ID, r.TenantID, e})
 }
 
-// Shortened returns at most so many characters of s.
+// Shortened returns s cut to at most that many characters.
 func Shortened(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -71,7 +71,7 @@ func Shortened(s string, most int) string {
 	return string(runes[:min(len(runes), most)])
 }
 
-// PutRunEvents stores what c has gathered in tx, of the writers' connections.
+// PutRunEvents stores the events collected in c, in tx of the writers' connections.
 func (db *DB) PutRunEvents(ctx context.Context, tx *sqlx.Tx, c *RunEvents) error {
 	if c.batch == nil {
 		return nil
@@ -106,13 +106,13 @@ var storeRunAttempts = postgres.Named(`
 	SELECT `+AttemptTable.Stored("")+`
 	  FROM `+postgres.Unnest("a", AttemptTable.As("a")), AttemptTable.As("a"))
 
-// putRunAttempt stores, in tx of the writers' connections, that the attempt of r
-// ended otherwise than with its run, so that another one may follow (S19). r is as
-// it was before.
+// putRunAttempt stores, in tx of the writers' connections, that an attempt of r ended
+// but the run did not, so that another attempt may follow (S19). r is the run before
+// that.
 func (db *DB) putRunAttempt(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, a jobrun.Attempt) error {
 	a.Number, a.Fence, a.FencingSeq, a.StartedAt = r.Attempt, r.Fence(), r.FencingSeq, r.StartedAt
 	if r.AssignedAt == nil {
-		return fmt.Errorf("an attempt of job run %s ended, which was never assigned", r.ID)
+		return fmt.Errorf("an attempt of job run %s ended although the run was never assigned", r.ID)
 	}
 	a.AssignedAt, a.Reason = *r.AssignedAt, Shortened(a.Reason, jobrun.MaxReason)
 	batch := AttemptTable.Batch(1)

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Definitions is jobrun.Definitions on PostgreSQL. Whoever locks both, locks
-// the definition before its runs.
+// Definitions is jobrun.Definitions on PostgreSQL. A transaction that locks both a
+// definition and its runs locks the definition first.
 type Definitions struct{ db *DB }
 
 // NewDefinitions returns the job definitions of db.
@@ -47,7 +47,7 @@ func (st *Definitions) Create(ctx context.Context, d jobrun.Definition, by opera
 	return postgres.Wrap("create job definition", definitionRefused(&d, err))
 }
 
-// putSpec keeps a version of what a definition says.
+// putSpec stores a version of a definition's spec.
 func putSpec(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition) error {
 	v := specVersion{d.ID, d.TenantID, jobrun.SpecVersion{
 		Number: d.SpecVersion, Spec: d.Spec, CreatedAt: d.UpdatedAt, CreatedBy: d.UpdatedBy,
@@ -56,7 +56,7 @@ func putSpec(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition) error {
 	return err
 }
 
-// definitionRefused is the fault of a definition that the database does not take.
+// definitionRefused is the fault of a definition that the database does not accept.
 func definitionRefused(d *jobrun.Definition, err error) error {
 	switch {
 	case postgres.Violates(err, "idx_job_definitions_name"):
@@ -67,13 +67,13 @@ func definitionRefused(d *jobrun.Definition, err error) error {
 	return err
 }
 
-// Of an id and a name that is the same text, which rules out, the id counts.
+// If a text is the id of one definition and the name of another, the id wins.
 var (
 	definitionOfID   = postgres.OfTenant(`SELECT `+DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = tenant.id AND d.id = $2`, "")
 	definitionOfName = postgres.OfTenant(`SELECT `+DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = tenant.id AND d.name = $2 AND d.deleted_at IS NULL`, "")
 )
 
-// Definition implements jobrun.Definitions. By its id also one that was deleted.
+// Definition implements jobrun.Definitions. By id it also finds a deleted one.
 func (st *Definitions) Definition(
 	ctx context.Context, tenant uuid.UUID, idOrName string,
 ) (d jobrun.Definition, err error) {
@@ -121,7 +121,8 @@ func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by opera
 		if err != nil {
 			return err
 		}
-		// What is stored is hashed, not what was sent: jsonb writes numbers its own way.
+		// The stored form is hashed, not the one sent: jsonb has its own format of
+		// numbers.
 		after, err := DefinitionTable.One(
 			tx.QueryRowContext(ctx, changeDefinition.Text, changeDefinition.Args(changeable.Row(&d))...))
 		if err == nil && d.SpecVersion > before.SpecVersion {
@@ -136,8 +137,7 @@ func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by opera
 }
 
 // lockDefinition locks a definition that is to be changed and returns it as it is
-// stored. Faults: NotFound, also when it is deleted; Stale unless it is at the
-// version.
+// stored. Faults: NotFound, also when it is deleted; Stale when it has another version.
 func lockDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, version int64) (jobrun.Definition, error) {
 	stored, err := DefinitionTable.One(tx.QueryRowContext(ctx, `
 		SELECT `+DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2 AND d.deleted_at IS NULL FOR UPDATE`, d.TenantID, d.ID))

@@ -17,13 +17,13 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events become runs here (S16): the leader takes what is not processed, in the
-// order of its coming, and stores a run, or why there is none yet, for each
-// definition that an event is for. A run is one per event and definition, by its
-// key, whatever happens in between.
+// Events become runs here (S16): the leader takes unprocessed events in the order of
+// their arrival, and stores a run, or why there is none yet, for each definition that
+// an event matches. The run's key is made from the event and the definition, so there
+// is only one whatever happens in between.
 
 var (
-	// Events that wait for another try of a delivery are passed over.
+	// Events that wait for another attempt at a delivery are skipped.
 	undelivered = `
 SELECT ` + publishedEventColumns + ` FROM jobs.events v
  WHERE v.processed_at IS NULL AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at > clock_timestamp())
@@ -49,14 +49,14 @@ UPDATE jobs.events v SET processed_at = clock_timestamp()
  WHERE v.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at IS NOT NULL)`
 )
 
-// delivery is an event on its way to a definition.
+// delivery is an event that is to be delivered to a definition.
 type delivery struct {
 	event *jobrun.PublishedEvent
 	to    *jobrun.Definition
-	tries int // before this one
+	tries int // earlier attempts
 	args  json.RawMessage
 	run   jobrun.Run
-	err   error // why there is no run
+	err   error // why no run was created
 }
 
 // Deliver implements jobrun.Events.
@@ -111,8 +111,8 @@ func (st *Events) undelivered(ctx context.Context, tx *sqlx.Tx, limit int) (even
 	return events, err
 }
 
-// deliveries returns which of events are for which definitions now. Of an event
-// that was tried before, only what has not come off.
+// deliveries returns which of the events are due for which definitions. Of an event
+// that was attempted before, only deliveries that failed are returned.
 func (st *Events) deliveries(
 	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, now time.Time,
 ) ([]delivery, error) {
@@ -167,7 +167,7 @@ func (st *Events) deliveries(
 	return all, nil
 }
 
-// prepare makes the run of a delivery.
+// prepare makes the run of a delivery, without storing it.
 func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
 	if d.args, d.err = d.to.Spec.Event.ArgsOf(d.event); d.err != nil {
 		return
@@ -181,8 +181,8 @@ func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
 	}
 }
 
-// insert stores the runs of deliveries: all at once, or when the database refuses
-// one of them, each for itself.
+// insert stores the runs of deliveries: all at once, or when the database rejects one
+// of them, one by one.
 func (st *Events) insert(
 	ctx context.Context, tx *sqlx.Tx, all []delivery,
 ) (runs []jobrun.Run, created []bool, err error) {
@@ -213,7 +213,7 @@ func (st *Events) insert(
 	return runs, created, err
 }
 
-// guarded is InsertRuns whose failure leaves tx as it was.
+// guarded calls InsertRuns within a savepoint, so that a failure leaves tx usable.
 func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) ([]bool, error) {
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT runs`); err != nil {
 		return nil, err
@@ -231,8 +231,8 @@ func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (
 	return created, err
 }
 
-// settle notes what has become of deliveries, with a dead letter for each that is
-// given up, and of the events.
+// settle records the results of deliveries, with a dead letter for each that is given
+// up, and of the events.
 func (st *Events) settle(
 	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment,
 ) error {
@@ -275,7 +275,7 @@ func (st *Events) settle(
 	return st.db.ExecIn(ctx, tx, processed, pq.Array(ids))
 }
 
-// whyRefused says in one line why there is no run.
+// whyRefused explains in one line why there is no run.
 func whyRefused(err error) string {
 	if postgres.DataError(err) {
 		return "the database cannot store its arguments"

@@ -19,7 +19,7 @@ import (
 
 var _ jobrun.Events = (*jobdb.Events)(nil)
 
-// listening is job runs and their events.
+// listening is a fixture of job runs and their events.
 type listening struct {
 	pgtest.Jobs
 	t      *testing.T
@@ -37,7 +37,7 @@ func newListening(t *testing.T) *listening {
 	return l
 }
 
-// listener defines a job that listens.
+// listener creates a definition with an event trigger.
 func (l *listening) listener(trigger jobrun.EventTrigger, change ...func(*jobrun.Spec)) jobrun.Definition {
 	l.t.Helper()
 	d := l.Define(l.t, func(d *jobrun.Definition) {
@@ -146,7 +146,7 @@ func TestAnEventThatIsNotTakenIsTriedAgainAndBecomesALetter(t *testing.T) {
 		if (e.ProcessedAt != nil) != (try == jobrun.DeliveryRetry.MaxAttempts) {
 			t.Errorf("try %d: processed at %v", try, e.ProcessedAt)
 		}
-		l.deliver() // not before its time
+		l.deliver() // nothing happens before the next attempt is due
 		pgtest.Execute(t, l.DB.SQL(), `UPDATE jobs.event_deliveries SET next_try_at = now() - interval '1 second' WHERE event_id = $1 AND next_try_at IS NOT NULL`, id)
 	}
 	found, err := dlqdb.NewLetters(l.DB, dlq.DefaultPolicy).List(t.Context(), l.Tenant,
@@ -175,7 +175,7 @@ func TestWhoLeadsNoMoreDeliversNothing(t *testing.T) {
 	if e := l.event(id); e.ProcessedAt != nil || e.Deliveries != nil {
 		t.Errorf("the event is %+v", e)
 	}
-	// What somebody else is just delivering is passed over, not waited for.
+	// An event that another transaction is delivering is skipped, not waited for.
 	tx, err := l.DB.SQL().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

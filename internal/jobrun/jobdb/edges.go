@@ -8,10 +8,11 @@ import (
 )
 
 // Statements that move many runs at once take their conditions from the table of
-// transitions (jobrun.Edges), once, when the process starts: a move that is not in
-// the table is in no statement either.
+// transitions (jobrun.Edges), once, when the process starts: no statement can make a
+// transition that is not in the table.
 
-// stateIn compares a column with words of ours: with one, with several, with none.
+// stateIn is the condition that a column holds one of words, which need no quoting;
+// false without words.
 func stateIn[W ~string](words []W) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -19,20 +20,21 @@ func stateIn[W ~string](words []W) string {
 	}
 	switch len(quoted) {
 	case 0:
-		return ` IN (NULL)` // nothing is
+		return ` IN (NULL)` // matches nothing
 	case 1:
 		return ` = ` + quoted[0]
 	}
 	return ` IN (` + strings.Join(quoted, ", ") + `)`
 }
 
-// movableTo compares a state with those from which by may move a run to another.
+// movableTo is the condition that a state is one from which by may move a run to
+// another.
 func movableTo(to jobrun.State, by jobrun.Mover) string {
 	return stateIn(jobrun.From(to, by))
 }
 
-// phaseMovableTo is movableTo for column phase, which indexes are by. Where a phase
-// is several states, a run may be moved from each of them, or the phase is left out.
+// phaseMovableTo is movableTo for column phase, which the indexes contain. A phase that
+// stands for several states is included only if the run may be moved from each of them.
 func phaseMovableTo(to jobrun.State, by jobrun.Mover) string {
 	from := jobrun.From(to, by)
 	phases := slices.DeleteFunc(jobrun.Phases(from), func(p jobrun.Phase) bool {
@@ -42,7 +44,8 @@ func phaseMovableTo(to jobrun.State, by jobrun.Mover) string {
 	return stateIn(phases)
 }
 
-// Movable compares a state with one of them, if by may move a run from it to another.
+// Movable is the condition that a state is from, if by may move a run from there to
+// another; else false.
 func Movable(from, to jobrun.State, by jobrun.Mover) string {
 	return stateIn(slices.DeleteFunc(jobrun.From(to, by), func(s jobrun.State) bool { return s != from }))
 }

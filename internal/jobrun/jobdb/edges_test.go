@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// TestAMoveThatIsNotInTheTableIsInNoStatement takes each edge out of the table and
-// renders the conditions of statements anew.
+// TestAMoveThatIsNotInTheTableIsInNoStatement removes each transition from the table
+// and renders the conditions of statements again.
 func TestAMoveThatIsNotInTheTableIsInNoStatement(t *testing.T) {
 	whole := jobrun.Edges
 	defer func() { jobrun.Edges = whole }()

@@ -13,15 +13,15 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// followers are the runs that a run made with its success.
+// followers are the runs that a run creates when it succeeds.
 type followers struct {
 	runs    []jobrun.Run
 	created []bool
 }
 
-// emit stores what r leaves behind with its success, in the transaction of that.
-// Faults of what cannot be made, of which then nothing is: NotFound of a
-// definition, Invalid of arguments.
+// emit stores the events and runs that r creates when it succeeds, in the same
+// transaction. If one of them is invalid none is stored. Faults: NotFound for a
+// definition, Invalid for arguments.
 func (st *Jobs) emit(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, what []jobrun.Emitted, now time.Time,
 ) (f followers, err error) {
@@ -61,7 +61,7 @@ SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND (d.id = $2 OR d.name = $3) AND d.deleted_at IS NULL
  ORDER BY d.id = $2 DESC NULLS LAST LIMIT 1`
 
-// definitionOf is what the run n, which r wants to follow it, is a run of.
+// definitionOf is the definition of the run n, which r wants to follow it.
 func definitionOf(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, n *jobrun.NextRun) (jobrun.Definition, error) {
 	id, _ := uuid.Parse(n.Definition)
 	d, err := DefinitionTable.One(

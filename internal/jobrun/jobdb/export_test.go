@@ -26,7 +26,7 @@ func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) 
 	return countOfRuns(tenant, f, most)
 }
 
-// HotRunStatements are what the ways of job runs send to the database, by the names of
+// HotRunStatements are the statements of the hot path of job runs, by the names of
 // their files in testdata.
 var HotRunStatements = map[string]string{
 	"run_insert": storeRuns.Text, "run_claim": claimRuns.Text, "run_claim_queue": claimOfQueue.Text,
@@ -36,7 +36,7 @@ var HotRunStatements = map[string]string{
 	"run_events": storeRunEvents.Text, "run_attempts": storeRunAttempts.Text,
 }
 
-// RunParameters are what a batch of new runs is stored with.
+// RunParameters are the arguments that store a batch of new runs.
 func RunParameters(tb testing.TB, batch []jobrun.Run) []any {
 	tb.Helper()
 	args, err := (&DB{DB: new(postgres.DB)}).newRuns(batch)

@@ -158,7 +158,7 @@ func TestAResultBeforeTheStartIsAnErrorOfTheWorker(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	// Given back before the start it is claimable as well.
+	// A run that is released before its start can be claimed again as well.
 	if back, err := j.Release(t.Context(), j.Tenant, o.ID, o.Fence(), "drain"); err != nil ||
 		back.Run.State != jobrun.Orphaned {
 		t.Errorf("released: %v, %v", back.Run.State, err)

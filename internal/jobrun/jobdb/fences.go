@@ -16,16 +16,16 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// issuedTokens is how far fencing tokens have come: the epoch of the leader's row, and
+// issuedTokens is the highest fencing token issued: the epoch of the leader's row, and
 // the last number of the sequence.
 const issuedTokens = `
 SELECT coalesce((SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default'), 0),
        coalesce((SELECT s.last_value FROM pg_catalog.pg_sequences s WHERE s.schemaname = 'jobs' AND s.sequencename = 'fencing'), 0)`
 
 // issued tells whether a token may have been given to a run: both of its numbers only
-// grow, so that one above what was reached is nobody's. Whoever shows a genuine one has
-// it from before this looks; a leader elected meanwhile only adds to what was issued.
-// It acts as the engine's role, since a tenant's may not see who leads.
+// grow, so one above the highest was never issued. A genuine token was issued before
+// this reads; a leader elected meanwhile only raises the highest. It uses the engine's
+// role, since a tenant's role may not read who leads.
 func (st *Jobs) issued(ctx context.Context, epoch, seq int64) (bool, error) {
 	var lastEpoch, lastSeq int64
 	rows, err := st.db.QueryWrite(ctx, issuedTokens)
@@ -35,7 +35,7 @@ func (st *Jobs) issued(ctx context.Context, epoch, seq int64) (bool, error) {
 	return epoch >= 1 && epoch <= lastEpoch && seq >= 1 && seq <= lastSeq, err
 }
 
-// checkFence remembers a token that is not older than the newest one.
+// checkFence stores a token unless it is older than the newest one.
 var checkFence = postgres.Named(`
 INSERT INTO jobs.fences AS f (`+keyFenceTable.Inserted()+`) VALUES (`+keyFenceTable.Values("f")+`)
 ON CONFLICT (tenant_id, key) DO UPDATE

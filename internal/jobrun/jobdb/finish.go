@@ -16,13 +16,13 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// fenceRow says which run, and who says that it is theirs.
+// fenceRow is a run, and the fence that its worker shows.
 type fenceRow struct {
 	tenant, run uuid.UUID
 	jobrun.Fence
 }
 
-// fenceTable is the batch of fences that goes with each batch of calls.
+// fenceTable is the batch of fences of each batch of calls.
 var fenceTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(f *fenceRow) *uuid.UUID { return &f.tenant }),
 	postgres.UUID("id", func(f *fenceRow) *uuid.UUID { return &f.run }),
@@ -35,21 +35,21 @@ var fenceTable = postgres.NewTable(
 var theFences = fenceTable.As("f")
 
 // fences is a table f of a batch of fences with more columns, numbered. The first
-// column hides its length from the planner: knowing that a batch has one row, it
-// would find that a plan for it is cheaper than the one that it has prepared, and
-// plan each such batch anew, which costs more than running it.
+// column hides the number of rows from the planner: knowing that a batch has one row,
+// it would expect a custom plan to be cheaper than the prepared generic one, and plan
+// each such batch anew, which costs more than running it.
 func fences(more ...postgres.Params) string {
 	const first = "@f.tenant_id::uuid[]"
 	return strings.Replace(postgres.UnnestNumbered("f", append([]postgres.Params{theFences}, more...)...), first,
 		"(SELECT "+first+")", 1)
 }
 
-// fenced is the condition that r is with whom f says. The state is compared as no
-// index has it: runs are looked up by their ids, not among all of a worker.
+// fenced is the condition that r is held under the fence f. The state is compared in a
+// form that no index has: runs are looked up by id, not among all of a worker.
 const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt
    AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
 
-// success is what a plain success says of its run.
+// success is what a plain success stores of its run.
 type success struct {
 	*jobrun.Result
 	value []byte // sealed
@@ -64,8 +64,8 @@ var successTable = postgres.NewTable(
 	postgres.IntOrNil("writes", func(s *success) **int64 { return &s.Resources.IOWriteBytes }),
 )
 
-// finishRuns ends runs that have succeeded, and of which nothing else follows. It
-// answers the number in the batch of each that it ended.
+// finishRuns ends runs that have succeeded without further consequences. It returns the
+// position in the batch of each run that it ended.
 var finishRuns = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'SUCCEEDED', version = r.version + 1, finished_at = clock_timestamp(), updated_at = clock_timestamp(), continuation_state = 'NONE',
@@ -76,9 +76,8 @@ UPDATE jobs.job_runs r
  WHERE `+fenced+movableTo(jobrun.Succeeded, jobrun.Worker)+` AND r.saga_id IS NULL AND r.letter_id IS NULL
 RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`, theFences, successTable.As("s"))
 
-// Finish implements jobrun.Work (W7, W8). Plain successes are one statement for
-// the whole batch; whatever something else follows from is a transaction for
-// each, on its locked row.
+// Finish implements jobrun.Work (W7, W8). Plain successes are one statement for the
+// whole batch; each result with other consequences is a transaction on the locked row.
 func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
 	out := make([]jobrun.Done, len(results))
 	settled := make([]bool, len(results))
@@ -88,12 +87,12 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 			plain = append(plain, i)
 		}
 	}
-	// In the order of their ids, in which all lock runs.
+	// In the order of their ids, in which all transactions lock runs.
 	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
 	_, err := postgres.RetryCollision(func() (struct{}, error) {
 		return struct{}{}, st.succeed(ctx, results, plain, out, settled)
 	})
-	if err != nil && !postgres.DataError(err) { // what cannot be stored is found one by one
+	if err != nil && !postgres.DataError(err) { // a row that cannot be stored is found one by one
 		return nil, fmt.Errorf("finish job runs: %w", err)
 	}
 	for i := range results {
@@ -109,7 +108,7 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
-// succeed ends those of results whose numbers are plain, and notes which it did.
+// succeed ends the runs of the results at plain, and marks those that it ended.
 func (st *Jobs) succeed(
 	ctx context.Context, results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool,
 ) error {
@@ -131,7 +130,7 @@ func (st *Jobs) succeed(
 	if err != nil {
 		return err
 	}
-	freed := false // a key, of one of them
+	freed := false // whether one of them frees a concurrency key
 	err = postgres.EachRow(rows, func() error {
 		var n int
 		var version int64
@@ -156,7 +155,7 @@ func (st *Jobs) succeed(
 	return err
 }
 
-// heldRun is what is known of a run without reading it.
+// heldRun is a run with only the fields known from the call.
 func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
 	return jobrun.Run{
 		ID:          id,
@@ -168,8 +167,8 @@ func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
 	}
 }
 
-// finishOne ends one run with all that follows. What its own fault is, is in Done;
-// the error is an outage.
+// finishOne ends one run with all consequences. A fault of this run is in Done; the
+// error is an outage.
 func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done, err error) {
 	c := workerCall{f.TenantID, f.RunID, f.Fence, jobrun.CallComplete}
 	if f.Error != nil {
@@ -182,7 +181,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 			return r, err
 		}
 		if n := e.Retry; n != nil {
-			d.RetryID, d.RetryAt = n.ID, new(n.AvailableAt.Truncate(time.Microsecond)) // as it is stored
+			d.RetryID, d.RetryAt = n.ID, new(n.AvailableAt.Truncate(time.Microsecond)) // with the precision of the stored value
 		}
 		if e.LetterUpdate != nil && e.LetterUpdate.Outcome == dlq.GaveUp {
 			d.LetterID = e.LetterUpdate.Letter.ID
@@ -194,7 +193,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 	case err == nil:
 		st.db.RunsCreated(made.runs, made.created)
 		st.db.RunEnded(&d.Run)
-		if len(f.Emit) > 0 { // perhaps an event
+		if len(f.Emit) > 0 { // one may be an event
 			st.db.Hub.WantLeader()
 		}
 	case fault.As(err) != nil:
@@ -212,7 +211,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 
 const retryOfRun = `SELECT r.id, r.available_at FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`
 
-// retryOf fills in which run retries the one that d is about.
+// retryOf fills in which run retries the one of d.
 func (st *Jobs) retryOf(ctx context.Context, d *jobrun.Done) error {
 	rows, err := st.db.QueryWrite(ctx, retryOfRun, d.Run.TenantID, jobrun.RetryKey(d.Run.ID, d.Run.RetryNumber+1))
 	if err != nil {

@@ -30,8 +30,8 @@ func (st *Jobs) Register(ctx context.Context, w jobrun.WorkerProcess) error {
 	}))
 }
 
-// beatWorker notes a heartbeat, unless a later one was noted: a LOST worker is
-// back, DRAINING if it was to drain.
+// beatWorker stores a heartbeat unless a later one is stored: a LOST worker becomes
+// ACTIVE again, or DRAINING if it was to drain.
 var beatWorker = postgres.Named(`
 UPDATE jobs.workers w
    SET heartbeat_at = clock_timestamp(), heartbeat_seq = @seq, running = @running, load = @load,
@@ -40,10 +40,10 @@ UPDATE jobs.workers w
  WHERE w.tenant_id = @tenant AND w.id = @id AND w.state <> 'DETACHED' AND w.heartbeat_seq <= @seq
 RETURNING `+workerColumns, postgres.Single("tenant", "id", "seq", "running", "load"))
 
-// renewLeases renews, in one statement, the leases whose fences are right (W2),
-// and takes their runs out of doubt. It stays in the page (HOT) and does not grow
-// the version (S12). An assignment that was not started is renewed for a while
-// only: a worker that never starts it does not keep it for ever (S8).
+// renewLeases renews, in one statement, the leases whose fences match (W2), and ends
+// the doubt about their runs. The update stays in the page (HOT) and does not increase
+// the version (S12). An assignment that was not started is renewed only for a while: a
+// worker that never starts it does not keep it for ever (S8).
 var renewLeases = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT * FROM unnest(@ids::uuid[], @workers::uuid[], @attempts::bigint[], @tokens::uuid[], @epochs::bigint[], @progress::text[], @checkpoints::text[])
@@ -67,8 +67,9 @@ SELECT n.id, n.lease_expires_at, n.canceling, n.cancel_reason FROM renewed n`,
 	postgres.Single("tenant", "ids", "workers", "attempts", "tokens", "epochs", "progress", "checkpoints", "lease",
 		"unstarted"))
 
-// workersLive notes a sign of life of workers that have given none for $3 µs. One
-// that somebody else is writing to has given one, or is being moved by an operator.
+// workersLive stores a sign of life of workers that have given none for $3 µs. A worker
+// whose row another transaction has locked is skipped: it has just given one, or an
+// operator is changing it.
 const workersLive = `
 WITH quiet AS MATERIALIZED (
 	SELECT w.id FROM jobs.workers w
@@ -107,7 +108,7 @@ func (st *Jobs) Alive(
 	return states, postgres.Wrap("record that workers are alive", err)
 }
 
-// fencedHere is fenced, where the tenant is a parameter.
+// fencedHere is fenced with the tenant as a parameter.
 const fencedHere = `r.id = f.id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt AND r.lease_token = f.token
 	   AND r.leader_epoch = f.epoch AND r.state || ''`
 
@@ -139,15 +140,15 @@ func (st *Jobs) Heartbeat(
 	return w, leases, postgres.Wrap("record a heartbeat", err)
 }
 
-// renew renews leases in a transaction of the tenant, and says of each beat what
-// came of it.
+// renew renews leases in a transaction of the tenant, and returns the result of each
+// beat.
 func (st *Jobs) renew(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, s jobrun.Settings, beats []jobrun.Beat,
 ) ([]jobrun.Lease, error) {
 	if len(beats) == 0 {
 		return nil, nil
 	}
-	var values [7][]*string // a column each
+	var values [7][]*string // one slice per column
 	leases := make([]jobrun.Lease, len(beats))
 	at := map[uuid.UUID][]int{}
 	for i := range beats {
@@ -188,7 +189,7 @@ func (st *Jobs) renew(
 	return leases, st.refuseBeats(ctx, tx, tenant, beats, leases)
 }
 
-// beatContent is what a beat says, as it is stored; nil: nothing.
+// beatContent is the stored form of a beat's progress and checkpoint; nil: none.
 func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, checkpoint *string, err error) {
 	if b.Progress != nil {
 		doc, err := json.Marshal(b.Progress)
@@ -210,7 +211,7 @@ func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, check
 
 var readRuns = `SELECT ` + RunColumns + ` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])`
 
-// refuseBeats says why leases were not renewed.
+// refuseBeats finds out why leases were not renewed.
 func (st *Jobs) refuseBeats(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, beats []jobrun.Beat, leases []jobrun.Lease,
 ) error {
@@ -247,14 +248,14 @@ func (st *Jobs) refuseBeats(
 		switch f := fault.As(refusal); {
 		case f != nil && f.Code != jobrun.CodeNotStarted:
 			l.Reason = f.Code
-			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // the worker's own, which it has kept for too long
+			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // the worker's own run, which it has kept for too long
 				l.Reason = string(jobrun.TimedOut)
 			}
 			if err := st.noteRefusal(ctx, tx, &r, workerCall{tenant, r.ID, beats[i].Fence, jobrun.CallProgress},
 				refusal); err != nil {
 				return err
 			}
-		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it moved between the two statements, and is still the worker's
+		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it changed between the two statements, and is still the worker's
 			*l = jobrun.Lease{
 				RunID:           r.ID,
 				OK:              true,
@@ -279,7 +280,7 @@ func (st *Jobs) Confirm(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fen
 	return r, postgres.Wrap("confirm a job run", err)
 }
 
-// keep renews the lease of a RUNNING run and keeps what its worker says.
+// keep renews the lease of a RUNNING run and stores its progress and checkpoint.
 func (st *Jobs) keep(ctx context.Context, tenant uuid.UUID, b jobrun.Beat, call jobrun.Call) (jobrun.Run, bool, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {

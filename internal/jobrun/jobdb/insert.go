@@ -11,10 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// storeRuns stores a batch of new runs and answers the ids of those that are new;
-// the others' keys, or slots (J1), are taken. Rows are inserted in the order of
-// their keys, so that batches with the same keys wait for each other instead of
-// deadlocking.
+// storeRuns stores a batch of new runs and returns the ids of those that are new; the
+// keys or slots (J1) of the others are taken. Rows are inserted in the order of their
+// keys, so that batches with the same keys wait for each other instead of deadlocking.
 var storeRuns = postgres.Named(`
 INSERT INTO jobs.job_runs AS r (`+runTable.Inserted()+`)
 SELECT `+runTable.Stored("n")+`
@@ -46,10 +45,10 @@ func (db *DB) newRuns(runs []jobrun.Run) ([]any, error) {
 	return storeRuns.Args(batch), nil
 }
 
-// InsertRuns stores new runs in tx, a transaction of the writers' connections.
-// created says of each whether it is new; of the others there is a run with the
-// same idempotency key, or slot, which stays as it is (runOfKey reads it). Events
-// and actions are the caller's, who also calls RunsCreated after the commit.
+// InsertRuns stores new runs in tx, a transaction of the writers' connections. created
+// tells for each whether it is new; for the others there is a run with the same
+// idempotency key or slot, which stays as it is (runOfKey reads it). The caller stores
+// events and actions, and calls RunsCreated after the commit.
 func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (created []bool, err error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -75,9 +74,8 @@ func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (c
 	})
 }
 
-// RunsCreated wakes workers for those of the runs that are new and may be
-// claimed, and the leader for those that are due and wait for their key, after the
-// commit of InsertRuns.
+// RunsCreated wakes workers for new runs that may be claimed, and the leader for those
+// that are due and wait for their key. It is called after the commit of InsertRuns.
 func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
 	told, wanted := map[jobnotify.TenantQueue]struct{}{}, false
 	for i := range runs {
@@ -100,8 +98,7 @@ func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
 	}
 }
 
-// RunEnded tells the leader, after the commit, that the key of a run has become
-// free.
+// RunEnded notifies the leader, after the commit, that the key of a run is free.
 func (db *DB) RunEnded(r *jobrun.Run) {
 	if r.ConcurrencyKey != "" && r.State.Terminal() {
 		db.Hub.WantLeader()

@@ -135,8 +135,8 @@ func TestOfManyContendersOneLeadsAndEpochsGrow(t *testing.T) {
 	}
 }
 
-// J5: a write of the leader and the change of the epoch cannot both commit in
-// the wrong order, however long the leader sleeps in between.
+// J5: a write of the leader and the change of the epoch cannot commit in the wrong
+// order, however long the leader is paused in between.
 func TestALeadersWriteAndTheNextEpochComeOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -188,8 +188,8 @@ func TestALeadersWriteAndTheNextEpochComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A leader that is stopped in the middle of a write holds up its successor for
-// less than its own lease, and commits nothing when it wakes (J5, F43).
+// A leader that is paused in the middle of a write delays its successor for less than
+// its lease, and commits nothing when it resumes (J5, F43).
 func TestALeaderThatSleepsInAWriteIsThrownOut(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -232,7 +232,7 @@ func TestALeaderThatSleepsInAWriteIsThrownOut(t *testing.T) {
 	}
 }
 
-// waitFor waits until a query counts something.
+// waitFor blocks until a query returns a count above zero.
 func waitFor(t testing.TB, db *sql.DB, query string) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {

@@ -15,19 +15,19 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// A dead letter of a job is retried by a new run, whose end is the end of the
-// retry (one-product.md, point 4): jobrun.Ended makes the news, and putEnding
-// writes them with the run.
+// A dead letter of a job is retried by a new run, whose end is the end of the retry
+// (one-product.md, point 4): jobrun.Ended makes the update, and putConsequences stores
+// it with the run.
 
 const (
-	// heldLetter locks a letter that is still held by the retry of a token.
+	// heldLetter locks a letter if a retry still holds it with a token.
 	heldLetter = `
 SELECT m.id FROM dlq.dlq_messages m
  WHERE m.tenant_id = $1 AND m.id = $2 AND m.status = 'RETRYING' AND m.retry_token = $3
    FOR NO KEY UPDATE OF m`
 )
 
-// jobOfLetter reads what a new run of a definition is made of, and the time.
+// jobOfLetter reads the definition for a new run, and the time.
 var (
 	madeOf      = DefinitionTable.Only("id", "name", "spec_version", "spec")
 	jobOfLetter = `
@@ -39,10 +39,10 @@ SELECT ` + madeOf.Selected("d") + `, now() FROM jobs.job_definitions d
  LIMIT 1`
 )
 
-// Rerun begins the run that retries a letter, in one transaction that holds the
-// letter: whoever has lost its lease begins none, and a retry that is begun twice
-// has one run. The result says Accepted: what becomes of the letter, the end of
-// the run says.
+// Rerun starts the run that retries a letter, in one transaction that holds the letter:
+// a node that has lost the letter's lease starts none, and a retry that is started
+// twice has one run. The result is Accepted: the end of the run decides about the
+// letter.
 func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) dlq.Result {
 	r := dlq.Result{StartedAt: now(), Outcome: dlq.Withdrawn}
 	defer func() { r.EndedAt = now() }()
@@ -86,8 +86,8 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 	case errors.Is(err, errNoJob):
 		r.Outcome, r.Error = dlq.FailedDrive, fmt.Sprintf("there is no job definition %q", l.To.Job)
 	default:
-		// Nobody knows whether the run was begun. If it was not, the lease of the
-		// letter passes, and the retry counts as one that was lost.
+		// It is unknown whether the run was started. If it was not, the lease of the
+		// letter expires, and the retry counts as lost.
 		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the commit that starts the run has an unknown outcome"
 	}
 	return r
@@ -95,8 +95,8 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 
 var errNoJob = errors.New("no such job definition")
 
-// jobByIDOrName reads what a new run of a definition is made of, and the
-// database's time. Fails with errNoJob.
+// jobByIDOrName reads the definition for a new run, and the database's time. It fails
+// with errNoJob.
 func jobByIDOrName(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, idOrName string,
 ) (d jobrun.Definition, now time.Time, err error) {

@@ -36,7 +36,7 @@ func (m *jobLetters) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 	return done[0]
 }
 
-// exhausted is the letter of a run that gave up.
+// exhausted is the letter of a run without retries left.
 func (m *jobLetters) exhausted() dlq.Letter {
 	m.t.Helper()
 	d := m.Define(m.t, func(d *jobrun.Definition) {
@@ -164,7 +164,7 @@ func TestARetryWhoseRunWorksIsNotReclaimed(t *testing.T) {
 	}
 }
 
-// jobLetters is job runs and dead letters of one database.
+// jobLetters is a fixture of job runs and dead letters in one database.
 type jobLetters struct {
 	pgtest.Jobs
 	t       *testing.T

@@ -36,18 +36,18 @@ func (st *Jobs) ListRuns(
 	return found, postgres.Wrap("count job runs", err)
 }
 
-// pageOfRuns returns the query of one page, and one row more, which tells whether
-// there is a next page. The ids are found first: what is not on the page is not
-// read, which may be megabytes a run.
+// pageOfRuns returns the query of one page plus one row, which tells whether there is a
+// next page. The ids are found first: rows that are not on the page are not read, each
+// of which may be megabytes.
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	parts, args := selectRuns(tenant, f, p.After, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
 	return "SELECT " + RunColumns + " FROM (SELECT p.created_at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.created_at DESC, p.id DESC" +
 		fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) + ") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id ORDER BY page.created_at DESC, page.id DESC", args
 }
 
-// countOfRuns returns the query of a total. Up to a bound it reads as the list
-// does: without an order the planner would trust its luck and read the table from
-// its start.
+// countOfRuns returns the query of a total. Up to a bound it has the same order as the
+// list: without one the planner would scan the table from its start in the hope of
+// finding enough rows early.
 func countOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (query string, args []any) {
 	count, tail := "count(*)", ""
 	if most > 0 {
@@ -58,9 +58,8 @@ func countOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (query string, a
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
-// selectRuns returns the queries that together select each run of the filter
-// once, each with tail at its end: as many parts as it takes that an index holds
-// each of them.
+// selectRuns returns the queries that together select each run of the filter once, each
+// with tail at its end: as many parts as needed for an index to serve each of them.
 func selectRuns(
 	tenant uuid.UUID, f jobrun.Filter, after *page.TimeID, columns, tail string,
 ) (parts []string, args []any) {
@@ -83,14 +82,14 @@ func selectRuns(
 	return parts, args
 }
 
-// condition is one that a part of a list has.
+// condition is a condition that a part of a list adds.
 type condition struct {
 	condition string
 	args      []any
 }
 
-// alternatives returns what the parts of a list have beyond what all of them
-// have: combinations of what is written down in different ways.
+// alternatives returns the conditions that the parts of a list add to the common ones:
+// all combinations of conditions that different indexes serve.
 func alternatives(f jobrun.Filter) [][]condition {
 	all := [][]condition{nil}
 	either := func(ways ...condition) {
@@ -102,7 +101,7 @@ func alternatives(f jobrun.Filter) [][]condition {
 		}
 		all = out
 	}
-	if f.WorkerID != uuid.Nil { // partial indexes: who had it at its end, and who has it
+	if f.WorkerID != uuid.Nil { // partial indexes: whose it was at its end, and whose it is
 		either(condition{"r.assigned_worker_id = ? AND r.finished_at IS NOT NULL", []any{f.WorkerID}},
 			condition{"r.assigned_worker_id = ? AND r.phase = 'HELD'", []any{f.WorkerID}},
 			condition{"r.assigned_worker_id = ? AND r.phase = 'ORPHANED'", []any{f.WorkerID}})
@@ -110,7 +109,7 @@ func alternatives(f jobrun.Filter) [][]condition {
 	if f.RootRunID != uuid.Nil {
 		either(condition{"r.id = ?", []any{f.RootRunID}}, condition{"r.root_run_id = ? AND r.retry_number > 0", []any{f.RootRunID}})
 	}
-	if f.LateByMS > 0 { // idx_job_runs_late, and what waits
+	if f.LateByMS > 0 { // idx_job_runs_late, and those not started yet
 		late := float64(f.LateByMS) / 1000
 		either(condition{"r.late AND r.started_at - r.scheduled_for >= make_interval(secs => ?)", []any{late}},
 			condition{"r.started_at IS NULL AND r.phase IN ('PENDING', 'HELD', 'ORPHANED') AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
@@ -118,7 +117,7 @@ func alternatives(f jobrun.Filter) [][]condition {
 	return all
 }
 
-// runWhere gathers conditions on runs.
+// runWhere collects conditions on runs.
 type runWhere struct{ postgres.Where }
 
 func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
@@ -142,7 +141,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 		}
 	}
 	if f.Queue != "" && f.Queue != jobrun.DefaultQueue {
-		w.Add("r.queue <> 'default'") // as idx_job_runs_queue has it
+		w.Add("r.queue <> 'default'") // the predicate of idx_job_runs_queue
 	}
 	if f.Label != "" {
 		w.Add("r.labels <> '{}' AND r.labels @> ARRAY[?::text]", f.Label)
@@ -154,7 +153,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	switch {
 	case len(f.States) > 0:
 		w.runStates(f.States)
-	case slots: // so that idx_job_runs_state holds slots of any state
+	case slots: // so that idx_job_runs_state serves slots of any state
 		w.runStates(jobrun.States)
 	}
 	for _, b := range []struct {
@@ -171,7 +170,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	}
 }
 
-// runStates asks for states by the phases, which are in the indexes.
+// runStates adds a condition on states by their phases, which the indexes contain.
 func (w *runWhere) runStates(of []jobrun.State) {
 	const held = "HELD" // jobs.job_runs.phase
 	var phases []string

@@ -18,10 +18,10 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// maxStream is how many characters job_run_logs.stream has.
+// maxStream is the length of job_run_logs.stream in characters.
 const maxStream = 10
 
-// putChunk stores a chunk unless its number is taken, and counts it.
+// putChunk stores a chunk unless its number is taken, and adds it to the run's totals.
 var putChunk = postgres.Named(`
 WITH put AS (
 	INSERT INTO jobs.job_run_logs (`+logChunkTable.Inserted()+`) VALUES (`+logChunkTable.Values("l")+`)
@@ -37,9 +37,9 @@ SELECT ` + logChunkColumns + ` FROM jobs.job_run_logs l WHERE l.run_id = $1 AND 
 const nextChunk = `
 SELECT coalesce(max(l.seq), -1) + 1 FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3`
 
-// AppendLog implements jobrun.Work (W6). The last lines of a run that has ended
-// are welcome, until its log is elsewhere. Faults besides those of Judge: TooLarge
-// for a chunk or a log, Conflict (CodeLogGap).
+// AppendLog implements jobrun.Work (W6). The last lines of a run that has ended are
+// accepted until its log is moved to an object store. Faults besides those of Judge:
+// TooLarge for a chunk or a log, Conflict (CodeLogGap).
 func (st *Jobs) AppendLog(
 	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, c jobrun.LogChunk,
 ) (next int, err error) {
@@ -89,7 +89,7 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	return next, tx.QueryRowContext(ctx, nextChunk, r.ID, r.TenantID, c.Attempt).Scan(&next)
 }
 
-// chunk reads a stored chunk; sql.ErrNoRows: it is not there.
+// chunk reads a stored chunk; sql.ErrNoRows: there is none.
 func (st *Jobs) chunk(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPosition,
 ) (c jobrun.LogChunk, err error) {

@@ -26,8 +26,8 @@ SELECT ` + RunColumns + ` FROM jobs.job_runs r
  WHERE r.logged AND r.log_ref IS NULL AND r.finished_at IS NOT NULL AND r.finished_at < $1
  ORDER BY r.finished_at, r.id LIMIT $2`
 
-// Offloadable implements jobrun.Offloading. Of a run whose content does not open
-// it returns the rest: its log may.
+// Offloadable implements jobrun.Offloading. A run whose content cannot be decrypted is
+// returned without it: its log may be readable.
 func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([]jobrun.Run, error) {
 	rows, err := st.db.QueryRead(ctx, offloadable, before, limit)
 	if err != nil {
@@ -48,8 +48,8 @@ func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([
 const (
 	countChunks = `SELECT count(*) FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2`
 
-	// keepRef is all of it in one statement: where the log is, what was decided, and
-	// the end of its chunks.
+	// keepRef is one statement that stores where the log is and the event, and deletes
+	// the chunks.
 	keepRef = `
 WITH told AS (
 	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, reason)
@@ -61,9 +61,9 @@ UPDATE jobs.job_runs r SET log_ref = $3, log_sha256 = $4, updated_at = clock_tim
  WHERE r.tenant_id = $1 AND r.id = $2 AND r.log_ref IS NULL AND r.finished_at IS NOT NULL`
 )
 
-// Offloaded implements jobrun.Offloading. Whoever appends to a log holds the row
-// of the run, so its chunks are counted after that is locked, by a statement of its
-// own: one that had begun before would not see what was stored meanwhile.
+// Offloaded implements jobrun.Offloading. Appending to a log locks the row of the run,
+// so chunks are counted after that is locked, by a statement of its own: one begun
+// earlier would not see what was stored meanwhile.
 func (st *Logs) Offloaded(
 	ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64,
 ) (done bool, err error) {
@@ -88,8 +88,8 @@ func (st *Logs) Offloaded(
 	return done && err == nil, postgres.Wrap("offload the log of a job run", err)
 }
 
-// purgeRuns steps over the index of ended runs, tenant by tenant, and takes from
-// each what has expired.
+// purgeRuns steps over the index of ended runs, tenant by tenant, and deletes the
+// expired runs of each.
 const purgeRuns = `
 WITH RECURSIVE tenants AS (
 	(SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL ORDER BY r.tenant_id LIMIT 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// newLogs returns JobLogs, and a run that has a worker.
+// newLogs returns a store of logs, and a run that a worker has.
 func newLogs(t *testing.T) (pgtest.Jobs, *jobdb.Logs, jobrun.Run) {
 	t.Helper()
 	j := pgtest.NewJobs(t)
@@ -59,7 +59,7 @@ func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
 	if got := offloadable(t, logs, hour); !slices.Equal(got, []uuid.UUID{r.ID}) {
 		t.Errorf("%v may leave, want %s alone", got, r.ID)
 	}
-	j.Writes(t, r, 2, "last words\n") // of a worker that was slow to send them
+	j.Writes(t, r, 2, "last words\n") // of a worker that sent them late
 	for name, given := range map[string][2]int{"another number": {2, 19}, "other bytes": {3, 8}, "the old state": {2, 8},
 		"nothing": {0, 0}} {
 		if done, err := logs.Offloaded(t.Context(), j.Tenant, r.ID, "ref", logSum[:], given[0], int64(given[1])); done ||
@@ -101,8 +101,8 @@ func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestAChunkThatComesMeanwhileIsNotLost is J9: a ref without chunks, or all chunks
-// and no ref, whoever is first.
+// TestAChunkThatComesMeanwhileIsNotLost is J9: a ref without chunks, or all chunks and
+// no ref, in either order.
 func TestAChunkThatComesMeanwhileIsNotLost(t *testing.T) {
 	t.Parallel()
 	j, logs, _ := newLogs(t)
@@ -145,13 +145,14 @@ func TestExpiredRunsArePurgedOfAllTenants(t *testing.T) {
 	other.Tenant = pgtest.NewID()
 	other.Job = other.Define(t, nil)
 	var want []string
-	ended := map[uuid.UUID]bool{} // whether it is to go
+	ended := map[uuid.UUID]bool{} // whether it is to be purged
 	for i, owner := range []pgtest.Jobs{j, j, other, j, other} {
 		r := owner.Running(t, owner.NewWorker(t), owner.Job)
 		owner.Writes(t, r, 0, "x")
 		owner.FinishRuns(t, pgtest.Success(r))
 		ended[r.ID] = i < 3
-		// The later ones are younger. Nobody else may change when a run has ended.
+		// The later ones are younger. The trigger allows no other session to change when
+		// a run ended.
 		pgtest.Execute(t, pgtest.Observer(t, j.Dsn), fmt.Sprintf(`SET session_replication_role = replica;
 			UPDATE jobs.job_runs SET finished_at = now() - interval '100 days' + interval '%d hours' WHERE id = '%s'`, i, r.ID))
 		if i != 1 {
@@ -190,7 +191,7 @@ func TestExpiredRunsArePurgedOfAllTenants(t *testing.T) {
 	j.GetRun(t, active.ID)
 }
 
-// A start changes no index either: those know only that a worker has the run.
+// A start changes no index either: they only contain that a worker has the run.
 func TestStartingARunAndAppendingToItsLogTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

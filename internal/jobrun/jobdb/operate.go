@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Operate has a run changed as an operator asks; when that changes it, the action
-// is stored with it. nil: no action.
+// Operate applies an operator's request to a run; when that changes it, the action is
+// stored with it. nil: no action.
 func (st *Jobs) Operate(
 	ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, in jobrun.Input,
 ) (jobrun.Run, error) {
@@ -55,13 +55,14 @@ func (st *Jobs) Reassign(
 	return r, postgres.Wrap("reassign a job run", err)
 }
 
-// Ended is for those who cancel many: a run that has ended meanwhile is no error.
+// Ended tells whether err means that a run has ended meanwhile, which is no error when
+// many are canceled.
 func Ended(err error) bool {
 	return fault.IsCode(err, jobrun.CodeConflict) || fault.KindOf(err) == fault.NotFound
 }
 
-// cancelAll cancels the runs of a definition that have not ended, or asks their
-// workers to stop, a transaction each.
+// cancelAll cancels the runs of a definition that have not ended, or asks their workers
+// to stop, one transaction per run.
 func (st *Jobs) cancelAll(ctx context.Context, tenant, definition uuid.UUID, by operator.By) error {
 	for {
 		var ids []uuid.UUID

@@ -13,8 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestListsOfManyRunsUseIndexes shows that each filter of runs is served by an
-// index.
+// TestListsOfManyRunsUseIndexes checks that each filter of runs is served by an index.
 func TestListsOfManyRunsUseIndexes(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)

@@ -23,20 +23,20 @@ type Events struct {
 	settings func(context.Context) (jobrun.Settings, error)
 }
 
-// NewEvents returns the events of db. settings returns the settings as they stand.
+// NewEvents returns the events of db. settings returns the current settings.
 func NewEvents(db *DB, settings func(context.Context) (jobrun.Settings, error)) *Events {
 	return &Events{db, settings}
 }
 
-// fieldEventPayload is sealed where contents are.
+// fieldEventPayload is the sealed field of an event when encryption is on.
 var fieldEventPayload = envelope.Field{Name: "jobs.event.payload"}
 
-// dedupeWindow is how long dedupe keys of events count (S16).
+// dedupeWindow is how long an event's dedupe key is kept (S16).
 func dedupeWindow(s jobrun.Settings) time.Duration {
 	return time.Duration(s.Number(jobrun.EventDedupeHours) * float64(time.Hour))
 }
 
-// freeEventKey takes a dedupe key from the event that had it, once its window is over.
+// freeEventKey clears a dedupe key once its window is over.
 const freeEventKey = `
 UPDATE jobs.events SET dedupe_key = NULL
  WHERE tenant_id = $1 AND event_type = $2 AND dedupe_key = $3 AND created_at <= now() - $4 * interval '1 microsecond'`
@@ -56,12 +56,12 @@ func (db *DB) scanEvent(row postgres.Scanner, more ...any) (jobrun.PublishedEven
 	return e.PublishedEvent, err
 }
 
-// errEventsBusy is of a dedupe key that others keep taking.
+// errEventsBusy means that other events keep taking and releasing a dedupe key.
 var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and released concurrently")
 
-// publishEvent stores an event within tx, whose role sees the tenant: durable
-// with it. Of a dedupe key that counts for window, the event that has it is
-// returned, and created is false. source is the run that emits it; zero: none.
+// publishEvent stores an event within tx, whose role may see the tenant. If the dedupe
+// key was used within the window, the event that has it is returned, and created is
+// false. source is the run that emits it; zero: none.
 func (db *DB) publishEvent(
 	ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration,
 ) (stored jobrun.PublishedEvent, created bool, err error) {
@@ -71,7 +71,7 @@ func (db *DB) publishEvent(
 	if err != nil {
 		return stored, false, err
 	}
-	for range 5 { // whoever has the key may be gone, or lose it, between the statements
+	for range 5 { // the event with the key may be deleted, or lose the key, between the statements
 		if e.DedupeKey != "" {
 			if _, err := tx.ExecContext(ctx, freeEventKey, tenant, e.Type, e.DedupeKey, window.Microseconds()); err != nil {
 				return stored, false, err

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// standard are the settings that nobody has changed.
+// standard are the default settings.
 func standard(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
 
 func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {

@@ -27,8 +27,8 @@ func atOnce(n int, f func(i int)) {
 	all.Wait()
 }
 
-// beat keeps the workers alive, however long a round takes: nothing is given to those
-// that have not been heard of for a while.
+// beat keeps the workers alive, however long a round takes: silent workers are given
+// nothing.
 func beat(t *testing.T, j pgtest.Jobs) {
 	t.Helper()
 	pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.workers SET heartbeat_at = clock_timestamp()`)
@@ -66,7 +66,7 @@ func TestWorkersThatRaceNeverShareARun(t *testing.T) {
 				holders[o.ID] = ids[i]
 			}
 		})
-		for len(holders) < runs { // what was locked by one that had enough
+		for len(holders) < runs { // a worker that had enough may have held the lock of one
 			offers := j.ClaimRuns(t, ids[0])
 			if len(offers) == 0 {
 				t.Fatalf("round %d: %d of %d runs were given", round, len(holders), runs)
@@ -95,7 +95,8 @@ func TestOfAConcurrencyKeyOneRunIsWithAWorker(t *testing.T) {
 	}
 	for round := range rounds {
 		beat(t, j)
-		// The leader admits one of a key; here all are, so that the claims have to tell.
+		// The leader admits one run of a key; here all are admitted, so that the claims
+		// have to exclude each other.
 		for range 4 {
 			for _, key := range []string{"a", "b", "c"} {
 				r := j.NewRun(d)
@@ -171,7 +172,7 @@ func TestACancelAndAResultAreDecidedByWhichCommitsFirst(t *testing.T) {
 	t.Log(won)
 }
 
-// The network may deliver a repetition while the claim that it repeats is still under way.
+// The network may deliver a repetition while the first claim is still under way.
 func TestTheSameClaimAtOnceGivesTheSameRuns(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -201,7 +202,7 @@ func TestTheSameClaimAtOnceGivesTheSameRuns(t *testing.T) {
 	}
 }
 
-// tokens are the runs of an answer with their lease tokens.
+// tokens returns the runs of an answer with their lease tokens.
 func tokens(offers []jobrun.Offer) (out []string) {
 	for _, o := range offers {
 		out = append(out, fmt.Sprint(o.ID, " ", o.LeaseToken))

@@ -36,8 +36,8 @@ func runNotFound() error {
 var lockOneRun = `
 SELECT ` + RunColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2 FOR NO KEY UPDATE OF r`
 
-// LockRun reads a run in tx, of the writers' connections, and locks it; now is
-// the database's clock. Fault: NotFound.
+// LockRun reads a run in tx, of the writers' connections, and locks it; now is the
+// database's clock. Fault: NotFound.
 func (db *DB) LockRun(
 	ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID,
 ) (r jobrun.Run, now time.Time, err error) {
@@ -79,12 +79,12 @@ func (st *Jobs) Create(
 	return stored, created, nil
 }
 
-// lockKey makes those who look whether a concurrency key is free wait for each
-// other until they commit.
+// lockKey makes transactions that check whether a concurrency key is free run one after
+// the other.
 const lockKey = `SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))`
 
-// activeOfKey finds a run that keeps another one of its key from being asked for:
-// it is with a worker, may come back to one, or is due before that one.
+// activeOfKey finds a run that prevents creating another one of its key: a worker has
+// it, it may be assigned again, or it is due earlier.
 const activeOfKey = `
 SELECT id, state FROM (
 	(SELECT r.id, r.state FROM jobs.job_runs r

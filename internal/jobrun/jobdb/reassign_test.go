@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestWhatWasToBeCanceledIsNotGivenToAnother takes runs from their workers that
-// somebody wanted to stop before: they end, for no worker would ever get them.
+// TestWhatWasToBeCanceledIsNotGivenToAnother takes runs from their workers that were
+// asked to stop before: they end, because no worker may get them.
 func TestWhatWasToBeCanceledIsNotGivenToAnother(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)

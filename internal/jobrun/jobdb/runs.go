@@ -1,10 +1,11 @@
-// Package jobdb keeps job definitions, runs and workers on PostgreSQL.
+// Package jobdb stores job definitions, runs and workers in PostgreSQL.
 //
-// Read runs.go first: DB is what all its stores share. A run is made in insert.go,
-// read.go and emit.go, given to a worker in claim.go, and changed by its worker in
-// start.go, heartbeat.go, worker_calls.go and finish.go, by people in operate.go;
-// changes.go writes what was decided and what follows. definitions.go, published.go (events), leader.go,
-// settings.go, workers.go and offload.go (logs) are stores of their own.
+// Read runs.go first: DB is shared by all stores here. A run is created in insert.go,
+// read.go and emit.go, assigned to a worker in claim.go, and changed by its worker in
+// start.go, heartbeat.go, worker_calls.go and finish.go, by operators in operate.go;
+// changes.go writes a decision and its consequences. definitions.go, published.go
+// (events), leader.go, settings.go, workers.go and offload.go (logs) are stores of
+// their own.
 //
 // Files, each on top of those before it: tables, specs, runs, columns, edges,
 // worker_calls, decisions, claim_statement, definitions, published, emit, finish, claim,
@@ -25,18 +26,16 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Jobs is job runs (jobrun.Runs) and the worker's side of them (jobrun.Work) on
-// PostgreSQL.
+// Jobs is job runs (jobrun.Runs) and the calls of workers (jobrun.Work) on PostgreSQL.
 //
-// What workers say goes through the writers' connections, as transitions of sagas
-// do: fixed statements, prepared once, with batches as binary columns; each of
-// them names its tenant. What people ask goes through InTenant, unless runs or
-// dead letters come of it.
+// Calls of workers use the writers' connections, as transitions of sagas do: fixed
+// statements, prepared once, with batches as binary columns; each of them names its
+// tenant. Requests of users use InTenant, unless they create runs or dead letters.
 //
 // Rows are locked in this order: the worker's, runs by id, dead letters, sagas.
 //
-// With encryption (Config.Encryption) arguments, results, errors, checkpoints and
-// logs of runs are sealed. Then lists show of an error its code alone.
+// With encryption (Config.Encryption) arguments, results, errors, checkpoints and logs
+// of runs are sealed. Lists then show only the code of an error.
 type Jobs struct {
 	db       *DB
 	settings func(context.Context) (jobrun.Settings, error)
@@ -45,31 +44,32 @@ type Jobs struct {
 // DB is the database with what the stores of job runs share.
 type DB struct {
 	*postgres.DB
-	Hub           *jobnotify.Hub       // wakes those who wait for runs
+	Hub           *jobnotify.Hub       // wakes requests that wait for runs
 	Tell          *dlqdb.LetterUpdater // of dead letters
-	jobrun.Chance                      // what decisions about runs take their ids and jitter from
+	jobrun.Chance                      // the source of ids and jitter for decisions about runs
 	specs         specCache
 	ended         func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 }
 
 // NewDB returns db for stores of job runs, whose decisions take ids and jitter from
-// chance, and which tell dead letters by tell; nil: by the common policy.
+// chance, and which update dead letters by tell; nil: an updater with the default
+// policy.
 func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB {
 	return &DB{DB: db, Hub: jobnotify.NewHub(db), Tell: tell.Or(db), Chance: chance}
 }
 
-// OnEnded has f called in the transaction in which the last run of a chain of
-// retries ends that a step of a saga waits for. r and its chain are locked. To be
-// called before the stores of db are used.
+// OnEnded registers f, which is called in the transaction in which the last run of a
+// chain of retries that a saga step waits for ends. r and its chain are locked. Call it
+// before the stores of db are used.
 func (db *DB) OnEnded(f func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error) { db.ended = f }
 
-// NewJobs returns the job runs of db. settings returns the settings as they
-// stand; it is asked at every call of a worker.
+// NewJobs returns the job runs of db. settings returns the current settings; it is
+// called for every call of a worker.
 func NewJobs(db *DB, settings func(context.Context) (jobrun.Settings, error)) *Jobs {
 	return &Jobs{db, settings}
 }
 
-// The fields of a run that are sealed.
+// The sealed fields of a run.
 var (
 	fieldRunArgs       = envelope.Field{Name: "jobs.args"}
 	fieldRunCheckpoint = envelope.Field{Name: "jobs.checkpoint"}
@@ -77,7 +77,7 @@ var (
 	fieldRunError      = envelope.Field{Name: "jobs.error"}
 )
 
-// fieldRunLog names a chunk of a run's log.
+// fieldRunLog is the sealed field of a chunk of a run's log.
 func fieldRunLog(at jobrun.LogPosition) envelope.Field {
 	return envelope.Field{Name: "jobs.log", Attempt: at.Attempt, Step: at.Seq}
 }

@@ -32,7 +32,7 @@ func TestARunIsReadAsItWasMade(t *testing.T) {
 			r.Checkpoint, r.FailuresUsed, r.AdmittedAt = json.RawMessage(`{"at": 5}`), 1, new(pgtest.Now())
 			j.CreateAll(t, r)
 			got := j.GetRun(t, r.ID)
-			if keys != nil { // what is opened is canonical
+			if keys != nil { // what is decrypted is canonical
 				r.Args, r.Checkpoint = json.RawMessage(`{"a":[1,"$skald_"]}`), json.RawMessage(`{"at":5}`)
 			}
 			if diff := cmp.Diff(r, got); diff != "" {
@@ -67,7 +67,7 @@ func TestARunThatIsAskedForWaitsForNobodyWhosePolicyIsForbid(t *testing.T) {
 	later := j.NewRun(d, func(a *jobrun.Request) {
 		a.Trigger, a.ScheduledFor, a.Key = jobrun.ByTime, pgtest.Now().Add(time.Minute), "time:1"
 	})
-	first := j.CreateAll(t, later, j.NewRun(d))[1] // the slot is not due yet, and in nobody's way
+	first := j.CreateAll(t, later, j.NewRun(d))[1] // the slot is not due yet, and blocks nothing
 	second := j.NewRun(d)
 	_, _, err := j.Create(t.Context(), second, j.Action(second))
 	if !fault.IsCode(err, jobrun.CodeForbidden) {

@@ -17,24 +17,24 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// settingsFor is how long Current remembers what it has read.
+// settingsFor is how long Current caches the settings.
 const settingsFor = 2 * time.Second
 
-// Settings is jobrun.SettingsStore on PostgreSQL. Safe for concurrent use.
+// Settings is jobrun.SettingsStore on PostgreSQL. It is safe for concurrent use.
 type Settings struct {
 	db *postgres.DB
 
-	reading sync.Mutex // one reads, others wait for it
+	reading sync.Mutex // held by the one caller that reads
 	mu      sync.Mutex
 	known   jobrun.Settings // guarded by mu
-	until   time.Time       // guarded by mu; zero: nothing is known
+	until   time.Time       // guarded by mu; zero: nothing is cached
 }
 
 // NewSettings returns the settings of job runs of db.
 func NewSettings(db *postgres.DB) *Settings { return &Settings{db: db} }
 
-// Current returns the settings, at most two seconds old; older ones, rather than
-// an error, when the database does not answer and they were read before.
+// Current returns the settings, at most two seconds old; when the database does not
+// answer it returns older ones instead of an error, if it has any.
 func (st *Settings) Current(ctx context.Context) (jobrun.Settings, error) {
 	if s, fresh, _ := st.remembered(); fresh {
 		return s, nil
@@ -80,12 +80,12 @@ func (st *Settings) Settings(ctx context.Context) (jobrun.Settings, error) {
 	return jobrun.NewSettings(version, values), postgres.Wrap("read the settings of job runs", err)
 }
 
-// changed returns what differs from the defaults.
+// changed returns the settings that differ from the defaults.
 func (st *Settings) changed(ctx context.Context) (map[string]jobrun.SettingValue, int64, error) {
 	return settingsOf(settingTable.All(st.db.QueryRead(ctx, readSettings)))
 }
 
-// settingsOf are the values that readSettings has read, and their version.
+// settingsOf returns the values that readSettings has read, and their version.
 func settingsOf(rows []settingRow, err error) (map[string]jobrun.SettingValue, int64, error) {
 	out := map[string]jobrun.SettingValue{}
 	var version int64
@@ -108,7 +108,7 @@ func (st *Settings) SettingValues(ctx context.Context) ([]jobrun.SettingValue, i
 	for _, d := range jobrun.SettingsList {
 		v, differs := changed[d.Name]
 		if differs && jobrun.CheckSetting(d.Name, v.Value) != nil {
-			differs, v = false, jobrun.SettingValue{} // written by hand; it counts as the default
+			differs, v = false, jobrun.SettingValue{} // invalid, written by hand; the default applies
 		}
 		if v.Setting, v.IsDefault = d, !differs; v.IsDefault {
 			v.Value = d.Default
@@ -177,7 +177,7 @@ func changeSettings(
 	return jobrun.NewSettings(present+1, all), auditdb.PutAction(ctx, tx, by)
 }
 
-// changeSetting stores one setting and its history, unless it is as it was.
+// changeSetting stores one setting and its history, unless it is unchanged.
 func changeSetting(ctx context.Context, tx *sqlx.Tx, version int64, name string, before map[string]float64,
 	value *float64, by operator.Action) error {
 	var old *float64

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// specCache keeps versions of specs, which never change.
+// specCache caches versions of specs, which never change.
 type specCache struct {
 	sync.Mutex
 	specs map[specKey]*jobrun.Spec
@@ -25,21 +25,20 @@ type specKey struct {
 	version    int
 }
 
-// maxSpecs is how many a cache holds before it forgets all of them.
+// maxSpecs is how many specs the cache holds before it is emptied.
 const maxSpecs = 10_000
 
 const specOfRun = `SELECT v.spec FROM jobs.job_definition_versions v WHERE v.tenant_id = $1 AND v.definition_id = $2 AND v.spec_version = $3`
 
-// Spec returns what the definition of r said when r was made, and not what it says
-// now. It is not to be changed. Of a definition that does not exist any more it says
-// nothing.
+// Spec returns the spec that the definition of r had when r was created. The caller
+// must not change it. It is empty if the definition no longer exists.
 func (st *Jobs) Spec(ctx context.Context, r *jobrun.Run) (*jobrun.Spec, error) {
 	return st.db.specOf(ctx, st.db.Read, r)
 }
 
-// specOf returns what the definition of r said when r was made. It is not to be
-// changed. q is only asked for what is not known yet. Of a definition that does
-// not exist any more it is one that says nothing: no retry, no dead letter.
+// specOf returns the spec that the definition of r had when r was created. The caller
+// must not change it. q is only used when the cache does not have it. If the definition
+// no longer exists the spec is empty: no retry, no dead letter.
 func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*jobrun.Spec, error) {
 	key := specKey{r.DefinitionID, r.SpecVersion}
 	db.specs.Lock()
@@ -58,7 +57,7 @@ func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*j
 	}
 	spec := new(jobrun.Spec)
 	if err := json.Unmarshal(doc, spec); err != nil {
-		return nil, fmt.Errorf("stored spec: %w", err)
+		return nil, fmt.Errorf("decode a stored spec: %w", err)
 	}
 	db.specs.Lock()
 	defer db.specs.Unlock()

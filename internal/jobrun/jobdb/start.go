@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// startRuns makes assigned runs RUNNING (J-17, J-19, J-25), for so many microseconds.
-// It answers the number in the batch of each that it started.
+// startRuns makes assigned runs RUNNING (J-17, J-19, J-25), with a lease of that many
+// microseconds. It returns the position in the batch of each run that it started.
 var startRuns = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(), leader_epoch = f.epoch,
@@ -24,7 +24,7 @@ UPDATE jobs.job_runs r
  WHERE `+fenced+movableTo(jobrun.Running, jobrun.Worker)+`
 RETURNING f.n, r.version, r.started_at, r.lease_expires_at`, theFences, postgres.Single("lease"))
 
-// started is what a start changed of a run.
+// started is what a start changes of a run.
 type started struct {
 	version   int64
 	at, until time.Time
@@ -36,7 +36,7 @@ func (s *started) of(r jobrun.Run) jobrun.Run {
 	return r
 }
 
-// Start implements jobrun.Work (W4): one statement for the batch.
+// Start implements jobrun.Work (W4), with one statement for the batch.
 func (st *Jobs) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.RunFence) ([]jobrun.Done, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
 	if len(b.fences) == 0 {
 		return nil, nil
 	}
-	order := make([]int, len(b.fences)) // of their ids, in which all lock runs
+	order := make([]int, len(b.fences)) // by id, in which all transactions lock runs
 	for i := range order {
 		order[i] = i
 	}
@@ -104,8 +104,8 @@ func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
 	return out, nil
 }
 
-// startOne decides what became of a start that changed nothing: it was made
-// before, or it is refused.
+// startOne decides about a start that changed nothing: it was made before, or it is
+// refused.
 func (st *Jobs) startOne(ctx context.Context, b starting, i int) (d jobrun.Done, err error) {
 	f := b.fences[i]
 	c := workerCall{b.tenant, f.RunID, f.Fence, jobrun.CallStart}

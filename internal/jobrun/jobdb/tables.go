@@ -10,7 +10,7 @@ import (
 )
 
 // DefinitionTable is jobs.job_definitions. type, command_name, labels and event_type
-// are derived from spec and not read.
+// are derived from spec and are not read.
 var DefinitionTable = postgres.NewTable(
 	postgres.UUID("id", func(d *jobrun.Definition) *uuid.UUID { return &d.ID }),
 	postgres.UUID("tenant_id", func(d *jobrun.Definition) *uuid.UUID { return &d.TenantID }),
@@ -36,10 +36,11 @@ var DefinitionTable = postgres.NewTable(
 	postgres.TimeOrNil("deleted_at", func(d *jobrun.Definition) **time.Time { return &d.DeletedAt }).ReadOnly(),
 )
 
-// DefinitionColumns are what DefinitionTable reads, of jobs.job_definitions as d.
+// DefinitionColumns are the columns of DefinitionTable, with alias d for
+// jobs.job_definitions.
 var DefinitionColumns = DefinitionTable.Selected("d")
 
-// eventTypeOf is what the index of event_type holds; nil: nothing.
+// eventTypeOf is the value of column event_type; nil: NULL.
 func eventTypeOf(s *jobrun.Spec) *string {
 	if s.Event == nil {
 		return nil
@@ -62,7 +63,7 @@ var specVersionTable = postgres.NewTable(
 	postgres.Text("created_by", func(v *specVersion) *string { return &v.CreatedBy }),
 )
 
-// workerTable is jobs.workers. Workers give signs of life by the database's clock.
+// workerTable is jobs.workers. Signs of life use the database's clock.
 var workerTable = postgres.NewTable(
 	postgres.UUID("id", func(w *jobrun.WorkerProcess) *uuid.UUID { return &w.ID }),
 	postgres.UUID("tenant_id", func(w *jobrun.WorkerProcess) *uuid.UUID { return &w.TenantID }),
@@ -93,7 +94,7 @@ var workerTable = postgres.NewTable(
 
 var workerColumns = workerTable.Selected("w")
 
-// publishedEvent is a row of jobs.events: an event, and as it is stored what may be
+// publishedEvent is a row of jobs.events: an event, and the stored form of what may be
 // sealed.
 type publishedEvent struct {
 	jobrun.PublishedEvent
@@ -146,8 +147,8 @@ var keyFenceTable = postgres.NewTable(
 
 var keyFenceColumns = keyFenceTable.Selected("f")
 
-// settingRow is the version of all settings beside one of them that was changed; its
-// name is "" when none was.
+// settingRow is one changed setting and the version of all settings; its name is "" if
+// none was changed.
 type settingRow struct {
 	version int64
 	name    string
@@ -176,7 +177,7 @@ var settingChangeTable = postgres.NewTable(
 	postgres.Time("changed_at", func(c *jobrun.SettingChange) *time.Time { return &c.At }).From("clock_timestamp()"),
 )
 
-// logChunk is a row of jobs.job_run_logs: a chunk, whose body is as it is stored.
+// logChunk is a row of jobs.job_run_logs: a chunk, with its body as stored.
 type logChunk struct {
 	run, tenant uuid.UUID
 	jobrun.LogChunk
@@ -194,7 +195,7 @@ var logChunkTable = postgres.NewTable(
 
 var logChunkColumns = logChunkTable.Selected("l")
 
-// leaderTable is jobs.leader, and standbyTable jobs.schedulers: both are read only.
+// leaderTable is jobs.leader, and standbyTable jobs.schedulers: both are only read.
 var leaderTable = postgres.NewTable(
 	postgres.UUID("leader_id", func(l *jobrun.Leadership) *uuid.UUID { return &l.LeaderID }),
 	postgres.Text("node", func(l *jobrun.Leadership) *string { return &l.Node }),

@@ -11,14 +11,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// putRunIn stores a run in any state, with all that the state needs.
+// putRunIn stores a run in any state, with the columns that the state requires.
 const putRunIn = `
 INSERT INTO jobs.job_runs (id, tenant_id, definition_id, definition_name, spec_version, command_name, version, state, trigger, scheduled_for, available_at,
        idempotency_key, root_run_id, attempt, assigned_worker_id, assigned_at, lease_token, lease_expires_at, leader_epoch, started_at, finished_at, created_at, updated_at)
 VALUES ($1, $2, $1, 'd', 1, 'c', 5, $3::text, 'MANUAL', now(), now(), 'manual:' || $1::uuid, $1, 2, gen_random_uuid(), now(), gen_random_uuid(), now(), 7, now(),
        CASE WHEN $3::text IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'TIMED_OUT', 'SKIPPED') THEN now() END, now(), now())`
 
-// moveRun moves a run as its change says.
+// moveRun moves a run to its new state.
 const moveRun = `
 UPDATE jobs.job_runs SET state = $2::text, version = version + 1,
        attempt = attempt + CASE WHEN $2::text = 'ASSIGNED' THEN 1 ELSE 0 END,
@@ -120,7 +120,7 @@ func TestTheDatabaseHasEachSlotAndEachActiveKeyOnce(t *testing.T) {
 		trigger, key string
 		state        jobrun.State
 		concurrency  any
-		index        string // that refuses it; "": none
+		index        string // the index that rejects it; "": none
 	}{
 		{"TIME", "a", jobrun.Pending, nil, ""},
 		{"TIME", "b", jobrun.Pending, nil, "idx_job_runs_definition_scheduled_for"},

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// A worker's call is carried out by a statement that has its whole fence in the
-// condition. What that statement did not find is decided here, on the locked row.
+// A worker's call is executed by a statement with its whole fence in the condition. If
+// that statement finds nothing, the outcome is decided here, on the locked row.
 
 // workerCall is one call about one run.
 type workerCall struct {
@@ -23,10 +23,10 @@ type workerCall struct {
 	call   jobrun.Call
 }
 
-// decide locks the run, and calls do if the call has what it needs; do changes
-// the run in tx and returns it as it is then. Of a call that was carried out
-// before it returns the run as it is, and replayed. A refusal is a fault, and is
-// noted once for each attempt and kind of call (J3).
+// decide locks the run, and calls do if the fence and state allow the call; do changes
+// the run in tx and returns the result. If the call was executed before, it returns the
+// run as it is, and replayed. A refusal is a fault, and is recorded once for each
+// attempt and kind of call (J3).
 func (st *Jobs) decide(
 	ctx context.Context, c workerCall, do func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error),
 ) (r jobrun.Run, replayed bool, err error) {
@@ -67,11 +67,11 @@ SELECT @run, @tenant, clock_timestamp(), '`+string(jobrun.WasRefused)+`', @versi
         WHERE e.run_id = @run AND e.kind = '`+string(jobrun.WasRefused)+`' AND e.attempt = @attempt AND e.worker_id = @worker AND e.reason LIKE @same)`,
 	postgres.Single("run", "tenant", "version", "attempt", "epoch", "worker", "reason", "same"))
 
-// maxAttempt bounds the attempts that callers claim to have.
+// maxAttempt is the highest attempt number that callers may send.
 const maxAttempt = 1<<31 - 1
 
-// noteRefusal notes that a call on r was refused, once for each worker, attempt
-// and kind of call: a worker that does not hear the answer may go on for hours.
+// noteRefusal records that a call on r was refused, once for each worker, attempt and
+// kind of call: a worker that does not get the answer may continue for hours.
 func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c workerCall, refusal error) error {
 	code := ""
 	if f := fault.As(refusal); f != nil {
@@ -83,14 +83,14 @@ func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c w
 	return err
 }
 
-// Apply decides what an input makes of a locked run, and writes that.
+// Apply applies an input to a locked run by the rules, and stores the result.
 func (st *Jobs) Apply(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, now time.Time,
 ) (jobrun.Change, error) {
 	return st.db.ApplyToRun(ctx, tx, r, in, st.db.At(now))
 }
 
-// ApplyToRun decides at m what an input makes of a locked run, and writes that.
+// ApplyToRun applies an input at m to a locked run by the rules, and stores the result.
 func (db *DB) ApplyToRun(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment,
 ) (jobrun.Change, error) {
@@ -105,8 +105,8 @@ func (db *DB) ApplyToRun(
 	return c, db.putChange(ctx, tx, r, &c, m.Now)
 }
 
-// carryOut has the run of a worker's call changed by an input, and those told who
-// wait for what comes of it.
+// carryOut applies an input to the run of a worker's call, and wakes those that wait
+// for the result.
 func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Input) (jobrun.Done, error) {
 	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
 		c, err := st.Apply(ctx, tx, &r, in, now)

@@ -24,8 +24,7 @@ type Workers struct {
 	settings func(context.Context) (jobrun.Settings, error)
 }
 
-// NewWorkers returns the workers of db. settings returns the settings as they
-// stand.
+// NewWorkers returns the workers of db. settings returns the current settings.
 func NewWorkers(db *postgres.DB, settings func(context.Context) (jobrun.Settings, error)) *Workers {
 	return &Workers{db, settings}
 }
@@ -134,8 +133,8 @@ var doubtRuns = postgres.Named(`WITH doubted AS (
 	SELECT d.id, d.tenant_id, clock_timestamp(), '`+string(jobrun.WasDoubted)+`', d.state, d.state, d.version, d.attempt, @worker, @actor, '`+jobrun.WasDetached+`'
 	  FROM doubted d WHERE d.state = 'RUNNING'`, postgres.Single("tenant", "worker", "confirm", "actor"))
 
-// doubtRunsOf ends the leases of what a worker has: it is CONFIRMING if it runs,
-// and given up by the leader's next sweep if it was not started.
+// doubtRunsOf puts the runs of a worker in doubt: a started one is CONFIRMING, and one
+// that was not started is given up by the leader's next sweep.
 func doubtRunsOf(ctx context.Context, tx *sqlx.Tx, tenant, worker uuid.UUID, s jobrun.Settings, actor string) error {
 	_, err := tx.ExecContext(ctx, doubtRuns.Text,
 		doubtRuns.Args(postgres.Values{tenant, worker, s.Number(jobrun.ConfirmFor), actor})...)

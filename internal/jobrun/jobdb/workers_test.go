@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// putWorker stores a worker by hand, registered so long ago.
+// putWorker stores a worker directly, registered that long ago.
 func putWorker(t *testing.T, db *sql.DB, tenant uuid.UUID, state jobrun.WorkerState, age time.Duration) uuid.UUID {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7())
@@ -166,7 +166,7 @@ func TestTheRunsOfADetachedWorkerAreInDoubtAtOnce(t *testing.T) {
 	}
 }
 
-// putHeldRun stores a run that a worker has, by hand.
+// putHeldRun stores a run that a worker has, directly.
 func putHeldRun(t *testing.T, db *sql.DB, tenant, worker uuid.UUID, state string) uuid.UUID {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7())

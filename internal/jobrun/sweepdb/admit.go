@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// withheld says why a slot, alias r, is not to run although it was made: its job
-// was paused or disabled after that. NULL: it is.
+// withheld is the reason why a slot, alias r, is not to run although it was created:
+// its job was paused or disabled after that. NULL: it may run.
 const withheld = `
   LEFT JOIN LATERAL (
 	SELECT CASE WHEN d.deleted_at IS NOT NULL THEN 'the job was deleted' WHEN NOT d.enabled THEN 'the job is disabled'
@@ -25,11 +25,11 @@ const withheld = `
 	 OFFSET 0
   ) AS h ON r.trigger = 'TIME' AND r.state || '' = 'PENDING'`
 
-// ready is what waits for its time alone, which has come: runs without a key, and
-// orphaned ones, which have kept theirs and are neither lost too often nor to be
-// canceled. It is only looked for outside of a transaction, where now() is the
-// time; of clock_timestamp() no index knows, and all that was made ahead would be
-// read.
+// ready is the condition that a run waits for nothing but its time, which has come:
+// runs without a key, and orphaned ones, which still hold their key and are neither
+// lost too often nor to be canceled. It is only used outside of a transaction, where
+// now() is the present time: no index serves clock_timestamp(), and all slots created
+// ahead would be read.
 const ready = `r.admitted_at IS NULL AND (r.phase = 'ORPHANED' OR r.phase = 'PENDING' AND r.concurrency_key IS NULL) AND r.available_at <= now()
    AND r.cancel_requested_at IS NULL AND (r.state || '' = 'PENDING' OR r.losses_used < r.max_losses)`
 
@@ -54,12 +54,12 @@ func (st *Sweeps) Admit(ctx context.Context, t jobrun.Term, _ jobrun.Settings, l
 	return both(due, keyed), postgres.Wrap("admit job runs of keys", err)
 }
 
-// decisions are what a sweep does with runs that it has found.
+// decisions are what a sweep does with the runs that it has found.
 type decisions struct {
 	admit []uuid.UUID
 	ask   []jobrun.Admission
-	end   []uuid.UUID                  // what began meanwhile is looked at again in the next round
-	ends  map[uuid.UUID]jobrun.Decided // of each of end
+	end   []uuid.UUID                  // ended in the next round if they were started meanwhile
+	ends  map[uuid.UUID]jobrun.Decided // of each run in end
 }
 
 func (d *decisions) add(a jobrun.Admission) {
@@ -103,8 +103,8 @@ func (st *Sweeps) admitDue(ctx context.Context, t jobrun.Term, limit int) (jobru
 	return jobrun.Swept{Moved: moved, More: n == limit && moved > 0}, err
 }
 
-// carryOut does what was decided: ends first, so that keys are free, then the
-// admissions, each in a transaction of its own.
+// carryOut executes decisions: ends first, so that keys are free, then the admissions,
+// each in a transaction of its own.
 func (st *Sweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) (moved int, err error) {
 	if len(d.end) > 0 {
 		moved, err = endRuns(ctx, st.db, t, d.end, func(r *jobrun.Run) jobrun.Input { return d.ends[r.ID] })
@@ -183,13 +183,12 @@ type concurrencyKey struct {
 	key    string
 }
 
-// Keys are looked at in pages, in the order of their index, beginning where the
-// last page ended: those that only wait cannot keep others from being looked at.
-// The keys are found by stepping over the index, one look-up each: how many runs
-// wait for one does not matter.
+// Keys are read in pages, in the order of their index, starting where the last page
+// ended: keys that only wait cannot prevent others from being read. They are found by
+// stepping over the index, one look-up each, however many runs wait for one.
 //
-// A key whose first runs all queue has nothing to decide while one of it has begun
-// or may, unless something of it has become due just now, and is passed over.
+// A key whose first runs all have the policy QUEUE needs no decision while one of its
+// runs has started or may start, unless another has just become due; it is skipped.
 const findKeys = `
 WITH RECURSIVE keys AS (
 	(SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r WHERE ` + waitsForKey + ` AND (r.tenant_id, r.concurrency_key) > ($2, $3)
@@ -207,8 +206,8 @@ SELECT k.tenant_id, k.concurrency_key, NOT (` + busyKey + `
   FROM (SELECT * FROM keys LIMIT $1) AS k`
 
 const (
-	// waitsForKey and ofKey are read from the index of what waits for keys. admitted_at
-	// is compared as no other index has it.
+	// waitsForKey and ofKey use the index of runs that wait for keys. admitted_at is
+	// compared in a form that no other index has.
 	waitsForKey = `r.phase = 'PENDING' AND r.concurrency_key IS NOT NULL AND r.available_at <= now() AND ` + notAdmitted
 	ofKey       = `r.tenant_id = k.tenant_id AND r.concurrency_key = k.concurrency_key AND r.phase = 'PENDING' AND ` + notAdmitted
 	notAdmitted = `coalesce(r.admitted_at, 'infinity') = 'infinity'`
@@ -218,12 +217,12 @@ const (
                      AND coalesce(o.admitted_at, 'infinity') < 'infinity'))`
 )
 
-// candidatesOfKey bounds what is looked at of one key in one round; more than may
-// wait (jobrun.MaxQueueLimit).
+// candidatesOfKey bounds the runs of one key that are read in one round; more may wait
+// (jobrun.MaxQueueLimit).
 const candidatesOfKey = "1100"
 
-// keyCandidates are the runs of keys that AdmitKey decides about, and why a slot
-// is withheld.
+// keyCandidates are the runs of keys that AdmitKey decides about, and why a slot is
+// withheld.
 const keyCandidates = `
 SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.scheduled_for, r.available_at, r.available_at <= clock_timestamp(),
        r.state || '' <> 'PENDING' OR r.admitted_at IS NOT NULL, r.cancel_requested_at IS NOT NULL,
@@ -241,9 +240,9 @@ SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.sch
   LEFT JOIN jobs.job_definition_versions v ON v.definition_id = r.definition_id AND v.tenant_id = r.tenant_id AND v.spec_version = r.spec_version` + withheld + `
  ORDER BY k.n`
 
-// admitKeys looks at a page of the keys for which runs wait. Nobody else admits
-// runs with keys, so what was found free stays free; what was found busy may
-// have become free, and then the next round sees that.
+// admitKeys admits runs of a page of keys. Only the leader admits runs with keys, so a
+// key found free stays free; a key found busy may be free by now, which the next round
+// sees.
 func (st *Sweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobrun.Swept, error) {
 	st.mu.Lock()
 	after := st.key
@@ -269,8 +268,8 @@ func (st *Sweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobr
 	return jobrun.Swept{Moved: moved, More: n == limit || len(d.end) > 0}, err
 }
 
-// keysAfter returns those of the next n keys, up to limit, that there is something
-// to decide about, and the last of the n.
+// keysAfter returns those of the next n keys, up to limit, that need a decision, and
+// the last of the n.
 func (st *Sweeps) keysAfter(
 	ctx context.Context, after concurrencyKey, limit int,
 ) (page []concurrencyKey, last concurrencyKey, n int, err error) {

@@ -14,21 +14,21 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// gist is what a decision changes of a run, and what is told of it.
-type gist struct {
+// change is what a decision changes of a run, and the events about it.
+type change struct {
 	State                    jobrun.State
 	Version                  int64
 	Losses, Failures         int
 	Doubt                    jobrun.Continuation
-	Confirm, Backoff         time.Duration // how long it may be confirmed, and how long it waits; 0: as before
+	Confirm, Backoff         time.Duration // how long it may be confirmed, and how long it waits; 0: unchanged
 	Admitted, LeaseOver      bool
 	ErrorCode, Attempt, Told string
-	Stop                     string // why it was asked to stop
+	Stop                     string // why its worker was asked to stop it
 }
 
-// about is the gist of a run, without what is told.
-func about(before, r *jobrun.Run, now time.Time) gist {
-	g := gist{
+// about is the change of a run, without events.
+func about(before, r *jobrun.Run, now time.Time) change {
+	g := change{
 		State: r.State, Version: r.Version, Losses: r.LossesUsed, Failures: r.FailuresUsed, Doubt: r.Continuation,
 		Admitted:  r.AdmittedAt != nil,
 		LeaseOver: r.LeaseExpiresAt != nil && !r.LeaseExpiresAt.After(now),
@@ -52,8 +52,8 @@ func tellOf(kind jobrun.EventKind, from, to jobrun.State, version, epoch int64, 
 	return fmt.Sprintf("%s %s→%s v%d e%d: %s", kind, from, to, version, epoch, reason)
 }
 
-// ruled is what the rule makes of a run.
-func ruled(t *testing.T, r jobrun.Run, in jobrun.Input, m jobrun.Moment) gist {
+// ruled is the change that the rule makes.
+func ruled(t *testing.T, r jobrun.Run, in jobrun.Input, m jobrun.Moment) change {
 	t.Helper()
 	c, err := jobrun.Apply(r, &jobrun.Spec{}, in, m)
 	if err != nil {
@@ -69,8 +69,8 @@ func ruled(t *testing.T, r jobrun.Run, in jobrun.Input, m jobrun.Moment) gist {
 	return g
 }
 
-// stored is what a statement has made of it, and told since.
-func (s sweeping) stored(t *testing.T, before jobrun.Run, told int64, now time.Time) gist {
+// stored is the change that a statement has made, and the events stored since.
+func (s sweeping) stored(t *testing.T, before jobrun.Run, told int64, now time.Time) change {
 	t.Helper()
 	r := s.GetRun(t, before.ID)
 	g := about(&before, &r, now)
@@ -91,7 +91,7 @@ func (s sweeping) stored(t *testing.T, before jobrun.Run, told int64, now time.T
 	return g
 }
 
-// everyKind makes runs of every kind that sweeps tell apart.
+// everyKind makes runs of every kind that sweeps distinguish.
 func (s sweeping) everyKind(t *testing.T) (all []uuid.UUID) {
 	t.Helper()
 	for _, state := range []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Running, "CONFIRMING", jobrun.Orphaned,
@@ -109,7 +109,7 @@ func (s sweeping) everyKind(t *testing.T) (all []uuid.UUID) {
 	return all
 }
 
-// kind makes one of them.
+// kind makes a run of one kind.
 func (s sweeping) kind(t *testing.T, state jobrun.State, late bool, asked string, losses, timeout int) uuid.UUID {
 	t.Helper()
 	r := s.NewRun(s.Job)
@@ -140,8 +140,8 @@ func (s sweeping) kind(t *testing.T, state jobrun.State, late bool, asked string
 	return id
 }
 
-// askAll asks all of these runs to stop, as the sweep of keys does with those that
-// are replaced.
+// askAll asks the workers of all these runs to stop, as the sweep of keys does with
+// replaced runs.
 func (s sweeping) askAll(
 	all []uuid.UUID) func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error) {
 	return func(ctx context.Context, t jobrun.Term, _ jobrun.Settings, _ int) (jobrun.Swept, error) {
@@ -154,8 +154,8 @@ func (s sweeping) askAll(
 	}
 }
 
-// TestSweepsDoWhatTheRuleSays compares what each sweep makes of every kind of run
-// with what jobrun.Apply makes of it.
+// TestSweepsDoWhatTheRuleSays compares the change that each sweep makes to every kind
+// of run with that of jobrun.Apply.
 func TestSweepsDoWhatTheRuleSays(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -166,7 +166,7 @@ func TestSweepsDoWhatTheRuleSays(t *testing.T) {
 		name string
 		run  func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error)
 		in   jobrun.Input
-		of   func(*jobrun.Run) bool // the runs that the sweep looks at
+		of   func(*jobrun.Run) bool // the runs that the sweep applies to
 	}{
 		{"orphan", s.Orphan, lease, func(r *jobrun.Run) bool { return r.State == jobrun.Assigned }},
 		{"doubt", s.Doubt, lease, func(r *jobrun.Run) bool { return r.State == jobrun.Running }},
@@ -175,7 +175,7 @@ func TestSweepsDoWhatTheRuleSays(t *testing.T) {
 		{"ask to stop", s.askAll(all), jobrun.Decided{Step: jobrun.StepAskCancel, Reason: "replaced"}, func(r *jobrun.Run) bool { return r.State == jobrun.Running }},
 		{"end canceled", s.EndCanceled, jobrun.CancelExpired{Settings: s.set}, func(*jobrun.Run) bool { return true }},
 	} {
-		before, want := make([]jobrun.Run, len(all)), make([]gist, len(all))
+		before, want := make([]jobrun.Run, len(all)), make([]change, len(all))
 		told := pgtest.Ask[int64](t, s.see, `SELECT coalesce(max(id), 0) FROM jobs.job_run_events`)
 		now := pgtest.Ask[time.Time](t, s.see, `SELECT clock_timestamp()`)
 		changed := 0
@@ -203,8 +203,8 @@ func TestSweepsDoWhatTheRuleSays(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatIsDetachedLeavesItsRunsAsTheRuleSays is the same for the statement
-// that gives up a worker.
+// TestAWorkerThatIsDetachedLeavesItsRunsAsTheRuleSays does the same for the statement
+// that detaches a worker.
 func TestAWorkerThatIsDetachedLeavesItsRunsAsTheRuleSays(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)

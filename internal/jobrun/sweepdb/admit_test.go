@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// policed is a definition with a concurrency policy.
+// policed creates a definition with a concurrency policy.
 func (s sweeping) policed(t *testing.T, p jobrun.Policy, change ...func(*jobrun.Spec)) jobrun.Definition {
 	t.Helper()
 	return s.Define(t, func(d *jobrun.Definition) {
@@ -24,14 +24,14 @@ func (s sweeping) policed(t *testing.T, p jobrun.Policy, change ...func(*jobrun.
 	})
 }
 
-// due makes a run of d that was due so long ago.
+// due creates a run of d that was due that long ago.
 func (s sweeping) due(t *testing.T, d jobrun.Definition, ago time.Duration) uuid.UUID {
 	t.Helper()
 	return s.CreateAll(t,
 		s.NewRun(d, func(a *jobrun.Request) { a.ScheduledFor, a.Trigger = pgtest.Now().Add(-ago), jobrun.ByEvent }))[0].ID
 }
 
-// admit runs rounds of admission until nothing moves any more.
+// admit runs rounds of admission until nothing changes any more.
 func (s sweeping) admit(t *testing.T, limit int) (moved int) {
 	t.Helper()
 	for range 100 {
@@ -47,7 +47,8 @@ func (s sweeping) admit(t *testing.T, limit int) (moved int) {
 	return 0
 }
 
-// standing tells of each run: its state, + when it is admitted, ! when it is asked to stop.
+// standing is the state of each run: + when it is admitted, ! when its worker is asked
+// to stop.
 func (s sweeping) standing(t *testing.T, ids ...uuid.UUID) string {
 	t.Helper()
 	all := make([]string, len(ids))
@@ -155,7 +156,7 @@ func TestAReplacementBeginsWhenWhatWasBeforeHasEnded(t *testing.T) {
 		t.Errorf("asked again: %d", n)
 	}
 	s.put(t, b, `cancel_requested_at = now() - interval '1 minute'`)
-	moves(t, 1)(s.EndCanceled(t.Context(), s.term, s.set, 10)) // the grace
+	moves(t, 1)(s.EndCanceled(t.Context(), s.term, s.set, 10)) // after the grace period
 	s.admit(t, 10)
 	s.expect(t, "canceled! pending+", b, c)
 	s.assign(t, c, time.Minute) // not started: ends at once
@@ -172,7 +173,7 @@ func TestRunsThatAllowOthersDoNotWait(t *testing.T) {
 	s.expect(t, "pending+ pending+", a, b) // without the leader
 }
 
-// A slot that was made ahead does not run in a pause that began since.
+// A slot that was created ahead does not run in a pause that began since.
 func TestASlotMadeAheadIsSkippedInAPause(t *testing.T) {
 	t.Parallel()
 	for _, p := range []jobrun.Policy{jobrun.Allow, jobrun.Queue} {
@@ -202,7 +203,7 @@ func TestASlotMadeAheadIsSkippedInAPause(t *testing.T) {
 	}
 }
 
-// However many keys wait, each is looked at, page by page.
+// However many keys wait, each is decided, page by page.
 func TestManyKeysAreAdmittedPageByPage(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)

@@ -26,7 +26,7 @@ func NewBulks(db *jobdb.DB, jobs *jobdb.Jobs) *Bulks { return &Bulks{db, jobs} }
 
 var _ jobrun.BulkOperations = (*Bulks)(nil)
 
-// backfills is how backfills are stored.
+// backfills is the storage of backfills.
 var backfills = kind[jobrun.Backfill]{
 	name:    "backfill",
 	table:   "jobs.backfills",
@@ -77,9 +77,9 @@ func (st *Bulks) ListBackfills(
 	return backfills.list(ctx, st.db, tenant, &w, p)
 }
 
-// CancelBackfill implements jobrun.BulkOperations. The backfill ends first, so that it makes
-// no more runs; when the node dies before those are canceled, canceling it again
-// does.
+// CancelBackfill implements jobrun.BulkOperations. The backfill ends first, so that it
+// creates no more runs; if the node dies before its runs are canceled, canceling it
+// again does that.
 func (st *Bulks) CancelBackfill(
 	ctx context.Context, tenant, id uuid.UUID, by operator.Action,
 ) (jobrun.Backfill, error) {
@@ -100,7 +100,7 @@ func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by ope
 	}
 	for i := range waiting.Items {
 		_, err := st.jobs.Operate(ctx, tenant, waiting.Items[i].ID, nil,
-			// not what has begun meanwhile
+			// Runs started meanwhile are not canceled.
 			jobrun.CancelRequested{Actor: by.Actor, Reason: "its backfill was canceled", Waiting: true})
 		if err != nil && !jobdb.Ended(err) {
 			return err
@@ -109,8 +109,8 @@ func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by ope
 	return nil
 }
 
-// slotStates reads what became of slots: runs by the schedule and of backfills,
-// and what retried them.
+// slotStates reads the states of slots: runs of the schedule and of backfills, and
+// their retries.
 const slotStates = `
 SELECT first.slot, bool_or(run.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')), bool_or(run.state = 'SUCCEEDED'), bool_or(run.state IN ('FAILED', 'TIMED_OUT', 'CANCELED'))
   FROM (SELECT r.scheduled_for AS slot, r.id, r.state FROM jobs.job_runs r
@@ -134,7 +134,7 @@ func (st *Bulks) SlotStates(
 	return states, postgres.Wrap("read slots", err)
 }
 
-// readSlots reads what became of slots; those that never had a run are left out.
+// readSlots reads the states of slots; those that never had a run are left out.
 func readSlots(
 	ctx context.Context, tx *sqlx.Tx, tenantID, definition uuid.UUID, slots []time.Time,
 ) (map[time.Time]jobrun.SlotState, error) {

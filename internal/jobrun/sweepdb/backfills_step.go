@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// backfillStep is how many slots one transaction looks at.
+// backfillStep is how many slots one transaction processes.
 const backfillStep = 200
 
 // Backfill implements jobrun.BulkOperations.
@@ -24,7 +24,7 @@ func (st *Bulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 	})
 }
 
-// backfill makes the next runs of one, in one transaction with how far it has come.
+// backfill creates the next runs of one backfill, in one transaction with its progress.
 func (st *Bulks) backfill(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (swept jobrun.Swept, err error) {
@@ -35,12 +35,13 @@ func (st *Bulks) backfill(
 		b, err := backfillTable.One(tx.QueryRowContext(ctx, `
 			SELECT `+backfills.columns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil // it has ended, or somebody ends it
+			return nil // it has ended, or another transaction is ending it
 		}
 		if err != nil {
 			return err
 		}
-		// Counted by another statement, which sees what whoever had the lock before has made.
+		// Counted by another statement, which sees the runs created by the previous
+		// holder of the lock.
 		var active int
 		var now time.Time
 		row := tx.QueryRowContext(ctx, `SELECT `+activeOf("$1", "$2")+`, clock_timestamp()`, m.Tenant, m.ID)
@@ -89,7 +90,7 @@ var (
 		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state = 'RUNNING'`, backfillProgress.As("b"))
 )
 
-// putBackfill stores how far a locked backfill has come.
+// putBackfill stores the progress of a locked backfill.
 func putBackfill(ctx context.Context, tx *sqlx.Tx, b *jobrun.Backfill) error {
 	_, err := tx.ExecContext(ctx, saveBackfill.Text, saveBackfill.Args(backfillProgress.Row(b))...)
 	return err

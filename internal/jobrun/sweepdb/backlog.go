@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// countBacklog reads indexes of what has not ended, and stops where many wait.
+// countBacklog counts from indexes of runs that have not ended, each up to a bound.
 const countBacklog = `
 SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r WHERE r.admitted_at IS NULL AND (r.phase = 'ORPHANED' OR r.phase = 'PENDING' AND r.concurrency_key IS NULL) LIMIT $1) AS w)
        + (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r WHERE r.phase = 'PENDING' AND r.concurrency_key IS NOT NULL AND r.admitted_at IS NULL LIMIT $1) AS w),
@@ -19,7 +19,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r WHERE r.admitted_at 
                     count(*) FILTER (WHERE r.continuation_state = 'CONFIRMING') AS doubted
                FROM jobs.job_runs r WHERE r.phase = 'HELD') AS h`
 
-// Backlog implements jobrun.Sweeps. Oldest is of those that were counted.
+// Backlog implements jobrun.Sweeps. Oldest is the oldest of those counted.
 func (st *Sweeps) Backlog(ctx context.Context) (b jobrun.Backlog, err error) {
 	rows, err := st.db.QueryWrite(ctx, countBacklog, jobrun.BacklogCap)
 	if err != nil {

@@ -34,7 +34,7 @@ func rowOf(b *jobrun.Bulk) *bulkRow {
 	return &row
 }
 
-// bulks is how bulks are stored.
+// bulks is the storage of bulk operations.
 var bulks = kind[jobrun.Bulk]{
 	name:    "bulk",
 	table:   "jobs.bulks",
@@ -83,7 +83,7 @@ func (st *Bulks) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operat
 	return bulks.canceled(ctx, st.db, tenant, id, by)
 }
 
-// bulkStep is how many runs one transaction deals with.
+// bulkStep is how many runs one transaction processes.
 const bulkStep = 100
 
 // Bulk implements jobrun.BulkOperations.
@@ -93,8 +93,9 @@ func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, lim
 	})
 }
 
-// bulk deals with the next runs of one, in one transaction with how far it has
-// come. They are found before, as the tenant, whose fence the list needs.
+// bulk processes the next runs of one bulk operation, in one transaction with its
+// progress. They are found before that with the tenant's role, because the list relies
+// on row-level security.
 func (st *Bulks) bulk(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (jobrun.Swept, error) {
@@ -124,7 +125,7 @@ func (st *Bulks) bulk(
 			return err
 		}
 		if version != b.Version {
-			return nil // somebody else has done these
+			return nil // another node has processed these
 		}
 		for _, id := range ids {
 			run, did, err := st.dealWith(ctx, tx, &b, id, s)
@@ -156,21 +157,21 @@ var (
 		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state = 'RUNNING'`, bulkProgress.As("b"))
 )
 
-// putBulk stores how far a locked bulk has come.
+// putBulk stores the progress of a locked bulk operation.
 func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
 	_, err := tx.ExecContext(ctx, saveBulk.Text, saveBulk.Args(bulkProgress.Row(rowOf(b)))...)
 	return err
 }
 
-// dealWith cancels one run or runs it once more. done: it was; not when it was too
-// late, its definition is gone, or its policy forbids it.
+// dealWith cancels one run or repeats it. done is false when it was too late, its
+// definition is gone, or its policy forbids it.
 func (st *Bulks) dealWith(
 	ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings,
 ) (made *jobrun.Run, done bool, err error) {
 	r, now, err := st.db.LockRun(ctx, tx, b.TenantID, id)
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
-			return nil, false, nil // retention has taken it
+			return nil, false, nil // retention has deleted it
 		}
 		return nil, false, err
 	}

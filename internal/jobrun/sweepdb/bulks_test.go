@@ -81,7 +81,7 @@ func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
 		if n := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'PENDING'`); n > 7 {
 			t.Fatalf("%d runs at once, want 7 at most", n)
 		}
-		// As if all of them had been skipped for good.
+		// As if all of them had been skipped.
 		pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET state = 'SKIPPED', version = version + 1, finished_at = now() WHERE state = 'PENDING'`)
 		got, _, err := m.GetBackfill(t.Context(), j.Tenant, b.ID)
 		if err != nil || round > 50 {

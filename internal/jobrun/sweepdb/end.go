@@ -16,20 +16,20 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// ending is a sweep that ends runs by the rules (jobrun.Apply). find answers the
-// ids of some of them; whether it is still so, the rules say once a run is locked.
+// ending is a sweep that ends runs by the rules (jobrun.Apply). find returns the ids of
+// candidates; whether they are to end is decided by the rules once a run is locked.
 type ending struct {
 	doing string
 	find  *postgres.Statement
 }
 
-// newEnding makes one of a statement with @limit and the parameters by.
+// newEnding makes an ending from a statement with @limit and the parameters by.
 func newEnding(doing, find string, by ...string) ending {
 	return ending{doing, postgres.Named(find, postgres.Single(append([]string{"limit"}, by...)...))}
 }
 
-// run ends what it finds: all in one transaction, or, when something of it cannot
-// be stored, one by one, so that one of them cannot keep the others from ending.
+// run ends the runs it finds: all in one transaction, or, when one of them cannot be
+// stored, one by one, so that it does not prevent the others from ending.
 func (e ending) run(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Input, by ...any,
 ) (s jobrun.Swept, err error) {
@@ -52,8 +52,7 @@ func (e ending) run(
 	return s, postgres.Wrap(e.doing, err)
 }
 
-// endRuns does what in says with runs, as the leader, and tells how many it has
-// changed.
+// endRuns applies in to runs, as the leader, and returns how many it has changed.
 func endRuns(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input,
 ) (int, error) {
@@ -68,14 +67,14 @@ func endRuns(
 			errs = append(errs, fmt.Errorf("job run %s: %w", ids[i], err))
 		}
 		if n += one; len(errs) == maxRefused {
-			break // it is not the runs
+			break // the error is not about the runs
 		}
 	}
 	return n, errors.Join(errs...)
 }
 
-// maxRefused is how many ends of a batch may fail before the rest waits for the
-// next round.
+// maxRefused is how many ends of a batch may fail before the rest waits for the next
+// round.
 const maxRefused = 10
 
 func endTogether(
@@ -96,7 +95,7 @@ func endTogether(
 			m.Epoch = t.Epoch
 			c, err := db.ApplyToRun(ctx, tx, &runs[i], in(&runs[i]), m)
 			if fault.IsCode(err, jobrun.CodeConflict) {
-				continue // it has moved since it was found
+				continue // it was changed since it was found
 			}
 			if err != nil {
 				return err
@@ -110,9 +109,9 @@ func endTogether(
 	return n, err
 }
 
-// lockRuns returns the runs $1, locked, in the order of their ids, and the time.
-// What others hold is passed over, and so is what does not open: its end may need
-// what it carries.
+// lockRuns returns the runs $1, locked, in the order of their ids, and the time. Runs
+// locked by others are skipped, and so are those that cannot be decrypted: ending them
+// may need their content.
 func lockRuns(ctx context.Context, db *jobdb.DB, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
 	rows, err := db.QueryIn(ctx, tx, `
 SELECT `+jobdb.RunColumns+`, clock_timestamp() FROM jobs.job_runs r
@@ -138,7 +137,7 @@ var (
 	stubborn = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at <= clock_timestamp() - @grace::bigint * interval '1 microsecond'`
 	unwanted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at IS NOT NULL`
 
-	// givenUp reads the index of what waits for its time, in any order.
+	// givenUp reads the index of runs that wait for their time, in any order.
 	givenUp = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'ORPHANED' AND r.admitted_at IS NULL AND `
 )
 
@@ -160,8 +159,8 @@ func (st *Sweeps) TimeOut(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 		s.Seconds(jobrun.TimeoutGrace).Microseconds())
 }
 
-// EndCanceled implements jobrun.Sweeps. Runs that were orphaned meanwhile end at
-// once: nobody runs them.
+// EndCanceled implements jobrun.Sweeps. Runs that were orphaned meanwhile end at once:
+// no worker runs them.
 func (st *Sweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	in := jobrun.CancelExpired{Settings: s}
 	lost, err := endUnwanted.run(ctx, st.db, t, limit, in)
@@ -175,7 +174,7 @@ func (st *Sweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Setti
 const (
 	silent = `r.state || '' = 'RUNNING' AND r.continuation_state = 'NONE' AND r.lease_expires_at <= clock_timestamp()`
 
-	// inHand reads the index of what is with workers, which is small, in any order.
+	// inHand reads the index of runs held by workers, which is small, in any order.
 	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'HELD' AND `
 )
 

@@ -6,15 +6,15 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// AskToStop is what the sweep of keys does with runs that are replaced.
+// AskToStop is what the sweep of keys does with replaced runs.
 func (st *Sweeps) AskToStop(ctx context.Context, t jobrun.Term, asked []jobrun.Admission) (int, error) {
 	return st.askToStop(ctx, t, asked)
 }
 
-// SlotStates is what backfills ask of slots.
+// SlotStates is the query of backfills for slots.
 const SlotStates = slotStates
 
-// What the sweeps of job runs look with.
+// The conditions by which the sweeps of job runs find rows.
 const (
 	FindKeys      = findKeys
 	KeyCandidates = keyCandidates
@@ -27,8 +27,8 @@ var (
 	AdvanceDefs = advanceDefinitions.Text
 )
 
-// SweepFinds are what the sweeps that move or end runs look with; $1 is a limit,
-// $2, if there is one, a duration.
+// SweepFinds are the queries of the sweeps that change or end runs; $1 is a limit, $2,
+// if there is one, a duration.
 var SweepFinds = map[string]string{
 	"orphan": orphanUnstarted.find.Text, "give up": orphanUnconfirmed.find.Text, "doubt": doubtSilent.find.Text,
 	"lose":     endLost.find.Text,

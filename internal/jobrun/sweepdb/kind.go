@@ -18,9 +18,9 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// kind is how backfills, or bulks, are stored: one life in one table each, alias b.
+// kind is the storage of backfills, or of bulk operations: each has one table, alias b.
 type kind[T any] struct {
-	name    string // of one
+	name    string // in error messages, singular
 	table   string
 	columns string // in the order of scan
 	scan    func(row postgres.Scanner, more ...any) (T, error)
@@ -28,8 +28,8 @@ type kind[T any] struct {
 	cancel  func(b *T, at time.Time) (changed bool, err error)
 }
 
-// create stores one by insert, which does nothing if its id is there. created is
-// false then.
+// create stores one by insert, which does nothing if its id exists. created is false
+// then.
 func (k *kind[T]) create(
 	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by operator.Action,
 	insert *postgres.Statement, one postgres.Bound,
@@ -44,7 +44,7 @@ func (k *kind[T]) create(
 	return created, postgres.Wrap("create "+k.name, err)
 }
 
-// get reads one by a query of OfTenant, with scan.
+// get reads one by a query made with OfTenant, using scan.
 func (k *kind[T]) get(
 	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string,
 	scan func(row postgres.Scanner, more ...any) (T, error),
@@ -56,7 +56,7 @@ func (k *kind[T]) get(
 	return b, postgres.Wrap("get "+k.name, err)
 }
 
-// list reads a page of what w selects, newest first.
+// list reads a page of those that w selects, newest first.
 func (k *kind[T]) list(
 	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, w *postgres.Where, p page.ByTime,
 ) (found page.Of[T], err error) {
@@ -77,7 +77,7 @@ func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (
 	return b, err
 }
 
-// canceled cancels one as its rule says.
+// canceled cancels one by its rule.
 func (k *kind[T]) canceled(
 	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, by operator.Action,
 ) (b T, err error) {
@@ -98,13 +98,14 @@ func (k *kind[T]) canceled(
 	return b, postgres.Wrap("cancel "+k.name, err)
 }
 
-// bulksAtOnce is how many backfills, and how many bulks, move in one round.
+// bulksAtOnce is how many backfills, and how many bulk operations, continue in one
+// round.
 const bulksAtOnce = 50
 
-// bulkRef names a backfill or a bulk.
+// bulkRef identifies a backfill or a bulk operation.
 type bulkRef struct{ Tenant, ID uuid.UUID }
 
-// step moves those that are RUNNING on, the oldest first, each by a step of its own.
+// step continues those that are RUNNING, oldest first, each by one step.
 func (k *kind[T]) step(
 	ctx context.Context, db *jobdb.DB, one func(bulkRef) (jobrun.Swept, error),
 ) (all jobrun.Swept, err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// dueDefinitions are those whose next slot is near. Of one that is paused it is
-// near when it has come, or is not in the pause: until then nothing is known of it.
+// dueDefinitions are definitions whose next slot is near. For a paused one, slots count
+// as near when they are due or outside of the pause: until then their outcome is open.
 var dueDefinitions = `
 SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.next_due_at IS NOT NULL AND d.enabled AND d.deleted_at IS NULL AND d.next_due_at < $1::timestamptz
@@ -47,8 +47,9 @@ func (st *Sweeps) definitions(ctx context.Context, query string, args ...any) (a
 	return all, postgres.Wrap("read job definitions", err)
 }
 
-// advanceDefinitions moves definitions that still say what their slots were
-// computed of, and answers which. Their version stays: it is what users change.
+// advanceDefinitions stores the progress of definitions that have not changed since
+// their slots were computed, and returns which. Their version does not change: it
+// counts changes by users.
 var advanceDefinitions = postgres.Named(`
 WITH a AS MATERIALIZED (
 	SELECT d.id, n.until, n.next FROM `+postgres.Unnest("n", advanceTable.As("n"))+`

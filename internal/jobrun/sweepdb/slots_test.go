@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// timed is a definition of a schedule, due since some time.
+// timed creates a definition with a schedule, due for that long.
 func (s sweeping) timed(t *testing.T, since time.Duration, change ...func(*jobrun.Definition)) jobrun.Definition {
 	t.Helper()
 	d := s.Define(t, func(d *jobrun.Definition) {
@@ -26,7 +26,7 @@ func (s sweeping) timed(t *testing.T, since time.Duration, change ...func(*jobru
 	return d
 }
 
-// plan is what the leader would store of a definition now.
+// plan is what the leader would store for a definition now.
 func (s sweeping) plan(t *testing.T, d *jobrun.Definition) ([]jobrun.Slot, jobrun.Advance) {
 	t.Helper()
 	compiled, err := d.Spec.Schedule.Compile()
@@ -82,7 +82,7 @@ func TestASlotIsMadeOnce(t *testing.T) {
 	}
 }
 
-// What was computed of a definition that somebody has changed since is not stored.
+// Slots of a definition that was changed after they were computed are not stored.
 func TestSlotsOfAChangedDefinitionAreNotStored(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)

@@ -1,7 +1,7 @@
-// Package sweepdb is what the leader of the job runs does on PostgreSQL: sweeps.go moves
-// runs whose workers are silent, end.go ends those that are lost or late, admit.go
-// lets the next ones be claimed, slots.go makes those that are due, backfills.go and
-// bulks.go carry out what people ask of many runs at once.
+// Package sweepdb is the leader's work on job runs in PostgreSQL: sweeps.go handles
+// runs whose workers are silent, end.go ends lost and late runs, admit.go lets the next
+// ones be claimed, slots.go creates those that are due, backfills.go and bulks.go carry
+// out operators' requests about many runs at once.
 //
 // Files, each on top of those before it: tables, end, kind, admit, backfills, sweeps,
 // backfills_step, backlog, bulks, hints, slots.
@@ -20,16 +20,16 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Sweeps is jobrun.Sweeps on PostgreSQL. A sweep first looks without a
-// transaction, and most of the time finds nothing; what it finds it moves in a
-// transaction of the leader (AsLeader), which looks again and passes over what
-// others hold. All times are the database's.
+// Sweeps is jobrun.Sweeps on PostgreSQL. A sweep first looks without a transaction, and
+// most of the time finds nothing; what it finds it changes in a transaction of the
+// leader (AsLeader), which checks again and skips rows locked by others. All times are
+// the database's.
 type Sweeps struct {
 	db    *jobdb.DB
 	hints jobrun.LeaseHints // nil: there are none
 
 	mu  sync.Mutex
-	key concurrencyKey // guarded by mu: up to where the keys have been looked at
+	key concurrencyKey // guarded by mu: the last key of the previous page
 }
 
 // NewSweeps returns the sweeps of the job runs of db.
@@ -52,15 +52,15 @@ func foundIDs(ctx context.Context, db *jobdb.DB, query string, args ...any) (ids
 	return list.Parameter(), n, err
 }
 
-// move is a sweep that is one statement: find answers the ids of some rows, and
-// change changes those that are still so.
+// move is a sweep with one statement: find returns the ids of some rows, and change
+// updates those that still meet the condition.
 type move struct {
 	doing        string
 	find, change *postgres.Statement
 }
 
-// newMove makes one of statements: find with @limit and the parameters by, change
-// with @ids, the same parameters and more of its own.
+// newMove makes a move from its statements: find has @limit and the parameters by,
+// change has @ids, the same parameters and more.
 func newMove(doing, find, change string, by []string, more ...string) move {
 	return move{
 		doing:  doing,
@@ -83,7 +83,7 @@ func (m move) run(
 	return s, err
 }
 
-// these is run for rows that were found, of which ids is the parameter.
+// these is run for rows that were already found; ids is the parameter.
 func (m move) these(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, args ...any,
 ) (s jobrun.Swept, err error) {
@@ -101,10 +101,9 @@ func (m move) these(
 	return s, nil
 }
 
-// giveUp makes runs ORPHANED that their workers have lost, with an attempt and a
-// decision each; they may be claimed after @backoff. late says which of them. A
-// worker that comes after all is told that its run was given up (J3); the token
-// stays for the record.
+// giveUp makes runs ORPHANED that their workers have lost, with an attempt and an event
+// each; they may be claimed after @backoff. late selects them. A worker that reports
+// later learns that its run was given up (J3); the token stays for the audit trail.
 func giveUp(late, reason string) string {
 	return `
 WITH late AS MATERIALIZED (
@@ -175,7 +174,7 @@ const (
 	gone  = `w.state = 'LOST' AND w.lost_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
 )
 
-// moveWorkers makes a sweep of workers of which a condition holds.
+// moveWorkers makes a sweep that applies change to the workers that meet condition.
 func moveWorkers(doing, condition, change string) move {
 	return newMove(doing, `SELECT w.id FROM jobs.workers w WHERE w.state <> 'DETACHED' AND `+condition+` LIMIT @limit`, `
 WITH late AS MATERIALIZED (
@@ -190,8 +189,8 @@ var (
 	detachWorkers = moveWorkers("detach workers", gone, `state = 'DETACHED', detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
 )
 
-// WatchWorkers implements jobrun.Sweeps. A worker that was lost has the whole
-// grace to come back, also after nobody led for a while.
+// WatchWorkers implements jobrun.Sweeps. A lost worker has the whole grace period to
+// come back, also after a time without a leader.
 func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	detached, err := detachWorkers.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.DetachGrace).Microseconds()})
 	if err != nil {
@@ -201,8 +200,7 @@ func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Sett
 	return both(detached, lost), err
 }
 
-// Swept implements jobrun.Sweeps. Standbys that were not seen for an hour are
-// forgotten.
+// Swept implements jobrun.Sweeps. Standbys that were not seen for an hour are deleted.
 func (st *Sweeps) Swept(ctx context.Context, t jobrun.Term) error {
 	return postgres.Wrap("record a round of the leader", st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		return st.db.ExecIn(ctx, tx, `

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// sweeping is a store of job runs whose leader is the test.
+// sweeping is a store of job runs with the test as the leader.
 type sweeping struct {
 	pgtest.Jobs
 	*sweepdb.Sweeps
@@ -37,7 +37,7 @@ func newSweeping(t *testing.T) sweeping {
 	return s
 }
 
-// worker stores a worker that was heard so long ago.
+// worker stores a worker whose last heartbeat was that long ago.
 func (s sweeping) worker(t *testing.T, state jobrun.WorkerState, silence time.Duration) uuid.UUID {
 	t.Helper()
 	id := pgtest.NewID()
@@ -55,20 +55,20 @@ func (s sweeping) assign(t *testing.T, id uuid.UUID, lease time.Duration) {
 		id, lease.Microseconds(), s.term.Epoch)
 }
 
-// start has it begun so long ago.
+// start has a run started that long ago.
 func (s sweeping) start(t *testing.T, id uuid.UUID, lease, ago time.Duration) {
 	t.Helper()
 	s.assign(t, id, lease)
 	pgtest.Execute(t, s.see, `UPDATE jobs.job_runs SET state = 'RUNNING', version = version + 1, started_at = now() - $2 * interval '1 microsecond' WHERE id = $1`, id, ago.Microseconds())
 }
 
-// set changes a column of a run.
+// put changes a column of a run.
 func (s sweeping) put(t *testing.T, id uuid.UUID, assignment string) {
 	t.Helper()
 	pgtest.Execute(t, s.see, `UPDATE jobs.job_runs SET `+assignment+` WHERE id = $1`, id)
 }
 
-// moves expects a sweep to move so many.
+// moves expects a sweep to change that many rows.
 func moves(t *testing.T, want int) func(jobrun.Swept, error) {
 	t.Helper()
 	return func(got jobrun.Swept, err error) {
@@ -79,13 +79,13 @@ func moves(t *testing.T, want int) func(jobrun.Swept, error) {
 	}
 }
 
-// told are the kinds of the decisions about a run.
+// told are the kinds of the events of a run.
 func (s sweeping) told(t *testing.T, id uuid.UUID) string {
 	t.Helper()
 	return pgtest.Ask[string](t, s.see, `SELECT coalesce(string_agg(kind || ':' || epoch, ' ' ORDER BY id), '') FROM jobs.job_run_events WHERE run_id = $1`, id)
 }
 
-// S8: a live worker that never starts what it was given does not keep it.
+// S8: a live worker that never starts its assigned run does not keep it.
 func TestARunThatIsNotStartedInTimeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -126,8 +126,8 @@ func TestARunThatIsNotStartedInTimeIsGivenUp(t *testing.T) {
 	moves(t, 0)(s.Orphan(t.Context(), s.term, wait, 10))
 }
 
-// S2, F52, J7: a worker that died keeps its run until the deadline that the leader
-// has set, and no longer; its budget of losses ends (S7).
+// S2, F52, J7: a dead worker keeps its run until the deadline that the leader has set,
+// and no longer; its budget of losses runs out (S7).
 func TestARunOfADeadWorkerIsDoubtedThenGivenUpThenLost(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -154,7 +154,7 @@ func TestARunOfADeadWorkerIsDoubtedThenGivenUpThenLost(t *testing.T) {
 			moves(t, 1)(s.Admit(t.Context(), s.term, s.set, 10))
 		}
 	}
-	moves(t, 0)(s.Admit(t.Context(), s.term, s.set, 10)) // nobody gets it any more
+	moves(t, 0)(s.Admit(t.Context(), s.term, s.set, 10)) // it is never claimed again
 	moves(t, 1)(s.Lose(t.Context(), s.term, s.set, 10))
 	got := s.GetRun(t, r.ID)
 	if got.State != jobrun.Failed || got.Error == nil || got.Error.Code != jobrun.ErrLost || got.FinishedAt == nil {
@@ -174,7 +174,7 @@ func TestARunPastItsTimeoutIsTimedOutAndRetried(t *testing.T) {
 	d := s.Define(t, func(d *jobrun.Definition) { d.Spec.TimeoutMS = 60_000; d.Spec.Retry = retry.Policy{MaxAttempts: 2} })
 	r := s.CreateAll(t, s.NewRun(d), s.NewRun(d), s.NewRun(s.Job))
 	s.start(t, r[0].ID, time.Minute, 66*time.Second)
-	s.start(t, r[1].ID, time.Minute, 64*time.Second) // the grace
+	s.start(t, r[1].ID, time.Minute, 64*time.Second) // within the grace period
 	s.start(t, r[2].ID, time.Minute, time.Hour)      // no timeout
 	moves(t, 1)(s.TimeOut(t.Context(), s.term, s.set, 10))
 	got := s.GetRun(t, r[0].ID)
@@ -191,7 +191,7 @@ func TestARunPastItsTimeoutIsTimedOutAndRetried(t *testing.T) {
 	}
 }
 
-// S9: nobody waits for ever for a worker that does not acknowledge.
+// S9: a worker that does not acknowledge is not waited for indefinitely.
 func TestACancelThatIsNotAcknowledgedEndsAfterItsGrace(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -239,7 +239,7 @@ func TestSilentWorkersAreLostThenDetached(t *testing.T) {
 	}
 }
 
-// J5, S10, F43: what a leader sweeps after its term changes nothing.
+// J5, S10, F43: a sweep after the leader's term changes nothing.
 func TestALeaderWhoseTermIsOverChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -270,8 +270,8 @@ func TestALeaderWhoseTermIsOverChangesNothing(t *testing.T) {
 	moves(t, 1)(s.Orphan(t.Context(), s.term, s.set, 10))
 }
 
-// Two rounds at once, as of a leader that was started twice in one term, move
-// each run once.
+// Two rounds at once, as of a leader that was started twice in one term, change each
+// run once.
 func TestRoundsAtOnceMoveEachRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)

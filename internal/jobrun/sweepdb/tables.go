@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// readDefinition reads a definition, also one that was deleted.
+// readDefinition reads a definition, also a deleted one.
 var readDefinition = `SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`
 
 // backfillTable is jobs.backfills.
@@ -35,7 +35,7 @@ var backfillTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(b *jobrun.Backfill) **time.Time { return &b.EndedAt }).ReadOnly(),
 )
 
-// bulkRow is a row of jobs.bulks: a bulk, and the two columns of its cursor.
+// bulkRow is a row of jobs.bulks: a bulk operation, and the two columns of its cursor.
 type bulkRow struct {
 	jobrun.Bulk
 	at *time.Time
@@ -61,7 +61,7 @@ var bulkTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(b *bulkRow) **time.Time { return &b.EndedAt }).ReadOnly(),
 )
 
-// advanceTable is how far the slots of definitions have come.
+// advanceTable is the progress of the slots of definitions.
 var advanceTable = postgres.NewTable(
 	postgres.UUID("id", func(a *jobrun.Advance) *uuid.UUID { return &a.Definition }),
 	postgres.Int("version", func(a *jobrun.Advance) *int64 { return &a.Version }),

@@ -32,7 +32,7 @@ func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObjec
 		Body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
 }
 
-// ListFences answers a page of fences by key.
+// ListFences returns a page of fences by key.
 func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -51,7 +51,7 @@ func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObjec
 	}}, nil
 }
 
-// GetFence answers one fence.
+// GetFence returns one fence.
 func (s *Handlers) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

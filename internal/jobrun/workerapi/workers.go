@@ -81,7 +81,7 @@ func distinct(list []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, list...))))
 }
 
-// ListWorkers answers a page of workers, newest first.
+// ListWorkers returns a page of workers, newest first.
 func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -104,7 +104,7 @@ func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObj
 	}}, nil
 }
 
-// GetWorker answers one worker.
+// GetWorker returns one worker.
 func (s *Handlers) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.Response, error) {
 	w, err := s.worker(ctx, in.WorkerID)
 	if err != nil {
