@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// counts returns how many letters nobody retries unasked, and how many are retried.
+// counts returns how many letters are held and how many are retried automatically.
 func (b *inbox) counts() (held, retried int) {
 	b.t.Helper()
 	for _, letters := range b.each() {
@@ -39,9 +39,9 @@ func (b *inbox) counts() (held, retried int) {
 	return held, retried
 }
 
-// What lay in a topic when it was first seen is held, over restarts as well; what
-// comes after that, and all of a topic that is made later, is retried.
-func TestWhatLayInATopicIsNotRetriedUnasked(t *testing.T) {
+// Records that were in a topic when it was first seen are held, over restarts as well;
+// later records, and all of a topic that is created later, are retried.
+func TestTheBacklogOfATopicIsNotRetriedAutomatically(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	wants := func(held, retried int) {
@@ -61,7 +61,7 @@ func TestWhatLayInATopicIsNotRetriedUnasked(t *testing.T) {
 	c.produce(lived(fresh, 2, 3, 10)...)
 	wants(50, 30)
 	stop()
-	c.produce(lived(old, 2, 4, 5)...) // while no node is there
+	c.produce(lived(old, 2, 4, 5)...) // while no node runs
 	c.produce(lived(c.create("meanwhile.dlq", 1), 1, 5, 5)...)
 	stop = b.ingest(c)
 	wants(50, 40)
@@ -69,7 +69,7 @@ func TestWhatLayInATopicIsNotRetriedUnasked(t *testing.T) {
 	c.produce(lived(old, 2, 6, 5)...)
 	wants(50, 45)
 	stop()
-	// With another expression topics are seen that were there all the time.
+	// A changed expression matches topics that existed all the time.
 	c.produce(lived(c.create("old.dead", 1), 1, 7, 5)...)
 	stop = b.ingest(
 		c,
@@ -79,7 +79,7 @@ func TestWhatLayInATopicIsNotRetriedUnasked(t *testing.T) {
 	stop()
 }
 
-func TestBacklogIsRetriedWhereThatIsAskedFor(t *testing.T) {
+func TestBacklogIsRetriedWhereThatIsConfigured(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	c.produce(lived(c.create("old.dlq", 2), 2, 1, 50)...)
@@ -90,8 +90,9 @@ func TestBacklogIsRetriedWhereThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// An installation that read topics before this was known has seen what they have.
-func TestWhatTheGroupHasReadIsNoBacklog(t *testing.T) {
+// A group that read topics before backlogs were recorded has no backlog in what it has
+// read.
+func TestRecordsThatTheGroupHasReadAreNoBacklog(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	old := c.create("old.dlq", 1)
@@ -111,9 +112,9 @@ func TestWhatTheGroupHasReadIsNoBacklog(t *testing.T) {
 	}
 }
 
-// The log and the metrics say which topics are read, how much lay in them, and which
-// are left for the case of a letter.
-func TestTopicsThatAreReadAreNamed(t *testing.T) {
+// The log and the metrics show which topics are read, how large their backlog was, and
+// which topics differ from the expression only in case.
+func TestTopicsThatAreReadAreReported(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	read, other := c.create("a.dlq", 1), c.create("Orders.DLQ", 1)

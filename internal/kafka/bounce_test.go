@@ -19,8 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// retry drives one letter to Kafka, as an operator's retry does, and stores
-// what became of it.
+// retry drives one letter to Kafka, as an operator's retry does, and stores the result.
 func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	b.t.Helper()
 	by := operator.By{
@@ -56,7 +55,7 @@ func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	}
 }
 
-// TestALetterThatComesBackIsLinkedUntilItIsPoison plays a consumer that cannot
+// TestALetterThatComesBackIsLinkedUntilItIsPoison simulates a consumer that cannot
 // process a record, however often it is driven back to it.
 func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 	t.Parallel()

@@ -16,9 +16,9 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// cluster is brokers of a test: those of SKALD_TEST_KAFKA_BROKERS, which other
-// tests use too, or some of its own in this process. Names of topics and groups
-// have its mark, so that tests do not meet.
+// cluster is the brokers of a test: those of SKALD_TEST_KAFKA_BROKERS, which other
+// tests use too, or fakes in this process. Names of topics and groups contain its mark,
+// so that tests do not share any.
 type cluster struct {
 	t      *testing.T
 	addrs  []string
@@ -27,7 +27,7 @@ type cluster struct {
 	fake   *kfake.Cluster // nil: real brokers
 }
 
-// newCluster takes the brokers that were given, else fakes.
+// newCluster uses the given brokers, else fakes.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if given := os.Getenv("SKALD_TEST_KAFKA_BROKERS"); given != "" {
@@ -76,7 +76,7 @@ func (c *cluster) connection() kafka.Connection {
 	return kafka.Connection{Brokers: c.addrs, ClientID: "skald-test"}
 }
 
-// name is the name of a topic of this test alone.
+// name is the name of a topic for this test only.
 func (c *cluster) name(topic string) string { return c.mark + "-" + topic }
 
 // create makes a topic that takes records of up to 20 MB.
@@ -102,7 +102,7 @@ func (c *cluster) tryCreate(topic string, partitions int32) error {
 	return kerr.ErrorForCode(res.Topics[0].ErrorCode)
 }
 
-// assigned tells whether the members of a group share its partitions by now.
+// assigned tells whether all members of a group have their partitions.
 func (c *cluster) assigned(group string) bool {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{group}
@@ -110,7 +110,7 @@ func (c *cluster) assigned(group string) bool {
 	return err == nil && len(res.Groups) == 1 && res.Groups[0].State == "Stable"
 }
 
-// produce writes records and returns them with their places.
+// produce writes records and returns them with their partitions and offsets.
 func (c *cluster) produce(records ...*kgo.Record) []*kgo.Record {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -173,8 +173,8 @@ func (c *cluster) ends(topic string, partitions int32) (sum int64) {
 	return sum
 }
 
-// committed is the offset of the first partition of a topic that a group has
-// committed; -1: none.
+// committed is the offset that a group has committed for the first partition of a
+// topic; -1: none.
 func (c *cluster) committed(group, topic string) int64 {
 	c.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()

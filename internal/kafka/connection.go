@@ -17,10 +17,9 @@ import (
 
 const dialTimeout = 10 * time.Second
 
-// Connection says how the brokers are reached, whatever for. Brokers is
-// required.
+// Connection is how clients reach the brokers. Brokers is required.
 type Connection struct {
-	Brokers  []string // host:port, some of the cluster's
+	Brokers  []string // host:port, any brokers of the cluster
 	ClientID string
 	TLS      bool
 	CAFile   string // CA certificates to verify the brokers with; "": the system's
@@ -29,11 +28,11 @@ type Connection struct {
 	Password string
 }
 
-// options returns what every client has in common. It does not connect.
+// options returns the options that all clients share. It does not connect.
 func (c Connection) options() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.DialTimeout(dialTimeout),
-		kgo.MetadataMinAge(500 * time.Millisecond), // a retry waits for it; 5 s is long when a leader has moved
+		kgo.MetadataMinAge(500 * time.Millisecond), // a retry waits for it; the default of 5 s is long
 	}
 	if c.TLS {
 		cfg := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -59,7 +58,7 @@ func (c Connection) options() ([]kgo.Opt, error) {
 func (c Connection) mechanism() (sasl.Mechanism, error) {
 	switch {
 	case c.SASL == "":
-		return nil, nil //nolint:nilnil // none was asked for
+		return nil, nil //nolint:nilnil // SASL is off
 	case c.User == "":
 		return nil, errors.New("kafka: SASL needs a user")
 	}
@@ -74,17 +73,17 @@ func (c Connection) mechanism() (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("kafka: unknown SASL mechanism %q", c.SASL)
 }
 
-// Durable returns the options of every producer: idempotent, and acknowledged
-// by every replica in sync. They are the client's defaults, written out because
-// the promises rest on them.
+// Durable returns the options of every producer: idempotent, and acknowledged by every
+// in-sync replica. They are the client's defaults, set explicitly because the
+// guarantees depend on them.
 func Durable() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0),
-		kgo.UnknownTopicRetries(4), // the broker may be creating it
+		kgo.UnknownTopicRetries(4), // the broker may be auto-creating it
 	}
 }
 
-// NewClient makes a client that connects when it has something to do.
+// NewClient makes a client that connects when it is first used.
 func NewClient(c Connection, more ...kgo.Opt) (*kgo.Client, error) {
 	opts, err := c.options()
 	if err != nil {

@@ -20,51 +20,53 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Arrivals is where ingestion stores what it reads; dlq.Queue is one.
+// Arrivals is where ingestion stores records; dlq.Queue is one.
 type Arrivals interface {
-	// Arrive is dlq.Queue's: durable on return, each record once by its place;
-	// fault Invalid when the content of one is refused, and then none is stored.
+	// Arrive is that of dlq.Queue: durable on return, each record stored once by its
+	// place; fault Invalid when the content of one is refused, and then none is stored.
 	Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error)
-	// PolicyOf is asked with every record: it remembers its answers for a while.
+	// PolicyOf is called for every record: it caches its results for a while.
 	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
 	dlq.Inflows
 }
 
-// IngestConfig of the loop that makes letters of the records of dead-letter
+// IngestConfig configures the loop that makes letters from the records of dead-letter
 // topics. Fields are required unless a comment says otherwise.
 type IngestConfig struct {
 	Connection
 	Topics  string // regular expression: the dead-letter topics
-	Exclude string // regular expression: not these; "": no exception
+	Exclude string // regular expression for topics to leave out; "": none
 	Group   string // consumer group
-	// this node's name in it, the same over restarts, which takes its partitions back at once; "": a new one at each start
-	Member  string
-	Latest  bool // a partition that the group has never read begins at its end, not at its beginning
-	Backlog bool // letters of what lay in a topic when it was first seen are retried by themselves, as all others are
+	// Member is this node's name in the group, the same over restarts, so that it gets
+	// its partitions back at once; "": a new member at each start.
+	Member string
+	Latest bool // a partition that the group has never read is read from its end, not its beginning
+	// letters of records that were in a topic when it was first seen are retried automatically, like all others
+	Backlog bool
 	Intake  dlq.Intake
 	Store   Arrivals
 	NewID   func() uuid.UUID
 	Now     func() time.Time
 	Log     *slog.Logger
 
-	Batch      int           // 1000: most records of one INSERT
-	BatchBytes int           // 4 MiB: and most bytes, but always one record
-	MaxBytes   int32         // 16 MiB: asked for in one fetch; two fetches and what is being stored are in memory
-	Workers    int           // 2: INSERTs at the same time
-	NewTopics  time.Duration // 30 s: how soon a new topic is seen
+	Batch      int           // 1000: greatest number of records in one INSERT
+	BatchBytes int           // 4 MiB: greatest size of one INSERT, but at least one record
+	MaxBytes   int32         // 16 MiB: size of one fetch; two fetches and the records being stored are in memory
+	Workers    int           // 2: concurrent INSERTs
+	NewTopics  time.Duration // 30 s: interval of looking for new topics
 
 	Observer IngestObserver
 }
 
-// IngestObserver is told what happens; nil functions are not called.
+// IngestObserver receives events; nil functions are not called.
 type IngestObserver struct {
-	Stored  func(read, stored int)    // records of a batch, and those that were not there before
-	Refused func()                    // PostgreSQL refused a record as it came; it is stored in a reduced form
+	Stored  func(read, stored int)    // records of a batch, and how many of them were new
+	Refused func()                    // PostgreSQL refused a record as it was; it is stored in a reduced form
 	Failed  func()                    // a batch could not be stored, or a fetch or a commit failed
-	Paused  func(paused bool)         // the database is away
-	Lag     func(records int64)       // records not read yet of the partitions of this node
-	Held    func(records int)         // records of a batch that are backlog, whose letters are not retried by themselves
-	Topics  func(read, near []string) // which topics are read, and which the expression matches in other case only
+	Paused  func(paused bool)         // the database is unavailable
+	Lag     func(records int64)       // unread records in the partitions of this node
+	Held    func(records int)         // records of a batch that are backlog, whose letters are not retried automatically
+	Topics  func(read, near []string) // topics that are read, and those that the expression matches only in another case
 	Round   func()                    // everything that was read is stored and committed
 }
 
@@ -106,7 +108,7 @@ func orElse[T int | int32 | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// options returns the client's options, beside those of the connection.
+// options returns the client's options besides those of the connection.
 func (c IngestConfig) options() []kgo.Opt {
 	start := kgo.NewOffset().AtStart()
 	if c.Latest {
@@ -114,18 +116,18 @@ func (c IngestConfig) options() []kgo.Opt {
 	}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeRegex(), kgo.ConsumeTopics(c.Topics),
-		// what was deleted is gone, the rest is read
+		// Records that are already deleted are skipped, the rest is read.
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		// Partitions of a node that died go to another one after so long.
+		// Partitions of a dead node are reassigned after this time.
 		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(2 * time.Second),
-		// While they are dealt out nobody reads any. A node that died meanwhile has no
-		// session to lose: it is waited for so long, by default a minute.
+		// During a rebalance no node reads. A node that died meanwhile has no session that
+		// could expire: the group waits for it this long, by default a minute.
 		kgo.RebalanceTimeout(15 * time.Second),
 		kgo.MetadataMaxAge(c.NewTopics),
-		// Memory: so many fetches are asked for or waiting to be polled, whatever
-		// the number of brokers. A record that is larger than a fetch comes alone.
+		// Memory: this many fetches are under way or waiting to be polled, whatever the
+		// number of brokers. A record larger than a fetch is fetched alone.
 		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes),
 		kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 1<<20)),
 	}
@@ -151,11 +153,11 @@ func (c IngestConfig) Check() error {
 	return kgo.ValidateOpts(append(opts, c.options()...)...)
 }
 
-// Pattern is which topics are dead-letter topics. The zero value matches none.
+// Pattern decides which topics are dead-letter topics. The zero value matches none.
 type Pattern struct{ topics, exclude *regexp.Regexp }
 
-// NewPattern compiles the expressions of an IngestConfig. Empty topics match
-// none.
+// NewPattern compiles the expressions of an IngestConfig. An empty expression for
+// topics matches none.
 func NewPattern(topics, exclude string) (Pattern, error) {
 	var p Pattern
 	var err error
@@ -173,15 +175,15 @@ func NewPattern(topics, exclude string) (Pattern, error) {
 	return p, nil
 }
 
-// Forbidden tells whether a topic is read by ingestion, so that nothing may be
-// driven there: it would come back at once (invariant D6).
+// Forbidden tells whether ingestion reads a topic, so that nothing may be driven there:
+// it would come back at once (invariant D6).
 func (p Pattern) Forbidden(topic string) bool {
 	return p.topics != nil && p.topics.MatchString(topic) && (p.exclude == nil || !p.exclude.MatchString(topic))
 }
 
-// Ingest reads dead-letter topics until ctx ends: what it has read is stored,
-// and only then are the offsets committed. Several nodes share the partitions.
-// The error is one of the configuration; everything else is tried again.
+// Ingest reads dead-letter topics until ctx ends: records are stored, and only then are
+// their offsets committed. Several nodes share the partitions. It returns an error only
+// for an invalid configuration; all other errors are retried.
 func Ingest(ctx context.Context, cfg IngestConfig) error {
 	in := &ingest{IngestConfig: cfg.complete()}
 	if err := cfg.Check(); err != nil {
@@ -200,7 +202,7 @@ func Ingest(ctx context.Context, cfg IngestConfig) error {
 	return nil
 }
 
-// ingest is the loop's state.
+// ingest is the state of the loop.
 type ingest struct {
 	IngestConfig
 	client *kgo.Client
@@ -209,32 +211,32 @@ type ingest struct {
 	pattern Pattern
 	owned   map[topicPartition]bool // partitions of this member
 	gone    map[topicPartition]bool // partitions lost since the last poll
-	waiting bool                    // the database is away: partitions are paused
+	waiting bool                    // the database is unavailable: partitions are paused
 	lags    map[topicPartition]int64
 
-	committed map[topicPartition]uuid.UUID // in which life of their topics the group has committed partitions
-	assumed   map[string]uuid.UUID         // in which life topics are read
-	ended     map[string]bool              // topics whose life has ended
-	looked    time.Time                    // at the topics there are; of member alone
-	inflows   map[source]dlq.Inflow        // what has been seen of topics
-	there     map[string]uuid.UUID         // the topics that there are, by the last look
-	before    time.Time                    // when the group had looked before that; zero: never
-	asked     *kgo.Client                  // for the topics there are: client, which may call back before it is known
+	committed map[topicPartition]uuid.UUID // topic ids of the offsets that the group has committed
+	assumed   map[string]uuid.UUID         // topic ids under which topics are read
+	ended     map[string]bool              // topics that were deleted or recreated
+	looked    time.Time                    // time of the last listing of topics; used by member alone
+	inflows   map[source]dlq.Inflow        // first sight of each partition
+	there     map[string]uuid.UUID         // topics at the last look
+	before    time.Time                    // time of the group's look before that; zero: never
+	asked     *kgo.Client                  // client for listing topics: set before client is, which may call back earlier
 
-	looking  sync.Mutex // one look at a time; guards:
-	told     []string   // the topics that the log has named last, nil: none yet
+	looking  sync.Mutex // held during a look; guards told
+	told     []string   // the topics last logged, nil: none yet
 	toldNear []string
 }
 
-// member is one life as a member of the group. It returns when ctx ends, or
-// when a failpoint says that it died; without committing, then.
+// member runs one membership in the group. It returns when ctx ends, or when a
+// failpoint simulates a crash; in that case without committing.
 func (in *ingest) member(ctx context.Context) error {
 	in.mu.Lock()
 	in.owned, in.gone, in.lags, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{},
 		map[topicPartition]int64{}, false
 	in.committed, in.ended, in.looked = map[topicPartition]uuid.UUID{}, map[string]bool{}, time.Time{}
 	if in.assumed == nil {
-		in.assumed = map[string]uuid.UUID{} // it outlives a member: what was read is remembered
+		in.assumed = map[string]uuid.UUID{} // the store remembers records across members
 	}
 	in.mu.Unlock()
 	client, err := NewClient(in.Connection, append(in.options(),
@@ -255,7 +257,7 @@ func (in *ingest) member(ctx context.Context) error {
 	in.asked = client
 	in.mu.Unlock()
 	defer client.CloseAllowingRebalance()
-	in.lookAround(ctx) // if it fails, what comes looks again
+	in.lookAround(ctx) // if it fails, the next records repeat it
 	for {
 		records, err := in.poll(ctx)
 		if err != nil || ctx.Err() != nil {
@@ -274,21 +276,21 @@ func (in *ingest) member(ctx context.Context) error {
 	}
 }
 
-// idle is how long a poll waits for records before it asks whether a broker is
-// there at all.
+// idle is how long a poll waits for records before it checks whether a broker can be
+// reached.
 const idle = 5 * time.Second
 
-// poll returns what has come; nothing when there is nothing and a broker says
-// so. An error is a failpoint's.
+// poll returns the fetched records; none when there are none and a broker confirms it.
+// An error comes from a failpoint.
 func (in *ingest) poll(ctx context.Context) ([]read, error) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, idle)
-		// All that is there, which MaxBytes bounds: the first few thousand would be
-		// of one partition, and so one worker's.
+		// Everything available, which MaxBytes bounds: the first few thousand records
+		// would be of one partition, and so for one worker.
 		fetches := in.client.PollFetches(wait)
 		cancel()
 		in.mu.Lock()
-		clear(in.gone) // what is polled now is of partitions that are ours
+		clear(in.gone) // polled records are of partitions that are ours
 		in.mu.Unlock()
 		in.suspect(fetches)
 		failed := in.failures(ctx, fetches)
@@ -317,14 +319,14 @@ func (in *ingest) poll(ctx context.Context) ([]read, error) {
 	return nil, nil
 }
 
-// failures reports the fetches that failed, and whether any did.
+// failures reports failed fetches, and returns whether there were any.
 func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed bool) {
 	for _, f := range fetches.Errors() {
 		if errors.Is(f.Err, context.DeadlineExceeded) || errors.Is(f.Err, context.Canceled) {
-			continue // the end of a poll
+			continue // the poll has timed out
 		}
 		if errors.Is(f.Err, kerr.UnknownTopicID) {
-			continue // leave tells of it
+			continue // leave logs it
 		}
 		failed = true
 		in.Observer.Failed()
@@ -339,7 +341,7 @@ func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed boo
 	return failed
 }
 
-// measure notes how far behind the fetched partitions are.
+// measure stores the lag of the fetched partitions.
 func (in *ingest) measure(fetches kgo.Fetches) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -359,7 +361,7 @@ func (in *ingest) lag() (sum int64) {
 	return sum
 }
 
-// assigned notes partitions that are ours now.
+// assigned records partitions that are now ours.
 func (in *ingest) assigned(c *kgo.Client, m map[string][]int32) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -373,8 +375,8 @@ func (in *ingest) assigned(c *kgo.Client, m map[string][]int32) {
 	}
 }
 
-// lost notes partitions that are somebody else's now: what was read of them
-// and is not stored yet is theirs to store.
+// lost records partitions that are no longer ours: their new owner stores what was read
+// of them and is not stored yet.
 func (in *ingest) lost(m map[string][]int32) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -388,7 +390,7 @@ func (in *ingest) lost(m map[string][]int32) {
 	}
 }
 
-// pause waits for d, more or less by up to a half, and no longer than ctx lasts.
+// pause waits for d, randomly changed by up to a half, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	loop.Sleep(ctx, d/2+rand.N(d))
 }

@@ -17,30 +17,30 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// What lies in a topic when ingestion first sees it is backlog. It may be years old,
-// and may have been driven by other means: its letters come, but are not retried by
-// themselves. So which topics there are is looked at before anything is stored, and
-// then as often as new topics are looked for; a topic that was not there the last time
-// is new, and so is what is in it.
+// Records that are in a topic when ingestion first sees it are backlog. They may be
+// years old, and may have been reprocessed by other means: they become letters, but are
+// not retried automatically. So the topics are listed before anything is stored, and
+// then in the interval of looking for new topics; a topic that was not there the last
+// time is new, and so are its records.
 
-// source is a partition of a life of a topic.
+// source is a partition of one incarnation of a topic.
 type source struct {
 	topic     string
 	life      uuid.UUID
 	partition int32
 }
 
-// look sees which topics there are, and stores the first sight of each partition. It
-// is of no use any more once enough holds; nil: never.
+// look lists the topics, and stores the first sight of each partition. It stops early
+// once enough returns true; nil: never.
 func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	in.looking.Lock()
 	defer in.looking.Unlock()
 	if enough != nil && enough() {
-		return nil // somebody has just looked
+		return nil // another goroutine has just looked
 	}
 	topics, err := in.topics(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the topics there are: %w", err)
+		return fmt.Errorf("list the topics: %w", err)
 	}
 	expression := in.Topics + "\n" + in.Exclude
 	at, seen, err := in.Store.Looked(ctx, in.Group, expression)
@@ -73,7 +73,7 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 		if err := in.Store.See(ctx, in.Group, expression, fresh); err != nil {
 			return err
 		}
-		// Another node may have been faster: what is stored counts.
+		// Another node may have been faster: its stored result is used.
 		if _, seen, err = in.Store.Looked(ctx, in.Group, expression); err != nil {
 			return err
 		}
@@ -90,9 +90,9 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	return nil
 }
 
-// firstSight finds the ends of partitions that nobody has seen. What the group has
-// read of them before, it has seen: then nothing is backlog. counts are the records
-// that are held, by topic.
+// firstSight finds the ends of partitions that were never seen. A partition that the
+// group has read before has been seen: it has no backlog. counts are the held records
+// by topic.
 func (in *ingest) firstSight(
 	ctx context.Context,
 	at time.Time,
@@ -105,22 +105,22 @@ func (in *ingest) firstSight(
 	}
 	read, err := in.readBefore(ctx, partitions)
 	if err != nil {
-		return nil, fmt.Errorf("ask how far dead-letter topics are read: %w", err)
+		return nil, fmt.Errorf("read the group's offsets of dead-letter topics: %w", err)
 	}
 	ends, err := in.offsets(ctx, partitions, -1)
 	if err != nil {
-		return nil, fmt.Errorf("ask where dead-letter topics end: %w", err)
+		return nil, fmt.Errorf("read the end offsets of dead-letter topics: %w", err)
 	}
 	begins, err := in.offsets(ctx, partitions, -2)
 	if err != nil {
-		return nil, fmt.Errorf("ask where dead-letter topics begin: %w", err)
+		return nil, fmt.Errorf("read the first offsets of dead-letter topics: %w", err)
 	}
 	var fresh []dlq.Inflow
 	for s := range unseen {
 		where := topicPartition{s.topic, s.partition}
 		end, is := ends[where]
 		if !is {
-			continue // it has no leader just now: the next look sees it
+			continue // it has no leader at the moment: the next look sees it
 		}
 		f := dlq.Inflow{Topic: s.topic, TopicID: s.life, Partition: s.partition, BacklogEnd: end, BacklogBefore: at}
 		if then, is := read[where]; is && (then == uuid.Nil || then == s.life) {
@@ -134,7 +134,8 @@ func (in *ingest) firstSight(
 	return fresh, nil
 }
 
-// readBefore returns which partitions the group has committed, and in which life.
+// readBefore returns which partitions the group has committed, and under which topic
+// id.
 func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32) (map[topicPartition]uuid.UUID, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = in.Group
@@ -161,8 +162,8 @@ func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32)
 	return out, nil
 }
 
-// offsets asks the leaders of partitions for their ends (-1) or beginnings (-2). One
-// whose leader does not answer is left out.
+// offsets gets the end (-1) or first (-2) offsets of partitions from their leaders. A
+// partition whose leader does not answer is left out.
 func (in *ingest) offsets(
 	ctx context.Context,
 	partitions map[string][]int32,
@@ -196,12 +197,12 @@ func (in *ingest) offsets(
 	return out, nil
 }
 
-// isBacklog tells whether a record is; the topic has been looked at before. Of a life
-// that ended before anybody saw it only the time tells.
+// isBacklog tells whether a record is backlog; its topic has been listed before. For an
+// incarnation that ended before it was ever listed, only the record's time decides.
 func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 	at := source{r.Topic, r.life, r.Partition}
 	if r.life == uuid.Nil {
-		at.life = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 tell it elsewhere
+		at.life = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 return it only with metadata
 	}
 	find := func() (f dlq.Inflow, is bool) {
 		in.mu.Lock()
@@ -228,8 +229,8 @@ func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 	return f.Backlog(r.Offset, r.Timestamp), nil
 }
 
-// tell logs which topics are read whenever others are, and which are not for the case
-// of a letter alone.
+// tell logs the topics that are read whenever they change, and those that are not read
+// because of their case.
 func (in *ingest) tell(
 	ctx context.Context,
 	topics []kmsg.MetadataResponseTopic,
@@ -270,7 +271,7 @@ func (in *ingest) tell(
 	}
 }
 
-// nearly are the topics that the expression would match in another case.
+// nearly returns the topics that the expression would match in another case.
 func (in *ingest) nearly(topics []kmsg.MetadataResponseTopic) (near []string) {
 	anyCase, err := regexp.Compile("(?i:" + in.Topics + ")")
 	if err != nil {

@@ -17,20 +17,19 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A topic that is deleted and made anew has another life under the same name: its
-// offsets begin at 0 again. Brokers give each life an id (Metadata from 2.8 on, Fetch
-// from 3.1 on). What was committed in one life is nothing in the next, so the id is
-// kept with the commit, as its metadata. The client stays with the life that it has
-// seen first, until the topic is purged; it finds a topic again by the expression.
+// A topic that is deleted and recreated has the same name, but its offsets begin at 0
+// again. Brokers give each incarnation (here: life) an id (Metadata from 2.8 on, Fetch
+// from 3.1 on). Offsets committed in one life mean nothing in the next, so the id is
+// stored with the commit, as its metadata. The client keeps the id that it has seen
+// first until the topic is purged from it; it finds the topic again by the expression.
 
-// read is a record, and of which life of its topic it is; zero: the broker does not
-// tell.
+// read is a record with the id of its topic; zero: the broker does not return it.
 type read struct {
 	*kgo.Record
 	life uuid.UUID
 }
 
-// reads are the records of fetches.
+// reads returns the records of fetches.
 func reads(fetches kgo.Fetches) []read {
 	out := make([]read, 0, fetches.NumRecords())
 	for _, f := range fetches {
@@ -45,7 +44,7 @@ func reads(fetches kgo.Fetches) []read {
 	return out
 }
 
-// commitNote begins the metadata of our commits, before the topic's id.
+// commitNote is the prefix of our commits' metadata, before the topic's id.
 const commitNote = "skald topic="
 
 func noteOf(life uuid.UUID) string {
@@ -55,19 +54,19 @@ func noteOf(life uuid.UUID) string {
 	return commitNote + dlq.Position{TopicID: life}.ID()
 }
 
-// lifeOf reads what noteOf wrote; zero: anything else, as of older versions and of
-// tools that reset offsets. Such offsets hold.
+// lifeOf parses the output of noteOf; zero: anything else, as from older versions and
+// tools that reset offsets. Such offsets are valid.
 func lifeOf(note *string) (life uuid.UUID) {
 	if note == nil {
 		return life
 	}
 	if id, ok := strings.CutPrefix(*note, commitNote); ok {
-		life, _ = dlq.ParseTopicID(id) // zero else
+		life, _ = dlq.ParseTopicID(id) // zero if it is malformed
 	}
 	return life
 }
 
-// fetched notes what the group has committed, before resume looks at it.
+// fetched stores what the group has committed, before begin uses it.
 func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -84,17 +83,17 @@ func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
 	}
 }
 
-// begin says where partitions that are ours now are read from: where the group left
-// off, unless that was in another life of the topic. A life that follows one that was
-// read is read from its beginning, whatever the configuration says of topics that were
-// never read.
+// begin chooses where newly assigned partitions are read from: the group's offset,
+// unless it was committed in another life of the topic. A life that follows one that
+// was read is read from its beginning, whatever the configuration is for topics that
+// were never read.
 func (in *ingest) begin(
 	ctx context.Context,
 	offsets map[string]map[int32]kgo.Offset,
 ) (map[string]map[int32]kgo.Offset, error) {
 	lives, err := in.lives(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the ids of topics: %w", err)
+		return nil, fmt.Errorf("read the ids of topics: %w", err)
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -123,7 +122,7 @@ func (in *ingest) begin(
 	return offsets, nil
 }
 
-// lives asks for the ids of all topics that are read.
+// lives returns the ids of all topics that are read.
 func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
 	topics, err := in.topics(ctx)
 	if err != nil {
@@ -138,7 +137,7 @@ func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
 	return lives, nil
 }
 
-// topics asks a broker for all topics.
+// topics lists all topics of the cluster.
 func (in *ingest) topics(ctx context.Context) ([]kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest() // nil topics: all
 	res, err := req.RequestWith(ctx, in.asks())
@@ -157,8 +156,9 @@ func (in *ingest) asks() *kgo.Client {
 	return in.asked
 }
 
-// over tells whether a life of a topic has ended: nobody else can read what we have
-// of it. When nobody answers it is taken for ended: what is stored twice is stored once.
+// over tells whether a life of a topic has ended: no other node can read its records
+// again. If no broker answers it is assumed to have ended: a record stored twice is
+// still one letter.
 func (in *ingest) over(ctx context.Context, topic string, life uuid.UUID) bool {
 	if life == uuid.Nil {
 		return false
@@ -170,14 +170,14 @@ func (in *ingest) over(ctx context.Context, topic string, life uuid.UUID) bool {
 	return lives[topic] != life
 }
 
-// suspect notes topics of which the broker says that their life has ended.
+// suspect marks topics that the broker reports as deleted or recreated.
 func (in *ingest) suspect(fetches kgo.Fetches) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, f := range fetches {
 		for _, t := range f.Topics {
 			if assumed, is := in.assumed[t.Topic]; is && t.TopicID != uuid.Nil && assumed != uuid.Nil && assumed != t.TopicID {
-				in.ended[t.Topic] = true // it was made anew while its partitions were dealt out
+				in.ended[t.Topic] = true // it was recreated during a rebalance
 			}
 			for _, p := range t.Partitions {
 				if errors.Is(p.Err, kerr.UnknownTopicID) {
@@ -190,8 +190,8 @@ func (in *ingest) suspect(fetches kgo.Fetches) {
 
 const lookTimeout = 10 * time.Second
 
-// lookAround compares the topics there are with those that are read, as often as
-// new topics are looked for.
+// lookAround compares the listed topics with those that are read, in the interval of
+// looking for new topics.
 func (in *ingest) lookAround(ctx context.Context) {
 	if time.Since(in.looked) < in.NewTopics {
 		return
@@ -211,15 +211,15 @@ func (in *ingest) lookAround(ctx context.Context) {
 		switch now, is := lives[topic]; {
 		case !is || now == uuid.Nil:
 		case assumed == uuid.Nil:
-			in.assumed[topic] = now // it was not there yet when it was asked for
+			in.assumed[topic] = now // it did not exist yet when the ids were read
 		case assumed != now:
 			in.ended[topic] = true
 		}
 	}
 }
 
-// leave gives up topics whose life has ended; what bears the name now is found anew.
-// No rebalance may be held up meanwhile.
+// leave drops topics whose life has ended; a recreated topic of the same name is found
+// again. Rebalances must not be blocked meanwhile.
 func (in *ingest) leave(ctx context.Context) {
 	in.mu.Lock()
 	var topics []string

@@ -7,20 +7,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// line is what is left of a partition's records, in their order.
+// line is the remaining records of a partition, in their order.
 type line struct{ records []read }
 
-// work divides the records of a round among workers, batch by batch: whoever is
-// free takes of the partitions that have most left. What one worker is storing
-// of a partition is stored before anybody takes more of it, so that its letters
-// arrive in its order.
+// work divides the records of a round among workers, batch by batch: a free worker
+// takes from the partitions with most records left. While one worker is storing records
+// of a partition no other takes any of it, so that its letters arrive in order.
 type work struct {
-	batch, bytes int // most of one batch
+	batch, bytes int // bounds of one batch
 
 	mu    sync.Mutex
-	freed sync.Cond // when lines come back, and at the end
-	idle  []*line   // that nobody stores of
-	busy  int       // workers who may give lines back
+	freed sync.Cond // signals returned lines, and the end
+	idle  []*line   // lines that no worker is storing
+	busy  int       // workers that may return lines
 	ended bool
 }
 
@@ -39,8 +38,8 @@ func newWork(records []read, batch, bytes int) *work {
 	return w
 }
 
-// take waits for a batch and returns it with the lines it is of, to be given
-// back; nil: nothing is left to do.
+// take waits for a batch and returns it with its lines, which must be given back; nil:
+// nothing is left to do.
 func (w *work) take() (batch []read, of []*line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,14 +64,14 @@ func (w *work) take() (batch []read, of []*line) {
 		if n == 0 {
 			break
 		}
-		clear(l.records[:n]) // they may be ten megabytes each
+		clear(l.records[:n]) // to free memory: a record may be ten megabytes
 		l.records, w.idle, of = l.records[n:], w.idle[1:], append(of, l)
 	}
 	w.busy++
 	return batch, of
 }
 
-// giveBack is called when a batch is stored.
+// giveBack returns lines after their batch is stored.
 func (w *work) giveBack(of []*line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +84,7 @@ func (w *work) giveBack(of []*line) {
 	w.freed.Broadcast()
 }
 
-// end makes everybody stop.
+// end makes all workers stop.
 func (w *work) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Whoever is free gets the next batch, nobody one of a partition of which another
-// is storing, and each partition's records come in their order.
+// A free worker gets the next batch, never one of a partition that another worker is
+// storing, and each partition's records come in order.
 func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 	t.Parallel()
 	var records []read
@@ -60,7 +60,7 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 	if seen != len(records) {
 		t.Errorf("%d records were taken, want %d", seen, len(records))
 	}
-	// At the end nobody waits.
+	// After the end no worker waits.
 	ended := newWork(records[:1], 1, 1)
 	_, of := ended.take()
 	waited := make(chan bool)

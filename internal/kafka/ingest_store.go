@@ -20,11 +20,11 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// round stores what was polled and commits it. A partition's records are
-// stored one batch after the other, so that letters arrive in its order. An
-// error is a failpoint's, or ctx's.
+// round stores the polled records and commits their offsets. A partition's records are
+// stored one batch after the other, so that letters arrive in order. An error comes
+// from a failpoint, or is ctx's.
 func (in *ingest) round(ctx context.Context, records []read) error {
-	ends := map[topicPartition]end{} // without what they carry: that is let go as soon as it is stored
+	ends := map[topicPartition]end{} // without contents, which are freed as soon as they are stored
 	for _, r := range records {
 		ends[topicPartition{r.Topic, r.Partition}] = end{kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, r.life}
 	}
@@ -36,7 +36,7 @@ func (in *ingest) round(ctx context.Context, records []read) error {
 		all.Go(func() { errs[i] = in.store(ctx, todo) })
 	}
 	all.Wait()
-	in.resume() // all is stored, or no longer ours: what is ours by now may have been paused for what was
+	in.resume() // all is stored, or no longer ours: partitions assigned meanwhile may have been paused with the others
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -45,8 +45,8 @@ func (in *ingest) round(ctx context.Context, records []read) error {
 		return err
 	}
 	for at, e := range ends {
-		// What came of another life than the one that was asked for came from anywhere
-		// in it; it is read from where it begins as soon as the topic is found anew.
+		// Records of another life than the assumed one may come from anywhere in it; that
+		// life is read from its beginning as soon as the topic is found again.
 		if now := in.assumedLife(at.topic); in.isGone(at) || e.life != uuid.Nil && now != uuid.Nil && e.life != now {
 			delete(ends, at)
 		}
@@ -54,26 +54,26 @@ func (in *ingest) round(ctx context.Context, records []read) error {
 	if len(ends) == 0 {
 		return nil
 	}
-	// It is stored: a stop must not make somebody read it again for nothing.
+	// The records are stored: a stop must not cause them to be read again.
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	if err := in.commit(commit, ends); err != nil {
-		// The next commit tells of these too; until then they may be read again,
-		// and are known by their place.
+		// The next commit includes these offsets; until then the records may be read
+		// again, and are recognised by their place.
 		in.Observer.Failed()
 		in.Log.WarnContext(ctx, "cannot commit the offsets of stored dead letters", slog.Any("error", err))
 	}
 	return nil
 }
 
-// end is where what was read of a partition ends, and in which life of its topic.
+// end is the next offset of a partition, with the topic's id.
 type end struct {
 	kgo.EpochOffset
 	life uuid.UUID
 }
 
-// commit tells the group how far partitions are read, and notes with it in which
-// life of their topics. Of a life that has ended nothing need be told.
+// commit commits how far partitions were read, with the topic's id in the metadata.
+// Partitions of deleted topics are left out.
 func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err error) {
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for at, e := range ends {
@@ -120,8 +120,8 @@ func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err 
 
 const commitTimeout = 5 * time.Second
 
-// store stores batches until nothing is left to do, however long that takes. The
-// error is ctx's.
+// store stores batches until nothing is left, however long that takes. The error is
+// ctx's.
 func (in *ingest) store(ctx context.Context, todo *work) error {
 	for {
 		batch, of := todo.take()
@@ -137,7 +137,7 @@ func (in *ingest) store(ctx context.Context, todo *work) error {
 	}
 }
 
-// storeBatch tries until the batch is stored, or is no longer ours.
+// storeBatch retries until the batch is stored, or is no longer ours.
 func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 	for failures := 0; ; {
 		ours := in.ours(ctx, records)
@@ -169,8 +169,8 @@ const (
 	maxStoreBackoff = 5 * time.Second
 )
 
-// ours are the records that are for us to store: of partitions that are ours, and of
-// those that are nobody's any more because their topic is gone.
+// ours returns the records that this node must store: of its partitions, and of deleted
+// topics, whose partitions have no owner.
 func (in *ingest) ours(ctx context.Context, records []read) []read {
 	over := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(records), func(r read) bool {
@@ -186,7 +186,7 @@ func (in *ingest) ours(ctx context.Context, records []read) []read {
 	})
 }
 
-// letters makes letters of records, of which some are held.
+// letters makes letters from records, and counts those that are held as backlog.
 func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arrival, held int, err error) {
 	batch = make([]dlq.Arrival, len(records))
 	now := in.Now()
@@ -195,7 +195,7 @@ func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arri
 		a := &batch[i]
 		policy, err := in.Store.PolicyOf(ctx, a.TenantID, a.OriginalTopic)
 		if err != nil {
-			return nil, 0, fmt.Errorf("policy of a topic: %w", err)
+			return nil, 0, fmt.Errorf("read the policy of a topic: %w", err)
 		}
 		a.Letter = dlq.New(
 			a.Letter,
@@ -205,7 +205,7 @@ func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arri
 		) //nolint:gosec // spreads retries
 		switch is, err := in.isBacklog(ctx, r); {
 		case err != nil:
-			return nil, 0, fmt.Errorf("what lay in a topic: %w", err)
+			return nil, 0, fmt.Errorf("read the backlog of a topic: %w", err)
 		case is && !in.Backlog:
 			a.Letter = a.Hold()
 			held++
@@ -229,19 +229,19 @@ func recordOf(r read) dlq.Record {
 	return out
 }
 
-// form is how much of a record is stored: 0 all, then what PostgreSQL has to
-// look at least.
+// form is how much of a record is stored, from 0, everything, to what PostgreSQL must
+// accept.
 type form int
 
 const (
-	reduced form = iota + 1 // bytes as they are, nothing made of them
-	bare                    // its place alone
-	forms                   // there are no more
+	reduced form = iota + 1 // the raw bytes without anything derived from them
+	bare                    // only the place
+	forms                   // number of forms
 )
 
-// arrive stores a batch. One that is refused is divided until the record is
-// found that PostgreSQL does not take; it is stored in a reduced form: a record
-// that nobody can store would stop its partition for ever.
+// arrive stores a batch. A batch that is refused is split until the record is found
+// that PostgreSQL does not accept; that one is stored in a reduced form: a record that
+// could never be stored would block its partition for ever.
 func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error {
 	stored, err := in.Store.Arrive(ctx, batch)
 	if err == nil {
@@ -270,7 +270,7 @@ func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error
 	return in.arrive(ctx, []dlq.Arrival{in.reduce(batch[0], f, err)}, f)
 }
 
-// reduce returns a letter with less in it that could be refused.
+// reduce returns a letter with fewer parts that could be refused.
 func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	detail := why.Error()
 	if e := fault.As(why); e != nil {
@@ -306,9 +306,9 @@ func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	return dlq.Arrival{Letter: l}
 }
 
-// hold pauses what is ours until the round is over, because the database is away.
-// The client goes on to tell the group that it lives; a rebalance need not wait for
-// the database.
+// hold pauses our partitions until the round is over, because the database is
+// unavailable. The client keeps its membership alive; a rebalance need not wait for the
+// database.
 func (in *ingest) hold() {
 	in.mu.Lock()
 	if !in.waiting {
@@ -320,18 +320,18 @@ func (in *ingest) hold() {
 	in.client.AllowRebalance()
 }
 
-// resume takes the pause back.
+// resume ends the pause.
 func (in *ingest) resume() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.waiting {
 		in.waiting = false
-		in.client.ResumeFetchPartitions(in.client.PauseFetchPartitions(nil)) // also those that have been lost meanwhile
+		in.client.ResumeFetchPartitions(in.client.PauseFetchPartitions(nil)) // including partitions lost meanwhile
 		in.Observer.Paused(false)
 	}
 }
 
-// partitions lists what is ours; mu is held.
+// partitions lists our partitions; mu is held.
 func (in *ingest) partitions() map[string][]int32 {
 	m := map[string][]int32{}
 	for at := range in.owned {

@@ -27,23 +27,23 @@ import (
 
 var tenant = uuid.MustParse("00000000-0000-0000-0000-000000000001")
 
-// inbox is the real store of letters, and notes which ids each record was
-// given: a record that is read twice has two, and only one of them is stored.
+// inbox is the real store of letters, and records which ids each record was given: a
+// record that is read twice has two, and only one of them is stored.
 type inbox struct {
 	t       *testing.T
 	db      *postgres.DB
 	letters *dlqdb.Letters
 	queue   *dlqdb.Queue
-	// before, after are asked around each batch that is stored; an error is what
-	// the reader is told. nil: nothing happens.
+	// before and after are called around each batch that is stored; an error is returned
+	// to the reader. nil: not called.
 	before, after func(batch []dlq.Arrival) error
 
 	mu     sync.Mutex
 	ids    map[dlq.Position][]uuid.UUID
-	stored atomic.Int64 // letters that were told to be
+	stored atomic.Int64 // letters reported as stored
 	paused atomic.Bool
 	failed atomic.Int64
-	fewer  atomic.Int64 // stored in a reduced form
+	fewer  atomic.Int64 // letters stored in a reduced form
 }
 
 func newInbox(t *testing.T, dsn string) *inbox {
@@ -71,7 +71,7 @@ func (b *inbox) Arrive(ctx context.Context, batch []dlq.Arrival) (int, error) {
 	for i := range batch {
 		at := *batch[i].Arrived
 		at.TopicID = uuid.Nil
-		if known := b.ids[at]; !slices.Contains(known, batch[i].ID) { // it is, of a batch that was divided
+		if known := b.ids[at]; !slices.Contains(known, batch[i].ID) { // known if its batch was split
 			b.ids[at] = append(known, batch[i].ID)
 		}
 	}
@@ -133,7 +133,7 @@ func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop fu
 	return stop
 }
 
-// wait waits until a condition holds.
+// wait blocks until a condition holds.
 func wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -145,8 +145,8 @@ func wait(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// has waits until as many letters are stored, and fails when there are more. It
-// asks the database: a node that dies while it commits is told of nothing.
+// has waits until n letters are stored, and fails when there are more. It queries the
+// database: a node that dies while it commits does not get the answer.
 func (b *inbox) has(n int) {
 	b.t.Helper()
 	var there int
@@ -159,8 +159,8 @@ func (b *inbox) has(n int) {
 	}
 }
 
-// letter returns the one letter of a record; the test fails when there is none
-// or more than one.
+// letter returns the one letter of a record; the test fails unless there is exactly
+// one.
 func (b *inbox) letter(r *kgo.Record) dlq.Letter {
 	b.t.Helper()
 	place := dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
@@ -183,7 +183,7 @@ func (b *inbox) letter(r *kgo.Record) dlq.Letter {
 	return found[0]
 }
 
-// same tells whether a letter carries what its record does, byte for byte.
+// same fails unless a letter has the content of its record, byte for byte.
 func same(t *testing.T, r *kgo.Record, l dlq.Letter) {
 	t.Helper()
 	var headers []dlq.Header
@@ -220,12 +220,12 @@ func dead(topic string, partitions int32, from, n int) (records []*kgo.Record) {
 
 var errCrash = errors.New("the node died here")
 
-func TestEveryRecordBecomesOneLetterThoughANodeDiesBeforeItCommits(t *testing.T) {
+func TestEveryRecordBecomesOneLetterAlthoughANodeDiesBeforeItCommits(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	records := c.produce(
 		append(dead(c.create("orders.dlq", 3), 3, 0, 700), dead(c.create("bills-dlq", 2), 2, 0, 500)...)...)
-	c.produce(dead(c.create("orders", 1), 1, 0, 5)...) // of no concern
+	c.produce(dead(c.create("orders", 1), 1, 0, 5)...) // unrelated
 	var batches atomic.Int32
 	died := make(chan struct{})
 	var stop func()
@@ -234,12 +234,12 @@ func TestEveryRecordBecomesOneLetterThoughANodeDiesBeforeItCommits(t *testing.T)
 			return nil
 		}
 		close(died)
-		return errCrash // it is stored, and that is never heard of
+		return errCrash // it is stored, but the answer is lost
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop = b.ingest(c, func(cfg *kafka.IngestConfig) {
 		store := cfg.Store
-		cfg.Store = mortal{store, ctx, cancel}
+		cfg.Store = crashingStore{store, ctx, cancel}
 	})
 	<-died
 	stop()
@@ -253,18 +253,17 @@ func TestEveryRecordBecomesOneLetterThoughANodeDiesBeforeItCommits(t *testing.T)
 			t.Fatalf("record %d became %+v", i, l)
 		}
 	}
-	b.has(len(records)) // and nothing came after them
+	b.has(len(records)) // and no more came after them
 }
 
-// mortal is a store as a node sees it that dies: after a crash nothing comes
-// back any more.
-type mortal struct {
+// crashingStore is the store of a node that crashes: after the crash no call returns a result.
+type crashingStore struct {
 	kafka.Arrivals
 	ctx  context.Context
 	dies context.CancelFunc
 }
 
-func (m mortal) Arrive(ctx context.Context, batch []dlq.Arrival) (int, error) {
+func (m crashingStore) Arrive(ctx context.Context, batch []dlq.Arrival) (int, error) {
 	if m.ctx.Err() != nil {
 		<-ctx.Done()
 		return 0, ctx.Err()
@@ -318,7 +317,7 @@ func TestANewTopicIsReadAndAnExcludedOneIsNot(t *testing.T) {
 	}
 }
 
-func TestPoisonIsStoredAndStopsNothing(t *testing.T) {
+func TestUnusualRecordsAreStoredAndBlockNothing(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	topic := c.create("orders.dlq", 1)
@@ -388,7 +387,7 @@ func TestARecordThatPostgreSQLRefusesIsFoundAndReduced(t *testing.T) {
 			same(t, r, l)
 		}
 	}
-	if b.fewer.Load() != 3 { // once for one, twice for the other
+	if b.fewer.Load() != 3 { // once for one record, twice for the other
 		t.Errorf("%d reductions; want 3", b.fewer.Load())
 	}
 }

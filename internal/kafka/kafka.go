@@ -1,5 +1,5 @@
-// Package kafka is the connection to Kafka brokers: it publishes events, takes
-// in the records of dead-letter topics, and drives dead letters back.
+// Package kafka is the connection to Kafka brokers: it publishes events and reads the
+// records of dead-letter topics. (Package targets drives dead letters back.)
 package kafka
 
 import (
@@ -28,7 +28,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 	}
 	return append(append(opts, Durable()...),
 		kgo.DefaultProduceTopic(c.Topic),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by key, as Kafka's own clients do it
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by key, as Kafka's own clients do
 		kgo.AllowAutoTopicCreation(),
 	), nil
 }
@@ -42,7 +42,7 @@ func (c Config) Check() error {
 	return kgo.ValidateOpts(opts...)
 }
 
-// Open returns a producer. It connects when something is sent.
+// Open returns a producer. It connects at the first Send.
 func (c Config) Open() (publication.Producer, error) {
 	opts, err := c.options()
 	if err != nil {
@@ -58,16 +58,16 @@ func (c Config) Open() (publication.Producer, error) {
 type producer struct {
 	client  *kgo.Client
 	topic   string
-	reached bool // a broker has answered once; only Send looks, and one at a time
+	reached bool // a broker has answered once; used only by Send, one call at a time
 	closed  sync.Once
 }
 
-// Close gives up the connections and whatever is in flight.
+// Close closes the connections and abandons whatever is in flight.
 func (p *producer) Close() { p.closed.Do(p.client.Close) }
 
-// Send implements publication.Producer. The client retries what may be retried
-// by itself, in order, for as long as ctx lasts: an idempotent producer cannot
-// take back what it may have sent, so the end of ctx closes the client.
+// Send implements publication.Producer. The client itself retries, in order, for as
+// long as ctx lasts: an idempotent producer cannot withdraw what it may have sent, so
+// the end of ctx closes the client.
 func (p *producer) Send(ctx context.Context, messages []publication.Message) error {
 	records := make([]*kgo.Record, len(messages))
 	for i, m := range messages {
@@ -76,7 +76,7 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 			records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Name, Value: []byte(h.Value)})
 		}
 	}
-	// Producing keeps trying without a word; asking first tells what is wrong.
+	// Producing retries silently; a ping first returns the error.
 	if !p.reached {
 		if err := p.client.Ping(ctx); err != nil {
 			return fmt.Errorf("kafka: reach a broker: %w", err)

@@ -78,7 +78,7 @@ func number(n *int32) int {
 	return int(*n)
 }
 
-// ListAPIKeys answers a page of keys, newest first.
+// ListAPIKeys returns a page of keys, newest first.
 func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// ListActions answers a page of operators' actions, newest first.
+// ListActions returns a page of operators' actions, newest first.
 func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -76,7 +76,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 	return f, nil
 }
 
-// ListEvents answers a page of the feed, at once or when something has come.
+// ListEvents returns a page of the feed, at once or when something has come.
 func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	tenant := rest.RequestOf(ctx).Tenant.ID
@@ -202,7 +202,7 @@ func (s *Handlers) nextFit(ctx context.Context, batches <-chan []saga.StoredEven
 	}
 }
 
-// ListSagaEvents answers a page of a saga's history.
+// ListSagaEvents returns a page of a saga's history.
 func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package cloudevent tells an audit event to the world: as a CloudEvents 1.0
-// document in JSON, the one form that webhooks and Kafka topics carry. Pure.
+// Package cloudevent encodes an audit event as a CloudEvents 1.0 document in JSON, the
+// one form in which webhooks and Kafka topics carry it. Pure.
 package cloudevent
 
 import (
@@ -16,14 +16,14 @@ import (
 // MediaType is the content type of a document (structured mode).
 const MediaType = "application/cloudevents+json; charset=utf-8"
 
-// TypePrefix stands before the event's type: CloudEvents asks for a name that
-// begins with a domain, so that types of several producers do not collide.
+// TypePrefix precedes the event's type: CloudEvents recommends a name that begins with
+// a reversed domain, so that types of several producers do not collide.
 const TypePrefix = "io.skald."
 
 // PingType is the type of the event that tests a webhook.
 const PingType = "webhook.ping"
 
-// Event is one document. Source and ID together name the event for ever.
+// Event is one document. Source and ID together identify the event permanently.
 type Event struct {
 	SpecVersion string          `json:"specversion"`
 	ID          string          `json:"id"`
@@ -36,9 +36,9 @@ type Event struct {
 	Data        json.RawMessage `json:"data"`
 }
 
-// Data is what an event says, in the API's form of an audit event. What a
-// participant answered (the error's details) is left out: it is payload, may be
-// large, and whoever gets the event can ask the API for it, with a permission.
+// Data is an event in the API's form of an audit event. A participant's response (the
+// error's details) is left out: it is payload, may be large, and a receiver with the
+// permission can read it from the API.
 type Data struct {
 	ID            string          `json:"id"`
 	SagaID        uuid.UUID       `json:"saga_id"`
@@ -62,7 +62,7 @@ type Data struct {
 	BusinessKey   *string         `json:"business_key,omitempty"`
 }
 
-// Source names where a tenant's events come from.
+// Source identifies the origin of a tenant's events.
 func Source(tenant uuid.UUID) string { return "/skald/tenants/" + tenant.String() }
 
 // Of returns the document of a stored event. It fails only for an event that
@@ -113,8 +113,8 @@ func Ping(tenant, webhookID, id uuid.UUID, at time.Time) (Event, error) {
 	}, err
 }
 
-// TraceParent returns the header of W3C Trace Context for what a saga keeps of
-// its trace, "" when that is no such trace: ids may have come from elsewhere.
+// TraceParent returns the header of W3C Trace Context for a saga's stored trace, "" if
+// that is not a valid trace: the ids may have come from elsewhere.
 func TraceParent(trace, span *string) string {
 	if trace == nil || span == nil || !isHex(*trace, 32) || !isHex(*span, 16) {
 		return ""

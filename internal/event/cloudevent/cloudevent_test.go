@@ -19,7 +19,7 @@ var (
 	at     = time.Date(2026, 11, 21, 12, 0, 0, 123456000, time.UTC)
 )
 
-func TestAnEventIsTheDocumentOfTheManual(t *testing.T) {
+func TestAnEventIsTheDocumentedOne(t *testing.T) {
 	cause := &saga.Error{
 		Code:      "timeout",
 		Message:   "no answer",
@@ -108,7 +108,7 @@ func TestAnEventIsTheDocumentOfTheManual(t *testing.T) {
 	}
 }
 
-func TestWhatAnEventDoesNotHaveIsLeftOut(t *testing.T) {
+func TestAbsentFieldsOfAnEventAreLeftOut(t *testing.T) {
 	e := saga.StoredEvent{
 		AuditEvent: saga.AuditEvent{
 			TenantID:  tenant,
@@ -131,7 +131,7 @@ func TestWhatAnEventDoesNotHaveIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestOnlyATraceOfW3CIsPassedOn(t *testing.T) {
+func TestOnlyAValidTraceIsPassedOn(t *testing.T) {
 	a, b := strings.Repeat("a", 32), strings.Repeat("b", 16)
 	for _, tt := range []struct{ trace, span, want string }{
 		{a, b, "00-" + a + "-" + b + "-01"},

@@ -1,12 +1,12 @@
-// Package delivery carries events to webhooks: it reads each tenant's audit
-// trail for every subscription, makes deliveries of what is wanted, and sends
-// them until they arrive or are given up. The rules are in package webhook.
+// Package delivery carries events to webhooks: it reads each tenant's audit trail for
+// every subscription, creates deliveries for matching events, and sends them until they
+// succeed or are given up. The rules are in package webhook.
 //
-// Any number of nodes may do this at once. A cursor in the database moves
-// together with the deliveries made of what it passes, so that each event
-// becomes one; a lease keeps two nodes from sending the same one. An attempt
-// whose outcome could not be stored is made again: at least once, under the
-// same webhook-id.
+// Any number of nodes may do this at once. A cursor in the database moves in the
+// transaction that stores the deliveries of the events before it, so that each event
+// becomes one delivery; a lease keeps two nodes from sending the same one. An attempt
+// whose outcome could not be stored is repeated: at least once, with the same
+// webhook-id.
 package delivery
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Config of the loop. Queue, Trail, Send, Now, NewID and Log are required; zero
-// values mean what the comments say.
+// Config of the loop. Queue, Trail, Send, Now, NewID and Log are required; for other
+// fields the comments give the default.
 type Config struct {
 	Queue webhook.Queue
 	Trail saga.Trail
@@ -37,44 +37,45 @@ type Config struct {
 	Log   *slog.Logger
 
 	Policy      webhook.Policy // webhook.DefaultPolicy
-	Concurrency int            // 8: attempts of one subscription at once on this node; 1 while it fails
-	Poll        time.Duration  // 500 ms: how often the database is asked for work when there is none
+	Concurrency int            // 8: concurrent attempts of one subscription on this node; 1 while it fails
+	Poll        time.Duration  // 500 ms: the interval of polling the database when there is no work
 	Lease       time.Duration  // 1 min: must exceed the longest time of an attempt
-	Drain       time.Duration  // 5 s: what attempts in flight get when the node stops
+	Drain       time.Duration  // 5 s: how long attempts in flight may take when the node stops
 	Keep        time.Duration  // 720 h: how long deliveries that have ended are kept
 
 	Observer Observer
 }
 
-// Observer is told what happens; nil functions are not called.
+// Observer receives events; nil functions are not called.
 type Observer struct {
 	Attempted func(result string)                       // delivered, retried, failed, abandoned
 	Disabled  func()                                    // a subscription was disabled after failures
 	Backlog   func(pending int64, oldest time.Duration) // every 15 s
-	Round     func()                                    // the loop has asked for work
+	Round     func()                                    // a round of looking for work has ended
 }
 
-// Subscriptions served at once on this node. Those that fail have places of
-// their own, so that dead endpoints, each of which takes a whole timeout to
-// find out, only ever wait for each other.
+// Subscriptions served at once on this node. Failing ones have slots of their own, so
+// that dead endpoints, each of which takes a whole timeout to detect, only ever wait
+// for each other.
 const (
 	healthyPlaces = 64
 	failingPlaces = 32
 	batch         = 500 // events read from the feed at once
-	rounds        = 16  // of claiming before others get a turn
+	rounds        = 16  // of claiming before other subscriptions get a turn
 )
 
-// storing bounds a write that must not be given up because the node stops.
+// storing is the time limit of a write that must not be cancelled because the node
+// stops.
 const storing = 10 * time.Second
 
 // deliverer is what Run runs.
 type deliverer struct {
 	Config
 	healthy, failing chan struct{}
-	kick             chan struct{} // there may be more to do than was done
+	kick             chan struct{} // signals that there may be more work
 
 	mu   sync.Mutex
-	busy map[uuid.UUID]bool // subscriptions that are being served here
+	busy map[uuid.UUID]bool // subscriptions that are being served on this node
 }
 
 // Run works until ctx ends, and returns when every attempt in flight has ended
@@ -84,7 +85,8 @@ func Run(ctx context.Context, cfg Config) {
 		Config: cfg.complete(), busy: map[uuid.UUID]bool{}, kick: make(chan struct{}, 1),
 		healthy: make(chan struct{}, healthyPlaces), failing: make(chan struct{}, failingPlaces),
 	}
-	// Attempts outlive ctx by Drain, and the storing of their outcome outlives them.
+	// Attempts continue after ctx for Drain, and the storing of their outcome after
+	// that.
 	sends, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	var serving sync.WaitGroup
@@ -164,7 +166,7 @@ func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 			case places <- struct{}{}:
 				l.busy[w.ID] = true
 			default:
-				free = false // another round
+				free = false // in another round
 			}
 		}
 		l.mu.Unlock()
@@ -187,8 +189,8 @@ func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 	}
 }
 
-// serve reads the feed for one subscription and sends what is due. more tells
-// that there may be more to do at once.
+// serve reads the feed for one subscription and sends due deliveries. more means that
+// there may be more to do at once.
 func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
 	if w.FeedReady {
 		read, err := l.read(ctx, w)
@@ -206,8 +208,8 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 		if ctx.Err() != nil {
 			return false
 		}
-		// Not given up half-way when the node stops: what was claimed and then
-		// not sent would wait for its lease to end.
+		// A claim is not cancelled when the node stops: deliveries that were claimed and
+		// then not sent would wait for their lease to expire.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 		claimed, err := l.Queue.Claim(call, &w.Subscription, l.Now(), l.Lease, limit)
 		cancel()
@@ -226,15 +228,15 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 		all.Wait()
 		for _, failed := range failures {
 			if failed {
-				return true // what is known of the endpoint has changed
+				return true // the endpoint's health has changed
 			}
 		}
 	}
 	return true
 }
 
-// read makes deliveries of the next events. It returns true when the feed may
-// go on.
+// read creates deliveries for the next events. It returns true when there may be
+// further events.
 func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err error) {
 	events, end, err := l.Trail.Feed(ctx, w.TenantID, w.Cursor, saga.EventFilter{}, batch)
 	if err != nil || end == w.Cursor {
@@ -260,8 +262,8 @@ func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err e
 			Body: body, Status: webhook.Pending, DueAt: now, CreatedAt: now,
 		})
 	}
-	// When it was not stored another node has read the same, or the
-	// subscription has changed: the next round sees what there is.
+	// If it was not stored, another node has read the same events, or the subscription
+	// has changed: the next round reads the present state.
 	_, err = l.Queue.Enqueue(ctx, &w.Subscription, w.Cursor, end, wanted)
 	return true, err
 }
@@ -273,7 +275,7 @@ func (l *deliverer) attempt(ctx context.Context, s *webhook.Subscription, d *web
 	defer cancel()
 	m := webhook.Moment{Now: l.Now(), Jitter: rand.Float64(), NewID: l.NewID}
 	r, stored, err := l.Queue.Settle(store, d, o, l.Policy, m)
-	if err != nil { // the lease ends, and it is sent again
+	if err != nil { // the lease expires, and it is sent again
 		l.warn(store, "cannot store the outcome of a delivery", err)
 		return false
 	}

@@ -22,7 +22,7 @@ import (
 
 var tenant = uuid.New()
 
-// world is a store, and endpoints that answer as a script says.
+// world is a store, and endpoints whose responses a test sets.
 type world struct {
 	t      *testing.T
 	store  *memstore.Store
@@ -32,7 +32,7 @@ type world struct {
 	mu       sync.Mutex             // guards script too, once a node runs
 	sent     map[string][]time.Time // attempts, by URL and event
 	inFlight map[string]int
-	most     map[string]int // attempts at once, by URL
+	most     map[string]int // concurrent attempts, by URL
 	results  map[string]int
 }
 
@@ -77,7 +77,7 @@ func (w *world) subscribe(url string, types ...string) webhook.Subscription {
 	return s
 }
 
-// happen makes n sagas, with one event each.
+// happen creates n sagas, with one event each.
 func (w *world) happen(n int) {
 	w.t.Helper()
 	for range n {
@@ -124,14 +124,14 @@ func (w *world) send(ctx context.Context, s *webhook.Subscription, d *webhook.De
 	return script(ctx, s, d)
 }
 
-func TestEverySubscriptionGetsWhatItWantsOnce(t *testing.T) {
+func TestEverySubscriptionGetsEachMatchingEventOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
 			time.Sleep(10 * time.Millisecond)
 			return webhook.Outcome{Status: 200}
 		}
-		w.happen(3) // before anybody asked
+		w.happen(3) // before the subscriptions
 		w.subscribe("http://all/")
 		w.subscribe("http://starts/", "saga.started")
 		w.subscribe("http://ends/", "saga.completed", "compensation.*")
@@ -150,10 +150,10 @@ func TestEverySubscriptionGetsWhatItWantsOnce(t *testing.T) {
 	})
 }
 
-func TestADeadEndpointKeepsNobodyWaiting(t *testing.T) {
+func TestADeadEndpointDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		for i := range 80 { // more than there are places
+		for i := range 80 { // more than there are slots
 			w.subscribe(fmt.Sprintf("http://dead%d/", i))
 		}
 		s := w.subscribe("http://alive/")
@@ -166,7 +166,7 @@ func TestADeadEndpointKeepsNobodyWaiting(t *testing.T) {
 		}
 		defer w.node()()
 		w.happen(5)
-		time.Sleep(time.Minute) // the dead ones are known by now
+		time.Sleep(time.Minute) // the dead ones are detected by now
 		for range 20 {
 			w.happen(1)
 			time.Sleep(10 * time.Second)
@@ -191,7 +191,7 @@ func TestADeadEndpointKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-func TestAttemptsAreSpacedAndTheEndpointDisabledAtLast(t *testing.T) {
+func TestAttemptsAreSpacedAndTheEndpointIsFinallyDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.subscribe("http://down/")
@@ -225,7 +225,7 @@ func TestAttemptsAreSpacedAndTheEndpointDisabledAtLast(t *testing.T) {
 			t.Error("a disabled webhook is sent to")
 		}
 		w.mu.Unlock()
-		// Enabled again, it gets what was not given up, and what came meanwhile.
+		// Enabled again, it gets the deliveries that were not given up, and newer events.
 		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
 			return webhook.Outcome{Status: 200}
 		}
@@ -265,7 +265,7 @@ func TestAStopEndsAttemptsAndTheNextNodeMakesThemAgain(t *testing.T) {
 			return webhook.Outcome{Status: 200}
 		}
 		stop = w.node()
-		time.Sleep(time.Second) // no lease has to end
+		time.Sleep(time.Second) // shorter than a lease
 		stop()
 		if w.results["delivered"] != 3 || w.results["abandoned"] != 3 {
 			t.Errorf("%v", w.results)

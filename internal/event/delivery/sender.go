@@ -21,9 +21,9 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 )
 
-// maxAnswer is how much of an answer is read, only so that the connection can
-// be used again. Nothing of it is kept: an answer from inside the network must
-// not reach whoever registered the URL (threat T7).
+// maxAnswer is how many bytes of a response are read, only so that the connection can
+// be reused. Nothing of it is kept: a response from inside the network must not reach
+// whoever registered the URL (threat T7).
 const maxAnswer = 16 << 10
 
 // Sender makes the requests. It is safe for concurrent use.
@@ -36,15 +36,15 @@ type Sender struct {
 
 // SenderConfig is what a Sender needs. Policy, Now and Log are required.
 type SenderConfig struct {
-	Policy  *egress.Policy // checked at every connection, on the resolved address
+	Policy  *egress.Policy // checked for every connection, on the resolved address
 	RootCAs *x509.CertPool // nil: the system's
-	Timeout time.Duration  // of one request, the answer included; 0: 10 s
-	Version string         // stands in the User-Agent
+	Timeout time.Duration  // of one request including the response; 0: 10 s
+	Version string         // shown in the User-Agent
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// NewSender returns a sender. Close it to give up its connections.
+// NewSender returns a sender. Close it to close its connections.
 func NewSender(cfg SenderConfig) *Sender {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
@@ -53,7 +53,7 @@ func NewSender(cfg SenderConfig) *Sender {
 		client: &http.Client{
 			Timeout: cfg.Timeout,
 			Transport: &http.Transport{
-				Proxy:               nil, // a proxy would connect where the policy cannot look
+				Proxy:               nil, // a proxy would connect out of the policy's sight
 				DialContext:         cfg.Policy.DialContext(cfg.Timeout),
 				TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
 				TLSHandshakeTimeout: cfg.Timeout,
@@ -62,7 +62,7 @@ func NewSender(cfg SenderConfig) *Sender {
 				DisableCompression:     true,
 				ForceAttemptHTTP2:      true,
 			},
-			// A redirect leads where nobody has agreed to be led.
+			// A redirect could lead to a URL that nobody has allowed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		agent: "skald/" + cfg.Version, now: cfg.Now, log: cfg.Log,
@@ -72,14 +72,14 @@ func NewSender(cfg SenderConfig) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
-// Send makes one attempt and says what became of it. When ctx ends the attempt
-// is Abandoned: it may have arrived all the same.
+// Send makes one attempt and returns its outcome. When ctx ends the attempt is
+// Abandoned: it may have arrived all the same.
 func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.Delivery) webhook.Outcome {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(d.Body))
 	if err != nil {
 		return webhook.Outcome{Error: "the URL cannot be used"}
 	}
-	req.GetBody = nil // or net/http might send it twice, and nobody would know (trap X45)
+	req.GetBody = nil // or net/http might send it twice unnoticed (trap X45)
 	now := s.now()
 	var signatures []string
 	for _, key := range to.Keys(now) {
@@ -95,12 +95,12 @@ func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.
 		return s.failed(ctx, d, err)
 	}
 	defer res.Body.Close()
-	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // the status is the answer
+	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // the status alone decides
 	return webhook.Outcome{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
 }
 
-// failed words an error for the tenant, without addresses: those are the
-// operator's and go to the log.
+// failed describes an error for the tenant, without addresses: those are for the
+// operator and go to the log.
 func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) webhook.Outcome {
 	if ctx.Err() != nil {
 		return webhook.Outcome{Abandoned: true}

@@ -23,7 +23,7 @@ import (
 
 var now = time.Now().UTC()
 
-// sender may connect to loopback unless the policy says otherwise.
+// sender may connect to loopback addresses only if loopback is set.
 func sender(t *testing.T, log io.Writer, loopback bool, timeout time.Duration) *delivery.Sender {
 	t.Helper()
 	policy, err := egress.NewPolicy(nil, nil, loopback)
@@ -53,7 +53,7 @@ func server(t *testing.T, f http.HandlerFunc) (url string, connections *atomic.I
 	return s.URL, connections
 }
 
-func TestARequestIsWhatReceiversAreTold(t *testing.T) {
+func TestARequestIsAsDocumentedForReceivers(t *testing.T) {
 	var got *http.Request
 	var body []byte
 	url, _ := server(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func TestARequestIsWhatReceiversAreTold(t *testing.T) {
 	}
 }
 
-func TestWhatAnAnswerBecomes(t *testing.T) {
+func TestOutcomesOfResponses(t *testing.T) {
 	inside, reached := server(t, func(http.ResponseWriter, *http.Request) {})
 	for _, tt := range []struct {
 		name   string
@@ -135,7 +135,7 @@ func TestWhatAnAnswerBecomes(t *testing.T) {
 	}
 }
 
-func TestAFailureIsToldWithoutAddresses(t *testing.T) {
+func TestAFailureIsReportedWithoutAddresses(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer secure.Close()
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -153,7 +153,7 @@ func TestAFailureIsToldWithoutAddresses(t *testing.T) {
 	}
 }
 
-func TestTheEgressPolicyIsAskedAtEveryConnection(t *testing.T) {
+func TestTheEgressPolicyIsCheckedForEveryConnection(t *testing.T) {
 	decoy, reached := server(t, func(http.ResponseWriter, *http.Request) {})
 	port := decoy[strings.LastIndex(decoy, ":"):]
 	var log bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// ListWebhooks answers a page of webhooks, oldest first.
+// ListWebhooks returns a page of webhooks, oldest first.
 func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -32,7 +32,7 @@ func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestO
 	}}, nil
 }
 
-// ListWebhookDeliveries answers a page of deliveries, newest first.
+// ListWebhookDeliveries returns a page of deliveries, newest first.
 func (s *Handlers) ListWebhookDeliveries(ctx context.Context,
 	in api.ListWebhookDeliveriesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -56,7 +56,7 @@ func (s *Handlers) ListWebhookDeliveries(ctx context.Context,
 	}}, nil
 }
 
-// GetWebhookDelivery answers a delivery with its body.
+// GetWebhookDelivery returns a delivery with its body.
 func (s *Handlers) GetWebhookDelivery(ctx context.Context,
 	in api.GetWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -84,7 +84,7 @@ func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context,
 	return deliveryAccepted(&d), nil
 }
 
-// RedeliverFailed makes what was given up since a time due again.
+// RedeliverFailed makes the deliveries that failed since a time due again.
 func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -103,7 +103,7 @@ func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRe
 	return rest.Answer{Status: http.StatusAccepted, Body: api.RedeliverResult{Redelivered: n, More: more}}, nil
 }
 
-// moment is what the rules of redeliveries need.
+// moment returns the time, jitter and ids for the rules of redeliveries.
 func (s *Handlers) moment() webhook.Moment {
 	return webhook.Moment{Now: s.Now(), NewID: s.NewID}
 }

@@ -14,7 +14,7 @@ type Handlers struct {
 	Webhooks   webhook.Store
 	Deliveries webhook.Log
 	Workflows  workflow.Store
-	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
-	// they may; in words fit for the tenant.
+	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" if
+	// they can; in words that the tenant may read.
 	CheckEndpoint func(url string) (reason string)
 }

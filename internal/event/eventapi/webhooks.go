@@ -57,8 +57,8 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	return a, nil
 }
 
-// CheckEndpoint refuses a URL that deliveries could never reach. Where a name
-// leads is looked at again at every connection.
+// checkEndpoint rejects a URL that deliveries could never reach. The address of a name
+// is checked again for every connection.
 func (s *Handlers) checkEndpoint(url *string) error {
 	if url == nil {
 		return nil
@@ -70,7 +70,7 @@ func (s *Handlers) checkEndpoint(url *string) error {
 	return nil
 }
 
-// GetWebhook answers a webhook.
+// GetWebhook returns a webhook.
 func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -81,9 +81,9 @@ func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObjec
 	return webhookAnswer(sub, nil), nil
 }
 
-// changeWebhook reads a webhook, decides, and stores the decision, and anew
-// when somebody else changed it meanwhile. decide returns skip, and whether
-// there is anything to store.
+// changeWebhook reads a webhook, decides, and stores the decision; it starts again when
+// the webhook was changed meanwhile. decide returns skip, and whether there is anything
+// to store.
 func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
 	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (
 	webhook.Subscription, error) {
@@ -114,7 +114,7 @@ func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reaso
 	return webhook.Subscription{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the webhook keeps changing; try again")
 }
 
-// UpdateWebhook changes what the body names.
+// UpdateWebhook changes the members of a webhook that the body contains.
 func (s *Handlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.Response, error) {
 	b := in.Body
 	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes,
@@ -141,7 +141,7 @@ func (s *Handlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookReques
 	return wondering(webhookAnswer(sub, nil), unknown), nil
 }
 
-// EnableWebhook lets a webhook go on.
+// EnableWebhook enables a webhook.
 func (s *Handlers) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestObject) (api.Response, error) {
 	skip := in.Body != nil && in.Body.From != nil && *in.Body.From == api.WebhookEnableInputFromNow
 	var reason *string
@@ -155,7 +155,7 @@ func (s *Handlers) EnableWebhook(ctx context.Context, in api.EnableWebhookReques
 	return webhookAnswer(sub, nil), nil
 }
 
-// DisableWebhook stops a webhook.
+// DisableWebhook disables a webhook.
 func (s *Handlers) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.Response, error) {
 	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonOf(in.Body), false, false)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Handlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookReques
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// TestWebhook makes a delivery of a test event.
+// TestWebhook creates a delivery of a test event.
 func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -265,7 +265,7 @@ func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknow
 	return unknown, nil
 }
 
-// wondering is the answer with a word on which workflows of a webhook there are not.
+// wondering adds a warning about unknown workflows to the response.
 func wondering(a rest.Answer, unknown []string) rest.Answer {
 	out := a.Body.(api.Webhook)
 	out.UnknownWorkflows = unknown

@@ -88,9 +88,9 @@ func TestAWebhookIsChangedByWhatTheBodyNames(t *testing.T) {
 	e.Send("GET", path, "").Wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND")
 }
 
-// A webhook for a workflow that there is not waits for it, or is misspelt: whoever
-// makes or changes it is told.
-func TestAWebhookSaysWhichOfItsWorkflowsThereAreNot(t *testing.T) {
+// A webhook for a workflow that does not exist waits for it, or its name is misspelt:
+// the response of creating or changing it has a warning.
+func TestAWebhookReportsItsUnknownWorkflows(t *testing.T) {
 	e := apitest.NewEdge(t)
 	if r := e.Send("POST", apitest.WorkflowsPath, `{"name":"order","steps":[{"name":"a","action":{"http":{"url":"https://h.example/"}},"compensation":"none"}]}`); r.Status != http.StatusCreated {
 		t.Fatalf("%d %s", r.Status, r.Body)
@@ -105,7 +105,7 @@ func TestAWebhookSaysWhichOfItsWorkflowsThereAreNot(t *testing.T) {
 	}
 	w := unknown(e.Send("POST", apitest.WebhooksPath, `{"url":"https://h.example/in","workflow_names":["ordre","order","later"]}`), "later", "ordre")
 	path := apitest.WebhooksPath + "/" + w.ID.String()
-	unknown(e.Send("GET", path, "")) // told to whoever could have misspelt it
+	unknown(e.Send("GET", path, "")) // shown also when it is read
 	unknown(e.Send("PATCH", path, `{"description":"d"}`))
 	unknown(e.Send("PATCH", path, `{"workflow_names":["order","later"]}`), "later")
 	unknown(e.Send("PATCH", path, `{"workflow_names":["order"]}`))
@@ -113,7 +113,7 @@ func TestAWebhookSaysWhichOfItsWorkflowsThereAreNot(t *testing.T) {
 	unknown(e.Send("POST", apitest.WebhooksPath, `{"url":"https://h.example/in"}`))
 }
 
-func TestAWebhookThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
+func TestAnInvalidWebhookIsRefusedWithEveryMistake(t *testing.T) {
 	e := apitest.NewEdge(t)
 	w := e.Hook(`{"url":"https://h.example/in"}`)
 	for _, tt := range []struct{ name, body, code, pointer string }{
@@ -206,7 +206,7 @@ func TestDeliveriesAreListedAndSentAgain(t *testing.T) {
 	}
 }
 
-func TestATestIsADeliveryOfItsOwn(t *testing.T) {
+func TestATestEventIsADelivery(t *testing.T) {
 	e := apitest.NewEdge(t)
 	path := apitest.WebhooksPath + "/" + e.Hook(`{"url":"https://h.example/in"}`).ID.String()
 	var d client.Delivery
@@ -224,7 +224,7 @@ func TestATestIsADeliveryOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAForeignWebhookIsAsUnknownAsAnyOther(t *testing.T) {
+func TestAWebhookOfAnotherTenantIsNotFound(t *testing.T) {
 	mine := apitest.NewEdge(t)
 	w := mine.Hook(`{"url":"https://h.example/in"}`)
 	d := mine.Failed(w.ID)

@@ -1,6 +1,6 @@
 package eventdb
 
-// What the tests of plans need: the very statements that the stores send.
+// The statements themselves, for the tests of plans.
 var (
 	WebhookTable    = webhookTable
 	DeliveryTable   = deliveryTable

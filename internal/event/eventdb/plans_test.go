@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestNoticesAreFoundByIndex: what the loops of webhooks and publications ask
-// all the time costs look-ups, whatever has piled up.
+// TestNoticesAreFoundByIndex: the queries that the loops of webhooks and publications
+// repeat all the time are index look-ups, whatever has piled up.
 func TestNoticesAreFoundByIndex(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

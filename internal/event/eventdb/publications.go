@@ -47,8 +47,8 @@ func (st *Publications) Resign(ctx context.Context, name string, epoch int64) er
 	return postgres.Wrap("release the publication lease", err)
 }
 
-// unpublished finds the tenants in the trail by stepping over idx_event_feed,
-// one look-up each: how many events they have does not matter.
+// unpublished finds the tenants in the trail by stepping over idx_event_feed, one
+// look-up each, however many events they have.
 const unpublished = `
 WITH RECURSIVE tenants AS (
 	(SELECT e.tenant_id FROM saga.audit_events e ORDER BY e.tenant_id LIMIT 1)
@@ -83,7 +83,8 @@ func (st *Publications) Unpublished(ctx context.Context, name string) ([]saga.Un
 	return all, postgres.Wrap("find unpublished events", err)
 }
 
-// advance locks the term's row, so that a next leader comes before it or after it.
+// advance locks the term's row, so that it and the next leader's takeover run one after
+// the other.
 const advance = `
 WITH term AS (
 	SELECT p.name FROM saga.publications p WHERE p.name = $1 AND p.epoch = $2 FOR SHARE
@@ -91,7 +92,8 @@ WITH term AS (
 INSERT INTO saga.publication_cursors (name, tenant_id, txid, id) SELECT name, $3, $4, $5 FROM term
 ON CONFLICT (name, tenant_id) DO UPDATE SET txid = excluded.txid, id = excluded.id`
 
-// Advance implements saga.Publications. The publisher acts for all tenants.
+// Advance implements saga.Publications. It uses the engine's role, because the
+// publisher works for all tenants.
 func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID,
 	to saga.Position) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)

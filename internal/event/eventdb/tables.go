@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// webhookTable is saga.webhooks, but for the cursor, and what is read of
-// saga.webhook_secrets with it.
+// webhookTable is saga.webhooks without the cursor, with the subscription's rows of
+// saga.webhook_secrets.
 var webhookTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(s *webhook.Subscription) *uuid.UUID { return &s.TenantID }),
 	postgres.UUID("id", func(s *webhook.Subscription) *uuid.UUID { return &s.ID }),
@@ -37,7 +37,7 @@ var webhookTable = postgres.NewTable(
 
 var webhookColumns = webhookTable.Selected("w")
 
-// secrets are a subscription's, newest first, read as one document.
+// secrets are a subscription's secrets, newest first, read as one document.
 type secrets []webhook.Secret
 
 // Scan implements sql.Scanner.
@@ -61,7 +61,7 @@ func (all *secrets) Scan(src any) error {
 	return nil
 }
 
-// deliveryTable is saga.webhook_deliveries, but for its lease.
+// deliveryTable is saga.webhook_deliveries without the lease.
 var deliveryTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(d *webhook.Delivery) *uuid.UUID { return &d.TenantID }),
 	postgres.UUID("webhook_id", func(d *webhook.Delivery) *uuid.UUID { return &d.WebhookID }),
@@ -82,14 +82,14 @@ var deliveryTable = postgres.NewTable(
 )
 
 var (
-	// listedDelivery is a delivery in a list.
+	// listedDelivery are the columns of a delivery in a list.
 	listedDelivery = deliveryTable.Without("body")
-	// addedDelivery is one that nobody has tried yet, and queuedDelivery the same without
-	// whose it is.
+	// addedDelivery are the columns of a new delivery, and queuedDelivery the same
+	// without tenant and webhook.
 	addedDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "event_id", "event_type", "saga_id", "body",
 		"status", "due_at", "created_at")
 	queuedDelivery = addedDelivery.Without("tenant_id", "webhook_id")
-	// settledDelivery is what rules change of one.
+	// settledDelivery are the columns that rules change.
 	settledDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "status", "round_start", "due_at",
 		"response_status", "error", "ended_at")
 )

@@ -23,7 +23,7 @@ SELECT ` + dlqdb.LetterColumns + ` FROM dlq.dlq_messages m
  ORDER BY m.id
    FOR NO KEY UPDATE OF m`
 
-// tellOf writes what is told of the letters of deliveries, by LetterKey.
+// tellOf writes updates of the letters of deliveries, by LetterKey.
 func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time,
 	told map[string]*dlq.SourceUpdate) error {
 	if len(told) == 0 {
@@ -54,8 +54,8 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 	return st.tell.UpdateLetters(ctx, tx, all, found)
 }
 
-// tellRedelivered tells of the letters of deliveries that are sent again; before
-// are these as they were.
+// tellRedelivered updates the letters of deliveries that are sent again; before are the
+// deliveries before that.
 func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, m webhook.Moment,
 	before ...webhook.Delivery) error {
 	told := map[string]*dlq.SourceUpdate{}
@@ -67,7 +67,7 @@ func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uui
 	return st.tellOf(ctx, tx, tenant, m.Now, told)
 }
 
-// dropLetters discards letters of a subscription: nobody can send its deliveries
+// dropLetters discards letters of a deleted subscription: its deliveries cannot be sent
 // any more. A retry that was under way has ended without a result. The statuses come
 // from the transition table.
 const dropLetters = `

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// webhookLetters is one webhook of the tenant big, whose deliveries are tried once.
+// webhookLetters is a webhook of the tenant big, whose deliveries are attempted once.
 type webhookLetters struct {
 	*pgtest.Lettered
 	hooks *eventdb.Webhooks
@@ -39,7 +39,7 @@ func newWebhookLetters(t *testing.T) *webhookLetters {
 	return p
 }
 
-// failed adds a delivery and lets it be given up.
+// failed adds a delivery that is given up.
 func (p *webhookLetters) failed() uuid.UUID {
 	p.T.Helper()
 	d := webhook.Delivery{
@@ -54,7 +54,7 @@ func (p *webhookLetters) failed() uuid.UUID {
 	return d.ID
 }
 
-// settle claims what is due and ends it so.
+// settle claims the due delivery and ends it with o.
 func (p *webhookLetters) settle(o webhook.Outcome) {
 	p.T.Helper()
 	policy := webhook.DefaultPolicy
@@ -113,7 +113,7 @@ func TestADeliveryThatIsGivenUpLeavesALetter(t *testing.T) {
 	if l = p.letterOf(id); l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed {
 		t.Fatalf("delivered: %+v", l)
 	}
-	p.redeliver(id) // somebody wants it once more, and it fails
+	p.redeliver(id) // a redelivery is requested, and it fails
 	if l = p.letterOf(id); l.Status != dlq.Resolved {
 		t.Fatalf("a delivery that had arrived is sent again: %+v", l)
 	}
@@ -170,7 +170,7 @@ func TestEnablingFromNowOnDiscardsLettersThatAreBeingRetried(t *testing.T) {
 	}
 }
 
-func TestDeliveriesLastAsLongAsTheirLetters(t *testing.T) {
+func TestDeliveriesAreKeptAsLongAsTheirLetters(t *testing.T) {
 	t.Parallel()
 	p := newWebhookLetters(t)
 	waiting, arrived := p.failed(), p.failed()

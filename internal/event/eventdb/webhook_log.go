@@ -23,7 +23,7 @@ var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDe
 // Add implements webhook.Log.
 func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
 	return postgres.Wrap("add delivery", st.db.InTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error {
-		// The lock: or somebody might delete the subscription before the insert.
+		// Locked, so that the subscription cannot be deleted before the insert.
 		if _, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR KEY SHARE"); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 	w.Add("d.webhook_id = ?", webhookID)
 	switch f.Status {
 	case "":
-	case webhook.Failed: // in the words of its index
+	case webhook.Failed: // the predicate of its index
 		w.Add("d.status = 'failed'")
 	case webhook.Pending:
 		w.Add("d.status = 'pending'")
@@ -112,7 +112,8 @@ UPDATE saga.webhook_deliveries
    SET `+settledDelivery.Set("d", "tenant_id", "webhook_id", "id")+`, lease_until = CASE WHEN @release THEN NULL ELSE lease_until END
  WHERE tenant_id = @d.tenant_id AND webhook_id = @d.webhook_id AND id = @d.id`, settledDelivery.As("d"), postgres.Single("release"))
 
-// putDelivery writes what rules change; the row is locked. release ends its lease.
+// putDelivery writes the columns that rules change; the row is locked. release ends its
+// lease.
 func putDelivery(ctx context.Context, tx *sqlx.Tx, d webhook.Delivery, release bool) error {
 	_, err := tx.ExecContext(ctx, settleDelivery.Text,
 		settleDelivery.Args(settledDelivery.Row(&d), postgres.Values{release})...)
@@ -133,7 +134,7 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 			return err
 		}
 		if err := st.tellRedelivered(ctx, tx, tenant, m, before); err != nil || operator.Acting(ctx) == (operator.By{}) {
-			return err // a dead letter has it sent again, and has a record of its own
+			return err // a dead letter has it sent again, and records that itself
 		}
 		return auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil,
 			map[string]any{"delivery": id})
@@ -153,7 +154,7 @@ UPDATE saga.webhook_deliveries d
   FROM chosen WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = chosen.id
 RETURNING ` + redeliveredTable.Selected("d")
 
-// redeliveredTable is what its letter is told of by.
+// redeliveredTable are the columns that the update of its letter needs.
 var redeliveredTable = deliveryTable.Only("id", "event_id")
 
 // RedeliverFailed implements webhook.Log.

@@ -20,9 +20,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// readyWebhooks asks for each enabled subscription two short questions of an
-// index each: are deliveries due (idx_webhook_deliveries_due), and, when there
-// is room, does the feed go on after the cursor (idx_event_feed).
+// readyWebhooks makes two look-ups for each enabled subscription, each in an index: are
+// deliveries due (idx_webhook_deliveries_due), and, when there is room, are there
+// events after the cursor (idx_event_feed).
 var readyWebhooks = `
 SELECT ` + webhookColumns + `, w.cursor_txid, w.cursor_id, q.news, q.due
   FROM saga.webhooks w
@@ -53,8 +53,8 @@ func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, e
 	return all, postgres.Wrap("find webhooks with work", err)
 }
 
-// enqueueDeliveries moves the cursor if nobody else has, and only then stores
-// the deliveries of what lies between.
+// enqueueDeliveries moves the cursor unless another node has, and only then stores the
+// deliveries of the events in between.
 var enqueueDeliveries = postgres.Named(`
 WITH moved AS (
 	UPDATE saga.webhooks SET cursor_txid = @to_txid, cursor_id = @to_id
@@ -88,8 +88,8 @@ func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, 
 // xid is a transaction id as a parameter: lib/pq has no unsigned numbers.
 func xid(p saga.Position) string { return strconv.FormatUint(p.TxID, 10) }
 
-// claimDeliveries leases what is due. A delivery that somebody holds is passed
-// over; its lease is not in the index, so that a claim is a HOT update.
+// claimDeliveries leases due deliveries. A delivery that another node holds is skipped;
+// the lease is not in the index, so that a claim is a HOT update.
 var claimDeliveries = `
 WITH due AS (
 	SELECT d.id FROM saga.webhook_deliveries d
@@ -159,7 +159,7 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 	return r, stored && err == nil, postgres.Wrap("settle delivery", err)
 }
 
-// tellDisabled records that Skald itself has stopped a webhook.
+// tellDisabled records that Skald itself has disabled a webhook.
 func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subscription, m webhook.Moment) error {
 	if !before.Enabled || after.Enabled {
 		return nil
@@ -169,8 +169,8 @@ func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subsc
 		before.Audited(), after.Audited(), nil)
 }
 
-// expireDeliveries keeps what was given up as long as its letter may have it
-// sent again.
+// expireDeliveries keeps a failed delivery as long as its letter may have it sent
+// again.
 const expireDeliveries = `
 DELETE FROM saga.webhook_deliveries WHERE ctid = ANY (ARRAY(
 	SELECT d.ctid FROM saga.webhook_deliveries d

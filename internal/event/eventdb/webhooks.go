@@ -1,6 +1,6 @@
-// Package eventdb keeps on PostgreSQL how events leave: webhooks, their deliveries
-// (webhook_queue.go for the loop, webhook_log.go for people; tables.go for the rows of
-// both) with the dead letters of those that were given up (webhook_letters.go), and the
+// Package eventdb stores outgoing events in PostgreSQL: webhooks, their deliveries
+// (webhook_queue.go for the loop, webhook_log.go for users; tables.go for the rows of
+// both), the dead letters of those that were given up (webhook_letters.go), and the
 // cursors of publications.
 package eventdb
 
@@ -26,21 +26,21 @@ import (
 )
 
 // Webhooks is webhook.Store, webhook.Log and webhook.Queue on PostgreSQL.
-// Whoever locks both, locks the subscription before its deliveries.
+// A transaction that locks both locks the subscription before its deliveries.
 type Webhooks struct {
 	db   *postgres.DB
 	tell *dlqdb.LetterUpdater // of dead letters
 }
 
-// NewWebhooks returns the webhooks of db, which tell dead letters by tell; nil: by
-// the common policy.
+// NewWebhooks returns the webhooks of db, which update dead letters by tell; nil: an
+// updater with the default policy.
 func NewWebhooks(db *postgres.DB, tell *dlqdb.LetterUpdater) *Webhooks {
 	return &Webhooks{db, tell.Or(db)}
 }
 
-// now for a cursor: everything that has ended before is passed over, and
-// nothing that ends later. A few events of transactions that were committed
-// while an older one was open come along.
+// cursorNow is the present as a cursor: it skips the events of all transactions that
+// ended before, and none that end later. A few events of transactions that committed
+// while an older one was open are included.
 const cursorNow = `saga.feed_horizon()`
 
 var createWebhook = postgres.Named(`
@@ -171,7 +171,7 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 	}))
 }
 
-// webhookVerb says what turned a subscription into another.
+// webhookVerb is the verb for the change of a subscription.
 func webhookVerb(before, after *webhook.Subscription) string {
 	switch {
 	case len(before.Secrets) > 0 && len(after.Secrets) > 0 && !bytes.Equal(before.Secrets[0].Key, after.Secrets[0].Key):
@@ -184,7 +184,7 @@ func webhookVerb(before, after *webhook.Subscription) string {
 	return "update"
 }
 
-// changedWebhook is what is written of a subscription again.
+// changedWebhook are the columns that a change writes.
 var changedWebhook = webhookTable.Without("created_by", "created_at")
 
 var updateWebhook = postgres.Named(`UPDATE saga.webhooks SET `+changedWebhook.Set("w", "tenant_id", "id")+`

@@ -23,17 +23,17 @@ const name = "kafka:events"
 
 var errBroker = errors.New("the broker has hung up")
 
-// broker keeps what it was sent, as script says.
+// broker keeps the messages that script accepts.
 type broker struct {
 	t *testing.T
-	// script is asked for each batch, which are counted from 0, how many of its
-	// messages are taken and what the sender is told; nil: all of them, and nil.
+	// script is called for each batch, counted from 0, and returns how many of its
+	// messages are accepted and the error of the sender; nil: all, and nil.
 	script func(batch, messages int) (taken int, err error)
 
 	mu      sync.Mutex
 	batches int                   // guarded by mu
 	open    int                   // guarded by mu: producers that are not closed
-	taken   []publication.Message // guarded by mu: in their order
+	taken   []publication.Message // guarded by mu: in order
 }
 
 type producer struct {
@@ -76,8 +76,8 @@ func (p *producer) Close() {
 	p.b.open--
 }
 
-// heard is what a consumer gets that drops, of each saga, what is not greater than
-// the last id it saw: the ids of the events, by saga.
+// heard is what a consumer gets that drops, for each saga, events whose id is not
+// greater than the last one it saw: the ids of the events, by saga.
 func (b *broker) heard() map[string][]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,8 +105,8 @@ func headerOf(m publication.Message, name string) string {
 	return ""
 }
 
-// trail is a store with sagas of some tenants, each of which tells of its start and
-// of its cancel.
+// trail is a store with sagas of some tenants, each with an event of its start and of
+// its cancellation.
 type trail struct {
 	t     *testing.T
 	store *memstore.Store
@@ -125,7 +125,7 @@ func newTrail(t *testing.T) *trail {
 	return &trail{t: t, store: memstore.New(time.Now), def: def}
 }
 
-// happen has n sagas of each tenant begin, and then cancels them.
+// happen starts n sagas of each tenant, and then cancels them.
 func (tr *trail) happen(n int, tenants ...uuid.UUID) {
 	tr.t.Helper()
 	ctx := tr.t.Context()
@@ -156,7 +156,7 @@ func (tr *trail) happen(n int, tenants ...uuid.UUID) {
 	}
 }
 
-// told is the ids of all events of the tenants, by saga, in the order of the feed.
+// told returns the ids of all events of the tenants, by saga, in the order of the feed.
 func (tr *trail) told(tenants ...uuid.UUID) map[string][]string {
 	tr.t.Helper()
 	told := map[string][]string{}
@@ -173,7 +173,7 @@ func (tr *trail) told(tenants ...uuid.UUID) map[string][]string {
 	return told
 }
 
-// publish sagas the loop on a node until stop, in batches of three.
+// publish runs the loop on a node until stop, in batches of three.
 func (tr *trail) publish(node string, to *broker, change ...func(*publication.Config)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tr.t.Context()))
 	ended := make(chan struct{})
@@ -191,8 +191,9 @@ func (tr *trail) publish(node string, to *broker, change ...func(*publication.Co
 	return func() { cancel(); <-ended }
 }
 
-// Whatever of a batch a broker has when it fails, a consumer that drops what is not
-// greater than the last id of its saga gets every event once, in order.
+// Whatever part of a batch a broker has when it fails, a consumer that drops events
+// whose id is not greater than the last one of their saga gets every event once, in
+// order.
 func TestNothingIsLostOrOutOfOrderHoweverABatchFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, tenants := newTrail(t), []uuid.UUID{{1}, {2}}
@@ -204,14 +205,14 @@ func TestNothingIsLostOrOutOfOrderHoweverABatchFails(t *testing.T) {
 			case 1:
 				return messages / 2, errBroker
 			case 2:
-				return messages, errBroker // all of it is there; the answer is lost
+				return messages, errBroker // all of it is stored; the answer is lost
 			}
 			return messages, nil
 		}}
 		published := 0
 		stop := tr.publish("a", b, func(c *publication.Config) { c.Observer.Published = func(n int) { published += n } })
 		time.Sleep(10 * time.Minute)
-		tr.happen(2, tenants...) // while it sagas
+		tr.happen(2, tenants...) // while it publishes
 		time.Sleep(10 * time.Minute)
 		stop()
 		want := tr.told(tenants...)
@@ -236,7 +237,7 @@ func TestNothingIsLostOrOutOfOrderHoweverABatchFails(t *testing.T) {
 	})
 }
 
-func TestWhoTakesOverGoesOnAfterWhatWasAcknowledged(t *testing.T) {
+func TestANewLeaderContinuesAfterTheLastAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, tenant := newTrail(t), uuid.UUID{1}
 		first, second := &broker{t: t}, &broker{t: t}
@@ -282,7 +283,7 @@ func TestALateAcknowledgementMovesNoCursor(t *testing.T) {
 			c.Store = unrenewed{tr.store.Publications}
 			c.Observer.Published = func(n int) { published += n }
 		})
-		time.Sleep(time.Minute) // its lease has run out
+		time.Sleep(time.Minute) // its lease has expired
 		b := &broker{t: t}
 		successor := tr.publish("b", b)
 		time.Sleep(time.Minute)
@@ -305,7 +306,7 @@ func TestALateAcknowledgementMovesNoCursor(t *testing.T) {
 	})
 }
 
-func TestTheLagIsTheAgeOfTheOldestEventOfTheTenantsThatAreNamed(t *testing.T) {
+func TestTheLagIsTheAgeOfTheOldestUnpublishedEventOfTheConfiguredTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, named, other := newTrail(t), uuid.UUID{1}, uuid.UUID{2}
 		tr.happen(1, other)

@@ -1,12 +1,12 @@
-// Package publication carries the audit trail of every tenant to a message
-// broker. One node at a time does it, the leader, by a lease in the database.
+// Package publication publishes the audit trail of every tenant to a message broker.
+// One node at a time does it, the leader, by a lease in the database.
 //
-// A tenant's events are sent in the order of its feed, and the cursor moves
-// only when the broker has acknowledged everything before it. So nothing is
-// lost, and what a former leader or a crash leaves unrecorded is sent again:
-// at least once. Within a saga the first copies of its events come in order,
-// and their ids grow, so that a consumer that drops what is not greater than
-// the last id it saw of a saga gets each event once (docs/kafka.md).
+// A tenant's events are sent in the order of its feed, and the cursor moves only when
+// the broker has acknowledged everything before it. So nothing is lost, and events
+// whose acknowledgement a former leader could not store are sent again: at least once.
+// Within a saga the first copies of its events come in order, and their ids grow, so
+// that a consumer that drops events whose id is not greater than the last one it saw of
+// a saga gets each event once (docs/kafka.md).
 package publication
 
 import (
@@ -38,9 +38,9 @@ type Header struct{ Name, Value string }
 
 // Producer is a connection to the broker.
 type Producer interface {
-	// Send returns nil when the broker has every message, durably. After an
-	// error it may have any of them, and the producer is of no use any more.
-	// Send returns soon after ctx ends.
+	// Send returns nil when the broker has stored every message durably. After an error
+	// it may have stored any of them, and the producer must not be used again. Send
+	// returns soon after ctx ends.
 	Send(ctx context.Context, messages []Message) error
 	Close()
 }
@@ -56,23 +56,23 @@ type Config struct {
 	Log   *slog.Logger
 
 	Lease   time.Duration // 10 s: how long after a leader's death another takes over
-	Poll    time.Duration // 200 ms: how often the database is asked for events when there are none
-	Timeout time.Duration // 30 s: a batch that the broker has not taken by then is sent anew
-	Batch   int           // 1000: most events of one batch, and so in memory
-	Tenants []uuid.UUID   // whose events are published; none: all of them
+	Poll    time.Duration // 200 ms: the interval of polling the database when there are no events
+	Timeout time.Duration // 30 s: a batch that the broker has not acknowledged by then is sent again
+	Batch   int           // 1000: the greatest number of events in a batch, and so in memory
+	Tenants []uuid.UUID   // tenants whose events are published; none: all
 
 	Observer Observer
 }
 
-// Observer is told what happens; nil functions are not called.
+// Observer receives events; nil functions are not called.
 type Observer struct {
 	Leading   func(leader bool)
 	Published func(events int)
-	Failed    func()                  // a batch was not taken, or the broker not reached
+	Failed    func()                  // a batch was not acknowledged, or the broker not reached
 	Lag       func(age time.Duration) // of the oldest event not published; 0: none. Leader only
 }
 
-// backoff spaces attempts while the broker is away.
+// backoff is the wait between attempts while the broker is unavailable.
 var backoff = retry.Policy{InitialIntervalMS: 500, MaxIntervalMS: 15_000, Multiplier: 2}
 
 // Run works until ctx ends.
@@ -92,8 +92,8 @@ func Run(ctx context.Context, cfg Config) {
 	}.Run(ctx)
 }
 
-// acquire returns what renews the lease of the epoch that this node holds, or takes
-// it for a new one.
+// acquire returns a function that renews the lease of the epoch that this node holds,
+// or takes the lease for a new epoch.
 func (c *Config) acquire() func(context.Context, time.Duration) (epoch int64, leads bool, err error) {
 	var held int64 // 0: none
 	return func(ctx context.Context, ttl time.Duration) (int64, bool, error) {
@@ -138,7 +138,7 @@ func (c Config) complete() Config {
 	return c
 }
 
-// publish sends whatever is unpublished until ctx ends or the term has.
+// publish sends unpublished events until ctx ends or the term is over.
 func (c *Config) publish(ctx context.Context, epoch int64) {
 	var producer Producer
 	drop := func() {
@@ -164,7 +164,7 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 		case !ours:
 			return
 		case err != nil:
-			drop() // a batch half sent must not be finished later, behind our back
+			drop() // the client must not finish a batch in the background
 			failures++
 			c.failed(ctx, failures, &told, err)
 		case published == 0:
@@ -176,8 +176,8 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 	}
 }
 
-// tellAgain is how often the log warns of what goes on failing; the metrics count
-// each time.
+// tellAgain is the interval at which the log repeats a warning; the metrics count every
+// failure.
 const tellAgain = 10 * time.Minute
 
 func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err error) {
@@ -200,7 +200,7 @@ func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err 
 	loop.Sleep(ctx, loop.Jittered(backoff.Delay(failures, 0, 0)))
 }
 
-// pass sends one batch of each tenant that has something to publish.
+// pass sends one batch of each tenant that has unpublished events.
 func (c *Config) pass(ctx context.Context, to Producer, epoch int64) (published int, ours bool, err error) {
 	tenants, err := c.Store.Unpublished(ctx, c.Name)
 	if err != nil {
@@ -257,8 +257,8 @@ func (c *Config) carry(
 	return len(messages), true, nil
 }
 
-// messageOf is an event as a CloudEvent in structured mode. Its attributes
-// stand in headers as well, so that consumers can choose without parsing.
+// messageOf encodes an event as a CloudEvent in structured mode. Its attributes are in
+// headers as well, so that consumers can filter without parsing.
 func messageOf(e *saga.StoredEvent) (Message, error) {
 	doc, err := cloudevent.Of(e)
 	if err != nil {

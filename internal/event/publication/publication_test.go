@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// term is a publication that this node leads, with nothing to publish. It fails
-// while down is set.
+// term is a publication that this node leads, with nothing to publish. It fails while
+// down is set.
 type term struct {
 	saga.Publications
 	down atomic.Bool
@@ -36,7 +36,7 @@ func (p *term) Unpublished(context.Context, string) ([]saga.Unpublished, error) 
 	return nil, nil
 }
 
-// lines is a log that is read while it is written.
+// lines is a log that can be read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -60,10 +60,10 @@ func (idle) Send(context.Context, []publication.Message) error { return nil }
 
 func (idle) Close() {}
 
-// A broker that stays away is in the log at once and then every ten minutes, however
-// often it is tried; the metrics count each time. Once it was there, its next
-// absence is told at once again.
-func TestAPublicationThatGoesOnFailingIsToldEveryTenMinutes(t *testing.T) {
+// An unavailable broker is logged at once and then every ten minutes, however often it
+// is tried; the metrics count every failure. Once it was available, the next failure is
+// logged at once again.
+func TestAPublicationThatKeepsFailingIsLoggedEveryTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		var failed atomic.Int64

@@ -2,8 +2,8 @@ package webhook
 
 import "time"
 
-// Audited returns what the record of actions hashes of a subscription: its
-// settings, without the keys and without what changes by itself.
+// Audited returns the subject that the audit trail hashes for a subscription: its
+// settings, without the keys and the fields that Skald changes itself.
 func (s *Subscription) Audited() any {
 	type secret struct {
 		CreatedAt time.Time  `json:"created_at"`
@@ -13,7 +13,7 @@ func (s *Subscription) Audited() any {
 	for i, k := range s.Secrets {
 		secrets[i] = secret{k.CreatedAt, k.ExpiresAt}
 	}
-	// No entries and nil are the same selection, and are read back as one of the two.
+	// An empty list and nil select the same, and storing may turn one into the other.
 	all := func(entries []string) []string { return append([]string{}, entries...) }
 	return map[string]any{
 		"id":             s.ID,

@@ -42,7 +42,7 @@ func Stale(id uuid.UUID, present int64) *fault.Error {
 	return fault.New(fault.Precondition, CodeStale, "webhook %s is at version %d", id, present)
 }
 
-// Settings are what a client may choose. A nil field leaves things as they are.
+// Settings are the fields that a client may set. A nil field is left unchanged.
 type Settings struct {
 	URL           *string
 	Description   *string
@@ -64,8 +64,8 @@ func New(tenant, id uuid.UUID, c Settings, key []byte, by string, now time.Time)
 	return s, s.set(c, now)
 }
 
-// With returns the subscription changed by settings, as its next version, or a
-// fault of kind Invalid. Enabling forgets past failures.
+// With returns the subscription changed by settings, as its next version, or a fault of
+// kind Invalid. Enabling resets past failures.
 func (s Subscription) With(c Settings, now time.Time) (Subscription, error) {
 	s.Version, s.UpdatedAt = s.Version+1, now
 	return s, s.set(c, now)
@@ -121,15 +121,15 @@ func (s *Subscription) set(c Settings, now time.Time) error {
 	return nil
 }
 
-// disable takes the subscription out of use; its next version.
+// disable disables the subscription, as its next version.
 func (s *Subscription) disable(reason string, now time.Time) {
 	s.Enabled, s.DisabledReason, s.DisabledAt = false, reason, &now
 	s.Version, s.UpdatedAt = s.Version+1, now
 }
 
-// Rotated returns the subscription with a new secret, as its next version. The
-// present one signs beside it for RotationOverlap, so that the receiver can
-// change over; one from an earlier rotation ends.
+// Rotated returns the subscription with a new secret, as its next version. The present
+// one also signs for RotationOverlap, so that the receiver can switch; a secret from an
+// earlier rotation ends.
 func (s Subscription) Rotated(key []byte, now time.Time) Subscription {
 	until := now.Add(RotationOverlap)
 	former := s.Secrets[0]
@@ -139,8 +139,8 @@ func (s Subscription) Rotated(key []byte, now time.Time) Subscription {
 	return s
 }
 
-// sorted returns a copy in order and without repetitions: what it means does
-// not depend on either.
+// sorted returns a sorted copy without duplicates: neither order nor duplicates have a
+// meaning.
 func sorted(list []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
@@ -157,13 +157,14 @@ func mistakeInPattern(p string) string {
 	return "matches no event type"
 }
 
-// numericEnd finds hosts that resolvers take for IPv4 addresses in disguise,
+// numericEnd matches hosts that resolvers take for IPv4 addresses in another notation,
 // such as 127.1 and 0x7f000001.
 var numericEnd = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9a-fA-F]*)\.?$`)
 
 var dotted = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}$`)
 
-// mistakeInURL says what is wrong with an endpoint's URL by its looks.
+// mistakeInURL returns what is wrong with the syntax of an endpoint's URL, "" if
+// nothing is.
 func mistakeInURL(raw string) string {
 	if len(raw) > MaxURL {
 		return "must have at most " + strconv.Itoa(MaxURL) + " bytes"

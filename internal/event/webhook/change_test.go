@@ -43,7 +43,7 @@ func TestWhichEventsAreWanted(t *testing.T) {
 	}
 }
 
-func TestWhatASubscriptionMayBe(t *testing.T) {
+func TestValidAndInvalidSubscriptions(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		c    webhook.Settings
@@ -93,7 +93,7 @@ func texts(types []saga.AuditType) (out []string) {
 	return out
 }
 
-func TestEnablingForgetsWhyItWasDisabled(t *testing.T) {
+func TestEnablingClearsTheReasonOfDisabling(t *testing.T) {
 	s := subscription(t)
 	s.Health = webhook.Health{FailingSince: &now, GivenUp: 3}
 	off, err := s.With(webhook.Settings{Enabled: new(false)}, now)

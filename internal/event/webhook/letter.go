@@ -8,12 +8,12 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A delivery that is given up leaves a dead letter, which it has for good: when
-// it is sent again the letter is being retried, and what comes of it is the
-// letter's end, or its next failure. Tests of an endpoint leave none.
+// A delivery that is given up leaves a dead letter, which stays its letter for good:
+// when the delivery is sent again the letter is being retried, and the result ends the
+// letter or is its next failure. Tests of an endpoint leave none.
 
-// LetterKey is the dedupe key of a delivery's letter; clients cannot push one that
-// begins so.
+// LetterKey is the dedupe key of a delivery's letter; clients cannot push a key with
+// this prefix.
 func (d *Delivery) LetterKey() string { return "skald:webhook:" + d.ID.String() }
 
 // letterTopic is the topic of the letters of a subscription.
@@ -22,12 +22,12 @@ func letterTopic(id uuid.UUID) string { return "webhook." + id.String() }
 // LetterTopic is the topic of the subscription's letters.
 func (s *Subscription) LetterTopic() string { return letterTopic(s.ID) }
 
-// LetterUpdate is what an outcome tells of the delivery's letter; nil: nothing. Whoever
-// stores it fills in the ID of the letter that has LetterKey.
+// LetterUpdate is the update of the delivery's letter after an outcome; nil: none. The
+// caller that stores it fills in the ID of the letter that has LetterKey.
 func (r *Result) LetterUpdate(m Moment) *dlq.SourceUpdate {
 	d := &r.Delivery
 	switch {
-	case d.Status == Delivered && d.RoundStart > 0: // the only ones that may have been given up before
+	case d.Status == Delivered && d.RoundStart > 0: // only these may have been given up before
 		return &dlq.SourceUpdate{Outcome: dlq.Succeeded}
 	case d.Status == Failed && !d.IsTest():
 		return &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: d.letter(m)}
@@ -35,8 +35,8 @@ func (r *Result) LetterUpdate(m Moment) *dlq.SourceUpdate {
 	return nil
 }
 
-// Redelivered is what a redelivery tells of the letter of the delivery as it was
-// before; nil: nothing.
+// Redelivered is the update of a delivery's letter when it is sent again; before is the
+// delivery before that. nil: none.
 func Redelivered(before *Delivery, m Moment) *dlq.SourceUpdate {
 	if before.Status != Failed || before.IsTest() {
 		return nil
@@ -44,8 +44,8 @@ func Redelivered(before *Delivery, m Moment) *dlq.SourceUpdate {
 	return &dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: m.NewID()}
 }
 
-// letter makes the dead letter of a delivery that was given up: stored when it has none
-// yet.
+// letter makes the dead letter of a delivery that was given up: it is stored when there
+// is none yet.
 func (d *Delivery) letter(m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromWebhook, OriginalTopic: letterTopic(d.WebhookID), DedupeKey: d.LetterKey(),
@@ -60,7 +60,8 @@ func (d *Delivery) letter(m Moment) dlq.Letter {
 	return dlq.New(l, m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: m.Now, Jitter: m.Jitter})
 }
 
-// classOf says whether an endpoint that answers so is likely to do better later.
+// classOf returns whether an endpoint that responds with status is likely to succeed
+// later.
 func classOf(status int) dlq.ErrorClass {
 	switch {
 	case status == 408, status == 425, status == 429, status >= 500:

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 )
 
-func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
+func TestTheUpdateOfADeliverysLetter(t *testing.T) {
 	first := webhook.Delivery{
 		WebhookID: uuid.UUID{1},
 		ID:        uuid.UUID{2},
@@ -67,7 +67,7 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatWasGivenUpIsRetriedByARedelivery(t *testing.T) {
+func TestOnlyAFailedDeliverysLetterIsRetriedByARedelivery(t *testing.T) {
 	for _, status := range webhook.Statuses {
 		d := webhook.Delivery{EventID: 7, Status: status}
 		if n := webhook.Redelivered(&d, moment); (n != nil) != (status == webhook.Failed) ||

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Policy says how hard deliveries are tried. Its zero value is unusable; see DefaultPolicy.
+// Policy is how often deliveries are attempted. Its zero value is unusable; see
+// DefaultPolicy.
 type Policy struct {
 	Retry retry.Policy
 	// DisableAfter is how many deliveries in a row may be given up before the
@@ -26,43 +27,43 @@ var DefaultPolicy = Policy{
 	DisableAfter: 10,
 }
 
-// gone is the answer of an endpoint that wants no more.
+// gone is the status by which an endpoint unsubscribes.
 const gone = 410
 
-// Outcome is what became of one attempt.
+// Outcome is the result of one attempt.
 type Outcome struct {
-	Status     int           // of the answer; 0: none
-	Error      string        // why there is no answer, in words fit for the tenant; "" with a Status
-	RetryAfter time.Duration // what the answer asked for; 0: nothing
-	// Abandoned: this node gave the attempt up for reasons of its own. It is
-	// made again at once, blames nobody and does not count.
+	Status     int           // of the response; 0: none
+	Error      string        // why there is no response, in words that the tenant may read; "" with a Status
+	RetryAfter time.Duration // requested by the response; 0: not
+	// Abandoned: this node ended the attempt for reasons of its own. It is repeated at
+	// once, and does not count against the endpoint or the delivery.
 	Abandoned bool
 }
 
-// Moment is what a rule needs of the world.
+// Moment is the time, jitter and ids that a rule needs.
 type Moment struct {
 	Now    time.Time
 	Jitter float64          // [0,1)
 	NewID  func() uuid.UUID // UUIDv7
 }
 
-// Result is what an outcome leads to.
+// Result is the consequence of an outcome.
 type Result struct {
 	Subscription Subscription
 	Delivery     Delivery
-	Changed      bool // the subscription is another than before
-	Disabled     bool // ... because it was disabled
-	// Recovered: the endpoint works again after failures. What waits for a
-	// later attempt is due now.
+	Changed      bool // the subscription has changed
+	Disabled     bool // because it was disabled
+	// Recovered: the endpoint works again after failures. Deliveries that wait for a
+	// later attempt are due now.
 	Recovered bool
 }
 
-// Settle decides what an attempt's outcome means for its delivery, which must
-// be Pending, and for the subscription.
+// Settle applies an attempt's outcome to its delivery, which must be Pending, and to
+// the subscription.
 //
-// 2xx is success. Everything else is a failure and tried again as the policy
-// says, redirects too, which are not followed: receivers that are deployed or
-// misconfigured answer with anything. 410 disables the subscription at once.
+// 2xx is success. Everything else is a failure and retried by the policy, also
+// redirects, which are not followed: a receiver that is being deployed or is
+// misconfigured may respond with anything. 410 disables the subscription at once.
 func Settle(s Subscription, d Delivery, o Outcome, p Policy, m Moment) Result {
 	if o.Abandoned {
 		d.DueAt, d.RoundStart = m.Now, d.RoundStart+1
@@ -116,15 +117,15 @@ func (r *Result) end(s Status, m Moment) {
 }
 
 func (r *Result) disable(reason string, m Moment) {
-	if !r.Subscription.Enabled { // somebody was faster, with a reason of their own
+	if !r.Subscription.Enabled { // it was disabled meanwhile, for a reason of its own
 		return
 	}
 	r.Subscription.disable(reason, m.Now)
 	r.Disabled = true
 }
 
-// Redeliver returns the delivery as it is when it is to be sent again: due at
-// once, with a full round of attempts. One in flight stays in flight.
+// Redeliver returns the delivery as it is to be sent again: due at once, with a full
+// round of attempts. A delivery in flight stays in flight.
 func Redeliver(d Delivery, now time.Time) Delivery {
 	if d.Status != Pending {
 		d.Status, d.RoundStart, d.EndedAt = Pending, d.Attempt, nil

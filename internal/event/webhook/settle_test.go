@@ -36,7 +36,7 @@ func inFlight(n int) webhook.Delivery {
 	return webhook.Delivery{EventID: 1, Status: webhook.Pending, Attempt: n, DueAt: now}
 }
 
-func TestWhatAnOutcomeMeans(t *testing.T) {
+func TestConsequencesOfOutcomes(t *testing.T) {
 	last := webhook.DefaultPolicy.Retry.MaxAttempts
 	for _, tt := range []struct {
 		name    string
@@ -83,7 +83,7 @@ func TestWhatAnOutcomeMeans(t *testing.T) {
 	}
 }
 
-func TestAnAbandonedAttemptCostsNone(t *testing.T) {
+func TestAnAbandonedAttemptDoesNotCount(t *testing.T) {
 	d := inFlight(1)
 	for n := range 100 {
 		d = webhook.Settle(subscription(t), d, webhook.Outcome{Abandoned: true}, webhook.DefaultPolicy, moment).Delivery
@@ -94,7 +94,7 @@ func TestAnAbandonedAttemptCostsNone(t *testing.T) {
 	}
 }
 
-func TestSuccessForgetsFailures(t *testing.T) {
+func TestSuccessResetsFailures(t *testing.T) {
 	s := subscription(t)
 	s.Health = webhook.Health{FailingSince: &now, GivenUp: 9}
 	r := webhook.Settle(s, inFlight(3), webhook.Outcome{Status: 204}, webhook.DefaultPolicy, moment)

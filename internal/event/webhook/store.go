@@ -10,10 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Store keeps subscriptions and shows their deliveries. A tenant sees only its
-// own; others do not exist for it (NotFound, DeliveryNotFound). Faults are as
-// stated; any other error is an outage, and the outcome of a write is then
-// unknown. Implementations are safe for concurrent use.
+// Store stores subscriptions. A tenant sees only its own; others do not exist for it
+// (NotFound, DeliveryNotFound). Faults are as stated; any other error is an outage, and the outcome of a
+// write is then unknown. Implementations are safe for concurrent use.
 type Store interface {
 	// Create stores a subscription. It gets every event of its tenant that is
 	// committed from now on, or, with fromBeginning, every event there is. Fault:
@@ -24,8 +23,8 @@ type Store interface {
 	Get(ctx context.Context, tenant, id uuid.UUID) (Subscription, error)
 	// List returns the subscriptions of a tenant, oldest first.
 	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Subscription], error)
-	// Replace stores s if the stored version is s.Version-1. With skip, events
-	// up to now are passed over and pending deliveries become Discarded. Faults:
+	// Replace stores s if the stored version is s.Version-1. With skip, events up to now
+	// are skipped and pending deliveries become Discarded. Faults:
 	// NotFound, Stale.
 	Replace(ctx context.Context, s Subscription, skip bool) error
 	// Delete removes a subscription and its deliveries; version 0 means any.
@@ -33,7 +32,7 @@ type Store interface {
 	Delete(ctx context.Context, tenant, id uuid.UUID, version int64) error
 }
 
-// Log is the deliveries as users see them; the rest is as for Store.
+// Log is the deliveries that users see; otherwise as Store.
 type Log interface {
 	// Add stores a delivery, which must be Pending. Fault: NotFound.
 	Add(ctx context.Context, d Delivery) error
@@ -55,44 +54,44 @@ type Log interface {
 	) (count int, more bool, err error)
 }
 
-// Queue is the deliveries as the loop sees them, those of all tenants. Leases
-// are counted by the store's clock; now is the caller's and decides what is due.
+// Queue is the deliveries of all tenants, for the loop. Leases use the store's clock;
+// now is the caller's and decides what is due.
 type Queue interface {
-	// Ready returns the enabled subscriptions that have something to do.
+	// Ready returns the enabled subscriptions with deliveries to create or to send.
 	Ready(ctx context.Context, now time.Time) ([]Work, error)
 	// Enqueue stores new deliveries and moves the cursor, both or neither: it
 	// returns false when the cursor is no longer at from, or the subscription is
 	// no longer enabled in this version. So each event becomes a delivery once,
 	// however many nodes read the feed.
 	Enqueue(ctx context.Context, s *Subscription, from, to saga.Position, deliveries []Delivery) (bool, error)
-	// Claim returns up to limit pending deliveries that are due, oldest first,
-	// each with its Attempt begun: until lease has passed nobody else gets them.
-	// None when the subscription is no longer enabled in this version.
+	// Claim returns up to limit pending deliveries that are due, oldest first, each with
+	// its Attempt begun: no other node gets them until the lease expires. None when the
+	// subscription is no longer enabled in this version.
 	Claim(ctx context.Context, s *Subscription, now time.Time, lease time.Duration, limit int) ([]Delivery, error)
 	// Settle applies the rule of that name to a claimed delivery and the subscription,
-	// and stores what it says, with what it tells of the delivery's dead letter
-	// (Result.Update) where there are any. stored is false when the attempt is no
-	// longer the delivery's last, or it is gone: then nothing is written.
+	// and stores the result, including the update of the delivery's dead letter
+	// (LetterUpdate) if there is a dead-letter queue. stored is false when a later
+	// attempt has begun or the delivery is deleted: then nothing is written.
 	Settle(ctx context.Context, d *Delivery, o Outcome, p Policy, m Moment) (r Result, stored bool, err error)
-	// Expire deletes deliveries that have ended and were created before a time,
-	// and returns how many. What was given up stays while its dead letter, where
-	// there are any, may still have it sent again.
+	// Expire deletes deliveries that have ended and were created before a time, and
+	// returns how many. A failed one stays as long as its dead letter, if there is one,
+	// may have it sent again.
 	Expire(ctx context.Context, before time.Time) (int64, error)
 	// Backlog counts the pending deliveries of enabled subscriptions and returns
 	// when the oldest was created; zero when there is none.
 	Backlog(ctx context.Context) (pending int64, oldest time.Time, err error)
 }
 
-// Work is a subscription that has something to do.
+// Work is a subscription with deliveries to create or to send.
 type Work struct {
 	Subscription
-	Cursor    saga.Position // how far the feed has been read for it
-	FeedReady bool          // the feed goes on there, and there is room for more deliveries
+	Cursor    saga.Position // how far its feed has been read
+	FeedReady bool          // there are further events, and room for more deliveries
 	Due       bool          // deliveries are due
 }
 
 // Filter selects subscriptions or deliveries; zero fields do not restrict.
 type Filter struct {
 	Status                  Status // of deliveries
-	page.Request[uuid.UUID]        // after an id
+	page.Request[uuid.UUID]        // the cursor is an id
 }

@@ -1,7 +1,6 @@
-// Package webhook is the rulebook of webhooks: who gets which event, what an
-// attempt's outcome means, when it is tried again and when an endpoint is
-// given up. Pure: time, ids and jitter are arguments. docs/webhooks.md tells
-// users the same.
+// Package webhook is the rulebook of webhooks: who gets which event, what an attempt's
+// outcome means, when it is retried and when an endpoint is disabled. Pure: time, ids
+// and jitter are arguments. docs/webhooks.md is the description for users.
 package webhook
 
 import (
@@ -20,8 +19,8 @@ const (
 	MaxPatterns    = 100  // event types or workflow names of a subscription
 	MaxURL         = 2048 // bytes
 	MaxDescription = 1000 // characters
-	// MaxPending is how many undelivered events of one subscription are held
-	// ready. Beyond that they wait in the audit trail, which has them anyway: an
+	// MaxPending is how many undelivered events of one subscription are stored as
+	// deliveries. Others stay only in the audit trail, which has them anyway: an
 	// endpoint that is down for days does not fill the table.
 	MaxPending = 1000
 	// MaxRedeliver is how many deliveries one request sends again.
@@ -30,7 +29,7 @@ const (
 	RotationOverlap = 24 * time.Hour
 )
 
-// Subscription says where events are sent. It belongs to one tenant.
+// Subscription is where a tenant's events are sent.
 type Subscription struct {
 	TenantID, ID   uuid.UUID
 	URL            string
@@ -44,7 +43,7 @@ type Subscription struct {
 	CreatedBy      string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
-	Version        int64 // grows with every change but that of Health; the ETag
+	Version        int64 // grows with every change except of Health; the ETag
 	Health         Health
 }
 
@@ -55,21 +54,21 @@ type Secret struct {
 	ExpiresAt *time.Time // nil: until it is replaced
 }
 
-// Health is how an endpoint has lately done. It changes without a new Version.
+// Health is the recent success of an endpoint. It changes without a new Version.
 type Health struct {
 	FailingSince *time.Time // of the first failure after the last success; nil: none
 	GivenUp      int        // deliveries given up in a row
 }
 
-// Wants tells whether an event is for the subscription. workflow is that of
-// the event's saga, "" when the saga is gone; then no list of names fits.
+// Wants tells whether an event is for the subscription. workflow is that of the event's
+// saga, "" when the saga is gone; then no list of names matches.
 func (s *Subscription) Wants(t saga.AuditType, workflow string) bool {
 	return (len(s.WorkflowNames) == 0 || slices.Contains(s.WorkflowNames, workflow)) &&
 		(len(s.EventTypes) == 0 || slices.ContainsFunc(s.EventTypes, func(p string) bool { return fits(p, string(t)) }))
 }
 
-// Keys returns the keys that sign at a moment: the newest, and a former one
-// that has not expired.
+// Keys returns the keys that sign at a moment: the newest, and an older one that has
+// not expired.
 func (s *Subscription) Keys(now time.Time) [][]byte {
 	var keys [][]byte
 	for _, secret := range s.Secrets {
@@ -83,8 +82,8 @@ func (s *Subscription) Keys(now time.Time) [][]byte {
 // Status of a delivery.
 type Status string
 
-// A Pending delivery waits for an attempt or is being sent. The others are
-// ends, until somebody asks for a redelivery.
+// A Pending delivery waits for an attempt or is being sent. The other statuses are
+// final until a redelivery is requested.
 const (
 	Pending   Status = "pending"
 	Delivered Status = "delivered"
@@ -95,8 +94,8 @@ const (
 // Statuses lists every status.
 var Statuses = []Status{Pending, Delivered, Failed, Discarded}
 
-// Delivery is one event on its way to one endpoint. Its ID is the webhook-id
-// of every attempt, and Body is byte-equal in all of them.
+// Delivery is one event for one endpoint. Its ID is the webhook-id of every attempt,
+// and Body is byte-equal in all of them.
 type Delivery struct {
 	TenantID, WebhookID, ID uuid.UUID
 	EventID                 int64 // 0: a test
@@ -105,7 +104,7 @@ type Delivery struct {
 	Body                    []byte
 	Status                  Status
 	Attempt                 int // attempts begun so far; fences the outcome of each
-	RoundStart              int // so many of them do not count: of former rounds, or abandoned
+	RoundStart              int // number of attempts that do not count: of former rounds, or abandoned
 	DueAt                   time.Time
 	LastAttemptAt           *time.Time
 	ResponseStatus          int    // of the last attempt; 0: no answer
@@ -114,11 +113,11 @@ type Delivery struct {
 	EndedAt                 *time.Time // nil while Pending
 }
 
-// IsTest tells whether the delivery tests the endpoint: it is tried once and
-// says nothing of the endpoint's health.
+// IsTest tells whether the delivery tests the endpoint: it is attempted once and does
+// not affect the endpoint's health.
 func (d *Delivery) IsTest() bool { return d.EventID == 0 }
 
-// fits tells whether a pattern, exact or ending in .*, covers a type.
+// fits tells whether a pattern, exact or ending in .*, matches a type.
 func fits(pattern, t string) bool {
 	if prefix, any := strings.CutSuffix(pattern, "*"); any {
 		return strings.HasPrefix(t, prefix)

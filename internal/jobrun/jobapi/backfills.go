@@ -18,8 +18,9 @@ import (
 // previewedSlots is how many slots a dry run shows.
 const previewedSlots = 1000
 
-// bulkID makes the id of a backfill or bulk: of an Idempotency-Key, so that a
-// second request under it meets the first wherever it is, a UUIDv8.
+// bulkID makes the id of a backfill or bulk operation. It is derived from an
+// Idempotency-Key, a UUIDv8, so that a second request with it finds the first one on
+// any node.
 func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
 	if key == nil {
 		return s.NewID()
@@ -31,7 +32,7 @@ func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
 	return id
 }
 
-// bulkHead is what a new backfill or bulk begins with.
+// bulkHead are the common fields of a new backfill or bulk operation.
 func (s *Handlers) bulkHead(ctx context.Context, key, reason *string, now time.Time) jobrun.BulkHead {
 	req := rest.RequestOf(ctx)
 	return jobrun.BulkHead{
@@ -40,7 +41,7 @@ func (s *Handlers) bulkHead(ctx context.Context, key, reason *string, now time.T
 	}
 }
 
-// CreateBackfill stores a backfill, or lists what it would run.
+// CreateBackfill stores a backfill, or lists the slots it would run.
 func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// CreateJobBulk stores a bulk, or counts what it would concern.
+// CreateJobBulk stores a bulk operation, or counts the runs it would apply to.
 func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()

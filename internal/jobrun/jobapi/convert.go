@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// toAPIRun is a run as it is answered; with content also what it carries.
+// toAPIRun converts a run; with content its arguments, result and checkpoint are
+// included.
 func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 	out := api.JobRun{
 		ID: r.ID, JobDefinition: api.JobDefinitionSummary{ID: r.DefinitionID, Name: r.DefinitionName,

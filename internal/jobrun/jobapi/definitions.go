@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// definitionBody is a job definition as it is sent.
+// definitionBody is a job definition as a request contains it.
 type definitionBody struct {
 	Name    string `json:"name"`
 	Enabled *bool  `json:"enabled,omitempty"`
@@ -19,7 +19,8 @@ type definitionBody struct {
 	jobrun.Spec
 }
 
-// DefinitionSent reads a definition that fits the contract. Fault: Invalid.
+// DefinitionSent reads a definition that has been checked against the contract. Fault:
+// Invalid.
 func DefinitionSent(body []byte) (b definitionBody, err error) {
 	err = json.Unmarshal(body, &b)
 	return b, rest.Unreadable(err)
@@ -59,7 +60,7 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 	return a, nil
 }
 
-// toDefinition is the action of the one who asks on a definition.
+// toDefinition is an action of the caller on a definition.
 func (s *Handlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb, reason string) operator.Action {
 	return s.Did(ctx, s.Now(), operator.JobDefinition, d.ID.String(), verb, reason, map[string]any{
 		"name": d.Name, "version": d.Version, "spec_version": d.SpecVersion,

@@ -20,9 +20,9 @@ const (
 	verbResume  = "resume"
 )
 
-// changeDefinition reads a definition, decides, and stores the decision, and anew
-// when somebody else changed it meanwhile. A decision that changes nothing is
-// answered as it is.
+// changeDefinition reads a definition, decides, and stores the decision; it starts
+// again when the definition was changed meanwhile. A decision that changes nothing
+// returns the definition as it is.
 func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
 	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -59,8 +59,8 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the job definition keeps changing; try again")
 }
 
-// definitionAt reads a definition that is to be changed. Faults: NotFound, also
-// when it is deleted; Precondition when match names another version.
+// definitionAt reads a definition that is to be changed. Faults: NotFound, also when it
+// is deleted; Precondition when match names another version.
 func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) (jobrun.Definition, error) {
 	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, ref)
 	if err != nil {
@@ -91,8 +91,8 @@ func same(a, b *jobrun.Definition) bool {
 		at(a.PausedAt).Equal(at(b.PausedAt)) && at(a.PausedUntil).Equal(at(b.PausedUntil))
 }
 
-// says returns the definition with another name and content. When the schedule has
-// changed, or it was enabled, its slots count from now on.
+// says returns the definition with the name and spec of b. When the schedule has
+// changed, or the definition was enabled, its slots count from now on.
 func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definition, error) {
 	before := d
 	d.Name, d.Spec = b.Name, b.Complete()
@@ -108,7 +108,7 @@ func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definit
 	return respecified(d, &before, now), nil
 }
 
-// ofSkald is says of a definition of Skald's own, which stays what it is.
+// ofSkald is says for a built-in definition, of which some fields cannot be changed.
 func ofSkald(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue ||
 		d.Spec.Type != before.Spec.Type {
@@ -137,7 +137,7 @@ func alike(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// ReplaceJobDefinition stores what a definition says instead.
+// ReplaceJobDefinition replaces the spec of a definition.
 func (s *Handlers) ReplaceJobDefinition(ctx context.Context,
 	in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
 	b, err := DefinitionSent(rest.RequestOf(ctx).Body)
@@ -168,8 +168,8 @@ func (s *Handlers) UpdateJobDefinition(ctx context.Context,
 		})
 }
 
-// overlaid returns the definition as it would be sent, with each member of the
-// canonical body instead of the one of its name.
+// overlaid returns the definition as a request body, with the members of the canonical
+// body replacing those of the same name.
 func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 	doc, err := json.Marshal(definitionBody{Name: d.Name, Spec: d.Spec})
 	if err != nil {
@@ -188,7 +188,7 @@ func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 	return DefinitionSent(doc)
 }
 
-// PauseJobDefinition keeps a definition from making runs by itself.
+// PauseJobDefinition stops a definition from starting runs by schedule or event.
 func (s *Handlers) PauseJobDefinition(ctx context.Context,
 	in api.PauseJobDefinitionRequestObject) (api.Response, error) {
 	b := in.Body
@@ -222,15 +222,15 @@ func (s *Handlers) ResumeJobDefinition(ctx context.Context,
 	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason,
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 			if d.Paused(now) {
-				// The pause is kept as one that is over: slots of it that the leader has not
-				// come to yet are recorded as skipped, and not lost (J8).
+				// The pause is kept as one that has ended: slots in it that the leader has
+				// not processed yet are recorded as skipped, and are not lost (J8).
 				d.PausedUntil = &now
 			}
 			return d, nil
 		})
 }
 
-// DeleteJobDefinition takes a definition away. Its runs are kept.
+// DeleteJobDefinition deletes a definition. Its runs are kept.
 func (s *Handlers) DeleteJobDefinition(ctx context.Context,
 	in api.DeleteJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)

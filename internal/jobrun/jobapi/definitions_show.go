@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// shownDefinition is a job definition as it is answered: what it says has the
-// names under which the rules keep it.
+// shownDefinition is a job definition in responses: the members of its spec have the
+// names that the rules use.
 type shownDefinition struct {
 	ID          uuid.UUID `json:"id"`
 	Name        string    `json:"name"`
@@ -40,7 +40,7 @@ type shownDefinitions struct {
 	Pagination     api.Pagination    `json:"pagination"`
 }
 
-// shownVersion is one version of what a definition said.
+// shownVersion is one version of a definition's spec.
 type shownVersion struct {
 	Number int `json:"spec_version"`
 	jobrun.Spec
@@ -60,7 +60,8 @@ type shownTrigger struct {
 	Args      string          `json:"args_from,omitempty"`
 }
 
-// showSpec parts a spec from its event trigger, which is shown in its own way.
+// showSpec separates a spec from its event trigger, which has another form in
+// responses.
 func showSpec(s *jobrun.Spec) (jobrun.Spec, *shownTrigger) {
 	out := *s
 	out.Event = nil

@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// explainedWorkers is how many workers are looked at for who could take a run.
+// explainedWorkers is how many workers are examined for whether they could take a run.
 const explainedWorkers = 200
 
-// ExplainJobRun says why a run did, or did not, run.
+// ExplainJobRun explains why a run was, or was not, started.
 func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -45,8 +45,8 @@ func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunReques
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// situation reads what there is around a run, as far as it matters: one that has
-// ended has nothing around it.
+// situation reads what the explanation of a run depends on; for a run that has ended
+// that is nothing.
 func (s *Handlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) (x jobrun.Situation, err error) {
 	x.Run = r
 	if x.Now, err = s.jobsNow(ctx); err != nil {
@@ -68,7 +68,7 @@ func (s *Handlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run
 		switch of, err := s.Sagas.Get(ctx, tenant, r.SagaID); {
 		case err == nil:
 			x.SagaSuspended = of.SuspendedAt != nil
-		case fault.KindOf(err) != fault.NotFound: // the archive's are not suspended
+		case fault.KindOf(err) != fault.NotFound: // an archived saga cannot be suspended
 			return x, err
 		}
 	}

@@ -1,5 +1,5 @@
-// Package jobapi is the HTTP edge of job definitions and runs, backfills and bulks,
-// events that start runs, and the scheduler with its settings.
+// Package jobapi is the HTTP edge of job definitions and runs, backfills and bulk
+// operations, events that start runs, and the scheduler with its settings.
 //
 // Files, each on top of those before it: convert, backfills, definitions_show,
 // definitions, definitions_change, bulks, handlers, events, explain, logs, runs,
@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Handlers are the operations on job definitions, runs, bulks of runs, events
-// and the scheduler. Fields are required unless said otherwise.
+// Handlers are the operations on job definitions, runs, bulk operations, events and the
+// scheduler. Fields are required unless a comment says otherwise.
 type Handlers struct {
 	*rest.Kit
 	Definitions jobrun.Definitions
@@ -27,15 +27,15 @@ type Handlers struct {
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore
 	Workers     jobrun.Workers
-	// StoreNow is the time by which runs are due, the store's: clocks of nodes
-	// differ. Optional: the edge's.
+	// StoreNow returns the time that decides which runs are due, the database's: clocks
+	// of nodes differ. Optional: the edge's clock.
 	StoreNow func(context.Context) (time.Time, error)
-	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine.
-	// Optional: there is no log store. Fault: NotFound.
+	// Offloaded opens a run's log in the log store: NDJSON of jobrun.LogLine. Optional:
+	// there is no log store. Fault: NotFound.
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
-	// Sagas tells what the saga of a run does.
+	// Sagas is used to read the state of a run's saga.
 	Sagas saga.Store
-	// MaxLetters is how many dead letters the runs of those without dlq:admin may
-	// touch.
+	// MaxLetters is how many dead letters a run may touch that was requested without
+	// dlq:admin.
 	MaxLetters int64
 }

@@ -21,35 +21,35 @@ import (
 )
 
 const (
-	logPage = 16                     // chunks that are read at once
-	logPoll = 400 * time.Millisecond // how often a log that is followed is looked at
+	logPage = 16                     // chunks read at once
+	logPoll = 400 * time.Millisecond // interval of polling a log that is followed
 )
 
-// runLog is the answer to one who reads the log of a run.
+// runLog is the response with the log of a run.
 type runLog struct {
 	s       *Handlers
-	ctx     context.Context //nolint:containedctx // of the request, for which this is the answer
+	ctx     context.Context //nolint:containedctx // of the request, which this responds to
 	tenant  uuid.UUID
 	run     jobrun.Run
 	stored  io.ReadCloser // the log in the log store; nil: it is in the database
-	leave   func()        // gives the place of a stream back; nil: it took none
+	leave   func()        // releases the slot of a stream; nil: it has none
 	media   string
 	bare    bool   // a HEAD: no body
-	attempt int    // only this one; 0: all
-	stream  string // only this one; "": all
+	attempt int    // only this attempt; 0: all
+	stream  string // only this stream; "": all
 	follow  bool
-	next    jobrun.LogPosition // where to go on
+	next    jobrun.LogPosition // where to continue
 
 	w   http.ResponseWriter
 	out *http.ResponseController
 	buf bytes.Buffer
-	was time.Time // when something was sent last
+	was time.Time // time of the last write
 }
 
-// errLogLeft ends an answer whose reader is gone or too slow.
+// errLogLeft ends a response whose client is gone or too slow.
 var errLogLeft = errors.New("the client reading the log disconnected")
 
-// GetRunLog checks what is asked for; the answer writes the log.
+// GetRunLog checks the parameters; the returned response writes the log.
 func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
 	req, p := rest.RequestOf(ctx), in.Params
 	l := &runLog{
@@ -95,7 +95,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 	return l, nil
 }
 
-// logFormats are the words of the parameter format.
+// logFormats are the values of the parameter format.
 var logFormats = map[string]string{"text": rest.MediaText, "ndjson": rest.MediaNDJSON, "sse": rest.MediaStream}
 
 // logMedia chooses how a log is written.
@@ -108,7 +108,7 @@ func logMedia(accept string) string {
 	return rest.MediaNDJSON
 }
 
-// read reads the run anew.
+// read reads the run again.
 func (l *runLog) read(id uuid.UUID) (err error) {
 	ctx, cancel := l.s.Bounded(l.ctx)
 	defer cancel()
@@ -116,8 +116,7 @@ func (l *runLog) read(id uuid.UUID) (err error) {
 	return err
 }
 
-// Write writes the log, and what comes until the run has ended
-// if it is followed.
+// Write writes the log and, if it is followed, new chunks until the run has ended.
 func (l *runLog) Write(w http.ResponseWriter) error {
 	if l.leave != nil {
 		defer l.leave()
@@ -129,7 +128,7 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 	h.Set("Content-Type", l.media)
 	if l.media == rest.MediaText {
 		h.Set("Content-Type", rest.MediaText+"; charset=utf-8")
-		h.Set("X-Content-Type-Options", "nosniff") // whatever a job writes, it is no page
+		h.Set("X-Content-Type-Options", "nosniff") // the output of a job must not be shown as a web page
 	}
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
@@ -137,7 +136,7 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 		return nil
 	}
 	l.w, l.out, l.was = w, http.NewResponseController(w), time.Now()
-	_ = l.out.SetReadDeadline(time.Time{}) // of the request, which has been read
+	_ = l.out.SetReadDeadline(time.Time{}) // the request has been read
 	err := l.send()
 	if err == nil {
 		err = l.flush()
@@ -145,13 +144,13 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 	if err != nil && !errors.Is(err, errLogLeft) && l.ctx.Err() == nil {
 		l.s.Log.WarnContext(l.ctx, "reading a job run's log was interrupted", slog.String("request_id", rest.RequestOf(l.ctx).ID), slog.Any("error", err))
 		if l.media != rest.MediaStream {
-			panic(http.ErrAbortHandler) // half a log must not look whole
+			panic(http.ErrAbortHandler) // a truncated log must not look complete
 		}
 	}
 	return nil
 }
 
-// send sends all there is and, if asked to, what comes.
+// send sends all chunks there are and, if requested, new ones.
 func (l *runLog) send() error {
 	over := time.Now().Add(l.s.Limits.StreamAge)
 	for {
@@ -184,7 +183,7 @@ func (l *runLog) send() error {
 	}
 }
 
-// sendChunks sends what is in the database.
+// sendChunks sends the chunks in the database.
 func (l *runLog) sendChunks() error {
 	for {
 		ctx, cancel := l.s.Bounded(l.ctx)
@@ -204,7 +203,7 @@ func (l *runLog) sendChunks() error {
 	}
 }
 
-// sendStored sends what is in the log store.
+// sendStored sends the log from the log store.
 func (l *runLog) sendStored() error {
 	lines := json.NewDecoder(l.stored)
 	for {
@@ -225,7 +224,7 @@ func (l *runLog) sendStored() error {
 	}
 }
 
-// chunk writes one chunk, unless another attempt or stream was asked for.
+// chunk writes one chunk, unless its attempt or stream is filtered out.
 func (l *runLog) chunk(c *jobrun.LogChunk) error {
 	if l.attempt > 0 && c.Attempt != l.attempt {
 		return nil
@@ -253,7 +252,7 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 	return nil
 }
 
-// pause waits until it is time to look again; false: the answer ends.
+// pause waits for the next poll; false: the response ends.
 func (l *runLog) pause(over time.Time) (bool, error) {
 	if l.media == rest.MediaStream && time.Since(l.was) >= l.s.Limits.StreamSilence {
 		l.buf.WriteString(": still here\n\n")
@@ -273,7 +272,7 @@ func (l *runLog) pause(over time.Time) (bool, error) {
 	}
 }
 
-// flush sends the buffer, within the time that a reader has.
+// flush sends the buffer, within the client's time limit.
 func (l *runLog) flush() error {
 	if l.buf.Len() == 0 {
 		return nil

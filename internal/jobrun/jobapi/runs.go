@@ -27,8 +27,8 @@ const (
 	verbRerun    = "rerun"
 )
 
-// jobsNow is the time by which runs are due and definitions have their slots. By a
-// clock that is fast, what is asked for now would wait for that clock's now.
+// jobsNow is the time that decides which runs are due and which slots definitions have.
+// By a node's clock that is fast, a run requested for now would have to wait.
 func (s *Handlers) jobsNow(ctx context.Context) (time.Time, error) {
 	if s.StoreNow == nil {
 		return s.Now(), nil
@@ -42,13 +42,13 @@ func (s *Handlers) jobMoment(ctx context.Context) (jobrun.Moment, error) {
 	return jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: s.NewID}, err
 }
 
-// didRun is the action of the one who asks on a run.
+// didRun is an action of the caller on a run.
 func (s *Handlers) didRun(ctx context.Context, id uuid.UUID, verb, reason string,
 	detail map[string]any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.JobRun, id.String(), verb, reason, detail)
 }
 
-// CreateJobRun runs a definition by hand.
+// CreateJobRun starts a run of a definition.
 func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -88,8 +88,8 @@ func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestO
 	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, rest.Text(b.Reason))
 }
 
-// startRun stores a run of d that somebody asks for, or finds the one that the
-// same request made before. Faults: Invalid; Conflict (CodeForbidden).
+// startRun stores a requested run of d, or finds the one that the same request created
+// before. Faults: Invalid; Conflict (CodeForbidden).
 func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb,
 	reason string) (rest.Answer, error) {
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
@@ -136,8 +136,8 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 	return out, nil
 }
 
-// mayRun tells whether the one who asks may do what a run of d would do with these
-// arguments, nil for its own. Fault: Forbidden.
+// mayRun returns nil when the caller has the permissions for what a run of d would do
+// with these arguments; nil: its default ones. Fault: Forbidden.
 func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
 	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), s.MaxLetters)
 	need, asked := access.ForJob(d.Spec.CommandName, beyond)
@@ -152,9 +152,9 @@ func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.R
 	return fault.New(fault.Forbidden, access.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
 }
 
-// keyOfRun is what an Idempotency-Key of a principal stands for, short enough to
-// be stored. The definition is not in it: another one under the same key is
-// another request, which is refused.
+// keyOfRun is the idempotency key of a run for an Idempotency-Key of a principal, short
+// enough to be stored. The definition is not part of it: a request for another one with
+// the same key is another request, which is refused.
 func keyOfRun(req *rest.Request, verb, key string) string {
 	if k := verb + ":" + req.Principal + ":" + key; len(k) <= 300 {
 		return k
@@ -163,8 +163,8 @@ func keyOfRun(req *rest.Request, verb, key string) string {
 	return verb + ":" + hex.EncodeToString(sum[:])
 }
 
-// askedTheSame tells whether the run that an Idempotency-Key has made is what is
-// asked for now. A time that was not given is that of the first request.
+// askedTheSame tells whether the run that an Idempotency-Key has created is the one
+// requested now. A time that was left out is that of the first request.
 func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
 	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID &&
 		stored.Trigger == asked.Trigger &&
@@ -174,7 +174,8 @@ func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
 		stored.CorrelationID == asked.CorrelationID && (scheduled.IsZero() || stored.ScheduledFor.Equal(asked.ScheduledFor))
 }
 
-// sameJSON compares a stored document, which may have blanks, with a canonical one.
+// sameJSON compares a stored document, which may contain white space, with a canonical
+// one.
 func sameJSON(stored, canonical json.RawMessage) bool {
 	if stored == nil || canonical == nil {
 		return (stored == nil) == (canonical == nil)
@@ -184,7 +185,7 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 		bytes.Equal(compact.Bytes(), other.Bytes())
 }
 
-// GetJobRun returns a run, at its end when the client waits for that.
+// GetJobRun returns a run; if the client asks to wait, when it has ended.
 func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -211,8 +212,8 @@ func (s *Handlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error
 	return s.Runs.Run(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 }
 
-// awaitRun returns the run as it is when it has ended, the wait is over, or the
-// server begins to stop.
+// awaitRun returns the run when it has ended, the wait has passed, or the server starts
+// to stop.
 func (s *Handlers) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duration) (jobrun.Run, error) {
 	return rest.AwaitBy(ctx, s.Stopping, r, wait, func(r *jobrun.Run) bool { return r.State.Terminal() },
 		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, r.ID) })
@@ -242,7 +243,7 @@ func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestO
 	return a, nil
 }
 
-// ReassignJobRun takes a run from its worker.
+// ReassignJobRun takes a run from its worker, so that another can claim it.
 func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -258,7 +259,8 @@ func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequ
 	return s.runAnswer(&r), nil
 }
 
-// forceOf returns what is asked. Fault: that of the schema, when force says not why.
+// forceOf returns force and its reason. Fault: that of the schema, when force has no
+// reason.
 func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	if b == nil {
 		return false, "", nil
@@ -270,7 +272,7 @@ func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	return force, reason, err
 }
 
-// RerunJobRun makes a run that does once more what an ended one did.
+// RerunJobRun starts a run that repeats an ended one.
 func (s *Handlers) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()

@@ -37,9 +37,9 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	}}, nil
 }
 
-// runFilter reads the filters of a list. That of a definition which was deleted is
-// its id. Faults: Malformed; Invalid (jobrun.CodeNotFound) when there is no such
-// definition: an empty list would look as if it had no runs.
+// runFilter reads the filters of a list. A deleted definition is found by its id.
+// Faults: Malformed; Invalid (jobrun.CodeNotFound) when there is no such definition: an
+// empty list would look as if it had no runs.
 func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
 	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
 		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label,
@@ -58,8 +58,8 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 	return f, err
 }
 
-// filterOfRuns reads filters that fit the contract. wrong is what is not right
-// with them all the same, by the names of the parameters of the list.
+// filterOfRuns reads filters that have been checked against the contract. wrong are
+// mistakes beyond that, by the names of the list's parameters.
 func (s *Handlers) filterOfRuns(ctx context.Context,
 	p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
 	f = jobrun.Filter{
@@ -104,8 +104,8 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 	return f, none, nil, err
 }
 
-// definitionNamed returns the id of a definition; none: there is none of that id
-// or name.
+// definitionNamed returns the id of a definition; none: there is none with that id or
+// name.
 func (s *Handlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
 	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, ref)
 	if fault.KindOf(err) == fault.NotFound {

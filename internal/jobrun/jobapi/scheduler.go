@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// GetLeader returns who leads the scheduler.
+// GetLeader returns the leader of the scheduler.
 func (s *Handlers) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -34,8 +34,7 @@ func (s *Handlers) leader(ctx context.Context) (rest.Answer, error) {
 			&l.AcquiredAt, &l.ExpiresAt
 	}
 	if !rest.RequestOf(ctx).Who.AnyTenant {
-		// Nodes are named by host and port, unless somebody names them otherwise: no
-		// business of a tenant.
+		// By default nodes are named by host and port, which tenants must not see.
 		out.Node, out.Standbys = nil, []api.SchedulerNode{}
 		return rest.Answer{Status: http.StatusOK, Body: out}, nil
 	}
@@ -46,7 +45,7 @@ func (s *Handlers) leader(ctx context.Context) (rest.Answer, error) {
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// StepDownLeader ends the leadership of whoever leads.
+// StepDownLeader ends the term of the present leader.
 func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -104,8 +103,8 @@ func (s *Handlers) settings(ctx context.Context) (rest.Answer, error) {
 	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(version)}, nil
 }
 
-// ChangeSettings sets some, all or none. They are of all tenants, so that who may
-// do it is for any tenant too.
+// ChangeSettings changes settings, all or none of those given. They apply to all
+// tenants, so the caller needs a credential for any tenant.
 func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -124,7 +123,7 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 		case !fits:
 			return nil, rest.Stale(jobrun.CodeStale, "settings", present)
 		}
-		version = present // and no other when they are written
+		version = present // what was read must still be current when they are written
 	}
 	subject := strings.Join(slices.Sorted(maps.Keys(in.Body.Values)), ",")
 	if len(subject) > jobrun.MaxWord {
@@ -142,8 +141,8 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 	return s.settings(ctx)
 }
 
-// ListSettingChanges returns who changed what. By whom and why is the deployment's
-// own affair: a tenant sees what the values were.
+// ListSettingChanges returns the history of the settings. Who changed them and why is
+// only shown to credentials for any tenant: others see the values.
 func (s *Handlers) ListSettingChanges(ctx context.Context,
 	in api.ListSettingChangesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// previewed is how many slots are shown when nobody says how many.
+// previewed is how many slots are shown by default.
 const previewed = 20
 
-// ListNextJobRuns returns when a definition is due next.
+// ListNextJobRuns returns the next slots of a definition.
 func (s *Handlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -35,7 +35,7 @@ func (s *Handlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRe
 	return s.ticks(*d.Spec.Schedule, from, in.Params.Count)
 }
 
-// PreviewSchedule returns when a schedule would fire.
+// PreviewSchedule returns the next slots of a schedule.
 func (s *Handlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleRequestObject) (api.Response, error) {
 	var b struct {
 		Schedule schedule.Spec `json:"schedule"`
@@ -52,9 +52,9 @@ func (s *Handlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReq
 	return s.ticks(b.Schedule, from, b.Count)
 }
 
-// ticks lists the slots at or after a time, now when it is zero, and apart from
-// them what clock changes leave out. Fault: Invalid (jobrun.CodeInvalid), with
-// pointers into /schedule.
+// ticks lists the slots at or after a time, now when it is zero, and separately those
+// that clock changes skip. Fault: Invalid (jobrun.CodeInvalid), with pointers into
+// /schedule.
 func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (rest.Answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", spec)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (rest.A
 	if out.Timezone == "" {
 		out.Timezone = "UTC"
 	}
-	for _, t := range compiled.Preview(from.Add(-1), n) { // which is after that
+	for _, t := range compiled.Preview(from.Add(-1), n) { // Preview starts after the given time
 		tick := api.Tick{At: t.At, LocalTime: t.LocalTime, Note: rest.EnumUnlessEmpty[api.TickNote](string(t.Note))}
 		if t.Note == schedule.SkippedGap {
 			out.Omitted = append(out.Omitted, tick)

@@ -57,7 +57,7 @@ func TestRetentionDeletesWhatHasExpiredAndNothingElse(t *testing.T) {
 }
 
 // Each check must be able to fail: a violation is created behind the rules' back.
-func TestProofsSeeWhatIsBroken(t *testing.T) {
+func TestProofsFindViolations(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	raw := pgtest.RawTables(t, j.Dsn)

@@ -81,7 +81,7 @@ func TestWorkersThatDifferAreNotGivenEachOthersRuns(t *testing.T) {
 	}
 }
 
-func TestOfAKeyOneRunIsGivenToAllWhoAskTogether(t *testing.T) {
+func TestOnlyOneRunOfAKeyIsGivenToABatchOfClaims(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	keyed := j.Define(t, func(d *jobrun.Definition) { d.Spec.ConcurrencyKey, d.Spec.Concurrency = "k", jobrun.Queue })

@@ -17,9 +17,9 @@ import (
 // claimWorlds is the number of random cases.
 const claimWorlds = 100
 
-// TestClaimsChooseWhatTheRuleSays has the statements choose among random workers and
+// TestClaimsFollowTheRule has the statements choose among random workers and
 // runs, and compares the result with jobrun.Pool.
-func TestClaimsChooseWhatTheRuleSays(t *testing.T) {
+func TestClaimsFollowTheRule(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	for seed := range uint64(claimWorlds) {

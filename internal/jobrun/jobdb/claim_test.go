@@ -58,7 +58,7 @@ func TestAWorkerGetsOnlyWhatItCanRun(t *testing.T) {
 	}
 }
 
-func TestOfSeveralQueuesTheFirstInOrderAreGiven(t *testing.T) {
+func TestRunsOfSeveralQueuesAreClaimedInOrder(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t, func(w *jobrun.WorkerProcess) { w.Queues = []string{"a", "b", "c"} })
@@ -86,7 +86,7 @@ func TestOfSeveralQueuesTheFirstInOrderAreGiven(t *testing.T) {
 	}
 }
 
-func TestAWorkerHoldsNoMoreThanItMay(t *testing.T) {
+func TestAWorkerHoldsNoMoreRunsThanItsLimit(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t, func(w *jobrun.WorkerProcess) { w.MaxRuns = 3 })
@@ -104,7 +104,7 @@ func TestAWorkerHoldsNoMoreThanItMay(t *testing.T) {
 	}
 }
 
-func TestWhoGetsNothing(t *testing.T) {
+func TestWorkersThatGetNothing(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	j.CreateAll(t, j.NewRun(j.Job))
@@ -140,7 +140,7 @@ func TestWhoGetsNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsToBeCanceledOrNotDueIsNotClaimed(t *testing.T) {
+func TestARunThatIsToBeCanceledOrNotDueIsNotClaimed(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)

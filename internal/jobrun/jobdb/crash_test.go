@@ -9,7 +9,7 @@ import (
 
 // A transaction that ends in the middle, as with a crash, leaves no trace: each case
 // makes another of its statements fail.
-func TestNothingOfACallIsHalfDone(t *testing.T) {
+func TestACallThatFailsHalfwayLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	raw := pgtest.RawTables(t, j.Dsn)

@@ -123,7 +123,7 @@ func TestAnEventMakesARunOfEachDefinitionThatItIsFor(t *testing.T) {
 	}
 }
 
-func TestAnEventThatIsNotTakenIsTriedAgainAndBecomesALetter(t *testing.T) {
+func TestAnEventThatCannotBeDeliveredIsRetriedAndBecomesALetter(t *testing.T) {
 	t.Parallel()
 	l := newListening(t)
 	good := l.listener(jobrun.EventTrigger{EventType: "n"})
@@ -161,7 +161,7 @@ func TestAnEventThatIsNotTakenIsTriedAgainAndBecomesALetter(t *testing.T) {
 	}
 }
 
-func TestWhoLeadsNoMoreDeliversNothing(t *testing.T) {
+func TestAFormerLeaderDeliversNothing(t *testing.T) {
 	t.Parallel()
 	l := newListening(t)
 	l.listener(jobrun.EventTrigger{EventType: "n"})

@@ -7,9 +7,9 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// TestAMoveThatIsNotInTheTableIsInNoStatement removes each transition from the table
+// TestATransitionThatIsNotInTheTableIsInNoStatement removes each transition from the table
 // and renders the conditions of statements again.
-func TestAMoveThatIsNotInTheTableIsInNoStatement(t *testing.T) {
+func TestATransitionThatIsNotInTheTableIsInNoStatement(t *testing.T) {
 	whole := jobrun.Edges
 	defer func() { jobrun.Edges = whole }()
 	for _, tt := range []struct {

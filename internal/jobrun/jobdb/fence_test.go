@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-func TestAZombiesCallsAreRefusedAndLeaveNoTraceButAnEvent(t *testing.T) {
+func TestAStaleWorkersCallsAreRefusedAndOnlyRecorded(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)
@@ -165,7 +165,7 @@ func TestAResultBeforeTheStartIsAnErrorOfTheWorker(t *testing.T) {
 	}
 }
 
-func TestABatchSaysOfEachRunWhatBecameOfIt(t *testing.T) {
+func TestABatchReturnsTheResultOfEachRun(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)

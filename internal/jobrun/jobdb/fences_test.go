@@ -63,7 +63,7 @@ func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 	}
 }
 
-func TestAFenceIsShownAndResetWithATrace(t *testing.T) {
+func TestAFenceIsShownAndItsResetRecorded(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	st := jobdb.NewFences(j.DB)

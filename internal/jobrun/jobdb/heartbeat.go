@@ -248,14 +248,14 @@ func (st *Jobs) refuseBeats(
 		switch f := fault.As(refusal); {
 		case f != nil && f.Code != jobrun.CodeNotStarted:
 			l.Reason = f.Code
-			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // the worker's own run, which it has kept for too long
+			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // which the worker has kept for too long
 				l.Reason = string(jobrun.TimedOut)
 			}
 			if err := st.noteRefusal(ctx, tx, &r, workerCall{tenant, r.ID, beats[i].Fence, jobrun.CallProgress},
 				refusal); err != nil {
 				return err
 			}
-		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it changed between the two statements, and is still the worker's
+		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it changed meanwhile
 			*l = jobrun.Lease{
 				RunID:           r.ID,
 				OK:              true,

@@ -202,7 +202,7 @@ func TestALogIsAppendedOnce(t *testing.T) {
 	}
 }
 
-func TestASignOfLifeIsNotedOnceInAWhile(t *testing.T) {
+func TestASignOfLifeIsStoredOncePerInterval(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	put := func(state jobrun.WorkerState, more string) uuid.UUID {

@@ -66,7 +66,7 @@ func (st *Elections) Acquire(
 		})
 	}
 	switch {
-	case postgres.SQLState(err) == postgres.UniqueViolation: // both nodes were the first ever, and the other one was faster
+	case postgres.SQLState(err) == postgres.UniqueViolation: // two first elections at once
 		return jobrun.Term{}, false, nil
 	case err != nil:
 		return jobrun.Term{}, false, fmt.Errorf("acquire the leader lease: %w", err)

@@ -137,7 +137,7 @@ func TestOfManyContendersOneLeadsAndEpochsGrow(t *testing.T) {
 
 // J5: a write of the leader and the change of the epoch cannot commit in the wrong
 // order, however long the leader is paused in between.
-func TestALeadersWriteAndTheNextEpochComeOneAfterTheOther(t *testing.T) {
+func TestALeadersWriteAndTheNextEpochAreSerialised(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db, see := pgtest.Connect(t, dsn), pgtest.Observer(t, dsn)
@@ -190,7 +190,7 @@ func TestALeadersWriteAndTheNextEpochComeOneAfterTheOther(t *testing.T) {
 
 // A leader that is paused in the middle of a write delays its successor for less than
 // its lease, and commits nothing when it resumes (J5, F43).
-func TestALeaderThatSleepsInAWriteIsThrownOut(t *testing.T) {
+func TestALeaderThatPausesInAWriteLosesItsTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db, see := pgtest.Connect(t, dsn), pgtest.Observer(t, dsn)

@@ -82,7 +82,7 @@ func (m *jobLetters) letter(id uuid.UUID) dlq.Letter {
 	return l
 }
 
-func TestARunThatGivesUpLeavesALetterThatAnotherRunResolves(t *testing.T) {
+func TestAFailedRunLeavesALetterThatAnotherRunResolves(t *testing.T) {
 	t.Parallel()
 	m := newJobMail(t)
 	l := m.exhausted()
@@ -112,7 +112,7 @@ func TestARunThatGivesUpLeavesALetterThatAnotherRunResolves(t *testing.T) {
 	}
 }
 
-func TestARetryOfARunThatFailsGivesTheLetterBack(t *testing.T) {
+func TestAFailedRetryOfARunReleasesItsLetter(t *testing.T) {
 	t.Parallel()
 	m := newJobMail(t)
 	l := m.exhausted()

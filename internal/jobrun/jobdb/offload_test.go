@@ -39,7 +39,7 @@ func offloadable(t *testing.T, logs *jobdb.Logs, before time.Time) (out []uuid.U
 
 var logSum = sha256.Sum256([]byte("a log"))
 
-func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
+func TestALogIsReplacedByItsRefInOneTransaction(t *testing.T) {
 	t.Parallel()
 	j, logs, r := newLogs(t)
 	j.Writes(t, r, 0, "one\n", "two\n")
@@ -101,9 +101,9 @@ func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestAChunkThatComesMeanwhileIsNotLost is J9: a ref without chunks, or all chunks and
+// TestAChunkThatArrivesMeanwhileIsNotLost is J9: a ref without chunks, or all chunks and
 // no ref, in either order.
-func TestAChunkThatComesMeanwhileIsNotLost(t *testing.T) {
+func TestAChunkThatArrivesMeanwhileIsNotLost(t *testing.T) {
 	t.Parallel()
 	j, logs, _ := newLogs(t)
 	w := j.NewWorker(t)

@@ -84,7 +84,7 @@ func TestWorkersThatRaceNeverShareARun(t *testing.T) {
 	}
 }
 
-func TestOfAConcurrencyKeyOneRunIsWithAWorker(t *testing.T) {
+func TestOnlyOneRunOfAConcurrencyKeyIsWithAWorker(t *testing.T) {
 	t.Parallel()
 	const rounds, claimers = 20, 16
 	j := pgtest.NewJobs(t)
@@ -242,7 +242,7 @@ func TestTheSameClaimGivesTheSameRuns(t *testing.T) {
 	}
 }
 
-func TestALeaseThatRanOutIsNoRefusal(t *testing.T) {
+func TestAnExpiredLeaseIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)

@@ -7,9 +7,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestWhatWasToBeCanceledIsNotGivenToAnother takes runs from their workers that were
+// TestARunThatWasToBeCanceledIsNotReassigned takes runs from their workers that were
 // asked to stop before: they end, because no worker may get them.
-func TestWhatWasToBeCanceledIsNotGivenToAnother(t *testing.T) {
+func TestARunThatWasToBeCanceledIsNotReassigned(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	d := j.Define(t, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-func TestARunIsReadAsItWasMade(t *testing.T) {
+func TestARunIsReadAsItWasCreated(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]*envelope.Keyring{"plain": nil, "sealed": pgtest.Keyring(t, pgtest.KeyOne)} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	}
 }
 
-func TestARunThatIsAskedForWaitsForNobodyWhosePolicyIsForbid(t *testing.T) {
+func TestARequestedRunWithPolicyForbidDoesNotWait(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	d := j.Define(t, func(d *jobrun.Definition) { d.Spec.Concurrency = jobrun.Forbid })
@@ -79,7 +79,7 @@ func TestARunThatIsAskedForWaitsForNobodyWhosePolicyIsForbid(t *testing.T) {
 	j.CreateAll(t, j.NewRun(d, func(a *jobrun.Request) { a.Immediate = true }))
 }
 
-func TestOtherTenantsRunsAreNotThere(t *testing.T) {
+func TestRunsOfOtherTenantsAreNotFound(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	r := j.CreateAll(t, j.NewRun(j.Job))[0]

@@ -1,10 +1,10 @@
-// Package joblog moves the logs of job runs out of the database into the log
-// store, reads them there, and deletes runs whose time has passed (J-39 to J-41).
+// Package joblog moves the logs of job runs from the database to the log store, reads
+// them there, and deletes expired runs (J-39 to J-41).
 //
-// A log is uploaded and read back before one transaction sets its reference and
-// deletes its chunks (S20, J9): a crash or a failure at any point leaves it
-// where it was, or leaves it in both places until the next round. Any number of
-// nodes may do it at once; they would do the same.
+// A log is uploaded and read back before one transaction sets its reference and deletes
+// its chunks (S20, J9): a crash or a failure at any point leaves it where it was, or in
+// both places until the next round. Any number of nodes may do this at once; they would
+// do the same.
 package joblog
 
 import (
@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// batch is how many runs are looked up at once, for logs and for purging.
+	// batch is how many runs are read at once, for moving and for purging.
 	batch = 200
-	// giveUp is after how many failures in a row a round ends: then it is not this
-	// log or that one, but the store.
+	// giveUp is the number of failures in a row that ends a round: then the store is at
+	// fault, not single logs.
 	giveUp = 3
-	// setAside is how long a log that could not be moved is left alone.
+	// setAside is how long a log that could not be moved is skipped.
 	setAside = time.Hour
 )
 
@@ -42,16 +42,16 @@ type Config struct {
 	Keys       *envelope.Keyring // seals logs in the store if it seals; nil: it does not
 	Log        *slog.Logger
 	Now        func() time.Time
-	// Purging deletes what has expired by calling do, and puts on record what that
-	// was; nil: do alone.
+	// Purging deletes expired data by calling do, and records what was deleted; nil: do
+	// is called directly.
 	Purging func(ctx context.Context, do func(context.Context))
 }
 
-// Round is what one round has done.
+// Round is the result of one round.
 type Round struct {
 	Moved  int   // logs
-	Bytes  int64 // that they had in the database
-	Failed int   // logs that stayed where they were
+	Bytes  int64 // their size in the database
+	Failed int   // logs that could not be moved
 	Purged int   // runs
 }
 
@@ -59,7 +59,7 @@ type Round struct {
 type Mover struct {
 	cfg   Config
 	mu    sync.Mutex              // held for a round
-	aside map[uuid.UUID]time.Time // guarded by mu; runs whose logs could not be moved, and until when they are left alone
+	aside map[uuid.UUID]time.Time // guarded by mu; runs whose logs could not be moved, and until when they are skipped
 }
 
 // NewMover returns a Mover.
@@ -70,11 +70,11 @@ func NewMover(cfg Config) *Mover {
 	return &Mover{cfg: cfg, aside: map[uuid.UUID]time.Time{}}
 }
 
-// Once moves the logs that are old enough (log_retention_days_db) and then
-// deletes the runs that are (run_retention_days), with their stored logs. It
-// ends with ctx, with an outage of the database, or when there is nothing left.
-// A log that cannot be moved is told in the Round and logged, not returned. It
-// waits for a round that is under way.
+// Once moves the logs that are old enough (log_retention_days_db) and then deletes
+// expired runs (run_retention_days), with their stored logs. It ends with ctx, with an
+// outage of the database, or when nothing is left. A log that cannot be moved is
+// counted in the Round and logged, not returned as an error. It waits for a round that
+// is under way.
 func (m *Mover) Once(ctx context.Context) (r Round, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +135,7 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 			m.aside[run.ID] = now.Add(setAside)
 			m.cfg.Log.WarnContext(ctx, "the log of a job run stays in the database", slog.String("job_run_id", run.ID.String()), slog.Any("error", err))
 			if failures++; failures == giveUp {
-				clear(m.aside) // it is the store that is at fault
+				clear(m.aside) // the store is at fault
 				return nil
 			}
 		}
@@ -145,9 +145,9 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 	}
 }
 
-// moveOne moves the log of one run. An upload that was in vain is deleted only
-// when it is sealed: else it has the name that another node's upload of the same
-// log has, whose transaction may be under way.
+// moveOne moves the log of one run. A useless upload is deleted only if it is sealed:
+// otherwise it has the same name as another node's upload of the same log, whose
+// transaction may be under way.
 func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	log := newSource(ctx, m.cfg.Chunks, m.cfg.Keys, run)
 	object, err := m.cfg.Store.Put(ctx, logstore.Name{Tenant: run.TenantID, Run: run.ID, Attempt: max(run.Attempt, 1),
@@ -171,8 +171,8 @@ func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	return err
 }
 
-// purge deletes rows first and stored logs afterwards: a reference never leads
-// nowhere. What a crash in between leaves in the store nobody refers to.
+// purge deletes rows first and stored logs afterwards: a reference always leads to a
+// log. Logs that a crash in between leaves in the store have no reference.
 func (m *Mover) purge(ctx context.Context, before time.Time, round *Round) error {
 	for {
 		refs, deleted, err := m.cfg.Offloading.Purge(ctx, before, batch)

@@ -20,15 +20,15 @@ import (
 type held struct {
 	run   jobrun.Run
 	stop  context.CancelCauseFunc
-	lease *time.Timer // stops it when its lease ends by this machine's clock (J4)
+	lease *time.Timer // stops it when its lease expires by this machine's clock (J4)
 }
 
-// renew counts the lease from when the call was made, and a tenth less.
+// renew counts the lease from when the call was sent, less a tenth.
 func (h *held) renew(sent time.Time, lease time.Duration) {
 	h.lease.Reset(time.Until(sent.Add(lease - lease/10)))
 }
 
-// begin does a run in a goroutine of its own.
+// begin executes a run in a goroutine of its own.
 func (s *session) begin(r *jobrun.Run, sent time.Time, lease time.Duration) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	h := &held{run: *r, stop: stop}
@@ -129,7 +129,7 @@ func finish(ctx context.Context, work jobrun.Work, res jobrun.Result) error {
 	return done[0].Err
 }
 
-// insist makes a call until its outcome is known. A refusal is one.
+// insist repeats a call until its outcome is known. A refusal is an outcome.
 func insist(call func(context.Context) error) error {
 	for begun := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
@@ -142,7 +142,7 @@ func insist(call func(context.Context) error) error {
 	}
 }
 
-// Run is a run that a command does.
+// Run is a run as its command sees it.
 type Run struct {
 	jobrun.Run
 	// Stdout and Stderr are its log. Writing never fails.
@@ -152,11 +152,11 @@ type Run struct {
 	Resources jobrun.Resources
 }
 
-// Failure is an error that says more than its text.
+// Failure is an error with more details than its text.
 type Failure struct {
 	Code      string
 	Message   string
-	Permanent bool // trying again would not help
+	Permanent bool // a retry would not help
 }
 
 func (f *Failure) Error() string { return f.Message }

@@ -1,6 +1,6 @@
 // Package jobworker is the worker inside a node: it runs Skald's own commands and,
-// where that is allowed, programs. It keeps the worker protocol (jobrun.md 5b) as
-// any other worker does, on jobrun.Work instead of HTTP.
+// where that is allowed, programs. It follows the worker protocol (jobrun.md 5b) as any
+// other worker does, on jobrun.Work instead of HTTP.
 package jobworker
 
 import (
@@ -20,9 +20,9 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Command does a run. ctx ends, with a cause, when the run is no longer this
-// worker's, is to be canceled or has taken too long; the command must return then.
-// The result is JSON, or nil.
+// Command executes a run. ctx ends, with a cause, when the run is no longer this
+// worker's, is to be canceled or has taken too long; the command must return then. The
+// result is JSON, or nil.
 type Command func(ctx context.Context, r *Run) (result json.RawMessage, err error)
 
 // Config of a Worker. Every field is required.
@@ -45,10 +45,10 @@ type Worker struct {
 	wake chan struct{} // capacity 1
 }
 
-// New returns a worker. It does nothing before Run.
+// New returns a worker. It does nothing until Run.
 func New(cfg Config) *Worker { return &Worker{cfg: cfg, wake: make(chan struct{}, 1)} }
 
-// Wake has the worker look for runs now, if it takes from the queue.
+// Wake makes the worker claim runs now, if it takes runs from the queue.
 func (w *Worker) Wake(tenant uuid.UUID, queue string) {
 	if tenant == w.cfg.Tenant && slices.Contains(w.cfg.Queues, queue) {
 		w.signal()
@@ -62,8 +62,8 @@ func (w *Worker) signal() {
 	}
 }
 
-// Run works until ctx ends. Then its commands' contexts end, and what they leave
-// undone is given back.
+// Run works until ctx ends. Then its commands' contexts end, and runs they have not
+// finished are released.
 func (w *Worker) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		id, settings, err := w.register(ctx)
@@ -93,7 +93,7 @@ func (w *Worker) register(ctx context.Context) (uuid.UUID, jobrun.Settings, erro
 	return p.ID, settings, w.cfg.Work.Register(ctx, p)
 }
 
-// session is the time under one worker id.
+// session is the time with one worker id.
 type session struct {
 	w    *Worker
 	id   uuid.UUID
@@ -103,7 +103,7 @@ type session struct {
 	held map[uuid.UUID]*held
 }
 
-// work claims and does runs until ctx ends or the id is gone.
+// work claims and executes runs until ctx ends or the id is detached.
 func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	here, end := context.WithCancel(ctx)
 	defer end()
@@ -131,7 +131,7 @@ func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	beating.Wait()
 }
 
-// room is how many more runs there may be.
+// room is how many more runs may be executed.
 func (s *session) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,12 +146,12 @@ func (s *session) each(f func(*held)) {
 	}
 }
 
-// claim gets up to n runs and begins them; false: there are no more right now. They
-// are started first: without a yes nothing runs (J-26).
+// claim claims up to n runs and begins them; false: there are no more right now. They
+// are started first: without the server's consent none may run (J-26).
 func (s *session) claim(ctx context.Context, n int) (more bool) {
 	offers, err := s.w.cfg.Work.Claim(ctx, jobrun.ClaimRequest{TenantID: s.w.cfg.Tenant, WorkerID: s.id, Slots: n})
 	if err != nil || len(offers) == 0 {
-		if err != nil && ctx.Err() == nil && fault.KindOf(err) != fault.Gone { // heartbeats see to that
+		if err != nil && ctx.Err() == nil && fault.KindOf(err) != fault.Gone { // heartbeats handle Gone
 			s.w.cfg.Log.WarnContext(ctx, "the node's own worker cannot claim runs", slog.Any("error", err))
 		}
 		return false
@@ -167,7 +167,7 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 	sent := time.Now()
 	done, err := s.w.cfg.Work.Start(context.WithoutCancel(ctx), s.w.cfg.Tenant, fences)
 	if err != nil {
-		s.w.cfg.Log.WarnContext(ctx, "runs could not be started", slog.Any("error", err)) // their leases end by themselves
+		s.w.cfg.Log.WarnContext(ctx, "runs could not be started", slog.Any("error", err)) // their leases expire
 		return false
 	}
 	for i := range done {
@@ -178,8 +178,7 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 	return len(offers) == n
 }
 
-// beat sends heartbeats until ctx ends; gone is called when the id is no longer
-// known.
+// beat sends heartbeats until ctx ends; gone is called when the id is no longer known.
 func (s *session) beat(ctx context.Context, interval time.Duration, gone func()) {
 	for seq := int64(1); ctx.Err() == nil; seq++ {
 		var beats []jobrun.Beat

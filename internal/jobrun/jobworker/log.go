@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	chunkBytes = 64 << 10    // that are stored at once
-	chunkAfter = time.Second // after which less is stored too
+	chunkBytes = 64 << 10    // stored at once
+	chunkAfter = time.Second // after which a smaller chunk is stored
 )
 
-// log gathers what a run writes into chunks, and stores them in order.
+// log collects a run's output in chunks, and stores them in order.
 type log struct {
 	put func(jobrun.LogChunk) error
 
@@ -21,7 +21,7 @@ type log struct {
 	stream string
 	body   []byte
 	seq    int
-	lost   bool // the run is somebody else's, or its log is full
+	lost   bool // the run is no longer this worker's, or its log is full
 	later  *time.Timer
 }
 
@@ -35,7 +35,7 @@ type stream struct {
 
 func (l *log) writer(name string) *stream { return &stream{l, name} }
 
-// Write waits while chunks are stored. It never fails.
+// Write blocks while chunks are stored. It never fails.
 func (s *stream) Write(p []byte) (int, error) {
 	l := s.l
 	l.mu.Lock()
@@ -63,10 +63,10 @@ func (l *log) flush() {
 	l.store()
 }
 
-// close stores what is left.
+// close stores the rest.
 func (l *log) close() { l.flush() }
 
-// store stores the chunk that is under way. The caller holds the lock.
+// store stores the pending chunk. The caller holds the lock.
 func (l *log) store() {
 	if l.later != nil {
 		l.later.Stop()
@@ -90,10 +90,11 @@ func (l *log) store() {
 	}
 }
 
-// reportFor is how long a result is offered to a database that does not answer.
+// reportFor is how long reporting a result is retried while the database does not
+// answer.
 const reportFor = 2 * time.Minute
 
 const (
-	lookEvery = time.Second // and up to as much again, without a hint
+	lookEvery = time.Second // interval without a wake, and up to as much again
 	tryAgain  = time.Second // after an outage
 )

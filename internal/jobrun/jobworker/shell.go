@@ -17,20 +17,20 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ShellConfig is what the command shell needs to know. Every field is required,
-// the lists may be empty.
+// ShellConfig configures the command shell. Every field is required, the lists may be
+// empty.
 type ShellConfig struct {
 	// Allow lists the programs that may run, by their absolute paths; a script needs
 	// /bin/sh.
 	Allow []string
 	// EnvAllow lists the variables that definitions may set.
 	EnvAllow []string
-	// Spec returns what the definition of a run said when the run was made.
+	// Spec returns the spec that the definition of a run had when the run was created.
 	Spec func(context.Context, *jobrun.Run) (*jobrun.Spec, error)
 }
 
-// program is what the default_args of a definition with the command shell say:
-// either Script or Argv.
+// program is the default_args of a definition with the command shell: either Script or
+// Argv.
 type program struct {
 	Script string            `json:"script"` // for /bin/sh -c
 	Argv   []string          `json:"argv"`   // a program by its absolute path, and its arguments
@@ -43,13 +43,13 @@ const (
 	killAfter = 5 * time.Second // from SIGTERM to SIGKILL
 )
 
-// baseEnv is what programs get of the node's environment.
+// baseEnv are the variables of the node's environment that programs get.
 var baseEnv = []string{"PATH", "HOME", "LANG", "TZ"}
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// EnvAllowable tells whether jobs.worker_shell_env_allow may list a name: it is
-// one, and neither Skald's own nor of the node's environment.
+// EnvAllowable tells whether jobs.worker_shell_env_allow may contain a name: it must be
+// a valid one, and neither one of Skald's nor of the node's environment.
 func EnvAllowable(name string) bool {
 	return envName.MatchString(name) && !strings.HasPrefix(name, "SKALD_") && !slices.Contains(baseEnv, name)
 }
@@ -83,8 +83,8 @@ func Shell(c ShellConfig) Command {
 	}
 }
 
-// program reads what a definition says is to run, and refuses what this node does
-// not allow. Its Argv is never empty.
+// program reads the program of a definition, and rejects what this node does not allow.
+// Its Argv is never empty.
 func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, error) {
 	bad := func(format string, args ...any) (*program, error) {
 		return nil, &Failure{Code: "BAD_DEFINITION", Message: "default_args of the definition " + definition + " " + fmt.Sprintf(format, args...),
@@ -116,9 +116,9 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, e
 	return &p, nil
 }
 
-// environment is what a program gets: what Skald says, what the node has, what the
-// definition sets, and what the run was given. No name occurs twice: those of the
-// first three cannot begin with the prefix of the last.
+// environment is the environment of a program: Skald's variables, those of the node and
+// of the definition, and the run's arguments. No name occurs twice: those of the first
+// three cannot begin with the prefix of the last.
 func environment(r *Run, p *program, d *runData) []string {
 	env := []string{
 		"SKALD_RUN_ID=" + r.ID.String(), "SKALD_ATTEMPT=" + strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN=" +
@@ -138,7 +138,7 @@ func environment(r *Run, p *program, d *runData) []string {
 }
 
 func execute(ctx context.Context, r *Run, p *program, d *runData) error {
-	cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...) //nolint:gosec // on the list of what may run
+	cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...) //nolint:gosec // on the list of allowed programs
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = p.Dir, r.Stdout, r.Stderr, environment(r, p, d)
 	if !readsProgram(p.Argv) {
 		cmd.Stdin = d.reader()
@@ -146,13 +146,13 @@ func execute(ctx context.Context, r *Run, p *program, d *runData) error {
 	ownGroup(cmd)
 	cmd.WaitDelay = killAfter
 	err := cmd.Run()
-	endGroup(cmd) // whatever it has left behind
+	endGroup(cmd) // processes that it has left behind
 	if cmd.ProcessState != nil {
 		r.Resources = used(cmd.ProcessState)
 	}
 	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it has ended; what it left open is closed
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it has ended; pipes it left open are closed
 		r.ExitCode = new(0)
 		return nil
 	case ctx.Err() != nil:

@@ -13,27 +13,27 @@ import (
 	"strings"
 )
 
-// runData is what the arguments of a run are to a program: its standard input, and,
-// as far as they are small, variables and one argument.
+// runData are the arguments of a run in the form for a program: its standard input,
+// and, if they are small, variables and one argument.
 type runData struct {
-	doc       json.RawMessage // canonical enough: one line
+	doc       json.RawMessage // JSON on one line
 	variables []string        // NAME=value, sorted
 }
 
 const (
-	// argPrefix begins the names of variables that runs give. Nothing that means
-	// something to a loader, a shell or an interpreter begins like this.
+	// argPrefix is the prefix of variables with a run's arguments. No variable with a
+	// meaning for a loader, a shell or an interpreter begins like this.
 	argPrefix = "SKALD_ARG_"
-	// argsSlot is the element of argv that the arguments stand in for.
+	// argsSlot is the element of argv that the arguments replace.
 	argsSlot = "{args}"
-	// maxInline is how long arguments may be that are passed on as variables and as
-	// an element of argv, for which systems have limits. Standard input has none.
+	// maxInline is the greatest length of arguments, in bytes, that are passed as
+	// variables and in argv, for which systems have limits. Standard input has none.
 	maxInline = 64 << 10
 )
 
-// dataOf returns what a run was given: its arguments, unless they are what its
-// definition has for runs without any. Runs are stored with either, by nodes of
-// earlier versions too.
+// dataOf returns the arguments of a run, unless they equal the definition's
+// default_args. Runs without arguments are stored with either, by nodes of earlier
+// versions too.
 func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	bad := func(format string, of ...any) (*runData, error) {
 		return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run " + fmt.Sprintf(format, of...),
@@ -56,7 +56,7 @@ func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	if !isObject || len(d.doc) > maxInline {
 		return d, nil
 	}
-	from := map[string]string{} // by the variable
+	from := map[string]string{} // by variable
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		value, ok := scalar(members[name])
 		if !ok {
@@ -77,7 +77,7 @@ func dataOf(args, defaults json.RawMessage) (*runData, error) {
 
 var notInNames = regexp.MustCompile(`[^A-Z0-9_]`)
 
-// decoded is nil of nothing and of null; numbers keep their digits.
+// decoded returns nil for an empty document and for null; numbers keep their digits.
 func decoded(doc json.RawMessage) (v any, err error) {
 	if len(doc) == 0 {
 		return nil, nil
@@ -88,7 +88,7 @@ func decoded(doc json.RawMessage) (v any, err error) {
 	return v, err
 }
 
-// scalar writes a value as a variable has it.
+// scalar formats a value for a variable.
 func scalar(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -101,8 +101,8 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// fill puts the arguments in the place that argv has for them. That is never the
-// program, nor what a program reads as a program or may take for an option.
+// fill puts the arguments into their slot in argv. That slot is never the program, nor
+// an argument that a program reads as code or may take for an option.
 func (d *runData) fill(argv []string) ([]string, error) {
 	out := slices.Clone(argv)
 	for i, element := range argv {
@@ -122,17 +122,17 @@ func (d *runData) fill(argv []string) ([]string, error) {
 	return out, nil
 }
 
-// codeFlag is how shells and interpreters are given a program to run.
+// codeFlag matches the options by which shells and interpreters are given code.
 var codeFlag = regexp.MustCompile(`^-[A-Za-z]{0,2}[ceErR]$|^--(command|eval|execute|exec|print)$`)
 
 func (d *runData) reader() io.Reader { return strings.NewReader(string(d.doc) + "\n") }
 
-// interpreters run what they read when they are not told what else to run.
+// interpreters matches programs that execute their standard input by default.
 var interpreters = regexp.MustCompile(`^(a|ba|da|k|mk|z|fi|c|tc|r)?sh$|^(python|perl|ruby|node|nodejs|php|lua|tclsh)[0-9.]*$`)
 
 // readsProgram tells whether argv starts an interpreter that takes its program from
-// standard input, by itself or by way of another program (env, ssh). It gets an
-// empty one, or a run would say what runs.
+// standard input, directly or through another program (env, ssh). It gets an empty
+// input, or a run's arguments could be executed.
 func readsProgram(argv []string) bool {
 	for i := range argv {
 		if interpreters.MatchString(filepath.Base(argv[i])) && takesProgram(argv[i+1:]) {
@@ -142,7 +142,7 @@ func readsProgram(argv []string) bool {
 	return false
 }
 
-// takesProgram tells it of the arguments of an interpreter: in doubt, yes.
+// takesProgram decides that by the arguments of an interpreter: in doubt, true.
 func takesProgram(args []string) bool {
 	for i, a := range args {
 		switch {
@@ -150,7 +150,7 @@ func takesProgram(args []string) bool {
 			return false
 		case a == "-" || a == "-s":
 			return true
-		case !strings.HasPrefix(a, "-"): // the file of a program, or what belongs to an option
+		case !strings.HasPrefix(a, "-"): // a program file, or the value of an option
 			return i > 0 || strings.HasPrefix(a, "/dev/") || strings.HasPrefix(a, "/proc/")
 		}
 	}

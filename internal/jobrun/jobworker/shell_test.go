@@ -21,14 +21,14 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 )
 
-// ran is what became of a program.
+// ran is the result of a program.
 type ran struct {
 	*jobworker.Run
 	out, errs string
 	err       error
 }
 
-// code of the failure; "" of none.
+// code is the failure's code; "" without one.
 func (r *ran) code() string {
 	var f *jobworker.Failure
 	if errors.As(r.err, &f) {
@@ -37,8 +37,7 @@ func (r *ran) code() string {
 	return ""
 }
 
-// shell does a run that was given args, "" for none, of a definition with these
-// default_args.
+// shell executes a run with args, "" for none, of a definition with these default_args.
 func shell(t *testing.T, ctx context.Context, defaults, args string) *ran {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -63,7 +62,7 @@ func shell(t *testing.T, ctx context.Context, defaults, args string) *ran {
 	return r
 }
 
-func TestAProgramRunsWithWhatItNeedsToKnow(t *testing.T) {
+func TestAProgramGetsItsEnvironment(t *testing.T) {
 	t.Setenv("SKALD_SECRET", "canary")
 	r := shell(t, t.Context(), `{"script":"echo $SKALD_FENCING_TOKEN $SKALD_ATTEMPT $X \"[$SKALD_SECRET]\"; echo oops >&2","env":{"X":"y"}}`, "")
 	if r.err != nil || r.out != "7.9 2 y []\n" || r.errs != "oops\n" || *r.ExitCode != 0 {
@@ -96,9 +95,9 @@ func TestOnlyWhatIsAllowedRuns(t *testing.T) {
 	}
 }
 
-// What a run is given is never what runs: not by any name that means something to
-// the command itself, a loader, a shell or an interpreter.
-func TestArgumentsOfARunDoNotSayWhatRuns(t *testing.T) {
+// The arguments of a run never determine what is executed: not by any name with a
+// meaning for the command itself, a loader, a shell or an interpreter.
+func TestArgumentsOfARunAreNeverExecuted(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "escaped")
 	touch := "touch " + mark
@@ -115,7 +114,7 @@ func TestArgumentsOfARunDoNotSayWhatRuns(t *testing.T) {
 				t.Errorf("%s with %s: %q %q %v", defaults, args, r.out, r.errs, r.err)
 			}
 		}
-		// Interpreters that would read their program.
+		// Interpreters that would read their program from standard input.
 		for _, defaults := range []string{
 			`{"argv":["/bin/sh"]}`, `{"argv":["/bin/sh","-s"]}`, `{"argv":["/bin/sh","/dev/stdin"]}`, `{"argv":["/usr/bin/env","sh","-"]}`, `{"argv":["/bin/sh","-o","errexit"]}`,
 		} {
@@ -137,7 +136,7 @@ func TestArgumentsOfARunAreData(t *testing.T) {
 	for _, c := range []struct{ defaults, args, out, code string }{
 		{`{"argv":["/bin/cat"]}`, `{"day": "mon\"day", "n": 12345678901234567890}`, `{"day":"mon\"day","n":12345678901234567890}` + "\n", ""},
 		{`{"argv":["/bin/cat"]}`, ``, "{}\n", ""},
-		{`{"argv":["/bin/cat"]}`, `{ "argv": ["/bin/cat"] }`, "{}\n", ""}, // what a run without any is stored with
+		{`{"argv":["/bin/cat"]}`, `{ "argv": ["/bin/cat"] }`, "{}\n", ""}, // stored without arguments
 		{`{"argv":["/bin/cat"]}`, `[1]`, "[1]\n", ""},
 		{variables, `{"day":"$(id)","order-id":7,"ok":true,"off":null,"deep":{"x":1},"list":[1],"":"e"}`, "SKALD_ARG_=e\nSKALD_ARG_DAY=$(id)\nSKALD_ARG_OK=true\nSKALD_ARG_ORDER_ID=7\n", ""},
 		{variables, `{"größe":1}`, "SKALD_ARG_GR__E=1\n", ""},
@@ -156,7 +155,7 @@ func TestArgumentsOfARunAreData(t *testing.T) {
 	}
 }
 
-func TestAProgramEndsWithItsRunAndSoDoWhatItStarted(t *testing.T) {
+func TestAProgramAndItsChildrenEndWithItsRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	mark := filepath.Join(t.TempDir(), "child")
@@ -193,7 +192,7 @@ func TestAProgramEndsWithItsRunAndSoDoWhatItStarted(t *testing.T) {
 	}
 }
 
-// zombie tells whether a process has ended and nobody has looked yet.
+// zombie tells whether a process has ended and was not waited for.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && strings.Contains(string(stat), ") Z ")

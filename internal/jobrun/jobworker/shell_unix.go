@@ -11,21 +11,21 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ownGroup has a program run in a process group of its own, which is asked to end
-// when the run is over.
+// ownGroup starts a program in a process group of its own, which gets SIGTERM when the
+// run is over.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 }
 
-// endGroup ends what is left of the group.
+// endGroup kills the remaining processes of the group.
 func endGroup(cmd *exec.Cmd) {
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: nothing is left
 	}
 }
 
-// used is what a program and its children have used.
+// used returns the resources that a program and its children have used.
 func used(p *os.ProcessState) (r jobrun.Resources) {
 	r.CPUSecondsTotal = new((p.UserTime() + p.SystemTime()).Seconds())
 	u, ok := p.SysUsage().(*syscall.Rusage)

@@ -10,9 +10,9 @@ import (
 const CodeGone = "JOB_LOG_GONE"
 
 var (
-	// ErrCorrupt means that what is stored is not what was written.
+	// ErrCorrupt means that a stored log is not what was written.
 	ErrCorrupt = errors.New("the stored log is damaged")
-	// ErrRef means that a reference is none that Put has made.
+	// ErrRef means that a reference was not made by Put.
 	ErrRef = errors.New("not a reference to a stored log")
 )
 

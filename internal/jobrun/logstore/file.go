@@ -17,15 +17,15 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 )
 
-// unfinished is the directory of files that have no name yet. What lies there
-// for staleAfter was left by a crash.
+// unfinished is the directory of files without a final name. A file older than
+// staleAfter was left by a crash.
 const (
 	unfinished = ".unfinished"
 	staleAfter = 24 * time.Hour
 )
 
-// files keeps objects in a directory. Every path is resolved within it by the
-// operating system (os.Root): neither .. nor a symbolic link leads out.
+// files stores objects in a directory. Every path is resolved within it by the
+// operating system (os.Root): neither .. nor a symbolic link leads outside.
 type files struct{ root *os.Root }
 
 func openFiles(u *url.URL) (*files, error) {
@@ -47,7 +47,7 @@ func openFiles(u *url.URL) (*files, error) {
 	return f, nil
 }
 
-// prepare finds out whether the directory can be written, and sweeps it.
+// prepare checks that the directory is writable, and removes stale files.
 func (f *files) prepare() error {
 	if err := f.root.MkdirAll(unfinished, 0o700); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (f *files) prepare() error {
 	}
 	for _, entry := range left {
 		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
-			_ = f.root.Remove(path.Join(unfinished, entry.Name())) // another process may be at it too
+			_ = f.root.Remove(path.Join(unfinished, entry.Name())) // another process may be removing it too
 		}
 	}
 	return nil
@@ -85,8 +85,8 @@ func (f *files) temp() (*os.File, error) {
 	return file, err
 }
 
-// put is the order of F54: write, fsync, rename, fsync of every directory on
-// the way. A crash at any point leaves the object whole or absent.
+// put follows F54: write, fsync, rename, fsync of every directory on the path. A crash
+// at any point leaves the object whole or absent.
 func (f *files) put(ctx context.Context, key string, content *spool) (err error) {
 	file, temp, err := f.create()
 	if err != nil {
@@ -127,7 +127,7 @@ func (f *files) open(_ context.Context, key string) (io.ReadCloser, error) {
 		return nil, gone()
 	case err != nil:
 		return nil, fmt.Errorf("open a stored log: %w", err)
-	case !info.Mode().IsRegular(): // a pipe would block, a link is not ours
+	case !info.Mode().IsRegular(): // a pipe would block, a link was not made by Skald
 		return nil, fmt.Errorf("%w: it is not a file", ErrCorrupt)
 	}
 	file, err := f.root.Open(key)

@@ -28,7 +28,7 @@ var putter = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// putApart stores a log in a process of its own, which may die of it.
+// putApart stores a log in a separate process, which may crash.
 func putApart(t *testing.T, url string, name logstore.Name, content string, failpoints string,
 	flags ...string) (ref, stderr string, err error) {
 	t.Helper()
@@ -44,7 +44,7 @@ func putApart(t *testing.T, url string, name logstore.Name, content string, fail
 	return strings.TrimSpace(out.String()), complaint.String(), err
 }
 
-// lying lists the files under dir, by whether they have got their name.
+// lying lists the files under dir, by whether they have their final name.
 func lying(t *testing.T, dir string) (named, unfinished []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -65,7 +65,7 @@ func lying(t *testing.T, dir string) (named, unfinished []string) {
 	return named, unfinished
 }
 
-// apart is the name that testdata/put gives.
+// apart is the name that testdata/put uses.
 func apart() logstore.Name {
 	n := newName()
 	n.Tenant, n.Attempt, n.Created = n.Run, 1, time.Unix(0, 0)
@@ -102,7 +102,7 @@ func TestACrashLeavesALogWholeOrAbsent(t *testing.T) {
 				t.Errorf("there lie %v and %v", named, left)
 			}
 			s := kept{open(t, "file://"+dir, logstore.Options{}), dir}
-			for _, ref := range named { // what has its name is whole
+			for _, ref := range named { // a file with a final name is whole
 				if got, err := get(t, s, ref, 0); err != nil || got != content {
 					t.Errorf("what it left: %d bytes, %v", len(got), err)
 				}
@@ -138,9 +138,9 @@ func TestAFullDiskLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatCannotBeUsedIsToldAtOnce puts files where directories are
-// wanted: permissions would not stop root.
-func TestADirectoryThatCannotBeUsedIsToldAtOnce(t *testing.T) {
+// TestADirectoryThatCannotBeUsedIsReportedAtOnce has files in place of directories:
+// permissions would not stop root.
+func TestADirectoryThatCannotBeUsedIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, blocked := range []string{"blocked", "half/.unfinished"} {
@@ -176,8 +176,8 @@ func TestADirectoryThatCannotBeUsedIsToldAtOnce(t *testing.T) {
 	put(t, s, name, "x")
 }
 
-// TestSymbolicLinksLeadNowhere is F55: whoever can put links into the directory
-// still cannot have Skald read, write or delete outside of it.
+// TestSymbolicLinksLeadNowhere is F55: someone who can put links into the directory
+// still cannot make Skald read, write or delete outside of it.
 func TestSymbolicLinksLeadNowhere(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -235,7 +235,7 @@ func TestSymbolicLinksLeadNowhere(t *testing.T) {
 	}
 }
 
-func TestWhatACrashLeftIsSweptAfterADay(t *testing.T) {
+func TestFilesLeftByACrashAreRemovedAfterADay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, age := range map[string]time.Duration{"old": 25 * time.Hour, "young": 23 * time.Hour} {
@@ -252,7 +252,7 @@ func TestWhatACrashLeftIsSweptAfterADay(t *testing.T) {
 	}
 }
 
-func TestOthersMayNotReadTheFiles(t *testing.T) {
+func TestOtherUsersMayNotReadTheFiles(t *testing.T) {
 	t.Parallel()
 	s := kept{dir: filepath.Join(t.TempDir(), "logs")}
 	s.Store = open(t, "file://"+s.dir, logstore.Options{})

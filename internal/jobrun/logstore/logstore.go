@@ -1,10 +1,10 @@
-// Package logstore keeps the logs of job runs outside of the database, once
-// they have been there for log_retention_days_db (J-39 to J-41): in a directory,
-// or in a bucket of anything that speaks S3.
+// Package logstore stores the logs of job runs outside of the database, after they have
+// been there for log_retention_days_db (J-39 to J-41): in a directory, or in a bucket
+// of any S3-compatible server.
 //
-// An object is one gzip file. Its name is made here and holds the SHA-256 of
-// what is stored. So two logs never share a name, writing the same log again
-// changes nothing, and whoever reads finds out whether it is what was written.
+// An object is one gzip file. Its name is made here and contains the SHA-256 of the
+// stored bytes. So two logs never share a name, writing the same log again changes
+// nothing, and a reader can detect damage.
 package logstore
 
 import (
@@ -21,29 +21,28 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Object is a stored log. Size and SHA256 are of the bytes that are stored,
-// that is, of the compressed ones.
+// Object is a stored log. Size and SHA256 are those of the stored, compressed bytes.
 type Object struct {
-	Ref    string // what Get, Verify and Delete take; the same in every store
+	Ref    string // the argument of Get, Verify and Delete; the same in every store
 	Size   int64
 	SHA256 [sha256.Size]byte
 }
 
-// Store keeps objects. It is safe for concurrent use, also by several
-// processes on one directory or bucket.
+// Store stores objects. It is safe for concurrent use, also by several processes on one
+// directory or bucket.
 type Store struct{ objects backend }
 
-// backend is where bytes go. Keys are references that have been checked.
+// backend stores bytes. Keys are references that have been checked.
 type backend interface {
-	// put returns when the content is durable under key, replacing what was
-	// there in one step.
+	// put returns when the content is durable under key; an existing object is replaced
+	// atomically.
 	put(ctx context.Context, key string, content *spool) error
-	// open returns what is stored, or the fault NotFound.
+	// open returns the stored bytes, or the fault NotFound.
 	open(ctx context.Context, key string) (io.ReadCloser, error)
-	// remove does nothing when there is nothing.
+	// remove does nothing when there is no object.
 	remove(ctx context.Context, key string) error
-	// temp makes a file for what is too large for memory. It has no name any
-	// more where the system allows that, so that a crash leaves nothing.
+	// temp creates a file for a log that is too large for memory. Where the system
+	// allows, its name is removed at once, so that a crash leaves nothing.
 	temp() (*os.File, error)
 	close() error
 }
@@ -60,7 +59,7 @@ type backend interface {
 func Open(_ context.Context, rawURL string, o Options) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.New("logstore: the URL cannot be read") // err would cite it
+		return nil, errors.New("logstore: the URL cannot be read") // err would quote it
 	}
 	var objects backend
 	switch u.Scheme {
@@ -80,10 +79,10 @@ func Open(_ context.Context, rawURL string, o Options) (*Store, error) {
 // Close releases what the store holds. Readers stay usable.
 func (s *Store) Close() error { return s.objects.close() }
 
-// Put stores all of r, compressed, reads it back and compares. When it returns
-// no error, the log is durable and whole (S20). After an error nothing is
-// promised, and the same call may be made again: the same content gives the
-// same Object, and replaces what is left of an earlier attempt.
+// Put stores all of r, compressed, reads it back and compares. When it returns no
+// error, the log is durable and complete (S20). After an error the outcome is unknown,
+// and the same call may be repeated: the same content gives the same Object, and
+// replaces the rest of an earlier attempt.
 func (s *Store) Put(ctx context.Context, name Name, r io.Reader) (Object, error) {
 	if err := name.check(); err != nil {
 		return Object{}, err
@@ -104,8 +103,8 @@ func (s *Store) Put(ctx context.Context, name Name, r io.Reader) (Object, error)
 	return o, nil
 }
 
-// compress gives equal bytes for equal content: the compressor is fed in blocks
-// of one size, however r comes, and its header holds no time.
+// compress gives equal bytes for equal content: the compressor is fed in blocks of one
+// size, however r returns them, and its header has no time.
 func compress(to io.Writer, r io.Reader) error {
 	zip := gzip.NewWriter(to)
 	blocks := bufio.NewWriterSize(zip, 64<<10)
@@ -113,14 +112,14 @@ func compress(to io.Writer, r io.Reader) error {
 	return errors.Join(err, blocks.Flush(), zip.Close())
 }
 
-// Get reads a log, uncompressed, from offset (in bytes of the log) to its end.
-// At the end, all that is stored has been compared with the checksum in its
-// name: a log that is damaged, cut or exchanged ends with ErrCorrupt instead of
-// io.EOF. An offset beyond the end gives nothing. To skip to an offset costs
-// as much as reading up to it.
+// Get reads a log, uncompressed, from offset (in bytes of the log) to its end. At the
+// end, all stored bytes have been compared with the checksum in the name: a log that is
+// damaged, truncated or exchanged ends with ErrCorrupt instead of io.EOF. An offset
+// beyond the end gives no bytes. Skipping to an offset costs as much as reading up to
+// it.
 //
-// Faults: NotFound (CodeGone), Invalid for a negative offset. A reference that
-// is none is ErrRef; anything else is an outage, also in the midst of reading.
+// Faults: NotFound (CodeGone), Invalid for a negative offset. An invalid reference is
+// ErrRef; anything else is an outage, also while reading.
 func (s *Store) Get(ctx context.Context, ref string, offset int64) (io.ReadCloser, error) {
 	sum, err := s.sumOf(ref)
 	if err != nil {
@@ -136,9 +135,8 @@ func (s *Store) Get(ctx context.Context, ref string, offset int64) (io.ReadClose
 	return newReader(ctx, stored, sum, offset), nil
 }
 
-// Verify reads all that is stored and compares it with sum, size, and the
-// checksum in the reference. It returns nil, ErrCorrupt, ErrRef, the fault
-// NotFound, or an outage.
+// Verify reads all stored bytes and compares them with sum, size, and the checksum in
+// the reference. It returns nil, ErrCorrupt, ErrRef, the fault NotFound, or an outage.
 func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, size int64) error {
 	named, err := s.sumOf(ref)
 	if err != nil {
@@ -165,7 +163,7 @@ func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, s
 	return nil
 }
 
-// Delete removes a log. That there is none is no error.
+// Delete removes a log. It is no error if there is none.
 func (s *Store) Delete(ctx context.Context, ref string) error {
 	if _, err := s.sumOf(ref); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Name says whose log it is. All of it is required.
+// Name identifies a log. All fields are required.
 type Name struct {
 	Tenant  uuid.UUID
 	Run     uuid.UUID
@@ -35,9 +35,9 @@ func (n Name) ref(sum [sha256.Size]byte) string {
 
 var refForm = regexp.MustCompile(`^([0-9a-f-]{36})/([0-9]{4}/[0-9]{2})/([0-9a-f-]{36})-([1-9][0-9]{0,8})-([0-9a-f]{64})\.ndjson\.gz$`)
 
-// NameOf returns what a reference says, so that its owner can be checked before
-// it is followed; of Created it knows the year and month. Anything that Put
-// would not have made is ErrRef.
+// NameOf parses a reference, so that its owner can be checked before it is used; of
+// Created only year and month are known. A reference that Put cannot have made is
+// ErrRef.
 func NameOf(ref string) (Name, error) {
 	n, _, err := parse(ref)
 	return n, err

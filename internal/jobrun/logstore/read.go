@@ -10,8 +10,8 @@ import (
 	"io"
 )
 
-// reader uncompresses what is stored, and at its end compares all of it with
-// the checksum.
+// reader decompresses a stored log, and at its end compares all of it with the
+// checksum.
 type reader struct {
 	stored io.ReadCloser
 	raw    *meter
@@ -25,8 +25,8 @@ func newReader(ctx context.Context, stored io.ReadCloser, want [sha256.Size]byte
 	return &reader{stored: stored, raw: &meter{from: within{ctx, stored}, hash: sha256.New()}, want: want, skip: skip}
 }
 
-// meter hashes what passes, and keeps apart the errors of reading from those of
-// what was read.
+// meter hashes the bytes it passes on, and separates errors of reading from errors in
+// the content.
 type meter struct {
 	from io.Reader
 	hash hash.Hash
@@ -73,8 +73,8 @@ func (r *reader) begin() (err error) {
 	return err
 }
 
-// settle turns the uncompressor's last word into ours: io.EOF only when every
-// stored byte has been read and all of them are those that were written.
+// settle converts the decompressor's last error: io.EOF only when every stored byte has
+// been read and the checksum is right.
 func (r *reader) settle(err error) error {
 	if errors.Is(err, io.EOF) && r.raw.err == nil {
 		_, err = io.Copy(io.Discard, r.raw)
@@ -92,7 +92,7 @@ func (r *reader) settle(err error) error {
 
 func (r *reader) Close() error { return r.stored.Close() }
 
-// within ends a copy when the context does.
+// within ends a copy when the context ends.
 type within struct {
 	ctx context.Context
 	r   io.Reader

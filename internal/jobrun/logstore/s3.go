@@ -24,10 +24,10 @@ import (
 const (
 	defaultIOTimeout = 30 * time.Second
 	dialTimeout      = 10 * time.Second
-	attempts         = 3 // of each request, when the server is at fault or away
+	attempts         = 3 // per request, while the server fails or is unavailable
 )
 
-// bucket keeps objects under a prefix of a bucket.
+// bucket stores objects under a prefix of a bucket.
 type bucket struct {
 	client       minio.Core
 	transport    *http.Transport
@@ -73,7 +73,7 @@ func openS3(u *url.URL, o Options) (*bucket, error) {
 	return &bucket{minio.Core{Client: client}, transport, u.Host, prefix, o.TempDir}, nil
 }
 
-// readS3Query reads endpoint, region and path_style, and refuses all else.
+// readS3Query reads endpoint, region and path_style, and rejects other parameters.
 func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 	for name, values := range query {
 		if len(values) != 1 {
@@ -89,7 +89,7 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 		}
 		host, o.Secure = e.Host, e.Scheme == "https"
 		if o.Region == "" {
-			o.Region = "us-east-1" // what servers that know no regions expect
+			o.Region = "us-east-1" // expected by servers without regions
 		}
 	}
 	if o.Region == "" {
@@ -112,15 +112,15 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 	return host, o, nil
 }
 
-// deadlined gives up on a peer that is silent in the midst of a request, which
-// a context with a long life would wait for.
+// deadlined sets deadlines on a connection, so that a silent peer ends a request even
+// if its context lives long.
 type deadlined struct {
 	net.Conn
 	silence time.Duration
 }
 
 func (c *deadlined) Read(p []byte) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(c.silence)) // a closed connection says so in Read
+	_ = c.SetReadDeadline(time.Now().Add(c.silence)) // on a closed connection Read reports it
 	return c.Conn.Read(p)
 }
 
@@ -178,15 +178,15 @@ func (b *bucket) close() error {
 	return nil
 }
 
-// Options of a store. All are optional.
+// Options of a store. All fields are optional.
 type Options struct {
-	// AccessKey and SecretKey sign requests to S3. Without them it is the role
-	// of the machine or pod that counts, as AWS tells it.
+	// AccessKey and SecretKey sign requests to S3. Without them the role of the machine
+	// or pod is used, as AWS provides it.
 	AccessKey, SecretKey string
-	// TempDir is where uploads of more than 4 MB (compressed) wait, for S3 only;
-	// "" means the system's.
+	// TempDir is where uploads of more than 4 MB (compressed) are buffered, for S3 only;
+	// "": the system's.
 	TempDir string
-	// IOTimeout is how long S3 may be silent in the midst of a request; 0 means
-	// 30 s. It bounds no request as a whole: that is for the caller's context.
+	// IOTimeout is how long S3 may be silent during a request; 0: 30 s. It does not
+	// bound a whole request: the caller's context does.
 	IOTimeout time.Duration
 }

@@ -68,7 +68,7 @@ func TestURLsAreReadStrictly(t *testing.T) {
 	}
 }
 
-func TestAStoppedServerIsGivenUp(t *testing.T) {
+func TestASilentServerTimesOut(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
 	impatient := keys
@@ -88,7 +88,7 @@ func TestAStoppedServerIsGivenUp(t *testing.T) {
 	put(t, patient, name, "meanwhile")
 }
 
-func TestAServerThatDiesLosesNothingThatWasPut(t *testing.T) {
+func TestACrashedServerHasLostNoStoredLog(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
 	s := kept{open(t, server.url(server.addr), keys), ""}
@@ -111,9 +111,9 @@ func TestAServerThatDiesLosesNothingThatWasPut(t *testing.T) {
 	put(t, s, name, "x")
 }
 
-// TestACutConnectionIsNoDamage cuts a download in its midst: the log is all
-// right, and to say otherwise would alarm somebody.
-func TestACutConnectionIsNoDamage(t *testing.T) {
+// TestACutConnectionIsNotReportedAsDamage cuts the connection during a download: the log is
+// intact, and reporting damage would be a false alarm.
+func TestACutConnectionIsNotReportedAsDamage(t *testing.T) {
 	t.Parallel()
 	server := sharedS3(t)
 	var cut atomic.Bool

@@ -30,16 +30,16 @@ const (
 
 var keys = logstore.Options{AccessKey: "skald", SecretKey: "not a secret", IOTimeout: 20 * time.Second}
 
-// s3 is a real S3 server (versitygw) of a test, on loopback. It keeps objects
-// as files, which is how tests damage them.
+// s3 is a real S3 server (versitygw) for tests, on loopback. It stores objects as
+// files, which tests damage.
 type s3 struct {
 	addr string
 	dir  string
 	proc *exec.Cmd
 }
 
-// gateway is the server's program, pinned in tools/s3/go.mod. The first time on
-// a machine it is built, which takes minutes.
+// gateway is the server's program, pinned in tools/s3/go.mod. It is built the first
+// time on a machine, which takes minutes.
 var gateway = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-n", "-modfile=tools/s3/go.mod", "versitygw")
 	cmd.Dir = filepath.Join("..", "..", "..")
@@ -53,7 +53,7 @@ var gateway = sync.OnceValues(func() (string, error) {
 })
 
 var (
-	scratch  string // a directory of all tests of this process
+	scratch  string // shared by all tests of this process
 	sharedMu sync.Mutex
 	shared   *s3
 )
@@ -72,7 +72,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sharedS3 is the server of all tests that do it no harm.
+// sharedS3 is the server of all tests that do not stop or damage it.
 func sharedS3(t *testing.T) *s3 {
 	t.Helper()
 	sharedMu.Lock()
@@ -85,7 +85,7 @@ func sharedS3(t *testing.T) *s3 {
 	return shared
 }
 
-// newS3 is a server of this test alone.
+// newS3 is a server for this test only.
 func newS3(t *testing.T) *s3 {
 	t.Helper()
 	s := &s3{dir: filepath.Join(t.TempDir(), "data")}
@@ -94,14 +94,14 @@ func newS3(t *testing.T) *s3 {
 	return s
 }
 
-// start starts the server, on the address that it had if it had one.
+// start starts the server, on its previous address if it had one.
 func (s *s3) start(t *testing.T) {
 	t.Helper()
 	program, err := gateway()
 	if err != nil {
 		t.Fatal(err)
 	}
-	meta := filepath.Join(filepath.Dir(s.dir), "meta") // beside: not every file system has attributes
+	meta := filepath.Join(filepath.Dir(s.dir), "meta") // separate, because not every file system has extended attributes
 	for _, dir := range []string{s.dir, meta} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -139,8 +139,8 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// try tells whether the server answers. It ends with this process, whatever
-// becomes of that: its shell reads a pipe that only this process holds open.
+// try tells whether the server answers. The server ends with this process in any case:
+// its shell reads a pipe that only this process holds open.
 func (s *s3) try(t *testing.T, program, meta string) bool {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `"$@" </dev/null & child=$!; cat >/dev/null; kill -9 $child`, "sh",
@@ -157,7 +157,7 @@ func (s *s3) try(t *testing.T, program, meta string) bool {
 	}
 	s.proc = cmd
 	said := make(chan struct{})
-	go func() { // its banner comes when it is about to listen
+	go func() { // it prints its banner just before it listens
 		lines := bufio.NewScanner(out)
 		if lines.Scan() {
 			close(said)
@@ -182,8 +182,8 @@ func (s *s3) try(t *testing.T, program, meta string) bool {
 
 func (s *s3) signal(sig syscall.Signal) { _ = syscall.Kill(-s.proc.Process.Pid, sig) }
 
-// stop holds the server with SIGSTOP, and returns once it answers nobody: the
-// signal stops the threads one after another, after kill has returned.
+// stop sends SIGSTOP to the server, and returns once it no longer answers: the signal
+// stops the threads one after another, after kill has returned.
 func (s *s3) stop(t *testing.T) {
 	t.Helper()
 	s.signal(syscall.SIGSTOP)

@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// inMemory is how much of a compressed log is held in memory, in bytes.
+// inMemory is how much of a compressed log is kept in memory, in bytes.
 const inMemory = 4 << 20
 
-// spool holds a compressed log until its checksum, and with it its name, is
-// known: in memory, or in a file when it is large.
+// spool holds a compressed log until its checksum, and so its name, is known: in
+// memory, or in a file when it is large.
 type spool struct {
 	create func() (*os.File, error)
 	memory bytes.Buffer

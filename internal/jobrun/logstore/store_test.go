@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
 )
 
-// kept is a store and where its objects lie as files.
+// kept is a store and the directory with its objects as files.
 type kept struct {
 	*logstore.Store
 	dir string
@@ -54,7 +54,7 @@ func open(t *testing.T, url string, o logstore.Options) *logstore.Store {
 	return s
 }
 
-// newName is of a run that no other test knows.
+// newName is for a run that no other test uses.
 func newName() logstore.Name {
 	return logstore.Name{Tenant: uuid.New(), Run: uuid.New(), Attempt: 2,
 		Created: time.Date(2026, 11, 30, 23, 0, 0, 0, time.FixedZone("", -2*3600))}
@@ -80,14 +80,14 @@ func get(t *testing.T, s kept, ref string, offset int64) (string, error) {
 	return string(content), err
 }
 
-// noise does not compress.
+// noise returns data that does not compress.
 func noise(size int) string {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(b)
 	return string(b)
 }
 
-func TestWhatIsPutCanBeReadFromAnyOffset(t *testing.T) {
+func TestAStoredLogCanBeReadFromAnyOffset(t *testing.T) {
 	onBoth(t, func(t *testing.T, s kept) {
 		for name, content := range map[string]string{
 			"an empty log": "", "a line": "{\"seq\":1}\n", "many lines": strings.Repeat("{\"seq\":1,\"text\":\"hello\"}\n", 9000),
@@ -263,7 +263,7 @@ func TestDamageIsFound(t *testing.T) {
 	})
 }
 
-func TestWhatPutHasNotMadeIsRefused(t *testing.T) {
+func TestInvalidReferencesAreRefused(t *testing.T) {
 	onBoth(t, func(t *testing.T, s kept) {
 		ref := put(t, s, newName(), "x").Ref
 		if name, err := logstore.NameOf(ref); err != nil || name.Attempt != 2 || name.Created.Format("2006-01") != "2026-12" {

@@ -50,7 +50,7 @@ func addrs(servers []*server) string {
 	return strings.Join(all, ",")
 }
 
-// TestAClusterHasEachLeaseWhereItsKeyBelongs: of all, by one address, and by
+// TestAClusterHasEachLeaseWhereItsKeyBelongs: found by one address of all, and by
 // several of which one is dead.
 func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 	late.Fence.Attempt, late.Fence.LeaseToken = 8, uuid.New()
 	w.Hold(late)
 	w.Release(late.RunFence)
-	for _, n := range nodes { // the next batch finds no script
+	for _, n := range nodes { // the next batch finds no cached script
 		n.do(t, "SCRIPT", "FLUSH")
 	}
 	if got := w.alive(t, late.RunFence, fences[0]); !slices.Equal(got, []bool{false, true}) {
@@ -109,7 +109,7 @@ func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 	}
 }
 
-// TestSlotsThatMoveAreFollowed, and nobody waits when a node dies with its own.
+// TestSlotsThatMoveAreFollowed, and no caller waits when a node dies with its slots.
 func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	t.Parallel()
 	nodes := newCluster(t, "--cluster-require-full-coverage", "no")
@@ -145,9 +145,9 @@ func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	}
 }
 
-// TestSentinelsSayWhoTheMasterIs, also after it died. The passwords of Sentinels
-// and servers differ.
-func TestSentinelsSayWhoTheMasterIs(t *testing.T) {
+// TestSentinelsAreAskedForTheMaster, also after the master died. The passwords of
+// Sentinels and servers differ.
+func TestSentinelsAreAskedForTheMaster(t *testing.T) {
 	t.Parallel()
 	auth := []string{"--requirepass", "hush", "--masterauth", "hush"}
 	master := newServer(t, auth...)
@@ -155,7 +155,7 @@ func TestSentinelsSayWhoTheMasterIs(t *testing.T) {
 	replica := newServer(t, append(auth, "--replicaof", host+" "+port)...)
 	replica.password = "hush"
 
-	conf := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes into it what it learns
+	conf := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes its state into it
 	err := os.WriteFile(conf, fmt.Appendf(nil, `requirepass sesame
 sentinel monitor the-master %s %s 1
 sentinel auth-pass the-master hush

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAURLSaysWhereRedisIs(t *testing.T) {
+func TestOptionsOfAURL(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"redis://h":                          "[h:6379]/0 master= cluster=false user=: sentinel=: tls=false",

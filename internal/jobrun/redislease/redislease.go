@@ -1,10 +1,10 @@
-// Package redislease keeps the short leases of job runs in Redis (J-24), as
-// hints: the leases in PostgreSQL decide, and a Redis that is slow, gone, empty
-// or wrong costs speed and nothing else (docs/decisions/0034-redis-leases.md).
+// Package redislease keeps the short leases of job runs in Redis (J-24), as hints: the
+// leases in PostgreSQL decide, and a Redis that is slow, gone, empty or wrong costs
+// only speed (docs/decisions/0034-redis-leases.md).
 //
-// All of Redis is one goroutine's with one client, of a single server, of what a
-// Sentinel watches, or of a Cluster. Callers hand it their notes and go on; one
-// that asks waits for the timeout at most.
+// One goroutine with one client talks to Redis: a single server, what a Sentinel
+// watches, or a Cluster. Callers queue their notes and continue; a caller that needs an
+// answer waits for the timeout at most.
 package redislease
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Hints is jobrun.LeaseHints in Redis. Run must run for them to be of any use.
+// Hints is jobrun.LeaseHints in Redis. It is of no use until Run runs.
 type Hints struct {
 	cfg   Config
 	queue chan command
 }
 
-// New checks the configuration and connects to nothing.
+// New checks the configuration. It does not connect.
 func New(cfg Config) (*Hints, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, err
@@ -38,9 +38,9 @@ func New(cfg Config) (*Hints, error) {
 	return &Hints{cfg, make(chan command, queued)}, nil
 }
 
-// Each script is a no-op or right when it runs again: a batch may be sent twice.
+// Running a script twice must be harmless: a batch may be sent twice.
 var (
-	// hold notes a worker unless a later attempt is there, or something that is not
+	// hold stores a worker unless a later attempt is stored, or a value that is not
 	// ours. ARGV: attempt, value, milliseconds.
 	hold = redis.NewScript(`local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then return 0 end
@@ -50,10 +50,10 @@ if v and v ~= ARGV[2] then
 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1`)
-	// release deletes what is this very fence's. ARGV: value.
+	// release deletes the key if it has exactly this fence. ARGV: value.
 	release = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
-	// alive tells whether this very fence is noted. ARGV: value.
+	// alive tells whether exactly this fence is stored. ARGV: value.
 	alive = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end
 return 0`)
 )
@@ -66,8 +66,8 @@ func (h *Hints) key(run uuid.UUID) string {
 	return key
 }
 
-// value is attempt, worker and token: what a runner on the same machine may
-// compare with what it was given.
+// value is attempt, worker and token: a runner on the same machine may compare it with
+// its own.
 func value(f jobrun.Fence) string {
 	return fmt.Sprintf("%d %s %s", f.Attempt, f.WorkerID, f.LeaseToken)
 }
@@ -87,7 +87,7 @@ func (h *Hints) Release(runs ...jobrun.RunFence) {
 	}
 }
 
-// note queues a command, or loses it.
+// note queues a command, or drops it; false: dropped.
 func (h *Hints) note(c command) bool {
 	select {
 	case h.queue <- c:
@@ -126,7 +126,7 @@ func (h *Hints) Alive(ctx context.Context, runs []jobrun.RunFence) []bool {
 	return unknown
 }
 
-// Run talks to Redis until ctx ends. What is queued then is lost.
+// Run talks to Redis until ctx ends. Commands still queued then are lost.
 func (h *Hints) Run(ctx context.Context) {
 	w := wire{cfg: h.cfg}
 	defer w.drop()
@@ -140,7 +140,7 @@ func (h *Hints) Run(ctx context.Context) {
 	}
 }
 
-// gather takes what is queued besides first, without waiting.
+// gather collects further queued commands, without waiting.
 func (h *Hints) gather(first command) []command {
 	commands := []command{first}
 	for len(commands) < batch {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
 )
 
-func TestALeaseIsNotedUnderTheNameOfTheArchitecture(t *testing.T) {
+func TestALeaseIsStoredUnderTheDocumentedKey(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
 	run := newRun()
@@ -37,7 +37,7 @@ func TestALeaseIsNotedUnderTheNameOfTheArchitecture(t *testing.T) {
 	}
 }
 
-func TestALeaseEndsByItself(t *testing.T) {
+func TestALeaseExpires(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
 	run := newRun()
@@ -45,12 +45,12 @@ func TestALeaseEndsByItself(t *testing.T) {
 	w.Hold(run)
 	w.settles(t, true, run.RunFence)
 	w.settles(t, false, run.RunFence)
-	run.TTL = 0 // as late as can be
+	run.TTL = 0 // as late as possible
 	w.Hold(run)
 	w.settles(t, false, run.RunFence)
 }
 
-func TestOnlyTheVeryFenceIsAlive(t *testing.T) {
+func TestOnlyTheSameFenceIsAlive(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
 	run := newRun()
@@ -79,8 +79,8 @@ func TestOnlyTheVeryFenceIsAlive(t *testing.T) {
 	}
 }
 
-// TestALaterAttemptWins: what an old worker, or an old call on another node,
-// says late takes nothing from the new one.
+// TestALaterAttemptWins: a late call of an old worker, or on another node, does not
+// replace the new worker.
 func TestALaterAttemptWins(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
@@ -98,8 +98,8 @@ func TestALaterAttemptWins(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotOursIsLeftAlone: keys of another kind, or of somebody else.
-func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+// TestKeysOfOtherProgramsAreLeftAlone: keys of another type, or of another program.
+func TestKeysOfOtherProgramsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
 	list, text, run := newRun(), newRun(), newRun()
@@ -122,7 +122,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAFlushForgetsAndTheNextNoteRemembers(t *testing.T) {
+func TestTheNextNoteRestoresAFlushedLease(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
 	run := newRun()
@@ -158,7 +158,7 @@ func (w *world) quick(t *testing.T, what string) {
 	}
 }
 
-func TestNobodyWaitsForARedisThatDies(t *testing.T) {
+func TestNoCallerWaitsForARedisThatDies(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
 	run := newRun()
@@ -183,7 +183,7 @@ func TestNobodyWaitsForARedisThatDies(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForARedisThatIsSlow(t *testing.T) {
+func TestNoCallerWaitsForASlowRedis(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
 	run := newRun()
@@ -197,7 +197,7 @@ func TestNobodyWaitsForARedisThatIsSlow(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForARedisThatWasNeverThere(t *testing.T) {
+func TestNoCallerWaitsForARedisThatNeverRan(t *testing.T) {
 	t.Parallel()
 	s := &server{addr: freePort(t)}
 	w := newWorld(t, s, "redis://:hush@"+s.addr)
@@ -208,7 +208,7 @@ func TestNobodyWaitsForARedisThatWasNeverThere(t *testing.T) {
 	}
 }
 
-func TestNotesAreLostWhenNobodyTakesThem(t *testing.T) {
+func TestNotesAreDroppedWhenTheQueueIsFull(t *testing.T) {
 	t.Parallel()
 	lost := 0
 	h, err := redislease.New(redislease.Config{URL: "redis://127.0.0.1:1", Log: slog.New(slog.DiscardHandler),
@@ -227,9 +227,9 @@ func TestNotesAreLostWhenNobodyTakesThem(t *testing.T) {
 	}
 }
 
-// TestARefusalIsLikeAnAbsence: a replica takes no writes, and a server with a
-// password no strangers.
-func TestARefusalIsLikeAnAbsence(t *testing.T) {
+// TestARedisThatRefusesIsTreatedAsUnavailable: a replica accepts no writes, and a server with a
+// password no clients without it.
+func TestARedisThatRefusesIsTreatedAsUnavailable(t *testing.T) {
 	t.Parallel()
 	t.Run("replica", func(t *testing.T) {
 		t.Parallel()

@@ -36,9 +36,8 @@ func newServer(t *testing.T, flags ...string) *server {
 	return s
 }
 
-// start starts the server, on the port that it had if it had one. It ends with
-// this process, whatever becomes of that: its shell reads a pipe that only this
-// process holds open.
+// start starts the server, on its previous port if it had one. It ends with this
+// process in any case: its shell reads a pipe that only this process holds open.
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -92,7 +91,7 @@ func reachable(addr string) bool {
 	return err == nil
 }
 
-// until tries until ok holds, and tells whether it did in time.
+// until repeats ok until it holds, and tells whether it did in time.
 func until(d time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(d); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -112,7 +111,7 @@ func (s *server) kill() {
 	}
 }
 
-// do runs a command on the server, past the hints.
+// do runs a command on the server directly.
 func (s *server) do(t *testing.T, command string, args ...any) any {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.addr, Password: s.password, Protocol: 2})
@@ -124,7 +123,7 @@ func (s *server) do(t *testing.T, command string, args ...any) any {
 	return answer
 }
 
-// world is hints that run.
+// world is running hints.
 type world struct {
 	*redislease.Hints
 	*server
@@ -176,14 +175,14 @@ func newWorld(t *testing.T, s *server, url string) *world {
 	return w
 }
 
-// newHints is hints on a server of their own.
+// newHints returns hints on a server of their own.
 func newHints(t *testing.T) *world {
 	t.Helper()
 	s := newServer(t)
 	return newWorld(t, s, "redis://"+s.addr)
 }
 
-// newRun is a run that somebody holds.
+// newRun is a run that a worker holds.
 func newRun() jobrun.HeldRun {
 	return jobrun.HeldRun{TTL: time.Minute, RunFence: jobrun.RunFence{
 		RunID: uuid.New(), Fence: jobrun.Fence{WorkerID: uuid.New(), Attempt: 9, LeaseToken: uuid.New(), LeaderEpoch: 3}}}

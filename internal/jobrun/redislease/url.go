@@ -40,8 +40,8 @@ var (
 		"or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas")
 )
 
-// parseURL returns the options that the URL says. Its errors do not cite the URL,
-// which holds passwords.
+// parseURL returns the options in the URL. Its errors do not quote the URL, which
+// contains passwords.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	scheme, kind, suffixed := strings.Cut(scheme, "+")
@@ -57,7 +57,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	if kind == "sentinel" {
 		port = "26379"
 	}
-	// No URL has several hosts: each is read as one of its own.
+	// url.Parse does not accept several hosts: each is parsed separately.
 	end := len(rest)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		end = i
@@ -79,14 +79,14 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// common reads what is the same for all hosts, and tells whether it may be so.
+// common reads the parts shared by all hosts, and tells whether they are valid.
 func common(o *redis.UniversalOptions, u *url.URL, form *regexp.Regexp, kind string) bool {
 	path := form.FindStringSubmatch(u.Path)
 	if path == nil {
 		return false
 	}
 	o.MasterName = path[1]
-	o.DB, _ = strconv.Atoi(path[2]) // "" is 0
+	o.DB, _ = strconv.Atoi(path[2]) // "" means 0
 	password, ok := u.User.Password()
 	if u.User != nil && !ok {
 		return false // some take a lone word for the password, others for the user

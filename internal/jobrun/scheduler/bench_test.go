@@ -52,8 +52,8 @@ SELECT gen_random_uuid(), $1, 'job ' || i, 'time', 'c', jsonb_build_object('type
 	}
 }
 
-// BenchmarkSweeps measures what a round costs that finds nothing to do, with
-// 10,000 runs with workers, and 100,000 that wait for a key.
+// BenchmarkSweeps measures the cost of a round without work, with 10,000 runs held by
+// workers, and 100,000 that wait for a key.
 func BenchmarkSweeps(b *testing.B) {
 	w := newWorld(b)
 	d := w.define(b, jobrun.Spec{Type: jobrun.OnDemand, Concurrency: jobrun.Queue}, time.Now())

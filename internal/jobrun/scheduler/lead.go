@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// turn is how long a sweep may go on in one round while there is more to do.
+	// turn is how long one sweep may run in a round while there is more to do.
 	turn = 2 * time.Second
-	// wakeEvery is the least time between two rounds for which the leader was woken.
+	// wakeEvery is the shortest interval between two rounds started by Wake.
 	wakeEvery = 20 * time.Millisecond
 	// countEvery is how often the backlog is counted.
 	countEvery = 15 * time.Second
 )
 
-// term is a term of this node, and how it gets on in it.
+// term is a term of this node, and its progress.
 type term struct {
 	jobrun.Term
 	progress *lease.Progress
 }
 
-// lead sweeps until ctx ends, which is the term's end. False: it could not begin,
-// or the term was over; all of it begins or nothing does (F48).
+// lead sweeps until ctx ends, which is the term's end. False: it could not start, or
+// the term was over; it starts completely or not at all (F48).
 func (s *Scheduler) lead(ctx context.Context, is jobrun.Term, p *lease.Progress) bool {
 	t := term{is, p}
 	if err := s.prepare(ctx, t.Term); err != nil {
@@ -71,7 +71,7 @@ func (s *Scheduler) lead(ctx context.Context, is jobrun.Term, p *lease.Progress)
 	}
 }
 
-// prepare makes sure that this node can do what a leader does.
+// prepare checks that this node can do a leader's work.
 func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -82,7 +82,7 @@ func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
 	return s.cfg.Sweeps.Swept(bounded, t)
 }
 
-// await waits for the next sweep or for being woken, though not at once again.
+// await waits for the next sweep or a wake, but at least for wakeEvery.
 func (s *Scheduler) await(ctx context.Context, next time.Time) {
 	loop.Sleep(ctx, min(wakeEvery, time.Until(next)))
 	t := time.NewTimer(time.Until(next))
@@ -94,9 +94,8 @@ func (s *Scheduler) await(ctx context.Context, next time.Time) {
 	}
 }
 
-// round runs sweeps one after the other. One that fails is logged, and the others
-// go on. more: one of them had not finished when its turn was over. over: the term
-// is.
+// round runs sweeps one after the other. A failure is logged, and the others continue.
+// more: one of them had not finished when its turn was over. over: the term is over.
 func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool,
 	set jobrun.Settings) (more, over bool) {
 	good := true
@@ -132,7 +131,7 @@ func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool
 	return more, false
 }
 
-// sweep runs one until it has nothing more to do, or its turn is over.
+// sweep runs one sweep until it has nothing more to do, or its turn is over.
 func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.Settings) (more bool, err error) {
 	began, moved := time.Now(), 0
 	defer func() { s.cfg.Observer.Swept(sweep.Name, moved, time.Since(began), err) }()
@@ -161,7 +160,7 @@ func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.S
 	}
 }
 
-// count tells the observer how many runs there are until ctx ends.
+// count reports the backlog to the observer until ctx ends.
 func (s *Scheduler) count(ctx context.Context) {
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)

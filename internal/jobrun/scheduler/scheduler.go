@@ -1,12 +1,12 @@
-// Package scheduler is the leader's loop of the job runs: it makes runs of slots,
-// admits them, and ends or gives up what is late or lost (requirements/jobrun.md,
-// 5b). Every node runs it; one leads. The rules are in package jobrun, slots
-// in package schedule, and what a sweep does to rows is the store's.
+// Package scheduler is the leader's loop of the job runs: it creates runs for slots,
+// admits them, and ends or gives up those that are late or lost
+// (requirements/jobrun.md, 5b). Every node runs it; one leads. The rules are in package
+// jobrun, slots in package schedule, and the sweeps' statements in the store.
 //
-// A leader trusts its lease by its own monotonic clock until a moment before it
-// ends, and the store refuses what it writes when its term is over all the same
-// (J5). It stops as soon as a renewal fails or says that somebody else leads
-// what runs goes on meanwhile, and only nothing new is assigned.
+// A leader relies on its lease by its own monotonic clock until a moment before it
+// ends, and the store refuses its writes if its term is over anyway (J5). It stops as
+// soon as a renewal fails or another node leads; running runs continue
+// meanwhile, and only nothing new is assigned.
 package scheduler
 
 import (
@@ -22,23 +22,23 @@ import (
 	"github.com/skald-saga/skald/internal/loop/lease"
 )
 
-// Sweep is one thing that the leader does in every round.
+// Sweep is one task that the leader does in every round.
 type Sweep struct {
 	Name string
-	// Run does a piece of it; when there is more it is called again.
+	// Run does a part of it; when there is more it is called again.
 	Run func(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error)
 	// Prompt sweeps also run when the scheduler is woken (Wake).
 	Prompt bool
 }
 
 // Config of a Scheduler. Elections, Sweeps, Settings, ID, Node, NewID and Log are
-// required; other zero values mean what the comments say.
+// required; for other fields the comments give the meaning or default of zero.
 type Config struct {
 	Elections jobrun.Elections
 	Sweeps    jobrun.Sweeps
-	// Settings returns the settings as they stand; it is asked in every round.
+	// Settings returns the current settings; it is called in every round.
 	Settings func(context.Context) (jobrun.Settings, error)
-	ID       uuid.UUID // of this start of the process
+	ID       uuid.UUID // of this process, new at every start
 	Node     string
 	NewID    func() uuid.UUID
 	Log      *slog.Logger
@@ -47,33 +47,33 @@ type Config struct {
 	More []Sweep
 	// Timeout bounds each call of a store (F44); 10 s.
 	Timeout time.Duration
-	// Stalled is how long a leader may be without having finished a sweep before it
-	// steps down, so that another node can try; 1 min.
+	// Stalled is how long a leader may go without finishing a sweep before it steps
+	// down, so that another node can try; 1 min.
 	Stalled time.Duration
 
 	Observer Observer
 }
 
-// Observer is told what happens; nil functions are not called.
+// Observer receives events; nil functions are not called.
 type Observer struct {
-	// Leads is told when this node begins to lead and when it stops.
+	// Leads is called when this node starts to lead and when it stops.
 	Leads func(leads bool, epoch int64)
-	// Swept is told of each sweep of a round.
+	// Swept is called after each sweep of a round.
 	Swept func(name string, moved int, took time.Duration, err error)
-	// Round is told of each round in which no sweep failed (O5).
+	// Round is called after each round in which no sweep failed (O5).
 	Round func()
-	// Backlog is told every 15 s by the leader.
+	// Backlog is called every 15 s by the leader.
 	Backlog func(jobrun.Backlog)
 }
 
-// Scheduler is the loop. It is safe for concurrent use.
+// Scheduler runs the loop. It is safe for concurrent use.
 type Scheduler struct {
 	cfg   Config
 	wake  chan struct{} // capacity 1
 	slots *slots
 }
 
-// New returns a scheduler that does nothing by itself until Run.
+// New returns a scheduler that does nothing until Run.
 func New(cfg Config) *Scheduler {
 	cfg.Timeout, cfg.Stalled = cmp.Or(cfg.Timeout, 10*time.Second), cmp.Or(cfg.Stalled, time.Minute)
 	o := &cfg.Observer
@@ -95,8 +95,8 @@ func New(cfg Config) *Scheduler {
 	}
 }
 
-// Wake has the leader look at once for what waits for a concurrency key, or was
-// published, instead of at its next sweep. On a node that does not lead it does
+// Wake makes the leader look at once for runs that wait for a concurrency key, and for
+// published events, instead of at its next sweep. On a node that does not lead it does
 // nothing.
 func (s *Scheduler) Wake() {
 	select {
@@ -105,8 +105,8 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// Run stands for election, and leads while it is elected, until ctx ends. Then it
-// steps down, so that another node can lead at once, and returns.
+// Run stands for election, and leads while it is elected, until ctx ends. Then it steps
+// down, so that another node can lead at once, and returns.
 func (s *Scheduler) Run(ctx context.Context) {
 	lease.Election[jobrun.Term]{
 		TTL:      func(ctx context.Context) time.Duration { return s.settings(ctx).Seconds(jobrun.LeaderTTL) },
@@ -124,8 +124,8 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// acquire returns what renews the leader's lease or takes it, with the failpoints
-// before a renewal and after a lease was taken.
+// acquire returns a function that renews the leader's lease or takes it, with the
+// failpoints before a renewal and after a lease was taken.
 func (s *Scheduler) acquire() func(context.Context, time.Duration) (jobrun.Term, bool, error) {
 	var led jobrun.Term // the term that was held at the last call; zero: none
 	return func(ctx context.Context, ttl time.Duration) (t jobrun.Term, leads bool, err error) {
@@ -147,8 +147,8 @@ func (s *Scheduler) acquire() func(context.Context, time.Duration) (jobrun.Term,
 	}
 }
 
-// sweeps is what a round consists of, in this order: what was lost or has ended
-// frees keys, and what is admitted comes last. One line adds one.
+// sweeps are the sweeps of a round, in order: lost and ended runs free keys first, and
+// admission comes last. A new sweep is one line here.
 func (s *Scheduler) sweeps() []Sweep {
 	st := s.cfg.Sweeps
 	all := []Sweep{
@@ -165,8 +165,8 @@ func (s *Scheduler) sweeps() []Sweep {
 	return append(all, Sweep{"admit", st.Admit, true})
 }
 
-// settings returns the settings; the defaults while they cannot be read, because
-// an election must not fail for that.
+// settings returns the settings; the defaults if they cannot be read, because an
+// election must not fail because of that.
 func (s *Scheduler) settings(ctx context.Context) jobrun.Settings {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()

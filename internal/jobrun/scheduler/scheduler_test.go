@@ -28,7 +28,7 @@ import (
 // world is a database, and the schedulers of its nodes.
 type world struct {
 	db     *postgres.DB
-	see    *sql.DB // with all rights
+	see    *sql.DB // a superuser's
 	tenant uuid.UUID
 	set    map[string]float64
 }
@@ -66,7 +66,7 @@ func (w *world) count(t testing.TB, query string, args ...any) (n int) {
 	return n
 }
 
-// define stores a definition with a schedule that has come to a time.
+// define stores a definition whose schedule has been processed up to a time.
 func (w *world) define(t testing.TB, spec jobrun.Spec, upTo time.Time) uuid.UUID {
 	t.Helper()
 	id := newID()
@@ -85,16 +85,16 @@ func timed(typ schedule.Type, value, zone string) jobrun.Spec {
 	return jobrun.Spec{Type: jobrun.OnTime, Schedule: &schedule.Spec{Type: typ, Value: value, Timezone: zone}}
 }
 
-// node is one scheduler and what it tells.
+// node is one scheduler and what it has reported.
 type node struct {
 	*scheduler.Scheduler
 	id     uuid.UUID
 	epoch  atomic.Int64 // while it leads; else 0
 	rounds atomic.Int64
-	stop   func() // and waits for its end
+	stop   func() // waits for its end
 
 	mu    sync.Mutex
-	swept map[string]int           // sweeps that went well, by name; guarded by mu
+	swept map[string]int           // successful sweeps, by name; guarded by mu
 	took  map[string]time.Duration // guarded by mu
 }
 
@@ -104,7 +104,7 @@ func (n *node) count(sweep string) int {
 	return n.swept[sweep]
 }
 
-// config is what the nodes of w have in common.
+// config is the common configuration of the nodes of w.
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
 		Elections: jobdb.NewElections(w.db),
@@ -145,7 +145,7 @@ func start(t testing.TB, cfg scheduler.Config) *node {
 	return n
 }
 
-// until waits for something that happens within a time.
+// until waits for a condition and fails after a time.
 func until(t testing.TB, what string, within time.Duration, f func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -175,7 +175,7 @@ func TestALeaderThatStopsIsFollowedAtOnce(t *testing.T) {
 		t.Error("it leads after its end")
 	}
 	took := until(t, "the second leads", patient, func() bool { return b.epoch.Load() == 2 })
-	if took > 2500*time.Millisecond { // less than the lease
+	if took > 2500*time.Millisecond { // shorter than the lease
 		t.Errorf("nobody led for %s", took)
 	}
 	if n := w.count(t, `SELECT count(*) FROM jobs.schedulers`); n != 1 {
@@ -187,8 +187,8 @@ func TestALeaderThatStopsIsFollowedAtOnce(t *testing.T) {
 	}
 }
 
-// cutOff is elections that a node cannot reach any more once it is cut: its calls
-// hang, as those of a stopped process do.
+// cutOff is elections that a node cannot reach any more once cut is set: its calls
+// hang, as those of a paused process do.
 type cutOff struct {
 	jobrun.Elections
 	cut atomic.Bool
@@ -210,8 +210,8 @@ func (c *cutOff) StepDown(ctx context.Context, t jobrun.Term) error {
 	return c.Elections.StepDown(ctx, t)
 }
 
-// A-08: whoever cannot renew its lease stops before anybody else leads, and
-// somebody else leads within its length and two seconds.
+// A-08: a leader that cannot renew its lease stops before another node leads, and
+// another node leads within the lease's length and two seconds.
 func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -223,7 +223,7 @@ func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	b := start(t, w.config())
 	cut.cut.Store(true)
 	took := until(t, "the second leads", patient, func() bool {
-		second := b.epoch.Load() // before the first: both at once would be seen
+		second := b.epoch.Load() // read before the first, so that two leaders at once would be detected
 		if first := a.epoch.Load(); first != 0 && second != 0 {
 			t.Fatalf("epochs %d and %d at once", first, second)
 		}
@@ -232,7 +232,7 @@ func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	if took > 5*time.Second {
 		t.Errorf("nobody led for %s", took)
 	}
-	cut.cut.Store(false) // the lease that it had is somebody else's
+	cut.cut.Store(false) // another node has the lease it had
 	rounds := a.rounds.Load()
 	until(t, "rounds of the second", patient, func() bool { return b.rounds.Load() > 20 })
 	if a.rounds.Load() != rounds || a.epoch.Load() != 0 {
@@ -240,8 +240,8 @@ func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	}
 }
 
-// An operator deposes a leader: it notices, stands aside, and another one leads.
-func TestADeposedLeaderStandsAside(t *testing.T) {
+// A leader that is deposed by an operator notices and stops, and another one leads.
+func TestADeposedLeaderStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := start(t, w.config())
@@ -252,8 +252,8 @@ func TestADeposedLeaderStandsAside(t *testing.T) {
 	until(t, "another one leads", patient, func() bool { return b.epoch.Load() > 1 && a.epoch.Load() == 0 })
 }
 
-// F44: a call that hangs ends, and the other sweeps go on; F48 and O5: what fails
-// shows, and a round with a failure does not count as one.
+// F44: a call that hangs is cancelled, and the other sweeps continue; F48 and O5: a
+// failure is reported, and a round with a failure is not counted as successful.
 func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -278,7 +278,7 @@ func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 	until(t, "rounds", patient, func() bool { return a.rounds.Load() > 0 })
 }
 
-// F48: a leader that cannot begin steps down, all of it.
+// F48: a leader that cannot start its term steps down completely.
 func TestALeaderThatCannotBeginStepsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -297,8 +297,8 @@ func TestALeaderThatCannotBeginStepsDown(t *testing.T) {
 	}
 }
 
-// A leader of which no sweep succeeds any more gives another node the chance.
-func TestALeaderThatStandsStillStepsDown(t *testing.T) {
+// A leader whose sweeps all fail steps down, so that another node can try.
+func TestALeaderWithoutProgressStepsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	cfg := w.config()
@@ -313,7 +313,7 @@ func TestALeaderThatStandsStillStepsDown(t *testing.T) {
 	until(t, "another one leads", patient, func() bool { return b.rounds.Load() > 0 })
 }
 
-// brokenSweeps is sweeps of which all hang once it is broken.
+// brokenSweeps is sweeps that all hang once broken is set.
 type brokenSweeps struct {
 	jobrun.Sweeps
 	broken atomic.Bool
@@ -327,8 +327,8 @@ func (b *brokenSweeps) Now(ctx context.Context) (time.Time, error) {
 	return b.Sweeps.Now(ctx)
 }
 
-// A run whose key has become free begins when the leader is woken, not at its
-// next sweep.
+// A run whose key is freed is admitted when the leader is woken, not only at its next
+// sweep.
 func TestAWokenLeaderAdmitsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

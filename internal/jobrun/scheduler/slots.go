@@ -15,20 +15,21 @@ import (
 )
 
 const (
-	// slotsAtOnce is how many slots go into one transaction, more or less.
+	// slotsAtOnce is roughly how many slots one transaction stores.
 	slotsAtOnce = 2000
-	// reconcileEvery is how long a definition may show a wrong next slot (F45: 60 s).
+	// reconcileEvery is the longest time for which a definition may have a wrong next
+	// slot (F45: 60 s).
 	reconcileEvery = 30 * time.Second
-	// reconcilePages is how many times as much as it may move a round checks.
+	// reconcilePages is how many times the limit of a round are checked.
 	reconcilePages = 4
-	// unusableFor is how long a schedule that cannot be read is left alone: its zone
-	// may come back (F46).
+	// unusableFor is how long a schedule that cannot be compiled is skipped: its time
+	// zone may become available again (F46).
 	unusableFor = time.Minute
-	// maxSchedules is how many compiled schedules are remembered.
+	// maxSchedules is how many compiled schedules are cached.
 	maxSchedules = 10_000
 )
 
-// slots makes runs of schedules. The leader's goroutine uses it.
+// slots creates runs from schedules. Only the leader's goroutine uses it.
 type slots struct {
 	store   jobrun.Sweeps
 	newID   func() uuid.UUID
@@ -36,14 +37,14 @@ type slots struct {
 	timeout time.Duration
 
 	compiled map[scheduleKey]*schedule.Schedule
-	place    uuid.UUID // up to where definitions were checked
-	checked  time.Time // when the present pass over them began
+	place    uuid.UUID // the last definition that was checked
+	checked  time.Time // start of the present pass over all definitions
 }
 
-// forget makes the next term begin anew.
+// forget makes the next term start with a new pass.
 func (s *slots) forget() { s.place, s.checked = uuid.Nil, time.Time{} }
 
-// scheduleKey is a schedule.Spec that can be compared.
+// scheduleKey is the comparable form of a schedule.Spec.
 type scheduleKey struct {
 	typ        schedule.Type
 	value, tz  string
@@ -75,7 +76,7 @@ func (s *slots) compile(spec *schedule.Spec) (*schedule.Schedule, error) {
 	return c, nil
 }
 
-// make makes the runs of slots that are near, of up to limit definitions (sweep 1).
+// make creates the runs of slots that are near, of up to limit definitions (sweep 1).
 func (s *slots) make(ctx context.Context, t jobrun.Term, set jobrun.Settings, limit int) (jobrun.Swept, error) {
 	var done jobrun.Swept
 	now, err := s.store.Now(ctx)
@@ -105,7 +106,7 @@ func (s *slots) make(ctx context.Context, t jobrun.Term, set jobrun.Settings, li
 	return done, err
 }
 
-// batch is what goes into one transaction.
+// batch is the content of one transaction.
 type batch struct {
 	*slots
 	term     jobrun.Term
@@ -114,9 +115,9 @@ type batch struct {
 	made     int
 }
 
-// store stores what was gathered. When it is refused, each definition is stored
-// alone, and one that is refused again is left alone for a while: it must not keep
-// the others from being scheduled.
+// store stores the batch. If it is refused, each definition is stored alone, and one
+// that is refused again is skipped for a while: it must not prevent the others from
+// being scheduled.
 func (b *batch) store(ctx context.Context, now time.Time) error {
 	if len(b.advances) == 0 {
 		return nil
@@ -135,7 +136,7 @@ func (b *batch) store(ctx context.Context, now time.Time) error {
 	return failpoint.Hit(failpoint.SchedTickInserted)
 }
 
-// put makes runs, with a timeout of its own.
+// put creates runs, with a timeout of its own.
 func (b *batch) put(ctx context.Context, runs []jobrun.Slot, advances []jobrun.Advance) error {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
@@ -162,14 +163,14 @@ func (b *batch) storeEach(ctx context.Context, now time.Time) error {
 		b.log.ErrorContext(ctx, "the slots of a job cannot be stored", slog.String("definition_id", a.Definition.String()), slog.Any("error", err))
 		a.Until, a.NextDueAt = time.Time{}, new(now.Add(unusableFor))
 		if err := b.put(ctx, nil, []jobrun.Advance{a}); err != nil {
-			return err // nothing can be stored
+			return err // the error is not about the definition
 		}
 	}
 	return nil
 }
 
-// plan returns the next slots of a definition. One whose schedule cannot be read
-// stays where it is, and is looked at again later.
+// plan returns the next slots of a definition. A definition whose schedule cannot be
+// compiled keeps its next slot, and is tried again later.
 func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time, set jobrun.Settings,
 	m jobrun.Moment) ([]jobrun.Slot, jobrun.Advance) {
 	if d.Spec.Schedule == nil {
@@ -185,10 +186,10 @@ func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time,
 	return jobrun.PlanSlots(d, c, until, set, m)
 }
 
-// reconcile checks that definitions are found when their next slot comes, and
-// repairs those that would not be: a next slot follows from the schedule and how
-// far it has come, and is never only remembered (J8, F45). It goes through all of
-// them twice a minute, a page in each round.
+// reconcile checks that definitions are found when their next slot comes, and repairs
+// those that would not be: a next slot follows from the schedule and its progress, and
+// is not only stored (J8, F45). It goes through all definitions twice a minute, a page
+// in each round.
 func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
 	var done jobrun.Swept
 	if s.place == uuid.Nil {
@@ -210,13 +211,13 @@ func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings,
 		}
 		c, err := s.compile(d.Spec.Schedule)
 		if err != nil {
-			continue // make tells of it
+			continue // make logs it
 		}
 		a := jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt}
 		if next, ok := c.Next(d.LastMaterializedAt); ok {
 			a.NextDueAt = &next.At
 		}
-		// One that is found too early is found, and then put right.
+		// A definition that is found too early is corrected then.
 		if a.NextDueAt != nil && (d.NextDueAt == nil || d.NextDueAt.After(*a.NextDueAt)) {
 			s.log.WarnContext(ctx, "the next slot of a job was wrong", slog.String("definition_id", d.ID.String()), slog.Any("stored", d.NextDueAt),
 				slog.Any("derived", a.NextDueAt))

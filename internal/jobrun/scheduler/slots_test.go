@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// fastClock is sweeps whose time runs ahead by a step with every look at it.
+// fastClock is sweeps whose time advances by a step with every call of Now.
 type fastClock struct {
 	jobrun.Sweeps
 	at   *atomic.Int64 // Unix seconds, of all nodes
@@ -25,7 +25,7 @@ func (c *fastClock) Now(context.Context) (time.Time, error) {
 	return time.Unix(c.at.Add(int64(c.step/time.Second)), 0).UTC(), nil
 }
 
-// slotsOf are the slots of a definition that have become runs.
+// slotsOf returns the slots of a definition that have become runs.
 func (w *world) slotsOf(t *testing.T, id uuid.UUID) (all []time.Time) {
 	t.Helper()
 	rows, err := w.see.QueryContext(t.Context(), `SELECT scheduled_for FROM jobs.job_runs WHERE definition_id = $1 AND trigger = 'TIME' AND state = 'PENDING' ORDER BY scheduled_for`, id)
@@ -46,9 +46,8 @@ func (w *world) slotsOf(t *testing.T, id uuid.UUID) (all []time.Time) {
 	return all
 }
 
-// J8, J1, F45: over days with changes of the clock, with leaders that come and go
-// and next slots that get lost, the runs are those of the schedule: no slot twice,
-// none lost.
+// J8, J1, F45: over days with clock changes, with changing leaders and lost next slots,
+// the runs are those of the schedule: no slot twice, none lost.
 func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,11 +79,11 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 					leaders[i] = start(t, cfg)
 				}
 			}
-		case 1: // it is deposed in the middle of whatever it does
+		case 1: // it is deposed in the middle of its work
 			w.exec(t, `UPDATE jobs.leader SET expires_at = clock_timestamp()`)
-		case 2: // who is due gets lost
+		case 2: // the next slots are lost
 			w.exec(t, `UPDATE jobs.job_definitions SET next_due_at = NULL WHERE id = $1`, ids[turn%len(ids)])
-			w.exec(t, `UPDATE jobs.leader SET expires_at = clock_timestamp()`) // the next one looks at all of them at once
+			w.exec(t, `UPDATE jobs.leader SET expires_at = clock_timestamp()`) // the next leader checks all of them at once
 		}
 	}
 	epochs := w.count(t, `SELECT epoch FROM jobs.leader`)
@@ -116,8 +115,8 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 	}
 }
 
-// F45: a next slot that got lost is found again within a minute.
-func TestALostNextSlotIsDerivedAnew(t *testing.T) {
+// F45: a lost next slot is restored within a minute.
+func TestALostNextSlotIsRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := time.Now().UTC()
@@ -131,9 +130,8 @@ func TestALostNextSlotIsDerivedAnew(t *testing.T) {
 	})
 }
 
-// F46: a schedule that cannot be used keeps nobody else waiting, and is looked at
-// again.
-func TestAScheduleThatCannotBeUsedIsLeftAloneForAWhile(t *testing.T) {
+// F46: a schedule that cannot be used does not delay others, and is tried again.
+func TestAScheduleThatCannotBeUsedIsSkippedForAWhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := time.Now().UTC().Add(-2 * time.Minute).Truncate(time.Second)
@@ -146,7 +144,7 @@ func TestAScheduleThatCannotBeUsedIsLeftAloneForAWhile(t *testing.T) {
 	})
 }
 
-// refusing is sweeps that do not store the slots of one definition.
+// refusing is sweeps that refuse to store the slots of one definition.
 type refusing struct {
 	jobrun.Sweeps
 	bad uuid.UUID
@@ -156,13 +154,13 @@ func (r *refusing) Materialize(ctx context.Context, t jobrun.Term, slots []jobru
 	advances []jobrun.Advance) (int, error) {
 	for i := range slots {
 		if slots[i].Run.DefinitionID == r.bad {
-			return 0, sql.ErrConnDone // any error that is no fault
+			return 0, sql.ErrConnDone // any error that is not a fault
 		}
 	}
 	return r.Sweeps.Materialize(ctx, t, slots, advances)
 }
 
-func TestADefinitionWhoseSlotsAreRefusedKeepsNobodyWaiting(t *testing.T) {
+func TestADefinitionWhoseSlotsAreRefusedDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := time.Now().UTC().Add(-2 * time.Minute).Truncate(time.Second)

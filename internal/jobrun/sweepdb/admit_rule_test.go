@@ -154,9 +154,9 @@ func (s sweeping) askAll(
 	}
 }
 
-// TestSweepsDoWhatTheRuleSays compares the change that each sweep makes to every kind
+// TestSweepsFollowTheRules compares the change that each sweep makes to every kind
 // of run with that of jobrun.Apply.
-func TestSweepsDoWhatTheRuleSays(t *testing.T) {
+func TestSweepsFollowTheRules(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
 	s.Job = s.Define(t, func(d *jobrun.Definition) { d.Spec.Retry.MaxAttempts = 1 })
@@ -203,9 +203,9 @@ func TestSweepsDoWhatTheRuleSays(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatIsDetachedLeavesItsRunsAsTheRuleSays does the same for the statement
+// TestDetachingAWorkerFollowsTheRules does the same for the statement
 // that detaches a worker.
-func TestAWorkerThatIsDetachedLeavesItsRunsAsTheRuleSays(t *testing.T) {
+func TestDetachingAWorkerFollowsTheRules(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
 	w := s.Jobs.NewWorker(t)

@@ -141,7 +141,7 @@ func TestAForbiddenRunIsSkippedWhileAnotherOneHasNotEnded(t *testing.T) {
 	s.expect(t, "pending+", e)
 }
 
-func TestAReplacementBeginsWhenWhatWasBeforeHasEnded(t *testing.T) {
+func TestAReplacementStartsWhenTheReplacedRunHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
 	d := s.policed(t, jobrun.Replace)

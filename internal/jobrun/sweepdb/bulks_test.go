@@ -62,7 +62,7 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	}
 }
 
-func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
+func TestABackfillContinuedByManyCreatesEachRunOnce(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	m := sweepdb.NewBulks(j.Base, j.Jobs)

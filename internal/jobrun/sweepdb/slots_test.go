@@ -108,7 +108,7 @@ func TestSlotsOfAChangedDefinitionAreNotStored(t *testing.T) {
 	}
 }
 
-func TestDueDefinitionsAreThoseThatMayBe(t *testing.T) {
+func TestOnlyDefinitionsThatMayRunAreDue(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
 	set := func(d jobrun.Definition, assignment string) uuid.UUID {

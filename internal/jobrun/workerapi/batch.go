@@ -66,7 +66,7 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 	}
 	done := make([]jobrun.Done, len(results))
 	var allowed []jobrun.Result
-	var places []int // of those in the list
+	var places []int // indexes in the list
 	for i := range results {
 		if done[i].Err = mayEmit(ctx, &results[i]); done[i].Err == nil {
 			allowed, places = append(allowed, results[i]), append(places, i)
@@ -84,9 +84,9 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 	return resultsAnswer(0, done, func(i int) uuid.UUID { return results[i].RunID })
 }
 
-// resultsAnswer answers for each of many runs. One whose outcome is unknown makes
-// that of all unknown: the worker asks again, and gets those that were done as
-// repetitions.
+// resultsAnswer returns a result for each of many runs. If the outcome of one is
+// unknown, that of the whole batch is: the worker repeats it, and the runs that were
+// done are answered as repetitions.
 func resultsAnswer(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) (rest.Answer, error) {
 	for i := range done {
 		if err := done[i].Err; err != nil && fault.As(err) == nil {

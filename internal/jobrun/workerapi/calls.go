@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// StartRun makes a run RUNNING (W4, J-25). A refusal is no right to start (J-26).
+// StartRun makes a run RUNNING (W4, J-25). After a refusal the worker must not start it
+// (J-26).
 func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -39,13 +40,14 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// runLease is how long a run is its worker's from when it asked, in milliseconds.
+// runLease is the length of a run's lease in milliseconds, counted by the worker from
+// its request.
 func (s *Handlers) runLease(ctx context.Context) (int64, error) {
 	settings, err := s.Current(ctx)
 	return settings.Seconds(jobrun.RunLease).Milliseconds(), err
 }
 
-// ReportProgress keeps what a worker tells (W5).
+// ReportProgress stores progress and checkpoint of a run (W5).
 func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -82,7 +84,7 @@ func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestO
 	}
 	if b.Chunk != nil {
 		c.Body = []byte(*b.Chunk)
-	} else { // the contract wants one of both
+	} else { // the contract requires one of them
 		raw, err := base64.StdEncoding.Strict().DecodeString(*b.ChunkBase64)
 		if err != nil {
 			return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk_base64", Code: "invalid", Message: "is not base64"})
@@ -160,8 +162,8 @@ func toRunEnded(r *jobrun.Run) api.EndedRun {
 		FinishedAt: r.FinishedAt}
 }
 
-// mayEmit returns nil when whoever reports this result may publish what it emits.
-// Fault: Forbidden.
+// mayEmit returns nil when the caller may publish what the result emits. Fault:
+// Forbidden.
 func mayEmit(ctx context.Context, r *jobrun.Result) error {
 	who := &rest.RequestOf(ctx).Who
 	if len(r.Emit) == 0 || who.Role.Allows(access.JobsWrite) {
@@ -171,7 +173,7 @@ func mayEmit(ctx context.Context, r *jobrun.Result) error {
 		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", access.JobsWrite, who.Role)
 }
 
-// ReleaseRun gives a run back (W9).
+// ReleaseRun releases a run, so that it can be claimed again (W9).
 func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -189,7 +191,7 @@ func (s *Handlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCanc
 		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
 }
 
-// ConfirmContinuation takes a run out of doubt (W11).
+// ConfirmContinuation ends the doubt about a run (W11).
 func (s *Handlers) ConfirmContinuation(ctx context.Context,
 	in api.ConfirmContinuationRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)

@@ -61,8 +61,8 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 			lease = min(lease, left)
 		}
 	}
-	state := jobrun.WorkerActive                // or it would have got nothing
-	if len(offers) == 0 || offers[0].Left > 0 { // a claim that is repeated gives runs to one that drains, too
+	state := jobrun.WorkerActive                // a worker in another state gets nothing
+	if len(offers) == 0 || offers[0].Left > 0 { // a repeated claim returns its runs to a draining worker, too
 		if state, err = s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 	return rest.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease.Milliseconds(), state, offers)}, nil
 }
 
-// alive notes that a worker lives, and returns its state. Fault: Gone.
+// alive records a sign of life of a worker, and returns its state. Fault: Gone.
 func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
 	fresh time.Duration) (jobrun.WorkerState, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -87,12 +87,11 @@ func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
 	return state, nil
 }
 
-// aliveAtOnce is of how many workers one statement notes that they live.
+// aliveAtOnce is the greatest number of workers in one statement of Alive.
 const aliveAtOnce = 1000
 
-// waitingLive notes that workers live whose claims wait here: a heartbeat of theirs
-// is not to be expected while they have nothing to do. Should it fail they are told
-// so by their next claim.
+// waitingLive records signs of life of workers whose claims wait here: an idle worker
+// need not send heartbeats while it waits. If that fails, their next claim reports it.
 func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 	ctx, cancel := s.Bounded(context.Background())
 	defer cancel()
@@ -108,22 +107,22 @@ func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 	}
 }
 
-// claim asks once. What is assigned to a client that left is its own for the
-// lease of an assignment, or until it repeats the claim.
+// claim makes one claim. Runs assigned to a client that has disconnected stay its own
+// for the lease of an assignment, or until it repeats the claim.
 func (s *Handlers) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	return s.Claim(ctx, ask)
 }
 
-// awaitRuns claims until there is something, the wait is over, the client leaves
-// or the server begins to stop.
+// awaitRuns claims until it gets a run, the wait has passed, the client disconnects or
+// the server starts to stop.
 func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k jobqueue.Kind,
 	wait time.Duration) (offers []jobrun.Offer, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.Queues)) == 0 {
-		wait = 0 // it asks for what it has not registered
+		wait = 0 // queues or labels beyond its registration
 	}
-	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first look, so that no hint is missed
+	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, to miss no hint
 	if !room {
 		return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
 	}
@@ -150,7 +149,7 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 	}
 }
 
-// KindOf returns what a worker takes. Fault: Gone.
+// KindOf returns what a worker can take. Fault: Gone.
 func (s *Handlers) kindOf(ctx context.Context, tenant, id uuid.UUID) (jobqueue.Kind, error) {
 	if k, ok := s.waits.KindOf(tenant, id); ok {
 		return k, nil
@@ -167,7 +166,7 @@ func (s *Handlers) kindOf(ctx context.Context, tenant, id uuid.UUID) (jobqueue.K
 	return s.waits.Know(&w), nil
 }
 
-// meet returns what both lists have.
+// meet returns the elements that are in both lists.
 func meet(a, b []string) (both []string) {
 	for _, v := range a {
 		if slices.Contains(b, v) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// toFences is a StartBatch.
+// toFences converts a StartBatch.
 func toFences(worker uuid.UUID, b *api.StartBatch) []jobrun.RunFence {
 	out := make([]jobrun.RunFence, len(b.Runs))
 	for i := range b.Runs {
@@ -22,8 +22,8 @@ func toFences(worker uuid.UUID, b *api.StartBatch) []jobrun.RunFence {
 	return out
 }
 
-// toResults is a CompleteBatch, with all that its members say together. Fault: that
-// of the schema.
+// toResults converts a CompleteBatch, and checks what involves several members. Fault:
+// that of the schema.
 func toResults(tenant, worker uuid.UUID, b *api.CompleteBatch) ([]jobrun.Result, error) {
 	out := make([]jobrun.Result, len(b.Runs))
 	var wrong fault.Mistakes
@@ -52,7 +52,7 @@ func toResults(tenant, worker uuid.UUID, b *api.CompleteBatch) ([]jobrun.Result,
 	return out, nil
 }
 
-// toBeats is what a heartbeat says of its runs.
+// toBeats converts the runs of a heartbeat.
 func toBeats(worker uuid.UUID, runs []api.HeartbeatRun) []jobrun.Beat {
 	out := make([]jobrun.Beat, len(runs))
 	for i := range runs {
@@ -89,8 +89,8 @@ func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer)
 	return out
 }
 
-// toRunResults tells what became of each of many; lease 0: not told. ids are of the
-// items, in order.
+// toRunResults converts the results of many runs; lease 0: left out. ids are those of
+// the items, in order.
 func toRunResults(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) api.RunResults {
 	out := api.RunResults{Results: make([]api.RunResult, len(done))}
 	if lease > 0 {
@@ -160,7 +160,7 @@ func runErrorOf(e *api.RunErrorInput) *jobrun.Error {
 	}
 }
 
-// emittedOf is what a run leaves behind; at is where its result stands in the body.
+// emittedOf converts what a run emits; at is the pointer of its result in the body.
 func emittedOf(list []api.EmittedItem, at string, wrong *fault.Mistakes) (out []jobrun.Emitted) {
 	for i := range list {
 		e := &list[i]
@@ -184,7 +184,7 @@ func emittedOf(list []api.EmittedItem, at string, wrong *fault.Mistakes) (out []
 	return out
 }
 
-// checkResult says what of a result is larger than is kept; at is where it stands in
+// checkResult reports the parts of a result that are too large; at is its pointer in
 // the body.
 func checkResult(r *jobrun.Result, at string, wrong *fault.Mistakes) {
 	if len(r.Value) > jobrun.MaxResult {

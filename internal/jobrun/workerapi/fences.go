@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// CheckFence tells whether a fencing token is the newest that its key has shown.
+// CheckFence tells whether a fencing token is not older than the newest one shown for
+// its key.
 func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -62,7 +63,7 @@ func (s *Handlers) GetFence(ctx context.Context, in api.GetFenceRequestObject) (
 	return rest.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
 }
 
-// ResetFence forgets what a fence remembers.
+// ResetFence forgets the newest token of a fence.
 func (s *Handlers) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package workerapi is the HTTP edge of workers: the protocol by which they claim,
+// Package workerapi is the HTTP edge for workers: the protocol by which they claim,
 // hold and report runs (docs/workers.md), and operations on workers and fences.
 package workerapi
 
@@ -19,10 +19,10 @@ type Handlers struct {
 	Work    jobrun.Work
 	Workers jobrun.Workers
 	Fences  jobrun.Fences
-	// Current returns the settings as this node knows them; it is asked at every
-	// call of a worker.
+	// Current returns the settings cached by this node; it is called for every call of a
+	// worker.
 	Current func(context.Context) (jobrun.Settings, error)
-	// Claim is that of Work, usually gathered with others.
+	// Claim is that of Work, usually batched with other claims.
 	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
 	// Start and Finish are those of Work for one run, usually through a group commit.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
@@ -31,11 +31,11 @@ type Handlers struct {
 	waits *jobqueue.Waits
 }
 
-// New returns the handlers with room for so many claims that wait.
+// New returns the handlers with room for maxWaiting waiting claims.
 func New(h *Handlers, maxWaiting int) *Handlers {
 	h.waits = jobqueue.New(maxWaiting, h.waitingLive)
 	return h
 }
 
-// Admitted wakes claims that wait for runs of a queue, which has got some.
+// Admitted wakes claims that wait for a queue with new claimable runs.
 func (s *Handlers) Admitted(tenant uuid.UUID, queue string) { s.waits.Admitted(tenant, queue) }

@@ -17,7 +17,7 @@ import (
 
 const workersURL = "/api/v1/workers/"
 
-// RegisterWorker stores a worker that starts (W1).
+// RegisterWorker stores a starting worker (W1).
 func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 	}, nil
 }
 
-// checkWorker refuses what a worker of somebody else may not be. Fault: Invalid.
+// checkWorker rejects what only Skald's own workers may be. Fault: Invalid.
 func checkWorker(w *jobrun.WorkerProcess) error {
 	if slices.Contains(w.Queues, jobrun.SystemQueue) {
 		return rest.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved",
@@ -120,8 +120,8 @@ func (s *Handlers) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProce
 	return s.Workers.Worker(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 }
 
-// DrainWorker gives a worker nothing new. Whoever may only work drains what it has
-// registered itself.
+// DrainWorker stops assigning runs to a worker. With jobs:work alone a caller can only
+// drain workers that it has registered itself.
 func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
 	if req := rest.RequestOf(ctx); !req.Who.Role.Allows(access.JobsWrite) {
 		w, err := s.worker(ctx, in.WorkerID)
@@ -136,12 +136,12 @@ func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObj
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDraining, "drain", in.Body)
 }
 
-// UndrainWorker gives a worker runs again.
+// UndrainWorker assigns runs to a worker again.
 func (s *Handlers) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerActive, "undrain", in.Body)
 }
 
-// DetachWorker gives a worker up.
+// DetachWorker removes a worker and gives up its runs.
 func (s *Handlers) DetachWorker(ctx context.Context, in api.DetachWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
 }

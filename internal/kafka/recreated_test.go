@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// remove deletes a topic, and waits until no broker knows it.
+// remove deletes a topic, and waits until no broker has it.
 func (c *cluster) remove(name string) {
 	c.t.Helper()
 	req := kmsg.NewPtrDeleteTopicsRequest()
@@ -32,7 +32,7 @@ func (c *cluster) remove(name string) {
 	c.client.PurgeTopicsFromClient(name)
 }
 
-// anew makes a topic once more, which is not there the moment after it was deleted.
+// anew creates a topic again, which is not possible at once after it was deleted.
 func (c *cluster) anew(topic string, partitions int32) string {
 	c.t.Helper()
 	c.remove(c.name(topic))
@@ -49,7 +49,8 @@ func (c *cluster) anew(topic string, partitions int32) string {
 	}
 }
 
-// lived returns records of a life of a topic, which differ from those of any other.
+// lived returns records of one incarnation of a topic, which differ from those of any
+// other.
 func lived(topic string, partitions int32, life, n int) []*kgo.Record {
 	records := dead(topic, partitions, 0, n)
 	for _, r := range records {
@@ -58,7 +59,7 @@ func lived(topic string, partitions int32, life, n int) []*kgo.Record {
 	return records
 }
 
-// each returns the letters there are, by what they carry.
+// each returns the stored letters by their payload.
 func (b *inbox) each() map[string][]dlq.Letter {
 	b.t.Helper()
 	out := map[string][]dlq.Letter{}
@@ -85,7 +86,8 @@ func (b *inbox) each() map[string][]dlq.Letter {
 	return out
 }
 
-// keeps tells whether every record is one letter, byte for byte, and nothing else is.
+// keeps fails unless every record is one letter, byte for byte, and there are no other
+// letters.
 func (b *inbox) keeps(records []*kgo.Record) {
 	b.t.Helper()
 	letters := b.each()
@@ -101,13 +103,13 @@ func (b *inbox) keeps(records []*kgo.Record) {
 	}
 }
 
-// A topic that is deleted and made anew begins at offset 0 once more: its records are
-// others, whether the node runs meanwhile, or stands still.
-func TestATopicThatIsMadeAnewLosesNothing(t *testing.T) {
+// A topic that is deleted and recreated begins at offset 0 again: its records are new
+// ones, whether the node runs meanwhile or is stopped.
+func TestARecreatedTopicLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name          string
-		stop          bool // meanwhile
+		stop          bool // while the topic is recreated
 		first, second int  // records
 		latest        bool
 	}{
@@ -129,7 +131,7 @@ func TestATopicThatIsMadeAnewLosesNothing(t *testing.T) {
 			if tt.latest {
 				wait(t, "the end is read from", func() bool { return c.assigned(c.mark) })
 			}
-			for life := range 2 { // twice: the second way back is that of the first
+			for life := range 2 { // twice: the second time the first incarnation's offsets are known
 				if tt.stop {
 					stop()
 				}
@@ -145,7 +147,7 @@ func TestATopicThatIsMadeAnewLosesNothing(t *testing.T) {
 	}
 }
 
-// Another cluster has topics of the same names, and the letters are of both.
+// Another cluster has topics of the same names, and the letters belong to both.
 func TestTheSameTopicOfAnotherClusterIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	b := newInbox(t, testdb.DSN(t))
