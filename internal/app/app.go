@@ -179,7 +179,8 @@ func build(
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
 		Webhooks: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
-		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(), Timeline: n.timeline, Keys: n.keys, Development: n.checker == nil,
+		CheckParticipant: checkEndpoint(policy, true), DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(),
+		Timeline: n.timeline, Keys: n.keys, Development: n.checker == nil,
 		Tenant: saga.Tenant{
 			ID:     cfg.Tenant.DefaultID,
 			Region: cfg.Tenant.DefaultRegion,

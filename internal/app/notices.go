@@ -99,7 +99,7 @@ func (n *notices) run(ctx context.Context) {
 	n.sender.Close()
 }
 
-// checkEndpoint returns httpapi.Config.CheckEndpoint.
+// checkEndpoint returns httpapi.Config.CheckEndpoint or CheckParticipant.
 func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 	return func(raw string) string {
 		u, err := url.Parse(raw)

@@ -26,7 +26,7 @@ type Config struct {
 	Vault      Vault      `koanf:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
 	Server     Server     `koanf:"server" doc:"The HTTP API."`
 	Engine     Engine     `koanf:"engine" doc:"The saga engine of this node."`
-	Egress     Egress     `koanf:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Egress     Egress     `koanf:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address; an address or port that is closed is refused as soon as a workflow, webhook or target names it. Ports of services that speak no HTTP (SSH, mail, databases) are closed unless an entry of allow names them. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
 	Audit      Audit      `koanf:"audit" doc:"The audit trail."`
 	Log        Log        `koanf:"log" doc:"Logging."`
 	Auth       Auth       `koanf:"auth" doc:"Authentication: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`

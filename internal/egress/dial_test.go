@@ -148,6 +148,20 @@ func TestADeniedNameIsNotLookedUp(t *testing.T) {
 	}
 }
 
+func TestAnAddressInDisguiseIsNotLookedUp(t *testing.T) {
+	p := policy(t, "", "", true)
+	p.Resolver = resolver(t, func(int) []string { t.Error("it was looked up"); return nil })
+	for _, address := range []string{
+		"0x7f000001:80", "0177.0.0.1:80", "2130706433:80", "127.1:80", "db.internal:5432", "db.internal:0",
+	} {
+		_, err := p.DialContext(0)(t.Context(), "tcp", address)
+		var denied *Denied
+		if !errors.As(err, &denied) {
+			t.Errorf("dial %s: %v; want *Denied", address, err)
+		}
+	}
+}
+
 func TestAFailureOfAnAllowedAddressIsNotAMatterOfPolicy(t *testing.T) {
 	l := listen(t)
 	closed := port(l)

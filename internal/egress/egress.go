@@ -38,6 +38,10 @@ type Policy struct {
 //
 // A connection is refused, in this order, when
 //   - an entry of deny matches the host asked for or the address reached;
+//   - the port is 0, or that of a service which speaks no HTTP (SSH, mail, databases),
+//     unless an entry of allow that names the port matches;
+//   - the host is an address in an unusual spelling, such as 0x7f000001 or 127.1, which
+//     some resolvers read as 127.0.0.1;
 //   - the address is loopback (unless allowLoopback), link-local, a cloud's
 //     metadata service, unspecified, multicast, broadcast or reserved, unless
 //     an entry of allow names it by its address or by a network inside that range;
@@ -81,6 +85,9 @@ func (p *Policy) Check(host string, addr netip.AddrPort) error {
 	if p.deniesName(name, port) {
 		return denied("the host is on the deny list")
 	}
+	if service := p.closedPort(name, a, port); service != "" {
+		return denied("its port is closed (" + service + ")")
+	}
 	targets := []netip.Addr{a}
 	if v4 := translated(a); v4.IsValid() {
 		targets = append(targets, v4)
@@ -114,11 +121,20 @@ func (p *Policy) CheckHost(host string, port uint16) error {
 		return p.Check(host, netip.AddrPortFrom(a, port))
 	}
 	name := normalName(host)
+	if a, err := netip.ParseAddr(name); err == nil { // in digits other than ASCII's
+		return p.Check(host, netip.AddrPortFrom(a, port))
+	}
+	if numericEnd.MatchString(name) {
+		return &Denied{Host: host, Reason: disguised}
+	}
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // loopback, whoever is asked (RFC 6761)
 		return p.Check(host, netip.AddrPortFrom(localhost[0].Addr().Next(), port))
 	}
 	if p.deniesName(name, port) {
 		return &Denied{Host: host, Reason: "the host is on the deny list"}
+	}
+	if service := p.closedPortOf(name, port); service != "" {
+		return &Denied{Host: host, Reason: "its port is closed (" + service + ")"}
 	}
 	for _, r := range p.allow {
 		if r.prefix.IsValid() || r.matchesName(name, port) {
@@ -140,6 +156,24 @@ func (p *Policy) deniesName(name string, port uint16) bool {
 	return false
 }
 
+// beforeLookUp is what a dial refuses without asking for the addresses of a name.
+func (p *Policy) beforeLookUp(host string, port uint16) error {
+	name := normalName(host)
+	if p.deniesName(name, port) {
+		return &Denied{Host: host, Reason: "the host is on the deny list"}
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil // Check sees it
+	}
+	if _, err := netip.ParseAddr(name); err != nil && numericEnd.MatchString(name) {
+		return &Denied{Host: host, Reason: disguised}
+	}
+	if service := p.closedPortOf(name, port); service != "" {
+		return &Denied{Host: host, Reason: "its port is closed (" + service + ")"}
+	}
+	return nil
+}
+
 // DialContext returns a function for net/http and the like that connects only
 // where the policy allows. timeout bounds one connection, the look-up
 // included; 0 leaves it to the context. The function's error wraps *Denied
@@ -153,8 +187,10 @@ func (p *Policy) DialContext(
 			return nil, err
 		}
 		// Known before the look-up, so a denied name is not even asked for.
-		if port, err := strconv.ParseUint(service, 10, 16); err == nil && p.deniesName(normalName(host), uint16(port)) {
-			return nil, &Denied{Host: host, Reason: "the host is on the deny list"}
+		if port, err := strconv.ParseUint(service, 10, 16); err == nil {
+			if err := p.beforeLookUp(host, uint16(port)); err != nil {
+				return nil, err
+			}
 		}
 		var tried atomic.Bool
 		d := net.Dialer{

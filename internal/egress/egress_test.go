@@ -60,6 +60,16 @@ func TestWhatMayBeReached(t *testing.T) {
 		{"a name does not open metadata", "metadata.internal", "", true, "metadata.internal", "169.254.169.254:80", "metadata"},
 		{"a name does not open loopback", "a.example", "", false, "a.example", "127.0.0.1:80", "loopback"},
 
+		{"port 0 is none", "", "", true, "a", "10.0.0.1:0", "port 0"},
+		{"SSH is closed", "", "", true, "a", "10.0.0.1:22", "SSH"},
+		{"mail is closed", "", "", true, "a", "10.0.0.1:25", "SMTP"},
+		{"PostgreSQL is closed", "", "", true, "a", "127.0.0.1:5432", "PostgreSQL"},
+		{"Redis is closed", "", "", true, "a", "[fd12::1]:6379", "Redis"},
+		{"an entry for all ports opens none of them", "10.0.0.0/8 a", "", true, "a", "10.0.0.1:5432", "PostgreSQL"},
+		{"an entry for the port opens it", "10.0.0.0/8:5432", "", true, "a", "10.0.0.1:5432", ok},
+		{"an entry for a range opens those in it", "a:6000-7000", "", true, "a", "10.0.0.1:6379", ok},
+		{"an entry for another address does not", "10.0.0.0/8 10.0.0.2:22", "", true, "a", "10.0.0.1:22", "SSH"},
+
 		{"link-local is closed", "", "", true, "a", "169.254.1.1:80", "link-local"},
 		{"IPv6 link-local is closed", "", "", true, "a", "[fe80::1%eth0]:80", "link-local"},
 		{"the unspecified address is closed", "", "", true, "a", "0.0.0.0:80", "unspecified"},

@@ -37,6 +37,47 @@ var blocks = []block{
 	{prefix: netip.MustParsePrefix("2001::/32"), meaning: "tunnel"},                 // Teredo, likewise
 }
 
+// services are the ports of services that a request over HTTP must not reach: some read
+// commands out of it.
+var services = map[uint16]string{
+	22: "SSH", 23: "Telnet", 25: "SMTP", 53: "DNS", 110: "POP3", 143: "IMAP", 389: "LDAP", 445: "SMB", 465: "SMTP",
+	587: "SMTP", 636: "LDAP", 1433: "SQL Server", 1521: "Oracle", 2379: "etcd", 2380: "etcd", 3306: "MySQL", 3389: "RDP",
+	5432: "PostgreSQL", 6379: "Redis", 6432: "PgBouncer", 9042: "Cassandra", 9092: "Kafka", 11211: "memcached",
+	27017: "MongoDB",
+}
+
+// disguised is why a host such as 0177.0.0.1 is refused.
+const disguised = "an IPv4 address must be written as four decimal numbers without leading zeros"
+
+// closedPort returns whose port it is when it may not be reached at name and a, else "".
+func (p *Policy) closedPort(name string, a netip.Addr, port uint16) string {
+	return p.closedUnless(port, func(r rule) bool { return r.matchesAddr(a, port) || r.matchesName(name, port) })
+}
+
+// closedPortOf is closedPort for a name whose addresses are not known: any entry with an
+// address may open it.
+func (p *Policy) closedPortOf(name string, port uint16) string {
+	return p.closedUnless(port, func(r rule) bool {
+		return r.matchesPort(port) && r.prefix.IsValid() || r.matchesName(name, port)
+	})
+}
+
+func (p *Policy) closedUnless(port uint16, opened func(rule) bool) string {
+	if port == 0 {
+		return "port 0"
+	}
+	service := services[port]
+	if service == "" {
+		return ""
+	}
+	for _, r := range p.allow {
+		if r.lo > 0 && opened(r) { // an entry for all ports was not written with this one in mind
+			return ""
+		}
+	}
+	return service
+}
+
 // closed returns the meaning of the block that keeps a:port closed, "" when none does.
 func (p *Policy) closed(a netip.Addr, port uint16) string {
 	for _, b := range blocks {

@@ -63,6 +63,7 @@ var problems = slices.Concat([]problemKind{
 	{workflow.CodeCyclic, []int{422}, "Cyclic steps", "Steps depend on each other in a cycle, so none can be first."},
 	{workflow.CodeUnknownDependency, []int{422}, "Unknown dependency", "depends_on names a step that does not exist."},
 	{workflow.CodeInvalidURL, []int{422}, "Invalid URL", "The URL of a participant is not an absolute http or https URL."},
+	{workflow.CodeURLNotAllowed, []int{422}, "URL not allowed", "The server's egress rules do not allow the URL of a participant, so it could never be called: an address or port that is closed, or an address in an unusual spelling. See `egress` in docs/configuration.md."},
 	{workflow.CodeMissingCompensation, []int{422}, "Missing compensation", "A step has no compensation. If there is nothing to compensate, write `compensation: none`."},
 	{webhook.CodeNotFound, []int{404}, "No such webhook", "The tenant has no webhook with this id."},
 	{webhook.CodeDeliveryNotFound, []int{404}, "No such delivery", "The webhook has no delivery with this id; finished deliveries are kept for a limited time."},

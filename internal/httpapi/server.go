@@ -74,6 +74,8 @@ type Config struct {
 	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
 	// they may; in words fit for the tenant.
 	CheckEndpoint func(url string) (reason string)
+	// CheckParticipant says the same of the URL of a step. Optional: every URL may be called.
+	CheckParticipant func(url string) (reason string)
 	// DeadLetters is the dead-letter queue. Optional: there is none, and its
 	// operations answer 503.
 	DeadLetters *dlqapi.DeadLetters
@@ -198,7 +200,8 @@ func (s *server) assemble() {
 		Kit: s.kit, Sagas: cfg.Sagas, Workflows: cfg.Workflows, Archive: cfg.Archive, Reports: cfg.Reports,
 		Create: cfg.Create, Commit: cfg.Commit, Engine: cfg.Engine, Node: cfg.Node, Tenant: cfg.Tenant,
 		SagaTimeout: cfg.SagaTimeout, CompensationTimeout: cfg.CompensationTimeout,
-		Retention: cfg.Retention, RetentionBatch: cfg.RetentionBatch, Jobs: cfg.Jobs != nil,
+		CheckParticipant: cfg.CheckParticipant,
+		Retention:        cfg.Retention, RetentionBatch: cfg.RetentionBatch, Jobs: cfg.Jobs != nil,
 	})
 	s.trail = &trail{Kit: s.kit, Sagas: cfg.Sagas, Trail: cfg.Trail, Follow: cfg.Follow, Verify: cfg.Verify,
 		Timeline: cfg.Timeline}

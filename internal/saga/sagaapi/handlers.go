@@ -65,6 +65,9 @@ type Handlers struct {
 	// many sagas are archived in one transaction.
 	Retention      saga.Retention
 	RetentionBatch int
+	// CheckParticipant returns why a URL could never be called, in words fit for the
+	// tenant; "": it may be. Nil: every URL may.
+	CheckParticipant func(url string) (reason string)
 	// Jobs reports that job runs are configured; steps of workflows may require them.
 	Jobs bool
 

@@ -81,13 +81,33 @@ func (s *Handlers) parseDefinition(req *rest.Request, isJSON bool) (*workflow.De
 	return def, s.runnable(def)
 }
 
-// runnable refuses definitions with jobs where there are no job runs. Fault:
-// Unavailable.
+// runnable refuses definitions with jobs where there are no job runs, and those that
+// call what the server may not reach. Where a name leads is looked at again at every
+// connection. Faults: Unavailable; Invalid.
 func (s *Handlers) runnable(def *workflow.Definition) error {
 	if !s.Jobs && def.HasJobs() {
 		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
 	}
-	return nil
+	if s.CheckParticipant == nil {
+		return nil
+	}
+	var wrong fault.Mistakes
+	check := func(h *workflow.HTTPCall, step int, member string) {
+		if h == nil {
+			return
+		}
+		if reason := s.CheckParticipant(h.URL); reason != "" {
+			wrong.Add("/steps/"+strconv.Itoa(step)+"/"+member+"/http/url", workflow.CodeURLNotAllowed, "%s", reason)
+		}
+	}
+	for i := range def.Steps {
+		check(def.Steps[i].Action.HTTP, i, "action")
+		check(def.Steps[i].Compensation.HTTP, i, "compensation")
+	}
+	if wrong == nil {
+		return nil
+	}
+	return rest.FieldsFault(fault.Invalid, workflow.CodeURLNotAllowed, wrong)
 }
 
 // yamlInside returns the text of {"workflow_yaml": "…"}, which must have no other members.

@@ -27,6 +27,7 @@ const (
 	CodeCyclic              = "WORKFLOW_CYCLIC"               // depends_on goes round
 	CodeUnknownDependency   = "WORKFLOW_UNKNOWN_DEPENDENCY"   // depends_on names no step
 	CodeInvalidURL          = "WORKFLOW_INVALID_URL"          // not an absolute http(s) URL
+	CodeURLNotAllowed       = "WORKFLOW_URL_NOT_ALLOWED"      // the server may not call it
 	CodeMissingCompensation = "WORKFLOW_MISSING_COMPENSATION" // neither a call nor "none"
 	CodeSyntax              = "WORKFLOW_SYNTAX"               // not YAML or not JSON
 )
