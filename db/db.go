@@ -85,10 +85,10 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 // waits inside pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits
 // for that snapshot in turn, forever.
 func locked(ctx context.Context, dsn string, f func(*sql.DB) error) error {
-	return connected(dsn, func(db *sql.DB) error { return lockedOn(ctx, db, f) })
+	return connected(dsn, func(db *sql.DB) error { return lockedOn(ctx, db, lockKey, f) })
 }
 
-func lockedOn(ctx context.Context, db *sql.DB, f func(*sql.DB) error) error {
+func lockedOn(ctx context.Context, db *sql.DB, key int64, f func(*sql.DB) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -96,7 +96,7 @@ func lockedOn(ctx context.Context, db *sql.DB, f func(*sql.DB) error) error {
 	defer conn.Close()
 	for {
 		var ours bool
-		if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, lockKey).Scan(&ours); err != nil {
+		if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, key).Scan(&ours); err != nil {
 			return fmt.Errorf("migration lock: %w", err)
 		}
 		if ours {
@@ -108,7 +108,7 @@ func lockedOn(ctx context.Context, db *sql.DB, f func(*sql.DB) error) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, lockKey) //nolint:errcheck // closing the session unlocks too
+	defer conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, key) //nolint:errcheck // closing the session unlocks too
 	return f(db)
 }
 

@@ -63,6 +63,17 @@ func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	if err != nil {
 		return err
 	}
+	return onRecord(ctx, db, func(tx *sql.Tx, by By) error {
+		_, err := tx.ExecContext(ctx, recordSchema, to, verb, by.Actor, by.Address, by.Operation, from, n)
+		if err != nil {
+			return fmt.Errorf("the migrations are done (now %s), but could not be recorded: %w", to, err)
+		}
+		return nil
+	})
+}
+
+// onRecord lets f insert into the table of actions, as the engine, where there is one.
+func onRecord(ctx context.Context, db *sql.DB, f func(*sql.Tx, By) error) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, recorded).Scan(&there); err != nil || !there {
 		return err
@@ -79,8 +90,8 @@ func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	if _, err := tx.ExecContext(ctx, actAsEngine, EngineRole); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, recordSchema, to, verb, by.Actor, by.Address, by.Operation, from, n); err != nil {
-		return fmt.Errorf("the migrations are done (now %s), but could not be recorded: %w", to, err)
+	if err := f(tx, by); err != nil {
+		return err
 	}
 	return tx.Commit()
 }

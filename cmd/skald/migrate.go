@@ -13,7 +13,8 @@ import (
 type migrateCmd struct {
 	Up     migrateUp     `cmd:"" help:"Apply all pending migrations."`
 	Down   migrateDown   `cmd:"" help:"Revert the newest migrations. Data in the tables and columns that they added is lost."`
-	Status migrateStatus `cmd:"" help:"List migrations and when they were applied."`
+	Status migrateStatus `cmd:"" help:"List migrations and when they were applied, and the extra indexes that exist."`
+	Extras migrateExtras `cmd:"" help:"Create, drop or list indexes that Skald does not need, for queries that people write themselves."`
 	Roles  migrateRoles  `cmd:"" help:"Print the SQL that creates the database roles. An administrator runs it if Skald's own login may not create roles."`
 }
 
@@ -70,6 +71,15 @@ func (migrateStatus) Run(ctx context.Context, c *cli) error {
 				at = m.At.Format("2006-01-02 15:04:05Z")
 			}
 			fmt.Printf("%-30s %s\n", m.ID, at)
+		}
+		if err != nil {
+			return err
+		}
+		extras, err := db.Extras(ctx, conn)
+		for _, e := range extras {
+			if e.Made {
+				fmt.Printf("%-30s %s\n", "extra index", extraLine(e))
+			}
 		}
 		return err
 	})

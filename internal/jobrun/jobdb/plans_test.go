@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/rest/page"
@@ -63,5 +64,27 @@ func TestListsOfManyRunsUseIndexes(t *testing.T) {
 			query, args := jobdb.CountOfRuns(j.Tenant, tt.Filter, 10_000)
 			pgtest.WantIndexes(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
 		})
+	}
+}
+
+// J-27, J-28: the queries of seed 5 as it wrote them, of all tenants, are asked by
+// people only; the indexes for them are made by `skald migrate extras`.
+func TestSeed5sQueriesAreServedByTheExtraIndexes(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	pgtest.ManyMixedRuns(t, j)
+	if _, err := db.MakeExtras(t.Context(), j.Dsn); err != nil {
+		t.Fatal(err)
+	}
+	people := pgtest.Observer(t, j.Dsn)
+	pgtest.Execute(t, people, `ANALYZE jobs.job_runs`)
+	pgtest.Execute(t, people, `SET ROLE `+db.ReadonlyRole)
+	worker := pgtest.Ask[string](t, people, `SELECT md5('3')::uuid::text`)
+	for query, index := range map[string]string{
+		`SELECT * FROM jobs.job_runs WHERE state = 'PENDING' ORDER BY scheduled_for LIMIT 50`:                          "idx_job_runs_state_all",
+		`SELECT * FROM jobs.job_runs WHERE assigned_worker_id = '` + worker + `' AND state IN ('ASSIGNED', 'RUNNING')`: "idx_job_runs_assigned_worker_id_all",
+		`SELECT * FROM jobs.job_runs WHERE assigned_worker_id = '` + worker + `' AND state = 'FAILED'`:                 "idx_job_runs_assigned_worker_id_all",
+	} {
+		pgtest.WantIndexes(t, pgtest.Explain(t, people, query), index)
 	}
 }

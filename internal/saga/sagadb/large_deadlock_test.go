@@ -21,6 +21,7 @@ func TestLargeTable(t *testing.T) {
 	t.Run("retention and the archive are served by indexes", func(t *testing.T) { testArchivePlans(t, l) })
 	t.Run("counting that takes too long is given up", func(t *testing.T) { testCounts(t, l) })
 	t.Run("opposite batches of two nodes do not deadlock", func(t *testing.T) { testOppositeBatches(t, l) })
+	t.Run("the seeds' own queries are served by the extra indexes", func(t *testing.T) { testExtras(t, l) })
 }
 
 // testOppositeBatches makes two nodes commit the same sagas in opposite order. A

@@ -196,10 +196,10 @@ var testArrows = map[string][]string{
 	"internal/dlq/dlqdb":        {"internal/dlq/redrivedb", "internal/saga/sagadb", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/dlq/redrivedb":    {"internal/test/pgtest"},
 	"internal/event/eventdb":    {"internal/test/eventtest", "internal/test/pgtest", "internal/test/testdb"},
-	"internal/jobrun/jobdb":     {"internal/retry", "internal/test/pgtest", "internal/test/testdb"},
+	"internal/jobrun/jobdb":     {"db", "internal/retry", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/jobrun/jobnotify": {"internal/test/testdb"},
 	"internal/jobrun/sweepdb":   {"internal/jobrun/schedule", "internal/retry", "internal/test/pgtest"},
-	"internal/saga/sagadb":      {"internal/test/eventtest", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
+	"internal/saga/sagadb":      {"db", "internal/test/eventtest", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
 }
 
 // support may be imported by tests only.
