@@ -82,7 +82,9 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 		}
 	}
 	slices.SortFunc(free, func(a, b *saga.Saga) int { return a.NextRunAt.Compare(*b.NextRunAt) })
-	slices.SortFunc(left, func(a, b *saga.Saga) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(left, func(a, b *saga.Saga) int { // those in flight, which have no due time, come first
+		return cmp.Or(dueTime(a).Compare(dueTime(b)), a.CreatedAt.Compare(b.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
+	})
 	left, free = st.m.inTurn(left, limit), st.m.inTurn(free, limit)
 	var out []saga.Loaded
 	// Sagas of dead nodes come first: they are limited in number, a backlog may not be.
@@ -94,6 +96,14 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 		st.m.lastTurn = s.Tenant.ID
 	}
 	return out, nil
+}
+
+// dueTime is when a saga is due; the zero time: it was in flight.
+func dueTime(s *saga.Saga) time.Time {
+	if s.NextRunAt == nil {
+		return time.Time{}
+	}
+	return *s.NextRunAt
 }
 
 // inTurn gives the tenants of sagas equal shares of limit, beginning with the tenant

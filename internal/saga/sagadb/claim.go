@@ -57,7 +57,7 @@ WITH RECURSIVE dead AS MATERIALIZED (
 	SELECT o.id, o.tenant_id, true AS taken FROM estates d CROSS JOIN LATERAL (
 		SELECT s.id, s.tenant_id, s.version FROM saga.saga_states s
 		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner = d.owner AND s.tenant_id = d.tenant_id
-		 ORDER BY s.next_run_at NULLS FIRST, s.created_at
+		 ORDER BY s.next_run_at NULLS FIRST, s.created_at, s.id
 		 LIMIT (SELECT ($2 + count(*) - 1) / greatest(count(*), 1) FROM estates) FOR UPDATE SKIP LOCKED) o
 	  -- A row that its owner still changed after this statement began is locked in
 	  -- its newest version, while the step log of that change is not visible here

@@ -22,6 +22,7 @@ var claims = []contract{
 	{"a takeover while compensating stays an undo", claimTakesOverUndo},
 	{"a takeover does not shorten a wait", claimKeepsWait},
 	{"a takeover closes the rows its owner left RUNNING", claimClosesLogs},
+	{"what a dead node left behind is taken over the oldest first", claimOldest},
 	{"what a dead node left behind is taken over however long the backlog is", claimBacklog},
 	{"a restarted node takes its sagas back at once", claimAfterRestart},
 	{"what a former owner decided is stale", claimFences},
@@ -220,6 +221,34 @@ func claimClosesLogs(f *fixture) {
 	f.check(f.play(saga.Rebuild(l.Saga, f.def, l.Logs), f.done(`{}`))) // a row of its own
 	if logs := f.logsOf(bystander); logs[1].Status != saga.LogRunning {
 		f.t.Errorf("the row of a living node's call became %s", logs[1].Status)
+	}
+}
+
+// claimOldest: those that were in flight by their creation, of the same moment by
+// their id; then those that wait, by their due time.
+func claimOldest(f *fixture) {
+	dead, die := f.dead()
+	ids := []uuid.UUID{newID(), newID(), newID(), newID(), newID()} // in their order
+	at := f.now()
+	stored := func(id uuid.UUID, age time.Duration) saga.Instance {
+		return f.stored(f.owned(dead, func(n *saga.NewSaga) { n.ID, n.CreatedAt = id, at.Add(-age) }))[0]
+	}
+	stored(ids[4], time.Minute)
+	stored(ids[1], time.Minute)
+	stored(ids[3], time.Hour)
+	later, sooner := f.unanswered().(saga.Answered), f.unanswered().(saga.Answered)
+	later.RetryAfter, sooner.RetryAfter = 50*time.Second, 20*time.Second
+	f.play(stored(ids[0], 2*time.Hour), later)
+	f.play(stored(ids[2], time.Second), sooner)
+	die()
+	var got []uuid.UUID
+	for range ids {
+		for _, l := range f.claim(f.owner, 1) {
+			got = append(got, l.Saga.ID)
+		}
+	}
+	if diff := cmp.Diff([]uuid.UUID{ids[3], ids[1], ids[4], ids[2], ids[0]}, got); diff != "" {
+		f.t.Errorf("claimed in the order (-want +got):\n%s", diff)
 	}
 }
 
