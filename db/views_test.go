@@ -99,7 +99,8 @@ func tell(t *testing.T) *story {
 	t.Cleanup(stores.Close)
 	def, err := workflow.ParseJSON([]byte(`{"name": "order", "retry": {"max_attempts": 2, "jitter": 0}, "compensation_retry": {"max_attempts": 7, "jitter": 0}, "steps": [
 		{"name": "reserve", "action": {"http": {"url": "http://x/1"}}, "compensation": {"http": {"url": "http://x/2"}}},
-		{"name": "label", "action": {"http": {"url": "http://x/3"}}, "compensation": "none", "retry": {"max_attempts": 5}},
+		{"name": "label", "action": {"http": {"url": "http://x/3"}}, "compensation": "none", "retry": {"max_attempts": 5},
+		 "metadata": {"owner": "depot", "page": 7}},
 		{"name": "charge", "action": {"http": {"url": "http://x/4"}}, "compensation": {"http": {"url": "http://x/5"}}, "compensation_retry": {"max_attempts": 3}}
 	]}`), workflow.Limits{})
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *story) now() time.Time {
 func (s *story) begin(owner *int64) saga.Instance {
 	s.t.Helper()
 	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id},
-		Payload: json.RawMessage(`{"amount":1.50}`)}
+		Payload: json.RawMessage(`{"amount":1.50}`), Metadata: json.RawMessage(`{"region":"eu","owner":"shop"}`)}
 	results,
 		err := s.st.Create(s.t.Context(), []saga.NewSaga{{Saga: saga.New(spec, s.def, 1, owner, s.now(), time.Minute)}})
 	if err != nil || results[0].Created != saga.Stored {

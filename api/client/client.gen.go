@@ -3115,7 +3115,7 @@ type CompleteStepInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// ContentText Content of a dead letter, as text. Callers without `payloads:read` get the text
+// ContentText Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 // `***`.
 type ContentText = string
 
@@ -3162,7 +3162,7 @@ type DeadLetter struct {
 	// ErrorMessage Why the message originally failed.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// ErrorStack Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	ErrorStack *ContentText `json:"error_stack,omitempty"`
 	ErrorType  *string      `json:"error_type,omitempty"`
@@ -3186,7 +3186,7 @@ type DeadLetter struct {
 	// Key Present if it is UTF-8.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// KeyBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Labels    []string     `json:"labels"`
@@ -3224,7 +3224,7 @@ type DeadLetter struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// PayloadBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
@@ -3548,11 +3548,11 @@ type DeadLetterGroupState string
 type DeadLetterHeader struct {
 	Name string `json:"name"`
 
-	// Value Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// Value Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	Value *ContentText `json:"value,omitempty"`
 
-	// ValueBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// ValueBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	ValueBase64 *ContentText `json:"value_base64,omitempty"`
 }
@@ -3912,11 +3912,11 @@ type DeadLetterRevision struct {
 	CreatedAt time.Time          `json:"created_at"`
 	Headers   []DeadLetterHeader `json:"headers,omitempty"`
 
-	// Key Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// Key Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// KeyBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Number    int          `json:"number"`
@@ -3924,7 +3924,7 @@ type DeadLetterRevision struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// PayloadBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
@@ -5207,7 +5207,7 @@ type JobRunError struct {
 	// Retryable False: another attempt will not help.
 	Retryable bool `json:"retryable"`
 
-	// Stack Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// Stack Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.
 	Stack *ContentText `json:"stack,omitempty"`
 	Type  *string      `json:"type,omitempty"`
@@ -6145,12 +6145,15 @@ type SagaError struct {
 	Code  string     `json:"code"`
 
 	// Details Any JSON value. Callers without `payloads:read` get the text `***`.
-	Details    AnyJSON   `json:"details,omitempty"`
-	Message    string    `json:"message"`
-	Retryable  bool      `json:"retryable"`
-	StackTrace *string   `json:"stack_trace,omitempty"`
-	Timestamp  time.Time `json:"timestamp"`
-	Type       string    `json:"type"`
+	Details   AnyJSON `json:"details,omitempty"`
+	Message   string  `json:"message"`
+	Retryable bool    `json:"retryable"`
+
+	// StackTrace Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
+	// `***`.
+	StackTrace *ContentText `json:"stack_trace,omitempty"`
+	Timestamp  time.Time    `json:"timestamp"`
+	Type       string       `json:"type"`
 }
 
 // SagaExplanation defines model for SagaExplanation.
@@ -6474,6 +6477,10 @@ type Step struct {
 
 	// Job Like `job` in `action`.
 	Job *string `json:"job,omitempty"`
+
+	// Metadata What people and reports want to know of the step. In the database, the view
+	// `saga_steps` shows it, and `saga_events` for the events of the step.
+	Metadata JSONObject `json:"metadata,omitempty"`
 
 	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255,
 	// starting with a letter or digit.

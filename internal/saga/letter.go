@@ -26,7 +26,7 @@ func (d *decision) dirtyEnd(e *Error, reason string) {
 	} else {
 		d.gaveUpUndo(e)
 	}
-	e.Cause = d.s.Error
+	e.follows(d.s.Error)
 	d.s.Error = e
 	d.s.NeedsAttention = true
 	d.s.AttentionReason = &reason

@@ -26,6 +26,8 @@ type Outcome struct {
 	Message    string          // for people; never more than 1,000 characters
 	Output     json.RawMessage // canonical JSON when Done; nil when the answer had no body
 	Response   json.RawMessage // canonical JSON of a refusal's body; nil when there was none
+	StackTrace string          // where the participant failed, by its own account; "" when it does not say
+	Cause      *Error          // what caused it, by its own account, without times; nil when it does not say
 	Request    []byte          // the body sent
 	RetryAfter time.Duration   // the participant's wish; 0 when none
 	StartedAt  time.Time

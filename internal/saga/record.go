@@ -43,8 +43,26 @@ func failedStatus(o Outcome) LogStatus {
 func (d *decision) outcomeError(o Outcome, message string) *Error {
 	e := d.newError(o.Code, string(o.Class), message)
 	e.Retryable = o.Verdict != Refused
-	e.Details = o.Response
+	e.Details, e.StackTrace, e.Cause = o.Response, o.StackTrace, o.Cause.at(d.m.Now)
 	return e
+}
+
+// at returns a copy of an error and of its causes, all of one time.
+func (e *Error) at(now time.Time) *Error {
+	if e == nil {
+		return nil
+	}
+	c := *e
+	c.Timestamp, c.Cause = now, e.Cause.at(now)
+	return &c
+}
+
+// follows puts cause at the end of an error's causes. They must be the error's own.
+func (e *Error) follows(cause *Error) {
+	for e.Cause != nil {
+		e = e.Cause
+	}
+	e.Cause = cause
 }
 
 func (d *decision) newError(code, kind, message string) *Error {

@@ -247,3 +247,47 @@ func TestTheCompensationDeadlineIsPinnedWhenItBegins(t *testing.T) {
 		})
 	}
 }
+
+// S2-50: what the participant tells of a failure is in the error of the step, of the
+// saga and of the event, with the time of the change; of a saga whose compensation
+// gave up as well, the last cause is why it was compensated.
+func TestAnErrorCarriesTheParticipantsStackTraceAndCause(t *testing.T) {
+	why := func(trace, cause string) Outcome {
+		return Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_409", Message: "no", StackTrace: trace,
+			Cause:     &Error{Code: "c", Type: "t", Message: cause, Cause: &Error{Code: "root", Type: "t", Message: "root"}},
+			StartedAt: noon, EndedAt: noon}
+	}
+	causes := func(e *Error) (list []string) {
+		for ; e != nil; e = e.Cause {
+			list = append(list, e.Message+e.StackTrace)
+			if e.Timestamp.IsZero() {
+				t.Errorf("%q has no time", e.Message)
+			}
+		}
+		return list
+	}
+	r, _, _ := tell(t, started("uu"), "done")
+	apply := func(r Instance, o Outcome) Change {
+		c, err := Apply(r, Answered{Outcome: o}, moments(noon))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := apply(r, why(" at s1", "disk"))
+	forward := []string{`step "s1": no at s1`, "disk", "root"}
+	if diff := cmp.Diff(forward, causes(c.After.Error)); diff != "" {
+		t.Errorf("the saga's error (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"no at s1", "disk", "root"}, causes(c.Logs[0].Error)); diff != "" {
+		t.Errorf("the step's error (-want +got):\n%s", diff)
+	}
+	c = apply(c.After, why(" at undo", "gone"))
+	want := append([]string{`the compensation of step "s0" gave up: no at undo`, "gone", "root"}, forward...)
+	if diff := cmp.Diff(want, causes(c.After.Error)); diff != "" {
+		t.Errorf("the error of both (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"no at undo", "gone", "root"}, causes(c.Logs[0].Error)); diff != "" {
+		t.Errorf("the compensation's error (-want +got):\n%s", diff)
+	}
+}

@@ -193,6 +193,7 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 	body, err := c.canonical(a.body)
 	if err == nil && int64(len(body)) <= c.cfg.MaxResponseBytes {
 		o.Message = messageIn(body)
+		o.StackTrace, o.Cause = whyIn(body)
 		if v == saga.Refused {
 			o.Response = body
 		}

@@ -1,16 +1,21 @@
 package participant
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 const (
 	maxMessage    = 1000           // characters, as documented for saga.Outcome.Message
+	maxStackTrace = 8000           // characters
+	maxCauses     = 5              // causes of causes
 	maxRetryAfter = 24 * time.Hour // package retry limits it further
 )
 
@@ -52,11 +57,68 @@ func messageIn(body []byte) string {
 	return ""
 }
 
-// cleaned makes text from outside safe to show and store: valid UTF-8 of at most 1,000
-// characters, with a blank for each character that would break a line, control a terminal
-// or change the direction of writing.
-func cleaned(s string) string {
+// whyIn returns what a participant's JSON body says about a failure besides its message:
+// its stack_trace, and its cause, which is a text or an object with a message and
+// optionally a code, a type, a stack_trace and a cause of its own.
+func whyIn(body []byte) (stackTrace string, cause *saga.Error) {
+	var fields struct {
+		StackTrace any             `json:"stack_trace"`
+		Cause      json.RawMessage `json:"cause"`
+	}
+	if json.Unmarshal(body, &fields) != nil { // not an object
+		return "", nil
+	}
+	return traceIn(fields.StackTrace), causeIn(fields.Cause, maxCauses)
+}
+
+func traceIn(value any) string {
+	s, _ := value.(string)
+	return shown(s, maxStackTrace, true)
+}
+
+// causeIn returns nil if value describes no cause.
+func causeIn(value json.RawMessage, causes int) *saga.Error {
+	if len(value) == 0 || causes == 0 {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		if text = cleaned(text); text == "" {
+			return nil
+		}
+		return &saga.Error{Code: typeOfCause, Type: typeOfCause, Message: text}
+	}
+	var fields struct {
+		Code, Type any
+		StackTrace any             `json:"stack_trace"`
+		Cause      json.RawMessage `json:"cause"`
+	}
+	e := saga.Error{Message: messageIn(value)}
+	if e.Message == "" || json.Unmarshal(value, &fields) != nil {
+		return nil
+	}
+	code, _ := fields.Code.(string)
+	kind, _ := fields.Type.(string)
+	e.Code, e.Type = cmp.Or(cleaned(code), typeOfCause), cmp.Or(cleaned(kind), typeOfCause)
+	e.StackTrace, e.Cause = traceIn(fields.StackTrace), causeIn(fields.Cause, causes-1)
+	return &e
+}
+
+// typeOfCause is the type and the code of a cause if the participant gives none.
+const typeOfCause = "participant"
+
+// cleaned makes text from outside safe to show and store, as one line of at most 1,000
+// characters.
+func cleaned(s string) string { return shown(s, maxMessage, false) }
+
+// shown makes text from outside safe to show and store: valid UTF-8 of at most so many
+// characters, with a blank for each character that would control a terminal, change the
+// direction of writing or, unless lines are allowed, break a line.
+func shown(s string, most int, lines bool) string {
 	s = strings.Map(func(r rune) rune {
+		if lines && (r == '\n' || r == '\t') {
+			return r
+		}
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
@@ -65,7 +127,7 @@ func cleaned(s string) string {
 	s = strings.TrimSpace(s)
 	n := 0
 	for i := range s {
-		if n == maxMessage {
+		if n == most {
 			return strings.TrimSpace(s[:i])
 		}
 		n++

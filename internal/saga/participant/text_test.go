@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -140,4 +142,41 @@ func FuzzAnyAnswerHasAnOutcome(f *testing.F) {
 			t.Errorf("message %q, retry after %s", o.Message, o.RetryAfter)
 		}
 	})
+}
+
+// S2-50: a failure carries the stack trace and the cause that the participant tells,
+// whatever its status.
+func TestWhyAParticipantFailed(t *testing.T) {
+	deep := `"too deep"`
+	for range 10 {
+		deep = `{"message":"m","cause":` + deep + `}`
+	}
+	for _, tt := range []struct {
+		body, trace string
+		cause       *saga.Error
+	}{
+		{`{"message":"no","stack_trace":"at a\n\tat b\u0007"}`, "at a\n\tat b", nil},
+		{`{"cause":"the disk is full"}`, "", &saga.Error{Code: "participant", Type: "participant", Message: "the disk is full"}},
+		{`{"cause":{"code":"ENOSPC","type":"io","message":"disk\nfull","stack_trace":"at c","cause":"quota"}}`, "",
+			&saga.Error{Code: "ENOSPC", Type: "io", Message: "disk full", StackTrace: "at c",
+				Cause: &saga.Error{Code: "participant", Type: "participant", Message: "quota"}}},
+		{`{"stack_trace":7,"cause":{"code":"no message"}}`, "", nil},
+		{`{"stack_trace":null,"cause":null}`, "", nil},
+		{`{"cause":""}`, "", nil},
+		{`{"cause":[1]}`, "", nil},
+		{`["stack_trace"]`, "", nil},
+		{`{"stack_trace":"` + strings.Repeat("é", 9000) + `"}`, strings.Repeat("é", 8000), nil},
+	} {
+		trace, cause := whyIn([]byte(tt.body))
+		if diff := cmp.Diff(tt.cause, cause); diff != "" || trace != tt.trace {
+			t.Errorf("%.60s: stack trace %q, cause (-want +got):\n%s", tt.body, trace, diff)
+		}
+	}
+	n := 0
+	for _, e := whyIn([]byte(`{"cause":` + deep + `}`)); e != nil; e = e.Cause {
+		n++
+	}
+	if n != maxCauses {
+		t.Errorf("%d causes of causes, want %d", n, maxCauses)
+	}
 }

@@ -49,6 +49,9 @@ type Step struct {
 	TimeoutMS         int64         `json:"timeout_ms,omitempty"` // one call; 0: the server's default
 	Retry             *retry.Policy `json:"retry,omitempty"`
 	CompensationRetry *retry.Policy `json:"compensation_retry,omitempty"`
+	// Metadata is what people and reports want to know of the step; Skald makes nothing
+	// of it. A canonical JSON object; nil: none.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // Call is how a participant is reached: by HTTP, or as a job run. Exactly one of

@@ -29,6 +29,7 @@ steps:
     timeout_ms: 2000
     retry: {retry_on: [], jitter: 0}
     compensation_retry: {max_attempts: 7, jitter: 0}
+    metadata: {owner: payments, pages: [1.50, null]}
   - name: reserve-stock
     action:       {http: {url: "http://127.0.0.1:9001/reservations"}}
     compensation: {http: {url: "http://[::1]:9001/reservations/cancel"}}
@@ -43,7 +44,8 @@ const fullJSON = `{
   {"name": "charge", "depends_on": ["reserve-stock"],
    "action": {"http": {"headers": {"Authorization": "Bearer é", "X-Team": "stock"}, "url": "https://pay.example/charges?x=1", "method": "PUT"}},
    "compensation": {"http": {"method": "DELETE", "url": "https://pay.example/charges"}},
-   "timeout_ms": 2e3, "retry": {"retry_on": [], "jitter": 0.0}, "compensation_retry": {"max_attempts": 7, "jitter": 0}},
+   "timeout_ms": 2e3, "retry": {"retry_on": [], "jitter": 0.0}, "compensation_retry": {"max_attempts": 7, "jitter": 0},
+   "metadata": {"pages": [1.5, null], "owner": "payments"}},
   {"name": "reserve-stock",
    "action": {"http": {"url": "http://127.0.0.1:9001/reservations"}},
    "compensation": {"http": {"url": "http://[::1]:9001/reservations/cancel"}}},
@@ -107,6 +109,7 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 				},
 				Retry:             &retry.Policy{Jitter: new(0.0), RetryOn: []retry.Class{}},
 				CompensationRetry: &retry.Policy{MaxAttempts: 7, Jitter: new(0.0)},
+				Metadata:          []byte(`{"owner":"payments","pages":[1.5,null]}`),
 			},
 			{Name: "notify", Action: workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: "http://127.0.0.1:9002/notify"}}},
 		},

@@ -90,6 +90,7 @@ func TestEveryMistakeHasItsCodeAndPointer(t *testing.T) {
 		{"an unknown class", with(`"retry":{"retry_on":["timeout","refused"]}`), bad, []string{"/retry/retry_on/1"}},
 		{"classes that are no list", with(`"retry":{"retry_on":"timeout"}`), bad, []string{"/retry/retry_on"}},
 		{"a class that is no text", with(`"retry":{"retry_on":[5]}`), bad, []string{"/retry/retry_on/0"}},
+		{"metadata that is no object", flow(step("s", `"metadata":[1]`)), bad, []string{"/steps/0/metadata"}},
 		{"a step's policy", flow(step("s", `"retry":{"max_attempts":-1}`, `"compensation_retry":{"max_interval_ms":0}`)), bad, []string{"/steps/0/retry/max_attempts", "/steps/0/compensation_retry/max_interval_ms"}},
 		{"no steps at all", `{"name":"w"}`, workflow.CodeEmpty, []string{"/steps"}},
 		{"null steps", `{"name":"w","steps":null}`, workflow.CodeEmpty, []string{"/steps"}},

@@ -102,6 +102,7 @@ func (r *reader) step(v any, at string) Step {
 		"timeout_ms",
 		"retry",
 		"compensation_retry",
+		"metadata",
 	)
 	if m == nil {
 		return Step{}
@@ -112,6 +113,13 @@ func (r *reader) step(v any, at string) Step {
 		TimeoutMS:         r.integer(m, at, "timeout_ms", 1, maxMS),
 		Retry:             r.policy(m, at, "retry"),
 		CompensationRetry: r.policy(m, at, "compensation_retry"),
+	}
+	if v := m["metadata"]; v != nil {
+		if _, ok := v.(map[string]any); !ok {
+			r.fail(at+"/metadata", CodeInvalid, "must be an object")
+		} else {
+			s.Metadata = r.template(v, at+"/metadata")
+		}
 	}
 	s.Action = r.action(m, at)
 	if s.Action.Job != "" && s.Retry != nil {
