@@ -3,6 +3,7 @@ package db_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,11 +98,22 @@ func TestInstancesAndSeed4sSagasShowTheWholeSaga(t *testing.T) {
 		{"completed", `{"vars": {}, "steps": {"label": {"output": [2]}, "charge": {"output": "three"}, "reserve": {"output": {"n": 1}}}}`, `{"label": [2], "charge": "three", "reserve": {"n": 1}}`},
 		{"refused, undone", `{"vars": {}, "steps": {"label": {"output": 2}, "reserve": {"output": {"n": 1}}}}`, ``},
 		{"pending", `{"vars": {}, "steps": {}}`, ``},
+		{"timed out", `{"vars": {}, "steps": {"reserve": {"output": {"n": 1}}}}`, ``},
 	} {
 		run := runs[tt.name]
+		at := func(when *time.Time) string {
+			return ask[string](t, s.pool, `SELECT coalesce($1::timestamptz::text, 'never')`, when)
+		}
+		times := ask[string](t, s.pool, `SELECT concat_ws(' ', coalesce(started_at::text, 'never'), coalesce(completed_at::text, 'never'),
+			coalesce(timed_out_at::text, 'never')) FROM saga.saga_instances WHERE id = $1`, run.ID)
+		want := at(run.StartedAt) + " " + at(run.CompletedAt) + " " + at(run.TimedOutAt)
+		if times != want || (run.State == saga.TimedOut) != (run.TimedOutAt != nil) ||
+			(run.State == saga.Pending) != (run.StartedAt == nil) || run.State.Terminal() != (run.CompletedAt != nil) {
+			t.Errorf("%s: started, ended, timed out %s; want %s", tt.name, times, want)
+		}
 		got := strings.Join(texts(t, s.pool, `SELECT unnest(ARRAY[definition_id, state::text, initial_data::text, current_data::text, coalesce(result_data::text, ''),
 			coalesce(error->>'message', ''), retry_policy->>'max_attempts', timeout_ms::text]) FROM saga.saga_instances WHERE id = $1`, run.ID), "\n")
-		want := strings.Join([]string{"order@1", string(rune('0' + run.State)), `{"amount": 1.50}`, tt.current, tt.result,
+		want = strings.Join([]string{"order@1", string(rune('0' + run.State)), `{"amount": 1.50}`, tt.current, tt.result,
 			run.ErrorMessage(), "2", "60000"}, "\n")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s, instance (-want +got):\n%s", tt.name, diff)

@@ -152,6 +152,13 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 			t.Errorf("%s: everybody has %d privileges", table, n)
 		}
 	}
+	for _, view := range texts(t, pool, `SELECT oid::regclass FROM pg_class WHERE relnamespace`+ourSchemas+` AND relkind = 'v'`) {
+		for _, role := range roles {
+			if got := grants(view, role, "INSERT UPDATE DELETE", "has_table_privilege"); got != "" {
+				t.Errorf("%s on the view %s: %q; views are for reading", role, view, got)
+			}
+		}
+	}
 	for _, role := range roles {
 		for _, schema := range []string{"saga", "dlq"} {
 			if got := grants(schema, role, "USAGE CREATE", "has_schema_privilege"); got != "USAGE" {

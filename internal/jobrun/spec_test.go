@@ -3,6 +3,7 @@ package jobrun_test
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,6 +237,25 @@ func TestALogLineIsItsChunk(t *testing.T) {
 		if diff := cmp.Diff(c, l.Content()); diff != "" {
 			t.Error(diff)
 		}
+	}
+}
+
+// D-41: the archive of dead letters runs every day by itself.
+func TestTheArchiveOfLettersRunsDaily(t *testing.T) {
+	t.Parallel()
+	i := slices.IndexFunc(jobrun.BuiltIns, func(b jobrun.BuiltIn) bool { return b.Name == jobrun.SystemArchive })
+	d, err := jobrun.BuiltIns[i].Definition(uuid.UUID{2}, uuid.UUID{3}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(noon.Year(), noon.Month(), noon.Day()+1, 2, 10, 0, 0, time.UTC)
+	if d.NextDueAt == nil || !d.NextDueAt.Equal(at) || !d.Enabled {
+		t.Errorf("enabled %v, due at %v, want %v", d.Enabled, d.NextDueAt, at)
+	}
+	if c, err := d.Spec.Schedule.Compile(); err != nil {
+		t.Error(err)
+	} else if next, ok := c.Next(at); !ok || !next.At.Equal(at.AddDate(0, 0, 1)) {
+		t.Errorf("and then at %v", next)
 	}
 }
 

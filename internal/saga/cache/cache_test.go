@@ -137,6 +137,26 @@ func TestAPutSagaIsTheTenantsActiveOne(t *testing.T) {
 	})
 }
 
+// S4-30: active and compensating sagas, and none that has ended.
+func TestGetAllLeavesOutWhatHasEnded(t *testing.T) {
+	caches(t, func(w world) {
+		ended := w.put(cache.Saga{})
+		w.answer(ended)
+		if !w.Remove(w.ctx, ended.TransactionID) {
+			w.t.Fatal("not completed")
+		}
+		undone := w.put(cache.Saga{})
+		undone.Status = cache.Compensating
+		if err := w.Put(w.ctx, undone); err != nil { // nothing of it was sent: it is undone at once
+			w.t.Fatal(err)
+		}
+		active := w.put(cache.Saga{})
+		if all := w.GetAll(w.ctx); len(all) != 1 || all[0].TransactionID != active.TransactionID {
+			w.t.Errorf("%d sagas, want the one that is active: %+v", len(all), all)
+		}
+	})
+}
+
 func TestGetAllGoesBeyondOnePage(t *testing.T) {
 	caches(t, func(w world) {
 		for range 205 {
