@@ -22,8 +22,8 @@ var seedsQueries = []pgtest.Purpose{
 	{Name: "S2-47 ended lately, without an extra", Query: `SELECT * FROM saga.saga_instances WHERE completed_at > now() - interval '1 minute'`, Indexes: []string{"idx_saga_terminal_cleanup"}},
 	{Name: "S4-17 by the status of seed 4", Query: `SELECT * FROM saga.sagas WHERE status = 'compensating'`, Indexes: []string{"idx_sagas_status_all"}},
 	{Name: "S2-99, S2-100 events of a type that every saga has, latest first", Query: `SELECT * FROM saga.saga_events WHERE event_type = 'saga.completed' ORDER BY timestamp DESC LIMIT 50`, Indexes: []string{"idx_event_type"}},
-	{Name: "S2-100 events of a saga and a type, without an extra", Query: `SELECT * FROM saga.saga_events WHERE saga_id = '` + somebody.String() + `' AND event_type = 'saga.completed'`, Indexes: []string{"idx_event_saga_timestamp"}},
-	{Name: "S2-101 events of a step", Query: `SELECT * FROM saga.saga_events WHERE step_id = '` + somebody.String() + `:1'`, Indexes: []string{"idx_event_step_id"}},
+	{Name: "S2-100 events of a saga and a type, without an extra", Query: `SELECT * FROM saga.saga_events WHERE saga_id = '` + completedSaga.String() + `' AND event_type = 'saga.completed'`, Indexes: []string{"idx_event_saga_timestamp"}},
+	{Name: "S2-101 events of a step", Query: `SELECT * FROM saga.saga_events WHERE step_id = '` + completedSaga.String() + `:1'`, Indexes: []string{"idx_event_step_id"}},
 }
 
 // testExtras makes the extra indexes and looks at the seeds' queries, as they are
