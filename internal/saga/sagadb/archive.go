@@ -57,18 +57,10 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 
 // scanArchived reads a row of sagaColumns, followed by archived_at.
 func scanArchived(db *postgres.DB, row postgres.Scanner) (a saga.Archived, err error) {
-	a.Saga, err = scanSaga(db, withLast{row, &a.ArchivedAt})
+	a.Saga, err = scanSaga(db, row, &a.ArchivedAt)
 	postgres.UTC(&a.ArchivedAt)
 	return a, err
 }
-
-// withLast scans into one more destination than its caller passes.
-type withLast struct {
-	row  postgres.Scanner
-	last any
-}
-
-func (r withLast) Scan(dest ...any) error { return r.row.Scan(append(dest, r.last)...) }
 
 // ListArchived implements saga.Archive.
 func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filter) (page.Of[saga.Archived], error) {
@@ -141,10 +133,8 @@ var insertRestored = postgres.Named(insertEvents, theEvents)
 func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 	restored, err := postgres.RetryCollision(func() (bool, error) { return st.restore(ctx, r) })
 	switch {
-	case err != nil && postgres.Violates(err, "idempotency_keys_pkey"):
-		return saga.KeyUsed()
 	case err != nil:
-		return fmt.Errorf("restore saga: %w", err)
+		return postgres.Wrap("restore saga", err)
 	case !restored:
 		return saga.NotFound(r.SagaID)
 	}
@@ -163,13 +153,13 @@ func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool
 		if _, err := tx.ExecContext(ctx, insertRestored.Text, insertRestored.Args(event)...); err != nil {
 			return err
 		}
-		k := r.Key
-		if k == nil {
+		if r.Key == nil {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
-			VALUES ($1, $2, $3, $4, $5, $6)`, k.TenantID, k.Principal, k.Route, k.Key, k.Hash, r.SagaID)
+		stored, err := storeKey(ctx, tx, r.Key, r.SagaID)
+		if err == nil && !stored {
+			err = saga.KeyUsed()
+		}
 		return err
 	})
 	return restored && err == nil, err

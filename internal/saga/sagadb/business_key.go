@@ -21,11 +21,6 @@ func activeKey(tenant, workflow, key string) string {
 		` AND o.business_key = ` + key + ` AND o.business_key IS NOT NULL AND o.completed_at IS NULL`
 }
 
-// joinActive stores the saga that an idempotency key refers to when none was created.
-const joinActive = `
-INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
-VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
-
 // keyActive returns the result for a saga that was left out because its business key
 // is taken; Created is 0 when the key is free. An idempotency key that was used in
 // the meantime takes precedence.
@@ -39,12 +34,11 @@ func (st *Sagas) keyActive(ctx context.Context, n *saga.NewSaga) (saga.CreateRes
 	case n.Key == nil:
 		return saga.CreateResult{Created: saga.Joined, Prior: other}, nil
 	}
-	k := n.Key
-	res, err := st.db.Read.ExecContext(ctx, joinActive, k.TenantID, k.Principal, k.Route, k.Key, k.Hash, other)
-	if err != nil {
-		return saga.CreateResult{}, fmt.Errorf("store idempotency key: %w", err)
-	}
-	if stored, err := res.RowsAffected(); err != nil || stored == 0 {
+	stored, err := storeKey(ctx, st.db.Read, n.Key, other)
+	switch {
+	case err != nil:
+		return saga.CreateResult{}, err
+	case !stored:
 		return st.whyNotCreated(ctx, n)
 	}
 	return saga.CreateResult{Created: saga.Joined, Prior: other}, nil

@@ -32,7 +32,7 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 	err = postgres.EachRow(rows, func() error {
 		var n saga.Stalled
 		var err error
-		n.Saga, err = scanSaga(st.db, withMore{rows, []any{&next.ID, &next.Tenant, &n.Reason}})
+		n.Saga, err = scanSaga(st.db, rows, &next.ID, &next.Tenant, &n.Reason)
 		if read++; err == nil {
 			page = append(page, n)
 		}
@@ -46,14 +46,6 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 	}
 	return page, next, nil
 }
-
-// withMore scans additional columns after those that the reader scans.
-type withMore struct {
-	postgres.Scanner
-	dest []any
-}
-
-func (w withMore) Scan(dest ...any) error { return w.Scanner.Scan(append(dest, w.dest...)...) }
 
 const getNode = `SELECT node_name, lease_until, lease_until > now() FROM saga.engine_nodes WHERE id = $1`
 

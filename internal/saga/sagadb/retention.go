@@ -80,7 +80,7 @@ func archiveFailed(e saga.Expiry) string {
 
 func countFailed(e saga.Expiry) string {
 	return `
-SELECT s.tenant_id, s.workflow_name, least(count(*), $5) ` + expiredFailed + ` AND ` + withinTenant(e) + `
+SELECT s.tenant_id, s.workflow_name, least(count(*), $5) AS failed ` + expiredFailed + ` AND ` + withinTenant(e) + `
  GROUP BY s.tenant_id, s.workflow_name`
 }
 
@@ -109,26 +109,17 @@ func expiryParameters(e saga.Expiry, more ...any) []any {
 // expiringWorkflow is a workflow with sagas, not archived, that were created before the
 // time at which its completed sagas must have ended to be expired.
 type expiringWorkflow struct {
-	tenant uuid.UUID
-	name   string
-	before time.Time
+	Tenant uuid.UUID `db:"tenant_id"`
+	Name   string    `db:"name"`
+	Before time.Time `db:"completed"`
 }
 
 // maxCounted limits how many workflows CountExpired returns.
 const maxCounted = 1000
 
 func (st *Sagas) expiring(ctx context.Context, e saga.Expiry) ([]expiringWorkflow, error) {
-	rows, err := st.db.Read.QueryContext(ctx, expiring(e), expiryParameters(e)...)
-	if err != nil {
-		return nil, err
-	}
 	var out []expiringWorkflow
-	err = postgres.EachRow(rows, func() error {
-		var w expiringWorkflow
-		err := rows.Scan(&w.tenant, &w.name, &w.before)
-		out = append(out, w)
-		return err
-	})
+	err := st.db.Read.SelectContext(ctx, &out, expiring(e), expiryParameters(e)...)
 	return out, err
 }
 
@@ -144,9 +135,7 @@ func (st *Sagas) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (
 
 func (st *Sagas) archiveExpired(ctx context.Context, e saga.Expiry, limit int) (total int, err error) {
 	move := func(statement string, args ...any) error {
-		moved,
-			err := postgres.RetryCollision(func() (map[uuid.UUID]int64,
-			error) {
+		moved, err := postgres.RetryCollision(func() (map[uuid.UUID]int64, error) {
 			return st.db.ExecByTenant(ctx, statement, args...)
 		})
 		for tenant, n := range moved {
@@ -163,7 +152,7 @@ func (st *Sagas) archiveExpired(ctx context.Context, e saga.Expiry, limit int) (
 		if total == limit {
 			return total, nil
 		}
-		if err := move(archiveCompleted, w.tenant, w.name, w.before, limit-total); err != nil {
+		if err := move(archiveCompleted, w.Tenant, w.Name, w.Before, limit-total); err != nil {
 			return total, err
 		}
 	}
@@ -193,29 +182,26 @@ func (st *Sagas) countExpired(ctx context.Context, e saga.Expiry, maxEach int) (
 		return nil, err
 	}
 	for _, w := range workflows {
-		x := saga.Expired{TenantID: w.tenant, WorkflowName: w.name}
-		if err := st.db.Read.GetContext(ctx, &x.Completed, countCompleted, w.tenant, w.name, w.before, maxEach); err != nil {
+		x := saga.Expired{TenantID: w.Tenant, WorkflowName: w.Name}
+		if err := st.db.Read.GetContext(ctx, &x.Completed, countCompleted, w.Tenant, w.Name, w.Before, maxEach); err != nil {
 			return nil, err
 		}
 		if x.Completed > 0 {
-			counts[id{w.tenant, w.name}] = x
+			counts[id{w.Tenant, w.Name}] = x
 		}
 	}
-	rows, err := st.db.Read.QueryContext(ctx, countFailed(e), expiryParameters(e, maxEach)...)
-	if err != nil {
+	var rest []struct {
+		Tenant uuid.UUID `db:"tenant_id"`
+		Name   string    `db:"workflow_name"`
+		Failed int       `db:"failed"`
+	}
+	if err := st.db.Read.SelectContext(ctx, &rest, countFailed(e), expiryParameters(e, maxEach)...); err != nil {
 		return nil, err
 	}
-	err = postgres.EachRow(rows, func() error {
-		var of id
-		var failed int
-		err := rows.Scan(&of.tenant, &of.name, &failed)
-		x := counts[of]
-		x.TenantID, x.WorkflowName, x.Failed = of.tenant, of.name, failed
-		counts[of] = x
-		return err
-	})
-	if err != nil {
-		return nil, err
+	for _, w := range rest {
+		x := counts[id{w.Tenant, w.Name}]
+		x.TenantID, x.WorkflowName, x.Failed = w.Tenant, w.Name, w.Failed
+		counts[id{w.Tenant, w.Name}] = x
 	}
 	out := slices.SortedFunc(maps.Values(counts), func(a, b saga.Expired) int {
 		return cmp.Or(cmp.Compare(a.WorkflowName, b.WorkflowName), bytes.Compare(a.TenantID[:], b.TenantID[:]))

@@ -6,10 +6,9 @@
 // job runs; list.go and read.go the queries of users; archive.go and retention.go what
 // happens to ended sagas; trail.go the events in order.
 //
-// Files, each on top of those before it: trail_write, sealing, tables, business_key,
-// claim, commit, steer, workflows, jobs, list, read, trail, archive, create,
-// idempotency_keys, letters, neglected, ownership, retention, sagas, statistics,
-// storage, trail_chain.
+// Files, each on top of those before it: trail_write, sealing, tables, idempotency_keys,
+// business_key, claim, commit, steer, workflows, jobs, list, read, trail, archive, create,
+// letters, neglected, ownership, retention, sagas, statistics, storage, trail_chain.
 package sagadb
 
 import (

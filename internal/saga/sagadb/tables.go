@@ -200,13 +200,14 @@ func dueAt(at, madeAt string) string {
 // sagaColumns are the columns that scanSaga reads, of s.
 var sagaColumns = sagaTable.Selected("s")
 
-// scanSaga reads one row of sagaColumns; jsonb becomes canonical again (invariant I7).
-// For a saga whose encrypted content cannot be decrypted (unreadable) it returns only
+// scanSaga reads one row of sagaColumns, and the columns after them into more; jsonb
+// becomes canonical again (invariant I7). For a saga whose encrypted content cannot be
+// decrypted (unreadable) it returns only
 // the ids.
-func scanSaga(db *postgres.DB, row postgres.Scanner) (saga.Saga, error) {
+func scanSaga(db *postgres.DB, row postgres.Scanner, more ...any) (saga.Saga, error) {
 	var s saga.Saga
 	r := sagaRow{Saga: &s}
-	err := sagaTable.Scan(row, &r)
+	err := sagaTable.Scan(row, &r, more...)
 	if err != nil {
 		return s, err
 	}

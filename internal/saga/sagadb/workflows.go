@@ -25,25 +25,30 @@ type Workflows struct{ db *postgres.DB }
 // NewWorkflows returns the definition store of db.
 func NewWorkflows(db *postgres.DB) *Workflows { return &Workflows{db} }
 
-const workflowColumns = `d.tenant_id, d.name, d.version, d.definition, d.created_at,
-	w.inline, w.latest_version, w.enabled, w.revision, w.updated_at`
+// workflowTable is a version, from saga.workflow_definitions as d, with the head of
+// its name, from saga.workflows as w.
+var workflowTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(r *workflow.Registered) *uuid.UUID { return &r.TenantID }),
+	postgres.Text("name", func(r *workflow.Registered) *string { return &r.Name }),
+	postgres.Int("version", func(r *workflow.Registered) *int { return &r.Version }),
+	postgres.Doc("definition", func(r *workflow.Registered) **workflow.Definition { return &r.Definition }),
+	postgres.Time("created_at", func(r *workflow.Registered) *time.Time { return &r.CreatedAt }),
+	postgres.Bool("inline", func(r *workflow.Registered) *bool { return &r.Inline }).ReadFrom("w.inline"),
+	postgres.Int("latest_version", func(r *workflow.Registered) *int { return &r.Latest }).ReadFrom("w.latest_version"),
+	postgres.Bool("enabled", func(r *workflow.Registered) *bool { return &r.Enabled }).ReadFrom("w.enabled"),
+	postgres.Int("revision", func(r *workflow.Registered) *int64 { return &r.Revision }).ReadFrom("w.revision"),
+	postgres.Time("updated_at", func(r *workflow.Registered) *time.Time { return &r.UpdatedAt }).ReadFrom("w.updated_at"),
+)
+
+var workflowColumns = workflowTable.Selected("d")
 
 const fromWorkflows = ` FROM saga.workflows w JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name`
 
 func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
-	var r workflow.Registered
-	var def []byte
-	err := row.Scan(&r.TenantID, &r.Name, &r.Version, &def, &r.CreatedAt, &r.Inline, &r.Latest, &r.Enabled,
-		&r.Revision, &r.UpdatedAt)
-	if err != nil {
-		return r, err
+	r, err := workflowTable.One(row)
+	if err == nil {
+		r.Definition.Output, err = postgres.Canonical(r.Definition.Output)
 	}
-	postgres.UTC(&r.CreatedAt, &r.UpdatedAt)
-	r.Definition = new(workflow.Definition)
-	if err := json.Unmarshal(def, r.Definition); err != nil {
-		return r, fmt.Errorf("stored definition: %w", err)
-	}
-	r.Definition.Output, err = postgres.Canonical(r.Definition.Output)
 	return r, err
 }
 
@@ -222,7 +227,7 @@ func pageOfWorkflows[C any](ctx context.Context, st *Workflows, tenant uuid.UUID
 
 // setEnabled changes the head and returns it as changed, in one statement: a separate
 // read afterwards could return another client's change (invariant I12).
-const setEnabled = `
+var setEnabled = `
 WITH w AS (
 	UPDATE saga.workflows
 	   SET enabled = $3, revision = revision + (enabled <> $3)::int,
