@@ -1,7 +1,7 @@
-// Package access is the rulebook of who may do what: permissions and the roles
-// that hold them, API keys, and the tenant a request is made for. It decides;
-// it keeps nothing and knows neither clock nor chance. Package identity checks
-// credentials by it, package httpapi enforces what it says.
+// Package access is the rulebook of permissions: the roles that hold them, API keys,
+// and the tenant a request is made for. It is pure: no storage, no clock, no
+// randomness. Package identity checks credentials by it, package httpapi enforces its
+// decisions.
 package access
 
 import (
@@ -17,18 +17,18 @@ import (
 // Codes of problems.
 const (
 	CodeRequired       = "AUTH_REQUIRED"        // no credential
-	CodeInvalid        = "AUTH_INVALID"         // one that does not count, for whatever reason
+	CodeInvalid        = "AUTH_INVALID"         // an invalid one, for whatever reason
 	CodeForbidden      = "AUTH_FORBIDDEN"       // a permission is missing
 	CodeTenantMismatch = "AUTH_TENANT_MISMATCH" // the credential belongs to another tenant
 	CodeKeyNotFound    = "AUTH_KEY_NOT_FOUND"   // no API key of this id
-	CodeKeyRefused     = "AUTH_KEY_REFUSED"     // what was asked of a new API key is impossible
+	CodeKeyRefused     = "AUTH_KEY_REFUSED"     // the requested API key is impossible
 )
 
 // Permission is area:verb, as the contract's x-permission names it.
 type Permission string
 
-// Permissions. Within an area each verb stands for itself: who may write may
-// read only because roles that hold the one hold the other.
+// Permissions. Within an area each verb is separate: jobs:write does not include
+// jobs:read; roles hold both.
 const (
 	SagasRead      Permission = "sagas:read"
 	SagasWrite     Permission = "sagas:write"
@@ -40,29 +40,29 @@ const (
 	DLQWrite       Permission = "dlq:write"
 	DLQAdmin       Permission = "dlq:admin"
 	JobsRead       Permission = "jobs:read"
-	JobsWork       Permission = "jobs:work" // what a worker does: claim runs, and say of those what becomes of them
+	JobsWork       Permission = "jobs:work" // the calls of a worker: claim runs and report them
 	JobsWrite      Permission = "jobs:write"
 	JobsAdmin      Permission = "jobs:admin"
-	PayloadsRead   Permission = "payloads:read" // what sagas carry, and not only that they exist
+	PayloadsRead   Permission = "payloads:read" // the contents of sagas, not only their existence
 	AccessAdmin    Permission = "access:admin"  // API keys
 )
 
 // Role is a named set of permissions. The zero value holds none.
 type Role string
 
-// Roles. Worker and Auditor hold nothing in common; Operator holds all of both,
-// and Admin all of Operator.
+// Roles. Worker and Auditor have no permission in common; Operator has all of both, and
+// Admin all of Operator.
 const (
-	Worker   Role = "worker"   // does runs, and sees nothing but those that it holds
-	Auditor  Role = "auditor"  // sees what happens, not what is in it
+	Worker   Role = "worker"   // executes runs, and sees only those it holds
+	Auditor  Role = "auditor"  // sees what happens, without contents
 	Operator Role = "operator" // runs sagas
 	Admin    Role = "admin"    // everything
 )
 
-// Roles is every role. Of several that a token names the last one here counts.
+// Roles lists every role. If a token names several, the last one here counts.
 var Roles = []Role{Worker, Auditor, Operator, Admin}
 
-// Who holds a permission.
+// Sets of roles that hold a permission.
 var (
 	workers   = []Role{Worker, Operator, Admin}
 	readers   = []Role{Auditor, Operator, Admin}
@@ -70,7 +70,7 @@ var (
 	admins    = []Role{Admin}
 )
 
-// grants is the whole truth about roles: for each permission those that hold it.
+// grants is the only definition of roles: for each permission the roles that hold it.
 var grants = []struct {
 	permission Permission
 	roles      []Role
@@ -84,7 +84,7 @@ var grants = []struct {
 	{SagasAdmin, admins}, {WorkflowsAdmin, admins}, {DLQAdmin, admins}, {JobsAdmin, admins}, {AccessAdmin, admins},
 }
 
-// Known tells whether p is a permission at all.
+// Known tells whether p exists.
 func (p Permission) Known() bool {
 	for _, g := range grants {
 		if g.permission == p {
@@ -119,23 +119,23 @@ func (r Role) Permissions() []Permission {
 	return out
 }
 
-// Principal is who makes a request, as its credential proves. It is a value:
+// Principal is the caller of a request, as proved by its credential. It is a value:
 // nothing in it may be changed in place.
 type Principal struct {
-	// Subject names who it is in audit records and in front of Idempotency-Keys;
-	// 1 to 255 characters. Names of different kinds never collide: key:NAME,
-	// key:*:NAME (a key for any tenant), jwt:SUB, anonymous.
+	// Subject identifies the caller in audit records and as the prefix of
+	// Idempotency-Keys; 1 to 255 characters. Names of different kinds never collide:
+	// key:NAME, key:*:NAME (a key for any tenant), jwt:SUB, anonymous.
 	Subject string
 	Role    Role
-	// Tenant is the one the credential belongs to; with a zero ID none is named,
-	// and that means the configured default.
+	// Tenant is the one the credential belongs to; with a zero ID it has none, and the
+	// configured default applies.
 	Tenant saga.Tenant
-	// AnyTenant lets requests choose their tenant.
+	// AnyTenant allows requests to choose their tenant.
 	AnyTenant bool
-	KeyID     uuid.UUID // of the API key; zero when it was something else
+	KeyID     uuid.UUID // of the API key; zero for other credentials
 }
 
-// Anonymous is everybody in development mode.
+// Anonymous is the caller of every request in development mode.
 var Anonymous = Principal{Subject: "anonymous", Role: Admin, AnyTenant: true}
 
 // Require returns nil when the principal holds p. Fault: Forbidden.
@@ -150,7 +150,7 @@ func (p *Principal) Require(permission Permission) error {
 	return fault.New(fault.Forbidden, CodeForbidden, "this needs the permission %s; the credential %s", permission, role)
 }
 
-// Choice is what the tenant headers of a request say; nil fields were not sent.
+// Choice is the tenant headers of a request; nil fields were not sent.
 type Choice struct {
 	ID     *uuid.UUID
 	Region *string // at most 32 characters
@@ -158,11 +158,11 @@ type Choice struct {
 	Minor  *int    // 0..65535
 }
 
-// TenantFor returns the tenant of a request: the credential's, or fallback
-// when it names none, and what choice says where the credential allows that.
-// A chosen tenant begins without region and versions: those of another one
-// are not its own. Fault: Forbidden when the choice differs from what the
-// credential is bound to. (Seed 4; DESIGN.md section 3.)
+// TenantFor returns the tenant of a request: the credential's, or fallback when it has
+// none, changed by choice where the credential allows that. A chosen tenant has no
+// region and versions unless the choice names them: those of another tenant do not
+// apply. Fault: Forbidden when the choice differs from what the credential is bound to.
+// (Seed 4; DESIGN.md section 3.)
 func (p *Principal) TenantFor(choice Choice, fallback saga.Tenant) (saga.Tenant, error) {
 	t := p.Tenant
 	if t.ID == uuid.Nil || t == (saga.Tenant{ID: fallback.ID}) {
@@ -194,8 +194,8 @@ func (p *Principal) TenantFor(choice Choice, fallback saga.Tenant) (saga.Tenant,
 	return chosen, nil
 }
 
-// validName tells whether s can name a key: it becomes part of subjects, whose
-// parts are separated by colons.
+// validName tells whether s is a valid name of a key: it becomes part of subjects,
+// whose parts are separated by colons.
 func validName(s string) bool {
 	return s != "" && len(s) <= maxName && strings.IndexFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._@-", r))

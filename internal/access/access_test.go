@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// wanted is the table of docs/security.md, written out.
+// wanted is the table of docs/security.md.
 var wanted = map[access.Role]string{
 	access.Worker:  "jobs:work",
 	access.Auditor: "sagas:read workflows:read dlq:read jobs:read",

@@ -2,24 +2,24 @@ package access
 
 import "strings"
 
-// jobRights is what Skald's own commands do, as permissions of the operations that
-// do the same: whoever makes a run of one, by whatever way, needs it.
+// jobRights are the permissions for Skald's own commands, those of the operations that
+// do the same: starting a run of a command, in whatever way, requires its permission.
 var jobRights = []struct {
 	command string
 	need    Permission
-	beyond  Permission // of a run that may touch more than dlq.bulk_limit letters; "": the same
+	beyond  Permission // for a run that may touch more than dlq.bulk_limit letters; "": the same
 }{
 	{"system.dlq.redrive", DLQWrite, DLQAdmin}, // POST /dlq/redrives
 	{"system.dlq.archive", DLQAdmin, ""},
 	{"system.dlq.purge_archive", DLQAdmin, ""},
 	{"system.jobs.log_offload", JobsAdmin, ""},
 	{"system.jobs.retention", JobsAdmin, ""},
-	{"system.invariants", JobsWrite, ""}, // it changes nothing
+	{"system.invariants", JobsWrite, ""}, // read only
 }
 
-// ForJob returns the permission that a run of a command needs, beyond that of
-// making runs at all: none but for Skald's own commands. One that the table does not
-// have needs jobs:admin.
+// ForJob returns the permission that a run of a command requires, besides that of
+// starting runs: none except for Skald's own commands. An own command that is missing
+// in the table requires jobs:admin.
 func ForJob(command string, beyond bool) (need Permission, asked bool) {
 	if !strings.HasPrefix(command, "system.") {
 		return "", false

@@ -15,22 +15,22 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// The form of an API key: skald_PREFIX_SECRET. The prefix is public and names
-// the key in lists and logs; the secret is 256 random bits.
+// The form of an API key: skald_PREFIX_SECRET. The prefix is public and identifies the
+// key in lists and logs; the secret is 256 random bits.
 const (
 	keyBegin     = "skald_"
 	prefixBytes  = 5                   // 8 characters of base32
 	secretBytes  = 32                  // 43 characters of base64url
 	prefixLength = prefixBytes * 8 / 5 // 8
 	keyLength    = len(keyBegin) + 8 + 1 + 43
-	// EntropyBytes is how much chance NewToken needs.
+	// EntropyBytes is how many random bytes NewToken needs.
 	EntropyBytes = prefixBytes + secretBytes
 )
 
 var prefixEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is the text of an API key: the secret itself. It is shown to whoever
-// asked for the key, once, and kept nowhere.
+// Token is the text of an API key: the secret itself. It is shown once, to the caller
+// that creates the key, and stored nowhere.
 type Token string
 
 // NewToken makes a token of chance, which must be fit for cryptography.
@@ -45,7 +45,7 @@ func ParseToken(s string) (Token, bool) {
 		return "", false
 	}
 	t := Token(s)
-	// The lengths, because both decoders pass over line ends.
+	// The lengths are checked because both decoders ignore line ends.
 	prefix, errPrefix := prefixEncoding.DecodeString(t.Prefix())
 	secret, errSecret := base64.RawURLEncoding.Strict().DecodeString(s[len(keyBegin)+prefixLength+1:])
 	return t, errPrefix == nil && errSecret == nil && len(prefix) == prefixBytes && len(secret) == secretBytes
@@ -54,39 +54,38 @@ func ParseToken(s string) (Token, bool) {
 // Prefix is the public part.
 func (t Token) Prefix() string { return string(t[len(keyBegin) : len(keyBegin)+prefixLength]) }
 
-// Hash is what is stored of the token. A plain hash is enough: 256 random bits
-// cannot be guessed, so a slow one would protect nothing.
+// Hash is the stored hash of the token. A plain hash is enough: 256 random bits cannot
+// be guessed, so a slow one would protect nothing.
 func (t Token) Hash() []byte {
 	sum := sha256.Sum256([]byte(t))
 	return sum[:]
 }
 
-// Key is an API key as it is kept.
+// Key is a stored API key.
 type Key struct {
 	ID   uuid.UUID // UUIDv7: keys are listed newest first by it
 	Name string
-	// Prefix and Hash are all that is kept of the token.
+	// Prefix and Hash are all that is stored of the token.
 	Prefix string
 	Hash   []byte
 	Role   Role
-	// Tenant is the one the key is bound to; nil: any, which only admins' keys
-	// may be.
+	// Tenant is the one the key is bound to; nil: any, which only admins' keys may have.
 	Tenant     *saga.Tenant
 	CreatedBy  string // a Principal's Subject
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time // nil: never
 	RevokedAt  *time.Time // nil: it is not
 	RevokedBy  string
-	LastUsedAt *time.Time // to about a minute; nil: never
+	LastUsedAt *time.Time // with a precision of about a minute; nil: never
 }
 
-// Active tells whether the key counts at now.
+// Active tells whether the key is valid at now.
 func (k *Key) Active(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
 
-// Audited returns what the record of actions hashes of a key: nothing of the
-// secret, and not when it was used.
+// Audited returns the subject that the audit trail hashes for a key: without the secret
+// and the time of its last use.
 func (k *Key) Audited() any {
 	out := map[string]any{
 		"id": k.ID, "name": k.Name, "prefix": k.Prefix, "role": k.Role, "any_tenant": k.Tenant == nil,
@@ -102,15 +101,15 @@ func (k *Key) Audited() any {
 	return out
 }
 
-// Why a token does not count. For logs: clients are never told.
+// Why a token is invalid. For logs only: clients are not told.
 var (
 	ErrKeyUnknown = errors.New("no such API key")
 	ErrKeyRevoked = errors.New("the API key is revoked")
 	ErrKeyExpired = errors.New("the API key has expired")
 )
 
-// Check returns nil when t is the token of k and counts at now. The time it
-// takes does not tell how much of the token is right.
+// Check returns nil when t is the token of k and valid at now. Its duration does not
+// reveal how much of the token is right.
 func (k *Key) Check(t Token, now time.Time) error {
 	switch {
 	case subtle.ConstantTimeCompare(k.Hash, t.Hash()) != 1:
@@ -123,8 +122,8 @@ func (k *Key) Check(t Token, now time.Time) error {
 	return nil
 }
 
-// Principal is who uses the key. Keys of one name and tenant are the same
-// subject, so that one can replace another without becoming somebody else.
+// Principal is the caller that uses the key. Keys of one name and tenant are the same
+// subject, so that one can replace another without a change of identity.
 func (k *Key) Principal() Principal {
 	p := Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID}
 	if k.Tenant == nil {
@@ -135,7 +134,7 @@ func (k *Key) Principal() Principal {
 	return p
 }
 
-// Request is what somebody wants a new key to be.
+// Request is the parameters of a new key.
 type Request struct {
 	Name      string
 	Role      Role
@@ -143,10 +142,10 @@ type Request struct {
 	ExpiresAt *time.Time   // nil: never
 }
 
-// Issue makes the key that by asks for and its token; nothing is stored. Its
-// mistakes are all told at once. by.Tenant is the tenant of the request, as
-// TenantFor gave it. Faults: Invalid; Forbidden when by may give no key for
-// that tenant. That by may give keys at all is for the caller to require.
+// Issue makes the key that by requests and its token; nothing is stored. All mistakes
+// are returned at once. by.Tenant is the tenant of the request, as TenantFor returned
+// it. Faults: Invalid; Forbidden when by may not create keys for that tenant. The
+// caller must check that by may create keys at all.
 func Issue(r Request, by Principal, id uuid.UUID, chance [EntropyBytes]byte, now time.Time) (Key, Token, error) {
 	t := NewToken(chance)
 	k, err := IssueFor(t, r, by, id, now)
@@ -197,7 +196,7 @@ func validTenant(t saga.Tenant) bool {
 		t.Minor <= 65535
 }
 
-// KeyNotFound is the fault of a key that does not exist, or not for whom asks.
+// KeyNotFound is the fault of a key that does not exist, or not for the caller.
 func KeyNotFound(id uuid.UUID) error {
 	return fault.New(fault.NotFound, CodeKeyNotFound, "there is no API key %s", id)
 }

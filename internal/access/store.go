@@ -10,40 +10,40 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Store keeps API keys. Its implementations are tested by storetest.Keys.
-// Safe for concurrent use. Errors that are no faults are outages.
+// Store stores API keys. Its implementations are tested by storetest.Keys. It is safe
+// for concurrent use. Errors that are not faults are outages.
 //
-// scope limits a call to the keys of one tenant; those of others, and those
-// for any tenant, then do not exist. nil: every key.
+// scope limits a call to the keys of one tenant; those of others, and those for any
+// tenant, then do not exist. nil: every key.
 type Store interface {
-	// Create stores a key, durably on return. ErrPrefixTaken when there is a key
-	// of this prefix, whosoever it is.
+	// Create stores a key, durably on return. ErrPrefixTaken when there is a key with
+	// this prefix, of any tenant.
 	Create(ctx context.Context, k Key) error
-	// Find returns the key of a token's prefix, whosoever it is and whether or
-	// not it counts: it is asked before anybody is known. Fault: NotFound.
+	// Find returns the key with a token's prefix, of any tenant and valid or not: it is
+	// called before the caller is known. Fault: NotFound.
 	Find(ctx context.Context, prefix string) (Key, error)
 	// Get returns a key. Fault: NotFound.
 	Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (Key, error)
 	// List returns a page of keys, newest first by id.
 	List(ctx context.Context, scope *uuid.UUID, f Filter) (page.Of[Key], error)
-	// Revoke ends a key for good, durably on return, and returns it as it then
-	// is. A revoked key stays as it was revoked first. Fault: NotFound.
+	// Revoke revokes a key, durably on return, and returns it. A key that was revoked
+	// before keeps its first revocation. Fault: NotFound.
 	Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (Key, error)
-	// Used records that keys were used at these times. A time less than a minute
-	// after the recorded one is left out, and ids that do not exist are too.
+	// Used stores when keys were used. A time less than a minute after the stored one is
+	// left out, and so are unknown ids.
 	Used(ctx context.Context, at map[uuid.UUID]time.Time) error
 }
 
-// ErrPrefixTaken tells that chance gave one prefix twice, or that a key is
-// stored again.
+// ErrPrefixTaken means that a random prefix occurred twice, or that a key is stored
+// again.
 var ErrPrefixTaken = errors.New("an API key with this prefix already exists")
 
-// UsedEvery is how precisely a key's last use is known, at best.
+// UsedEvery is the precision of a key's last use.
 const UsedEvery = time.Minute
 
-// Filter says which keys a list holds. Now is required when Active is set.
+// Filter selects the keys of a list. Now is required when Active is set.
 type Filter struct {
-	Active                  *bool // only keys that count at Now, or only those that do not
+	Active                  *bool // only keys that are valid at Now, or only those that are not
 	Now                     time.Time
 	page.Request[uuid.UUID] // after an id
 }

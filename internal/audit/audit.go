@@ -1,6 +1,5 @@
-// Package audit is what goes on around the audit trail: Tail follows the
-// tenants' feeds for all who watch them live, Seal keeps their hash chains
-// growing, and Verify proves that nothing was changed.
+// Package audit works on the audit trail: Tail follows the tenants' feeds for live
+// watchers, Seal extends their hash chains, and Verify proves that nothing was changed.
 package audit
 
 import (
@@ -17,15 +16,15 @@ import (
 type SealConfig struct {
 	Chain    saga.Sealed
 	Log      *slog.Logger
-	Interval time.Duration // 1 s; between rounds, and at least nine times what the last one took
-	// Sealed is told after each round how many events this node has sealed in it
-	// and how old the first one is that is still unsealed, of all tenants; nil is fine.
+	Interval time.Duration // 1 s; between rounds, but at least nine times the duration of the last one
+	// Sealed is called after each round with how many events this node has sealed in it
+	// and the age of the oldest unsealed one, over all tenants; nil: not called.
 	Sealed func(events int, lag time.Duration)
 }
 
-// Seal seals what is written until ctx ends. Every node runs it; what one does
-// another need not. After a stop or a crash the next round, of whichever node,
-// covers what is there.
+// Seal seals new events until ctx ends. Every node runs it; events that one node has
+// sealed the others skip. After a stop or a crash the next round, on any node, seals
+// the rest.
 func Seal(ctx context.Context, cfg SealConfig) {
 	if cfg.Interval == 0 {
 		cfg.Interval = time.Second
@@ -42,7 +41,7 @@ func Seal(ctx context.Context, cfg SealConfig) {
 		case ctx.Err() == nil:
 			cfg.Log.WarnContext(ctx, "cannot seal audit events", slog.Any("error", err))
 		}
-		// With very many tenants a round takes long: it may not take all the time.
+		// With very many tenants a round takes long: it must not take all the time.
 		pause := max(cfg.Interval, 9*time.Since(began))
 		if !loop.Sleep(ctx, time.Duration(float64(pause)*(0.9+0.2*rand.Float64()))) {
 			return
@@ -50,7 +49,7 @@ func Seal(ctx context.Context, cfg SealConfig) {
 	}
 }
 
-// sealRound seals what every tenant has.
+// sealRound seals the new events of every tenant.
 func sealRound(ctx context.Context, chain saga.Sealed) (events int, lag time.Duration, err error) {
 	tenants, err := chain.Unsealed(ctx)
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// record is a record of actions that is meddled with.
+// record is an audit trail of actions that the tests tamper with.
 type record struct {
 	*auditdb.Actions
 	keys  *accessdb.Keys
-	super *sql.DB // no trigger stops it
+	super *sql.DB // a superuser's, with triggers disabled
 }
 
 func newRecord(t *testing.T) record {
@@ -42,8 +42,8 @@ func newRecord(t *testing.T) record {
 	return record{auditdb.NewActions(db), accessdb.NewKeys(db), super}
 }
 
-// write makes keys of a tenant, two in each of three seals and one that is not
-// sealed, with whatever text can be awkward.
+// write creates keys of a tenant, two in each of three seals and one that is not
+// sealed, with texts that are awkward to encode.
 func (r record) write(t *testing.T, tenant uuid.UUID) {
 	t.Helper()
 	ctx := operator.As(t.Context(), operator.By{
@@ -76,7 +76,7 @@ func (r record) write(t *testing.T, tenant uuid.UUID) {
 	}
 }
 
-// settle waits until nothing can come before what was written.
+// settle waits until no earlier transaction can still commit.
 func (r record) settle(t *testing.T) {
 	t.Helper()
 	var now, xmin int64
@@ -99,8 +99,8 @@ func (r record) verify(t *testing.T, tenant uuid.UUID) saga.Verification {
 	return v
 }
 
-// A change of any column of any action is found, and the action named: a column
-// that the digest forgets would let this test fail.
+// A change of any column of any action is found, and the action named: this fails if
+// the digest leaves out a column.
 func TestAChangedActionIsFoundWhateverWasChanged(t *testing.T) {
 	r := newRecord(t)
 	tenant := uuid.New()
@@ -212,7 +212,7 @@ func TestActionsThatAreTakenAwayPutInOrForgedAreFound(t *testing.T) {
 	}
 }
 
-// Hashes are those that jq and sha256sum give of the same document.
+// The hashes are those that jq and sha256sum compute of the same document.
 func TestHashesAreOfOrderedJSON(t *testing.T) {
 	got := operator.Hash(map[string]any{"b": "<&\u2028é", "a": []int{1, 2}})
 	want := operator.Hash(struct {

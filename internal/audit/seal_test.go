@@ -14,13 +14,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// fakeChain has tenants with so many unsealed events.
+// fakeChain has tenants with a given number of unsealed events.
 type fakeChain struct {
 	saga.Chain
 	events map[uuid.UUID]int
-	open   bool          // an older transaction is open: nothing is settled
-	slow   time.Duration // what looking takes
-	fail   int           // so many looks fail first
+	open   bool          // an older transaction is open: no event is settled
+	slow   time.Duration // duration of a look
+	fail   int           // how many looks fail first
 	looks  []time.Time
 }
 
@@ -45,7 +45,7 @@ func (c *fakeChain) Seal(_ context.Context, tenant uuid.UUID) (int, error) {
 	return n, nil
 }
 
-// run runs the loop for so long and returns what it said each time.
+// run runs the loop for a time and returns the events sealed in each round.
 func (c *fakeChain) run(t *testing.T, d time.Duration) (sealed []int, lags []time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)

@@ -12,21 +12,21 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// How often a tail looks for new events: at once when this node has written
-// some, but not more often than every busy; without news less and less often,
-// because other nodes write too.
+// How often a tail looks for new events: at once when this node has written some, but
+// not more often than every busy; otherwise less and less often, because other nodes
+// write too.
 const (
 	busy = 50 * time.Millisecond
 	idle = time.Second
 )
 
 const (
-	tailBatch = 500 // events of one look
-	behind    = 32  // batches that a follower may lag
+	tailBatch = 500 // events read at once
+	behind    = 32  // batches that a follower may fall behind
 )
 
-// Tail follows the feeds of the tenants that somebody watches: one loop per
-// tenant, however many followers. Safe for concurrent use.
+// Tail follows the feeds of the tenants that are watched: one loop per tenant, however
+// many followers. It is safe for concurrent use.
 type Tail struct {
 	trail saga.Trail
 	log   *slog.Logger
@@ -38,13 +38,13 @@ type Tail struct {
 
 // tenantTail is one tenant's loop and its followers; guarded by Tail.mu.
 type tenantTail struct {
-	at        saga.Position // followers have got everything up to here
+	at        saga.Position // everything up to here was sent to the followers
 	followers map[chan []saga.StoredEvent]bool
-	news      chan struct{} // holds one: this node has written
+	news      chan struct{} // capacity 1: this node has written
 	stop      context.CancelFunc
 }
 
-// NewTail returns a tail of trail that follows nothing yet.
+// NewTail returns a tail of trail that follows no feed yet.
 func NewTail(trail saga.Trail, log *slog.Logger) *Tail {
 	return &Tail{trail: trail, log: log, tenants: map[uuid.UUID]*tenantTail{}}
 }
@@ -61,10 +61,10 @@ func (t *Tail) Wake() {
 	}
 }
 
-// Follow returns a channel of every event of the tenant after a position, in
-// the order of the feed and in batches that are shared: nobody may change them.
-// The channel is closed when its reader falls too far behind, and must then be
-// asked for again. stop must be called once, and ends it. (Issue 3, item 1.)
+// Follow returns a channel of every event of the tenant after a position, in the order
+// of the feed and in shared batches: they must not be changed. The channel is closed
+// when its reader falls too far behind, who must then call Follow again. stop must be
+// called once, and ends it. (Issue 3, item 1.)
 func (t *Tail) Follow(
 	ctx context.Context,
 	tenant uuid.UUID,
@@ -73,7 +73,7 @@ func (t *Tail) Follow(
 	tt := t.tenants[tenant]
 	t.mu.Unlock()
 	var end saga.Position
-	if tt == nil { // found outside of the lock
+	if tt == nil { // determined outside of the lock
 		if end, err = t.trail.End(ctx, tenant); err != nil {
 			return nil, end, nil, err
 		}
@@ -104,7 +104,7 @@ func (t *Tail) leave(tenant uuid.UUID, tt *tenantTail, c chan []saga.StoredEvent
 // Close returns when every loop has ended. All followers must have stopped.
 func (t *Tail) Close() { t.loops.Wait() }
 
-// run looks for new events until nobody follows any more.
+// run looks for new events until there are no more followers.
 func (t *Tail) run(ctx context.Context, tenant uuid.UUID, tt *tenantTail) {
 	failing, pause := false, busy
 	for {
@@ -131,8 +131,8 @@ func (t *Tail) run(ctx context.Context, tenant uuid.UUID, tt *tenantTail) {
 	}
 }
 
-// rest pauses, shorter when this node writes, and returns how long the next
-// pause should be measured by; 0 when ctx has ended.
+// rest pauses, for less time when this node writes, and returns the pause that the next
+// one is based on; 0 when ctx has ended.
 func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Duration {
 	if !loop.Sleep(ctx, busy) {
 		return 0
@@ -143,15 +143,16 @@ func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Durati
 	case <-ctx.Done():
 		return 0
 	case <-tt.news:
-		// What was written shows once every transaction that began earlier has
-		// ended: look a few times in short order.
+		// Written events become visible when every earlier transaction has ended: look a
+		// few times at short intervals.
 		return busy
 	case <-over.C:
 		return pause
 	}
 }
 
-// look reads what has come and passes it on. Who has no room is dismissed.
+// look reads new events and sends them to the followers. A follower without room is
+// dropped.
 func (t *Tail) look(ctx context.Context, tenant uuid.UUID, tt *tenantTail) (found int, err error) {
 	events, end, err := t.trail.Feed(ctx, tenant, tt.at, saga.EventFilter{}, tailBatch)
 	if err != nil {

@@ -108,7 +108,7 @@ func TestFollowersShareOneLoopAndGetEverythingAfterTheirPosition(t *testing.T) {
 				t.Errorf("follower %d got events as far as %d of %d", i, fo.at.ID, f.last)
 			}
 		}
-		tail.Close() // nobody follows: the loop ends
+		tail.Close() // no followers are left: the loop ends
 		time.Sleep(time.Minute)
 		if now := f.count(); now != reads {
 			t.Errorf("%d reads for nobody", now-reads)
@@ -148,7 +148,7 @@ func TestWhatThisNodeWritesIsSeenAtOnce(t *testing.T) {
 		defer tail.Close()
 		c, _, stop := follow(t, tail, uuid.New())
 		defer stop()
-		time.Sleep(time.Minute) // as idle as it gets
+		time.Sleep(time.Minute) // longer than the longest pause
 		for _, woken := range []bool{true, false} {
 			begun := time.Now()
 			f.add(1)

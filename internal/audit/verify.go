@@ -10,16 +10,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// verification is one in the making.
+// verification is a verification in progress.
 type verification struct{ saga.Verification }
 
-// maxVerified bounds the events that one call looks at, but for a single seal's.
+// maxVerified bounds the events that one call checks; a single seal may cover more.
 const maxVerified = 20_000
 
-// Verify checks a tenant's seals from a sequence number on, limit of them at
-// most, and every event they cover: that its content has the digest that was
-// stored with it, and that the seal was made of just these. The seal before
-// from is believed. It stops at the first thing that is wrong.
+// Verify checks a tenant's seals from a sequence number, at most limit of them, and
+// every event they cover: that its content has the stored digest, and that the seal was
+// computed from exactly these events. The seal before from is trusted. It stops at the
+// first mismatch.
 func Verify(
 	ctx context.Context,
 	chain saga.Sealed,
@@ -35,7 +35,7 @@ func Verify(
 			return r.Verification, err
 		}
 		if len(before) == 0 {
-			return r.Verification, nil // behind the end of the chain
+			return r.Verification, nil // after the end of the chain
 		}
 		if prev = before[0]; prev.Seq != from-1 {
 			r.FirstBad = &saga.Tampered{
@@ -69,7 +69,7 @@ func Verify(
 	return r.Verification, err
 }
 
-// checkSeal compares a seal with the one before it and with what it covers.
+// checkSeal compares a seal with the one before it and with the events it covers.
 func (r *verification) checkSeal(
 	ctx context.Context,
 	chain saga.Sealed,
@@ -134,7 +134,7 @@ func (r *verification) checkDigests(events []saga.Link, seq int64) *saga.Tampere
 	return nil
 }
 
-// checkTail looks at the events that no seal covers yet.
+// checkTail checks the events that no seal covers yet.
 func (r *verification) checkTail(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, after saga.Position) error {
 	end := saga.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
 	events, err := chain.Links(ctx, tenant, after, end, saga.MaxSealed)

@@ -20,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// world is a database in which trails are written and then meddled with.
+// world is a database with trails that the tests tamper with.
 type world struct {
 	sagas interface {
 		Create(context.Context, []saga.NewSaga) ([]saga.CreateResult, error)
@@ -38,7 +38,7 @@ func inMemory() world {
 
 func inPostgres(t *testing.T) (world, *sql.DB) {
 	t.Helper()
-	dsn := testdb.DSN(t) // of a superuser, whom no trigger stops
+	dsn := testdb.DSN(t) // of a superuser, who can disable triggers
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
 		statement string
 		want      saga.Tampering
 		seq       int64
-		nth       int // the event that is named; -1: none can be
+		nth       int // the event that is named; -1: none
 	}{
 		{"a byte of an event's data", `UPDATE saga.audit_events SET event_data = '{"reason": "why nou"}' WHERE tenant_id = $1 AND id = ` + nth(4), saga.DigestMismatch, 2, 4},
 		{"an event's time", `UPDATE saga.audit_events SET timestamp = timestamp - interval '1 us' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
@@ -215,8 +215,8 @@ func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
 	}
 }
 
-// An event that was replaced together with its digest, by somebody who knows
-// how digests are made, still does not fit the seal.
+// An event that was replaced together with its digest, by an attacker who knows how
+// digests are computed, still does not match the seal.
 func TestAnEventWithADigestOfItsOwnDoesNotFitTheSeal(t *testing.T) {
 	w, db := inPostgres(t)
 	tenant := w.write(t)

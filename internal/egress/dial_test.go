@@ -16,7 +16,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolver answers every A question with the addresses answer gives for the n-th one, from 1.
+// resolver answers every A query with the addresses that answer returns for the n-th
+// one, from 1.
 func resolver(t *testing.T, answer func(n int) []string) *net.Resolver {
 	var asked atomic.Int64
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -94,7 +94,7 @@ func parsePorts(s string) (lo, hi uint16, err error) {
 	return uint16(from), uint16(to), nil
 }
 
-// parsePrefix returns the zero Prefix for what is no address and no CIDR.
+// parsePrefix returns the zero Prefix for text that is neither an address nor a CIDR.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		a, err := netip.ParseAddr(s)

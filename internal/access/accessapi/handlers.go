@@ -1,4 +1,5 @@
-// Package accessapi is the HTTP edge of API keys and of what a credential stands for.
+// Package accessapi is the HTTP edge of API keys, and returns the caller's own
+// identity.
 package accessapi
 
 import (
@@ -10,6 +11,6 @@ import (
 type Handlers struct {
 	*rest.Kit
 	Keys access.Store
-	// Development tells that nobody is asked for a credential.
+	// Development means that requests need no credential.
 	Development bool
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// scopeOf is the tenant whose keys a request may see; nil: all keys.
+// scopeOf is the tenant whose keys the caller may manage; nil: all keys.
 func scopeOf(req *rest.Request) *uuid.UUID {
 	if req.Who.AnyTenant {
 		return nil
@@ -24,7 +24,7 @@ func scopeOf(req *rest.Request) *uuid.UUID {
 	return &req.Tenant.ID
 }
 
-// CreateAPIKey makes a key and shows it, this once.
+// CreateAPIKey creates a key and returns its token, only this once.
 func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObject) (api.Response, error) {
 	req := rest.RequestOf(ctx)
 	want := keyRequestOf(req, in.Body)
@@ -40,7 +40,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 			err = s.Keys.Create(rest.WithActor(ctx, in.Body.Reason), key)
 		}
 		switch {
-		case errors.Is(err, access.ErrPrefixTaken): // one in 2^40; chance will not do it again
+		case errors.Is(err, access.ErrPrefixTaken): // one in 2^40; the next attempt has another prefix
 			continue
 		case err != nil:
 			return nil, err
@@ -52,7 +52,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 	}
 }
 
-// keyRequestOf reads which key is wanted.
+// keyRequestOf reads the parameters of a new key.
 func keyRequestOf(req *rest.Request, b *api.APIKeyInput) access.Request {
 	want := access.Request{Name: b.Name, Role: access.Role(b.Role)}
 	if b.ExpiresAt != nil {
@@ -107,7 +107,7 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	}}, nil
 }
 
-// GetAPIKey answers what is kept of a key.
+// GetAPIKey returns a key without its token.
 func (s *Handlers) GetAPIKey(ctx context.Context, in api.GetAPIKeyRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -118,7 +118,7 @@ func (s *Handlers) GetAPIKey(ctx context.Context, in api.GetAPIKeyRequestObject)
 	return rest.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
 }
 
-// RevokeAPIKey ends a key for good.
+// RevokeAPIKey revokes a key.
 func (s *Handlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -149,7 +149,7 @@ func toAPIKey(k *access.Key, now time.Time) api.APIKey {
 	return out
 }
 
-// WhoAmI answers what the credential stands for.
+// WhoAmI returns the caller's identity.
 func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.Response, error) {
 	req := rest.RequestOf(ctx)
 	who := req.Who

@@ -1,4 +1,4 @@
 package accessdb
 
-// KeyTable is held to the database's.
+// KeyTable is compared with the database's table.
 var KeyTable = keyTable

@@ -1,4 +1,4 @@
-// Package accessdb keeps API keys on PostgreSQL.
+// Package accessdb stores API keys in PostgreSQL.
 package accessdb
 
 import (
@@ -27,10 +27,10 @@ type Keys struct{ db *postgres.DB }
 // NewKeys returns the store of API keys of db.
 func NewKeys(db *postgres.DB) *Keys { return &Keys{db} }
 
-// keyRow is a row of saga.api_keys: a key, and its tenant as it is stored.
+// keyRow is a row of saga.api_keys: a key, and the stored form of its tenant.
 type keyRow struct {
 	access.Key
-	bound  *uuid.UUID // to this tenant; nil: to none
+	bound  *uuid.UUID // the key's tenant; nil: any
 	tenant saga.Tenant
 }
 
@@ -97,8 +97,8 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 	return nil
 }
 
-// Find implements access.Store. It is on the way of requests whose key is not
-// cached, so it goes where the reads by key go.
+// Find implements access.Store. Requests whose key is not cached wait for it, so it
+// uses the connections for reads by key.
 func (st *Keys) Find(ctx context.Context, prefix string) (access.Key, error) {
 	rows, err := st.db.QueryRead(ctx, `SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.prefix = $1`, prefix)
 	if err != nil {
@@ -201,8 +201,8 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 	return k, nil
 }
 
-// tellKey records what was done to a key, with its tenant's actions; a key for
-// any tenant concerns them all.
+// tellKey records an action on a key in its tenant's audit trail; a key for any tenant
+// is recorded for the deployment.
 func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before,
 	after *access.Key) error {
 	tenant := operator.Deployment
@@ -217,9 +217,9 @@ func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb 
 		map[string]any{"name": after.Name, "prefix": after.Prefix, "role": after.Role})
 }
 
-// useKeys locks the keys in id order, because nodes that record the uses of
-// the same keys would otherwise meet in opposite order. A row that had to be
-// waited for is looked at again as it then is.
+// useKeys locks the keys in id order, because nodes that record the uses of the same
+// keys would otherwise deadlock. A row that had to be waited for is evaluated again in
+// its new version.
 const useKeys = `
 WITH used AS (
 	SELECT k.id, u.at FROM saga.api_keys k JOIN unnest($1::uuid[], $2::timestamptz[]) u (id, at) ON u.id = k.id

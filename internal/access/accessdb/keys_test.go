@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestAnAPIKeyCannotBecomeAnother takes the way around the store: what a key
-// may do was decided when it was made.
+// TestAnAPIKeyCannotBecomeAnother bypasses the store: the permissions of a key were
+// decided when it was created.
 func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

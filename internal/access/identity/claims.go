@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// claims is what a verified token says.
+// claims are the claims of a verified token.
 type claims map[string]any
 
 // at returns the claim of a name: literally, as in https://example.com/role,
@@ -33,9 +33,9 @@ func (c claims) at(name string) any {
 	return v
 }
 
-// role is the last of access.Roles that a claim names, as text or as a list.
-// Words that are no role here are somebody else's and do not count; without a
-// role the bearer is known and may do nothing.
+// role is the last of access.Roles that a claim contains, as text or in a list. Other
+// words belong to other systems and are ignored; without a role the caller is known but
+// has no permissions.
 func (c claims) role(claim string) access.Role {
 	list, ok := c.at(claim).([]any)
 	if !ok {
@@ -52,7 +52,7 @@ func (c claims) role(claim string) access.Role {
 	return access.Roles[best]
 }
 
-// tenant reads the tenant of a token, the zero one when it names none.
+// tenant reads the tenant of a token, the zero one when it has none.
 func (c claims) tenant(claim string) (t saga.Tenant, err error) {
 	if v := c.at(claim); v != nil {
 		text, _ := v.(string)

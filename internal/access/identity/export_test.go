@@ -1,6 +1,6 @@
 package identity
 
-// Remembered is how many results c keeps.
+// Remembered is how many results c caches.
 func Remembered(c *Checker) int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -1,7 +1,6 @@
-// Package identity finds out who makes a request: it checks credentials (API
-// keys against their store, JWTs against the keys of their issuer) by the rules
-// of package access, and remembers for a few seconds what it found, so that a
-// request costs no database call.
+// Package identity authenticates requests: it checks credentials (API keys against
+// their store, JWTs against the keys of their issuer) by the rules of package access,
+// and caches the results for a few seconds, so that a request costs no database call.
 package identity
 
 import (
@@ -19,43 +18,43 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// cacheFor is how long a result is believed, counted from before the question
-// was asked. With it a revoked key is refused everywhere within 5 s, the time of
-// the last question included.
+// cacheFor is how long a result is cached, counted from before the look-up. With it a
+// revoked key is refused everywhere within 5 s, including the duration of the last
+// look-up.
 const cacheFor = 4 * time.Second
 
-// maxCached bounds the results of each kind that are kept. Strangers can fill
-// the map of what is refused with anything; that of what is accepted holds
-// credentials that were given out.
+// maxCached bounds the cached results of each kind. Clients without credentials can
+// fill the map of refused ones with anything; the map of accepted ones contains only
+// issued credentials.
 const maxCached = 10_000
 
-// maxCredential is far above any token that an issuer would make.
+// maxCredential is, in bytes, far above any token that an issuer would make.
 const maxCredential = 8 << 10
 
-// Config says what a Checker works with. Fields are required unless said otherwise.
+// Config of a Checker. Fields are required unless a comment says otherwise.
 type Config struct {
 	Keys access.Store
-	// JWT says which tokens count; nil: none.
+	// JWT is which tokens are accepted; nil: none.
 	JWT *JWT
 	// Now is the clock of expiries.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Checker tells who stands behind a credential. Safe for concurrent use.
+// Checker authenticates credentials. It is safe for concurrent use.
 type Checker struct {
 	keys   access.Store
-	tokens *tokens // nil: JWTs do not count
+	tokens *tokens // nil: JWTs are not accepted
 	now    func() time.Time
 	log    *slog.Logger
 
 	mu       sync.RWMutex
 	accepted map[digest]found        // guarded by mu
 	refused  map[digest]found        // guarded by mu
-	used     map[uuid.UUID]time.Time // guarded by mu: what Run has yet to record
+	used     map[uuid.UUID]time.Time // guarded by mu: not yet recorded by Run
 
-	// asking keeps a credential that many requests bring at once from being
-	// looked up by each: one asks, the others find the answer cached.
+	// asking prevents many simultaneous requests with one credential from looking it up
+	// each: one does, the others find the result cached.
 	asking [16]chan struct{}
 }
 
@@ -76,9 +75,9 @@ func New(cfg Config) *Checker {
 	return c
 }
 
-// Identify returns who stands behind an API key or JWT. Fault: Unauthenticated
-// with access.CodeInvalid, which does not tell the client why; its cause does
-// so for the log. Other errors are outages: then nothing is known.
+// Identify returns the caller with an API key or JWT. Fault: Unauthenticated with
+// access.CodeInvalid, which does not tell the client why; its cause is for the log.
+// Other errors are outages: the credential was not checked.
 func (c *Checker) Identify(ctx context.Context, credential string) (access.Principal, error) {
 	if len(credential) > maxCredential {
 		return access.Principal{}, refuse(errTooLong)
@@ -94,7 +93,7 @@ func (c *Checker) Identify(ctx context.Context, credential string) (access.Princ
 	case <-ctx.Done():
 		return access.Principal{}, ctx.Err()
 	}
-	if f, ok := c.cached(id); ok { // somebody has asked meanwhile
+	if f, ok := c.cached(id); ok { // another request has looked it up meanwhile
 		return c.result(f)
 	}
 	asked := time.Now()
@@ -148,7 +147,7 @@ func (c *Checker) remember(id digest, f found) {
 		into = c.refused
 	}
 	if len(into) >= maxCached {
-		clear(into) // rare, and what counts comes back with its next request
+		clear(into) // rare, and valid entries return with their next request
 	}
 	into[id] = f
 	if f.who.KeyID != uuid.Nil {
@@ -188,9 +187,9 @@ func (c *Checker) askKey(ctx context.Context, token access.Token) (found, error)
 	return f, nil
 }
 
-// Run records the uses of keys, once a minute and at the end of ctx. What a
-// crash or an outage at the end keeps from being recorded is lost: the times
-// are for people who wonder whether a key is still needed.
+// Run records the uses of keys, once a minute and when ctx ends. Uses that a crash or
+// an outage at the end keeps from being recorded are lost: the times only help
+// operators to find unused keys.
 func (c *Checker) Run(ctx context.Context) {
 	tick := time.NewTicker(access.UsedEvery)
 	defer tick.Stop()

@@ -23,14 +23,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// world is a store of keys that counts the questions, and a checker on it.
+// world is a store of keys that counts look-ups, and a checker on it.
 type world struct {
 	access.Store
 	t       *testing.T
 	checker *identity.Checker
 	asked   atomic.Int64
 	gate    chan struct{} // when not nil, Find waits for it
-	down    error         // what Find and Used fail with
+	down    error         // the error of Find and Used
 	log     bytes.Buffer
 }
 
@@ -60,7 +60,7 @@ func (w *world) Used(ctx context.Context, at map[uuid.UUID]time.Time) error {
 
 var home = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a")}
 
-// issue stores a key that lives as long as given, 0 for ever.
+// issue stores a key with the given lifetime, 0: unlimited.
 func (w *world) issue(name string, life time.Duration) (access.Key, string) {
 	w.t.Helper()
 	r := access.Request{Name: name, Role: access.Operator, Tenant: &home}
@@ -80,7 +80,7 @@ func (w *world) issue(name string, life time.Duration) (access.Key, string) {
 	return k, string(token)
 }
 
-// wants fails the test unless the credential is what is said: nil, it counts.
+// wants fails the test unless the credential has the given result: nil, it is accepted.
 func (w *world) wants(when, credential string, why error) {
 	w.t.Helper()
 	_, err := w.checker.Identify(w.t.Context(), credential)
@@ -263,7 +263,7 @@ func TestUsesAreRecordedOnceAMinuteAndAtTheEnd(t *testing.T) {
 	})
 }
 
-// errForm is the cause of a refusal of what is no credential.
+// errForm is the cause of refusing something that is not a credential.
 func errForm(w *world) error {
 	_, err := w.checker.Identify(w.t.Context(), "hunter2")
 	return fault.As(err).Unwrap()

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/memstore"
 )
 
-// issuer makes tokens and shows its keys.
+// issuer issues tokens and publishes its keys.
 type issuer struct {
 	t    *testing.T
 	name string // of the issuer, in tokens and in discovery
@@ -50,7 +50,7 @@ func newIssuer(t *testing.T) *issuer {
 	return &issuer{t: t, name: "https://issuer.example", keys: map[string]crypto.Signer{"es": es, "ed": ed, "rs": rs}}
 }
 
-// serve starts the issuer's server and makes it the name of the issuer.
+// serve starts the issuer's server and uses its URL as the issuer's name.
 func (i *issuer) serve() {
 	i.t.Helper()
 	server := httptest.NewServer(i)
@@ -100,8 +100,8 @@ func (i *issuer) set(change func()) {
 
 var algorithms = map[string]jose.SignatureAlgorithm{"es": jose.ES256, "ed": jose.EdDSA, "rs": jose.RS256}
 
-// token signs claims with the key of a kid; changes alter the good claims, nil
-// takes one away.
+// token signs claims with the key of a kid; changes replace valid claims, nil removes
+// one.
 func (i *issuer) token(kid string, changes map[string]any) string {
 	i.t.Helper()
 	i.mu.Lock()
@@ -141,7 +141,7 @@ func (i *issuer) sign(key any, alg jose.SignatureAlgorithm, kid string, changes 
 	return text
 }
 
-// checker takes the issuer's tokens; change alters how.
+// checker accepts the issuer's tokens; change modifies its configuration.
 func (i *issuer) checker(change ...func(*identity.JWT)) *identity.Checker {
 	cfg := identity.JWT{
 		Issuer: i.name, Audience: "skald", JWKSURL: i.name + "/keys", Algorithms: []string{"EdDSA", "ES256", "RS256"},

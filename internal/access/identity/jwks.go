@@ -16,14 +16,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// How the issuer's keys are kept. oidc.RemoteKeySet keeps a key until another
-// one is asked for, so that a withdrawn one would count for ever, and fetches
-// for every token with a bad signature, so that strangers could make it
-// hammer the issuer.
+// How the issuer's keys are cached. oidc.RemoteKeySet keeps a key until another one is
+// requested, so that a withdrawn one would be accepted for ever, and fetches for every
+// token with a bad signature, so that strangers could make it flood the issuer.
 const (
-	keysFresh   = 5 * time.Minute  // then they are fetched again
-	keysUsable  = time.Hour        // when that fails they count this long
-	fetchPause  = 10 * time.Second // at least this long between two fetches
+	keysFresh   = 5 * time.Minute  // age at which they are fetched again
+	keysUsable  = time.Hour        // age up to which they are used if that fails
+	fetchPause  = 10 * time.Second // shortest interval between two fetches
 	fetchWithin = 5 * time.Second
 	maxKeySet   = 1 << 20 // bytes
 )
@@ -34,12 +33,12 @@ type keySet struct {
 	algorithms  []jose.SignatureAlgorithm
 	client      *http.Client
 	log         *slog.Logger
-	fetching    chan struct{} // held by the one that fetches
+	fetching    chan struct{} // held during a fetch
 
 	mu      sync.RWMutex
 	keys    []jose.JSONWebKey // guarded by mu
 	fetched time.Time         // guarded by mu: when the keys came; zero: never
-	tried   time.Time         // guarded by mu: when they were last asked for
+	tried   time.Time         // guarded by mu: time of the last attempt
 }
 
 func newKeySet(cfg JWT, log *slog.Logger) *keySet {
@@ -60,7 +59,7 @@ var (
 	errNotTrue = errors.New("the token's signature does not match its key")
 )
 
-// outageKey is where VerifySignature leaves an error that is no fault of the token.
+// outageKey is the context key of an error that is not the token's fault.
 type outageKey struct{}
 
 // VerifySignature implements oidc.KeySet.
@@ -86,8 +85,8 @@ func (s *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error
 	return nil, errNotTrue
 }
 
-// candidates returns the keys that may have signed, none when the issuer has
-// no such key.
+// candidates returns the keys that may have signed, none when the issuer has no such
+// key.
 func (s *keySet) candidates(ctx context.Context, kid, alg string) ([]jose.JSONWebKey, error) {
 	keys, fetched, tried := s.present()
 	fits := fitting(keys, kid, alg)
@@ -97,7 +96,7 @@ func (s *keySet) candidates(ctx context.Context, kid, alg string) ([]jose.JSONWe
 	}
 	if time.Since(tried) >= fetchPause {
 		if fits != nil && age < keysUsable {
-			select { // one goes for fresh ones, the others need not wait
+			select { // one request fetches them, the others do not wait
 			case s.fetching <- struct{}{}:
 			default:
 				return fits, nil
@@ -128,7 +127,7 @@ func (s *keySet) present() (keys []jose.JSONWebKey, fetched, tried time.Time) {
 	return s.keys, s.fetched, s.tried
 }
 
-// fitting returns the keys of a kid ("" any) that are for signatures of alg.
+// fitting returns the keys with a kid ("": any) for signatures of alg.
 func fitting(keys []jose.JSONWebKey, kid, alg string) []jose.JSONWebKey {
 	var out []jose.JSONWebKey
 	for _, k := range keys {
@@ -139,8 +138,8 @@ func fitting(keys []jose.JSONWebKey, kid, alg string) []jose.JSONWebKey {
 	return out
 }
 
-// fetch gets the keys. The request that needs them may end, the others that
-// wait still need them.
+// fetch gets the keys. It continues when the request that started it ends, because
+// others wait for the keys too.
 func (s *keySet) fetch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), s.client), fetchWithin)
 	defer cancel()
@@ -188,8 +187,8 @@ func (s *keySet) get(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeys(body)
 }
 
-// parseKeys reads a key set and leaves out what is not a public key of a kind
-// it knows: issuers have others too.
+// parseKeys reads a key set and skips entries that are not public keys of a supported
+// type: issuers have others too.
 func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -207,23 +206,24 @@ func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	return slices.Clip(keys), nil
 }
 
-// JWT says which tokens count and where in them role and tenant stand. All
-// fields are required unless said otherwise.
+// JWT configures which tokens are accepted and their claims of role and tenant. All
+// fields are required unless a comment says otherwise.
 type JWT struct {
 	Issuer   string
 	Audience string
-	// JWKSURL is where the issuer's keys are; "" asks the issuer's discovery
+	// JWKSURL is the URL of the issuer's keys; "": the one in the issuer's discovery
 	// document.
 	JWKSURL string
-	// Algorithms is those allowed, of EdDSA, ES256 and RS256.
+	// Algorithms are the accepted ones, of EdDSA, ES256 and RS256.
 	Algorithms []string
-	Leeway     time.Duration // for clocks that differ; 0 to 60 s
-	// RoleClaim and TenantClaim name claims, literally or as a path with dots.
+	Leeway     time.Duration // for differing clocks; 0 to 60 s
+	// RoleClaim and TenantClaim are names of claims, literal or a path separated by
+	// dots.
 	RoleClaim   string
 	TenantClaim string
 	// DefaultTenant lets tokens without a tenant count, as being of none; the zero
 	// value refuses them. A claim that an issuer forgets must not open a tenant.
 	DefaultTenant bool
-	// Transport makes the requests for keys. Optional: the usual one.
+	// Transport makes the requests for keys. Optional: the default one.
 	Transport http.RoundTripper
 }

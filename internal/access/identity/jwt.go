@@ -22,14 +22,14 @@ type tokens struct {
 func newTokens(cfg JWT, now func() time.Time, log *slog.Logger) *tokens {
 	return &tokens{cfg: cfg, now: now, verifier: oidc.NewVerifier(cfg.Issuer, newKeySet(cfg, log), &oidc.Config{
 		ClientID: cfg.Audience, SupportedSigningAlgs: cfg.Algorithms,
-		SkipExpiryCheck: true, // it allows five minutes; see timely
+		SkipExpiryCheck: true, // the verifier allows five minutes; see timely
 	})}
 }
 
-// check returns who the bearer of a JWT is. An error is an outage: the
-// issuer's keys could not be had.
+// check returns the caller with a JWT. An error is an outage: the issuer's keys could
+// not be fetched.
 func (t *tokens) check(ctx context.Context, raw string) (found, error) {
-	var outage error // the verifier would make it one text with the mistakes of tokens
+	var outage error // the verifier would merge it into its text about the token
 	token, err := t.verifier.Verify(context.WithValue(ctx, outageKey{}, &outage), raw)
 	switch {
 	case outage != nil:
@@ -48,8 +48,8 @@ func (t *tokens) check(ctx context.Context, raw string) (found, error) {
 	return found{who: who, expires: token.Expiry.Add(t.cfg.Leeway), wrong: err}, nil
 }
 
-// timely checks exp, which is required, nbf and iat. All of them must be numbers
-// (RFC 7519, NumericDate): the verifier reads texts as well.
+// timely checks exp, which is required, nbf and iat. All of them must be numbers (RFC
+// 7519, NumericDate): the verifier accepts texts as well.
 func (t *tokens) timely(token *oidc.IDToken, c claims) error {
 	now := t.now()
 	latest := float64(now.Add(t.cfg.Leeway).UnixMicro()) / 1e6
@@ -70,7 +70,7 @@ func (t *tokens) timely(token *oidc.IDToken, c claims) error {
 	return nil
 }
 
-// maxSubject leaves room for what stands before it in access.Principal.
+// maxSubject leaves room for the prefix in access.Principal.
 const maxSubject = 200
 
 func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
@@ -90,10 +90,10 @@ func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
 	return access.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
 }
 
-// found is what a credential turned out to be.
+// found is the result of checking a credential.
 type found struct {
 	who     access.Principal
 	expires time.Time // zero: never
-	wrong   error     // why it does not count; nil: it does
-	until   time.Time // with a monotonic reading: to be looked up again
+	wrong   error     // why it is refused; nil: it is accepted
+	until   time.Time // with a monotonic reading: when it is checked again
 }

@@ -133,7 +133,7 @@ func TestATokenThatIsNotAsItMustBeDoesNotCount(t *testing.T) {
 	}
 }
 
-// embedded is a token that brings the key it is signed with.
+// embedded is a token that contains the key it is signed with.
 func embedded(t *testing.T, payload string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -207,7 +207,7 @@ func TestATokenIsCheckedOnceAndNotPastItsEnd(t *testing.T) {
 		if _, err := c.Identify(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
-		i.set(func() { i.keys["es"] = i.keys["ed"] }) // a second look would refuse it
+		i.set(func() { i.keys["es"] = i.keys["ed"] }) // another check would refuse it
 		if _, err := c.Identify(t.Context(), token); err != nil {
 			t.Errorf("at once again: %v", err)
 		}

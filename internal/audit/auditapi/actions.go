@@ -48,7 +48,7 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 	}}, nil
 }
 
-// scopeOfRecord returns whose record is meant. Fault: Forbidden.
+// scopeOfRecord returns the tenant whose actions are requested. Fault: Forbidden.
 func scopeOfRecord(ctx context.Context, scope *api.AuditScope) (uuid.UUID, error) {
 	if scope == nil || *scope == api.AuditScopeTenant {
 		return rest.RequestOf(ctx).Tenant.ID, nil

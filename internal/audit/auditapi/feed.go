@@ -16,18 +16,18 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Follow gives live events to those who wait for them: every event of a tenant
-// after a position, in batches that nobody may change. The channel is closed
-// when its reader falls behind, who then asks again. stop must be called.
+// Follow sends live events to waiting requests: every event of a tenant after a
+// position, in batches that must not be changed. The channel is closed when its reader
+// falls behind, who then calls it again. stop must be called.
 type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []saga.StoredEvent, after saga.Position,
 	stop func(), err error)
 
-// lookLonger is how long one request goes on looking for events that fit a
-// filter before it answers with none and a cursor to go on from.
+// lookLonger is how long one request searches for events that match a filter before it
+// returns none and a cursor to continue with.
 const lookLonger = time.Second
 
-// feedOf identifies the feed of a tenant for its cursors. They say nothing of
-// filters: a place in the feed is one for any filter.
+// feedOf identifies the feed of a tenant for its cursors. They do not depend on
+// filters: a position in the feed is valid with any filter.
 func feedOf(tenant uuid.UUID) rest.ListID { return rest.NewListID(tenant, "/api/v1/saga-events", nil) }
 
 func positionKeys(p saga.Position) []byte {
@@ -35,7 +35,7 @@ func positionKeys(p saga.Position) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.TxID), uint64(p.ID))
 }
 
-// positionOf opens a cursor of the feed.
+// positionOf decodes a cursor of the feed.
 func (s *Handlers) positionOf(list rest.ListID, cursor string) (saga.Position, error) {
 	b, err := s.Cursors.Open(list, cursor)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Handlers) positionOf(list rest.ListID, cursor string) (saga.Position, e
 	return saga.Position{TxID: binary.BigEndian.Uint64(b), ID: int64(binary.BigEndian.Uint64(b[8:]))}, nil
 }
 
-// eventFilter makes the filter of a feed's parameters.
+// eventFilter reads the filter from a feed's parameters.
 func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, actor *string, from,
 	to *time.Time) (saga.EventFilter, error) {
 	f := saga.EventFilter{WorkflowName: rest.Text(workflow), TraceID: rest.Text(trace), Actor: rest.Text(actor)}
@@ -116,14 +116,14 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// feedPage is what was found of the feed, and how far it was read.
+// feedPage is a page of the feed, and how far the feed was read.
 type feedPage struct {
 	events []saga.StoredEvent
 	end    saga.Position
-	more   bool // there is something after end, though perhaps nothing that fits
+	more   bool // there are later events, though perhaps none that match
 }
 
-// readFeed reads until a page is full, the feed ends, or it has looked long enough.
+// readFeed reads until a page is full, the feed ends, or its time is over.
 func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter,
 	size int) (feedPage, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -136,7 +136,7 @@ func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Posit
 			return p, err
 		}
 		p.events = append(p.events, events...)
-		if len(p.events) > size { // the one too many tells that there is more
+		if len(p.events) > size { // the additional one shows that there are more
 			p.events, p.more = p.events[:size], true
 			p.end = p.events[size-1].Position
 			return p, nil
@@ -152,7 +152,7 @@ func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Posit
 	}
 }
 
-// awaitEvents waits for an event that fits and returns what there is then.
+// awaitEvents waits for an event that matches and returns the page there is then.
 func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int,
 	wait time.Duration) (feedPage, error) {
 	over := time.NewTimer(wait)
@@ -162,7 +162,7 @@ func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Po
 		if err != nil {
 			return feedPage{}, err
 		}
-		// What has come before the following began is read; what comes after, followed.
+		// Events from before the channel began are read; later ones are followed.
 		page, err := s.readFeed(ctx, tenant, at, f, size)
 		if err != nil || len(page.events) > 0 || page.more {
 			stop()
@@ -177,8 +177,8 @@ func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Po
 	}
 }
 
-// nextFit returns true when an event after a position fits, the time is over or
-// nobody waits any more, and false when the batches have ended.
+// nextFit returns true when an event after a position matches, the wait is over or the
+// client has gone, and false when the batches have ended.
 func (s *Handlers) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent, at saga.Position, f saga.EventFilter,
 	over <-chan time.Time) bool {
 	for {
@@ -249,8 +249,8 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// hasEvents returns nil when the tenant has, or had, a saga of this id: each has
-// an event of its beginning, whatever became of it. Fault: NotFound.
+// hasEvents returns nil when the tenant has, or had, a saga of this id: each has an
+// event of its start, whatever became of it. Fault: NotFound.
 func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 	events, _, err := s.Trail.Events(ctx, tenant, id, saga.EventFilter{}, false, 0, 1)
 	if err != nil || len(events) > 0 {
@@ -259,10 +259,10 @@ func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 	if _, err = s.Sagas.Get(ctx, tenant, id); fault.KindOf(err) == fault.NotFound {
 		return saga.NotFound(id)
 	}
-	return err // a saga from before events were written has none
+	return err // a saga from before the audit trail existed has none
 }
 
-// VerifyAudit answers whether a part of the audit trail is what was written.
+// VerifyAudit returns whether a part of the audit trail is unchanged.
 func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -292,7 +292,7 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 	return rest.Answer{Status: http.StatusOK, Body: toAPIVerification(&v, ofActions)}, nil
 }
 
-// NoRecord is the fault where there is neither a queue nor a record of actions.
+// NoRecord is the fault of a server without an audit trail of actions.
 func NoRecord() error {
 	return fault.New(fault.Unavailable, dlq.CodeUnavailable, "the memory store has no dead-letter queue and no record of actions: use PostgreSQL")
 }

@@ -18,7 +18,7 @@ import (
 
 const sagaEvents = "/api/v1/saga-events"
 
-// story is what events tell, in short.
+// story is a short form of events.
 func story(events []client.AuditEvent) string {
 	var out []string
 	for _, e := range events {
@@ -54,7 +54,7 @@ func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
 		*step.NewState != "running" {
 		t.Errorf("the event of a step = %+v", step)
 	}
-	// Page by page, both ways.
+	// Page by page, in both orders.
 	for _, order := range []string{"asc", "desc"} {
 		var got []client.AuditEvent
 		query := "?page_size=3&order=" + order
@@ -76,7 +76,7 @@ func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
 	if got := story(e.Events(path + "?event_type=saga.completed&event_type=saga.started").Events); got != "saga.started, saga.completed" {
 		t.Errorf("two types: %s", got)
 	}
-	// A page goes on after any event.
+	// A page may start after any event.
 	if got := story(e.Events(path + "?cursor=" + all.Events[1].Cursor).Events); got != "saga.step.completed reserve, saga.completed" {
 		t.Errorf("after the second event: %s", got)
 	}

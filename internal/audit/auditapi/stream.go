@@ -19,7 +19,7 @@ import (
 // streamPage is how many events a stream that catches up reads at once.
 const streamPage = 200
 
-// StreamEvents checks what is asked for; the answer writes the stream.
+// StreamEvents checks the parameters; the returned response writes the stream.
 func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	req := rest.RequestOf(ctx)
@@ -58,48 +58,48 @@ func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestO
 // stream is one client's live stream.
 type stream struct {
 	s        *Handlers
-	ctx      context.Context //nolint:containedctx // of the request, for which this is the answer
+	ctx      context.Context //nolint:containedctx // of the request, which this responds to
 	leave    func()
 	tenant   uuid.UUID
 	list     rest.ListID
 	filter   saga.EventFilter
-	bare     bool          // a HEAD: no body
-	redactor rest.Redactor // what its reader may not see; nil: sees all
+	bare     bool          // a HEAD request: no body
+	redactor rest.Redactor // hides what the client may not read; nil: nothing
 
 	out    *http.ResponseController
 	w      http.ResponseWriter
 	buf    bytes.Buffer
-	at     saga.Position // everything up to here was sent, or does not fit
-	sent   saga.Position // the client knows this cursor
-	quiet  *time.Timer   // fires when nothing was sent for long
-	over   *time.Timer   // fires when the stream is too old
-	closed bool          // the client does not take any more
+	at     saga.Position // everything up to here was sent, or does not match
+	sent   saga.Position // the last cursor sent
+	quiet  *time.Timer   // fires when nothing was sent for a while
+	over   *time.Timer   // fires at the stream's maximum age
+	closed bool          // the client is gone or too slow
 }
 
-// Redacted is the stream with each event redacted.
+// Redacted makes the stream redact each event.
 func (st *stream) Redacted(by rest.Redactor) (api.Response, bool) {
 	st.redactor = by
 	return st, true
 }
 
-// Write sends events until the client leaves, is too slow,
-// the server stops or the stream is old.
+// Write sends events until the client disconnects, is too slow, the server stops or the
+// stream reaches its maximum age.
 func (st *stream) Write(w http.ResponseWriter) error {
 	defer st.leave()
 	h := w.Header()
 	h.Set("Content-Type", rest.MediaStream)
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies that gather answers would keep it all
+	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
 	w.WriteHeader(http.StatusOK)
 	if st.bare {
 		return nil
 	}
 	st.w, st.out = w, http.NewResponseController(w)
-	_ = st.out.SetReadDeadline(time.Time{}) // of the request, which has been read
+	_ = st.out.SetReadDeadline(time.Time{}) // the request has been read
 	st.quiet, st.over = time.NewTimer(st.s.Limits.StreamSilence), time.NewTimer(st.s.Limits.StreamAge)
 	defer st.quiet.Stop()
 	defer st.over.Stop()
-	st.buf.WriteString("retry: 1000\n") // milliseconds until a client comes back
+	st.buf.WriteString("retry: 1000\n") // milliseconds until a client reconnects
 	st.mark()
 	st.flush()
 	for !st.closed {
@@ -119,7 +119,7 @@ func (st *stream) round() {
 		return
 	}
 	defer stop()
-	st.catchUp() // what came before the following began
+	st.catchUp() // events from before the channel began
 	for !st.closed {
 		select {
 		case <-st.ctx.Done():
@@ -134,14 +134,14 @@ func (st *stream) round() {
 			st.flush()
 		case batch, ok := <-batches:
 			if !ok {
-				return // too slow for the shared batches: read for itself again
+				return // too slow for the shared batches: catch up again
 			}
 			st.send(batch)
 		}
 	}
 }
 
-// catchUp sends what the feed holds after st.at.
+// catchUp sends the events after st.at.
 func (st *stream) catchUp() {
 	for !st.closed {
 		select {
@@ -168,7 +168,7 @@ func (st *stream) catchUp() {
 	}
 }
 
-// send writes those of a batch that are new and fit, and the cursor on.
+// send writes the events of a batch that are new and match, and then the cursor.
 func (st *stream) send(batch []saga.StoredEvent) {
 	for i := range batch {
 		e := &batch[i]
@@ -192,7 +192,7 @@ func (st *stream) send(batch []saga.StoredEvent) {
 	}
 }
 
-// errUncovered is an event with parts that veil cannot look into: a defect.
+// errUncovered means that an event has parts that cannot be redacted: a defect.
 var errUncovered = errors.New("an event cannot be redacted")
 
 // write puts an event into the buffer.
@@ -219,8 +219,8 @@ func (st *stream) write(e *saga.StoredEvent) {
 	st.sent = e.Position
 }
 
-// mark ends a message without data, which tells the client how far the feed was
-// read although nothing fitted, so that it need not be read again.
+// mark ends a message without data, which carries the cursor although no event matched,
+// so that these events need not be read again.
 func (st *stream) mark() {
 	if st.at != st.sent {
 		st.buf.WriteString("id: " + st.s.Cursors.Seal(st.list, positionKeys(st.at)) + "\n")
@@ -229,8 +229,8 @@ func (st *stream) mark() {
 	st.buf.WriteString("\n")
 }
 
-// flush sends the buffer. The server's write deadline, which is for whole
-// answers, gives way to one for this part of it.
+// flush sends the buffer. The server's write deadline, which is for whole responses, is
+// replaced by one for this part.
 func (st *stream) flush() {
 	if st.closed {
 		return
@@ -249,7 +249,7 @@ func (st *stream) flush() {
 	st.quiet.Reset(st.s.Limits.StreamSilence)
 }
 
-// end says good-bye: the client is to come back with its last id.
+// end closes the stream with an error hint: the client reconnects with its last id.
 func (st *stream) end(because error) {
 	if because != nil && st.ctx.Err() == nil {
 		st.s.Log.WarnContext(st.ctx, "event stream interrupted", slog.String("request_id", rest.RequestOf(st.ctx).ID),

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// GetTimeline answers what happened under a correlation id.
+// GetTimeline returns the timeline of a correlation id.
 func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObject) (api.Response, error) {
 	if s.Timeline == nil {
 		return nil, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "the memory store has no timelines: use PostgreSQL")

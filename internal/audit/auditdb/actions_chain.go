@@ -29,10 +29,9 @@ func (st *Actions) Seals(ctx context.Context, tenant uuid.UUID, from int64, limi
 	return ofActions.SealsIn(ctx, st.db, tenant, from, limit)
 }
 
-// actionLinks reads the fields that saga.action_digest makes the digest of, as
-// it reads them. The digest is made anew here, because whoever could change a row
-// could change that function too. A time that somebody made infinite has no
-// microseconds.
+// actionLinks reads the fields that saga.action_digest hashes, in the form in which it
+// reads them. The digest is computed again here, because an attacker who can change a
+// row could change that function too. A timestamp set to infinity has no microseconds.
 const actionLinks = `
 SELECT a.txid, a.n, a.digest, a.id::text, ARRAY[
        a.id::text, a.tenant_id::text, CASE WHEN isfinite(a.at) THEN (extract(epoch FROM a.at) * 1000000)::bigint::text END, a.kind, a.subject, a.verb,

@@ -13,11 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Settled holds for events that nothing can come before any more: all
+// Settled is the condition that no event can still commit before this one: all
 // transactions with a smaller id have ended (trap X8).
 const Settled = `e.txid < (SELECT saga.feed_horizon())`
 
-// Chain is what a chain of seals is kept in, and the statements that keep it.
+// Chain is a chain of seals: the statements that read and extend it.
 type Chain struct{ unsealed, seal, seals string }
 
 // OfEvents is the chain of the events of sagas.
@@ -26,15 +26,15 @@ var (
 	ofActions = newChained("saga.audit_actions", "saga.audit_action_seals", "n", "at")
 )
 
-// newChained returns the chain of a table whose rows come in the order of txid
-// and id, and were written at a time.
+// newChained returns the chain of a table whose rows are ordered by txid and id, and
+// have a time.
 func newChained(rows, seals, id, at string) Chain {
 	named := strings.NewReplacer("ROWS", rows, "SEALS", seals, "PLACE", id, "WRITTEN", at)
 	return Chain{named.Replace(unsealed), named.Replace(sealEvents), named.Replace(readSeals)}
 }
 
-// unsealed hops through the index of the feed from tenant to tenant, and looks
-// for each at the first event after its last seal.
+// unsealed steps through the index of the feed from tenant to tenant, and reads for
+// each the first event after its last seal.
 const unsealed = `
 WITH RECURSIVE tenants AS (
 	(SELECT tenant_id FROM ROWS ORDER BY tenant_id LIMIT 1)
@@ -71,13 +71,12 @@ func (c *Chain) UnsealedIn(ctx context.Context, db *postgres.DB) ([]saga.Unseale
 	return list, nil
 }
 
-// sealEvents computes a seal where the events are, and writes it unless another
-// node was faster: the sequence number decides between them. Both would be
-// right, because what lies before a settled event never changes. The hash is
-// that of saga.Seal.Sum.
+// sealEvents computes a seal in the database, and writes it unless another node was
+// faster: the sequence number is unique. Both seals would be right, because nothing
+// before a settled event ever changes. The hash is that of saga.Seal.Sum.
 //
-// covered is sorted once; its scans give its rows in that order, which the
-// tests of the chain would tell if it were otherwise.
+// covered is sorted once; scans of it return the rows in that order, which the tests of
+// the chain rely on.
 var sealEvents = fmt.Sprintf(`
 WITH last AS MATERIALIZED (
 	(SELECT seq, to_txid, to_id, hash FROM SEALS WHERE tenant_id = $1 ORDER BY seq DESC LIMIT 1)
@@ -115,7 +114,7 @@ func (c *Chain) SealIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID) (
 	return events, nil
 }
 
-// sealTable is a table of seals, as they are read: sealEvents makes them.
+// sealTable is a table of seals, for reading: sealEvents writes them.
 var sealTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(s *saga.Seal) *uuid.UUID { return &s.TenantID }),
 	postgres.Int("seq", func(s *saga.Seal) *int64 { return &s.Seq }),

@@ -1,6 +1,6 @@
 package auditdb
 
-// What the tests of plans need: the very statements that the stores send.
+// The statements themselves, for the tests of plans.
 var (
 	ActionsQuery = actionsQuery
 	SealEvents   = OfEvents.seal

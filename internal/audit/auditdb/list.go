@@ -15,10 +15,10 @@ import (
 // Actions is operator.Log on PostgreSQL.
 type Actions struct{ db *postgres.DB }
 
-// NewActions returns the record of operators' actions of db.
+// NewActions returns the audit trail of operators' actions in db.
 func NewActions(db *postgres.DB) *Actions { return &Actions{db} }
 
-// maxActions is how far actions are counted.
+// maxActions is up to which number actions are counted.
 const maxActions = 10_000
 
 // Record implements operator.Log.
@@ -27,9 +27,9 @@ func (st *Actions) Record(ctx context.Context, a operator.Action) error {
 		st.db.InTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return PutAction(ctx, tx, a) }))
 }
 
-// actionsQuery is the page that f asks for, newest first, and the count of all
-// pages. An action is found by its request or operation through an index of that
-// (migrations 0153 and 0165), by its subject, and else by its time.
+// actionsQuery returns the page selected by f, newest first, and the count of all
+// pages. Actions are found by request or operation (indexes of migrations 0153 and
+// 0165), else by subject, else by time.
 func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any, count string, counted []any) {
 	w := postgres.Where{}
 	w.Add("a.tenant_id = ?", tenant)
@@ -77,7 +77,7 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 			a.Result = ""
 		}
 		if err == nil {
-			a.Detail, err = postgres.Canonical(a.Detail) // as it was before jsonb
+			a.Detail, err = postgres.Canonical(a.Detail) // canonical again, as before jsonb
 		}
 	}
 	found := page.Cut(f.ByTime, read)

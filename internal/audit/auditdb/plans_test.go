@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestActionsAreFoundByIndex: what a request or a rare operation has done is found
-// without reading all that its tenant has ever done.
+// TestActionsAreFoundByIndex: the actions of a request or of a rare operation are found
+// without reading all actions of the tenant.
 func TestActionsAreFoundByIndex(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -63,9 +63,9 @@ func TestActionsAreFoundByIndex(t *testing.T) {
 	}
 }
 
-// TestSealingReadsOnlyWhatIsNew: the role that seals lives behind row-level
-// security, which keeps every condition out of the index that it does not know
-// to be harmless; sealing then read all of the tenant's events, each second.
+// TestSealingReadsOnlyWhatIsNew: for the role that seals, row-level security keeps
+// every condition that is not LEAKPROOF out of the index; sealing then read all of the
+// tenant's events every second.
 func TestSealingReadsOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -1,6 +1,6 @@
-// Package auditdb keeps on PostgreSQL what operators did. write.go is for the stores,
-// which tell of an action in the transaction that does it; list.go and actions_chain.go
-// read them. chain.go is the seals over any feed of rows, the events of sagas too.
+// Package auditdb stores the actions of operators in PostgreSQL. write.go is for the
+// stores, which record an action in its transaction; list.go and actions_chain.go read
+// actions. chain.go has the seals over any feed of rows, also the events of sagas.
 package auditdb
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// actionTable is saga.audit_actions. Result is Done where an action says none.
+// actionTable is saga.audit_actions. Result is Done if an action has none.
 var actionTable = postgres.NewTable(
 	postgres.UUID("id", func(a *operator.Action) *uuid.UUID { return &a.ID }),
 	postgres.UUID("tenant_id", func(a *operator.Action) *uuid.UUID { return &a.TenantID }),
@@ -43,16 +43,16 @@ var (
 		SELECT `+actionTable.Stored("a")+` FROM `+postgres.Unnest("a", actionTable.As("a")), actionTable.As("a"))
 )
 
-// PutAction stores one action in the transaction of what it tells of, which is
-// one in the name of its tenant, or of the engine.
+// PutAction stores one action in the transaction of the change it records, which must
+// have the role of its tenant, or of the engine.
 func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
 	a.Result = cmp.Or(a.Result, operator.Done)
 	_, err := tx.ExecContext(ctx, putAction.Text, putAction.Args(actionTable.Row(&a))...)
 	return err
 }
 
-// PutActions stores actions in the transaction of what they tell of, which is one
-// of the writers' connections.
+// PutActions stores actions in the transaction of the changes they record, which must
+// be one of the writers' connections.
 func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) error {
 	if len(actions) == 0 {
 		return nil
@@ -66,9 +66,8 @@ func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) err
 	return err
 }
 
-// Tell stores what whoever acts in ctx has done to a subject of the store's own.
-// id is the record's. before and after are what is hashed of it; a nil detail says
-// nothing more.
+// Tell records an action of the actor in ctx on a subject of the store. id is the
+// record's. before and after are hashed; nil detail: none.
 func Tell(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, at time.Time, kind operator.Kind, subject,
 	verb string, before, after any, detail map[string]any) error {
 	var doc json.RawMessage

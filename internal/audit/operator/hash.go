@@ -7,10 +7,9 @@ import (
 	"strconv"
 )
 
-// Hash returns the SHA-256 of a subject's canonical JSON: members ordered by
-// name, no blanks, nothing escaped that need not be, as `jq -cS` prints it. nil
-// of nil. A subject must hold nothing secret and no payload: whoever can guess
-// what is hashed can make sure of it.
+// Hash returns the SHA-256 of a subject's canonical JSON: members ordered by name, no
+// white space, minimal escapes, as `jq -cS` prints it. nil for nil. A subject must
+// contain no secret and no payload: anybody can verify a guess against the hash.
 func Hash(subject any) []byte {
 	if subject == nil {
 		return nil
@@ -26,7 +25,7 @@ func Hash(subject any) []byte {
 	return sum[:]
 }
 
-// ordered writes a document anew: maps are encoded by name.
+// ordered encodes a document again: encoding/json orders the members of maps by name.
 func ordered(doc []byte) ([]byte, error) {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(doc))
@@ -41,9 +40,9 @@ func ordered(doc []byte) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
-// Digest is the digest that is stored with an action (saga.action_digest): the
-// SHA-256 of each field's length and text, "-" for one that is NULL, with commas
-// between them. fields are as PostgreSQL prints them, in the order of that function.
+// Digest is the digest that is stored with an action (saga.action_digest): the SHA-256
+// of each field's length and text, "-" for NULL, separated by commas. fields are as
+// PostgreSQL prints them, in the order of that function.
 func Digest(fields []*string) [sha256.Size]byte {
 	var b []byte
 	for i, f := range fields {

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// A kind that is declared and not listed would be refused by the filters of GET /audit.
+// A kind that is declared but not listed would be rejected by the filters of GET
+// /audit.
 func TestEveryKindIsListedOnce(t *testing.T) {
 	source, err := os.ReadFile("operator.go")
 	if err != nil {
@@ -32,7 +33,7 @@ func TestEveryKindIsListedOnce(t *testing.T) {
 	}
 }
 
-// Tenants come in the order of their ids, whatever order a map has.
+// Tenants come in the order of their ids, not in that of a map.
 func TestARoundIsOnRecordInTheOrderOfTenants(t *testing.T) {
 	ctx, tally := operator.Tallied(t.Context())
 	for n := range byte(40) {

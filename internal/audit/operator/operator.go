@@ -1,8 +1,8 @@
-// Package operator is the record of who did what: the actions of operators, and
-// of Skald itself, on anything but sagas, which have their own trail of events.
-// An action is written in the transaction of the change it tells of, sealed into
-// its tenant's chain soon after, and never changed again
-// (docs/decisions/0048-one-record-of-actions.md, GET /audit).
+// Package operator is the audit trail of operators: their actions, and Skald's own, on
+// everything but sagas, which have their own trail of events. An action is written in
+// the transaction of the change that it records, sealed into its tenant's chain soon
+// after, and never changed again (docs/decisions/0048-one-record-of-actions.md, GET
+// /audit).
 package operator
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Kind says what an action was done to.
+// Kind is the type of an action's subject.
 type Kind string
 
 // Kinds of subjects.
@@ -41,37 +41,37 @@ const (
 	Schema    Kind = "schema"    // subject: the migration
 )
 
-// Kinds is every kind.
+// Kinds lists every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
 	Workflow, Webhook, APIKey, Retention, Schema,
 }
 
-// Deployment stands for the tenant where something concerns all of them: no tenant
-// has this id.
+// Deployment takes the place of the tenant in actions that concern all of them: no
+// tenant has this id.
 var Deployment = uuid.Nil
 
-// Action is one thing somebody did.
+// Action is one recorded change.
 type Action struct {
 	ID        uuid.UUID // UUIDv7
 	TenantID  uuid.UUID
 	At        time.Time
 	Kind      Kind
-	Subject   string // id of what it was done to
-	Verb      string // e.g. discard; the operation's last word
+	Subject   string // id of the changed object
+	Verb      string // e.g. discard; the last word of the operation
 	Actor     string // subject of the credential; "" for Skald itself
 	Reason    string
 	RequestID string
-	// Detail is what changed, as canonical JSON without payloads; nil: nothing
-	// beyond the verb. Of a deletion it is the tombstone.
+	// Detail is what changed, as canonical JSON without payloads; nil: the verb says
+	// everything. For a deletion it is the tombstone.
 	Detail json.RawMessage
 
 	Credential uuid.UUID // the API key's id; zero: none, or another credential
-	Address    string    // where the request came from; "": from no network
+	Address    string    // of the request's client; "": not from a network
 	Operation  string    // operationId of the contract, or the command; "": none
-	// Before and After are Hash of the subject; nil: it was not there, or what it
-	// is then is not hashed.
+	// Before and After are Hash of the subject; nil: it did not exist, or its kind is
+	// not hashed.
 	Before, After []byte
 	Result        string // Done when empty
 }
@@ -81,14 +81,14 @@ func (a *Action) Place() page.TimeID { return page.TimeID{At: a.At, ID: a.ID} }
 
 // Results of actions.
 const (
-	Done  = "done"  // what was asked, in the transaction of this record
-	Asked = "asked" // it follows, in many transactions
+	Done  = "done"  // the request was carried out, in the transaction of this record
+	Asked = "asked" // it will be carried out, in many transactions
 )
 
 // MaxReason bounds a reason, in characters.
 const MaxReason = 500
 
-// By is who acts, for those who make an Action of it.
+// By is who acts, as needed for an Action.
 type By struct {
 	Actor      string
 	Reason     string // at most MaxReason characters
@@ -100,17 +100,17 @@ type By struct {
 
 type byKey struct{}
 
-// As returns ctx with who acts in it: stores that tell of their own changes ask
-// for it there, so that no caller can forget to say it.
+// As returns ctx with the actor: stores that record their own changes read it from
+// there, so that no caller can forget to pass it.
 func As(ctx context.Context, by By) context.Context { return context.WithValue(ctx, byKey{}, by) }
 
-// Acting returns who acts; the zero By is Skald itself.
+// Acting returns the actor in ctx; the zero By is Skald itself.
 func Acting(ctx context.Context) By {
 	by, _ := ctx.Value(byKey{}).(By)
 	return by
 }
 
-// Did returns the action of by on a subject.
+// Did returns an action of by on a subject.
 func (by By) Did(id, tenant uuid.UUID, at time.Time, kind Kind, subject, verb string, detail json.RawMessage) Action {
 	return Action{
 		ID: id, TenantID: tenant, At: at, Kind: kind, Subject: subject, Verb: verb,
@@ -119,8 +119,8 @@ func (by By) Did(id, tenant uuid.UUID, at time.Time, kind Kind, subject, verb st
 	}
 }
 
-// From returns the action with the hashes of its subject as it was and as it is;
-// nil: there was none, or is none any more.
+// From returns the action with the hashes of its subject before and after; nil: it did
+// not exist.
 func (a Action) From(before, after any) Action {
 	a.Before, a.After = Hash(before), Hash(after)
 	return a
@@ -143,8 +143,8 @@ type Filter struct {
 
 // Log shows the actions of a tenant.
 type Log interface {
-	// Record stores an action that no one transaction has: work that is done in
-	// many, told before the first of them. Durable on return.
+	// Record stores an action without a single transaction: work in many transactions,
+	// recorded before the first of them. Durable on return.
 	Record(ctx context.Context, a Action) error
 	Actions(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Action], error)
 }

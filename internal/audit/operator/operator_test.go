@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// The digests are those that printf '%s' … | sha256sum prints.
+// The digests were computed with printf '%s' … | sha256sum.
 func TestASubjectsHashIsThatOfItsCanonicalJSON(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -77,7 +77,7 @@ func TestADigestTellsFieldsApart(t *testing.T) {
 	}
 }
 
-// A field of By that an Action did not get would be missing from the record.
+// A field of By that is missing in an Action would be missing in the audit trail.
 func TestAnActionSaysEverythingOfWhoActs(t *testing.T) {
 	by := operator.By{
 		Actor:      "key:ann",

@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// SystemRetention is who archives and deletes what its configured time has passed,
-// where nobody asked for it.
+// SystemRetention is the actor of archiving and deleting by retention, when no operator
+// requested it.
 const SystemRetention = "system:retention"
 
-// Tally counts what a round of retention archives and deletes of each tenant. Stores
-// count into the one that is in their context, so that whoever makes the round need
-// not know what they look into.
+// Tally counts, for each tenant, what a round of retention archives and deletes. Stores
+// count into the one in their context, so that the caller of a round need not know what
+// they delete.
 type Tally struct {
 	mu    sync.Mutex
 	taken map[uuid.UUID]map[string]int64
@@ -25,14 +25,14 @@ type Tally struct {
 
 type tallyKey struct{}
 
-// Tallied returns ctx for a round, and what counts in it.
+// Tallied returns ctx for a round, with its counter.
 func Tallied(ctx context.Context) (context.Context, *Tally) {
 	t := &Tally{taken: map[uuid.UUID]map[string]int64{}}
 	return context.WithValue(ctx, tallyKey{}, t), t
 }
 
-// Took counts n of what (e.g. sagas_archived) of a tenant, which is durable. Outside
-// of a round it does nothing.
+// Took counts n deleted or archived objects of a tenant (what is e.g. sagas_archived),
+// which is durable. Outside of a round it does nothing.
 func Took(ctx context.Context, tenant uuid.UUID, what string, n int64) {
 	t, _ := ctx.Value(tallyKey{}).(*Tally)
 	if t == nil || n == 0 {
@@ -46,8 +46,8 @@ func Took(ctx context.Context, tenant uuid.UUID, what string, n int64) {
 	t.taken[tenant][what] += n
 }
 
-// Actions are what is put on record of the round: one for each tenant of which
-// something was taken, with how many of what.
+// Actions are the audit records of the round: one for each tenant with anything
+// counted.
 func (t *Tally) Actions(by By, subject string, at time.Time, newID func() uuid.UUID) []Action {
 	t.mu.Lock()
 	defer t.mu.Unlock()

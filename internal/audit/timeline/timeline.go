@@ -1,6 +1,6 @@
-// Package timeline is what happened under one correlation id, in one list by
-// time: sagas with their steps, job runs with their attempts, dead letters with
-// their retries (one-product.md, point 7).
+// Package timeline is the history of one correlation id, in one list by time: sagas
+// with their steps, job runs with their attempts, dead letters with their retries
+// (one-product.md, point 7).
 package timeline
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Kind says what an entry is.
+// Kind is the type of an entry.
 type Kind string
 
-// Kinds of entries. Each stands at the time at which it began.
+// Kinds of entries. The time of each is when it began.
 const (
 	Saga        Kind = "saga"
 	SagaEnd     Kind = "saga_end"
@@ -27,14 +27,14 @@ const (
 	LetterRetry Kind = "dead_letter_retry"
 )
 
-// Kinds is every kind.
+// Kinds lists every kind.
 var Kinds = []Kind{Saga, SagaEnd, Step, Run, Attempt, RunEnd, Letter, LetterRetry}
 
-// Entry is one thing that happened. It tells codes and names, nothing that a
-// client, participant or worker has said: for that there is what its ids name.
+// Entry is one item of a timeline. It has codes and names, but no text from clients,
+// participants or workers: its ids lead to those.
 type Entry struct {
 	At      time.Time
-	Key     string // unique among all entries; with At its place in the list
+	Key     string // unique among all entries; with At its position in the list
 	Kind    Kind
 	SagaID  uuid.UUID // zero: none
 	RunID   uuid.UUID
@@ -42,7 +42,7 @@ type Entry struct {
 	Name    string // workflow, step, job definition or topic
 	Action  string // EXECUTE or COMPENSATE of a step; trigger of a run; source of a letter
 	Number  int    // of an attempt or retry, from 1; 0: none
-	State   string // as it is now, or as it ended
+	State   string // the present or final one
 	Code    string // outcome or error code, "" without one
 	EndedAt *time.Time
 }
@@ -50,7 +50,7 @@ type Entry struct {
 // Place is where it stands in a timeline.
 func (e *Entry) Place() page.TimeKey { return page.TimeKey{At: e.At, Key: e.Key} }
 
-// Shown says what of a timeline somebody may see.
+// Shown is which parts of a timeline the caller may read.
 type Shown struct{ Sagas, Runs, Letters bool }
 
 // Store reads timelines. A tenant sees only its own.

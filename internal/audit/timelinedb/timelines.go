@@ -1,4 +1,4 @@
-// Package timelinedb reads from PostgreSQL what happened under one correlation id.
+// Package timelinedb reads the timeline of a correlation id from PostgreSQL.
 package timelinedb
 
 import (
@@ -24,7 +24,7 @@ type Timelines struct{ db *postgres.DB }
 // NewTimelines returns the timelines of db.
 func NewTimelines(db *postgres.DB) *Timelines { return &Timelines{db} }
 
-// entryTable is what timelineOf makes of what it finds.
+// entryTable is the result of timelineOf.
 var entryTable = postgres.NewTable(
 	postgres.Time("at", func(e *timeline.Entry) *time.Time { return &e.At }),
 	postgres.Text("key", func(e *timeline.Entry) *string { return &e.Key }),
@@ -40,10 +40,10 @@ var entryTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(e *timeline.Entry) **time.Time { return &e.EndedAt }),
 )
 
-// timelineOf is all that has a correlation id, live and archived: whether sagas, runs
-// and letters are shown, the place (at, key) after which it goes on, and the term by
-// which letters are found are its parameters. A correlation id belongs to one affair:
-// each part is found by its index, and sorted whole.
+// timelineOf selects everything with a correlation id, live and archived. Its
+// parameters: whether sagas, runs and letters are shown, the position (at, key) of the
+// cursor, and the term by which letters are found. A correlation id has few entries:
+// each part is found by its index, and sorted as a whole.
 var timelineOf = postgres.Named(`
 WITH sagas AS MATERIALIZED (
 	SELECT s.id, s.workflow_name, s.state, s.created_at, s.completed_at, s.error->>'code' AS code, false AS archived

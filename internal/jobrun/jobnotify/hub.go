@@ -1,5 +1,5 @@
-// Package jobnotify wakes those who wait for job runs, on this node at once and on
-// others by LISTEN and NOTIFY. What it says is a hint: everybody also looks by himself.
+// Package jobnotify wakes those that wait for job runs, on this node at once and on
+// others by LISTEN and NOTIFY. Its messages are hints: every receiver also polls.
 package jobnotify
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Hub wakes those who wait for job runs, on this node and, by LISTEN and NOTIFY, on
+// Hub wakes those that wait for job runs, on this node and, by LISTEN and NOTIFY, on
 // others: claims that wait for runs, and the leader.
 type Hub struct {
 	db       *postgres.DB
 	admitted admissions
 }
 
-// NewHub returns what wakes the nodes that use db.
+// NewHub returns the hub of the nodes that use db.
 func NewHub(db *postgres.DB) *Hub { return &Hub{db: db} }
 
 // TenantQueue is a queue of a tenant.
@@ -29,22 +29,21 @@ type TenantQueue struct {
 	Queue  string
 }
 
-// admissions gathers which queues have got runs that may be claimed, until
-// other nodes are told. Gathered, because a NOTIFY in each transaction would
-// make all of them commit one after the other: PostgreSQL holds a lock of the
-// whole cluster from there to the commit.
+// admissions collects the queues with new claimable runs until other nodes are
+// notified. Collected, because a NOTIFY in each transaction would serialise their
+// commits: PostgreSQL holds a lock of the whole cluster from there to the commit.
 type admissions struct {
 	mu      sync.Mutex
-	woke    func(tenant uuid.UUID, queue string) // nil: nobody listens on this node
-	wanted  func()                               // nil: nobody may lead on this node
+	woke    func(tenant uuid.UUID, queue string) // nil: no listener on this node
+	wanted  func()                               // nil: this node cannot lead
 	pending map[string]struct{}                  // payloads of notifications
-	signal  chan struct{}                        // nil until somebody listens; capacity 1
+	signal  chan struct{}                        // nil until Run; capacity 1
 }
 
-// Admitted tells claims that wait, here at once and on other nodes soon, that
-// a queue has got runs that may be claimed. Called after the commit. Nothing is
-// lost when it is not called or the node dies before others know: claims that
-// wait also look by themselves, every second or two.
+// Admitted notifies waiting claims, here at once and on other nodes soon, that a queue
+// has new claimable runs. Call it after the commit. Nothing is lost when it is not
+// called or the node dies before others know: waiting claims also poll, every second or
+// two.
 func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
 	a := &h.admitted
 	a.mu.Lock()
@@ -62,13 +61,12 @@ func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
 	}
 }
 
-// leaderPayload is what tells other nodes that the leader is wanted.
+// leaderPayload is the payload that wakes the leader on other nodes.
 const leaderPayload = "leader"
 
-// WantLeader tells the leader, on this node or another, that it has something
-// to decide before its next sweep: a concurrency key has become free, a run waits
-// for one, or an event was published. Called after the commit. Like Admitted it
-// is a hint.
+// WantLeader wakes the leader, on this node or another, because it has something to
+// decide before its next sweep: a concurrency key is free, a run waits for one, or an
+// event was published. Call it after the commit. Like Admitted it is a hint.
 func (h *Hub) WantLeader() {
 	a := &h.admitted
 	a.mu.Lock()
@@ -86,8 +84,8 @@ func (h *Hub) WantLeader() {
 	}
 }
 
-// OnLeaderWanted has f called, which must not block, whenever the leader is wanted;
-// for nodes that may lead. What other nodes want is heard by Run.
+// OnLeaderWanted registers f, which must not block and is called whenever the leader is
+// wanted; for nodes that may lead. Run receives the notifications of other nodes.
 func (h *Hub) OnLeaderWanted(f func()) {
 	a := &h.admitted
 	a.mu.Lock()
@@ -106,18 +104,17 @@ func (a *admissions) take() []string {
 	return out
 }
 
-// runsChannel is where nodes tell each other; the payload is tenant:queue, or
-// leaderPayload.
+// runsChannel is the channel of notifications between nodes; the payload is
+// tenant:queue, or leaderPayload.
 const runsChannel = "skald_job_runs"
 
-// tellEvery is the least time between two statements that tell other nodes.
+// tellEvery is the shortest interval between two notifying statements.
 const tellEvery = 20 * time.Millisecond
 
-// Run calls woke whenever a queue has got runs that may be claimed,
-// on this node or, by LISTEN and NOTIFY, on others, until ctx ends; one at a time
-// for those of other nodes. It is a hint: some are told twice, and some, while
-// the connection is lost or where a pooler stands in between, not at all. At
-// most one call at a time for each Hub.
+// Run calls woke whenever a queue has new claimable runs, on this node or, by LISTEN
+// and NOTIFY, on others, until ctx ends; for those of other nodes one call at a time.
+// It is a hint: some come twice, and some, while the connection is lost or through a
+// pooler, not at all. At most one call of Run at a time for each Hub.
 func (h *Hub) Run(ctx context.Context, woke func(tenant uuid.UUID, queue string)) {
 	a := &h.admitted
 	a.mu.Lock()
@@ -148,8 +145,8 @@ func (h *Hub) Run(ctx context.Context, woke func(tenant uuid.UUID, queue string)
 	})
 }
 
-// notify sends what was gathered. What cannot be sent is forgotten: the
-// others look by themselves.
+// notify sends the collected notifications. Those that cannot be sent are dropped: the
+// other nodes poll.
 func (h *Hub) notify(ctx context.Context, signal <-chan struct{}) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

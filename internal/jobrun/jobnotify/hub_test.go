@@ -38,7 +38,7 @@ func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
 	want := hint{uuid.New(), "mail:urgent"}
 	deadline := time.After(20 * time.Second)
 	for got := map[string]bool{}; len(got) < 2; {
-		nodes["here"].Admitted(want.tenant, want.queue) // again, until the other one listens
+		nodes["here"].Admitted(want.tenant, want.queue) // repeated until the other one listens
 		for name, c := range heard {
 			select {
 			case h := <-c:
@@ -82,7 +82,7 @@ func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
 	}
 	deadline := time.After(20 * time.Second)
 	for got := map[string]bool{}; len(got) < 2; {
-		nodes["here"].WantLeader() // again, until the other one listens
+		nodes["here"].WantLeader() // repeated until the other one listens
 		for name, c := range heard {
 			select {
 			case <-c:

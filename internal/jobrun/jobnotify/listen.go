@@ -9,11 +9,11 @@ import (
 
 const (
 	listenAgain = time.Second      // after a connection was lost
-	listenPing  = 30 * time.Second // whether it still lives
+	listenPing  = 30 * time.Second // interval of checking the connection
 )
 
-// listen calls heard with the payload of each notification until ctx ends.
-// The connection is one of its own: what listens cannot be shared.
+// listen calls heard with the payload of each notification until ctx ends. It has a
+// connection of its own: a listening one cannot be shared.
 func (h *Hub) listen(ctx context.Context, heard func(payload string)) {
 	for ctx.Err() == nil {
 		h.notified(ctx, heard)

@@ -1,5 +1,5 @@
 // Package jobqueue is the queue of workers whose claims found no run: each is woken
-// when there may be one for it, those that came first before others.
+// when there may be one for it, in the order of their arrival.
 package jobqueue
 
 import (
@@ -15,76 +15,75 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Claims that find nothing wait here. Those that would get the same runs (one
-// tenant, the same queues, labels and commands) stand in one line. A hint that a
-// queue has got runs wakes the first of each line that takes from it; one whose
-// claim came back full wakes others of its line, since there may be more: so a
-// thousand waiting workers cost one claim for one run, and not a thousand. What
-// no hint told is found by the first of each line, who looks every second or two.
+// Claims that find nothing wait here. Those that would get the same runs (one tenant,
+// the same queues, labels and commands) wait in one line. A hint that a queue has new
+// runs wakes the first of each line that takes from it; a claim that came back full
+// wakes others of its line, since there may be more: so with a thousand waiting workers
+// one run costs one claim, and not a thousand. Runs without a hint are found by the
+// first of each line, which polls every second or two.
 
 const (
 	lookEvery = time.Second // and up to as much again
 	wakeMore  = 2           // how many a full claim wakes
-	maxKnown  = 10_000      // workers whose line is remembered
+	maxKnown  = 10_000      // workers whose line is cached
 )
 
-// lineID names a line.
+// lineID identifies a line.
 type lineID struct {
 	tenant uuid.UUID
 	takes  string // queues, labels and commands
 }
 
-// Waits is all lines of a node. Its zero value is not ready: see New.
+// Waits is all lines of a node. The zero value is not usable: see New.
 type Waits struct {
 	Max int
-	// alive notes that workers live whose claims wait; called without the lock.
+	// alive stores signs of life of workers whose claims wait; called without the lock.
 	alive func(tenant uuid.UUID, workers []uuid.UUID)
 
 	mu      sync.Mutex
 	waiting int
 	lines   map[lineID]*line
 	known   map[knownWorker]Kind
-	seen    map[knownWorker]time.Time // when this node last noted that a worker lives
-	every   time.Duration             // how often that is noted
+	seen    map[knownWorker]time.Time // when this node last stored a sign of life of a worker
+	every   time.Duration             // interval of storing them
 }
 
-// knownWorker names a worker within its tenant.
+// knownWorker identifies a worker within its tenant.
 type knownWorker struct{ tenant, id uuid.UUID }
 
-// Kind is what decides which runs a worker gets; it never changes.
+// Kind determines which runs a worker gets; it never changes.
 type Kind struct {
 	Queues []string
 	rest   string // labels and commands
 }
 
-// line is the claims that would get the same runs, the one that came first in
-// front.
+// line is the claims that would get the same runs, in the order of their arrival.
 type line struct {
 	of       *Waits
 	id       lineID
 	queues   []string
-	sleeping *list.List           // of *waiter: those that are not awake
-	all      map[*waiter]struct{} // those that are awake too
-	noted    time.Time            // when it was noted last that they live
+	sleeping *list.List           // of *waiter: not awake
+	all      map[*waiter]struct{} // including those that are awake
+	noted    time.Time            // when signs of life were last stored
 	look     *time.Timer
-	missed   bool // a hint came while nobody slept: who goes to sleep next looks once more
+	missed   bool // a hint came while none slept: the next to go to sleep polls once more
 }
 
 // waiter is one claim in a line.
 type waiter struct {
 	line    *line
 	worker  uuid.UUID     // the worker
-	Awake   chan struct{} // capacity 1: it is to look
+	Awake   chan struct{} // capacity 1: it must poll
 	element *list.Element // nil: it is awake
 }
 
-// New returns a queue in which so many may wait; alive notes which workers live.
+// New returns a queue for at most most waiting claims; alive stores signs of life.
 func New(most int, alive func(uuid.UUID, []uuid.UUID)) *Waits {
 	return &Waits{Max: most, alive: alive, lines: map[lineID]*line{}, known: map[knownWorker]Kind{},
 		seen: map[knownWorker]time.Time{}}
 }
 
-// Know remembers what a worker takes.
+// Know caches what a worker takes.
 func (w *Waits) Know(p *jobrun.WorkerProcess) Kind {
 	k := Kind{Queues: p.Queues, rest: strings.Join(p.Labels, "\n") + "\r" + strings.Join(p.Commands, "\n")}
 	w.mu.Lock()
@@ -96,7 +95,7 @@ func (w *Waits) Know(p *jobrun.WorkerProcess) Kind {
 	return k
 }
 
-// KindOf returns what a worker takes, if that is remembered.
+// KindOf returns what a worker takes, if that is cached.
 func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +103,8 @@ func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
 	return k, ok
 }
 
-// HeartbeatDue tells whether the last heartbeat noted for a worker is at least every ago.
+// HeartbeatDue tells whether the last stored heartbeat of a worker is at least every
+// ago.
 func (w *Waits) HeartbeatDue(tenant, id uuid.UUID, every time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *Waits) HeartbeatDue(tenant, id uuid.UUID, every time.Duration) bool {
 	return time.Since(w.seen[knownWorker{tenant, id}]) >= every
 }
 
-// NoteHeartbeat remembers that a heartbeat of a worker was stored just now.
+// NoteHeartbeat records that a heartbeat of a worker was stored just now.
 func (w *Waits) NoteHeartbeat(tenant, id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,15 +156,15 @@ func (w *Waits) pauseToLook() time.Duration {
 	return pause
 }
 
-// lookAgain has the first of the line look, and the line do so again. While their
-// claims wait here the workers of the line live.
+// lookAgain makes the first of the line poll, and repeats that. While claims wait here,
+// their workers are alive.
 func (l *line) lookAgain() {
 	if waiting := l.lookNow(); len(waiting) > 0 {
 		l.of.alive(l.id.tenant, waiting)
 	}
 }
 
-// lookNow returns the workers of whom it is time to note that they live.
+// lookNow returns the workers whose sign of life is due.
 func (l *line) lookNow() (waiting []uuid.UUID) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -183,7 +183,7 @@ func (l *line) lookNow() (waiting []uuid.UUID) {
 	return waiting
 }
 
-// wake wakes the first n who sleep. The caller holds the lock.
+// wake wakes the first n sleeping waiters. The caller holds the lock.
 func (l *line) wake(n int) {
 	for ; n > 0; n-- {
 		first := l.sleeping.Front()
@@ -219,8 +219,8 @@ func (p *waiter) Requeue() {
 	}
 }
 
-// Leave gives the place up. full: the claim got all it asked for, so there may be
-// more for others.
+// Leave removes the claim. full: the claim got all it requested, so there may be more
+// for others.
 func (p *waiter) Leave(full bool) {
 	l := p.line
 	l.of.mu.Lock()
@@ -236,7 +236,7 @@ func (p *waiter) Leave(full bool) {
 		l.sleeping.Remove(p.element)
 	} else {
 		select {
-		case <-p.Awake: // nobody has looked because of this hint
+		case <-p.Awake: // the hint was not used
 			more = 1
 		default:
 		}

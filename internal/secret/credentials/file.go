@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// maxFile is far above any password; it keeps a wrong path, such as a device,
-// from being read for ever.
+// maxFile is, in bytes, far above any password; it prevents reading a wrong path, such
+// as a device, for ever.
 const maxFile = 64 << 10
 
-// File is a Source whose password is the content of a file without the line
-// ends after it: a mounted secret, or what a Vault agent writes. The file is
-// read again when it has changed and when the server refuses the password
-// (invariant T16). Connections that are open stay so: PostgreSQL asks for the
-// password once.
+// File is a Source whose password is the content of a file without the trailing line
+// ends: a mounted secret, or the output of a Vault agent. The file is read again when
+// it has changed and when the server refuses the password (invariant T16). Open
+// connections stay open: PostgreSQL checks the password once.
 type File struct {
 	path, user string
 	observe    func(error)
@@ -30,15 +29,15 @@ type File struct {
 	stamp version // guarded by mu: of the file that login was read from
 }
 
-// version tells one content of a file from the next without reading it.
+// version detects a new content of a file without reading it.
 type version struct {
 	modified time.Time
 	size     int64
 }
 
-// NewFile reads the password of user from path, and fails when it holds none.
-// An empty user leaves the user to the database address. observe hears of every
-// later reading and its error; nil: nobody does.
+// NewFile reads the password of user from path, and fails when it is empty. An empty
+// user uses that of the database address. observe is called after every later reading
+// with its error; nil: not called.
 func NewFile(path, user string, observe func(error)) (*File, error) {
 	if observe == nil {
 		observe = func(error) {}
@@ -51,8 +50,8 @@ func NewFile(path, user string, observe func(error)) (*File, error) {
 	return f, f.read(stamp)
 }
 
-// Login returns the password of the file as it is now. While the file is
-// missing, empty or half written, it is the last password that was read.
+// Login returns the present password in the file. While the file is missing, empty or
+// half written, it is the last password that was read.
 func (f *File) Login(_ context.Context, refused Login) (Login, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,8 +76,8 @@ func (f *File) look() (version, error) {
 	return version{info.ModTime(), info.Size()}, nil
 }
 
-// read takes what the file holds. stamp was taken before: a change in between
-// is read once more.
+// read stores the content of the file. stamp was taken before: after a change in
+// between the file is read once more.
 func (f *File) read(stamp version) error {
 	content, err := ReadSecret(f.path)
 	if err != nil {
@@ -109,7 +108,7 @@ func ReadSecret(path string) (string, error) {
 	return string(content), nil
 }
 
-// failure is why a file cannot be read, without its path.
+// failure is the reason why a file cannot be read, without its path.
 func failure(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

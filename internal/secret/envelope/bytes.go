@@ -5,9 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// Bytes and texts that are not JSON have the same two forms under their own
-// names. The version says how the box is written: as it is, or in base64 for
-// columns of text.
+// Bytes and texts that are not JSON have the same two forms under names of their own.
+// The version tells the encoding of the box: raw, or base64 for text columns.
 const (
 	reservedBytes = `$skald_`
 	sealedBytes   = `$skald_enc:`
@@ -16,9 +15,8 @@ const (
 	versionText   = "t1"
 )
 
-// SealBytes is Seal for any bytes, which need not be JSON. The result is for a
-// column of bytes; OpenBytes opens it. nil stays nil, and nothing else becomes
-// nil.
+// SealBytes is Seal for any bytes, which need not be JSON. The result is for a bytea
+// column; OpenBytes opens it. nil stays nil, and nothing else becomes nil.
 func (p *Sealer) SealBytes(field Field, plain []byte) ([]byte, error) {
 	return p.sealAs(versionRaw, field, plain)
 }
@@ -51,8 +49,8 @@ func (p *Sealer) sealAs(form string, field Field, plain []byte) ([]byte, error) 
 	return append([]byte(head), box...), nil
 }
 
-// OpenBytes returns what SealBytes or SealText was given. The error is
-// ErrUnreadable and shows no content.
+// OpenBytes returns what SealBytes or SealText was given. The error is ErrUnreadable
+// and contains no content.
 func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	if !bytes.HasPrefix(stored, []byte(reservedBytes)) {
 		return stored, nil
@@ -83,7 +81,7 @@ func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	if err := p.use(m); err != nil {
 		return nil, err
 	}
-	// Not nil when there is nothing in it: that is a value too.
+	// Not nil if it is empty: that is a value too.
 	plain, err := p.aead.Open([]byte{}, nil, box, p.about(field))
 	if err != nil {
 		return nil, p.unreadable(field, "it was tampered with, or belongs to another record")

@@ -15,10 +15,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// A stored value that begins with reserved is ours, and is either an envelope
-// or an escape: a client's own JSON that looks like ours, one level down.
-// Clients' JSON is canonical, so looking at its first bytes is enough, and that
-// is all that this package costs where nothing is sealed.
+// A stored value that begins with reserved was written by Skald, and is either an
+// envelope or an escape: a client's own JSON that looks like one, nested one level
+// down. Clients' JSON is canonical, so checking its first bytes is enough, and is the
+// only cost of this package where nothing is sealed.
 const (
 	reserved = `{"$skald_`
 	sealed   = `{"$skald_enc":"`
@@ -29,7 +29,7 @@ const (
 // IsSealed tells whether stored, canonical JSON, is an envelope.
 func IsSealed(stored []byte) bool { return bytes.HasPrefix(stored, []byte(sealed)) }
 
-// Sealer is where the values of one saga belong. It is for one goroutine.
+// Sealer seals and opens the values of one saga. It is for one goroutine.
 type Sealer struct {
 	ring         *Keyring
 	tenant, saga uuid.UUID
@@ -38,8 +38,8 @@ type Sealer struct {
 	aead cipher.AEAD
 }
 
-// Field names a value among those of its saga. Step, Action and Attempt are
-// zero unless it is of a call.
+// Field identifies a value of a saga. Step, Action and Attempt are zero except for a
+// call.
 type Field struct {
 	Name    string
 	Step    int
@@ -47,7 +47,7 @@ type Field struct {
 	Attempt int
 }
 
-// String is for messages.
+// String is for error messages.
 func (f Field) String() string {
 	if f.Action == "" {
 		return f.Name
@@ -55,12 +55,11 @@ func (f Field) String() string {
 	return fmt.Sprintf("%s of %s %d of step %d", f.Name, f.Action, f.Attempt, f.Step)
 }
 
-// Seals tells whether Seal will seal.
+// Seals tells whether Seal will encrypt.
 func (p *Sealer) Seals() bool { return p.ring.Seals() }
 
-// Seal returns what to store for plain, canonical JSON, in a field of the
-// saga. The result is canonical JSON too. nil stays nil: that there is no value
-// is no secret.
+// Seal returns what to store for plain, canonical JSON, in a field of the saga. The
+// result is canonical JSON too. nil stays nil: the absence of a value is not secret.
 func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {
 	switch {
 	case plain == nil:
@@ -83,8 +82,8 @@ func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {
 	return append(out, `"}`...), nil
 }
 
-// Open returns the plain value of what was stored in a field of the saga,
-// given as canonical JSON. The error is ErrUnreadable and shows no content.
+// Open returns the plain value of a stored field of the saga, given as canonical JSON.
+// The error is ErrUnreadable and contains no content.
 func (p *Sealer) Open(field Field, stored []byte) ([]byte, error) {
 	if !bytes.HasPrefix(stored, []byte(reserved)) {
 		return stored, nil
@@ -118,7 +117,7 @@ func (p *Sealer) Open(field Field, stored []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// about is what a value is bound to beside its bytes.
+// about is the additional data that a value is bound to.
 func (p *Sealer) about(field Field) []byte {
 	b := append(p.ids(), field.Name...)
 	b = strconv.AppendInt(append(b, ' '), int64(field.Step), 10)
@@ -131,7 +130,7 @@ func (p *Sealer) ids() []byte {
 	return append(append(b, p.tenant[:]...), p.saga[:]...)
 }
 
-// use makes aead the saga's under m. Nearly always it is already.
+// use derives the saga's key from m, unless aead has it already.
 func (p *Sealer) use(m *master) error {
 	if p.id == m.id {
 		return nil
@@ -155,11 +154,11 @@ func (p *Sealer) unreadable(field Field, why string) error {
 	return fmt.Errorf("saga %s, %s: %w: %s", p.saga, field, ErrUnreadable, why)
 }
 
-// ErrUnreadable is what every error of Sealer.Open is: the value was changed,
-// was sealed in another place, or is of a key that is not there.
+// ErrUnreadable is wrapped by every error of Sealer.Open: the value was changed, was
+// sealed for another place, or its key is missing.
 var ErrUnreadable = errors.New("encrypted content cannot be decrypted")
 
-// SealerFor returns the place of a saga's values. It costs nothing until it is used.
+// SealerFor returns the Sealer of a saga. It costs nothing until it is used.
 func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
 	return Sealer{ring: k, tenant: tenant, saga: saga}
 }

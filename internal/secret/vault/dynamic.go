@@ -16,41 +16,41 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// Dynamic is a login that Vault's database engine makes for us. Run keeps its
-// lease alive and replaces it before it ends for good.
+// Dynamic is a login that Vault's database engine creates. Run renews its lease and
+// replaces it before its maximum lifetime.
 type Dynamic struct {
 	s       *session
 	path    string
-	turn    turn          // of whoever asks for a new login
-	renewed chan struct{} // has one element when Run must plan anew
+	turn    turn          // of the caller that requests a new login
+	renewed chan struct{} // capacity 1: Run must compute its next wake-up again
 
 	mu      sync.Mutex
 	lease   lease     // guarded by mu
-	asked   time.Time // guarded by mu: when a new one was last asked for
+	asked   time.Time // guarded by mu: time of the last request for a new one
 	changed func()    // guarded by mu: called after a new login has replaced another
 }
 
-// lease is a login and how long it lives.
+// lease is a login and its lifetime.
 type lease struct {
 	login     credentials.Login
 	id        string
 	renewable bool
-	granted   time.Duration // when it was new
+	granted   time.Duration // full lifetime
 	until     time.Time
 	renewAt   time.Time
-	token     int // the number of the token that made it, and with which it dies
+	token     int // the number of the token that created it; it ends with that token
 }
 
-// extend sets the lease's end. It is renewed when two thirds of its time are
-// over, so that a Vault that is away has the last third to come back, and not
-// by all nodes in the same second.
+// extend sets the lease's end. It is renewed after two thirds of its time, so that an
+// unavailable Vault has the last third to recover, and not by all nodes in the same
+// second.
 func (l *lease) extend(until time.Time) {
 	third := l.granted / 3
 	l.until, l.renewAt = until, until.Add(-third-rand.N(third/8+1))
 }
 
-// NewDynamic asks Vault for a login at path, such as database/creds/system-saga-rw.
-// Its time is counted from before the call was made.
+// NewDynamic requests a login from path, such as database/creds/system-saga-rw. Its
+// lifetime is counted from before the call.
 func NewDynamic(ctx context.Context, cfg Config, path string) (*Dynamic, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -64,19 +64,18 @@ func NewDynamic(ctx context.Context, cfg Config, path string) (*Dynamic, error) 
 	return d, nil
 }
 
-// OnChange has f called whenever a new login has replaced another. The old one
-// works on until its lease ends, unless it was revoked.
+// OnChange registers f, which is called whenever a new login has replaced another. The
+// old one stays valid until its lease ends, unless it was revoked.
 func (d *Dynamic) OnChange(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = f
 }
 
-// TTL is how long a login lives when it is new. Connections should be replaced
-// more often.
+// TTL is the full lifetime of a login. Connections should be replaced more often.
 func (d *Dynamic) TTL() time.Duration { return d.now().granted }
 
-// Login implements credentials.Source. It asks Vault only about a refused login.
+// Login implements credentials.Source. It calls Vault only about a refused login.
 func (d *Dynamic) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
 	if now := d.now(); refused != now.login {
 		return now.login, nil
@@ -87,8 +86,8 @@ func (d *Dynamic) Login(ctx context.Context, refused credentials.Login) (credent
 	return d.now().login, nil
 }
 
-// Current implements credentials.Source: connections of a replaced login are
-// given up after their present use.
+// Current implements credentials.Source: connections of a replaced login are closed
+// after their present use.
 func (d *Dynamic) Current(l credentials.Login) bool { return l == d.now().login }
 
 func (d *Dynamic) now() lease {
@@ -97,8 +96,8 @@ func (d *Dynamic) now() lease {
 	return d.lease
 }
 
-// Run keeps the login alive until ctx ends. It never gives up: while Vault does
-// not answer, what it gave before is used for as long as PostgreSQL takes it.
+// Run keeps the login valid until ctx ends. It never gives up: while Vault does not
+// answer, the last login is used for as long as PostgreSQL accepts it.
 func (d *Dynamic) Run(ctx context.Context) {
 	for failures := 0; ; {
 		wait := d.wait(failures)
@@ -128,8 +127,8 @@ func (d *Dynamic) Run(ctx context.Context) {
 	}
 }
 
-// wait is how long Run sleeps: until something is due, or after failures with
-// pauses that double from a second to a minute.
+// wait is how long Run sleeps: until a renewal is due, or after failures with pauses
+// that double from a second to a minute.
 func (d *Dynamic) wait(failures int) time.Duration {
 	if failures > 0 {
 		wait := min(time.Second<<min(failures-1, 6), time.Minute)
@@ -144,8 +143,8 @@ func (d *Dynamic) wait(failures int) time.Duration {
 
 // keep does what is due: it renews the token, then the lease, or replaces it.
 func (d *Dynamic) keep(ctx context.Context) error {
-	// A token that cannot be kept takes the login with it when it dies; as long
-	// as it lives, both are as good as before.
+	// A token that cannot be renewed ends the login when it expires; until then both
+	// remain valid.
 	token := d.s.renew(ctx)
 	if token != nil {
 		d.observe(token)
@@ -164,18 +163,18 @@ func (d *Dynamic) keepLease(ctx context.Context) error {
 		switch {
 		case err == nil && enough && !orphan():
 			return nil
-		case err == nil, orphan(): // its end is near, or has come with that of its token
+		case err == nil, orphan(): // it ends soon, or has ended with its token
 		case slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound}, statusOf(err)):
-			// It is gone, or we may not renew it.
+			// It is gone, or may not be renewed.
 		case time.Until(l.until) > l.granted/6:
-			return err // Vault is away, and there is time
+			return err // Vault is unavailable, and there is time
 		}
 	}
 	return d.replace(ctx, l.login)
 }
 
-// renew extends l and tells whether that was by enough. Vault extends a lease
-// by less and less as its longest time comes near.
+// renew extends l and tells whether that was by enough. Vault extends a lease by less
+// and less as its maximum lifetime approaches.
 func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 	began := time.Now()
 	secret, err := d.s.do(ctx, "renew the lease", func(ctx context.Context, c *api.Client) (*api.Secret, error) {
@@ -197,7 +196,7 @@ func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 
 var errSoon = errors.New("vault: a login was requested a moment ago")
 
-// replace gets a new login in place of old, unless somebody else just did.
+// replace gets a new login instead of old, unless another caller has just done so.
 func (d *Dynamic) replace(ctx context.Context, old credentials.Login) error {
 	if err := d.turn.take(ctx); err != nil {
 		return err
@@ -264,6 +263,6 @@ func (d *Dynamic) observe(err error) {
 	}
 }
 
-// Close gives up the token if it was made for us, and with it the login. Call it
-// when no connection is open any more.
+// Close revokes the token if Skald requested it, and with it the login. Call it when no
+// connection is open any more.
 func (d *Dynamic) Close(ctx context.Context) error { return d.s.end(ctx) }

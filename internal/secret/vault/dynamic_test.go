@@ -18,8 +18,8 @@ import (
 
 const creds = "database/creds/system-saga-rw"
 
-// watch is a Dynamic that runs against a stand-in, under a clock that only
-// moves when everybody waits.
+// watch is a Dynamic that runs against a stand-in, with a clock that only advances when
+// all goroutines wait.
 type watch struct {
 	*vault.Dynamic
 	mu      sync.Mutex
@@ -94,7 +94,7 @@ func (w *watch) user(t *testing.T) string {
 	return l.User
 }
 
-// pass lets d go by and returns when everybody waits again.
+// pass advances the clock by d and returns when all goroutines wait again.
 func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 // role of the seed: a day, and at most ten of them.
@@ -109,7 +109,7 @@ func TestALeaseIsRenewedUntilItsLongestTimeAndThenReplaced(t *testing.T) {
 		if w.TTL() != 24*time.Hour {
 			t.Errorf("TTL = %v, want a day", w.TTL())
 		}
-		for hour := range 215 { // the day before the tenth: renewals suffice
+		for hour := range 215 { // one day less than ten: renewals suffice
 			if pass(time.Hour); w.user(t) != first || !w.until().After(time.Now()) {
 				t.Fatalf("after %d hours the user is %s until %v, want %s alive", hour, w.user(t), w.until(), first)
 			}
@@ -144,7 +144,7 @@ func TestALeaseThatCannotBeRenewedIsReplacedInTime(t *testing.T) {
 	})
 }
 
-// Faults of Vault, each at the moment a renewal is due and for as long as told.
+// Faults of Vault, each starting when a renewal is due, for a given time.
 func TestWhatHappensWhenVaultFails(t *testing.T) {
 	status := func(path string, code int) func(*http.Request) int {
 		return func(r *http.Request) int {
@@ -292,7 +292,7 @@ func TestATokenThatIsGivenIsRenewed(t *testing.T) {
 		if w.logged("level=WARN") {
 			t.Errorf("warned too early:\n%s", w.logs())
 		}
-		pass(3 * time.Hour) // it ends for good, which nobody here can help
+		pass(3 * time.Hour) // it reaches its maximum lifetime, which nothing can prevent
 		if !w.logged("level=WARN") || len(v.Requests()) > 2000 {
 			t.Errorf("%d requests; want a warning and patience:\n%s", len(v.Requests()), w.logs())
 		}

@@ -30,28 +30,28 @@ func (t turn) take(ctx context.Context) error {
 
 func (t turn) give() { <-t }
 
-// session holds the token that calls are made with, and gets another when it
-// is refused or near its end.
+// session holds the token of calls, and gets another when it is refused or expires
+// soon.
 type session struct {
 	cfg    Config
 	client *api.Client
 	turn   turn // of whoever makes a call
 
 	mu    sync.Mutex
-	token token // guarded by mu; written by whoever has the turn
+	token token // guarded by mu; written only by the holder of turn
 }
 
-// token is a Vault token and how long it lives. What it made dies with it, so
-// whoever holds a lease compares number.
+// token is a Vault token and its lifetime. Leases created with it end with it, so they
+// store its number.
 type token struct {
 	text      string
-	granted   time.Duration // when it was new
+	granted   time.Duration // full lifetime
 	until     time.Time
 	renewable bool
-	number    int // counts the tokens there have been
+	number    int // counts the tokens of the session
 }
 
-// renewAt is when a token has lived two thirds of its time.
+// renewAt is when two thirds of a token's lifetime are over.
 func (t token) renewAt() time.Time { return t.until.Add(-t.granted / 3) }
 
 func (s *session) now() token {
@@ -72,8 +72,8 @@ func newSession(cfg Config) (*session, error) {
 	return &session{cfg: cfg, client: client, turn: newTurn()}, nil
 }
 
-// do makes one call with a token, and repeats it with a new token when the old
-// one is refused. One call at a time: they are rare.
+// do makes one call with a token, and repeats it with a new token when the old one is
+// refused. Calls run one at a time: they are rare.
 func (s *session) do(
 	ctx context.Context,
 	name string,
@@ -154,8 +154,8 @@ func (s *session) secret(given, file string) (string, error) {
 	return credentials.ReadSecret(file)
 }
 
-// adopt takes a token that was given and asks how long it lives. A token that
-// may not ask about itself is taken to live on.
+// adopt takes a given token and looks up its lifetime. A token that may not look itself
+// up is assumed not to expire.
 func (s *session) adopt(ctx context.Context, text string) error {
 	s.client.SetToken(text)
 	self, err := s.client.Auth().Token().LookupSelfWithContext(ctx)
@@ -199,9 +199,8 @@ func (s *session) use(text string, ttl time.Duration, renewable bool) {
 	s.token = token{text: text, granted: ttl, until: time.Now().Add(ttl), renewable: renewable, number: s.token.number + 1}
 }
 
-// renew extends the token when it has lived two thirds of its time, and signs
-// in again when it cannot be extended by enough. It makes no call when there is
-// nothing to do.
+// renew renews the token after two thirds of its lifetime, and signs in again when it
+// cannot be extended by enough. It makes no call when nothing is due.
 func (s *session) renew(ctx context.Context) error {
 	const name = "renew the token"
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -240,7 +239,7 @@ func (s *session) renew(ctx context.Context) error {
 	return s.signIn(ctx)
 }
 
-// end revokes a token that was made for us, and with it every lease it made.
+// end revokes a token that Skald requested, and with it every lease created with it.
 func (s *session) end(ctx context.Context) error {
 	if s.now().text == "" || s.cfg.Method == Token || s.cfg.Method == TokenFile {
 		return nil

@@ -10,29 +10,28 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// pause is the shortest time between two searches for a newer login, so that a
-// database that refuses every login does not turn into a flood on Vault.
+// pause is the shortest interval between two look-ups, so that a database that refuses
+// every login does not cause a flood of requests to Vault.
 const pause = time.Second
 
-// Static is a login that somebody keeps at a key-value path of Vault and changes
-// there. It is read at start and again when PostgreSQL refuses it.
+// Static is a login at a key-value path of Vault that is maintained there externally.
+// It is read at start and again when PostgreSQL refuses it.
 type Static struct {
 	s           *session
 	path        string
 	user, value string // keys of the user and the password
 
-	turn turn // of whoever asks Vault
+	turn turn // of the caller that reads from Vault
 
 	mu    sync.Mutex
 	login credentials.Login // guarded by mu
-	asked time.Time         // guarded by mu: when it was last asked for
+	asked time.Time         // guarded by mu: time of the last look-up
 }
 
-// NewStatic reads the login at path, the API's path of the secret: for version
-// 2 of the engine with data/ after the mount, such as
-// secret/data/k1s0/system/saga/database. userKey and passwordKey name the
-// secret's keys; a secret without userKey leaves the user to the database
-// address.
+// NewStatic reads the login at path, the API's path of the secret: for version 2 of the
+// engine with data/ after the mount, such as secret/data/k1s0/system/saga/database.
+// userKey and passwordKey are the secret's keys; a secret without userKey uses the user
+// of the database address.
 func NewStatic(ctx context.Context, cfg Config, path, userKey, passwordKey string) (*Static, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -44,7 +43,7 @@ func NewStatic(ctx context.Context, cfg Config, path, userKey, passwordKey strin
 	return st, err
 }
 
-// Login implements credentials.Source. It asks Vault only about a refused login.
+// Login implements credentials.Source. It calls Vault only about a refused login.
 func (st *Static) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
 	if login, _ := st.now(); refused != login {
 		return login, nil
@@ -54,7 +53,7 @@ func (st *Static) Login(ctx context.Context, refused credentials.Login) (credent
 	}
 	defer st.turn.give()
 	old, asked := st.now()
-	if refused != old || time.Since(asked) < pause { // somebody else has just asked
+	if refused != old || time.Since(asked) < pause { // another caller has just looked
 		return old, nil
 	}
 	login, err := st.read(ctx)
@@ -87,7 +86,7 @@ func (st *Static) now() (credentials.Login, time.Time) {
 // Current is true: a session outlives its password.
 func (st *Static) Current(credentials.Login) bool { return true }
 
-// Close gives up the token if it was made for us.
+// Close revokes the token if Skald requested it.
 func (st *Static) Close(ctx context.Context) error { return st.s.end(ctx) }
 
 func (st *Static) read(ctx context.Context) (credentials.Login, error) {

@@ -1,11 +1,11 @@
-// Package vault gets the login of the database from HashiCorp Vault: a static
-// one from a key-value path (Static), or one that Vault makes for us and that
-// lives as long as its lease (Dynamic). Both are credentials.Source.
+// Package vault gets the login of the database from HashiCorp Vault: a static one from
+// a key-value path (Static), or one that Vault creates with a lease (Dynamic). Both are
+// credentials.Source.
 //
-// Vault is never on the way of a request: what it gave is kept in memory, and
-// as long as PostgreSQL accepts that, Vault may be sealed, slow or gone. Its
-// answers are asked for again when PostgreSQL refuses them, and those with a
-// lease well before it ends. (Seed 1, Vault; invariant F62, T16.)
+// No request ever waits for Vault: its logins are kept in memory, and as long as
+// PostgreSQL accepts them, Vault may be sealed, slow or gone. A static login is read
+// again when PostgreSQL refuses it, and one with a lease is renewed well before that
+// ends. (Seed 1, Vault; invariant F62, T16.)
 package vault
 
 import (
@@ -26,8 +26,8 @@ import (
 // Method is how Skald signs in to Vault.
 type Method string
 
-// The methods. A token that is given is used as it is and renewed; a token file
-// belongs to somebody else, such as a Vault agent, who renews and replaces it.
+// The methods. A given token is used as it is and renewed; a token file is maintained
+// externally, for example by a Vault agent, which renews and replaces the token.
 const (
 	Token      Method = "token"
 	TokenFile  Method = "token_file"
@@ -35,13 +35,13 @@ const (
 	Kubernetes Method = "kubernetes"
 )
 
-// Config says where Vault is and how to sign in. Address and what the method
-// needs are required.
+// Config is how to reach Vault and sign in. Address and the fields of the method are
+// required.
 type Config struct {
 	Address   string        // http:// or https://
 	Namespace string        // of Vault Enterprise; empty: none
 	CACert    string        // file of CA certificates; empty: the system's
-	Timeout   time.Duration // of one call, its repetitions included; 0: 10 s
+	Timeout   time.Duration // of one call including retries; 0: 10 s
 
 	Method       Method
 	Mount        string // of the method; empty: its name
@@ -55,13 +55,13 @@ type Config struct {
 
 	// Transport makes the HTTP calls; nil: one that trusts CACert.
 	Transport http.RoundTripper
-	// Observe hears of every attempt to get or keep credentials: nil when it
-	// worked, and until when the present ones last (zero: no known end). Optional.
+	// Observe is called after every attempt to get or renew credentials: with nil on
+	// success, and until when the present ones are valid (zero: no known end). Optional.
 	Observe func(err error, until time.Time)
 	Log     *slog.Logger
 }
 
-// unlimited is the TTL of what does not end, such as a root token.
+// unlimited is the TTL of tokens that do not expire, such as a root token.
 const unlimited = 100 * 365 * 24 * time.Hour
 
 func newAPI(cfg Config) (*api.Client, error) {
@@ -84,15 +84,15 @@ func newAPI(cfg Config) (*api.Client, error) {
 	client, err := api.NewClient(&api.Config{
 		Address: cfg.Address,
 		HttpClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the client follows one by itself, and never to http
+			return http.ErrUseLastResponse // the Vault client itself follows one redirect, and never to http
 		}},
-		// A blip, or a standby that has just become the active node.
+		// For a short failure, or a standby that has just become the active node.
 		MaxRetries: 2, MinRetryWait: 100 * time.Millisecond, MaxRetryWait: time.Second,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
-	client.ClearToken() // the client has looked at VAULT_TOKEN and VAULT_NAMESPACE
+	client.ClearToken() // it has read VAULT_TOKEN and VAULT_NAMESPACE
 	client.ClearNamespace()
 	if cfg.Namespace != "" {
 		client.SetNamespace(cfg.Namespace)
@@ -100,10 +100,10 @@ func newAPI(cfg Config) (*api.Client, error) {
 	return client, nil
 }
 
-// Error is a call to Vault that failed, without anything that was sent.
+// Error is a failed call to Vault, without anything that was sent.
 type Error struct {
 	Call   string // such as "read database/creds/app"
-	Status int    // HTTP; 0: there was no answer
+	Status int    // HTTP; 0: no response
 	Detail string
 }
 
@@ -115,10 +115,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("vault: %s: %d %s: %s", e.Call, e.Status, http.StatusText(e.Status), e.Detail)
 }
 
-// maxDetail bounds what is repeated of Vault's words, in bytes.
+// maxDetail bounds the part of Vault's error message that is quoted, in bytes.
 const maxDetail = 300
 
-// explain makes an *Error of what the client returned.
+// explain makes an *Error from an error of the client.
 func explain(call string, err error) error {
 	if err == nil {
 		return nil
@@ -127,7 +127,7 @@ func explain(call string, err error) error {
 	var response *api.ResponseError
 	if errors.As(err, &response) {
 		e.Status, e.Detail = response.StatusCode, strings.Join(response.Errors, "; ")
-		if response.RawError { // some proxy's page
+		if response.RawError { // a page of a proxy
 			e.Detail = "the response is not from Vault"
 		}
 	}
@@ -137,7 +137,7 @@ func explain(call string, err error) error {
 	return e
 }
 
-// statusOf is the HTTP status of a failed call; 0 when there was no answer.
+// statusOf is the HTTP status of a failed call; 0 without a response.
 func statusOf(err error) int {
 	var e *Error
 	if errors.As(err, &e) {
@@ -146,13 +146,13 @@ func statusOf(err error) int {
 	return 0
 }
 
-// text returns a string of a secret's data.
+// text returns a string in a secret's data.
 func text(data map[string]any, key string) string {
 	s, _ := data[key].(string)
 	return s
 }
 
-// seconds is a TTL as Vault gives it; none is unlimited.
+// seconds reads a TTL in Vault's form; a missing one is unlimited.
 func seconds(n int) time.Duration {
 	if n <= 0 {
 		return unlimited
@@ -167,11 +167,11 @@ func logger(cfg Config) *slog.Logger {
 	return cfg.Log
 }
 
-// read is a Logical read through s.
+// read is Logical.Read through s.
 func (s *session) read(ctx context.Context, path string) (*api.Secret, error) {
 	return s.do(ctx, "read "+path, func(ctx context.Context, c *api.Client) (*api.Secret, error) {
 		secret, err := c.Logical().ReadWithContext(ctx, path)
-		if err == nil && secret == nil { // a 404 without words
+		if err == nil && secret == nil { // a 404 without a message
 			err = &api.ResponseError{StatusCode: http.StatusNotFound, Errors: []string{"the path has no secret"}}
 		}
 		return secret, err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answer is the API. It must be called with mu held.
+// answer implements the API. It must be called with mu held.
 func (v *Vault) answer(path, token string, body map[string]any) (int, any) {
 	if l, ok := v.logins[path]; ok {
 		return v.signIn(l, body)
@@ -90,7 +90,7 @@ func (v *Vault) newLogin(path string, r Role, token string) (int, any) {
 	}
 }
 
-// renew extends g by the increment asked for, but never past its longest time.
+// renew extends g by the requested increment, but never past its maximum lifetime.
 func (g *grant) renew(body map[string]any) {
 	if g.ttl == 0 {
 		return

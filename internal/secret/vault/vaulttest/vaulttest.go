@@ -1,6 +1,6 @@
-// Package vaulttest stands in for HashiCorp Vault in tests: an HTTP handler that
-// speaks the parts of its API that Skald uses, with tokens and leases that
-// expire by the clock, and with the faults that operators meet.
+// Package vaulttest is a stand-in for HashiCorp Vault in tests: an HTTP handler with
+// the parts of its API that Skald uses, with tokens and leases that expire by the
+// clock, and with the faults that operators meet.
 package vaulttest
 
 import (
@@ -23,7 +23,7 @@ type Vault struct {
 	roles    map[string]Role           // guarded by mu: by path
 	logins   map[string]Login          // guarded by mu: by path
 	requests []string                  // guarded by mu: "METHOD path status"
-	fault    func(*http.Request) int   // guarded by mu: a status to answer with; 0: none
+	fault    func(*http.Request) int   // guarded by mu: the status of a simulated fault; 0: none
 	serial   int                       // guarded by mu
 }
 
@@ -48,7 +48,7 @@ type Login struct {
 	TTL, MaxTTL time.Duration
 }
 
-// New returns a Vault that knows the token "root", which never ends.
+// New returns a Vault with the token "root", which never expires.
 func New() *Vault {
 	return &Vault{
 		tokens: map[string]*grant{"root": {}}, leases: map[string]*grant{},
@@ -79,7 +79,7 @@ func (v *Vault) Secret(path string, data map[string]any) {
 	v.secrets[path] = data
 }
 
-// Role sets what makes logins at path, such as database/creds/app.
+// Role sets the role that creates logins at path, such as database/creds/app.
 func (v *Vault) Role(path string, r Role) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,8 +93,8 @@ func (v *Vault) Login(path string, l Login) {
 	v.logins[path] = l
 }
 
-// Fail has requests answered with the status f gives, unless that is 0. Nil
-// heals. A negative status breaks the connection.
+// Fail makes requests fail with the status that f returns, unless that is 0. Nil ends
+// it. A negative status breaks the connection.
 func (v *Vault) Fail(f func(*http.Request) int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,7 +104,7 @@ func (v *Vault) Fail(f func(*http.Request) int) {
 // Seal answers everything with 503, as a sealed Vault does.
 func (v *Vault) Seal() { v.Fail(func(*http.Request) int { return http.StatusServiceUnavailable }) }
 
-// Unseal ends whatever Fail or Seal began.
+// Unseal ends the effect of Fail or Seal.
 func (v *Vault) Unseal() { v.Fail(nil) }
 
 // RevokeTokens revokes every token but root, and with it the leases it made.
@@ -127,7 +127,7 @@ func (v *Vault) RevokeLeases() {
 	}
 }
 
-// Requests lists what was asked so far, as "METHOD path status".
+// Requests lists the requests so far, as "METHOD path status".
 func (v *Vault) Requests() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -181,7 +181,7 @@ func (v *Vault) serve(w http.ResponseWriter, r *http.Request) int {
 	path := strings.TrimPrefix(r.URL.Path, "/v1/")
 	var body map[string]any
 	if r.Body != nil {
-		_ = json.NewDecoder(r.Body).Decode(&body) // many have none
+		_ = json.NewDecoder(r.Body).Decode(&body) // many requests have none
 	}
 	v.mu.Lock()
 	fault := v.fault
