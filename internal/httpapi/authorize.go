@@ -15,9 +15,9 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// authorize decides who makes a request, whether it may, and for which tenant.
-// It is the only place that does. Operations without a permission of their own
-// (health, the contract) are for everybody.
+// authorize decides who makes a request, whether it is allowed, and for which tenant. It is
+// the only place that does. Operations without a permission (health, the contract) are open
+// to everyone.
 func (s *server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
@@ -38,11 +38,11 @@ func (s *server) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// privately keeps answers out of caches that others look into, and has them
-// asked for again each time. Shared, so that it costs nothing; never changed.
+// privately keeps answers out of shared caches, and has them revalidated before each use.
+// It is shared, so that it costs nothing, and never changed.
 var privately = []string{"private, no-cache"}
 
-// allow fills in who asks and the tenant. Faults: Unauthenticated, Forbidden,
+// allow sets the caller and the tenant of req. Faults: Unauthenticated, Forbidden,
 // Malformed.
 func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
 	who := access.Anonymous
@@ -76,10 +76,9 @@ func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
 
 var otherSites = http.NewCrossOriginProtection()
 
-// ownMachine returns nil for requests that development mode is for. Web pages
-// that somebody on this machine looks at can send requests too: from another
-// site, or under a name of theirs that leads to this machine. They are not
-// trusted. Fault: Forbidden.
+// ownMachine returns nil for requests that development mode serves. Web pages open in a
+// browser on this machine can send requests too: from another site, or under a host name of
+// theirs that resolves to this machine. They are not trusted. Fault: Forbidden.
 func ownMachine(r *http.Request) error {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -95,7 +94,7 @@ func ownMachine(r *http.Request) error {
 	return nil
 }
 
-// credentialOf finds the credential of a request. Fault: Unauthenticated.
+// credentialOf returns the credential of a request. Fault: Unauthenticated.
 func credentialOf(h http.Header) (string, error) {
 	bearer, key := h["Authorization"], h["X-Api-Key"]
 	switch {

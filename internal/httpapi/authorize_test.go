@@ -65,15 +65,15 @@ func TestACredentialMayComeInSeveralWaysButOnlyOnce(t *testing.T) {
 				t.Errorf("WWW-Authenticate = %q, want %q", got, challenge)
 			}
 			if strings.Contains(string(r.Body), "revoked-in-secret") {
-				t.Errorf("the client is told why: %s", r.Body)
+				t.Errorf("the response contains the cause: %s", r.Body)
 			}
 		})
 	}
 	if !strings.Contains(e.Log.String(), "revoked-in-secret") {
-		t.Error("the log does not tell why")
+		t.Error("the log lacks the cause")
 	}
 	if strings.Contains(e.Log.String(), "stranger") {
-		t.Error("the log holds a credential")
+		t.Error("the log contains a credential")
 	}
 }
 
@@ -100,11 +100,11 @@ func TestACredentialIsAskedForBeforeAnythingElseIsSaid(t *testing.T) {
 	}
 }
 
-// ofAllTenants is what concerns all of them and works on the store in memory.
+// ofAllTenants are the operations on all tenants that work with the store in memory.
 var ofAllTenants = map[string]bool{"GET /api/v1/admin/storage": true}
 
-// TestEveryOperationForEveryRole walks the contract: what it declares is what
-// is enforced.
+// TestEveryOperationForEveryRole goes through the contract: what it declares is what is
+// enforced.
 func TestEveryOperationForEveryRole(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	replace := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{key_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{topic}", "orders", "{name}", "order",
@@ -134,7 +134,7 @@ func TestEveryOperationForEveryRole(t *testing.T) {
 				}
 			case ofAllTenants[op.Method+" "+op.Path] && !apitest.People[who].AnyTenant:
 				if p := r.Wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "any tenant") {
-					t.Errorf("%s %s as %s: %q does not say that it is of all tenants", op.Method, op.Path, who, p.Detail)
+					t.Errorf("%s %s as %s: %q does not mention any tenant", op.Method, op.Path, who, p.Detail)
 				}
 			case r.Status == 401 || r.Status == 403 || r.Status >= 500 && !noQueue(r):
 				t.Errorf("%s %s as %s: %d %s", op.Method, op.Path, who, r.Status, r.Body)
@@ -142,7 +142,7 @@ func TestEveryOperationForEveryRole(t *testing.T) {
 			if who == "" || who == "stranger" {
 				continue
 			}
-			// Whoever is bound to a tenant cannot ask for another one.
+			// A caller that is bound to a tenant cannot choose another one.
 			r = e.Send(op.Method, op.Path, "", append(header, "X-Tenant-Id", uuid.NewString())...)
 			switch {
 			case !allowed:
@@ -157,8 +157,8 @@ func TestEveryOperationForEveryRole(t *testing.T) {
 	t.Logf("%d operations, %d pairs of operation and credential", len(all), checked)
 }
 
-// noQueue tells of the dead-letter queue and job runs, which the store in memory
-// has not.
+// noQueue reports whether an operation needs the dead-letter queue or job runs, which do not
+// exist with the store in memory.
 func noQueue(r apitest.Reply) bool {
 	code := ""
 	if r.Status == 503 {
@@ -167,8 +167,8 @@ func noQueue(r apitest.Reply) bool {
 	return code == "DLQ_UNAVAILABLE" || code == "JOB_UNAVAILABLE"
 }
 
-// TestWhatIsAnotherTenantsDoesNotExist compares the answers to requests for
-// what belongs to somebody else with those for what nobody has.
+// TestWhatIsAnotherTenantsDoesNotExist compares responses to requests for another tenant's
+// resources with those for resources that do not exist.
 func TestWhatIsAnotherTenantsDoesNotExist(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"),
@@ -199,12 +199,12 @@ func TestWhatIsAnotherTenantsDoesNotExist(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want 404", op.Method, op.Path, theirs.Status, theirs.Body)
 		}
 		if diff := cmp.Diff(same.Replace(string(nothing.Body)), same.Replace(string(theirs.Body))); diff != "" {
-			t.Errorf("%s %s (-nobody's +somebody else's):\n%s", op.Method, op.Path, diff)
+			t.Errorf("%s %s (-nonexistent +another tenant's):\n%s", op.Method, op.Path, diff)
 		}
 		compared++
 	}
 	if compared < 10 {
-		t.Errorf("only %d operations name something", compared)
+		t.Errorf("only %d operations have an id in their path", compared)
 	}
 	for _, list := range []string{"/api/v1/sagas?view=full", "/api/v1/workflows", "/api/v1/api-keys"} {
 		r := e.Send("GET", list, "", apitest.As("foreign")...)
@@ -277,6 +277,6 @@ func TestInDevelopmentModeWebPagesOfOtherSitesAreNotTrusted(t *testing.T) {
 	req.Host = "skald.example"
 	req.Header.Set("Authorization", "Bearer root")
 	if r := e.Do(req); r.Status != 200 {
-		t.Errorf("with a credential the name does not matter: %d %s", r.Status, r.Body)
+		t.Errorf("with a credential the host name must not matter: %d %s", r.Status, r.Body)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// idle is an engine that starts nothing.
+// idle is an engine that starts no sagas.
 type idle struct{ owner int64 }
 
 func (i *idle) Admit(context.Context) (*int64, func(*saga.Instance)) {
@@ -31,7 +31,7 @@ func (i *idle) Admit(context.Context) (*int64, func(*saga.Instance)) {
 func (i *idle) Wake(saga.Ref)                            {}
 func (i *idle) Watch(saga.Ref) (<-chan struct{}, func()) { return nil, func() {} }
 
-// discard takes an answer.
+// discard accepts a response and drops it.
 type discard struct {
 	header http.Header
 	status int

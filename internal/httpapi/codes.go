@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// problems is every code the API answers with, in the order of the document.
+// problems lists every code of the API, in the order of the document.
 var problems = slices.Concat([]problemKind{
 	{rest.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
 	{rest.CodeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
@@ -98,7 +98,7 @@ var problems = slices.Concat([]problemKind{
 // problemsPage is where the codes are explained.
 const problemsPage = "https://github.com/skald-saga/skald/blob/main/docs/problems.md"
 
-// titleOf returns the title of a code; the status text for one not listed,
+// titleOf returns the title of a code, or the status text for one that is not listed,
 // which a test excludes.
 func titleOf(code string, status int) string {
 	if i := slices.IndexFunc(problems, func(k problemKind) bool { return k.code == code }); i >= 0 {

@@ -91,13 +91,13 @@ func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
 		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{webhook_id}", "01234567-89ab-7def-8123-456789abcdef", "{delivery_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}",
 			"order", "{version}", "1").Replace(path)
 		if path == "/api/v1/saga-events/stream" {
-			concrete += "?cursor=none" // it would not end
+			concrete += "?cursor=none" // otherwise the stream would not end
 		}
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 			r := e.Send(method, concrete, "")
 			served := r.Status != http.StatusMethodNotAllowed &&
 				(r.Status != http.StatusNotFound || r.Problem().Code != "REQ_NOT_FOUND")
-			inContract := item.Operations()[method] != nil && path != "/metrics" // served by somebody else
+			inContract := item.Operations()[method] != nil && path != "/metrics" // served by another handler
 			if served != inContract && !alsoAName[method+" "+path] {
 				t.Errorf("%s %s: served %t, in the contract %t (%d)", method, path, served, inContract, r.Status)
 			}
@@ -105,8 +105,8 @@ func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
 	}
 }
 
-// alsoAName are literal paths that methods they do not have take for a name, an
-// id or a topic.
+// alsoAName are literal paths that methods which they do not have take for a name, an id or
+// a topic.
 var alsoAName = map[string]bool{
 	"GET /api/v1/job-runs/bulk": true, "GET /api/v1/workflows/validate": true, "GET /api/v1/dlq/import": true, "GET /api/v1/dlq/messages/batch": true,
 	"PATCH /api/v1/dlq/messages/batch": true, "DELETE /api/v1/dlq/messages/batch": true,
@@ -127,8 +127,8 @@ func TestThePublishedContractIsOpenapiYAML(t *testing.T) {
 	}
 }
 
-// TestTheContractAcceptsWhatTheRulebookAccepts keeps the schema of definitions
-// honest, which is for readers: the edge does not enforce it.
+// TestTheContractAcceptsWhatTheRulebookAccepts keeps the schema of definitions correct, which
+// serves only readers: the edge does not enforce it.
 func TestTheContractAcceptsWhatTheRulebookAccepts(t *testing.T) {
 	schema := apitest.OpenapiYAML(t).Components.Schemas["WorkflowDefinition"].Value
 	full, err := workflow.ParseYAML([]byte(apitest.YamlDefinition+`
@@ -166,7 +166,7 @@ description: everything a definition can say
 			}
 			schemaErr := schema.VisitJSON(value)
 			if (ruleErr == nil) != want || (schemaErr == nil) != want {
-				t.Errorf("%s: rulebook %v, contract %v, want accepted %t", name, ruleErr, schemaErr, want)
+				t.Errorf("%s: rules %v, contract %v, want accepted %t", name, ruleErr, schemaErr, want)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// GuardOf reads who may call an operation that says this of itself, in JSON.
+// GuardOf returns the guard of an operation with this security and permission, in JSON.
 func GuardOf(t *testing.T, path, security, permission string) error {
 	t.Helper()
 	var op openapi3.Operation
@@ -26,10 +26,10 @@ func GuardOf(t *testing.T, path, security, permission string) error {
 	return rt.guard(path, &op, nil)
 }
 
-// Cover covers the member payload in an answer's body.
+// Cover redacts the member payload in an answer's body.
 func Cover(body any) (covered any, ok bool) { return rest.Redactor{"payload": true}.Redact(body) }
 
-// Veiled lists the members that are covered for those who lack payloads:read.
+// Veiled lists the members that are redacted for callers without payloads:read.
 func Veiled(t *testing.T) []string {
 	t.Helper()
 	c, err := loadContract(rest.Limits{})

@@ -22,8 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// FuzzNoInputIsAServerError sends anything: the answer is a success or a
-// problem below 500, and never a panic.
+// FuzzNoInputIsAServerError sends arbitrary requests: the response is a success or a problem
+// below 500, and never a panic.
 func FuzzNoInputIsAServerError(f *testing.F) {
 	order := apitest.Definition("order", "a", "b!")
 	for _, seed := range []struct{ method, target, media, body string }{
@@ -84,7 +84,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, target, media, body string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || strings.ContainsAny(method, " \r\n") || method == "" || len(body) > 1<<16 {
-			return // net/http would not pass it on
+			return // net/http would refuse it
 		}
 		req := &http.Request{
 			Method: method, URL: u, Host: "localhost", Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -108,7 +108,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			return
 		}
 		if w.Body.Len() > 0 && !json.Valid(w.Body.Bytes()) {
-			t.Fatalf("%s %s answered no JSON: %s", method, target, w.Body)
+			t.Fatalf("%s %s answered with invalid JSON: %s", method, target, w.Body)
 		}
 	})
 }

@@ -2,8 +2,8 @@ package httpapi
 
 import "github.com/skald-saga/skald/internal/jobrun"
 
-// jobProblems is every code of job runs, in the order of the document. What a
-// worker is to do stands with the codes that it gets (docs/workers.md).
+// jobProblems lists every code of job runs, in the order of the document. What a worker must
+// do is described with the codes that it receives (docs/workers.md).
 var jobProblems = []problemKind{
 	{jobrun.CodeNotFound, []int{404, 422}, "No such job definition", "The tenant has no job definition with this id or name. 404 where the path names it, 422 where a body or a filter does. A deleted definition can still be read by its id."},
 	{jobrun.CodeRunNotFound, []int{404}, "No such job run", "The tenant has no job run with this id."},
@@ -31,7 +31,7 @@ var jobProblems = []problemKind{
 	{jobrun.CodeUnavailable, []int{503}, "Job runs unavailable", "The server was started with `--store memory`, which has no job runs."},
 }
 
-// problemKind is what docs/problems.md says of a code.
+// problemKind is a code's entry in docs/problems.md.
 type problemKind struct {
 	code    string
 	status  []int

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Jobs is what the edge needs of job runs.
+// Jobs is the part of job runs that the edge uses.
 type Jobs struct {
 	Definitions jobrun.Definitions
 	Runs        jobrun.Runs
@@ -23,26 +23,25 @@ type Jobs struct {
 	Fences      jobrun.Fences
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore
-	// Current returns the settings as this node knows them; it is asked at every
-	// call of a worker.
+	// Current returns the settings as this node knows them; it is called for every
+	// request of a worker.
 	Current func(context.Context) (jobrun.Settings, error)
-	// Now is the time by which runs are due, the store's: clocks of nodes differ.
-	// Optional: the edge's.
+	// Now returns the time by which runs are due, that of the store: clocks of nodes
+	// differ. Nil: the edge's clock.
 	Now func(context.Context) (time.Time, error)
-	// Claim is that of Work, usually gathered with others. Optional.
+	// Claim is the method of Work, usually batched with other claims. Nil: that of Work.
 	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
-	// Start and Finish are those of Work for one run, usually through a group
-	// commit. Optional: each goes to Work by itself.
+	// Start and Finish are the methods of Work for one run, usually through a group
+	// commit. Nil: each call goes to Work directly.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
 	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
-	// Admitted has woke called whenever a queue has got runs that may be claimed,
-	// until the process ends: a hint. Optional: claims that wait then look by
-	// themselves every second or two.
+	// Admitted registers woke to be called whenever runs in a queue become claimable,
+	// until the process ends: a hint. Nil: waiting claims poll every second or two.
 	Admitted func(woke func(tenant uuid.UUID, queue string))
-	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine. Optional:
-	// there is no log store. Fault: NotFound.
+	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine.
+	// Nil: there is no log store. Fault: NotFound.
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
-	// MaxWaiting bounds the claims that wait at once on this node; 0: 10,000.
+	// MaxWaiting limits the claims that wait at the same time on this node; 0: 10,000.
 	MaxWaiting int
 }
 
@@ -72,7 +71,7 @@ func one(done []jobrun.Done, err error) (jobrun.Done, error) {
 	return done[0], nil
 }
 
-// jobsOpen refuses the operations of job runs where there are none.
+// jobsOpen refuses the operations of job runs when they are not configured.
 func (s *server) jobsOpen(next http.Handler) http.Handler {
 	if s.cfg.Jobs != nil {
 		return next

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// GetHealth answers while the process can answer at all.
+// GetHealth succeeds as long as the process can respond at all.
 func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.Response, error) {
 	return rest.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
 }
 
-// GetReadiness answers whether this node can serve.
+// GetReadiness reports whether this node can serve.
 func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.Response, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
@@ -27,7 +27,7 @@ func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 	return rest.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
 }
 
-// GetVersion answers what is running.
+// GetVersion returns the running version.
 func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.Response, error) {
 	v := api.Version{Version: s.cfg.Version.Version, Go: s.cfg.Version.Go}
 	if s.cfg.Version.Commit != "" {
@@ -39,19 +39,19 @@ func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.R
 	return rest.Answer{Status: http.StatusOK, Body: v}, nil
 }
 
-// GetContract answers the contract itself.
+// GetContract returns the contract itself.
 func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject) (api.Response, error) {
 	return rest.Answer{Status: http.StatusOK, Raw: s.contract.json, ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// GetMetrics is in the contract but served in front of this package; here
-// there is nothing.
+// GetMetrics is in the contract, but another handler in front of this package serves it;
+// here it is not found.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {
 	return nil, fault.New(fault.NotFound, rest.CodeNotFound, "metrics are not served on this port")
 }
 
-// GetStorage reports what the store's tables and indexes take: those of all
-// tenants, who share them.
+// GetStorage reports the size of the store's tables and indexes: of all tenants, who share
+// them.
 func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.Response, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()

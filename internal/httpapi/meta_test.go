@@ -28,7 +28,7 @@ func TestHealthReadinessAndVersion(t *testing.T) {
 		t.Errorf("detail = %q, want the reason", p.Detail)
 	}
 	if r := e.Send("GET", "/healthz", ""); r.Status != http.StatusOK {
-		t.Errorf("a node that is not ready is dead: %d", r.Status)
+		t.Errorf("a node that is not ready must still be healthy: %d", r.Status)
 	}
 	var v client.Version
 	e.Send("GET", "/version", "").Into(&v)
@@ -118,6 +118,6 @@ func TestTheContractIsServedAsJSON(t *testing.T) {
 		t.Errorf("got %v, openapi %v", err, doc["openapi"])
 	}
 	if strings.Contains(string(r.Body), "x-go-") {
-		t.Error("the published contract tells Go types")
+		t.Error("the published contract contains Go types")
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// together has for bodies that people write by hand what the rules say of one whose
-// form is wrong, so that all mistakes are told in one round: of the members whose
-// form is right. What has the form of the contract goes through the rules later.
+// together checks, for bodies that people write by hand, the rules of members whose form is
+// right when others are wrong, so that all mistakes are reported at once. A body whose form
+// is right goes through the rules later.
 var together = map[string]func(body []byte, wrong func(pointer string) bool) []fault.Field{
 	"#/components/schemas/JobDefinitionInput": wrongDefinition,
 	"#/components/schemas/SettingsPatch":      wrongSettings,
 }
 
-// allMistakes adds to the violations of a body's form what else is wrong with it.
+// allMistakes adds the other mistakes in a body to the violations of its schema.
 func (rt *route) allMistakes(body []byte, violations []fault.Field) []fault.Field {
 	if rt.together == nil || body[0] != '{' {
 		return violations
@@ -40,7 +40,7 @@ func (rt *route) allMistakes(body []byte, violations []fault.Field) []fault.Fiel
 	return all
 }
 
-// wrongDefinition checks what a job definition says in members of the right form.
+// wrongDefinition checks the members of a job definition whose form is right.
 func wrongDefinition(body []byte, wrong func(string) bool) []fault.Field {
 	right := map[string]json.RawMessage{}
 	for name, value := range rest.Members(body) {

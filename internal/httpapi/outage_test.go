@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// brokenSagas is a store that does not answer, or panics.
+// brokenSagas is a store that fails, or panics.
 type brokenSagas struct {
 	saga.Store
 	panics bool
@@ -55,7 +55,7 @@ func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
 	e.Send("POST", apitest.MissingSaga+"/cancel", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
 	if log := e.Log.String(); !strings.Contains(log, "secret-host") || !strings.Contains(log, `"request_id":"outage-1"`) ||
 		!strings.Contains(log, "GET /api/v1/sagas/{saga_id}") {
-		t.Errorf("the log does not tell what happened: %s", log)
+		t.Errorf("the log lacks the cause: %s", log)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		create := c.Create
 		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
-			if _, err := create(ctx, n); err != nil { // its answer is lost
+			if _, err := create(ctx, n); err != nil { // its result is lost
 				return saga.CreateResult{}, err
 			}
 			return create(ctx, n)
@@ -141,7 +141,7 @@ func TestAnActionWhoseCommitIsLostAfterTheDiskIsAccepted(t *testing.T) {
 	}
 }
 
-// fasterDriver moves the saga on before each of the first n commits of actions.
+// fasterDriver changes the saga before each of the first n commits of actions.
 func fasterDriver(n int) func(*httpapi.Config) {
 	return func(c *httpapi.Config) {
 		commit, store := c.Commit, c.Sagas
@@ -190,7 +190,7 @@ func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 	if err != nil || stored.LeaseOwner != nil || stored.NextRunAt == nil {
 		t.Errorf("stored = %+v, %v; want it unowned and due", stored, err)
 	}
-	// It ends elsewhere: only the store tells.
+	// It ends on another node: only the store shows it.
 	e.Node.Deaf = true
 	g := apitest.NewGate(nil)
 	e.Node.Script = g.Script
@@ -198,7 +198,7 @@ func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 	<-g.Reached
 	time.AfterFunc(10*time.Millisecond, func() { close(g.Open) }) // while the request waits
 	if got := e.Saga(apitest.SagasPath + "/" + s.SagaID.String() + "?wait=1h"); got.Status != client.SagaStatusCOMPLETED {
-		t.Errorf("status %s, want the end that the store tells", got.Status)
+		t.Errorf("status %s, want the end that is in the store", got.Status)
 	}
 }
 

@@ -21,9 +21,9 @@ var checkedParameters = openapi3filter.Options{
 }
 
 // checkParameters checks path, query and header parameters against the contract.
-// The operation is the one that chi has chosen: to look for it once more, as the
-// validator's own router does with a regular expression for each path, was a fifth
-// of the CPU of a worker's call.
+// The operation is the one that chi has selected: searching for it again, as the validator's
+// router does with a regular expression for each path, was a fifth of the CPU of a worker's
+// call.
 func (s *server) checkParameters(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, ok := pathParameters(r)
@@ -42,14 +42,14 @@ func (s *server) checkParameters(next http.Handler) http.Handler {
 	})
 }
 
-// pathParameters returns the parts of the path that its template names; false: one
-// is empty, or no text.
+// pathParameters returns the parts of the path that its template names; false: one is empty,
+// or not valid text.
 func pathParameters(r *http.Request) (map[string]string, bool) {
 	of := chi.RouteContext(r.Context()).URLParams
 	found := make(map[string]string, len(of.Keys))
 	for i, name := range of.Keys {
 		value := of.Values[i]
-		if r.URL.RawPath != "" { // of which chi has taken it
+		if r.URL.RawPath != "" { // chi has taken the value from RawPath
 			var err error
 			if value, err = url.PathUnescape(value); err != nil {
 				return nil, false
@@ -63,10 +63,10 @@ func pathParameters(r *http.Request) (map[string]string, bool) {
 	return found, true
 }
 
-// badParameters answers what the contract's validator refused.
+// badParameters responds to what the contract's validator refused.
 func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error) {
 	var fields []fault.Field
-	unexplained := true // nothing is wrong but that the required reason is not there
+	unexplained := true // the only mistake is that the required reason is missing
 	for _, e := range rest.Flatten(err) {
 		var bad *openapi3filter.RequestError
 		if !errors.As(e, &bad) || bad.Parameter == nil {
@@ -77,7 +77,7 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 		unexplained = unexplained && bad.Parameter.Required && bad.Parameter.Name == "reason"
 		fields = append(fields, parameterFields(bad)...)
 	}
-	if unexplained { // as where the reason is in the body
+	if unexplained { // the same problem as for a reason in the body
 		s.fail(w, r, rest.SchemaFault(fault.Field{
 			Pointer: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail records it",
 		}))

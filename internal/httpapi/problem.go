@@ -21,7 +21,7 @@ import (
 // retryAfter is the Retry-After of a 503 and of a key in use, in seconds.
 const retryAfter = "1"
 
-// answer sends what an operation returned, redacted for those who may not see it all.
+// answer sends the result of an operation, redacted for callers who may not see all of it.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
 	if err == nil {
 		out, err = s.redact(r.Context(), out)
@@ -34,12 +34,12 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response
 	}
 }
 
-// fail answers with err: a fault as its kind says, anything else as an outage
-// that tells nothing. Outages are logged here and nowhere else.
+// fail responds with err: a fault according to its kind, anything else as an outage without
+// details. Outages are logged here and nowhere else.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	req := rest.RequestOf(r.Context())
 	if f := fault.As(err); f != nil {
-		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // nobody else is told why
+		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // only the log contains the cause
 			s.cfg.Log.InfoContext(r.Context(), "credential refused",
 				slog.String("request_id", req.ID), slog.String("route", req.Route), slog.Any("error", f.Unwrap()))
 		}
@@ -63,11 +63,10 @@ func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int
 	s.writeProblemAbout(w, r, status, f, nil)
 }
 
-// detailed is an error that has more to say in its problem document.
+// detailed is an error that adds to its problem document.
 type detailed interface{ Describe(*api.Problem) }
 
-// writeProblemAbout is the one writer of error answers. more is nil or adds what it
-// has to say.
+// writeProblemAbout is the only writer of problem documents. more is nil or adds its details.
 func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, more detailed) {
 	p := api.Problem{
 		Type:      typeOf(f.Code),
@@ -94,7 +93,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	}
 	h := w.Header()
 	for _, name := range []string{"ETag", "Location"} {
-		h.Del(name) // of an answer that failed on its way out
+		h.Del(name) // set for an answer that then failed
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -109,7 +108,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that left cannot be told
+	_, _ = w.Write(body) // an error means that the client has left
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
@@ -139,8 +138,8 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
 }
 
-// unbound answers what the generated code could not bind, which the checks
-// before it let pass.
+// unbound responds when the generated code could not bind a request that the checks before it
+// accepted.
 func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	var (
 		format  *api.InvalidParamFormatError
@@ -163,7 +162,7 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 		// The schema calls 1.0 an integer; Go does not.
 		err = rest.SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "has the wrong type, or has a fraction"})
 	case errors.As(err, &when):
-		// The schema knows the form of a time, and nothing of leap years.
+		// The schema checks the form of a time, but knows nothing of leap years.
 		err = rest.SchemaFault(fault.Field{Code: "invalid", Message: "holds " + rest.Clip(when.Value) +
 			", which is not a valid time"})
 	}

@@ -111,7 +111,7 @@ func TestEveryCodeIsListed(t *testing.T) {
 	}
 	for code := range listed {
 		if !found[code] {
-			t.Errorf("%s is listed but is no constant", code)
+			t.Errorf("%s is listed but is not a constant", code)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 	}
 }
 
-// cover does to decoded JSON what docs/security.md says, and counts.
+// cover redacts decoded JSON as docs/security.md describes, and counts.
 func cover(v any) (any, int) {
 	n := 0
 	switch v := v.(type) {
@@ -142,7 +142,7 @@ func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
 		}
 	}
 	if got, ok := httpapi.Cover(row{Definition: secret}); !ok || string(got.(row).Definition) != string(secret) {
-		t.Errorf("what is no payload: %s, %t", got.(row).Definition, ok)
+		t.Errorf("a member that is not a payload: %s, %t", got.(row).Definition, ok)
 	}
 	for name, body := range map[string]any{
 		"JSON itself": secret, "a list of JSON": []json.RawMessage{secret},
@@ -150,7 +150,7 @@ func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
 		"anything": struct{ Payload any }{secret}, "a map in a row": struct{ Rows map[string]row }{map[string]row{"a": {Payload: secret}}},
 	} {
 		if _, ok := httpapi.Cover(body); ok {
-			t.Errorf("%s is answered", name)
+			t.Errorf("%s is returned", name)
 		}
 	}
 }

@@ -8,16 +8,15 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// redactable is a response that can leave out what its reader may not see; false:
-// not this one.
+// redactable is a response that can be redacted; false: this one cannot.
 type redactable interface {
 	Redacted(rest.Redactor) (api.Response, bool)
 }
 
-// redact takes out of successful answers what their reader may not see. It is
-// the only place that does, and looks at every answer of every operation. What
-// it cannot look into is not answered at all. What a worker gets is of the runs
-// that it holds, and it could not do them without.
+// redact removes from successful answers what the caller may not see. It is the only place
+// that does, and checks every answer of every operation. An answer that it cannot redact is
+// not sent at all. A worker sees the content of the runs that it holds, because it could not
+// execute them without.
 func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
 	req := rest.RequestOf(ctx)
 	if req.Who.Subject == "" || req.Who.Role.Allows(access.PayloadsRead) || req.Permission == access.JobsWork {

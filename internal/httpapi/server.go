@@ -1,11 +1,11 @@
-// Package httpapi puts the HTTP edge together: the handlers of every subject behind
-// one router and one sequence of checks, as the contract (openapi.yaml) has it.
+// Package httpapi assembles the HTTP edge: the handlers of every subject behind one router
+// and one sequence of checks, according to the contract (openapi.yaml).
 //
-// Every request passes, in this order: routing; who asks, whether they may, and
-// for which tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which replaces the body by its
-// canonical form; the contract's schema; binding; the handler, which checks
-// what only meaning can tell; the veil over what the reader may not see. Every way out but success leads to one writer
-// of problem documents (problem.go).
+// Every request passes, in this order: routing; authentication, authorization and the choice
+// of the tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which
+// replaces the body by its canonical form; the contract's schema; binding; the handler, which
+// checks what depends on meaning; redaction of what the caller may not see. Every failure
+// ends in one writer of problem documents (problem.go).
 //
 // Files, each on top of those before it: mistakes, contract, job_codes, codes, jobs, body,
 // serve, authorize, check, deadletters, meta, parameters, problem, redaction, server.
@@ -38,83 +38,82 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Version says what is running.
+// Version describes the running program.
 type Version struct {
 	Version, Commit, BuiltAt, Go string
 }
 
-// Config is what the edge is made of. Fields are required unless said otherwise.
+// Config configures the edge. Fields are required unless their comment says otherwise.
 type Config struct {
 	Sagas     saga.Store
 	Workflows workflow.Store
 	Archive   saga.Archive
 	Reports   saga.Reports
-	// Create stores one saga and Commit writes one change, durably on return;
-	// usually through a group commit. Their results are those of saga.Store.
+	// Create stores one saga and Commit writes one change, both durably before they
+	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
 	Commit func(context.Context, saga.Change) error
 	Engine sagaapi.Engine
-	// Trail is the audit trail, Follow gives what is added to it, and Verify
-	// checks a tenant's seals from a sequence number on, limit of them at most.
+	// Trail is the audit trail, Follow streams what is added to it, and Verify checks a
+	// tenant's seals from a sequence number on, at most limit of them.
 	Trail  saga.Trail
 	Follow auditapi.Follow
 	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
-	// Streams is told how many live streams of events are open, whenever that
-	// changes. Optional.
+	// Streams is called with the number of open live streams of events whenever it
+	// changes. Nil: not called.
 	Streams func(open int)
 	Keys    access.Store
-	// Identify returns who stands behind a credential. Fault: Unauthenticated
-	// with access.CodeInvalid. It is on the way of every request.
+	// Identify returns the principal of a credential. Fault: Unauthenticated with
+	// access.CodeInvalid. It is called for every request.
 	Identify func(ctx context.Context, credential string) (access.Principal, error)
-	// Development stands in for Identify: nobody is asked for a credential, and
-	// everybody is access.Anonymous.
+	// Development replaces Identify: no credential is required, and every caller is
+	// access.Anonymous.
 	Development bool
 	Webhooks    webhook.Store
 	Deliveries  webhook.Log
-	// CheckEndpoint says why deliveries could never go to a webhook's URL, "" when
-	// they may; in words fit for the tenant.
+	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, ""
+	// when they may; the text is shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
-	// CheckParticipant says the same of the URL of a step. Optional: every URL may be called.
+	// CheckParticipant returns the same for the URL of a step. Nil: every URL may be called.
 	CheckParticipant func(url string) (reason string)
-	// DeadLetters is the dead-letter queue. Optional: there is none, and its
-	// operations answer 503.
+	// DeadLetters is the dead-letter queue. Nil: there is none, and its operations
+	// return 503.
 	DeadLetters *dlqapi.DeadLetters
-	// Jobs is job runs. Optional: there are none, and their operations answer 503.
+	// Jobs is job runs. Nil: there are none, and their operations return 503.
 	// Timeline reads what happened under a correlation id; nil: 503.
 	Timeline timeline.Store
 	Jobs     *Jobs
-	// Node tells who drives a saga, see saga.Ownership. Optional: nobody knows.
+	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// Tenant is the tenant of requests whose credential names none.
 	Tenant saga.Tenant
-	// CursorKey signs cursors: at least 32 random bytes, the same on every
-	// node and after every restart, else cursors in clients' hands become invalid.
+	// CursorKey signs cursors: at least 32 random bytes, the same on every node and after
+	// every restart; otherwise cursors in clients' hands become invalid.
 	CursorKey []byte
 	Limits    rest.Limits
-	// SagaTimeout and CompensationTimeout stand in for what neither request
-	// nor definition say; 0: no deadline.
+	// SagaTimeout and CompensationTimeout apply when neither the request nor the
+	// definition specifies them; 0: no deadline.
 	SagaTimeout         time.Duration
 	CompensationTimeout time.Duration
-	// Retention stands in for what workflows do not say of theirs;
-	// RetentionBatch is how many sagas are archived in one transaction, 500
-	// when it is 0.
+	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
+	// many sagas are archived in one transaction, 500 when it is 0.
 	Retention      saga.Retention
 	RetentionBatch int
-	// Storage reports on the store's tables. Optional: it has none.
+	// Storage reports on the store's tables. Nil: it has none.
 	Storage func(context.Context) (saga.Storage, error)
 	Now     func() time.Time
 	NewID   func() uuid.UUID
-	// Ready returns nil when this node can serve, else why it cannot, in a
-	// text that is shown to anybody. Optional: always ready.
+	// Ready returns nil when this node can serve, otherwise the reason why not, which is
+	// shown to every caller. Nil: always ready.
 	Ready func(context.Context) error
-	// Stopping is closed when the server begins to stop: requests that wait
-	// for a saga's end are then answered with what there is. Optional.
+	// Stopping is closed when the server begins to stop: requests that wait for a saga's
+	// end are then answered with its current state. Nil: never closed.
 	Stopping <-chan struct{}
 	Version  Version
 	Log      *slog.Logger
 }
 
-// The handlers of the subjects, by names that tell them apart in server.
+// The handlers of the subjects, by names that distinguish them in server.
 type (
 	sagas   = sagaapi.Handlers
 	trail   = auditapi.Handlers
@@ -133,16 +132,16 @@ type server struct {
 	router   chi.Router
 	*sagas
 	*trail
-	*letters // nil: there is no dead-letter queue, and nobody gets to its operations
-	*jobs    // nil: there are no job runs, and so with their operations
-	*workers // as jobs
+	*letters // nil: there is no dead-letter queue, and its operations are unreachable
+	*jobs    // nil: there are no job runs, and their operations are unreachable
+	*workers // nil: see jobs
 	*hooks
 	*keys
 }
 
-// New returns the handler of every path of the contract but /metrics, which
-// is somebody else's to serve in front of it. It is safe for concurrent use
-// and starts no goroutines.
+// New returns the handler of every path of the contract except /metrics, for which another
+// handler must be put in front of it. It is safe for concurrent use and starts no
+// goroutines.
 func New(cfg Config) (http.Handler, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("HTTP edge: %w", err)
@@ -193,7 +192,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// assemble gives the handlers of each subject what they need.
+// assemble passes to the handlers of each subject what they need.
 func (s *server) assemble() {
 	cfg := &s.cfg
 	s.sagas = sagaapi.New(&sagas{

@@ -20,7 +20,7 @@ func TestIDsMatchAsTheirPatternSays(t *testing.T) {
 	}
 	for _, text := range texts {
 		if got, want := (uuidMatcher{}).MatchString(text), pattern.MatchString(text); got != want {
-			t.Errorf("%q matches: %v, the pattern says %v", text, got, want)
+			t.Errorf("%q matches: %v, the pattern matches: %v", text, got, want)
 		}
 	}
 	if m, err := matcherOf(uuidPattern); err != nil || m != (uuidMatcher{}) {
@@ -34,6 +34,6 @@ func TestTheContractHasThePatternOfIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.doc.Components.Schemas["UUID"].Value.Pattern; got != uuidPattern {
-		t.Errorf("the pattern of ids is %s, and so it is not the one that is matched by hand", got)
+		t.Errorf("the pattern of ids is %s, which is not the one that uuidMatcher implements", got)
 	}
 }

@@ -18,17 +18,17 @@ const (
 	MediaStream = "text/event-stream"
 )
 
-// Answer is the success of any operation but those that send as they go. Tests
-// check every answer against the contract.
+// Answer is the successful response of any operation except those that stream. Tests check
+// every answer against the contract.
 type Answer struct {
 	Status   int
 	Body     any    // nil: no body
-	Raw      []byte // JSON as it is, instead of body
-	ETag     string // "" none
-	Location string // "" none
+	Raw      []byte // JSON sent unchanged, instead of Body
+	ETag     string // "": none
+	Location string // "": none
 	Replayed bool   // an earlier request of this Idempotency-Key is answered again
 	Waited   string // the honoured Prefer, "" none
-	Secret   bool   // nobody may keep it
+	Secret   bool   // must not be stored by caches
 }
 
 // Write implements api.Response.
@@ -65,12 +65,12 @@ func (a Answer) Write(w http.ResponseWriter) error {
 	}
 	w.WriteHeader(a.Status)
 	if body != nil {
-		_, _ = w.Write(body) // a client that left cannot be told
+		_, _ = w.Write(body) // an error means that the client has left
 	}
 	return nil
 }
 
-// Redacted is the answer redacted; false: a redactor cannot look into it.
+// Redacted returns the answer redacted by by; false: its body cannot be redacted.
 func (a Answer) Redacted(by Redactor) (api.Response, bool) {
 	ok := a.Raw == nil
 	if ok && a.Body != nil {
@@ -79,7 +79,7 @@ func (a Answer) Redacted(by Redactor) (api.Response, bool) {
 	return a, ok
 }
 
-// Unchanged answers 304 when the client has the resource, else a.
+// Unchanged returns a 304 when the client already has this version, otherwise a.
 func (a Answer) Unchanged(ifNone *string) (Answer, error) {
 	has, err := ifNoneMatch(ifNone, a.ETag)
 	if err != nil || !has {

@@ -9,14 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// Verbs of the record that several kinds of things have.
+// Verbs of recorded actions that several kinds of subjects share.
 const (
 	VerbCreate = "create"
 	VerbUpdate = "update"
 	VerbCancel = "cancel"
 )
 
-// ByOf is who asks, as the record of actions keeps it.
+// ByOf returns who makes the request, as recorded with actions.
 func ByOf(ctx context.Context, reason *string) operator.By {
 	req := RequestOf(ctx)
 	by := operator.By{Actor: req.Principal, Reason: Text(reason), RequestID: req.ID, Credential: req.Who.KeyID,
@@ -27,13 +27,14 @@ func ByOf(ctx context.Context, reason *string) operator.By {
 	return by
 }
 
-// WithActor returns ctx for stores that tell of their own changes.
+// WithActor returns ctx for stores that record their own changes.
 func WithActor(ctx context.Context, reason *string) context.Context {
 	return operator.As(ctx, ByOf(ctx, reason))
 }
 
-// Did is the action of the one who asks. The detail is what is to be kept of it
-// beside the verb: nil, JSON, or members, which are few and hold no content.
+// Did returns the record of an action by the caller of the request. detail is what is
+// recorded in addition to the verb: nil, JSON, or members, which are few and have no content
+// of sagas.
 func (k *Kit) Did(ctx context.Context, at time.Time, kind operator.Kind, subject, verb, reason string,
 	detail any) operator.Action {
 	var doc json.RawMessage

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// bodyRules are the tags that the contract's types carry: rules about several fields
-// of a body, which a schema cannot say (docs/decisions/0054).
+// bodyRules are the tags on the contract's types: rules about several fields of a body,
+// which a schema cannot express (docs/decisions/0054).
 var bodyRules = sync.OnceValue(func() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string { return jsonName(f) })
@@ -24,8 +24,8 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// Check returns nil when the fields of a decoded body go together. What is no
-// structure has no fields. Fault: that of the schema.
+// Check returns nil when the fields of a decoded body may be combined. A value that is not a
+// struct has no fields. Fault: that of the schema.
 func Check(body any) error {
 	var broken validator.ValidationErrors
 	if !errors.As(bodyRules().Struct(body), &broken) {
@@ -34,18 +34,18 @@ func Check(body any) error {
 	var wrong fault.Mistakes
 	for _, e := range broken {
 		_, path, _ := strings.Cut(e.Namespace(), ".")
-		code, message := toldOf(e, partners(reflect.TypeOf(body), e))
+		code, message := describeRule(e, partners(reflect.TypeOf(body), e))
 		wrong.Add("/"+steps.Replace(path), code, "%s", message)
 	}
 	return SchemaFault(wrong...)
 }
 
-// steps makes a path of the validator one of JSON Pointers. Names in the contract
-// have nothing that needs an escape.
+// steps turns a path of the validator into a JSON Pointer. Names in the contract contain
+// nothing that needs an escape.
 var steps = strings.NewReplacer(".", "/", "[", "/", "]", "")
 
-// toldOf tells a broken rule in the words of the API.
-func toldOf(e validator.FieldError, others []string) (code, message string) {
+// describeRule returns the API's code and message for a broken rule.
+func describeRule(e validator.FieldError, others []string) (code, message string) {
 	switch others := list(others, "or"); e.Tag() {
 	case "required_without":
 		return "required", "is required unless " + others + " is set"
@@ -59,7 +59,7 @@ func toldOf(e validator.FieldError, others []string) (code, message string) {
 	return "invalid", "breaks the rule " + e.Tag() + " of the contract"
 }
 
-// list is "a", "a or b", "a, b or c".
+// list returns "a", "a or b", "a, b or c".
 func list(words []string, last string) string {
 	n := len(words)
 	if n < 2 {
@@ -68,8 +68,8 @@ func list(words []string, last string) string {
 	return strings.Join(words[:n-1], ", ") + " " + last + " " + words[n-1]
 }
 
-// partners are the JSON names of the other fields that a rule names. It has them by
-// their names in Go, in the structure around the field.
+// partners returns the JSON names of the other fields that a rule names. The rule has their
+// names in Go, in the struct that contains the field.
 func partners(body reflect.Type, e validator.FieldError) (names []string) {
 	around := body
 	path := strings.Split(e.StructNamespace(), ".")
@@ -80,7 +80,7 @@ func partners(body reflect.Type, e validator.FieldError) (names []string) {
 	}
 	for i, word := range strings.Fields(e.Param()) {
 		if strings.HasSuffix(e.Tag(), "_if") && i%2 == 1 {
-			continue // the value of the field before
+			continue // the value of the previous field
 		}
 		if f, ok := structOf(around).FieldByName(word); ok {
 			names = append(names, jsonName(f))
@@ -89,7 +89,7 @@ func partners(body reflect.Type, e validator.FieldError) (names []string) {
 	return names
 }
 
-// structOf is what pointers and lists lead to.
+// structOf returns the type that pointers and lists lead to.
 func structOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()

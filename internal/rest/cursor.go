@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cursors makes and opens the opaque tokens of lists: where a page ended, and
-// a hash of the list it belongs to, signed. A token says nothing a client
-// could use, and nothing a client makes up is believed (trap X5).
+// Cursors creates and opens the opaque tokens of lists: the position where a page ended and
+// a hash of the list it belongs to, signed. A token contains nothing that a client could
+// use, and a token that a client made up is refused (trap X5).
 type Cursors struct{ Key []byte }
 
 const (
@@ -21,16 +21,16 @@ const (
 	cursorMAC     = 16 // bytes of the signature
 )
 
-// ListID identifies a list: whose it is, which one, and with which filters.
+// ListID identifies a list: its tenant, its path and its filters.
 type ListID [cursorList]byte
 
-// notFilters are the query parameters of lists that say which page is read and how
-// it is shown. All others decide what is in the list.
+// notFilters are the query parameters of lists that select the page to read and how it is
+// shown. All others decide what is in the list.
 var notFilters = []string{"page", "page_size", "limit", "cursor", "include", "view"}
 
-// NewListID returns the id of the list at path with the filters in query, which holds
-// nothing but parameters of the operation: the edge has refused what the contract does
-// not have. So a filter that the contract adds belongs to cursors from then on.
+// NewListID returns the id of the list at path with the filters in query, which contains
+// only parameters of the operation: others have been refused before. So a filter that is
+// added to the contract is part of cursors from then on.
 func NewListID(tenant uuid.UUID, path string, query url.Values) ListID {
 	filters := maps.Clone(query)
 	for _, name := range notFilters {
@@ -40,7 +40,7 @@ func NewListID(tenant uuid.UUID, path string, query url.Values) ListID {
 	return ListID(sum[:cursorList])
 }
 
-// Seal returns the token for the place after the item whose sort keys are last.
+// Seal returns the token for the position after the item whose sort keys are last.
 func (c Cursors) Seal(list ListID, last []byte) string {
 	token := append([]byte{cursorVersion}, list[:]...)
 	token = append(token, last...)
@@ -69,7 +69,7 @@ func (c Cursors) sign(b []byte) []byte {
 	return h.Sum(nil)[:cursorMAC]
 }
 
-// BadCursor is the fault of a cursor that no list of ours made. Fault: Malformed.
+// BadCursor returns the fault of a cursor that no list of Skald has made. Fault: Malformed.
 func BadCursor() error {
 	return BadParameter("cursor", "invalid", "was not issued by this server")
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// ETagOf is the strong entity tag of a resource: its version in quotes.
+// ETagOf returns the strong entity tag of a resource: its version in quotes.
 func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// ArchivedETag is that of an archived saga, which looks different from the live
-// saga of the same version.
+// ArchivedETag returns the entity tag of an archived saga, whose representation differs from
+// that of the live saga of the same version.
 func ArchivedETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `-archived"` }
 
-// tags reads If-Match or If-None-Match: "*", or entity tags with commas.
+// tags parses If-Match or If-None-Match: "*", or entity tags separated by commas.
 func tags(name, header string) (list []string, anything bool, err error) {
 	if strings.TrimSpace(header) == "*" {
 		return nil, true, nil
@@ -30,11 +30,11 @@ func tags(name, header string) (list []string, anything bool, err error) {
 	return list, false, nil
 }
 
-// IfMatch tells whether a change of a resource may go on, by the strong
-// comparison of RFC 9110 13.1.1. Without the header it may.
+// IfMatch reports whether a change of a resource may proceed, by the strong comparison of
+// RFC 9110 13.1.1. Without the header it may.
 func IfMatch(header *string, version int64) (bool, error) { return IfMatchTag(header, ETagOf(version)) }
 
-// IfMatchTag is IfMatch for a resource whose entity tag says more than its version.
+// IfMatchTag is IfMatch for a resource whose entity tag has more than its version.
 func IfMatchTag(header *string, etag string) (bool, error) {
 	if header == nil {
 		return true, nil
@@ -51,8 +51,8 @@ func IfMatchTag(header *string, etag string) (bool, error) {
 	return false, nil
 }
 
-// ifNoneMatch tells whether the client has the resource already, by the weak
-// comparison of RFC 9110 13.1.2.
+// ifNoneMatch reports whether the client already has the resource, by the weak comparison
+// of RFC 9110 13.1.2.
 func ifNoneMatch(header *string, etag string) (has bool, err error) {
 	if header == nil {
 		return false, nil
@@ -69,7 +69,7 @@ func ifNoneMatch(header *string, etag string) (has bool, err error) {
 	return false, nil
 }
 
-// Stale is the answer to an If-Match that names another version.
+// Stale returns the fault of an If-Match that names another version than the current one.
 func Stale(code, what string, present int64) error {
 	return fault.New(fault.Precondition, code, "the %s is at version %d, which does not match If-Match: read it again", what, present)
 }

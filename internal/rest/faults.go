@@ -12,13 +12,13 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Bounds of a problem document, which repeats parts of what the client sent.
+// Limits of a problem document, which repeats parts of what the client sent.
 const (
 	MaxProblemFields = 100
 	maxProblemText   = 1000 // bytes of one text
 )
 
-// Clip shortens a text that holds what a client sent.
+// Clip shortens a text that contains what a client sent.
 func Clip(s string) string {
 	if len(s) <= maxProblemText {
 		return s
@@ -26,23 +26,23 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s[:maxProblemText], "") + "…"
 }
 
-// BadParameter is the fault of one parameter.
+// BadParameter returns the fault of one parameter.
 func BadParameter(name, code, format string, args ...any) *fault.Error {
 	return ParameterFault(CodeInvalidParameter, fault.Field{Pointer: name, Code: code,
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// ParameterFault is the fault of several parameters.
+// ParameterFault returns the fault of several parameters.
 func ParameterFault(code string, fields ...fault.Field) *fault.Error {
 	return FieldsFault(fault.Malformed, code, fields)
 }
 
-// SchemaFault is the fault of a body that does not fit the contract.
+// SchemaFault returns the fault of a body that does not match the contract.
 func SchemaFault(fields ...fault.Field) *fault.Error {
 	return FieldsFault(fault.Invalid, CodeSchema, fields)
 }
 
-// FieldsFault makes one fault of several mistakes; its detail tells the first.
+// FieldsFault returns one fault for several mistakes; its detail is the first.
 func FieldsFault(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
 	detail := fields[0].Message
 	if at := fields[0].Pointer; at != "" {
@@ -54,7 +54,7 @@ func FieldsFault(kind fault.Kind, code string, fields []fault.Field) *fault.Erro
 	return fault.New(kind, code, "%s", detail).With(fields...)
 }
 
-// strictCodes are the problems of what strictjson refuses; the rest is REQ_INVALID_JSON.
+// strictCodes are the problem codes for what strictjson refuses; all others are REQ_INVALID_JSON.
 var strictCodes = map[string]string{
 	strictjson.CodeInvalidUTF8:  CodeInvalidUTF8,
 	strictjson.CodeDuplicateKey: CodeDuplicateKey,
@@ -62,7 +62,7 @@ var strictCodes = map[string]string{
 	strictjson.CodeNULCharacter: CodeNUL,
 }
 
-// NotStrict is the fault of JSON that strictjson refuses.
+// NotStrict returns the fault of JSON that strictjson refuses.
 func NotStrict(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -76,8 +76,8 @@ func NotStrict(err error) error {
 		With(fault.Field{Pointer: e.Pointer, Code: e.Code, Message: e.Detail})
 }
 
-// Unreadable is the fault of a body that fits the contract, which knows the form
-// of a time and of a whole number, and nothing of leap years.
+// Unreadable returns the fault of a body that matches the contract but cannot be decoded:
+// the contract checks the form of times and whole numbers, but knows nothing of leap years.
 func Unreadable(err error) error {
 	var when *time.ParseError
 	switch {
@@ -89,7 +89,7 @@ func Unreadable(err error) error {
 	return SchemaFault(fault.Field{Code: "type", Message: "holds a fractional number or a value of the wrong type"})
 }
 
-// ItemProblem is what a problem document says of one item of many.
+// ItemProblem returns the problem of one item of a batch.
 func ItemProblem(f *fault.Error) *api.ItemProblem {
 	p := &api.ItemProblem{Code: f.Code, Detail: Clip(f.Detail)}
 	for _, field := range f.Fields[:min(len(f.Fields), MaxProblemFields)] {

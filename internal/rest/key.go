@@ -7,9 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// KeyOf returns what an Idempotency-Key stands for in this request, nil when
-// the client sent none. The query is not part of it: whether to wait is not
-// part of what is done.
+// KeyOf returns what identifies an Idempotency-Key in this request, nil when the client sent
+// none. The query is not part of it: whether to wait is not part of the action.
 func KeyOf(req *Request, header *string) *saga.IdempotencyKey {
 	if header == nil {
 		return nil
@@ -22,7 +21,7 @@ func KeyOf(req *Request, header *string) *saga.IdempotencyKey {
 	}
 }
 
-// KeyReused is the fault of an Idempotency-Key that stands for another request.
+// KeyReused returns the fault of an Idempotency-Key that was used for another request.
 func KeyReused() error {
 	return fault.New(fault.Invalid, saga.CodeKeyUsed, "this Idempotency-Key was used for another request: use a new key").
 		With(fault.Field{Pointer: "Idempotency-Key", Code: "reused", Message: "was used for another request"})

@@ -1,7 +1,6 @@
-// Package rest is what HTTP handlers of several subjects use, and knows none of
-// them: requests and who makes them, answers, faults of parameters and bodies,
-// pages and cursors, entity tags, waiting, live streams, redaction, and the record
-// of who did what.
+// Package rest is what the HTTP handlers of all subjects share, and depends on none of
+// them: requests and their callers, answers, faults of parameters and bodies, pages and
+// cursors, entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: codes, faults, cursor, request, etag, redact,
 // streams, values, answer, audit, check, key, kit, list, trace, violations, wait.
@@ -15,8 +14,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Limits bounds what clients may ask for. Zero fields mean the defaults in
-// the comments, but for MaxWait.
+// Limits are the limits on requests. Zero fields mean the defaults in the comments, except
+// for MaxWait.
 type Limits struct {
 	MaxBodyBytes     int64         // 1 MiB
 	ReadTimeout      time.Duration // 30 s; for a body, however large
@@ -25,12 +24,12 @@ type Limits struct {
 	MaxWorkflowBytes int64         // 256 KiB; of a definition, inline steps included
 	MaxSteps         int           // 100
 	MaxJSONDepth     int           // 64; the whole body, its own braces included
-	MaxWait          time.Duration // longer waits are cut to it; 0: nobody waits
-	RequestTimeout   time.Duration // 30 s; for the work on a request, the wait it asked for apart
+	MaxWait          time.Duration // longer waits are cut to it; 0: requests do not wait
+	RequestTimeout   time.Duration // 30 s; for the work on a request, without a requested wait
 	MaxStreams       int           // 100; live streams of events at once
-	StreamAge        time.Duration // 1 h; then a stream ends, and its client comes back with its credentials
+	StreamAge        time.Duration // 1 h; then a stream ends, and its client connects and authenticates again
 	StreamSilence    time.Duration // 15 s; after it a comment is sent
-	StreamWrite      time.Duration // 10 s; a reader that takes longer to take something is dismissed
+	StreamWrite      time.Duration // 10 s; a reader that accepts no data for longer is disconnected
 }
 
 // Complete sets the defaults.
@@ -70,7 +69,7 @@ func (l *Limits) Complete() {
 	}
 }
 
-// Kit is what the handlers of every subject are given.
+// Kit is what the handlers of every subject share.
 type Kit struct {
 	Clock    func() time.Time
 	NewID    func() uuid.UUID
@@ -81,7 +80,7 @@ type Kit struct {
 	Streams  *Streams
 }
 
-// Now returns the time as stores keep it: UTC, in microseconds.
+// Now returns the current time at the stores' precision: UTC, in microseconds.
 func (k *Kit) Now() time.Time { return k.Clock().UTC().Truncate(time.Microsecond) }
 
 // Bounded limits the work on a request; a client that leaves ends it.
@@ -89,12 +88,12 @@ func (k *Kit) Bounded(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, k.Limits.RequestTimeout)
 }
 
-// Promised is Bounded for writes: what has begun to be stored is not given up
+// Promised is Bounded for writes: a write that has begun is not given up
 // because the client left. A saga that is stored must reach its driver.
 func (k *Kit) Promised(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), k.Limits.RequestTimeout)
 }
 
-// MaxReloads bounds how often an action is decided anew because its saga
-// moved on meanwhile.
+// MaxReloads limits how often an action is decided again because its saga
+// has changed meanwhile.
 const MaxReloads = 5

@@ -77,20 +77,20 @@ func TestEveryFilterBelongsToACursor(t *testing.T) {
 		}
 		return NewListID(tenant, "/api/v1/sagas", values)
 	}
-	// Cursors that clients hold were made of this text.
+	// Cursors in clients' hands were made from this text.
 	sum := sha256.Sum256([]byte("00000000-0000-0000-0000-00000000000a\n/api/v1/sagas\nstate=failed&status=FAILED&status=RUNNING"))
 	if got := list("status=FAILED&status=RUNNING&state=failed"); !bytes.Equal(got[:], sum[:len(got)]) {
-		t.Error("a list is identified by something else than its filters, so that cursors of before do not hold")
+		t.Error("the id of a list has changed, which makes clients' cursors invalid")
 	}
 	plain := list("")
 	for _, shown := range []string{"page=3", "page_size=7", "limit=5", "cursor=abc", "include=total", "view=full"} {
 		if list(shown) != plain {
-			t.Errorf("%s makes it another list", shown)
+			t.Errorf("%s changes the id of the list", shown)
 		}
 	}
 	for _, filter := range []string{"status=FAILED", "order=asc", "a_filter_of_tomorrow=1"} {
 		if list(filter) == plain {
-			t.Errorf("%s makes it no other list", filter)
+			t.Errorf("%s does not change the id of the list", filter)
 		}
 	}
 }

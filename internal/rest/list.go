@@ -16,11 +16,11 @@ import (
 
 const (
 	DefaultPageSize = 20
-	MaxPageDepth    = 10_000 // rows that page can reach, and that are counted; OFFSET reads all before
+	MaxPageDepth    = 10_000 // rows that page can reach and that are counted; OFFSET reads all rows before the page
 )
 
-// Order is how a place in the order of a list is written into a cursor and read
-// back. Clients hold cursors: the bytes stay as they are.
+// Order encodes a position in the order of a list in a cursor and decodes it. Clients hold
+// cursors, so the bytes must not change.
 type Order[C any] struct {
 	Keys  func(C) []byte
 	Place func(keys []byte) (C, error) // fault: Malformed
@@ -88,8 +88,7 @@ func timeAt(keys []byte) time.Time {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC() //nolint:gosec // as it was made
 }
 
-// Asked is the page of a list that a client asked for. What stores read of it is
-// the Request.
+// Asked is the page of a list that a client requested. Stores read only its Request.
 type Asked[C any] struct {
 	page.Request[C]
 	number  int // from 1; 0: by cursor
@@ -98,8 +97,8 @@ type Asked[C any] struct {
 	cursors Cursors
 }
 
-// PageOf reads the parameters of a list that counts its pages and has cursors as
-// well. Their ranges are the contract's.
+// PageOf reads the parameters of a list that has numbered pages as well as cursors. Their
+// ranges are checked against the contract before.
 func PageOf[C any](ctx context.Context, c Cursors, order Order[C],
 	number, size *int32, cursor *string, include []string) (Asked[C], error) {
 	if cursor != nil && number != nil {
@@ -126,7 +125,7 @@ func PageOf[C any](ctx context.Context, c Cursors, order Order[C],
 	return a, nil
 }
 
-// ForwardOf reads the parameters of a list that only goes forward, by cursor.
+// ForwardOf reads the parameters of a list that has only cursors, and so only goes forward.
 func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int32, cursor *string) (Asked[C], error) {
 	a := Asked[C]{list: RequestOf(ctx).List(), order: order, cursors: c}
 	if a.Limit = DefaultPageSize; size != nil {
@@ -144,14 +143,14 @@ func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int3
 	return a, err
 }
 
-// Pagination describes the page that was found. place says where an item stands.
+// Pagination describes the page that was found. place returns the position of an item.
 func Pagination[C, T any](a Asked[C], found page.Of[T], place func(*T) C) api.Pagination {
 	out := api.Pagination{PageSize: a.Limit, HasNext: found.More}
 	if a.number > 0 {
 		out.Page = &a.number
 	}
 	if a.Total {
-		found.CapTotal(a.TotalCap) // some stores count to the end: what they list is little
+		found.CapTotal(a.TotalCap) // some stores count everything, because their lists are short
 		out.TotalCount, out.TotalIsCapped = &found.Total, &found.TotalCapped
 	}
 	if found.More {

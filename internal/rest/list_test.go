@@ -14,12 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// checkOrder holds an order to the bytes that cursors have, which clients hold.
+// checkOrder checks an order against the bytes of cursors that clients hold.
 func checkOrder[C any](t *testing.T, name string, o Order[C], place C, want string, foreign ...string) {
 	t.Helper()
 	keys := o.Keys(place)
 	if got := hex.EncodeToString(keys); got != want {
-		t.Errorf("%s: %+v is %s; want %s, as cursors of before have it", name, place, got, want)
+		t.Errorf("%s: %+v is %s; want %s, as in existing cursors", name, place, got, want)
 	}
 	back, err := o.Place(keys)
 	if diff := cmp.Diff(place, back); err != nil || diff != "" {
@@ -27,7 +27,7 @@ func checkOrder[C any](t *testing.T, name string, o Order[C], place C, want stri
 	}
 	for _, text := range foreign {
 		if _, err := o.Place([]byte(text)); err == nil {
-			t.Errorf("%s: %q was taken for a place", name, text)
+			t.Errorf("%s: %q was accepted as a position", name, text)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestAPageIsAskedForByItsNumberOrAfterACursor(t *testing.T) {
 		}
 	}
 	if _, err := asked(t, new(int32(2)), nil, &cursor); err == nil {
-		t.Error("a page and a cursor were taken together")
+		t.Error("a page and a cursor were accepted together")
 	}
 	if _, err := asked(t, new(int32(501)), nil, nil); err == nil {
 		t.Error("a page beyond the depth was read")

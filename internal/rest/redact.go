@@ -8,18 +8,18 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Redacted stands for what somebody without payloads:read does not get to see.
+// Redacted replaces content for callers without payloads:read.
 var Redacted = json.RawMessage(`"***"`)
 
-// RedactedText is redacted where a member is text.
+// RedactedText is Redacted for members that are text.
 const RedactedText = "***"
 
-// Redactor is the names of members that hold what clients and participants say:
-// those that the contract calls AnyJSON or ContentText, somewhere.
+// Redactor is the set of names of members with content of clients and participants: those
+// that the contract anywhere declares as AnyJSON or ContentText.
 type Redactor map[string]bool
 
-// NewRedactor reads them from the contract, so that a new one is covered by being
-// declared.
+// NewRedactor reads the names from the contract, so that a new member is redacted as soon as
+// it is declared.
 func NewRedactor(doc *openapi3.T) Redactor {
 	out := Redactor{}
 	for _, schema := range doc.Components.Schemas {
@@ -36,10 +36,10 @@ func NewRedactor(doc *openapi3.T) Redactor {
 	return out
 }
 
-// Redact returns a copy of an answer's body with the text *** for each value of
-// those members. Handlers make bodies for one answer, so what lies behind
-// pointers and slices is covered in place. ok is false for a body with parts
-// that do not tell their members' names, so that they cannot be covered.
+// Redact returns a copy of an answer's body with the text *** for each value of those
+// members. Handlers make a body for one answer, so what pointers and slices refer to is
+// redacted in place. ok is false for a body with parts that do not name their members, so
+// that they cannot be redacted.
 func (n Redactor) Redact(body any) (covered any, ok bool) {
 	v := reflect.New(reflect.TypeOf(body)).Elem()
 	v.Set(reflect.ValueOf(body))
@@ -67,12 +67,12 @@ func (n Redactor) walk(v reflect.Value) bool {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			// Members of what is embedded are answered too, whatever it is called.
+			// Members of embedded structs are part of the answer too, exported or not.
 			if of := v.Type().Field(i); (of.IsExported() || of.Anonymous) && !n.member(v.Field(i), of) {
 				return false
 			}
 		}
-	case reflect.Map: // names and numbers that somebody has given hold no content
+	case reflect.Map: // maps have names and numbers, no content
 		k := v.Type().Elem().Kind()
 		return v.IsNil() || k == reflect.String || k == reflect.Float64
 	case reflect.Interface:
@@ -88,8 +88,8 @@ func (n Redactor) member(f reflect.Value, of reflect.StructField) bool {
 		if n[name] && !f.IsNil() {
 			f.Set(reflect.ValueOf(Redacted))
 		}
-	// A word of the contract's own (an enum has a type of its own) tells no content,
-	// such as what came of an action, whose name the result of a saga has too.
+	// An enum of the contract has its own type and contains no content, such as the
+	// outcome of an action, whose name the result of a saga has too.
 	case n[name] && f.Type() == anyText:
 		f.SetString(RedactedText)
 	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem() == anyText:

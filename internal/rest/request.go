@@ -12,10 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Request is what the edge knows of a request beside its parameters.
+// Request is what is known of a request in addition to its parameters.
 type Request struct {
 	ID        string
-	Who       access.Principal // for the tenant of this request; zero where nobody need be known
+	Who       access.Principal // for the tenant of this request; zero where no credential is required
 	Tenant    saga.Tenant
 	Principal string // the subject of who
 	Operation string // operationId of the contract; "" before routing
@@ -24,7 +24,7 @@ type Request struct {
 	Path      string // decoded
 	Query     string // as sent
 	Route     string // method and path template; "" before routing
-	// Permission is what the route needs; "": nothing, or only to be known.
+	// Permission is what the route requires; "": nothing, or only a valid credential.
 	Permission access.Permission
 	Body       []byte // canonical JSON, or text as sent; nil when there is none
 }
@@ -41,17 +41,17 @@ func RequestOf(ctx context.Context) *Request {
 	return ctx.Value(requestKey{}).(*Request)
 }
 
-// List identifies the list a request asks for: its path and all its filters.
+// List identifies the requested list: its path and all its filters.
 func (r *Request) List() ListID { return NewListID(r.Tenant.ID, r.Path, r.Values()) }
 
-// Values is the query, which the edge has parsed before.
+// Values returns the query, which has been checked before.
 func (r *Request) Values() url.Values {
 	query, _ := url.ParseQuery(r.Query)
 	return query
 }
 
-// ForDeployment returns nil when the one who asks may do what concerns all
-// tenants: an administrator whose credential is for any. Fault: Forbidden.
+// ForDeployment returns nil when the caller may do what concerns all tenants: an
+// administrator whose credential is for any tenant. Fault: Forbidden.
 func ForDeployment(ctx context.Context, what string) error {
 	if RequestOf(ctx).Who.AnyTenant {
 		return nil
@@ -59,8 +59,8 @@ func ForDeployment(ctx context.Context, what string) error {
 	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
 }
 
-// RequireReason returns nil when a reason is given for what cannot be undone. Fault: that
-// of the schema, at /reason.
+// RequireReason returns nil when a reason is given, for an action that cannot be undone.
+// Fault: that of the schema, at /reason.
 func RequireReason(reason, because string) error {
 	if strings.TrimSpace(reason) == "" {
 		return SchemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
@@ -68,7 +68,7 @@ func RequireReason(reason, because string) error {
 	return nil
 }
 
-// ReasonOf returns what a body says of why; nil: nothing.
+// ReasonOf returns the reason in a body; nil: none.
 func ReasonOf(b *api.ReasonInput) *string {
 	if b == nil {
 		return nil
@@ -76,9 +76,9 @@ func ReasonOf(b *api.ReasonInput) *string {
 	return b.Reason
 }
 
-// MayFilterByContent returns nil when the reader may ask for things by what is
-// in them, which what names: who may not see a value may not guess it either.
-// Fault: Forbidden.
+// MayFilterByContent returns nil when the caller may select items by their content, which
+// what names: a caller who may not see a value must not be able to guess it either. Fault:
+// Forbidden.
 func MayFilterByContent(ctx context.Context, what string) error {
 	req := RequestOf(ctx)
 	if err := req.Who.Require(access.PayloadsRead); err != nil {

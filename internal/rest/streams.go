@@ -6,20 +6,20 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// StreamChunk is how many bytes are gathered, at least, before they are sent
-// though more are at hand.
+// StreamChunk is how many bytes are gathered, at least, before they are sent even though
+// more are available.
 const StreamChunk = 32 << 10
 
-// Streams counts those that are open.
+// Streams counts the open streams.
 type Streams struct {
 	Max     int
-	Changed func(open int) // told how many are open, whenever that changes
+	Changed func(open int) // called with the number of open streams whenever it changes
 
 	mu   sync.Mutex
 	open int
 }
 
-// Enter takes a place for one more stream; leave gives it back.
+// Enter takes a slot for one more stream; leave gives it back.
 func (s *Streams) Enter() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

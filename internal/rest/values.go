@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Text is a text, or a word of an enum, that may be left out; "" without it.
+// Text returns a text, or a value of an enum, that may be left out; "" without it.
 func Text[S ~string](s *S) string {
 	if s == nil {
 		return ""
@@ -16,8 +16,8 @@ func Text[S ~string](s *S) string {
 	return string(*s)
 }
 
-// Enums returns the words of the contract as those of the rules, or the other way round; a
-// test keeps the two the same.
+// Enums converts values of an enum of the contract to those of the rules, or back; a test
+// keeps the two identical.
 func Enums[T, W ~string](words []W) []T {
 	var out []T
 	for _, w := range words {
@@ -26,7 +26,7 @@ func Enums[T, W ~string](words []W) []T {
 	return out
 }
 
-// UnlessNull leaves out JSON's null.
+// UnlessNull returns nil for JSON's null, otherwise v.
 func UnlessNull[T ~[]byte](v T) T {
 	if string(v) == "null" {
 		return nil
@@ -34,7 +34,7 @@ func UnlessNull[T ~[]byte](v T) T {
 	return v
 }
 
-// AsInt is a number that may be left out.
+// AsInt converts a number that may be left out.
 func AsInt(v *int32) *int {
 	if v == nil {
 		return nil
@@ -42,7 +42,7 @@ func AsInt(v *int32) *int {
 	return new(int(*v))
 }
 
-// UnlessFalse leaves out what is false.
+// UnlessFalse returns nil for false, so that it is left out.
 func UnlessFalse(b bool) *bool {
 	if !b {
 		return nil
@@ -50,7 +50,7 @@ func UnlessFalse(b bool) *bool {
 	return &b
 }
 
-// UnlessEmpty leaves out what is empty.
+// UnlessEmpty returns nil for "", so that it is left out.
 func UnlessEmpty(s string) *string {
 	if s == "" {
 		return nil
@@ -58,7 +58,7 @@ func UnlessEmpty(s string) *string {
 	return &s
 }
 
-// UnlessNil leaves out the id of nothing.
+// UnlessNil returns nil for uuid.Nil, so that it is left out.
 func UnlessNil(id uuid.UUID) *uuid.UUID {
 	if id == uuid.Nil {
 		return nil
@@ -66,7 +66,7 @@ func UnlessNil(id uuid.UUID) *uuid.UUID {
 	return &id
 }
 
-// EnumUnlessEmpty is a word of an enum of the contract; left out when it is empty.
+// EnumUnlessEmpty returns a value of an enum of the contract; nil for "".
 func EnumUnlessEmpty[T ~string](word string) *T {
 	if word == "" {
 		return nil
@@ -74,7 +74,7 @@ func EnumUnlessEmpty[T ~string](word string) *T {
 	return new(T(word))
 }
 
-// TimeOf reads a time; the zero time when it was not given.
+// TimeOf returns a time; the zero time when it was not given.
 func TimeOf(name string, in *time.Time) (time.Time, error) {
 	if in == nil {
 		return time.Time{}, nil
@@ -86,5 +86,5 @@ func TimeOf(name string, in *time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// Unstorable tells whether PostgreSQL would refuse the text.
+// Unstorable reports whether PostgreSQL would refuse the text.
 func Unstorable(s string) bool { return strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) }

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Violations checks a canonical JSON body against its schema. Members of free
-// form are not decoded: they are canonical, and nothing else is asked of them.
+// Violations checks a canonical JSON body against its schema. Members of free form are not
+// decoded: they are canonical, and there is nothing else to check.
 func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	if body[0] != '{' {
 		return []fault.Field{{Pointer: "", Code: "type", Message: "must be an object"}}
@@ -38,9 +38,9 @@ func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	return fields
 }
 
-// decoded is canonical JSON as far as its schema looks into it.
+// decoded decodes canonical JSON as far as its schema describes it.
 func decoded(s *openapi3.Schema, raw []byte) any {
-	for s.Type == nil && len(s.AllOf) == 1 && s.Properties == nil { // a reference with words of its own
+	for s.Type == nil && len(s.AllOf) == 1 && s.Properties == nil { // a reference with its own description
 		s = s.AllOf[0].Value
 	}
 	more, composed := s.AdditionalProperties.Schema, len(s.AllOf)+len(s.OneOf)+len(s.AnyOf) > 0
@@ -84,8 +84,8 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 	return v
 }
 
-// Members yields the members of a canonical JSON object. There are no blanks
-// and no mistakes in it, so that finding where a value ends takes no parser.
+// Members yields the members of a canonical JSON object. It has no blanks and no mistakes,
+// so that the end of a value is found without a parser.
 func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for rest := object[1:]; rest[0] != '}'; {
@@ -130,7 +130,7 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// valueEnd returns where the value ends with which canonical JSON begins.
+// valueEnd returns the end of the value that canonical JSON begins with.
 func valueEnd(b []byte) int {
 	depth := 0
 	for i := 0; ; i++ {
@@ -148,7 +148,7 @@ func valueEnd(b []byte) int {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return i // of a number or word before
+				return i // the end of the number or literal before it
 			}
 			if depth--; depth == 0 {
 				return i + 1
@@ -161,7 +161,7 @@ func valueEnd(b []byte) int {
 	}
 }
 
-// ViolationField tells one violation of a schema in the words of the API.
+// ViolationField returns the API's code and message for one violation of a schema.
 func ViolationField(e *openapi3.SchemaError) fault.Field {
 	f := fault.Field{Code: e.SchemaField, Message: strings.TrimPrefix(strings.TrimPrefix(e.Reason, "value "), "number ")}
 	for _, token := range e.JSONPointer() {

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A saga that ends on another node shows in the store only. A waiting request
-// looks there, less and less often.
+// A saga that ends on another node is visible only in the store. A waiting request polls
+// there, at growing intervals.
 const (
 	FirstPoll = 100 * time.Millisecond
 	LastPoll  = time.Second
 )
 
-// WaitOf returns how long a request wants to wait, cut to the server's limit,
-// and the preference that is thereby honoured, "" when none. ?wait wins over
-// Prefer; a Prefer that makes no sense is ignored, as RFC 7240 demands.
+// WaitOf returns how long a request waits, cut to the server's limit, and the preference
+// that is thereby honoured, "" when none. ?wait takes precedence over Prefer; an invalid
+// Prefer is ignored, as RFC 7240 requires.
 func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string, err error) {
 	if query != nil {
 		wait, err := time.ParseDuration(*query)
@@ -43,8 +43,8 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 	return 0, "", nil
 }
 
-// AwaitBy reads v anew, less and less often, until it is over, the wait is, or the
-// server begins to stop; and returns what it then is.
+// AwaitBy reads v again, at growing intervals, until over returns true, the wait ends, or
+// the server begins to stop; it returns the last v.
 func AwaitBy[T any](ctx context.Context, stopping <-chan struct{}, v T, wait time.Duration, over func(*T) bool,
 	read func(context.Context) (T, error)) (T, error) {
 	end := time.NewTimer(wait)

@@ -1,6 +1,5 @@
-// Package page is one page of a list: what is asked of a store, and what it answers.
-// A place, of any type C, is where an item stands in the order of its list; a page
-// goes on after one.
+// Package page is one page of a list: the request to a store, and its result. A place, of
+// any type C, is the position of an item in the order of its list; a page begins after one.
 package page
 
 import (
@@ -12,19 +11,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// Request asks for a page, either by its offset or after a place.
+// Request selects a page, either by its offset or after a place.
 type Request[C any] struct {
 	Limit  int // at least 1
 	Offset int // items before the page
-	After  *C  // the place of the last item of the page before; then Offset is 0
+	After  *C  // the place of the last item of the previous page; then Offset is 0
 	Total  bool
-	// TotalCap is where counting may stop; 0: nowhere. Counting all of a few million
-	// takes longer than anybody waits for a list.
+	// TotalCap is where counting may stop; 0: nowhere. Counting a few million items takes
+	// longer than clients wait for a list.
 	TotalCap int64
 }
 
-// Start is the place after which the page begins; the zero place for a page that is
-// not asked for by one.
+// Start returns the place after which the page begins; the zero place for a page that is
+// selected by its offset.
 func (r Request[C]) Start() (place C) {
 	if r.After != nil {
 		place = *r.After
@@ -32,21 +31,21 @@ func (r Request[C]) Start() (place C) {
 	return place
 }
 
-// ByTime asks for a page of a list in the order of a time and an id, as most are.
+// ByTime selects a page of a list ordered by a time and an id, as most lists are.
 type ByTime = Request[TimeID]
 
 // Of is one page.
 type Of[T any] struct {
 	Items []T
 	More  bool  // there is a next page
-	Total int64 // of all pages; when Request.Total
-	// TotalCapped: counting stopped at Request.TotalCap or, when that took too long,
-	// before it. There are at least Total, and may be more.
+	Total int64 // of all pages; only if Request.Total
+	// TotalCapped: counting stopped at Request.TotalCap or, because it took too long,
+	// before it. There are at least Total items, and may be more.
 	TotalCapped bool
 }
 
-// Cut returns the page that r asks for of what was read for it: one item more than
-// fits tells that there is a next page.
+// Cut returns the page that r selects from the items read for it: one item more than fits
+// shows that there is a next page.
 func Cut[T, C any](r Request[C], read []T) Of[T] {
 	if len(read) > r.Limit {
 		return Of[T]{Items: read[:r.Limit], More: true}
@@ -54,8 +53,8 @@ func Cut[T, C any](r Request[C], read []T) Of[T] {
 	return Of[T]{Items: read}
 }
 
-// In returns the page that r asks for of a whole list, which is in its order. follows
-// tells whether an item stands after a place.
+// In returns the page that r selects from a whole list in its order. follows reports whether
+// an item comes after a place.
 func In[T, C any](r Request[C], all []T, follows func(*T, C) bool) Of[T] {
 	var total int64
 	if r.Total {
@@ -69,7 +68,7 @@ func In[T, C any](r Request[C], all []T, follows func(*T, C) bool) Of[T] {
 	return found
 }
 
-// CapTotal leaves a total at most; 0: there is no bound.
+// CapTotal limits the total to most; 0: no limit.
 func (p *Of[T]) CapTotal(most int64) {
 	if most > 0 && p.Total > most {
 		p.Total, p.TotalCapped = most, true
@@ -83,7 +82,7 @@ type TimeID struct {
 	ID uuid.UUID
 }
 
-// Compare is negative when a comes before b, the oldest first.
+// Compare is negative when a comes before b, oldest first.
 func (a TimeID) Compare(b TimeID) int {
 	return cmp.Or(a.At.Compare(b.At), bytes.Compare(a.ID[:], b.ID[:]))
 }
