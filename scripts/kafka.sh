@@ -23,7 +23,7 @@ dir=$(pwd)/.skald-kafka
 port=${SKALD_KAFKA_PORT:-19092}
 controller=$((port + 1))
 version=4.1.0
-campaign='TestDeadLettersSurviveTopicsMadeAnew/Apache'
+campaign='TestDeadLettersSurviveRecreatedTopics/Apache'
 
 unavailable() {
 	echo "REAL KAFKA IS NOT AVAILABLE: $1" >&2

@@ -133,7 +133,7 @@ func TestARevokedBootstrapKeyStaysRevoked(t *testing.T) {
 	}
 }
 
-func TestDevelopmentModeIsLoudAndOnlyForLoopback(t *testing.T) {
+func TestDevelopmentModeWarnsAndRequiresLoopback(t *testing.T) {
 	t.Parallel()
 	n := start(t, testdb.DSN(t), "a")
 	if !strings.Contains(n.logs.String(), "development mode") {
@@ -153,7 +153,7 @@ func TestDevelopmentModeIsLoudAndOnlyForLoopback(t *testing.T) {
 	}
 }
 
-func TestATokenOfTheConfiguredIssuerCounts(t *testing.T) {
+func TestATokenOfTheConfiguredIssuerIsAccepted(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -31,7 +31,7 @@ func ran(t *testing.T, n *node, name, args string) map[string]any {
 	return nil
 }
 
-func TestBuiltInDefinitionsAreThereOnceAndRun(t *testing.T) {
+func TestBuiltInDefinitionsExistOnceAndRun(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	a := start(t, dsn, "a")
@@ -53,7 +53,7 @@ func TestBuiltInDefinitionsAreThereOnceAndRun(t *testing.T) {
 	}
 }
 
-func TestAnInvariantThatIsBrokenFailsItsRun(t *testing.T) {
+func TestABrokenInvariantFailsItsRun(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	n := start(t, dsn, "a")

@@ -72,7 +72,7 @@ func feed(t *testing.T, url string) []event {
 
 // Two nodes on one database drive sagas to every kind of end while both are
 // streamed from. What is told must be enough to know each saga's state.
-func TestTheTrailTellsEveryState(t *testing.T) {
+func TestTheAuditTrailShowsEveryState(t *testing.T) {
 	t.Parallel()
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -67,7 +67,7 @@ func refused(run map[string]any) bool {
 	return run["state"] == "FAILED" && failure["code"] == "NOT_ALLOWED"
 }
 
-func TestARunOfSkaldsOwnNeedsTheRightOfWhatItDoes(t *testing.T) {
+func TestABuiltInRunRequiresThePermissionForWhatItDoes(t *testing.T) {
 	t.Parallel()
 	c := newRights(t)
 	for _, b := range jobrun.BuiltIns {
@@ -108,7 +108,7 @@ func TestARunOfSkaldsOwnNeedsTheRightOfWhatItDoes(t *testing.T) {
 	c.must(c.operator, "POST", "/api/v1/job-definitions/mine/runs", ``, 403)
 }
 
-func TestARedriveByAJobIsBoundAndNamesWhoIsBehindIt(t *testing.T) {
+func TestARedriveByAJobIsBoundedAndNamesItsPrincipal(t *testing.T) {
 	t.Parallel()
 	c := newRights(t)
 	runs := "/api/v1/job-definitions/" + jobrun.SystemRedrive + "/runs"

@@ -224,7 +224,7 @@ func TestADeadlineReachesTheRunAndALateSuccessIsUndone(t *testing.T) {
 	s.ends(n, id, "timed_out")
 }
 
-func TestARunThatEndsWhileNoNodeLivesBringsItsSagaOn(t *testing.T) {
+func TestARunThatEndsWhileNoNodeRunsAdvancesItsSaga(t *testing.T) {
 	t.Parallel()
 	s, n := newSettling(t)
 	id, run := s.begin(n, "")

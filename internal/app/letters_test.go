@@ -207,7 +207,7 @@ func TestALetterOfASagaThroughTheAPI(t *testing.T) {
 
 // A node that dies between the claim of a letter and the change of its saga
 // leaves both as they were, but for the count.
-func TestAClaimThatDidNotReachTheSagaIsTakenBack(t *testing.T) {
+func TestAClaimThatDidNotReachTheSagaIsReverted(t *testing.T) {
 	t.Parallel()
 	s := newStranded(t)
 	id, letter := s.fail()
@@ -289,7 +289,7 @@ func TestAStepThatWasUndoneByHandLetsItsSagaGoOn(t *testing.T) {
 	}
 }
 
-func TestALetterOfAWebhookHasItSentAgain(t *testing.T) {
+func TestALetterOfAWebhookRedeliversIt(t *testing.T) {
 	t.Parallel()
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
 	if err != nil {

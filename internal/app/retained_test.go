@@ -14,7 +14,7 @@ import (
 
 // What retention archives and deletes is on record: a round and a tenant at a time,
 // and only rounds that took something.
-func TestWhatRetentionTakesIsOnRecord(t *testing.T) {
+func TestRetentionIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {
 		c.Retention.Completed, c.Retention.Interval = time.Millisecond, 50*time.Millisecond

@@ -86,8 +86,8 @@ func (r *roles) make(n int) (user, password string) {
 	return r.name(n), password
 }
 
-// kick ends the sessions of the nth role.
-func (r *roles) kick(n int) {
+// endSessions terminates the sessions of the nth role.
+func (r *roles) endSessions(n int) {
 	if _, err := r.d.Exec(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1`, r.name(n)); err != nil {
 		r.t.Error(err)
 	}
@@ -191,7 +191,7 @@ func pair(t *testing.T, n *node) {
 
 // The database login of a running node is taken away in the middle of its work,
 // in the ways that Vault and administrators have (invariant F62).
-func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
+func TestARoleDroppedWhileRunningLosesNoSaga(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	d := owner(t, dsn)
@@ -209,7 +209,7 @@ func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
 	o := &orders{t: t, url: n.url, ids: map[string]bool{}}
 	const all = 400
 	o.run(all, map[int]func(){
-		100: func() { run(t, d, `ALTER ROLE `+r.name(1)+` NOLOGIN`); r.kick(1) },
+		100: func() { run(t, d, `ALTER ROLE `+r.name(1)+` NOLOGIN`); r.endSessions(1) },
 		// Vault asks for at most one new login in a second.
 		// its sessions stay, and go on as Skald's roles
 		200: func() { time.Sleep(time.Second); run(t, d, `DROP ROLE `+r.name(2)) },
@@ -238,7 +238,7 @@ func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
 	}
 }
 
-func TestAPasswordFileIsReadAgainInMidRun(t *testing.T) {
+func TestAChangedPasswordFileIsReadWhileRunning(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	d := owner(t, dsn)
@@ -263,12 +263,12 @@ func TestAPasswordFileIsReadAgainInMidRun(t *testing.T) {
 			password = "canary-second"
 			write()
 			run(t, d, `ALTER ROLE `+user+` PASSWORD '`+password+`'`)
-			r.kick(1)
+			r.endSessions(1)
 		},
 		100: func() { // the server first: until the file follows, connections are refused
 			password = "canary-third"
 			run(t, d, `ALTER ROLE `+user+` PASSWORD '`+password+`'`)
-			r.kick(1)
+			r.endSessions(1)
 			time.AfterFunc(300*time.Millisecond, write)
 		},
 	})

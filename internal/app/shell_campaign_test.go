@@ -69,7 +69,7 @@ func newCampaign(t *testing.T) *campaign {
 		c.admin,
 		"POST",
 		"/api/v1/job-definitions",
-		fmt.Sprintf(`{"name":"brittle","queue":"shellq","command_name":"shell","type":"manual","dead_letter":true,
+		fmt.Sprintf(`{"name":"failing","queue":"shellq","command_name":"shell","type":"manual","dead_letter":true,
 		"default_args":{"script":%q,"env":{"X":"y"},"dir":"/"},"retry":{"max_attempts":2,"initial_interval_ms":1}}`, says+"; exit 1"),
 		201,
 	)
@@ -250,7 +250,7 @@ func TestNoOperatorSaysWhatAProgramIs(t *testing.T) {
 	c.byEvents()
 	c.byWorkers()
 	c.byClock(fixed)
-	c.brittle(fixed)
+	c.failing(fixed)
 	// The operator cannot change what the definition says, by no verb and no body.
 	for _, doc := range []string{`{"default_args":{"script":"id"}}`, `{"command_name":"system.dlq.redrive"}`, `{"event":{"event_type":"x"},"type":"event"}`, `{"args_schema":{}}`} {
 		for _, call := range [][2]string{{"PATCH", "/fixed"}, {"PUT", "/fixed"}, {"POST", ""}, {"DELETE", "/fixed"},

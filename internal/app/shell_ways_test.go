@@ -240,14 +240,14 @@ func (c *campaign) byWorkers() {
 	c.wanted["EVENT"] += 3 * len(c.docs) // the runs, and two for each event
 }
 
-// brittle fails its runs, so that they are retried, and their letters have another
-// content then.
-func (c *campaign) brittle(fixed string) {
+// failing makes runs fail, so that they are retried, and their letters are then retried
+// with other arguments.
+func (c *campaign) failing(fixed string) {
 	some := c.docs[:6]
 	for _, doc := range some {
-		c.must(c.operator, "POST", "/api/v1/job-definitions/brittle/runs", `{"args":`+doc+`}`, 201)
+		c.must(c.operator, "POST", "/api/v1/job-definitions/failing/runs", `{"args":`+doc+`}`, 201)
 	}
-	runs := c.ended("brittle", 2*len(some)) // each is retried once
+	runs := c.ended("failing", 2*len(some)) // each is retried once
 	var letters []string
 	for deadline := time.Now().Add(time.Minute); len(letters) < len(some); time.Sleep(50 * time.Millisecond) {
 		letters = letters[:0]
@@ -261,7 +261,7 @@ func (c *campaign) brittle(fixed string) {
 	for i, id := range letters {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages/"+id+"/retry", `{"payload":`+some[i]+`}`, 202)
 	}
-	for _, r := range c.ended("brittle", 4*len(some)) {
+	for _, r := range c.ended("failing", 4*len(some)) {
 		if text := c.log(r["id"].(string)); text != fixed || r["state"] != "FAILED" {
 			c.t.Errorf("a run by %v is %v and says %q", r["trigger"], r["state"], text)
 		}

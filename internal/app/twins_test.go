@@ -81,7 +81,7 @@ func newTwins(t *testing.T) *twins {
 // begin starts the node, with a default tenant.
 func (w *twins) begin(name string, tenant uuid.UUID) {
 	w.t.Helper()
-	w.node = start(w.t, w.dsn, name, bootstrapped(w.root), hasty, func(c *config.Config) { c.Tenant.DefaultID = tenant })
+	w.node = start(w.t, w.dsn, name, bootstrapped(w.root), quickRetries, func(c *config.Config) { c.Tenant.DefaultID = tenant })
 }
 
 func (w *twins) serve(rw http.ResponseWriter, r *http.Request) {
@@ -348,7 +348,7 @@ func TestWaitingForATwinIsNotAnsweredByTheOther(t *testing.T) {
 
 // A tenant's webhook hears of its own saga of an id, from beginning to end, and of
 // no other tenant's.
-func TestWebhooksHearOfTheirOwnTwin(t *testing.T) {
+func TestWebhooksGetOnlyTheEventsOfTheirTwin(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	for _, of := range []*twin{w.a, w.b} {

@@ -115,8 +115,8 @@ func (r *receiver) subscribe(base string) string {
 	return "/api/v1/webhooks/" + doc["id"].(string)
 }
 
-// hasty makes retries quick.
-func hasty(c *config.Config) {
+// quickRetries makes nodes retry after milliseconds.
+func quickRetries(c *config.Config) {
 	c.Webhooks.InitialInterval, c.Webhooks.MaxInterval = 20*time.Millisecond, 100*time.Millisecond
 }
 
@@ -177,7 +177,7 @@ func happened(t *testing.T, base string) []map[string]any {
 func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	a, b := start(t, dsn, "a", hasty), start(t, dsn, "b", hasty)
+	a, b := start(t, dsn, "a", quickRetries), start(t, dsn, "b", quickRetries)
 	r := newReceiver(t, 3)
 	registerPair(t, a.url)
 	path := r.subscribe(b.url)
@@ -187,7 +187,7 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	runSagas(t, b.url, 4)
-	c := start(t, dsn, "c", hasty)
+	c := start(t, dsn, "c", quickRetries)
 	runSagas(t, c.url, 2)
 	want := happened(t, c.url)
 	r.wait(len(want))
@@ -252,7 +252,7 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 	defer db.Close()
 	store := eventdb.NewWebhooks(db, nil)
 	r := newReceiver(t, 0)
-	a := start(t, dsn, "a", hasty)
+	a := start(t, dsn, "a", quickRetries)
 	registerPair(t, a.url)
 	path := r.subscribe(a.url)
 	id := uuid.MustParse(strings.TrimPrefix(path, "/api/v1/webhooks/"))
@@ -286,7 +286,7 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 	if err != nil || len(claimed) != len(want) {
 		t.Fatalf("claimed %d of %d, %v", len(claimed), len(want), err)
 	}
-	start(t, dsn, "c", hasty)
+	start(t, dsn, "c", quickRetries)
 	r.wait(len(want))
 	for _, d := range claimed {
 		if n := r.attempts[d.ID.String()]; n != 1 || r.events[fmt.Sprint(d.EventID)]["event_type"] != d.EventType {

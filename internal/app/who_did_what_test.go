@@ -148,7 +148,7 @@ func (w *walker) get(path string) map[string]any {
 // Every operation of the contract that changes something says in the record who
 // did it, and from where. An operation that is new fails here until it does, or is
 // in one of the lists above with a reason.
-func TestEveryChangeSaysWhoDidIt(t *testing.T) {
+func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {
 		c.DLQ.MaxRetries = 5

@@ -28,12 +28,12 @@ type workerNode struct {
 	cfg worker.Config
 }
 
-// newYard starts a node that has somebody who leads, and a definition "report" of
-// the command "print". Its leases are short.
-func newYard(t *testing.T, change ...func(*worker.Config)) *workerNode {
+// newWorkerNode starts a node, with a leader elected by the test, and a definition
+// "report" of the command "print". Its leases are short.
+func newWorkerNode(t *testing.T, change ...func(*worker.Config)) *workerNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
-	y := &workerNode{node: start(t, dsn, "yard", stopAtOnce), t: t, dsn: dsn}
+	y := &workerNode{node: start(t, dsn, "node", stopAtOnce), t: t, dsn: dsn}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(y.logs)
@@ -128,9 +128,9 @@ func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
 	return v
 }
 
-func TestTheLibraryDoesRuns(t *testing.T) {
+func TestTheWorkerLibraryExecutesRuns(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newWorkerNode(t)
 	y.w.Handle("print", func(_ context.Context, r *worker.Run) (any, error) {
 		var in struct{ N int }
 		if err := r.Decode(&in); err != nil {
@@ -184,7 +184,7 @@ func TestTheLibraryDoesRuns(t *testing.T) {
 
 func TestARunOutlivesTheServer(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newWorkerNode(t)
 	began, goOn := make(chan struct{}, 1), make(chan struct{})
 	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
 		began <- struct{}{}
@@ -211,7 +211,7 @@ func TestARunOutlivesTheServer(t *testing.T) {
 
 func TestALeaseThatEndsStopsTheHandler(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, func(c *worker.Config) { c.ReportFor = 100 * time.Millisecond })
+	y := newWorkerNode(t, func(c *worker.Config) { c.ReportFor = 100 * time.Millisecond })
 	began, ended := make(chan struct{}, 1), make(chan error, 1)
 	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
 		began <- struct{}{}
@@ -230,9 +230,9 @@ func TestALeaseThatEndsStopsTheHandler(t *testing.T) {
 	}
 }
 
-func TestADetachedWorkerStopsAndRegistersAnew(t *testing.T) {
+func TestADetachedWorkerStopsAndRegistersAgain(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newWorkerNode(t)
 	began, ended := make(chan struct{}, 10), make(chan error, 10)
 	y.w.Handle("print", func(ctx context.Context, r *worker.Run) (any, error) {
 		began <- struct{}{}
@@ -265,7 +265,7 @@ func TestADetachedWorkerStopsAndRegistersAnew(t *testing.T) {
 
 func TestACancelReachesTheHandler(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newWorkerNode(t)
 	began := make(chan struct{}, 1)
 	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
 		began <- struct{}{}
@@ -281,7 +281,7 @@ func TestACancelReachesTheHandler(t *testing.T) {
 
 func TestAWorkerThatStopsGivesItsRunsBack(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, func(c *worker.Config) { c.Drain = -1 })
+	y := newWorkerNode(t, func(c *worker.Config) { c.Drain = -1 })
 	began := make(chan struct{}, 1)
 	y.w.Handle("print", func(ctx context.Context, _ *worker.Run) (any, error) {
 		began <- struct{}{}

@@ -82,7 +82,7 @@ func TestReadAsksEverythingAndTellsWhatMissedItsTarget(t *testing.T) {
 	}
 }
 
-func TestReadStopsAtAnAnswerThatIsNone(t *testing.T) {
+func TestReadStopsAtAnErrorResponse(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	r := reader{url: s.URL, client: http.DefaultClient}

@@ -123,7 +123,7 @@ func TestRulesBetweenSettings(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreAskedForUnlessThisIsSomebodysOwnMachine(t *testing.T) {
+func TestCredentialsAreRequiredExceptOnADevelopersMachine(t *testing.T) {
 	for _, tt := range []struct {
 		environ []string
 		want    bool

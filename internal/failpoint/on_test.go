@@ -141,7 +141,7 @@ func TestOneOfManyAtOnceIsTheThird(t *testing.T) {
 	}
 }
 
-func TestConfigureStartsCountingAnew(t *testing.T) {
+func TestConfigureResetsTheCounters(t *testing.T) {
 	configure(t, string(point)+"=err@2")
 	if err := failpoint.Hit(point); err != nil {
 		t.Errorf("first hit: %v", err)

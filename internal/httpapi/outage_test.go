@@ -191,7 +191,7 @@ func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 		t.Errorf("stored = %+v, %v; want it unowned and due", stored, err)
 	}
 	// It ends on another node: only the store shows it.
-	e.Node.Deaf = true
+	e.Node.Silent = true
 	g := apitest.NewGate(nil)
 	e.Node.Script = g.Script
 	e.Node.Wake(saga.Ref{Tenant: apitest.Tenant.ID, ID: s.SagaID})

@@ -156,7 +156,7 @@ func TestFailedCountIsTriedAgainAtTheNextCheck(t *testing.T) {
 	})
 }
 
-func TestStatisticsAreRolledUpAtEveryCheckWhateverBecameOfTheLastTime(t *testing.T) {
+func TestStatisticsAreRolledUpAtEveryCheckEvenAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{rollErr: func(nth int) error {
 			if nth == 2 {
@@ -207,7 +207,7 @@ func TestFailedExpiryIsTriedAgainAtTheNextCheck(t *testing.T) {
 	})
 }
 
-func TestJanitorStopsInTheMiddleOfACheckWithoutAWord(t *testing.T) {
+func TestJanitorStopsDuringACheckWithoutLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if log := work(t, &store{hang: true}, time.Second, janitor.Config{}); log != "" {
 			t.Errorf("a stop is no failure, and it logs %q", log)

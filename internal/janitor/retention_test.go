@@ -88,7 +88,7 @@ func TestExpiredSagasAreArchivedSoonAndThenAboutEveryInterval(t *testing.T) {
 	})
 }
 
-func TestABacklogIsArchivedInBatchesWithRestsOfTheSameLength(t *testing.T) {
+func TestABacklogIsArchivedInBatchesWithPausesOfTheSameLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &archive{backlog: 25, takes: time.Second}
 		log, rounds := retain(t, a, 10*time.Minute, janitor.RetentionConfig{Interval: time.Hour, Batch: 10})
@@ -103,7 +103,7 @@ func TestABacklogIsArchivedInBatchesWithRestsOfTheSameLength(t *testing.T) {
 	})
 }
 
-func TestAFailedRoundIsToldAndMadeGoodByTheNext(t *testing.T) {
+func TestAFailedRoundIsLoggedAndCompletedByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &archive{backlog: 15, fails: func(nth int) error {
 			if nth == 2 {
@@ -123,7 +123,7 @@ func TestAFailedRoundIsToldAndMadeGoodByTheNext(t *testing.T) {
 	})
 }
 
-func TestRetentionCanBeOffAndStopsWithoutAWord(t *testing.T) {
+func TestRetentionCanBeOffAndStopsWithoutLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &archive{backlog: 10}
 		if log, _ := retain(t, a, time.Hour, janitor.RetentionConfig{}); len(a.calls) != 0 || log != "" {

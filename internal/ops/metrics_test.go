@@ -148,7 +148,7 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 	}
 }
 
-func TestALoopsLastRoundIsATime(t *testing.T) {
+func TestALoopReportsTheTimeOfItsLastRound(t *testing.T) {
 	m, began := ops.NewMetrics(idle), time.Now()
 	m.Sealed(3, time.Minute)
 	m.ActionsSealed(4, time.Minute)

@@ -155,7 +155,7 @@ func TestAWriteWhoseAnswerIsLostIsUnknownAndNotRepeated(t *testing.T) {
 
 // The server restarts, again and again, under a client that creates without a
 // pause. 57P01, 57P03, refused and broken connections are all outages.
-func TestARestartOfTheServerLosesNothingThatWasToldAndTellsNoLie(t *testing.T) {
+func TestARestartOfTheServerLosesNoCommitAndReportsNoFalseOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start := func() *devpg.Server {

@@ -136,10 +136,10 @@ func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
 // dropped, or is thrown out; the source learns of it only by refusals.
 func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 	t.Parallel()
-	const kick = `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1`
+	const terminate = `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1`
 	for _, tt := range []struct {
 		name, take string
-		kick       bool
+		terminate       bool
 	}{
 		{"it is dropped, and its sessions stay", `DROP ROLE %s`, false},
 		{"it is dropped, and its sessions are ended", `DROP ROLE %s`, true},
@@ -174,8 +174,8 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 				use("before")
 			}
 			pgtest.Execute(t, own, fmt.Sprintf(tt.take, pq.QuoteIdentifier(as[0].User)))
-			if tt.kick {
-				pgtest.Execute(t, own, kick, as[0].User)
+			if tt.terminate {
+				pgtest.Execute(t, own, terminate, as[0].User)
 			}
 			for range 3 {
 				use("after")

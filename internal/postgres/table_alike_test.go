@@ -43,7 +43,7 @@ func alike(rows []same) *postgres.Batch[same] {
 	return batch.Alike(alikeTable)
 }
 
-func TestWhatTravelsOnceIsStoredInEveryRow(t *testing.T) {
+func TestOnceColumnsAreStoredInEveryRow(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
 	insert := postgres.Named(`INSERT INTO same (`+alikeTable.Inserted()+`) SELECT `+alikeTable.Stored("s")+` FROM `+

@@ -142,7 +142,7 @@ func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
 }
 
 // Of the same columns as a batch, on connections that take none too.
-func TestARowThatTravelsAloneIsReadAsItWasWritten(t *testing.T) {
+func TestASingleRowIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	stored := kindsTable.Without("asked", "twice")
 	insert := postgres.Named(`INSERT INTO kinds (`+stored.Inserted()+`) VALUES (`+stored.Values("k")+`)`, stored.As("k"))
@@ -243,7 +243,7 @@ func TestOnlyNamesOfParametersAreReplaced(t *testing.T) {
 	}
 }
 
-func TestBatchesTravelOnTheWritersConnectionsOnly(t *testing.T) {
+func TestBatchesAreSentOnWritersConnectionsOnly(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
 	var list postgres.BinaryColumn

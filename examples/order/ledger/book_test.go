@@ -202,7 +202,7 @@ func TestAnEntryIsNotReportedBeforeItsFsync(t *testing.T) {
 	}
 }
 
-func TestAFailedFsyncEndsTheBook(t *testing.T) {
+func TestAFailedFsyncClosesTheLedger(t *testing.T) {
 	disk := newSlowDisk()
 	b := newBook(disk)
 	broken := errors.New("medium error")

@@ -41,7 +41,7 @@ type order struct {
 	Quantity *int              `json:"quantity"` // nil means 1
 	Amount   float64           `json:"amount"`
 	Card     string            `json:"card"`
-	Simulate map[string]string `json:"simulate"` // see parseManner
+	Simulate map[string]string `json:"simulate"` // see parseFault
 }
 
 // receive reads a call to its end. An error means that the body did not arrive

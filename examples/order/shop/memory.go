@@ -86,7 +86,7 @@ func (m *memory) remember(e ledger.Entry) {
 // matters: an execute whose undo has been here is refused even when its key was
 // answered with success before, since telling "done" about something that is
 // undone would be a lie.
-func (m *memory) judge(c call, with manner) verdict {
+func (m *memory) judge(c call, with fault) verdict {
 	step := stepID{c.saga, c.step}
 	id, at := callID{step, c.action}, m.effects[step]
 	k, seen := m.keys[c.key]
@@ -119,12 +119,12 @@ func (c call) undo(something bool) verdict {
 
 // execute does the work of a step, unless a business rule forbids it. A new key
 // is a new piece of work: who changes the key between two tries pays twice.
-func (c call) execute(with manner) verdict {
+func (c call) execute(with fault) verdict {
 	var code string
 	switch {
 	case c.misread != nil:
 		code = "order_invalid"
-	case !mannersParse(c.order.Simulate):
+	case !validFaults(c.order.Simulate):
 		code = "simulation_unknown"
 	case with.kind == refuse || with.refused:
 		code = "simulated_refusal"

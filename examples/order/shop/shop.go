@@ -9,10 +9,10 @@
 //     after a restart, and changes nothing again. With another body it is 422.
 //   - A compensate is always accepted, even of something that never happened.
 //     It is remembered: the execute that turns up late is refused with 409.
-//   - 409 is a definite no; 5xx, silence and garbage leave the outcome open.
+//   - 409 is a definite refusal; after 5xx, silence and garbage the outcome is unknown.
 //
-// And it misbehaves on request, see [Manners] and the simulate field of a
-// payload, so that the orchestrator can be watched coping with it.
+// On request it mishandles calls, see [Faults] and the simulate field of a payload, to
+// show how the orchestrator copes with that.
 package shop
 
 import (
@@ -33,9 +33,9 @@ const maxBody = 16 << 20
 type Config struct {
 	// Ledger is the path of the ledger file, created when absent. Required.
 	Ledger string
-	// Manners are the random faults of executes, UndoManners those of
-	// compensates. Zero values misbehave only when a payload asks for it.
-	Manners, UndoManners Manners
+	// Faults are the random faults of executes, UndoFaults those of compensates. With zero
+	// values, only a payload can request a fault.
+	Faults, UndoFaults Faults
 	// Seed chooses the random faults. The same seed treats the same call (saga,
 	// step, action, number of the call) in the same way, in whatever order
 	// calls come. Zero is a seed like any other.
@@ -68,15 +68,15 @@ type Shop struct {
 }
 
 // Open opens the ledger and remembers what it says. Errors are an unreadable
-// ledger or impossible manners.
+// ledger or impossible faults.
 func Open(cfg Config) (*Shop, error) {
-	for name, m := range map[string]Manners{"manners": cfg.Manners, "undo manners": cfg.UndoManners} {
+	for name, m := range map[string]Faults{"faults": cfg.Faults, "undo faults": cfg.UndoFaults} {
 		if err := m.validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if cfg.UndoManners.Refuse != 0 {
-		return nil, fmt.Errorf("undo manners: refuse = %g, but a compensate is never refused", cfg.UndoManners.Refuse)
+	if cfg.UndoFaults.Refuse != 0 {
+		return nil, fmt.Errorf("undo faults: refuse = %g, but a compensate is never refused", cfg.UndoFaults.Refuse)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -135,7 +135,7 @@ func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
 			panic(http.ErrAbortHandler) // the call did not arrive whole, so there is none
 		}
 		c.seq, c.at = s.book.Arrive(), s.cfg.Now().UTC()
-		m := s.mannerOf(c)
+		m := s.faultOf(c)
 		if m.kind == late && !s.pause(m.delay, nil) {
 			panic(http.ErrAbortHandler)
 		}
@@ -176,7 +176,7 @@ func (s *Shop) pause(d time.Duration, gone <-chan struct{}) bool {
 
 // decide settles what c does, under the lock, and puts it in line for the
 // ledger. The answer may be given once stored has returned nil.
-func (s *Shop) decide(c call, m manner) (entry ledger.Entry, reply answer, stored func() error) {
+func (s *Shop) decide(c call, m fault) (entry ledger.Entry, reply answer, stored func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var v verdict

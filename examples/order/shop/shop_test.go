@@ -83,7 +83,7 @@ func TestBusinessRules(t *testing.T) {
 		{"money is not paid out", "/charges", `{"amount":-1}`, "amount_invalid"},
 		{"orders has no rule of its own", "/orders/confirm", `{"amount":99999,"quantity":999}`, ""},
 		{"a payload that is no object", "/orders/confirm", `[1]`, "order_invalid"},
-		{"a manner that does not exist", "/orders/confirm", `{"simulate":{"other":"sulk"}}`, "simulation_unknown"},
+		{"a fault that does not exist", "/orders/confirm", `{"simulate":{"other":"sulk"}}`, "simulation_unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := open(t, Config{})
@@ -100,7 +100,7 @@ func TestBusinessRules(t *testing.T) {
 	}
 }
 
-func TestACompensateMindsNoBusinessRule(t *testing.T) {
+func TestACompensationIgnoresBusinessRules(t *testing.T) {
 	c := open(t, Config{})
 	for i, payload := range []string{`{"amount":99999}`, `[1]`, `{"simulate":{"pay":"sulk"}}`} {
 		r := compensate("/charges/refund", "pay", payload)
@@ -160,7 +160,7 @@ func TestAnotherBodyUnderTheSameKeyIsRefused(t *testing.T) {
 	c.expect(t, changed, 422, "key_had_another_body", ledger.None)
 }
 
-func TestABodyThatIsTooLargeIsNoCall(t *testing.T) {
+func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	c := open(t, Config{})
 	r := execute("/charges", "pay", `"`+strings.Repeat("x", maxBody)+`"`)
 	if got := c.send(t, r); got.status != http.StatusRequestEntityTooLarge && got.status != 0 {

@@ -11,7 +11,7 @@ import (
 // As root this shows that PostgreSQL, which refuses root, runs all the same: as
 // another user where that user can get to, else in a user namespace. For any
 // other user both directories are the same.
-func TestServerRunsAsSomebodyWhoReachesItsDirectory(t *testing.T) {
+func TestServerRunsAsAUserWithAccessToItsDirectory(t *testing.T) {
 	t.Parallel()
 	first := accounts()[0].uid
 	for _, tt := range []struct {

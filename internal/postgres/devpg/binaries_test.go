@@ -67,7 +67,7 @@ func TestBinariesOfTheEnvironmentAreTheOnlyOnes(t *testing.T) {
 	}
 }
 
-func TestPlacesAreSearchedInOrder(t *testing.T) {
+func TestCandidateDirectoriesAreSearchedInOrder(t *testing.T) {
 	t.Parallel()
 	dirs := []string{"/usr/lib/postgresql/9.6/bin", "/usr/lib/postgresql/9/bin", "/usr/lib/postgresql/15/bin"}
 	slices.SortStableFunc(dirs, highestFirst)

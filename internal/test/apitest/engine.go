@@ -17,26 +17,29 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// node is the engine as an edge sees it. It holds the edge to what it owes the
-// engine: each room that Admit gives is used or given back, once.
+// node is the engine as an edge sees it. It checks the edge's duty towards the engine:
+// each room that Admit gives is used or given back, exactly once.
 type node struct {
 	*engine.Engine
 	t     *testing.T
 	store *memstore.Store
-	// Script answers calls; nil: every call is done. Set before the sagas that it is for.
+	// Script answers calls; nil: every call succeeds. Set it before the sagas that it is
+	// for.
 	Script func(saga.Call) saga.Outcome
-	// Full: Admit finds no room, and nobody tells the engine of the saga. Set before the first one.
+	// Full: Admit finds no room, and the engine is not told of the saga. Set it before the
+	// first one.
 	Full bool
-	// Deaf: Watch never tells. Set before the first waiting request.
-	Deaf bool
+	// Silent: Watch never reports the end of a saga. Set it before the first waiting
+	// request.
+	Silent bool
 
 	mu      sync.Mutex
 	rooms   int           // guarded by mu: given and not yet used or given back
 	changed chan struct{} // capacity 1: a call was answered, or a saga has ended
 }
 
-// startNode runs an engine on a store until the test ends. It does nothing of its
-// own accord: its lease is long, and it looks for work only when it is woken.
+// startNode runs an engine on a store until the test ends. It starts nothing on its
+// own: its lease is long, and it looks for work only when it is woken.
 func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 	commit func(context.Context, saga.Change) error) *node {
 	t.Helper()
@@ -80,7 +83,7 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 	return n
 }
 
-// tell leaves a word for whoever looks next.
+// tell sends on c unless it is full.
 func tell(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -111,7 +114,7 @@ func (n *node) Admit(ctx context.Context) (*int64, func(*saga.Instance)) {
 }
 
 func (n *node) Watch(ref saga.Ref) (<-chan struct{}, func()) {
-	if n.Deaf {
+	if n.Silent {
 		return nil, func() {}
 	}
 	return n.Engine.Watch(ref)
@@ -155,12 +158,12 @@ func (n *node) call(c saga.Call, now func() time.Time) saga.Outcome {
 	return o
 }
 
-// Done is the outcome of a call that was done.
+// Done is the outcome of a successful call.
 func Done(output string) saga.Outcome {
 	return saga.Outcome{Verdict: saga.Done, Code: "http_200", Output: json.RawMessage(output)}
 }
 
-// Refused is the outcome of a call that was refused.
+// Refused is the outcome of a refused call.
 func Refused() saga.Outcome {
 	return saga.Outcome{Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Message: "the participant refused"}
 }

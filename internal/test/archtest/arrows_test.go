@@ -266,7 +266,7 @@ func checkDriver(t *testing.T, f file, imp string) {
 	}
 }
 
-func TestTheTablesHaveNoArrowsThatNobodyUses(t *testing.T) {
+func TestTheTablesHaveNoUnusedArrows(t *testing.T) {
 	all := files(t)
 	for table, arrows := range map[string]map[string][]string{"arrows": arrows, "testArrows": testArrows} {
 		used := map[string]bool{}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFewNamesStandInTheHall keeps what a stranger reads first short (decision 0049).
-func TestFewNamesStandInTheHall(t *testing.T) {
+// TestFewPackagesAreUnderInternal keeps what a stranger reads first short (decision 0049).
+func TestFewPackagesAreUnderInternal(t *testing.T) {
 	entries, err := os.ReadDir("../..")
 	if err != nil {
 		t.Fatal(err)

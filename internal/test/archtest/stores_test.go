@@ -8,7 +8,7 @@ import (
 
 // What a store writes is decided before, or by a rule that it calls under its lock:
 // ids and chance come to it with the call, or from postgres.DB.NewID.
-func TestStoresMakeNoIDsAndNoChance(t *testing.T) {
+func TestStoresMakeNoIDsAndNoRandomNumbers(t *testing.T) {
 	stores := map[string]bool{}
 	for _, f := range files(t) {
 		if f.test || !strings.HasSuffix(f.pkg, "db") || !strings.HasPrefix(f.pkg, "internal/") {

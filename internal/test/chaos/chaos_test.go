@@ -69,7 +69,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Log(w.summary(v, watcher.looks, time.Since(began)))
 	w.report(v)
-	for _, missing := range w.dull(v) {
+	for _, missing := range w.unmet(v) {
 		t.Errorf("the run proves nothing: %s", missing)
 	}
 }

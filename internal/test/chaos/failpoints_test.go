@@ -15,7 +15,7 @@ import (
 )
 
 // sweep is the plan of one failpoint: a single node with a short lease, so that
-// leases are renewed often, and participants without bad manners of their own.
+// leases are renewed often, and participants without random faults.
 var sweep = plan{lease: time.Second, nodes: 1, clients: 6, drain: 30 * time.Second}
 
 // TestEveryFailpointIsSurvived kills a node at each point of the code at which
@@ -86,10 +86,10 @@ func TestLostCommitAnswersAreReadBack(t *testing.T) {
 	}
 }
 
-// TestLostClaimsAreMadeGood loses the answer to the claim by which a restarted
+// TestLostClaimsAreRecovered loses the answer to the claim by which a restarted
 // node takes its sagas back: they are its own, and it does not know. It must
 // find them, and must not drive what it cannot know to be its own.
-func TestLostClaimsAreMadeGood(t *testing.T) {
+func TestLostClaimsAreRecovered(t *testing.T) {
 	t.Parallel()
 	w := newSweep(t, binary(t, buildFailpoints), sweep)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -98,7 +98,7 @@ func TestJobRunsSurvive(t *testing.T) {
 	})
 	t.Log(c.summary(r, v, time.Since(began)))
 	c.tell(r, w.reportFindings())
-	for _, missing := range c.dull(v) {
+	for _, missing := range c.unmet(v) {
 		t.Errorf("the run proves nothing: %s", missing)
 	}
 }
@@ -302,8 +302,9 @@ func (c *campaign) summary(r *jobRecord, v *jobsVerdict, took time.Duration) str
 	)
 }
 
-// dull returns what a campaign failed to bring about; without it it proves nothing.
-func (c *campaign) dull(v *jobsVerdict) []string {
+// unmet returns the conditions that a campaign had to produce and did not: without them
+// it proves nothing.
+func (c *campaign) unmet(v *jobsVerdict) []string {
 	var missing []string
 	need := func(what string, got, want int) {
 		if got < want {

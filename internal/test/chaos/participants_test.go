@@ -28,15 +28,15 @@ type participants struct {
 // pauses bounds how long a participant keeps a call waiting on its own account.
 const pauses = 400 * time.Millisecond
 
-// rude manners make about one call in five end in doubt.
+// rude faults make about one call in five end in doubt.
 func unreliable(dir string, seed uint64) shop.Config {
 	return shop.Config{
 		Ledger: filepath.Join(dir, "ledger.jsonl"), Seed: seed,
-		Manners: shop.Manners{
+		Faults: shop.Faults{
 			Failure: 0.04, Unavailable: 0.01, DropRequest: 0.03, DropReply: 0.05, Garbage: 0.03, Slow: 0.10, Late: 0.03,
 			Refuse: 0.03, MaxDelay: pauses, RetryAfter: time.Second,
 		},
-		UndoManners: shop.Manners{
+		UndoFaults: shop.Faults{
 			Failure: 0.06, DropRequest: 0.03, DropReply: 0.06, Garbage: 0.03, Slow: 0.10, Late: 0.03, MaxDelay: pauses,
 		},
 	}

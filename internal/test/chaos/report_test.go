@@ -144,8 +144,9 @@ func (w *world) timeline(r *record) string {
 	return text.String()
 }
 
-// dull returns what a run failed to bring about; a run without it proves nothing.
-func (w *world) dull(v *verdict) []string {
+// unmet returns the conditions that a run had to produce and did not: without them it
+// proves nothing.
+func (w *world) unmet(v *verdict) []string {
 	var missing []string
 	need := func(what string, got, want int) {
 		if got < want {

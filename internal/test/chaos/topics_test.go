@@ -43,13 +43,13 @@ var realTopicPlans = map[string]topicPlan{
 	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 10, 20 * time.Second, 30 * time.Second, 3 * time.Second},
 }
 
-// TestDeadLettersSurviveTopicsMadeAnew is the proof that every record of a topic that
+// TestDeadLettersSurviveRecreatedTopics is the proof that every record of a topic that
 // is deleted and made anew is one letter, byte for byte, whoever dies meanwhile. A life
 // of a topic ends as soon as all of it is stored: before, Kafka itself loses records.
 //
 // Its brokers are of this process, and hang up; with SKALD_TEST_KAFKA_LIBS it is also
 // an Apache Kafka that dies of SIGKILL.
-func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
+func TestDeadLettersSurviveRecreatedTopics(t *testing.T) {
 	t.Parallel()
 	mode, libs := chaosMode(t), os.Getenv("SKALD_TEST_KAFKA_LIBS")
 	t.Run("brokers of this process", func(t *testing.T) { surviveTopics(t, topicPlans[mode], "") })

@@ -30,15 +30,15 @@ func stepIndex(name string) int {
 	return i
 }
 
-// makeFlows invents workflows of three to six steps, some without an undo. The
-// hasty half gives calls less time than participants sometimes take; every
-// fourth gives up undos soon, so that there are dirty ends.
+// makeFlows makes workflows of three to six steps, some without an undo. Half of them
+// give calls less time than participants sometimes take (shortTimeout); every fourth
+// gives up undos early, so that there are dirty ends.
 func makeFlows(r *rand.Rand, participant string) []flow {
 	var flows []flow
 	for i := range 8 {
 		f := flow{name: fmt.Sprintf("chaos-%d", i), attempts: 3, undos: 40}
 		timeout := 1500
-		if hasty(i) {
+		if shortTimeout(i) {
 			timeout = 250
 		}
 		if i%4 == 3 {
@@ -82,7 +82,7 @@ func makeFlows(r *rand.Rand, participant string) []flow {
 	return flows
 }
 
-func hasty(i int) bool { return i >= 4 }
+func shortTimeout(i int) bool { return i >= 4 }
 
 func (f *flow) hasUndo(step string) bool { return !slices.Contains(f.withoutUndo, step) }
 

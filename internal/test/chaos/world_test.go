@@ -83,10 +83,10 @@ func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 }
 
 // open brings the database and the participants into the world.
-func (w *world) open(db *database, manners shop.Config) {
+func (w *world) open(db *database, faults shop.Config) {
 	w.t.Helper()
 	w.db = db
-	p, err := openParticipants(manners, newWitness(db, w.findings))
+	p, err := openParticipants(faults, newWitness(db, w.findings))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -13,32 +13,32 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-func TestMannersAreRead(t *testing.T) {
+func TestFaultsAreRead(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		want manner
+		want fault
 	}{
-		{"", manner{}},
-		{"slow:800ms", manner{kind: slow, delay: 800 * time.Millisecond}},
-		{"slow_always:2s", manner{kind: slow, always: true, delay: 2 * time.Second}},
-		{"late:1s", manner{kind: late, delay: time.Second}},
-		{"drop_reply", manner{kind: dropReply}},
-		{"drop_reply_always", manner{kind: dropReply, always: true}},
-		{"drop_request", manner{kind: dropRequest}},
-		{"fail_500_always", manner{kind: failure, always: true}},
-		{"unavailable", manner{kind: unavailable}},
-		{"unavailable:3s", manner{kind: unavailable, delay: 3 * time.Second}},
-		{"garbage", manner{kind: garbled}},
-		{"refuse", manner{kind: refuse}},
+		{"", fault{}},
+		{"slow:800ms", fault{kind: slow, delay: 800 * time.Millisecond}},
+		{"slow_always:2s", fault{kind: slow, always: true, delay: 2 * time.Second}},
+		{"late:1s", fault{kind: late, delay: time.Second}},
+		{"drop_reply", fault{kind: dropReply}},
+		{"drop_reply_always", fault{kind: dropReply, always: true}},
+		{"drop_request", fault{kind: dropRequest}},
+		{"fail_500_always", fault{kind: failure, always: true}},
+		{"unavailable", fault{kind: unavailable}},
+		{"unavailable:3s", fault{kind: unavailable, delay: 3 * time.Second}},
+		{"garbage", fault{kind: garbled}},
+		{"refuse", fault{kind: refuse}},
 	} {
-		if got, err := parseManner(tt.text); err != nil || got != tt.want {
-			t.Errorf("parseManner(%q) = %+v, %v; want %+v", tt.text, got, err, tt.want)
+		if got, err := parseFault(tt.text); err != nil || got != tt.want {
+			t.Errorf("parseFault(%q) = %+v, %v; want %+v", tt.text, got, err, tt.want)
 		}
 	}
 	for _, text := range []string{"sulk", "slow", "late", "slow:", "slow:fast", "slow:-1s", "drop_reply:1s",
 		"_always", ":1s"} {
-		if got, err := parseManner(text); err == nil {
-			t.Errorf("parseManner(%q) = %+v, want an error", text, got)
+		if got, err := parseFault(text); err == nil {
+			t.Errorf("parseFault(%q) = %+v, want an error", text, got)
 		}
 	}
 }
@@ -58,12 +58,12 @@ func (c counter) see(t *testing.T, r request) seen {
 	return seen{got.status, last.Effect, last.Reply}
 }
 
-func TestAPayloadAsksForBadManners(t *testing.T) {
+func TestAPayloadRequestsFaults(t *testing.T) {
 	fine := seen{200, ledger.Applied, ledger.Sent}
 	again := seen{200, ledger.Dup, ledger.Sent}
 	for _, tt := range []struct {
-		manner string
-		want   [2]seen // of the first and the second call
+		fault string
+		want  [2]seen // of the first and the second call
 	}{
 		{"slow:1ms", [2]seen{{200, ledger.Applied, ledger.Delayed}, again}},
 		{"slow_always:1ms", [2]seen{{200, ledger.Applied, ledger.Delayed}, {200, ledger.Dup, ledger.Delayed}}},
@@ -77,9 +77,9 @@ func TestAPayloadAsksForBadManners(t *testing.T) {
 		{"garbage", [2]seen{{200, ledger.Applied, ledger.Garbage}, again}},
 		{"refuse", [2]seen{{409, ledger.RefusedBusiness, ledger.Sent}, {409, ledger.Dup, ledger.Sent}}},
 	} {
-		t.Run(tt.manner, func(t *testing.T) {
+		t.Run(tt.fault, func(t *testing.T) {
 			c := open(t, Config{})
-			r := execute("/charges", "pay", `{"simulate":{"pay":"`+tt.manner+`"}}`)
+			r := execute("/charges", "pay", `{"simulate":{"pay":"`+tt.fault+`"}}`)
 			got := [2]seen{c.see(t, r), c.see(t, r.again())}
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(seen{})); diff != "" {
 				t.Error(diff)
@@ -95,7 +95,7 @@ func TestAPayloadAsksForBadManners(t *testing.T) {
 	}
 }
 
-func TestAPayloadAsksForBadMannersOfAnUndo(t *testing.T) {
+func TestAPayloadRequestsFaultsOfAnUndo(t *testing.T) {
 	c := open(t, Config{})
 	payload := `{"simulate":{"pay:compensate":"drop_reply"}}`
 	fine := seen{200, ledger.Applied, ledger.Sent}
@@ -111,7 +111,7 @@ func TestAPayloadAsksForBadMannersOfAnUndo(t *testing.T) {
 	}
 }
 
-func TestGarbageIsNoJSONAndRefusalsStayReadable(t *testing.T) {
+func TestGarbageIsNotJSONAndRefusalsStayReadable(t *testing.T) {
 	c := open(t, Config{})
 	got := c.send(t, execute("/charges", "pay", `{"simulate":{"pay":"garbage"}}`))
 	if got.body != string(garbage) || got.header.Get("Content-Type") != "application/json" {
@@ -124,7 +124,7 @@ func TestGarbageIsNoJSONAndRefusalsStayReadable(t *testing.T) {
 }
 
 func TestUnavailableSaysWhenToComeBack(t *testing.T) {
-	c := open(t, Config{Manners: Manners{Unavailable: 1, RetryAfter: 1100 * time.Millisecond}})
+	c := open(t, Config{Faults: Faults{Unavailable: 1, RetryAfter: 1100 * time.Millisecond}})
 	if got := c.send(t, execute("/charges", "pay", `{}`)); got.header.Get("Retry-After") != "2" {
 		t.Errorf("Retry-After = %q, want 2", got.header.Get("Retry-After"))
 	}
@@ -186,11 +186,11 @@ func TestASlowAnswerIsInTheLedgerBeforeItIsGiven(t *testing.T) {
 }
 
 func TestCloseEndsWaitingCalls(t *testing.T) {
-	for _, manner := range []string{"late:1h", "slow:1h"} {
-		t.Run(manner, func(t *testing.T) {
+	for _, fault := range []string{"late:1h", "slow:1h"} {
+		t.Run(fault, func(t *testing.T) {
 			paused := make(chan time.Duration)
 			c := open(t, Config{}, pauses(paused, nil))
-			r := execute("/charges", "pay", `{"simulate":{"pay":"`+manner+`"}}`)
+			r := execute("/charges", "pay", `{"simulate":{"pay":"`+fault+`"}}`)
 			answered := make(chan reply)
 			go func() { answered <- c.send(t, r) }()
 			<-paused
@@ -204,30 +204,30 @@ func TestCloseEndsWaitingCalls(t *testing.T) {
 	}
 }
 
-func TestImpossibleMannersAreRefused(t *testing.T) {
+func TestImpossibleFaultsAreRefused(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"more than certain":    {Manners: Manners{Failure: 1.1}},
-		"less than impossible": {Manners: Manners{DropReply: -0.1}},
-		"more than one of all": {Manners: Manners{Failure: 0.6, DropReply: 0.6}},
-		"slow without a bound": {Manners: Manners{Slow: 0.1}},
-		"late without a bound": {UndoManners: Manners{Late: 0.1}},
-		"not a number":         {Manners: Manners{Failure: math.NaN()}},
-		"an undo refused":      {UndoManners: Manners{Refuse: 0.1}},
-		"refusal over one":     {Manners: Manners{Refuse: 2}},
-		"a negative pause":     {Manners: Manners{RetryAfter: -1}},
+		"more than certain":    {Faults: Faults{Failure: 1.1}},
+		"less than impossible": {Faults: Faults{DropReply: -0.1}},
+		"more than one of all": {Faults: Faults{Failure: 0.6, DropReply: 0.6}},
+		"slow without a bound": {Faults: Faults{Slow: 0.1}},
+		"late without a bound": {UndoFaults: Faults{Late: 0.1}},
+		"not a number":         {Faults: Faults{Failure: math.NaN()}},
+		"an undo refused":      {UndoFaults: Faults{Refuse: 0.1}},
+		"refusal over one":     {Faults: Faults{Refuse: 2}},
+		"a negative pause":     {Faults: Faults{RetryAfter: -1}},
 	} {
 		cfg.Ledger = filepath.Join(t.TempDir(), "ledger.jsonl")
 		if s, err := Open(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
 			_ = s.Close()
-		} else if !strings.Contains(err.Error(), "manners") {
-			t.Errorf("%s: error %q does not name the manners", name, err)
+		} else if !strings.Contains(err.Error(), "faults") {
+			t.Errorf("%s: error %q does not name the faults", name, err)
 		}
 	}
 }
 
 func TestChanceFollowsTheProbabilities(t *testing.T) {
-	m := Manners{Failure: 0.1, Unavailable: 0.05, DropRequest: 0.1, DropReply: 0.15, Garbage: 0.05,
+	m := Faults{Failure: 0.1, Unavailable: 0.05, DropRequest: 0.1, DropReply: 0.15, Garbage: 0.05,
 		Slow: 0.1, Late: 0.05, Refuse: 0.2, MaxDelay: 50 * time.Millisecond}
 	const draws = 20000
 	got, refused := map[kind]float64{}, 0.0
@@ -244,7 +244,7 @@ func TestChanceFollowsTheProbabilities(t *testing.T) {
 		}
 	}
 	// 20,000 draws stray from 0.4 by 0.0035 (one sigma) at most.
-	for _, w := range append(m.weights(), weight{good, 0.4}) {
+	for _, w := range append(m.weights(), weight{noFault, 0.4}) {
 		if math.Abs(got[w.kind]-w.p) > 0.02 {
 			t.Errorf("%q drawn with frequency %.3f, want %.3f", w.kind, got[w.kind], w.p)
 		}
@@ -255,12 +255,12 @@ func TestChanceFollowsTheProbabilities(t *testing.T) {
 }
 
 func TestChanceIsDecidedByTheSeedAndTheCallAlone(t *testing.T) {
-	m := Manners{Failure: 0.3, DropReply: 0.3, Slow: 0.3, MaxDelay: time.Second, Refuse: 0.5}
+	m := Faults{Failure: 0.3, DropReply: 0.3, Slow: 0.3, MaxDelay: time.Second, Refuse: 0.5}
 	differs := 0
 	for n := range 50 {
 		id := callID{stepID{"s1", "pay"}, ledger.Execute}
 		if first, again := m.draw(1, id, n), m.draw(1, id, n); first != again {
-			t.Fatal("the same call drew two manners")
+			t.Fatal("the same call drew two faults")
 		}
 		if m.draw(1, id, n).refused != m.draw(1, id, n+1).refused {
 			t.Fatal("a step was refused on one call and not on the next")

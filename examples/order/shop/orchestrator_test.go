@@ -15,36 +15,36 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// conductor is the smallest orchestrator that keeps all promises, in memory,
-// and can be told to break one of them. It plays against a shop with bad
-// manners, to show that the two halves of this package fit: an honest conductor
-// is found to have no violation, and each dishonest one is found out.
-type conductor struct {
+// orchestrator is a minimal orchestrator, in memory, that keeps all promises unless it
+// is told to break one of them. It calls a shop with random faults, to show that the
+// two halves of this package agree: a correct orchestrator has no violations, and each
+// defect is found.
+type orchestrator struct {
 	url      string
 	client   *http.Client
 	steps    []string
 	attempts int                  // per execute; undos are tried until they succeed
 	paused   <-chan time.Duration // the call in flight is given up when it receives; nil is patient
-	sin      sin
+	defect   defect
 }
 
-// sin is the promise that a conductor breaks.
-type sin string
+// defect is the promise that an orchestrator breaks.
+type defect string
 
 const (
-	honest            sin = "none"
-	newKeys           sin = "a new key for every try"
-	newBodies         sin = "another body for every try"
-	sameAttempt       sin = "attempts are not counted"
-	unknownIsFailure  sin = "an unknown outcome is taken for a failure"
-	unknownIsSuccess  sin = "an unknown outcome is taken for success"
-	forwardUndo       sin = "steps are undone in forward order"
-	hastyUndo         sin = "an undo is not waited for"
-	undoRefused       sin = "refused steps are undone, too"
-	executeAfterUndo  sin = "a step is executed again after its undo"
-	forgetsFirst      sin = "the first step is never undone"
-	undoAfterComplete sin = "a completed saga is undone"
-	transportRepeats  sin = "the HTTP client repeats calls on its own"
+	noDefect          defect = "none"
+	newKeys           defect = "a new key for every attempt"
+	newBodies         defect = "another body for every attempt"
+	sameAttempt       defect = "attempts are not counted"
+	unknownIsFailure  defect = "an unknown outcome is treated as a failure"
+	unknownIsSuccess  defect = "an unknown outcome is treated as success"
+	forwardUndo       defect = "steps are undone in forward order"
+	unawaitedUndo     defect = "an undo is not waited for"
+	undoRefused       defect = "refused steps are undone, too"
+	executeAfterUndo  defect = "a step is executed again after its undo"
+	firstNotUndone    defect = "the first step is never undone"
+	undoAfterComplete defect = "a completed saga is undone"
+	transportRepeats  defect = "the HTTP client repeats calls on its own"
 )
 
 type result int
@@ -56,14 +56,14 @@ const (
 )
 
 // call makes one call and classifies what came back.
-func (c conductor) call(saga, step string, action ledger.Action, attempt int, payload string) result {
+func (c orchestrator) call(saga, step string, action ledger.Action, attempt int, payload string) result {
 	path := "/steps/" + step
 	if action == ledger.Compensate {
 		path += "/undo"
 	}
 	key := fmt.Sprintf("%s/%s/%s", saga, step, action)
 	body := fmt.Sprintf(`{"saga_id":%q,"step":%q,"action":%q,"payload":%s}`, saga, step, action, payload)
-	switch c.sin {
+	switch c.defect {
 	case newKeys:
 		key += fmt.Sprint(attempt)
 	case newBodies:
@@ -84,7 +84,7 @@ func (c conductor) call(saga, step string, action ledger.Action, attempt int, pa
 	if err != nil {
 		return unknown
 	}
-	if c.sin != transportRepeats {
+	if c.defect != transportRepeats {
 		req.GetBody = nil
 	}
 	for name, value := range map[string]string{"Idempotency-Key": key, "X-Saga-Id": saga, "X-Saga-Step": step,
@@ -107,7 +107,7 @@ func (c conductor) call(saga, step string, action ledger.Action, attempt int, pa
 }
 
 // execute tries a step until its outcome is definite or the policy gives up.
-func (c conductor) execute(saga, step, payload string) result {
+func (c orchestrator) execute(saga, step, payload string) result {
 	for attempt := 1; attempt <= c.attempts; attempt++ {
 		if r := c.call(saga, step, ledger.Execute, attempt, payload); r != unknown {
 			return r
@@ -116,24 +116,24 @@ func (c conductor) execute(saga, step, payload string) result {
 	return unknown
 }
 
-func (c conductor) undo(saga, step, payload string) {
+func (c orchestrator) undo(saga, step, payload string) {
 	for attempt := 1; attempt <= 20; attempt++ {
-		if c.call(saga, step, ledger.Compensate, attempt, payload) == done || c.sin == hastyUndo {
+		if c.call(saga, step, ledger.Compensate, attempt, payload) == done || c.defect == unawaitedUndo {
 			return
 		}
 	}
 }
 
 // run conducts one saga to its end.
-func (c conductor) run(saga, payload string) ledger.SagaEnd {
+func (c orchestrator) run(saga, payload string) ledger.SagaEnd {
 	var undo []string // what was done or may have been done
 	failed := false
 	for _, step := range c.steps {
 		r := c.execute(saga, step, payload)
-		if r == unknown && c.sin == unknownIsSuccess {
+		if r == unknown && c.defect == unknownIsSuccess {
 			r = done
 		}
-		if r == done || r == unknown && c.sin != unknownIsFailure || c.sin == undoRefused {
+		if r == done || r == unknown && c.defect != unknownIsFailure || c.defect == undoRefused {
 			undo = append(undo, step)
 		}
 		if failed = r != done; failed {
@@ -141,49 +141,49 @@ func (c conductor) run(saga, payload string) ledger.SagaEnd {
 		}
 	}
 	end := ledger.SagaEnd{Outcome: ledger.Completed, Steps: c.steps}
-	if !failed && c.sin != undoAfterComplete {
+	if !failed && c.defect != undoAfterComplete {
 		return end
 	}
 	if failed {
 		end.Outcome = ledger.Compensated
 	}
-	if c.sin != forwardUndo {
+	if c.defect != forwardUndo {
 		slices.Reverse(undo)
 	}
 	for _, step := range undo {
-		if c.sin == forgetsFirst && step == c.steps[0] {
+		if c.defect == firstNotUndone && step == c.steps[0] {
 			continue
 		}
 		c.undo(saga, step, payload)
-		if c.sin == executeAfterUndo {
+		if c.defect == executeAfterUndo {
 			c.call(saga, step, ledger.Execute, c.attempts+1, payload)
 		}
 	}
 	return end
 }
 
-// rude makes about half of the sagas fail, but keeps nobody waiting.
-var rude = Config{
-	Manners:     Manners{Failure: 0.05, Unavailable: 0.05, DropRequest: 0.05, DropReply: 0.1, Garbage: 0.05, Refuse: 0.1},
-	UndoManners: Manners{Failure: 0.1, DropReply: 0.1, Garbage: 0.1},
-	Seed:        7,
+// faultyConfig makes about half of the sagas fail, without delays.
+var faultyConfig = Config{
+	Faults:     Faults{Failure: 0.05, Unavailable: 0.05, DropRequest: 0.05, DropReply: 0.1, Garbage: 0.05, Refuse: 0.1},
+	UndoFaults: Faults{Failure: 0.1, DropReply: 0.1, Garbage: 0.1},
+	Seed:       7,
 }
 
-// sleepy keeps many calls waiting, some even before it looks at them.
-var sleepy = Config{
-	Manners:     Manners{Slow: 0.3, Late: 0.3, Refuse: 0.05, MaxDelay: 10 * time.Millisecond},
-	UndoManners: Manners{Slow: 0.2, Late: 0.2, MaxDelay: 10 * time.Millisecond},
-	Seed:        7,
+// slowConfig delays many calls, some even before they are processed.
+var slowConfig = Config{
+	Faults:     Faults{Slow: 0.3, Late: 0.3, Refuse: 0.05, MaxDelay: 10 * time.Millisecond},
+	UndoFaults: Faults{Slow: 0.2, Late: 0.2, MaxDelay: 10 * time.Millisecond},
+	Seed:       7,
 }
 
-// play runs many sagas against a shop with bad manners and judges them. With a
-// sleepy shop it runs them one by one and gives a call up as soon as the shop
-// pauses, however fast the machine is; else some run at a time.
-func play(t *testing.T, shop Config, s sin, sagas int, checker ledger.Checker) (
+// play runs many sagas against a shop with faults and checks its ledger. With a slow
+// shop it runs them one by one and gives a call up as soon as the shop delays it,
+// however fast the machine is; otherwise it runs several at once.
+func play(t *testing.T, shop Config, s defect, sagas int, checker ledger.Checker) (
 	ends map[ledger.Outcome]int, found []ledger.Violation) {
 	t.Helper()
 	workers, paused := 16, make(chan time.Duration)
-	if shop.Manners.MaxDelay > 0 {
+	if shop.Faults.MaxDelay > 0 {
 		workers = 1
 	}
 	c := open(t, shop, func(s *Shop) {
@@ -194,8 +194,8 @@ func play(t *testing.T, shop Config, s sin, sagas int, checker ledger.Checker) (
 	})
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	t.Cleanup(transport.CloseIdleConnections)
-	cond := conductor{url: c.url, client: &http.Client{Transport: transport}, steps: []string{"a", "b", "c", "d"},
-		attempts: 2, paused: paused, sin: s}
+	cond := orchestrator{url: c.url, client: &http.Client{Transport: transport}, steps: []string{"a", "b", "c", "d"},
+		attempts: 2, paused: paused, defect: s}
 
 	var mu sync.Mutex
 	want := map[string]ledger.SagaEnd{}
@@ -223,17 +223,17 @@ func play(t *testing.T, shop Config, s sin, sagas int, checker ledger.Checker) (
 	return ends, checker.Check(c.entries(t), want)
 }
 
-func TestAnHonestConductorHasNoViolations(t *testing.T) {
+func TestACorrectOrchestratorHasNoViolations(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		shop    Config
 		checker ledger.Checker
 	}{
-		{"with a rude shop", rude, ledger.Checker{Calm: true, MaxExecutes: 2}},
-		{"with a sleepy shop", sleepy, ledger.Checker{MaxExecutes: 2}},
+		{"with a faulty shop", faultyConfig, ledger.Checker{Calm: true, MaxExecutes: 2}},
+		{"with a slow shop", slowConfig, ledger.Checker{MaxExecutes: 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ends, found := play(t, tt.shop, honest, 150, tt.checker)
+			ends, found := play(t, tt.shop, noDefect, 150, tt.checker)
 			for _, v := range found {
 				t.Errorf("unjust: %s", v)
 			}
@@ -244,10 +244,10 @@ func TestAnHonestConductorHasNoViolations(t *testing.T) {
 	}
 }
 
-func TestEachSinIsFoundOut(t *testing.T) {
+func TestEachViolationIsFound(t *testing.T) {
 	calm := ledger.Checker{Calm: true}
 	for _, tt := range []struct {
-		sin     sin
+		defect  defect
 		checker ledger.Checker
 		want    []string // all invariants that are found broken
 	}{
@@ -257,15 +257,15 @@ func TestEachSinIsFoundOut(t *testing.T) {
 		{unknownIsFailure, ledger.Checker{}, []string{"I2", "I4"}},
 		{unknownIsSuccess, ledger.Checker{}, []string{"I2", "I3"}},
 		{forwardUndo, ledger.Checker{}, []string{"I4"}},
-		{hastyUndo, ledger.Checker{}, []string{"I2", "I4"}},
+		{unawaitedUndo, ledger.Checker{}, []string{"I2", "I4"}},
 		{undoRefused, calm, []string{"I4"}},
 		{executeAfterUndo, ledger.Checker{}, []string{"I5"}},
-		{forgetsFirst, ledger.Checker{}, []string{"I2", "I4"}},
+		{firstNotUndone, ledger.Checker{}, []string{"I2", "I4"}},
 		{undoAfterComplete, ledger.Checker{}, []string{"I2", "I4"}},
 		{transportRepeats, ledger.Checker{}, []string{"I7"}},
 	} {
-		t.Run(string(tt.sin), func(t *testing.T) {
-			_, found := play(t, rude, tt.sin, 60, tt.checker)
+		t.Run(string(tt.defect), func(t *testing.T) {
+			_, found := play(t, faultyConfig, tt.defect, 60, tt.checker)
 			kinds := map[string]int{}
 			for _, v := range found {
 				kinds[v.Invariant]++
