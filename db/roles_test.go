@@ -181,7 +181,7 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestFunctionsAndViewsLendNobodyTheirOwnersRights(t *testing.T) {
+func TestFunctionsAndViewsDoNotGrantTheirOwnersRights(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
 	if open := texts(t, pool, `SELECT relname FROM pg_class WHERE relnamespace`+ourSchemas+` AND relkind = 'v' AND relname NOT LIKE 'tenant\_%'
