@@ -139,7 +139,7 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 	const terminate = `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1`
 	for _, tt := range []struct {
 		name, take string
-		terminate       bool
+		terminate  bool
 	}{
 		{"it is dropped, and its sessions stay", `DROP ROLE %s`, false},
 		{"it is dropped, and its sessions are ended", `DROP ROLE %s`, true},

@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// brokers are a Kafka of a run, one of whose brokers may be away for a while.
+// brokers is the Kafka of a run, one of whose brokers may be down for a while.
 type brokers interface {
 	fmt.Stringer
 	addrs() []string
@@ -28,7 +28,7 @@ type brokers interface {
 	close()
 }
 
-// fakeBrokers are of this process. One that is away hangs up on everybody.
+// fakeBrokers run in this process. One that is down closes every connection.
 type fakeBrokers struct {
 	w       *world
 	cluster *kfake.Cluster
@@ -44,7 +44,8 @@ func startFakeBrokers(w *world) (*fakeBrokers, error) {
 	b.away.Store(-1)
 	cluster.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
-		// Who is not even told the versions takes it for TLS and gives up.
+		// A client that does not even get an answer about versions assumes TLS and gives up,
+		// so that request is answered.
 		if req.Key() != kmsg.ApiVersions.Int16() && cluster.CurrentNode() == b.away.Load() {
 			return nil, errors.New("the broker is away"), true
 		}
@@ -66,8 +67,9 @@ func (b *fakeBrokers) leave(ctx context.Context, dice *rand.Rand, outage time.Du
 	return nil
 }
 
-// realBroker is an Apache Kafka, broker and controller in one, with data of its own.
-// It dies of SIGKILL: what it has acknowledged is with the kernel, so it finds it again.
+// realBroker is an Apache Kafka, broker and controller in one, with its own data
+// directory. It is ended with SIGKILL: the kernel still has what it has acknowledged,
+// so it finds that again.
 type realBroker struct {
 	w        *world
 	dir      string
@@ -78,9 +80,9 @@ type realBroker struct {
 	settings string // its file
 }
 
-// What it is told beside its addresses and directory. The last lines let it serve
-// again as soon as it is back, instead of after the nine seconds for which the
-// controller takes the one that died for alive.
+// Settings other than its addresses and directory. The last lines let it serve as soon
+// as it is back, instead of after the nine seconds during which the controller
+// considers the killed one alive.
 const realSettings = `process.roles=broker,controller
 node.id=1
 controller.listener.names=CONTROLLER

@@ -36,7 +36,7 @@ type client struct {
 	dice *rand.Rand
 }
 
-// reply is what a request came to. err is set when no whole answer came; then
+// reply is the result of a request. err is set when no complete answer arrived; then
 // notSent tells that the server certainly never saw the request.
 type reply struct {
 	status  int
@@ -46,7 +46,7 @@ type reply struct {
 	notSent bool
 }
 
-// code is the problem's code, "" when the answer is none.
+// code is the problem's code, "" when the answer is not a problem document.
 func (r reply) code() string {
 	var p struct{ Code string }
 	_ = json.Unmarshal(r.body, &p)
@@ -61,8 +61,8 @@ func (r reply) sagaID() string {
 	return s.SagaID
 }
 
-// patience is how long a client waits for an answer. A node held by SIGSTOP
-// keeps it waiting longer than that, and answers later into the void.
+// patience is how long a client waits for an answer. A node held by SIGSTOP takes
+// longer, and its answer then reaches nobody.
 const patience = 1500 * time.Millisecond
 
 func (w *world) request(ctx context.Context, n *node, method, path, key string, body []byte) reply {
@@ -98,7 +98,7 @@ func (c *client) send(ctx context.Context, method, path, key string, body []byte
 	return c.w.request(ctx, c.w.nodes[c.dice.IntN(len(c.w.nodes))], method, path, key, body)
 }
 
-// serve brings one order through: creates it, reads it, repeats it, cancels it.
+// serve executes one order: creates it, reads it, repeats it, cancels it.
 func (c *client) serve(ctx context.Context, o *order) {
 	if c.create(ctx, o); o.id() == "" {
 		return
@@ -117,8 +117,8 @@ func (c *client) serve(ctx context.Context, o *order) {
 	}
 }
 
-// create sends the order until an answer settles it, to whichever node; after
-// an unknown outcome it is sometimes left at that.
+// create sends the order to random nodes until the outcome is known; after an unknown
+// outcome it sometimes stops there.
 func (c *client) create(ctx context.Context, o *order) {
 	if o.key != "" && c.dice.IntN(8) == 0 && c.twice(ctx, o) {
 		return
@@ -130,7 +130,7 @@ func (c *client) create(ctx context.Context, o *order) {
 			o.accepted = append(o.accepted, r.sagaID())
 			return
 		case r.code() == "SAGA_ALREADY_EXISTS" && o.givenID != "" && o.unknown:
-			o.accepted = append(o.accepted, o.givenID) // a try of ours got through
+			o.accepted = append(o.accepted, o.givenID) // one of our attempts was accepted
 			return
 		case r.code() == "REQ_IDEMPOTENCY_KEY_IN_USE", r.notSent:
 		case r.err != nil, r.status == http.StatusServiceUnavailable:
@@ -219,7 +219,7 @@ func (c *client) cancel(ctx context.Context, o *order) {
 	}
 }
 
-// register makes all flows known, through whichever node answers.
+// register registers all flows, at whichever node answers.
 func (c *client) register(ctx context.Context) bool {
 	for _, f := range c.w.flows {
 		for {

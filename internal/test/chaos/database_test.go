@@ -16,12 +16,12 @@ import (
 
 // database is the PostgreSQL of a run.
 type database struct {
-	dir string // of the private server; "" when it is another's
+	dir string // of the private server; "" for an external one
 
 	mu     sync.Mutex
-	server *devpg.Server // guarded by mu; nil when it is another's
+	server *devpg.Server // guarded by mu; nil for an external one
 	url    string        // guarded by mu
-	pool   *sql.DB       // guarded by mu: for looking, never for changing
+	pool   *sql.DB       // guarded by mu: only for reading
 }
 
 // ownDatabase starts a private server with PostgreSQL's own settings, fsync and
@@ -43,7 +43,7 @@ func (db *database) boot(ctx context.Context) error {
 	return db.use(server.DSN(devpg.Database))
 }
 
-// use turns to the database of url.
+// use connects to the database of url.
 func (db *database) use(url string) error {
 	pool, err := sql.Open("postgres", url)
 	if err != nil {
@@ -71,8 +71,8 @@ func (db *database) sql() *sql.DB {
 	return db.pool
 }
 
-// crash kills one backend, whereupon PostgreSQL ends all others, recovers from
-// its log and goes on at the same address. It returns when it does.
+// crash kills one backend, whereupon PostgreSQL ends all others, recovers from its log
+// and continues at the same address. crash returns when the recovery is complete.
 func (db *database) crash(ctx context.Context) error {
 	conn, err := db.sql().Conn(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (db *database) crash(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill backend %d: %w", pid, err)
 	}
-	// Ours ends with all others; until then the crash has not been noticed.
+	// Our own backend ends with all others; until then the crash has not been noticed.
 	_, _ = conn.ExecContext(ctx, `SELECT pg_sleep(4)`)
 	for db.sql().PingContext(ctx) != nil {
 		if !pause(ctx, 20*time.Millisecond) {
@@ -98,8 +98,8 @@ func (db *database) crash(ctx context.Context) error {
 	return nil
 }
 
-// shut lets nobody in for a while and ends who is in. Nothing is lost; it is
-// only away.
+// shut refuses connections for a while and ends the open ones. Nothing is lost; the
+// database is only unavailable.
 func (db *database) shut(ctx context.Context, d time.Duration) error {
 	door, err := sql.Open("postgres", db.server.DSN("postgres"))
 	if err != nil {
@@ -119,9 +119,9 @@ func (db *database) shut(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// cut ends all connections of one kind (reading, writing, lease), whatever
-// they are in the middle of. Young ones are spared: a node that loses its
-// database while it starts rightly gives up.
+// cut ends all connections of one kind (reading, writing, lease), whatever they are
+// doing. New ones are spared: a node that loses its database while it starts gives up,
+// as it should.
 func (db *database) cut(ctx context.Context, kind string) error {
 	_, err := db.sql().ExecContext(ctx, `
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'skald ' || $1 AND backend_start < now() - interval '1 second'`, kind)
@@ -140,7 +140,7 @@ func (db *database) kill() error {
 	return nil
 }
 
-// close gives everything up and stops a private server.
+// close closes the pool and stops a private server.
 func (db *database) close() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 // clockFormat is how times are printed, on the microsecond, UTC.
 const clockFormat = "15:04:05.000000"
 
-// note is one thing that was done to the system, or seen of it.
+// note is one event: something that was done to the system, or observed of it.
 type note struct {
 	at   time.Time
 	text string
 }
 
-// eventLog is what happened in a run beside the sagas: kills, stops, restarts. It
-// also goes to a file, for the case that the run itself dies.
+// eventLog records what was done in a run apart from the sagas: kills, stops, restarts.
+// It is also written to a file, in case the run itself dies.
 type eventLog struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -48,7 +48,7 @@ func (d *eventLog) stopped(i interval) {
 	d.stops = append(d.stops, i)
 }
 
-// between returns the notes of a time.
+// between returns the notes of a period.
 func (d *eventLog) between(from, to time.Time) []note {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 var sweep = plan{lease: time.Second, nodes: 1, clients: 6, drain: 30 * time.Second}
 
 // TestEveryFailpointIsSurvived kills a node at each point of the code at which
-// something has just become true, or is about to, and has it go on.
+// something has just become durable, or is about to, and restarts it.
 func TestEveryFailpointIsSurvived(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildFailpoints)
@@ -39,7 +39,7 @@ func TestEveryFailpointIsSurvived(t *testing.T) {
 	runners.Wait()
 }
 
-// dieAt has a node die at the first, second or third passing of a point.
+// dieAt makes a node die when it reaches a point for the first, second or third time.
 func dieAt(t *testing.T, bin string, name failpoint.Name) {
 	w := newSweep(t, bin, sweep)
 	spec := fmt.Sprintf("%s=kill@%d", name, 1+w.dice("hit "+string(name)).IntN(3))
@@ -65,8 +65,8 @@ func dieAt(t *testing.T, bin string, name failpoint.Name) {
 }
 
 // TestLostCommitAnswersAreReadBack lets every fifth commit succeed and report a
-// failure. Whoever takes that for a failure repeats what was done; nobody died
-// and no call was given up, so not a single one may be repeated.
+// failure. A node that takes that for a failure repeats calls; no node died and no call
+// was given up, so not a single call may be repeated.
 func TestLostCommitAnswersAreReadBack(t *testing.T) {
 	t.Parallel()
 	p := sweep
@@ -86,9 +86,9 @@ func TestLostCommitAnswersAreReadBack(t *testing.T) {
 	}
 }
 
-// TestLostClaimsAreRecovered loses the answer to the claim by which a restarted
-// node takes its sagas back: they are its own, and it does not know. It must
-// find them, and must not drive what it cannot know to be its own.
+// TestLostClaimsAreRecovered loses the answer to the claim by which a restarted node
+// claims its sagas again: it owns them without knowing. It must find them, and must not
+// drive a saga that it does not know to own.
 func TestLostClaimsAreRecovered(t *testing.T) {
 	t.Parallel()
 	w := newSweep(t, binary(t, buildFailpoints), sweep)
@@ -139,14 +139,14 @@ func newSweep(t *testing.T, bin string, p plan) *world {
 	return w
 }
 
-// startDoomed starts a node that will kill itself, and once it has done so
-// starts it again as it should be. died is closed in between.
+// startDoomed starts a node that will kill itself, and when it has, starts it again
+// without the failpoint. died is closed in between.
 func (n *node) startDoomed(t *testing.T, extra string) (died <-chan struct{}) {
 	t.Helper()
 	if err := n.start(extra); err != nil {
 		t.Fatal(err)
 	}
-	proc := n.take() // its end is ours
+	proc := n.take() // supervise must not report its end
 	done := make(chan struct{})
 	back := make(chan struct{})
 	go func() {
@@ -168,8 +168,8 @@ func (n *node) startDoomed(t *testing.T, extra string) (died <-chan struct{}) {
 	return done
 }
 
-// sweep has orders of every kind served, again and again until enough is
-// closed, and judges what came of them.
+// sweep executes orders of every kind, repeatedly until enough is closed, and judges
+// the result.
 func (w *world) sweep(t *testing.T, enough <-chan struct{}) *verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -191,8 +191,7 @@ func (w *world) sweep(t *testing.T, enough <-chan struct{}) *verdict {
 	return w.settle(ctx, t)
 }
 
-// round serves one order of each kind and returns when all clients have what
-// they want.
+// round executes one order of each kind and returns when all clients are done.
 func (w *world) round(ctx context.Context, number int) {
 	var clients sync.WaitGroup
 	for i, k := range []kind{plain, plain, refused, refused, cancelled, deadline} {
@@ -202,7 +201,7 @@ func (w *world) round(ctx context.Context, number int) {
 	clients.Wait()
 }
 
-// settle brings the run to rest and judges it.
+// settle waits until the system is idle and judges the run.
 func (w *world) settle(ctx context.Context, t *testing.T) *verdict {
 	t.Helper()
 	if err := w.heal(ctx); err != nil {

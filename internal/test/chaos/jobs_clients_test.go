@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// wish is a run that a client asked for under a key, or an event, and what it was
-// told.
+// wish is a client's request for a run under a key, or for an event or a saga, and the
+// answers to it.
 type wish struct {
 	job, key string
-	kind     wishKind // of an event job is its type, of a saga its workflow
-	ids      []string // of the run or event, one for each good answer
-	refused  bool     // for good
+	kind     wishKind // for an event, job is its type; for a saga, its workflow
+	ids      []string // of the run or event, one for each successful answer
+	refused  bool     // permanently
 	unknown  bool     // an answer was lost
 }
 
-// wishKind is what a client asks for.
+// wishKind is what a client requests.
 type wishKind int
 
 const (
@@ -30,18 +30,18 @@ const (
 	ofSaga
 )
 
-// id is where an answer names what was made.
+// id is the member of an answer that holds the id of what was created.
 func (k wishKind) id() string { return []string{"id", "event_id", "saga_id"}[k] }
 
-// asker is those who use job runs: they run jobs by hand, repeat that, cancel and
-// take away.
+// asker is the users of job runs: they create runs by hand, repeat requests, cancel
+// runs and take them from workers.
 type asker struct {
 	w    *world
 	jobs []*job
 
 	mu     sync.Mutex
 	wishes []*wish  // guarded by mu
-	known  []string // guarded by mu: ids of runs, for operators to deal with
+	known  []string // guarded by mu: ids of runs, for operators
 	dealt  map[string]int
 }
 
@@ -51,7 +51,7 @@ func (a *asker) did(what string) {
 	a.dealt[what]++
 }
 
-// settle sends a request until somebody has answered it.
+// settle repeats a request until it gets an answer.
 func (a *asker) settle(
 	ctx context.Context,
 	dice *rand.Rand,
@@ -72,8 +72,8 @@ func (a *asker) settle(
 	return r, true
 }
 
-// define stores the settings and, once every node goes by them, the definitions,
-// each through another node.
+// define stores the settings and, once every node uses them, the definitions, each
+// through another node.
 func (a *asker) define(ctx context.Context) error {
 	dice := a.w.dice("definitions")
 	r, _ := a.settle(ctx, dice, http.MethodPatch, "/api/v1/settings", "", encode(map[string]any{"values": jobSettings}))
@@ -90,7 +90,7 @@ func (a *asker) define(ctx context.Context) error {
 	return a.registerFlow(ctx)
 }
 
-// ask works until more ends; what was begun is brought to its end, unless run ends
+// ask sends requests until more ends; it completes what it has begun, unless run ends
 // before.
 func (a *asker) ask(run, more context.Context, clients int, think time.Duration) {
 	var all sync.WaitGroup
@@ -123,7 +123,7 @@ func (a *asker) once(ctx context.Context, dice *rand.Rand) {
 	}
 }
 
-// wished makes a request under a fresh key, and sometimes once more.
+// wished sends a request under a new key, and sometimes repeats it.
 func (a *asker) wished(ctx context.Context, dice *rand.Rand, w *wish, path string, body []byte) {
 	w.key = "wish-" + uuidFrom(dice)
 	a.mu.Lock()
@@ -136,7 +136,7 @@ func (a *asker) wished(ctx context.Context, dice *rand.Rand, w *wish, path strin
 	}
 }
 
-// heard notes what a wish came to.
+// heard records the answer to a wish.
 func (a *asker) heard(w *wish, r reply, lost bool) {
 	var is map[string]any
 	a.mu.Lock()
@@ -173,7 +173,8 @@ func (a *asker) run(ctx context.Context, dice *rand.Rand) {
 	a.wished(ctx, dice, &wish{job: j.name}, "/api/v1/job-definitions/"+j.name+"/runs", encode(body))
 }
 
-// publish tells of something; its dedupe key is what an idempotency key is for a run.
+// publish publishes an event; its dedupe key does for it what an idempotency key does
+// for a run.
 func (a *asker) publish(ctx context.Context, dice *rand.Rand) {
 	w := &wish{job: "chain.told", kind: ofEvent, key: "told-" + uuidFrom(dice)}
 	a.mu.Lock()
@@ -192,7 +193,7 @@ func (a *asker) publish(ctx context.Context, dice *rand.Rand) {
 	}
 }
 
-// some is the id of a run that somebody knows, mostly a young one.
+// some returns the id of a known run, usually a recent one.
 func (a *asker) some(dice *rand.Rand) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -203,7 +204,8 @@ func (a *asker) some(dice *rand.Rand) string {
 	return a.known[n-1-dice.IntN(min(n, 12))]
 }
 
-// deal is an operator who cancels a run or takes it away, by force now and then.
+// deal is an operator who cancels a run or takes it from its worker, sometimes by
+// force.
 func (a *asker) deal(ctx context.Context, dice *rand.Rand, what string, force float64) {
 	id := a.some(dice)
 	if id == "" {
@@ -226,14 +228,14 @@ func (a *asker) deal(ctx context.Context, dice *rand.Rand, what string, force fl
 	}
 }
 
-// again has a run made once more.
+// again reruns a run.
 func (a *asker) again(ctx context.Context, dice *rand.Rand) {
 	if id := a.some(dice); id != "" {
 		a.wished(ctx, dice, &wish{job: "rerun"}, "/api/v1/job-runs/"+id+"/rerun", encode(map[string]any{}))
 	}
 }
 
-// workers are those that Skald takes for alive.
+// workers returns the workers that Skald considers alive.
 func (a *asker) workers(ctx context.Context, dice *rand.Rand) []string {
 	r, _ := a.settle(ctx, dice, http.MethodGet, "/api/v1/workers?state=ACTIVE&state=DRAINING", "", nil)
 	var is struct {
@@ -251,7 +253,7 @@ func (a *asker) workers(ctx context.Context, dice *rand.Rand) []string {
 	return ids
 }
 
-// tell makes a call of an operator to whom a refusal is no surprise.
+// tell sends a request of an operator, which may be refused.
 func (a *asker) tell(ctx context.Context, dice *rand.Rand, path string) bool {
 	r, _ := a.settle(ctx, dice, http.MethodPost, path, "", encode(map[string]any{"reason": "chaos"}))
 	return r.err == nil && r.status < 300

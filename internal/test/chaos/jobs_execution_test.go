@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// execution is an attempt of a run as its worker lives it.
+// execution is an attempt of a run, as its worker sees it.
 type execution struct {
 	w      *jobWorker
 	r      *registration
@@ -35,7 +35,7 @@ func newExecution(w *jobWorker, r *registration, c claimed, since int64, until t
 
 func (x *execution) fence() string { return x.run.ID + "/" + x.run.Token }
 
-// body is the fence with more.
+// body returns a request body: the fence and more members.
 func (x *execution) body(more map[string]any) map[string]any {
 	b := map[string]any{
 		"worker_id":    x.r.id,
@@ -60,10 +60,10 @@ type halted string
 
 func (h halted) Error() string { return string(h) }
 
-// stop ends the work because the run is the worker's no more.
+// stop ends the work because the run no longer belongs to the worker.
 func (x *execution) stop(why string) { x.halt(halted(why)) }
 
-// cancel ends the work because somebody wants that. Who is rude goes on.
+// cancel ends the work because that was requested. A rude execution ignores it.
 func (x *execution) cancel() {
 	x.mu.Lock()
 	x.wanted = true
@@ -84,21 +84,21 @@ func (x *execution) renew(until time.Time) {
 	}
 }
 
-// over is how long ago the lease has ended; negative: it has not.
+// over returns how long ago the lease has ended; negative: it has not ended yet.
 func (x *execution) over() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return time.Since(x.until)
 }
 
-// live brings the run through, as far as it is let.
+// live executes the run from its start to its report, unless it is stopped.
 func (x *execution) live() {
 	defer x.halt(nil)
 	x.w.orders.at(atClaimed)
 	if x.run.State != "RUNNING" && !x.start() {
 		return
 	}
-	if x.over() > 0 { // it was held up for so long that the run may be another's
+	if x.over() > 0 { // it was delayed for so long that another worker may have the run
 		if x.confirm(); x.over() > 0 {
 			return
 		}
@@ -134,8 +134,8 @@ func (x *execution) live() {
 	}
 }
 
-// start asks for the right to begin. It is not given up in the middle: what was
-// begun and not known is what the worker must find out.
+// start starts the run. It is not abandoned in the middle: if the outcome of the start
+// is unknown, the worker must find out.
 func (x *execution) start() bool {
 	ctx, cancel := context.WithTimeout(x.ctx, 15*time.Second)
 	defer cancel()
@@ -162,8 +162,9 @@ func (x *execution) start() bool {
 	return false
 }
 
-// work does what the run's manner says and tells how it ended. While its lease is
-// over it may go on for as long as Skald waits for it, and asks meanwhile.
+// work does what the run's manner says and returns how it ended. After its lease has
+// ended it continues for as long as Skald waits for a confirmation, and tries to
+// confirm meanwhile.
 func (x *execution) work() string {
 	m := &x.run.Args
 	began, length := time.Now(), x.w.between(
@@ -208,7 +209,7 @@ func (x *execution) work() string {
 	return "done"
 }
 
-// doubted keeps silent about the run until Skald is in doubt, and then does d.
+// doubted sends nothing about the run until Skald is in doubt, and then injects d.
 func (x *execution) doubted(d pointFault) {
 	x.deaf.Store(true)
 	for x.over() < x.w.cfg.Confirm/4 && x.ctx.Err() == nil {
@@ -218,7 +219,7 @@ func (x *execution) doubted(d pointFault) {
 	x.deaf.Store(false)
 }
 
-// confirm asks whether the run may go on.
+// confirm asks Skald whether the run may continue.
 func (x *execution) confirm() {
 	sent := time.Now()
 	h := x.w.call(x.ctx, "/job-runs/"+x.run.ID+"/confirm-continuation", x.body(nil), 300*time.Millisecond)
@@ -236,7 +237,7 @@ func (x *execution) confirm() {
 	}
 }
 
-// progress tells how far it has come; its answer renews the lease.
+// progress reports progress, which renews the lease.
 func (x *execution) progress() {
 	sent := time.Now()
 	h := x.w.call(
@@ -260,7 +261,7 @@ func (x *execution) progress() {
 	}
 }
 
-// log adds a chunk; what is not known to be stored is sent again.
+// log sends a chunk, again if it is not known to be stored.
 func (x *execution) log() {
 	text := fmt.Sprintf("%s attempt %d line %d\n", x.run.Token, x.run.Attempt, x.logged)
 	h := x.w.call(
@@ -275,7 +276,7 @@ func (x *execution) log() {
 	}
 }
 
-// emits is what a success leaves behind.
+// emits returns the events and runs that a success creates.
 func (x *execution) emits() []map[string]any {
 	m, out := &x.run.Args, []map[string]any{}
 	if m.EmitType != "" {
@@ -299,8 +300,8 @@ func (x *execution) emits() []map[string]any {
 	return out
 }
 
-// report tells how the run ended, and repeats that until somebody has answered:
-// also when it is a zombie by now, which is what the fence is for.
+// report reports how the run ended, until it gets an answer: even when it is a zombie
+// by then, which is what the fence is for.
 func (x *execution) report(call, outcome string, more map[string]any) {
 	x.note(entry{Kind: didIntend, Call: call, Outcome: outcome})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// fleet is the workers of a run, from outside.
+// fleet controls the worker processes of a run from outside.
 type fleet struct {
 	w       *world
 	dir     string // of the journals
@@ -23,22 +23,22 @@ type fleet struct {
 	mu      sync.Mutex
 	slots   []*workerSlot   // guarded by mu
 	lives   map[string]life // guarded by mu, by journal
-	done    map[string]int  // guarded by mu: deeds by "point what"
+	done    map[string]int  // guarded by mu: injected faults by "point what"
 	born    int             // guarded by mu
-	ending  bool            // guarded by mu: nobody comes back
+	ending  bool            // guarded by mu: workers are not restarted
 	returns sync.WaitGroup
 }
 
-// life is what became of a worker process, by the monotonic clock.
+// life is the lifetime of a worker process, by the monotonic clock.
 type life struct {
 	end   int64 // 0: it lives
 	stops []span
 }
 
-// span is a time, by the monotonic clock.
+// span is a period, by the monotonic clock.
 type span struct{ from, to int64 }
 
-// workerSlot is a place that always has a worker, or soon has one again.
+// workerSlot keeps one worker process running, restarting it when it has ended.
 type workerSlot struct {
 	h    *fleet
 	name string
@@ -129,7 +129,8 @@ func (b *workerSlot) start() error {
 	return nil
 }
 
-// listen hears what a worker does to itself until it ends, and has it come back.
+// listen reads which faults a worker injects into itself until it ends, and then
+// restarts it.
 func (b *workerSlot) listen(out *os.File, proc *process) {
 	defer out.Close()
 	h := b.h
@@ -174,7 +175,7 @@ func (b *workerSlot) journalName() string {
 	return b.journal
 }
 
-// hold lets a stopped worker go on after a while; send: it is to be stopped first.
+// hold continues a stopped worker after d; send: it stops the worker first.
 func (b *workerSlot) hold(proc *process, d time.Duration, send bool) {
 	b.mu.Lock()
 	if b.held || b.proc != proc {
@@ -196,7 +197,7 @@ func (b *workerSlot) hold(proc *process, d time.Duration, send bool) {
 		}
 		b.h.mu.Lock()
 		l := b.h.lives[name]
-		// Stopped a moment before we heard of it, if it stopped itself.
+		// If it stopped itself, it did so a moment before we noticed.
 		l.stops = append(l.stops, span{from - int64(50*time.Millisecond), monotonic()})
 		b.h.lives[name] = l
 		b.h.mu.Unlock()
@@ -209,11 +210,11 @@ func (b *workerSlot) hold(proc *process, d time.Duration, send bool) {
 	})
 }
 
-// order has a worker do something to itself at a point.
+// order makes a worker inject a fault into itself at a point.
 func (b *workerSlot) order(d pointFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fmt.Fprintln(b.orders, d) //nolint:errcheck // it may be dead: then it cannot do it
+	fmt.Fprintln(b.orders, d) //nolint:errcheck // a dead worker cannot
 }
 
 // kill ends a worker from outside, wherever it is.
@@ -243,7 +244,7 @@ func (h *fleet) count(d string) int {
 	return h.done[d]
 }
 
-// end kills all workers for good and returns what became of each life.
+// end kills all workers permanently and returns the lives of all processes.
 func (h *fleet) end() map[string]life {
 	h.mu.Lock()
 	h.ending = true

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The database writes down what happens in it, in the transaction in which it
-// does: every move of a run, everybody who leads, and under whom each decision was
-// made. Skald knows nothing of it.
+// Triggers in the database record what happens in it, in the same transaction: every
+// move of a run, every leader, and the leader of each decision. Skald does not know
+// about them.
 const historySchema = `
 LOCK TABLE jobs.leader IN SHARE ROW EXCLUSIVE MODE; -- who leads already is noted once
 CREATE SCHEMA chaos;
@@ -60,7 +60,7 @@ type move struct {
 	run                   string
 	at                    time.Time
 	version               int64
-	from, to              string // from "": it was made
+	from, to              string // from "": it was created
 	attempt               int
 	worker, token         string
 	oldToken              string
@@ -71,7 +71,8 @@ type move struct {
 	finished              bool
 }
 
-// leaderTerm is that somebody begins to lead, or, as a round, has swept once.
+// leaderTerm records that a node begins to lead or, with round set, that the leader has
+// completed a sweep.
 type leaderTerm struct {
 	at     time.Time
 	epoch  int64

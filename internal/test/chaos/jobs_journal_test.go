@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a worker writes into its journal.
+// Kinds of entries in a worker's journal.
 const (
 	didRegister = "registered" // Worker is its id from now on
 	didClaim    = "claimed"
@@ -22,11 +22,11 @@ const (
 	didIntend   = "intend" // it is about to report Call
 	didHear     = "heard"  // of Call, Status and Code
 	didLog      = "logged" // the chunk Seq was acknowledged
-	didMeet     = "met"    // an answer that nobody should ever get
+	didMeet     = "met"    // an answer that must never occur
 )
 
-// entry is a line of a worker's journal. It is on disk before the worker does
-// what it says, or tells anybody.
+// entry is a line of a worker's journal. It is on disk before the worker does what it
+// records, or reports it.
 type entry struct {
 	Mono     int64     `json:"mono"` // of the machine's monotonic clock, ns; the same for all processes
 	At       time.Time `json:"at"`
@@ -41,7 +41,7 @@ type entry struct {
 	Since    int64     `json:"since,omitempty"`   // when its claim was sent
 	Key      string    `json:"key,omitempty"`     // concurrency key
 	How      string    `json:"how,omitempty"`
-	Rude     bool      `json:"rude,omitempty"` // it heeds neither its time limit nor a cancel
+	Rude     bool      `json:"rude,omitempty"` // it ignores its time limit and cancellation
 	Call     string    `json:"call,omitempty"`
 	Outcome  string    `json:"outcome,omitempty"` // the state that the call is for
 	Emits    string    `json:"emits,omitempty"`   // dedupe key of an event, or idempotency key of a run
@@ -55,14 +55,14 @@ type entry struct {
 	process string // whose journal it is
 }
 
-// fence tells two attempts apart.
+// fence identifies an attempt.
 func (e *entry) fence() string { return fmt.Sprintf("%s/%d/%s/%d", e.Run, e.Attempt, e.Token, e.Epoch) }
 
 // monotonic is the machine's monotonic clock in nanoseconds.
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // it takes no arguments that could be wrong
+		panic(err) // it cannot fail: it has no arguments
 	}
 	return t.Nano()
 }
@@ -78,8 +78,8 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file: f}, err
 }
 
-// write returns when the entry is on disk. Without its journal a worker proves
-// nothing, so it ends when it cannot write it.
+// write returns when the entry is on disk. Without its journal a worker proves nothing,
+// so it exits when it cannot write.
 func (j *journal) write(e entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,8 +96,8 @@ func (j *journal) write(e entry) {
 	}
 }
 
-// readJournals returns what all workers in dir have written, each in its order.
-// The last line of one that was killed may be cut short; it said nothing to anybody.
+// readJournals returns what all workers in dir have written, each in its order. The
+// last line of a killed worker may be incomplete; it was not acted on.
 func readJournals(dir string) ([]entry, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.journal"))
 	if err != nil {

@@ -15,8 +15,7 @@ func (r *jobRecord) jobOf(name string) *job {
 	return r.jobs[i]
 }
 
-// ruleLogs: J9. Every line that was acknowledged can be read, and a log is in one
-// place.
+// ruleLogs: J9. Every acknowledged line can be read, and a log is in exactly one place.
 func ruleLogs(r *jobRecord, v *jobsVerdict) {
 	for i := range r.journal {
 		e := &r.journal[i]
@@ -38,8 +37,8 @@ func ruleLogs(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleWishes: J0. What a client was given is there, once, and what was refused is
-// not; nobody has made a run that nobody asked for.
+// ruleWishes: J0. What was created for a client exists once, and what was refused does
+// not exist; there is no run that was not requested.
 func ruleWishes(r *jobRecord, v *jobsVerdict) {
 	asked, unknown := map[string]bool{}, 0
 	events := map[string][]publishedRow{}
@@ -81,8 +80,8 @@ func ruleWishes(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleBudgets: S7. Assignments are lost and executions fail no more often than may
-// be, and each is counted.
+// ruleBudgets: S7. Assignments are lost and executions fail no more often than allowed,
+// and each is counted.
 func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 	lost, ended := map[string]int{}, map[string]int{}
 	for _, a := range r.attempts {
@@ -122,11 +121,11 @@ func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// byHand reports whether somebody asked for the run, also for it to be made again.
+// byHand reports whether a client created the run, by a request for a run or a rerun.
 func (run *jobRow) byHand() bool { return strings.HasPrefix(run.idempotent, "manual:") }
 
-// failedBefore is how many failures the chain of a run had before it. One that was
-// made again by hand begins anew.
+// failedBefore returns how many failures the chain of a run had before it. A rerun
+// starts a new chain.
 func (r *jobRecord) failedBefore(run *jobRow) int {
 	if before := r.runs[run.retryOf]; before != nil && !run.byHand() {
 		return before.failures
@@ -134,8 +133,7 @@ func (r *jobRecord) failedBefore(run *jobRow) int {
 	return 0
 }
 
-// ruleRetries: S5. What failed and may be tried again has one successor, anything
-// else none.
+// ruleRetries: S5. A retryable failure has one successor, every other run none.
 func ruleRetries(r *jobRecord, v *jobsVerdict) {
 	next := map[string]int{}
 	for _, run := range r.runs {
@@ -166,8 +164,8 @@ func ruleRetries(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleLetters: a chain that has given up is one dead letter if its job wants that,
-// and nothing else is one.
+// ruleLetters: a chain that has given up has one dead letter if its job is configured
+// so; there are no other letters.
 func ruleLetters(r *jobRecord, v *jobsVerdict) {
 	for id, run := range r.runs {
 		j := r.jobOf(run.job)
@@ -182,8 +180,9 @@ func ruleLetters(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleEmitted: what a success leaves behind is there once, and nothing of what did
-// not succeed is. Every event has led to one run of each job that listens.
+// ruleEmitted: what a success emits exists once, and what a failed run would have
+// emitted does not exist. Every event has created one run of each job that is triggered
+// by it.
 func ruleEmitted(r *jobRecord, v *jobsVerdict) {
 	events, follow := map[string]int{}, map[string]int{}
 	for _, p := range r.published {
@@ -220,7 +219,7 @@ func ruleEmitted(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleMet: nobody was answered what nobody should ever be.
+// ruleMet: no client or worker got an answer that must never occur.
 func ruleMet(r *jobRecord, v *jobsVerdict) {
 	for i := range r.journal {
 		if e := &r.journal[i]; e.Kind == didMeet {

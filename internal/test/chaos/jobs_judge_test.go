@@ -11,7 +11,7 @@ import (
 
 type violation = ledger.Violation
 
-// jobsVerdict is what the judge found, and counted on the way.
+// jobsVerdict is what the judge found and counted.
 type jobsVerdict struct {
 	violations []violation
 	ends       map[string]int
@@ -34,7 +34,7 @@ func (v *jobsVerdict) add(invariant, run, format string, args ...any) {
 	v.violations = append(v.violations, violation{Invariant: invariant, Saga: run, Detail: fmt.Sprintf(format, args...)})
 }
 
-// judgeJobs holds a record against J1 to J9 and what else was promised.
+// judgeJobs checks a record against J1 to J9 and the other promises.
 func judgeJobs(r *jobRecord) *jobsVerdict {
 	v := &jobsVerdict{ends: map[string]int{}}
 	for _, rule := range []func(*jobRecord, *jobsVerdict){
@@ -46,8 +46,8 @@ func judgeJobs(r *jobRecord) *jobsVerdict {
 	return v
 }
 
-// ruleSlots: J1 and J8. What was fired or recorded as skipped is what the job's
-// own enumeration says, none twice, none missing.
+// ruleSlots: J1 and J8. The slots that were fired or recorded as skipped are those of
+// the job's own enumeration, none twice, none missing.
 func ruleSlots(r *jobRecord, v *jobsVerdict) {
 	for _, j := range r.jobs {
 		if j.due == nil {
@@ -75,8 +75,7 @@ func ruleSlots(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleOneAtATime: J2. Of a run one attempt follows the other, and each has a token
-// of its own.
+// ruleOneAtATime: J2. The attempts of a run do not overlap, and each has its own token.
 func ruleOneAtATime(r *jobRecord, v *jobsVerdict) {
 	tokens := map[string]string{}
 	ended := map[string]map[int]attemptRow{}
@@ -127,9 +126,8 @@ func ruleOneAtATime(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleReports: J3. What was accepted of a worker is what the row says, what the row
-// says of a worker's doing some worker has reported, and who was refused has
-// changed nothing.
+// ruleReports: J3. The row has the accepted report; whatever the row says of a worker's
+// work was reported by some worker; refused reports have changed nothing.
 func ruleReports(r *jobRecord, v *jobsVerdict) {
 	intends := map[string]bool{}
 	ends := map[string]attemptRow{} // released, by fence
@@ -191,8 +189,8 @@ func fenceOf(run *jobRow) string {
 
 var terminalStates = []string{"SUCCEEDED", "FAILED", "CANCELED", "TIMED_OUT", "SKIPPED"}
 
-// ruleLeaders: J5. Epochs grow, one process has each, and what a leader has decided
-// was decided in the term of that epoch.
+// ruleLeaders: J5. Epochs grow, each belongs to one process, and each decision of a
+// leader was made in the term of its epoch.
 func ruleLeaders(r *jobRecord, v *jobsVerdict) {
 	leader := map[int64]string{}
 	var last int64
@@ -236,9 +234,9 @@ var legal = strings.Fields(`
 	RUNNING>SUCCEEDED RUNNING>FAILED RUNNING>TIMED_OUT RUNNING>CANCELED RUNNING>ORPHANED
 	ORPHANED>ASSIGNED ORPHANED>FAILED ORPHANED>TIMED_OUT ORPHANED>CANCELED`)
 
-// ruleMoves: J6. Every move is in the table and grows the version; tokens change
-// with assignments only; what has ended stays so; and each decision on record is a
-// move that happened.
+// ruleMoves: J6. Every move is in the table and increments the version; tokens change
+// only with assignments; ended runs do not change; and each recorded decision is a move
+// that happened.
 func ruleMoves(r *jobRecord, v *jobsVerdict) {
 	at := map[string]move{}
 	moved := map[string]bool{}

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// executed is one execution, by the monotonic clock, as its worker has noted it.
+// executed is one execution, by the monotonic clock, from its worker's journal.
 type executed struct {
 	run, fence, process, key, job string
 	attempt                       int
-	since                         int64 // when its claim was sent: what it knows may be as old
+	since                         int64 // when its claim was sent: its information may be that old
 	order                         int64 // of assignments: the second half of the fencing token
 	span
-	excuse string // why another one may have begun before it stopped; "": nothing excuses it
+	excuse string // why another execution may have begun before it stopped; "": none may
 }
 
-// executions joins the beginnings and ends of journals. Of a worker that was
-// killed an execution ends with it.
+// executions pairs the beginnings and ends in the journals. An execution of a killed
+// worker ends when the worker does.
 func (r *jobRecord) executions() []*executed {
-	taken := map[string]bool{} // by force, or the time of a rude one was up: somebody decided not to wait
+	taken := map[string]bool{} // by force, or after the grace period of a rude one: it was decided not to wait
 	for _, a := range r.attempts {
 		if a.outcome == "REASSIGNED" {
 			taken[fmt.Sprintf("%s/%d", a.run, a.number)] = true
 		}
 	}
 	for _, d := range r.decisions {
-		if d.to == "CANCELED" && d.from == "RUNNING" && (d.actor != "" || d.epoch > 0) { // by force, or its grace was over
+		if d.to == "CANCELED" && d.from == "RUNNING" && (d.actor != "" || d.epoch > 0) { // by force, or after its grace period
 			taken[fmt.Sprintf("%s/%d", d.run, d.attempt)] = true
 		}
 	}
@@ -81,10 +81,9 @@ func (r *jobRecord) executions() []*executed {
 	return all
 }
 
-// ruleOverlaps: J4. Two executions of a run, or of a concurrency key, overlap only
-// if the one whose assignment came first was by a worker that could not know that it
-// was over: it was stopped, or it would not know, or somebody took the run by force.
-// Nothing is begun twice.
+// ruleOverlaps: J4. Two executions of a run, or of a concurrency key, overlap only if
+// the worker of the earlier assignment could not know that it had ended: the worker was
+// stopped, it was rude, or the run was taken by force. No execution begins twice.
 func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 	by := map[string][]*executed{}
 	fences := map[string]bool{}
@@ -105,7 +104,7 @@ func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 				if b.from >= a.to {
 					break
 				}
-				stale, young := a, b // whose assignment is over, and whose is not
+				stale, young := a, b // whose assignment has ended, and whose has not
 				if b.order < a.order {
 					stale, young = b, a
 				}
@@ -130,8 +129,8 @@ func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 // must follow from it: the one under way when the deadline passes, and two more.
 const lateRounds = 3
 
-// rulePromptness: J7. A run whose lease has ended is in doubt, and one that nobody
-// confirmed is given up, within two rounds of whoever leads; not before.
+// rulePromptness: J7. A run whose lease has ended is in doubt, and an unconfirmed one
+// is given up, within two rounds of the leader; not before.
 func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	var rounds []time.Time
 	for i, l := range r.reigns {
@@ -150,7 +149,7 @@ func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	taken := map[string]bool{}
 	for _, a := range r.attempts {
 		if a.outcome != "ORPHANED" {
-			taken[fmt.Sprintf("%s/%d", a.run, a.number)] = true // given back, or taken away: at any time
+			taken[fmt.Sprintf("%s/%d", a.run, a.number)] = true // released, or taken from the worker: at any time
 		}
 	}
 	for _, m := range r.moves {
@@ -188,7 +187,7 @@ func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleEnds: J7, in the end. Everything has ended, or waits for a time to come.
+// ruleEnds: J7, at the end. Every run has ended, or waits for a time in the future.
 func ruleEnds(r *jobRecord, v *jobsVerdict) {
 	for id, run := range r.runs {
 		v.ends[run.state]++
@@ -213,8 +212,8 @@ func ruleEnds(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleKeys: S18. Of a concurrency key at most one run is with a worker, or may come
-// back to one.
+// ruleKeys: S18. At most one run of a concurrency key is assigned to a worker, or may
+// return to one.
 func ruleKeys(r *jobRecord, v *jobsVerdict) {
 	holder := map[string]string{}
 	for _, m := range r.moves {

@@ -18,15 +18,15 @@ type jobFaults struct {
 	deposals, pauses        int // of the leader, and of definitions, by operators
 }
 
-// jobNemesis injects them.
+// jobNemesis injects the faults.
 type jobNemesis struct {
 	nemesis
 	h *fleet
 	a *asker
 }
 
-// hold is longer than a lease, or than a lease and the doubt that follows it: who
-// comes back has lost its runs, or is in doubt.
+// hold returns a time longer than a lease, or than a lease and the doubt that follows:
+// a worker or node that continues after it has lost its runs, or is in doubt.
 func (n *jobNemesis) hold() time.Duration {
 	if n.dice.IntN(3) == 0 {
 		return time.Second + time.Duration(n.dice.IntN(2000))*time.Millisecond
@@ -34,7 +34,8 @@ func (n *jobNemesis) hold() time.Duration {
 	return 4500*time.Millisecond + time.Duration(n.dice.IntN(1500))*time.Millisecond
 }
 
-// run does all of it within a time, in random order, and returns when all is back.
+// run injects all faults within length, in random order, and returns when everything is
+// running again.
 func (n *jobNemesis) run(ctx context.Context, m jobFaults, length time.Duration) {
 	var faults []func(context.Context)
 	add := func(times int, do func(context.Context)) {
@@ -72,8 +73,8 @@ func (n *jobNemesis) run(ctx context.Context, m jobFaults, length time.Duration)
 
 func (n *jobNemesis) slot() *workerSlot { return n.h.slots[n.dice.IntN(len(n.h.slots))] }
 
-// order has a worker do it at its next passing; when it does not pass there for a
-// while, or is dead, another one.
+// order makes a worker inject d when it next reaches the point; if it does not get
+// there for a while, or is dead, another one.
 func (n *jobNemesis) order(d pointFault) {
 	name, v := d.point+" "+d.what, n.slot()
 	before := n.h.count(name)
@@ -91,7 +92,7 @@ func (n *jobNemesis) order(d pointFault) {
 	})
 }
 
-// leader is the node that leads, if it is up.
+// leader returns the leading node, nil if it is down.
 func (n *jobNemesis) leader(ctx context.Context) *node {
 	for range 100 {
 		var name string
@@ -123,7 +124,7 @@ func (n *jobNemesis) killLeader(ctx context.Context) {
 	n.back.Go(func() { n.bringBack(v, down) })
 }
 
-// holdLeader stops the leader past its lease: another one leads when it is back.
+// holdLeader stops the leader past its lease: another node leads when it continues.
 func (n *jobNemesis) holdLeader(ctx context.Context) {
 	v := n.leader(ctx)
 	if v == nil {
@@ -154,7 +155,7 @@ func (n *jobNemesis) someWorker(ctx context.Context) string {
 	return ids[n.dice.IntN(len(ids))]
 }
 
-// drain lets a worker finish what it has, and then has it work again.
+// drain drains a worker, and then undrains it.
 func (n *jobNemesis) drain(ctx context.Context) {
 	id := n.someWorker(ctx)
 	if id == "" || !n.a.tell(ctx, n.dice, "/api/v1/workers/"+id+"/drain") {
