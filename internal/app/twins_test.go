@@ -81,7 +81,8 @@ func newTwins(t *testing.T) *twins {
 // begin starts the node, with a default tenant.
 func (w *twins) begin(name string, tenant uuid.UUID) {
 	w.t.Helper()
-	w.node = start(w.t, w.dsn, name, bootstrapped(w.root), quickRetries, func(c *config.Config) { c.Tenant.DefaultID = tenant })
+	w.node = start(w.t, w.dsn, name, bootstrapped(w.root), quickRetries,
+		func(c *config.Config) { c.Tenant.DefaultID = tenant })
 }
 
 func (w *twins) serve(rw http.ResponseWriter, r *http.Request) {

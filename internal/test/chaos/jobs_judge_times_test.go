@@ -29,7 +29,7 @@ func (r *jobRecord) executions() []*executed {
 		}
 	}
 	for _, d := range r.decisions {
-		if d.to == "CANCELED" && d.from == "RUNNING" && (d.actor != "" || d.epoch > 0) { // by force, or after its grace period
+		if d.to == "CANCELED" && d.from == "RUNNING" && (d.actor != "" || d.epoch > 0) { // forced or after grace
 			taken[fmt.Sprintf("%s/%d", d.run, d.attempt)] = true
 		}
 	}
