@@ -7178,6 +7178,9 @@ type JobRunID = UUID
 // JobRunWait defines model for JobRunWait.
 type JobRunWait = string
 
+// KeptIdempotencyKey defines model for KeptIdempotencyKey.
+type KeptIdempotencyKey = string
+
 // KeyID defines model for KeyID.
 type KeyID = UUID
 
@@ -7336,6 +7339,12 @@ type WorkerAction = WorkerActionInput
 type RunRetentionParams struct {
 	// DryRun Only count what would be archived, by workflow.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
@@ -7365,6 +7374,24 @@ type ListAPIKeysParams struct {
 
 // ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
 type ListAPIKeysParamsInclude string
+
+// CreateAPIKeyParams defines parameters for CreateAPIKey.
+type CreateAPIKeyParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RevokeAPIKeyParams defines parameters for RevokeAPIKey.
+type RevokeAPIKeyParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListActionsParams defines parameters for ListActions.
 type ListActionsParams struct {
@@ -7425,6 +7452,15 @@ type VerifyAuditParams struct {
 
 // VerifyAuditParamsTrail defines parameters for VerifyAudit.
 type VerifyAuditParamsTrail string
+
+// CancelBackfillParams defines parameters for CancelBackfill.
+type CancelBackfillParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
 type ListArchivedDeadLettersParams struct {
@@ -7526,6 +7562,15 @@ type ListArchivedDeadLettersParamsInclude string
 type GetArchivedDeadLetterParams struct {
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// RestoreDeadLetterParams defines parameters for RestoreDeadLetter.
+type RestoreDeadLetterParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ExportDeadLettersParams defines parameters for ExportDeadLetters.
@@ -7759,6 +7804,15 @@ type PushDeadLetterParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// PushDeadLettersParams defines parameters for PushDeadLetters.
+type PushDeadLettersParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
 type DeleteDeadLetterParams struct {
 	// Force Delete it even if a saga is waiting for it.
@@ -7795,30 +7849,60 @@ type UpdateDeadLetterParams struct {
 type AcknowledgeDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetDefaultPolicyParams defines parameters for GetDefaultPolicy.
@@ -7890,12 +7974,24 @@ type UpdateRedriveParams struct {
 type ApproveRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListRedriveItemsParams defines parameters for ListRedriveItems.
@@ -7915,12 +8011,24 @@ type ListRedriveItemsParams struct {
 type PauseRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
@@ -8034,6 +8142,15 @@ type ListJobEventsParams struct {
 // ListJobEventsParamsInclude defines parameters for ListJobEvents.
 type ListJobEventsParamsInclude string
 
+// PublishJobEventParams defines parameters for PublishJobEvent.
+type PublishJobEventParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListFencesParams defines parameters for ListFences.
 type ListFencesParams struct {
 	// PageSize Maximum number of items; default: 20.
@@ -8086,6 +8203,15 @@ type ListJobDefinitionsParams struct {
 
 // ListJobDefinitionsParamsInclude defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParamsInclude string
+
+// CreateJobDefinitionParams defines parameters for CreateJobDefinition.
+type CreateJobDefinitionParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // DeleteJobDefinitionParams defines parameters for DeleteJobDefinition.
 type DeleteJobDefinitionParams struct {
@@ -8156,12 +8282,24 @@ type ListNextJobRunsParams struct {
 type PauseJobDefinitionParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateJobRunParams defines parameters for CreateJobRun.
@@ -8269,6 +8407,15 @@ type CreateJobBulkParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// CancelJobBulkParams defines parameters for CancelJobBulk.
+type CancelJobBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
 	// View Default: `full`. `basic` omits arguments, result, checkpoint and stack
@@ -8285,6 +8432,15 @@ type GetJobRunParams struct {
 
 // GetJobRunParamsView defines parameters for GetJobRun.
 type GetJobRunParamsView string
+
+// CancelJobRunParams defines parameters for CancelJobRun.
+type CancelJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
@@ -8308,6 +8464,15 @@ type GetRunLogParams struct {
 
 // GetRunLogParamsFormat defines parameters for GetRunLog.
 type GetRunLogParamsFormat string
+
+// ReassignJobRunParams defines parameters for ReassignJobRun.
+type ReassignJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // RerunJobRunParams defines parameters for RerunJobRun.
 type RerunJobRunParams struct {
@@ -8687,6 +8852,15 @@ type SuspendSagaParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// StepDownLeaderParams defines parameters for StepDownLeader.
+type StepDownLeaderParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetSettingsParams defines parameters for GetSettings.
 type GetSettingsParams struct {
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -8769,6 +8943,15 @@ type ListWebhooksParams struct {
 // ListWebhooksParamsInclude defines parameters for ListWebhooks.
 type ListWebhooksParamsInclude string
 
+// CreateWebhookParams defines parameters for CreateWebhook.
+type CreateWebhookParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
 	// Reason Recorded in the audit trail.
@@ -8808,22 +8991,67 @@ type ListWebhookDeliveriesParams struct {
 // ListWebhookDeliveriesParamsInclude defines parameters for ListWebhookDeliveries.
 type ListWebhookDeliveriesParamsInclude string
 
+// RedeliverWebhookDeliveryParams defines parameters for RedeliverWebhookDelivery.
+type RedeliverWebhookDeliveryParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RedeliverFailedParams defines parameters for RedeliverFailed.
+type RedeliverFailedParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TestWebhookParams defines parameters for TestWebhook.
+type TestWebhookParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkersParams defines parameters for ListWorkers.
@@ -8850,6 +9078,33 @@ type ListWorkersParams struct {
 
 // ListWorkersParamsInclude defines parameters for ListWorkers.
 type ListWorkersParamsInclude string
+
+// DetachWorkerParams defines parameters for DetachWorker.
+type DetachWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// DrainWorkerParams defines parameters for DrainWorker.
+type DrainWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UndrainWorkerParams defines parameters for UndrainWorker.
+type UndrainWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
@@ -8886,6 +9141,12 @@ type ListWorkflowsParamsInclude string
 type RegisterWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetWorkflowParams defines parameters for GetWorkflow.
@@ -8898,12 +9159,24 @@ type GetWorkflowParams struct {
 type DisableWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkflowVersionsParams defines parameters for ListWorkflowVersions.
@@ -9490,14 +9763,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-	CreateAPIKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateAPIKeyWithBody(ctx context.Context, params *CreateAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateAPIKey Create an API key
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-	CreateAPIKey(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateAPIKey(ctx context.Context, params *CreateAPIKeyParams, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetAPIKey Get an API key
 	//
@@ -9509,14 +9782,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-	RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RevokeAPIKey Revoke an API key
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-	RevokeAPIKey(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RevokeAPIKey(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListActions List operator actions
 	//
@@ -9538,14 +9811,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-	CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelBackfill Cancel a backfill
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-	CancelBackfill(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelBackfill(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListArchivedDeadLetters List archived dead letters
 	//
@@ -9562,14 +9835,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-	RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RestoreDeadLetter Restore an archived dead letter
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-	RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExportDeadLetters Export dead letters
 	//
@@ -9659,14 +9932,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-	PushDeadLettersWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PushDeadLettersWithBody(ctx context.Context, params *PushDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PushDeadLetters Push up to 500 dead letters
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-	PushDeadLetters(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PushDeadLetters(ctx context.Context, params *PushDeadLettersParams, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteDeadLetter Delete a dead letter
 	//
@@ -9986,14 +10259,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-	PublishJobEventWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PublishJobEventWithBody(ctx context.Context, params *PublishJobEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PublishJobEvent Publish an event
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-	PublishJobEvent(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PublishJobEvent(ctx context.Context, params *PublishJobEventParams, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetJobEvent Get a published event and what it triggered
 	//
@@ -10039,14 +10312,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-	CreateJobDefinitionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateJobDefinitionWithBody(ctx context.Context, params *CreateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateJobDefinition Create a job definition
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-	CreateJobDefinition(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateJobDefinition(ctx context.Context, params *CreateJobDefinitionParams, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteJobDefinition Delete a job definition
 	//
@@ -10191,14 +10464,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-	CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelJobBulk Cancel a bulk operation
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-	CancelJobBulk(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelJobBulk(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetJobRun Get a job run
 	//
@@ -10215,14 +10488,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-	CancelJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelJobRunWithBody(ctx context.Context, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelJobRun Cancel a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-	CancelJobRun(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelJobRun(ctx context.Context, runID JobRunID, params *CancelJobRunParams, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AcknowledgeCancelWithBody Acknowledge the cancellation of a job run
 	//
@@ -10328,14 +10601,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-	ReassignJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReassignJobRunWithBody(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReassignJobRun Reassign a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-	ReassignJobRun(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReassignJobRun(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReleaseRunWithBody Release a job run
 	//
@@ -10644,14 +10917,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-	StepDownLeaderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	StepDownLeaderWithBody(ctx context.Context, params *StepDownLeaderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StepDownLeader Make the scheduler's leader step down
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-	StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	StepDownLeader(ctx context.Context, params *StepDownLeaderParams, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PreviewScheduleWithBody Preview when a schedule fires
 	//
@@ -10711,14 +10984,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-	CreateWebhookWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateWebhookWithBody(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateWebhook Create a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-	CreateWebhook(ctx context.Context, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateWebhook(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteWebhook Delete a webhook and its deliveries
 	//
@@ -10757,7 +11030,7 @@ type ClientInterface interface {
 	// RedeliverWebhookDelivery Redeliver a delivery
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
-	RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, params *RedeliverWebhookDeliveryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DisableWebhookWithBody Disable a webhook
 	//
@@ -10792,14 +11065,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-	RedeliverFailedWithBody(ctx context.Context, webhookID WebhookID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RedeliverFailedWithBody(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RedeliverFailed Redeliver the failed deliveries of a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-	RedeliverFailed(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RedeliverFailed(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateWebhookSecretWithBody Rotate the secret of a webhook
 	//
@@ -10818,7 +11091,7 @@ type ClientInterface interface {
 	// TestWebhook Send a test event to a webhook
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
-	TestWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	TestWebhook(ctx context.Context, webhookID WebhookID, params *TestWebhookParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WhoAmI Show the caller's identity and permissions
 	//
@@ -10882,28 +11155,28 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-	DetachWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DetachWorkerWithBody(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DetachWorker Detach a worker
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-	DetachWorker(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DetachWorker(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DrainWorkerWithBody Drain a worker
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-	DrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DrainWorkerWithBody(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DrainWorker Drain a worker
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-	DrainWorker(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DrainWorker(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WorkerHeartbeatWithBody Send a heartbeat and renew a worker's leases
 	//
@@ -10938,14 +11211,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-	UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UndrainWorker Undrain a worker
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-	UndrainWorker(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UndrainWorker(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWorkflows List workflows
 	//
@@ -11113,8 +11386,8 @@ func (c *Client) ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, req
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-func (c *Client) CreateAPIKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateAPIKeyRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateAPIKeyWithBody(ctx context.Context, params *CreateAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateAPIKeyRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11130,8 +11403,8 @@ func (c *Client) CreateAPIKeyWithBody(ctx context.Context, contentType string, b
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-func (c *Client) CreateAPIKey(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateAPIKeyRequest(c.Server, body)
+func (c *Client) CreateAPIKey(ctx context.Context, params *CreateAPIKeyParams, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateAPIKeyRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11162,8 +11435,8 @@ func (c *Client) GetAPIKey(ctx context.Context, keyID KeyID, reqEditors ...Reque
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-func (c *Client) RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRevokeAPIKeyRequestWithBody(c.Server, keyID, contentType, body)
+func (c *Client) RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeAPIKeyRequestWithBody(c.Server, keyID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11179,8 +11452,8 @@ func (c *Client) RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentT
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRevokeAPIKeyRequest(c.Server, keyID, body)
+func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeAPIKeyRequest(c.Server, keyID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11241,8 +11514,8 @@ func (c *Client) GetBackfill(ctx context.Context, backfillID BackfillID, reqEdit
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-func (c *Client) CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelBackfillRequestWithBody(c.Server, backfillID, contentType, body)
+func (c *Client) CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBackfillRequestWithBody(c.Server, backfillID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11258,8 +11531,8 @@ func (c *Client) CancelBackfillWithBody(ctx context.Context, backfillID Backfill
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-func (c *Client) CancelBackfill(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelBackfillRequest(c.Server, backfillID, body)
+func (c *Client) CancelBackfill(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBackfillRequest(c.Server, backfillID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11305,8 +11578,8 @@ func (c *Client) GetArchivedDeadLetter(ctx context.Context, messageID DeadLetter
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-func (c *Client) RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRestoreDeadLetterRequestWithBody(c.Server, messageID, contentType, body)
+func (c *Client) RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreDeadLetterRequestWithBody(c.Server, messageID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11322,8 +11595,8 @@ func (c *Client) RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLe
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-func (c *Client) RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRestoreDeadLetterRequest(c.Server, messageID, body)
+func (c *Client) RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreDeadLetterRequest(c.Server, messageID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11552,8 +11825,8 @@ func (c *Client) PushDeadLetter(ctx context.Context, params *PushDeadLetterParam
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-func (c *Client) PushDeadLettersWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPushDeadLettersRequestWithBody(c.Server, contentType, body)
+func (c *Client) PushDeadLettersWithBody(ctx context.Context, params *PushDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPushDeadLettersRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11569,8 +11842,8 @@ func (c *Client) PushDeadLettersWithBody(ctx context.Context, contentType string
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-func (c *Client) PushDeadLetters(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPushDeadLettersRequest(c.Server, body)
+func (c *Client) PushDeadLetters(ctx context.Context, params *PushDeadLettersParams, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPushDeadLettersRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12389,8 +12662,8 @@ func (c *Client) ListJobEvents(ctx context.Context, params *ListJobEventsParams,
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-func (c *Client) PublishJobEventWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPublishJobEventRequestWithBody(c.Server, contentType, body)
+func (c *Client) PublishJobEventWithBody(ctx context.Context, params *PublishJobEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPublishJobEventRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12406,8 +12679,8 @@ func (c *Client) PublishJobEventWithBody(ctx context.Context, contentType string
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-func (c *Client) PublishJobEvent(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPublishJobEventRequest(c.Server, body)
+func (c *Client) PublishJobEvent(ctx context.Context, params *PublishJobEventParams, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPublishJobEventRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12532,8 +12805,8 @@ func (c *Client) ListJobDefinitions(ctx context.Context, params *ListJobDefiniti
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-func (c *Client) CreateJobDefinitionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateJobDefinitionRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateJobDefinitionWithBody(ctx context.Context, params *CreateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobDefinitionRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12549,8 +12822,8 @@ func (c *Client) CreateJobDefinitionWithBody(ctx context.Context, contentType st
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-func (c *Client) CreateJobDefinition(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateJobDefinitionRequest(c.Server, body)
+func (c *Client) CreateJobDefinition(ctx context.Context, params *CreateJobDefinitionParams, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateJobDefinitionRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12924,8 +13197,8 @@ func (c *Client) GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...Re
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-func (c *Client) CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelJobBulkRequestWithBody(c.Server, bulkID, contentType, body)
+func (c *Client) CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobBulkRequestWithBody(c.Server, bulkID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12941,8 +13214,8 @@ func (c *Client) CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, conte
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-func (c *Client) CancelJobBulk(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelJobBulkRequest(c.Server, bulkID, body)
+func (c *Client) CancelJobBulk(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobBulkRequest(c.Server, bulkID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12988,8 +13261,8 @@ func (c *Client) ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEdit
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-func (c *Client) CancelJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelJobRunRequestWithBody(c.Server, runID, contentType, body)
+func (c *Client) CancelJobRunWithBody(ctx context.Context, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobRunRequestWithBody(c.Server, runID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -13005,8 +13278,8 @@ func (c *Client) CancelJobRunWithBody(ctx context.Context, runID JobRunID, conte
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-func (c *Client) CancelJobRun(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelJobRunRequest(c.Server, runID, body)
+func (c *Client) CancelJobRun(ctx context.Context, runID JobRunID, params *CancelJobRunParams, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelJobRunRequest(c.Server, runID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -13271,8 +13544,8 @@ func (c *Client) ReportProgress(ctx context.Context, runID RunID, body ReportPro
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-func (c *Client) ReassignJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewReassignJobRunRequestWithBody(c.Server, runID, contentType, body)
+func (c *Client) ReassignJobRunWithBody(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReassignJobRunRequestWithBody(c.Server, runID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -13288,8 +13561,8 @@ func (c *Client) ReassignJobRunWithBody(ctx context.Context, runID JobRunID, con
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-func (c *Client) ReassignJobRun(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewReassignJobRunRequest(c.Server, runID, body)
+func (c *Client) ReassignJobRun(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReassignJobRunRequest(c.Server, runID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14067,8 +14340,8 @@ func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-func (c *Client) StepDownLeaderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewStepDownLeaderRequestWithBody(c.Server, contentType, body)
+func (c *Client) StepDownLeaderWithBody(ctx context.Context, params *StepDownLeaderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStepDownLeaderRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14084,8 +14357,8 @@ func (c *Client) StepDownLeaderWithBody(ctx context.Context, contentType string,
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-func (c *Client) StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewStepDownLeaderRequest(c.Server, body)
+func (c *Client) StepDownLeader(ctx context.Context, params *StepDownLeaderParams, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStepDownLeaderRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14244,8 +14517,8 @@ func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, r
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-func (c *Client) CreateWebhookWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateWebhookRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateWebhookWithBody(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateWebhookRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14261,8 +14534,8 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, contentType string, 
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-func (c *Client) CreateWebhook(ctx context.Context, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateWebhookRequest(c.Server, body)
+func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateWebhookRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14370,8 +14643,8 @@ func (c *Client) GetWebhookDelivery(ctx context.Context, webhookID WebhookID, de
 // RedeliverWebhookDelivery Redeliver a delivery
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
-func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRedeliverWebhookDeliveryRequest(c.Server, webhookID, deliveryID)
+func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, params *RedeliverWebhookDeliveryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRedeliverWebhookDeliveryRequest(c.Server, webhookID, deliveryID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -14455,8 +14728,8 @@ func (c *Client) EnableWebhook(ctx context.Context, webhookID WebhookID, params 
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-func (c *Client) RedeliverFailedWithBody(ctx context.Context, webhookID WebhookID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRedeliverFailedRequestWithBody(c.Server, webhookID, contentType, body)
+func (c *Client) RedeliverFailedWithBody(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRedeliverFailedRequestWithBody(c.Server, webhookID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14472,8 +14745,8 @@ func (c *Client) RedeliverFailedWithBody(ctx context.Context, webhookID WebhookI
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRedeliverFailedRequest(c.Server, webhookID, body)
+func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRedeliverFailedRequest(c.Server, webhookID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14521,8 +14794,8 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, p
 // TestWebhook Send a test event to a webhook
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
-func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewTestWebhookRequest(c.Server, webhookID)
+func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, params *TestWebhookParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTestWebhookRequest(c.Server, webhookID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -14685,8 +14958,8 @@ func (c *Client) CompleteRuns(ctx context.Context, workerID WorkerID, body Compl
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-func (c *Client) DetachWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDetachWorkerRequestWithBody(c.Server, workerID, contentType, body)
+func (c *Client) DetachWorkerWithBody(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDetachWorkerRequestWithBody(c.Server, workerID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14702,8 +14975,8 @@ func (c *Client) DetachWorkerWithBody(ctx context.Context, workerID WorkerID, co
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-func (c *Client) DetachWorker(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDetachWorkerRequest(c.Server, workerID, body)
+func (c *Client) DetachWorker(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDetachWorkerRequest(c.Server, workerID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14719,8 +14992,8 @@ func (c *Client) DetachWorker(ctx context.Context, workerID WorkerID, body Detac
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-func (c *Client) DrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDrainWorkerRequestWithBody(c.Server, workerID, contentType, body)
+func (c *Client) DrainWorkerWithBody(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDrainWorkerRequestWithBody(c.Server, workerID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14736,8 +15009,8 @@ func (c *Client) DrainWorkerWithBody(ctx context.Context, workerID WorkerID, con
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-func (c *Client) DrainWorker(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDrainWorkerRequest(c.Server, workerID, body)
+func (c *Client) DrainWorker(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDrainWorkerRequest(c.Server, workerID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14821,8 +15094,8 @@ func (c *Client) StartRuns(ctx context.Context, workerID WorkerID, body StartRun
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-func (c *Client) UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUndrainWorkerRequestWithBody(c.Server, workerID, contentType, body)
+func (c *Client) UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndrainWorkerRequestWithBody(c.Server, workerID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14838,8 +15111,8 @@ func (c *Client) UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, c
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-func (c *Client) UndrainWorker(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUndrainWorkerRequest(c.Server, workerID, body)
+func (c *Client) UndrainWorker(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndrainWorkerRequest(c.Server, workerID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -15170,6 +15443,21 @@ func NewRunRetentionRequestWithBody(server string, params *RunRetentionParams, c
 
 	req.Header.Add("Content-Type", contentType)
 
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
 	return req, nil
 }
 
@@ -15315,18 +15603,18 @@ func NewListAPIKeysRequest(server string, params *ListAPIKeysParams) (*http.Requ
 }
 
 // NewCreateAPIKeyRequest calls the generic CreateAPIKey builder with application/json body
-func NewCreateAPIKeyRequest(server string, body CreateAPIKeyJSONRequestBody) (*http.Request, error) {
+func NewCreateAPIKeyRequest(server string, params *CreateAPIKeyParams, body CreateAPIKeyJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateAPIKeyRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateAPIKeyRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateAPIKeyRequestWithBody constructs an http.Request for the CreateAPIKey method, with any body, and a specified content type
-func NewCreateAPIKeyRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateAPIKeyRequestWithBody(server string, params *CreateAPIKeyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -15350,6 +15638,21 @@ func NewCreateAPIKeyRequestWithBody(server string, contentType string, body io.R
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -15389,18 +15692,18 @@ func NewGetAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
 }
 
 // NewRevokeAPIKeyRequest calls the generic RevokeAPIKey builder with application/json body
-func NewRevokeAPIKeyRequest(server string, keyID KeyID, body RevokeAPIKeyJSONRequestBody) (*http.Request, error) {
+func NewRevokeAPIKeyRequest(server string, keyID KeyID, params *RevokeAPIKeyParams, body RevokeAPIKeyJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewRevokeAPIKeyRequestWithBody(server, keyID, "application/json", bodyReader)
+	return NewRevokeAPIKeyRequestWithBody(server, keyID, params, "application/json", bodyReader)
 }
 
 // NewRevokeAPIKeyRequestWithBody constructs an http.Request for the RevokeAPIKey method, with any body, and a specified content type
-func NewRevokeAPIKeyRequestWithBody(server string, keyID KeyID, contentType string, body io.Reader) (*http.Request, error) {
+func NewRevokeAPIKeyRequestWithBody(server string, keyID KeyID, params *RevokeAPIKeyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -15431,6 +15734,21 @@ func NewRevokeAPIKeyRequestWithBody(server string, keyID KeyID, contentType stri
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -15758,18 +16076,18 @@ func NewGetBackfillRequest(server string, backfillID BackfillID) (*http.Request,
 }
 
 // NewCancelBackfillRequest calls the generic CancelBackfill builder with application/json body
-func NewCancelBackfillRequest(server string, backfillID BackfillID, body CancelBackfillJSONRequestBody) (*http.Request, error) {
+func NewCancelBackfillRequest(server string, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCancelBackfillRequestWithBody(server, backfillID, "application/json", bodyReader)
+	return NewCancelBackfillRequestWithBody(server, backfillID, params, "application/json", bodyReader)
 }
 
 // NewCancelBackfillRequestWithBody constructs an http.Request for the CancelBackfill method, with any body, and a specified content type
-func NewCancelBackfillRequestWithBody(server string, backfillID BackfillID, contentType string, body io.Reader) (*http.Request, error) {
+func NewCancelBackfillRequestWithBody(server string, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -15800,6 +16118,21 @@ func NewCancelBackfillRequestWithBody(server string, backfillID BackfillID, cont
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -16292,18 +16625,18 @@ func NewGetArchivedDeadLetterRequest(server string, messageID DeadLetterID, para
 }
 
 // NewRestoreDeadLetterRequest calls the generic RestoreDeadLetter builder with application/json body
-func NewRestoreDeadLetterRequest(server string, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody) (*http.Request, error) {
+func NewRestoreDeadLetterRequest(server string, messageID DeadLetterID, params *RestoreDeadLetterParams, body RestoreDeadLetterJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewRestoreDeadLetterRequestWithBody(server, messageID, "application/json", bodyReader)
+	return NewRestoreDeadLetterRequestWithBody(server, messageID, params, "application/json", bodyReader)
 }
 
 // NewRestoreDeadLetterRequestWithBody constructs an http.Request for the RestoreDeadLetter method, with any body, and a specified content type
-func NewRestoreDeadLetterRequestWithBody(server string, messageID DeadLetterID, contentType string, body io.Reader) (*http.Request, error) {
+func NewRestoreDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16334,6 +16667,21 @@ func NewRestoreDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -17609,18 +17957,18 @@ func NewPushDeadLetterRequestWithBody(server string, params *PushDeadLetterParam
 }
 
 // NewPushDeadLettersRequest calls the generic PushDeadLetters builder with application/json body
-func NewPushDeadLettersRequest(server string, body PushDeadLettersJSONRequestBody) (*http.Request, error) {
+func NewPushDeadLettersRequest(server string, params *PushDeadLettersParams, body PushDeadLettersJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewPushDeadLettersRequestWithBody(server, "application/json", bodyReader)
+	return NewPushDeadLettersRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewPushDeadLettersRequestWithBody constructs an http.Request for the PushDeadLetters method, with any body, and a specified content type
-func NewPushDeadLettersRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewPushDeadLettersRequestWithBody(server string, params *PushDeadLettersParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -17644,6 +17992,21 @@ func NewPushDeadLettersRequestWithBody(server string, contentType string, body i
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -17927,6 +18290,17 @@ func NewAcknowledgeDeadLetterRequestWithBody(server string, messageID DeadLetter
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -18021,6 +18395,17 @@ func NewDiscardDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
 	}
@@ -18119,6 +18504,17 @@ func NewRequeueDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -18181,6 +18577,17 @@ func NewResolveDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -18241,6 +18648,17 @@ func NewRetryDeadLetterRequestWithBody(server string, messageID DeadLetterID, pa
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
 	}
@@ -18786,6 +19204,17 @@ func NewApproveRedriveRequestWithBody(server string, redriveID RedriveID, params
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -18846,6 +19275,17 @@ func NewCancelRedriveRequestWithBody(server string, redriveID RedriveID, params 
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
 	}
@@ -18995,6 +19435,17 @@ func NewPauseRedriveRequestWithBody(server string, redriveID RedriveID, params *
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -19055,6 +19506,17 @@ func NewResumeRedriveRequestWithBody(server string, redriveID RedriveID, params 
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
 	}
@@ -19758,18 +20220,18 @@ func NewListJobEventsRequest(server string, params *ListJobEventsParams) (*http.
 }
 
 // NewPublishJobEventRequest calls the generic PublishJobEvent builder with application/json body
-func NewPublishJobEventRequest(server string, body PublishJobEventJSONRequestBody) (*http.Request, error) {
+func NewPublishJobEventRequest(server string, params *PublishJobEventParams, body PublishJobEventJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewPublishJobEventRequestWithBody(server, "application/json", bodyReader)
+	return NewPublishJobEventRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewPublishJobEventRequestWithBody constructs an http.Request for the PublishJobEvent method, with any body, and a specified content type
-func NewPublishJobEventRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewPublishJobEventRequestWithBody(server string, params *PublishJobEventParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -19793,6 +20255,21 @@ func NewPublishJobEventRequestWithBody(server string, contentType string, body i
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -20210,18 +20687,18 @@ func NewListJobDefinitionsRequest(server string, params *ListJobDefinitionsParam
 }
 
 // NewCreateJobDefinitionRequest calls the generic CreateJobDefinition builder with application/json body
-func NewCreateJobDefinitionRequest(server string, body CreateJobDefinitionJSONRequestBody) (*http.Request, error) {
+func NewCreateJobDefinitionRequest(server string, params *CreateJobDefinitionParams, body CreateJobDefinitionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateJobDefinitionRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateJobDefinitionRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateJobDefinitionRequestWithBody constructs an http.Request for the CreateJobDefinition method, with any body, and a specified content type
-func NewCreateJobDefinitionRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateJobDefinitionRequestWithBody(server string, params *CreateJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -20245,6 +20722,21 @@ func NewCreateJobDefinitionRequestWithBody(server string, contentType string, bo
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -20799,6 +21291,17 @@ func NewPauseJobDefinitionRequestWithBody(server string, definition JobDefinitio
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -20859,6 +21362,17 @@ func NewResumeJobDefinitionRequestWithBody(server string, definition JobDefiniti
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
 	}
@@ -21483,18 +21997,18 @@ func NewGetJobBulkRequest(server string, bulkID BulkID) (*http.Request, error) {
 }
 
 // NewCancelJobBulkRequest calls the generic CancelJobBulk builder with application/json body
-func NewCancelJobBulkRequest(server string, bulkID BulkID, body CancelJobBulkJSONRequestBody) (*http.Request, error) {
+func NewCancelJobBulkRequest(server string, bulkID BulkID, params *CancelJobBulkParams, body CancelJobBulkJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCancelJobBulkRequestWithBody(server, bulkID, "application/json", bodyReader)
+	return NewCancelJobBulkRequestWithBody(server, bulkID, params, "application/json", bodyReader)
 }
 
 // NewCancelJobBulkRequestWithBody constructs an http.Request for the CancelJobBulk method, with any body, and a specified content type
-func NewCancelJobBulkRequestWithBody(server string, bulkID BulkID, contentType string, body io.Reader) (*http.Request, error) {
+func NewCancelJobBulkRequestWithBody(server string, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -21525,6 +22039,21 @@ func NewCancelJobBulkRequestWithBody(server string, bulkID BulkID, contentType s
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -21652,18 +22181,18 @@ func NewListJobRunAttemptsRequest(server string, runID JobRunID) (*http.Request,
 }
 
 // NewCancelJobRunRequest calls the generic CancelJobRun builder with application/json body
-func NewCancelJobRunRequest(server string, runID JobRunID, body CancelJobRunJSONRequestBody) (*http.Request, error) {
+func NewCancelJobRunRequest(server string, runID JobRunID, params *CancelJobRunParams, body CancelJobRunJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCancelJobRunRequestWithBody(server, runID, "application/json", bodyReader)
+	return NewCancelJobRunRequestWithBody(server, runID, params, "application/json", bodyReader)
 }
 
 // NewCancelJobRunRequestWithBody constructs an http.Request for the CancelJobRun method, with any body, and a specified content type
-func NewCancelJobRunRequestWithBody(server string, runID JobRunID, contentType string, body io.Reader) (*http.Request, error) {
+func NewCancelJobRunRequestWithBody(server string, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -21694,6 +22223,21 @@ func NewCancelJobRunRequestWithBody(server string, runID JobRunID, contentType s
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -22184,18 +22728,18 @@ func NewReportProgressRequestWithBody(server string, runID RunID, contentType st
 }
 
 // NewReassignJobRunRequest calls the generic ReassignJobRun builder with application/json body
-func NewReassignJobRunRequest(server string, runID JobRunID, body ReassignJobRunJSONRequestBody) (*http.Request, error) {
+func NewReassignJobRunRequest(server string, runID JobRunID, params *ReassignJobRunParams, body ReassignJobRunJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewReassignJobRunRequestWithBody(server, runID, "application/json", bodyReader)
+	return NewReassignJobRunRequestWithBody(server, runID, params, "application/json", bodyReader)
 }
 
 // NewReassignJobRunRequestWithBody constructs an http.Request for the ReassignJobRun method, with any body, and a specified content type
-func NewReassignJobRunRequestWithBody(server string, runID JobRunID, contentType string, body io.Reader) (*http.Request, error) {
+func NewReassignJobRunRequestWithBody(server string, runID JobRunID, params *ReassignJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -22226,6 +22770,21 @@ func NewReassignJobRunRequestWithBody(server string, runID JobRunID, contentType
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -24913,18 +25472,18 @@ func NewGetLeaderRequest(server string) (*http.Request, error) {
 }
 
 // NewStepDownLeaderRequest calls the generic StepDownLeader builder with application/json body
-func NewStepDownLeaderRequest(server string, body StepDownLeaderJSONRequestBody) (*http.Request, error) {
+func NewStepDownLeaderRequest(server string, params *StepDownLeaderParams, body StepDownLeaderJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewStepDownLeaderRequestWithBody(server, "application/json", bodyReader)
+	return NewStepDownLeaderRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewStepDownLeaderRequestWithBody constructs an http.Request for the StepDownLeader method, with any body, and a specified content type
-func NewStepDownLeaderRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewStepDownLeaderRequestWithBody(server string, params *StepDownLeaderParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -24948,6 +25507,21 @@ func NewStepDownLeaderRequestWithBody(server string, contentType string, body io
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -25434,18 +26008,18 @@ func NewListWebhooksRequest(server string, params *ListWebhooksParams) (*http.Re
 }
 
 // NewCreateWebhookRequest calls the generic CreateWebhook builder with application/json body
-func NewCreateWebhookRequest(server string, body CreateWebhookJSONRequestBody) (*http.Request, error) {
+func NewCreateWebhookRequest(server string, params *CreateWebhookParams, body CreateWebhookJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateWebhookRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateWebhookRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateWebhookRequestWithBody constructs an http.Request for the CreateWebhook method, with any body, and a specified content type
-func NewCreateWebhookRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateWebhookRequestWithBody(server string, params *CreateWebhookParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -25469,6 +26043,21 @@ func NewCreateWebhookRequestWithBody(server string, contentType string, body io.
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -25796,7 +26385,7 @@ func NewGetWebhookDeliveryRequest(server string, webhookID WebhookID, deliveryID
 }
 
 // NewRedeliverWebhookDeliveryRequest constructs an http.Request for the RedeliverWebhookDelivery method
-func NewRedeliverWebhookDeliveryRequest(server string, webhookID WebhookID, deliveryID DeliveryID) (*http.Request, error) {
+func NewRedeliverWebhookDeliveryRequest(server string, webhookID WebhookID, deliveryID DeliveryID, params *RedeliverWebhookDeliveryParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -25831,6 +26420,21 @@ func NewRedeliverWebhookDeliveryRequest(server string, webhookID WebhookID, deli
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -25891,6 +26495,17 @@ func NewDisableWebhookRequestWithBody(server string, webhookID WebhookID, params
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
 	}
@@ -25955,24 +26570,35 @@ func NewEnableWebhookRequestWithBody(server string, webhookID WebhookID, params 
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
 }
 
 // NewRedeliverFailedRequest calls the generic RedeliverFailed builder with application/json body
-func NewRedeliverFailedRequest(server string, webhookID WebhookID, body RedeliverFailedJSONRequestBody) (*http.Request, error) {
+func NewRedeliverFailedRequest(server string, webhookID WebhookID, params *RedeliverFailedParams, body RedeliverFailedJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewRedeliverFailedRequestWithBody(server, webhookID, "application/json", bodyReader)
+	return NewRedeliverFailedRequestWithBody(server, webhookID, params, "application/json", bodyReader)
 }
 
 // NewRedeliverFailedRequestWithBody constructs an http.Request for the RedeliverFailed method, with any body, and a specified content type
-func NewRedeliverFailedRequestWithBody(server string, webhookID WebhookID, contentType string, body io.Reader) (*http.Request, error) {
+func NewRedeliverFailedRequestWithBody(server string, webhookID WebhookID, params *RedeliverFailedParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -26003,6 +26629,21 @@ func NewRedeliverFailedRequestWithBody(server string, webhookID WebhookID, conte
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -26064,13 +26705,24 @@ func NewRotateWebhookSecretRequestWithBody(server string, webhookID WebhookID, p
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
 }
 
 // NewTestWebhookRequest constructs an http.Request for the TestWebhook method
-func NewTestWebhookRequest(server string, webhookID WebhookID) (*http.Request, error) {
+func NewTestWebhookRequest(server string, webhookID WebhookID, params *TestWebhookParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -26098,6 +26750,21 @@ func NewTestWebhookRequest(server string, webhookID WebhookID) (*http.Request, e
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -26401,18 +27068,18 @@ func NewCompleteRunsRequestWithBody(server string, workerID WorkerID, contentTyp
 }
 
 // NewDetachWorkerRequest calls the generic DetachWorker builder with application/json body
-func NewDetachWorkerRequest(server string, workerID WorkerID, body DetachWorkerJSONRequestBody) (*http.Request, error) {
+func NewDetachWorkerRequest(server string, workerID WorkerID, params *DetachWorkerParams, body DetachWorkerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewDetachWorkerRequestWithBody(server, workerID, "application/json", bodyReader)
+	return NewDetachWorkerRequestWithBody(server, workerID, params, "application/json", bodyReader)
 }
 
 // NewDetachWorkerRequestWithBody constructs an http.Request for the DetachWorker method, with any body, and a specified content type
-func NewDetachWorkerRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+func NewDetachWorkerRequestWithBody(server string, workerID WorkerID, params *DetachWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -26444,22 +27111,37 @@ func NewDetachWorkerRequestWithBody(server string, workerID WorkerID, contentTyp
 
 	req.Header.Add("Content-Type", contentType)
 
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
 	return req, nil
 }
 
 // NewDrainWorkerRequest calls the generic DrainWorker builder with application/json body
-func NewDrainWorkerRequest(server string, workerID WorkerID, body DrainWorkerJSONRequestBody) (*http.Request, error) {
+func NewDrainWorkerRequest(server string, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewDrainWorkerRequestWithBody(server, workerID, "application/json", bodyReader)
+	return NewDrainWorkerRequestWithBody(server, workerID, params, "application/json", bodyReader)
 }
 
 // NewDrainWorkerRequestWithBody constructs an http.Request for the DrainWorker method, with any body, and a specified content type
-func NewDrainWorkerRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+func NewDrainWorkerRequestWithBody(server string, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -26490,6 +27172,21 @@ func NewDrainWorkerRequestWithBody(server string, workerID WorkerID, contentType
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -26589,18 +27286,18 @@ func NewStartRunsRequestWithBody(server string, workerID WorkerID, contentType s
 }
 
 // NewUndrainWorkerRequest calls the generic UndrainWorker builder with application/json body
-func NewUndrainWorkerRequest(server string, workerID WorkerID, body UndrainWorkerJSONRequestBody) (*http.Request, error) {
+func NewUndrainWorkerRequest(server string, workerID WorkerID, params *UndrainWorkerParams, body UndrainWorkerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewUndrainWorkerRequestWithBody(server, workerID, "application/json", bodyReader)
+	return NewUndrainWorkerRequestWithBody(server, workerID, params, "application/json", bodyReader)
 }
 
 // NewUndrainWorkerRequestWithBody constructs an http.Request for the UndrainWorker method, with any body, and a specified content type
-func NewUndrainWorkerRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+func NewUndrainWorkerRequestWithBody(server string, workerID WorkerID, params *UndrainWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -26631,6 +27328,21 @@ func NewUndrainWorkerRequestWithBody(server string, workerID WorkerID, contentTy
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -26799,6 +27511,17 @@ func NewRegisterWorkflowRequestWithBody(server string, params *RegisterWorkflowP
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -26950,6 +27673,17 @@ func NewDisableWorkflowRequestWithBody(server string, name WorkflowName, params 
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -27010,6 +27744,17 @@ func NewEnableWorkflowRequestWithBody(server string, name WorkflowName, params *
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
 	}
@@ -27382,14 +28127,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-	CreateAPIKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
+	CreateAPIKeyWithBodyWithResponse(ctx context.Context, params *CreateAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
 
 	// CreateAPIKeyWithResponse Create an API key
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-	CreateAPIKeyWithResponse(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
+	CreateAPIKeyWithResponse(ctx context.Context, params *CreateAPIKeyParams, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
 
 	// GetAPIKeyWithResponse Get an API key
 	//
@@ -27403,14 +28148,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-	RevokeAPIKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
+	RevokeAPIKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
 
 	// RevokeAPIKeyWithResponse Revoke an API key
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-	RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
+	RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
 
 	// ListActionsWithResponse List operator actions
 	//
@@ -27438,14 +28183,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-	CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
+	CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
 
 	// CancelBackfillWithResponse Cancel a backfill
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-	CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
+	CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
 
 	// ListArchivedDeadLettersWithResponse List archived dead letters
 	//
@@ -27466,14 +28211,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-	RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
+	RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
 
 	// RestoreDeadLetterWithResponse Restore an archived dead letter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-	RestoreDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
+	RestoreDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
 
 	// ExportDeadLettersWithResponse Export dead letters
 	//
@@ -27571,14 +28316,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-	PushDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error)
+	PushDeadLettersWithBodyWithResponse(ctx context.Context, params *PushDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error)
 
 	// PushDeadLettersWithResponse Push up to 500 dead letters
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-	PushDeadLettersWithResponse(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error)
+	PushDeadLettersWithResponse(ctx context.Context, params *PushDeadLettersParams, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error)
 
 	// DeleteDeadLetterWithResponse Delete a dead letter
 	//
@@ -27928,14 +28673,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-	PublishJobEventWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
+	PublishJobEventWithBodyWithResponse(ctx context.Context, params *PublishJobEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
 
 	// PublishJobEventWithResponse Publish an event
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-	PublishJobEventWithResponse(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
+	PublishJobEventWithResponse(ctx context.Context, params *PublishJobEventParams, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
 
 	// GetJobEventWithResponse Get a published event and what it triggered
 	//
@@ -27991,14 +28736,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-	CreateJobDefinitionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
+	CreateJobDefinitionWithBodyWithResponse(ctx context.Context, params *CreateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
 
 	// CreateJobDefinitionWithResponse Create a job definition
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-	CreateJobDefinitionWithResponse(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
+	CreateJobDefinitionWithResponse(ctx context.Context, params *CreateJobDefinitionParams, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
 
 	// DeleteJobDefinitionWithResponse Delete a job definition
 	//
@@ -28159,14 +28904,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-	CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
+	CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
 
 	// CancelJobBulkWithResponse Cancel a bulk operation
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-	CancelJobBulkWithResponse(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
+	CancelJobBulkWithResponse(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
 
 	// GetJobRunWithResponse Get a job run
 	//
@@ -28187,14 +28932,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-	CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
+	CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
 
 	// CancelJobRunWithResponse Cancel a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-	CancelJobRunWithResponse(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
+	CancelJobRunWithResponse(ctx context.Context, runID JobRunID, params *CancelJobRunParams, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
 
 	// AcknowledgeCancelWithBodyWithResponse Acknowledge the cancellation of a job run
 	//
@@ -28306,14 +29051,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-	ReassignJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
+	ReassignJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
 
 	// ReassignJobRunWithResponse Reassign a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-	ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
+	ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
 
 	// ReleaseRunWithBodyWithResponse Release a job run
 	//
@@ -28642,14 +29387,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-	StepDownLeaderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
+	StepDownLeaderWithBodyWithResponse(ctx context.Context, params *StepDownLeaderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
 
 	// StepDownLeaderWithResponse Make the scheduler's leader step down
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-	StepDownLeaderWithResponse(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
+	StepDownLeaderWithResponse(ctx context.Context, params *StepDownLeaderParams, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
 
 	// PreviewScheduleWithBodyWithResponse Preview when a schedule fires
 	//
@@ -28719,14 +29464,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-	CreateWebhookWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
+	CreateWebhookWithBodyWithResponse(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
 	// CreateWebhookWithResponse Create a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-	CreateWebhookWithResponse(ctx context.Context, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
+	CreateWebhookWithResponse(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
 	// DeleteWebhookWithResponse Delete a webhook and its deliveries
 	//
@@ -28775,7 +29520,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
-	RedeliverWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*RedeliverWebhookDeliveryResponse, error)
+	RedeliverWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, params *RedeliverWebhookDeliveryParams, reqEditors ...RequestEditorFn) (*RedeliverWebhookDeliveryResponse, error)
 
 	// DisableWebhookWithBodyWithResponse Disable a webhook
 	//
@@ -28810,14 +29555,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-	RedeliverFailedWithBodyWithResponse(ctx context.Context, webhookID WebhookID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
+	RedeliverFailedWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
 
 	// RedeliverFailedWithResponse Redeliver the failed deliveries of a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-	RedeliverFailedWithResponse(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
+	RedeliverFailedWithResponse(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
 
 	// RotateWebhookSecretWithBodyWithResponse Rotate the secret of a webhook
 	//
@@ -28838,7 +29583,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
-	TestWebhookWithResponse(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*TestWebhookResponse, error)
+	TestWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *TestWebhookParams, reqEditors ...RequestEditorFn) (*TestWebhookResponse, error)
 
 	// WhoAmIWithResponse Show the caller's identity and permissions
 	//
@@ -28908,28 +29653,28 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-	DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
+	DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
 
 	// DetachWorkerWithResponse Detach a worker
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-	DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
+	DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
 
 	// DrainWorkerWithBodyWithResponse Drain a worker
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-	DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
+	DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
 
 	// DrainWorkerWithResponse Drain a worker
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-	DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
+	DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
 
 	// WorkerHeartbeatWithBodyWithResponse Send a heartbeat and renew a worker's leases
 	//
@@ -28964,14 +29709,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-	UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
+	UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
 
 	// UndrainWorkerWithResponse Undrain a worker
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-	UndrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
+	UndrainWorkerWithResponse(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
 
 	// ListWorkflowsWithResponse List workflows
 	//
@@ -37128,8 +37873,8 @@ func (c *ClientWithResponses) ListAPIKeysWithResponse(ctx context.Context, param
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error) {
-	rsp, err := c.CreateAPIKeyWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Context, params *CreateAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error) {
+	rsp, err := c.CreateAPIKeyWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37141,8 +37886,8 @@ func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Conte
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
-func (c *ClientWithResponses) CreateAPIKeyWithResponse(ctx context.Context, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error) {
-	rsp, err := c.CreateAPIKey(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateAPIKeyWithResponse(ctx context.Context, params *CreateAPIKeyParams, body CreateAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error) {
+	rsp, err := c.CreateAPIKey(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37167,8 +37912,8 @@ func (c *ClientWithResponses) GetAPIKeyWithResponse(ctx context.Context, keyID K
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-func (c *ClientWithResponses) RevokeAPIKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
-	rsp, err := c.RevokeAPIKeyWithBody(ctx, keyID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) RevokeAPIKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
+	rsp, err := c.RevokeAPIKeyWithBody(ctx, keyID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37180,8 +37925,8 @@ func (c *ClientWithResponses) RevokeAPIKeyWithBodyWithResponse(ctx context.Conte
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
-func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
-	rsp, err := c.RevokeAPIKey(ctx, keyID, body, reqEditors...)
+func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, params *RevokeAPIKeyParams, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error) {
+	rsp, err := c.RevokeAPIKey(ctx, keyID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37232,8 +37977,8 @@ func (c *ClientWithResponses) GetBackfillWithResponse(ctx context.Context, backf
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
-	rsp, err := c.CancelBackfillWithBody(ctx, backfillID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
+	rsp, err := c.CancelBackfillWithBody(ctx, backfillID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37245,8 +37990,8 @@ func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Con
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
-func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
-	rsp, err := c.CancelBackfill(ctx, backfillID, body, reqEditors...)
+func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
+	rsp, err := c.CancelBackfill(ctx, backfillID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37284,8 +38029,8 @@ func (c *ClientWithResponses) GetArchivedDeadLetterWithResponse(ctx context.Cont
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-func (c *ClientWithResponses) RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error) {
-	rsp, err := c.RestoreDeadLetterWithBody(ctx, messageID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error) {
+	rsp, err := c.RestoreDeadLetterWithBody(ctx, messageID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37297,8 +38042,8 @@ func (c *ClientWithResponses) RestoreDeadLetterWithBodyWithResponse(ctx context.
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
-func (c *ClientWithResponses) RestoreDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error) {
-	rsp, err := c.RestoreDeadLetter(ctx, messageID, body, reqEditors...)
+func (c *ClientWithResponses) RestoreDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, body RestoreDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error) {
+	rsp, err := c.RestoreDeadLetter(ctx, messageID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37479,8 +38224,8 @@ func (c *ClientWithResponses) PushDeadLetterWithResponse(ctx context.Context, pa
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-func (c *ClientWithResponses) PushDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error) {
-	rsp, err := c.PushDeadLettersWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) PushDeadLettersWithBodyWithResponse(ctx context.Context, params *PushDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error) {
+	rsp, err := c.PushDeadLettersWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -37492,8 +38237,8 @@ func (c *ClientWithResponses) PushDeadLettersWithBodyWithResponse(ctx context.Co
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
-func (c *ClientWithResponses) PushDeadLettersWithResponse(ctx context.Context, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error) {
-	rsp, err := c.PushDeadLetters(ctx, body, reqEditors...)
+func (c *ClientWithResponses) PushDeadLettersWithResponse(ctx context.Context, params *PushDeadLettersParams, body PushDeadLettersJSONRequestBody, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error) {
+	rsp, err := c.PushDeadLetters(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38142,8 +38887,8 @@ func (c *ClientWithResponses) ListJobEventsWithResponse(ctx context.Context, par
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-func (c *ClientWithResponses) PublishJobEventWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error) {
-	rsp, err := c.PublishJobEventWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) PublishJobEventWithBodyWithResponse(ctx context.Context, params *PublishJobEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error) {
+	rsp, err := c.PublishJobEventWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38155,8 +38900,8 @@ func (c *ClientWithResponses) PublishJobEventWithBodyWithResponse(ctx context.Co
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
-func (c *ClientWithResponses) PublishJobEventWithResponse(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error) {
-	rsp, err := c.PublishJobEvent(ctx, body, reqEditors...)
+func (c *ClientWithResponses) PublishJobEventWithResponse(ctx context.Context, params *PublishJobEventParams, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error) {
+	rsp, err := c.PublishJobEvent(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38259,8 +39004,8 @@ func (c *ClientWithResponses) ListJobDefinitionsWithResponse(ctx context.Context
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-func (c *ClientWithResponses) CreateJobDefinitionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error) {
-	rsp, err := c.CreateJobDefinitionWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateJobDefinitionWithBodyWithResponse(ctx context.Context, params *CreateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error) {
+	rsp, err := c.CreateJobDefinitionWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38272,8 +39017,8 @@ func (c *ClientWithResponses) CreateJobDefinitionWithBodyWithResponse(ctx contex
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
-func (c *ClientWithResponses) CreateJobDefinitionWithResponse(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error) {
-	rsp, err := c.CreateJobDefinition(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateJobDefinitionWithResponse(ctx context.Context, params *CreateJobDefinitionParams, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error) {
+	rsp, err := c.CreateJobDefinition(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38571,8 +39316,8 @@ func (c *ClientWithResponses) GetJobBulkWithResponse(ctx context.Context, bulkID
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-func (c *ClientWithResponses) CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error) {
-	rsp, err := c.CancelJobBulkWithBody(ctx, bulkID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error) {
+	rsp, err := c.CancelJobBulkWithBody(ctx, bulkID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38584,8 +39329,8 @@ func (c *ClientWithResponses) CancelJobBulkWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
-func (c *ClientWithResponses) CancelJobBulkWithResponse(ctx context.Context, bulkID BulkID, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error) {
-	rsp, err := c.CancelJobBulk(ctx, bulkID, body, reqEditors...)
+func (c *ClientWithResponses) CancelJobBulkWithResponse(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error) {
+	rsp, err := c.CancelJobBulk(ctx, bulkID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38623,8 +39368,8 @@ func (c *ClientWithResponses) ListJobRunAttemptsWithResponse(ctx context.Context
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-func (c *ClientWithResponses) CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error) {
-	rsp, err := c.CancelJobRunWithBody(ctx, runID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error) {
+	rsp, err := c.CancelJobRunWithBody(ctx, runID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38636,8 +39381,8 @@ func (c *ClientWithResponses) CancelJobRunWithBodyWithResponse(ctx context.Conte
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
-func (c *ClientWithResponses) CancelJobRunWithResponse(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error) {
-	rsp, err := c.CancelJobRun(ctx, runID, body, reqEditors...)
+func (c *ClientWithResponses) CancelJobRunWithResponse(ctx context.Context, runID JobRunID, params *CancelJobRunParams, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error) {
+	rsp, err := c.CancelJobRun(ctx, runID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38844,8 +39589,8 @@ func (c *ClientWithResponses) ReportProgressWithResponse(ctx context.Context, ru
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-func (c *ClientWithResponses) ReassignJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error) {
-	rsp, err := c.ReassignJobRunWithBody(ctx, runID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) ReassignJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error) {
+	rsp, err := c.ReassignJobRunWithBody(ctx, runID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -38857,8 +39602,8 @@ func (c *ClientWithResponses) ReassignJobRunWithBodyWithResponse(ctx context.Con
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
-func (c *ClientWithResponses) ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error) {
-	rsp, err := c.ReassignJobRun(ctx, runID, body, reqEditors...)
+func (c *ClientWithResponses) ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, params *ReassignJobRunParams, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error) {
+	rsp, err := c.ReassignJobRun(ctx, runID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39468,8 +40213,8 @@ func (c *ClientWithResponses) GetLeaderWithResponse(ctx context.Context, reqEdit
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-func (c *ClientWithResponses) StepDownLeaderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error) {
-	rsp, err := c.StepDownLeaderWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) StepDownLeaderWithBodyWithResponse(ctx context.Context, params *StepDownLeaderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error) {
+	rsp, err := c.StepDownLeaderWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39481,8 +40226,8 @@ func (c *ClientWithResponses) StepDownLeaderWithBodyWithResponse(ctx context.Con
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
-func (c *ClientWithResponses) StepDownLeaderWithResponse(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error) {
-	rsp, err := c.StepDownLeader(ctx, body, reqEditors...)
+func (c *ClientWithResponses) StepDownLeaderWithResponse(ctx context.Context, params *StepDownLeaderParams, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error) {
+	rsp, err := c.StepDownLeader(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39611,8 +40356,8 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, para
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error) {
-	rsp, err := c.CreateWebhookWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error) {
+	rsp, err := c.CreateWebhookWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39624,8 +40369,8 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
-func (c *ClientWithResponses) CreateWebhookWithResponse(ctx context.Context, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error) {
-	rsp, err := c.CreateWebhook(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateWebhookWithResponse(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error) {
+	rsp, err := c.CreateWebhook(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39715,8 +40460,8 @@ func (c *ClientWithResponses) GetWebhookDeliveryWithResponse(ctx context.Context
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
-func (c *ClientWithResponses) RedeliverWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*RedeliverWebhookDeliveryResponse, error) {
-	rsp, err := c.RedeliverWebhookDelivery(ctx, webhookID, deliveryID, reqEditors...)
+func (c *ClientWithResponses) RedeliverWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, params *RedeliverWebhookDeliveryParams, reqEditors ...RequestEditorFn) (*RedeliverWebhookDeliveryResponse, error) {
+	rsp, err := c.RedeliverWebhookDelivery(ctx, webhookID, deliveryID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39780,8 +40525,8 @@ func (c *ClientWithResponses) EnableWebhookWithResponse(ctx context.Context, web
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-func (c *ClientWithResponses) RedeliverFailedWithBodyWithResponse(ctx context.Context, webhookID WebhookID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error) {
-	rsp, err := c.RedeliverFailedWithBody(ctx, webhookID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) RedeliverFailedWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error) {
+	rsp, err := c.RedeliverFailedWithBody(ctx, webhookID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39793,8 +40538,8 @@ func (c *ClientWithResponses) RedeliverFailedWithBodyWithResponse(ctx context.Co
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
-func (c *ClientWithResponses) RedeliverFailedWithResponse(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error) {
-	rsp, err := c.RedeliverFailed(ctx, webhookID, body, reqEditors...)
+func (c *ClientWithResponses) RedeliverFailedWithResponse(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error) {
+	rsp, err := c.RedeliverFailed(ctx, webhookID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39832,8 +40577,8 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
-func (c *ClientWithResponses) TestWebhookWithResponse(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*TestWebhookResponse, error) {
-	rsp, err := c.TestWebhook(ctx, webhookID, reqEditors...)
+func (c *ClientWithResponses) TestWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *TestWebhookParams, reqEditors ...RequestEditorFn) (*TestWebhookResponse, error) {
+	rsp, err := c.TestWebhook(ctx, webhookID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39962,8 +40707,8 @@ func (c *ClientWithResponses) CompleteRunsWithResponse(ctx context.Context, work
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-func (c *ClientWithResponses) DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error) {
-	rsp, err := c.DetachWorkerWithBody(ctx, workerID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error) {
+	rsp, err := c.DetachWorkerWithBody(ctx, workerID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39975,8 +40720,8 @@ func (c *ClientWithResponses) DetachWorkerWithBodyWithResponse(ctx context.Conte
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
-func (c *ClientWithResponses) DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error) {
-	rsp, err := c.DetachWorker(ctx, workerID, body, reqEditors...)
+func (c *ClientWithResponses) DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error) {
+	rsp, err := c.DetachWorker(ctx, workerID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -39988,8 +40733,8 @@ func (c *ClientWithResponses) DetachWorkerWithResponse(ctx context.Context, work
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-func (c *ClientWithResponses) DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error) {
-	rsp, err := c.DrainWorkerWithBody(ctx, workerID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error) {
+	rsp, err := c.DrainWorkerWithBody(ctx, workerID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -40001,8 +40746,8 @@ func (c *ClientWithResponses) DrainWorkerWithBodyWithResponse(ctx context.Contex
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
-func (c *ClientWithResponses) DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error) {
-	rsp, err := c.DrainWorker(ctx, workerID, body, reqEditors...)
+func (c *ClientWithResponses) DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error) {
+	rsp, err := c.DrainWorker(ctx, workerID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -40066,8 +40811,8 @@ func (c *ClientWithResponses) StartRunsWithResponse(ctx context.Context, workerI
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-func (c *ClientWithResponses) UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error) {
-	rsp, err := c.UndrainWorkerWithBody(ctx, workerID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error) {
+	rsp, err := c.UndrainWorkerWithBody(ctx, workerID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -40079,8 +40824,8 @@ func (c *ClientWithResponses) UndrainWorkerWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
-func (c *ClientWithResponses) UndrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error) {
-	rsp, err := c.UndrainWorker(ctx, workerID, body, reqEditors...)
+func (c *ClientWithResponses) UndrainWorkerWithResponse(ctx context.Context, workerID WorkerID, params *UndrainWorkerParams, body UndrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error) {
+	rsp, err := c.UndrainWorker(ctx, workerID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -173,6 +173,7 @@ func build(
 		Create:    n.writes.Create,
 		Commit:    n.writes.Act,
 		Engine:    n.engine,
+		Answers:   n.answers,
 		Node:      n.sagas.Node,
 		Trail:     n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {

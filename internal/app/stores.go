@@ -23,6 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/rest/keyed"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -35,6 +36,7 @@ type stores struct {
 	workflows    workflow.Store
 	trail        trailStore
 	keys         access.Store
+	answers      keyed.Store
 	hooks        hookStore
 	publications saga.Publications
 	deadLetters  *deadLetterStores // nil: there are no dead letters without PostgreSQL
@@ -111,7 +113,8 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
 		sagas: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
-		hooks: eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
+		answers: postgres.NewAnswers(db),
+		hooks:   eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{
 			letters:  dlqdb.NewLetters(db, common),
 			queue:    queue,
@@ -127,7 +130,8 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 func memoryStores(now func() time.Time) stores {
 	m := memstore.New(now)
 	return stores{
-		sagas: m.Sagas, workflows: m.Workflows, trail: m.Trail, keys: m.Keys, hooks: m.Webhooks, publications: m.Publications,
+		sagas: m.Sagas, workflows: m.Workflows, trail: m.Trail, keys: m.Keys,
+		answers: m.Answers, hooks: m.Webhooks, publications: m.Publications,
 		secret: func(context.Context, string) ([]byte, error) {
 			key := make([]byte, 32)
 			_, err := rand.Read(key)

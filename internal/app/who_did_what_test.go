@@ -1,8 +1,6 @@
 package app_test
 
 import (
-	"database/sql"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,137 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/test/testdb"
 )
-
-// walker calls operations of the contract and looks what each leaves behind.
-type walker struct {
-	t      *testing.T
-	url    string
-	token  string
-	db     *sql.DB
-	ops    map[string]string // operationId → method and path
-	called map[string]string // operationId → the request's id
-}
-
-func newWalker(t *testing.T, change ...func(*config.Config)) *walker {
-	t.Helper()
-	dsn := testdb.DSN(t)
-	w := &walker{t: t, token: newToken(t), ops: map[string]string{}, called: map[string]string{}}
-	w.url = start(t, dsn, "a", append([]func(*config.Config){bootstrapped(w.token)}, change...)...).url
-	var err error
-	if w.db, err = sql.Open("postgres", dsn); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.db.Close() })
-	res, err := http.Get(w.url + "/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var contract struct {
-		Paths map[string]map[string]json.RawMessage `json:"paths"`
-	}
-	if err := json.NewDecoder(res.Body).Decode(&contract); err != nil {
-		t.Fatal(err)
-	}
-	for path, methods := range contract.Paths {
-		for method, text := range methods {
-			var op struct {
-				ID string `json:"operationId"`
-			}
-			if method != "parameters" && method != "get" && json.Unmarshal(text, &op) == nil {
-				w.ops[op.ID] = strings.ToUpper(method) + " " + path
-			}
-		}
-	}
-	if len(w.ops) < 85 {
-		t.Fatalf("only %d operations in the contract", len(w.ops))
-	}
-	return w
-}
-
-// send makes one request and returns status and answer.
-func (w *walker) send(id, method, path, body string) (int, map[string]any) {
-	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	switch {
-	case strings.HasSuffix(path, "/import"):
-		req.Header.Set("Content-Type", "application/x-ndjson")
-	case body != "":
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Header.Set("X-Request-Id", id)
-	req.Header.Set("X-API-Key", w.token)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var doc map[string]any
-	if err := json.NewDecoder(res.Body).Decode(&doc); err != nil && res.StatusCode != http.StatusNoContent {
-		w.t.Fatalf("%s %s: %d, %v", method, path, res.StatusCode, err)
-	}
-	return res.StatusCode, doc
-}
-
-// do calls an operation, which must succeed, with what its path leaves open.
-func (w *walker) do(op, body string, path ...string) answered {
-	w.t.Helper()
-	method, at, known := strings.Cut(w.ops[op], " ")
-	if !known {
-		w.t.Fatalf("the contract has no %s", op)
-	}
-	query := ""
-	for _, p := range path {
-		if strings.HasPrefix(p, "?") {
-			query = p
-			continue
-		}
-		before, rest, _ := strings.Cut(at, "{")
-		_, after, _ := strings.Cut(rest, "}")
-		at = before + p + after
-	}
-	id := op + "-" + uuid.NewString()
-	status, doc := w.send(id, method, at+query, body)
-	if status >= 300 {
-		w.t.Errorf("%s: %s %s: %d %v", op, method, at, status, doc)
-	}
-	w.called[op] = id
-	return doc
-}
-
-// answered is the document of an answer.
-type answered map[string]any
-
-// text returns a member, "-" when it is no text: what needs it fails then, and
-// says so itself.
-func (a answered) text(name string) string {
-	s, ok := a[name].(string)
-	if !ok {
-		return "-"
-	}
-	return s
-}
-
-// eventually waits until f returns true and fails the test if it has not within a minute.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
-}
-
-func (w *walker) get(path string) map[string]any {
-	w.t.Helper()
-	_, doc := w.send("look", "GET", path, "")
-	return doc
-}
 
 // Every operation of the contract that changes something says in the record who
 // did it, and from where. An operation that is new fails here until it does, or is
@@ -154,18 +22,7 @@ func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 		c.DLQ.MaxRetries = 5
 		c.DLQ.AutoRetry = false
 	})
-	w.sagas()
-	w.webhooks()
-	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer target.Close()
-	w.letters(target.URL)
-	w.redrives(target.URL)
-	w.jobs()
-	key := w.do("createAPIKey", `{"name":"clerk","role":"auditor","reason":"for the auditors"}`)["api_key"].(map[string]any)["id"].(string)
-	w.do("revokeAPIKey", `{"reason":"it was in a ticket"}`, key)
-	w.do("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"longer"}`)
-	w.do("changeSettings", `{"values":{"assign_ahead_seconds":null},"reason":"as it was"}`)
-	w.do("stepDownLeader", `{"reason":"maintenance"}`)
+	w.everything()
 
 	for op, route := range w.ops {
 		id, called := w.called[op]
@@ -182,6 +39,7 @@ func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 			w.hashed(op, id)
 		}
 	}
+	w.everyPostTakesAKey()
 	w.chained()
 	for op := range tellsItself {
 		if w.ops[op] == "" {
@@ -194,6 +52,23 @@ func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 	if status, doc := w.send("verify", "GET", "/api/v1/audit/verify?trail=actions&scope=deployment", ""); status != 200 || doc["ok"] != true {
 		t.Errorf("verify the deployment's: %d %v", status, doc)
 	}
+}
+
+// everything calls each operation that changes something, but for some of the protocol of workers.
+func (w *walker) everything() {
+	w.t.Helper()
+	w.sagas()
+	w.webhooks()
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w.t.Cleanup(target.Close)
+	w.letters(target.URL)
+	w.redrives(target.URL)
+	w.jobs()
+	key := w.do("createAPIKey", `{"name":"clerk","role":"auditor","reason":"for the auditors"}`)["api_key"].(map[string]any)["id"].(string)
+	w.do("revokeAPIKey", `{"reason":"it was in a ticket"}`, key)
+	w.do("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"longer"}`)
+	w.do("changeSettings", `{"values":{"assign_ahead_seconds":null},"reason":"as it was"}`)
+	w.do("stepDownLeader", `{"reason":"maintenance"}`)
 }
 
 func (w *walker) told(op, query string, args ...any) {
@@ -319,13 +194,6 @@ func (w *walker) letters(target string) {
 	w.do("retryAllDeadLetters", why, "all")
 }
 
-func (w *walker) exec(query string, args ...any) {
-	w.t.Helper()
-	if _, err := w.db.ExecContext(w.t.Context(), query, args...); err != nil {
-		w.t.Fatalf("%s: %v", query, err)
-	}
-}
-
 func (w *walker) redrives(target string) {
 	create := func(more string) string {
 		w.letter("bulk", target)
@@ -353,6 +221,7 @@ func (w *walker) jobs() {
 	w.do("updateJobDefinition", `{"enabled":true,"retry":{"max_attempts":2,"multiplier":1.50},"reason":"back"}`, "report")
 	w.do("pauseJobDefinition", why, "report")
 	w.do("resumeJobDefinition", why, "report")
+	w.do("publishJobEvent", `{"event_type":"orders.created","payload":{}}`)
 	run := func() string { return w.do("createJobRun", why, "report").text("id") }
 	id := run()
 	w.do("cancelJobRun", why, id)
@@ -366,8 +235,13 @@ func (w *walker) jobs() {
 		w.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, bulk.text("id"))
 		id := "cancelJobBulk-" + uuid.NewString()
 		w.called["cancelJobBulk"] = id
-		status, _ := w.send(id, "POST", "/api/v1/job-runs/bulk/"+bulk.text("id")+"/cancel", why)
-		return status == http.StatusOK
+		path := "/api/v1/job-runs/bulk/" + bulk.text("id") + "/cancel"
+		res, doc := w.request(id, "POST", path, why, id)
+		if res.StatusCode != http.StatusOK {
+			return false
+		}
+		w.again("cancelJobBulk", "POST", path, why, id, res.StatusCode, doc)
+		return true
 	})
 
 	worker := w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")

@@ -67,7 +67,7 @@ func BenchmarkCreate(b *testing.B) {
 					return saga.Verification{}, nil
 				},
 				Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
-				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
+				Engine: &idle{owner: 1}, Answers: store.Answers, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
 				CursorKey:   bytes.Repeat([]byte("k"), 32),
 				SagaTimeout: time.Hour, Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },

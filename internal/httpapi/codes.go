@@ -42,6 +42,7 @@ var problems = slices.Concat([]problemKind{
 	{access.CodeKeyRefused, []int{422}, "Invalid API key request", "The requested API key is not allowed: `errors` says why."},
 	{saga.CodeKeyUsed, []int{422}, "Idempotency-Key used for another request", "The key belongs to an earlier request with another path or body. Use a new key for a new request."},
 	{rest.CodeKeyInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
+	{rest.CodeAnswerNotKept, []int{409}, "Response not kept", "A request with this Idempotency-Key took effect, but its response cannot be repeated: it held a secret, was larger than 1 MiB, or the server ended before storing it. `detail` names what it created. Read that; use a new key to do it again."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga with this id."},
 	{sagaapi.CodeSagaExists, []int{409}, "Saga already exists", "A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have received the original response."},
 	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also returned when a saga cannot be reopened because another saga now has its key."},

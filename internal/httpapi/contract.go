@@ -46,6 +46,7 @@ type route struct {
 	bodyRequired bool
 	bodyAtLeast  int64            // bytes that the contract lets the body have, whatever is configured
 	bodyLimit    int64            // bytes that it may have here
+	keeps        bool             // answers are kept with the Idempotency-Key
 	stream       bool             // the handler reads the body as it comes
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
 	feature      string           // deadLetters or jobRuns, which there may not be; "" is always there
@@ -191,6 +192,7 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 	rt.stream, _ = op.Extensions["x-stream"].(bool)
 	for _, list := range []openapi3.Parameters{item.Parameters, op.Parameters} {
 		for _, p := range list {
+			rt.keeps = rt.keeps || p.Ref == keptKey
 			if p.Value.In == openapi3.ParameterInQuery {
 				rt.query[p.Value.Name] = p.Value.Schema.Value.Type.Is(openapi3.TypeArray)
 			}

@@ -74,7 +74,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 			return audit.Verify(ctx, store.Trail, tenant, from, limit)
 		},
 		Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
-		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
+		Engine: &idle{owner: 1}, Answers: store.Answers, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
 		CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now:       time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})

@@ -3,11 +3,11 @@
 //
 // Every request passes, in this order: routing; authentication, authorization and the choice
 // of the tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which
-// replaces the body by its canonical form; the contract's schema; binding; the handler, which
+// replaces the body by its canonical form; the contract's schema; its Idempotency-Key; binding; the handler, which
 // checks what depends on meaning; redaction of what the caller may not see. Every failure
 // ends in one writer of problem documents (problem.go).
 //
-// Files, each on top of those before it: mistakes, contract, job_codes, codes, jobs, body,
+// Files, each on top of those before it: keep, mistakes, contract, job_codes, codes, jobs, body,
 // serve, authorize, check, deadletters, meta, parameters, problem, redaction, server.
 package httpapi
 
@@ -33,6 +33,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
 	"github.com/skald-saga/skald/internal/jobrun/workerapi"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/keyed"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -53,7 +54,10 @@ type Config struct {
 	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
 	Commit func(context.Context, saga.Change) error
-	Engine sagaapi.Engine
+	// Answers keeps the responses of requests with an Idempotency-Key, where no resource
+	// carries the key.
+	Answers keyed.Store
+	Engine  sagaapi.Engine
 	// Trail is the audit trail, Follow streams what is added to it, and Verify checks a
 	// tenant's seals from a sequence number on, at most limit of them.
 	Trail  saga.Trail
@@ -130,6 +134,7 @@ type server struct {
 	kit      *rest.Kit
 	contract *contract
 	router   chi.Router
+	inUse    rest.InUse // Idempotency-Keys of requests in work
 	*sagas
 	*trail
 	*letters // nil: there is no dead-letter queue, and its operations are unreachable
@@ -158,7 +163,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.assemble()
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters)
+	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters, s.keep)
 	decoded := api.Decode(s, api.Ways{Check: rest.Check, Unbound: s.unbound, Answer: s.answer})
 	api.HandlerWithOptions(decoded, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
 	return http.HandlerFunc(s.serve), nil
@@ -167,9 +172,9 @@ func New(cfg Config) (http.Handler, error) {
 func (c *Config) complete() error {
 	switch {
 	case c.Sagas == nil, c.Workflows == nil, c.Archive == nil, c.Reports == nil, c.Create == nil, c.Commit == nil,
-		c.Engine == nil,
+		c.Engine == nil, c.Answers == nil,
 		c.Trail == nil, c.Follow == nil, c.Verify == nil, c.Keys == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
-		return errors.New("Sagas, Workflows, Archive, Reports, Create, Commit, Engine, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
+		return errors.New("Sagas, Workflows, Archive, Reports, Create, Commit, Engine, Answers, Trail, Follow, Verify, Keys, Now, NewID and Log are required")
 	case c.Development == (c.Identify != nil):
 		return errors.New("either Identify or Development is required")
 	case c.Webhooks == nil, c.Deliveries == nil, c.CheckEndpoint == nil:

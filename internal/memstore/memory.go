@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/rest/keyed"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -36,6 +37,7 @@ type memory struct {
 	archive  map[saga.Ref]*saga.Archived
 	restored map[saga.Ref]time.Time // restored live sagas, with the time of the restore
 	keys     map[keyID]keyRow
+	answers  map[keyID]answerRow
 	nodes    map[int64]*nodeRow
 	lastTurn uuid.UUID // the tenant that a claim served last
 	heads    map[nameID]*head
@@ -54,6 +56,13 @@ type keyID struct {
 type keyRow struct {
 	hash      string
 	sagaID    uuid.UUID
+	createdAt time.Time
+}
+
+type answerRow struct {
+	request   uuid.UUID
+	hash      []byte
+	answer    keyed.Answer
 	createdAt time.Time
 }
 

@@ -2,7 +2,7 @@
 // memory), for tests of the loops and the edge, and as a second interpretation of the
 // contracts. Nothing survives the process.
 //
-// Files, each on top of those before it: memory, copy, sagas, webhooks, keys, list,
+// Files, each on top of those before it: memory, answers, copy, sagas, webhooks, keys, list,
 // publications, trail, workflows, archive, chain, memstore, ownership, statistics,
 // webhook_deliveries.
 package memstore
@@ -24,6 +24,7 @@ type Store struct {
 	Keys         *Keys
 	Webhooks     *Webhooks
 	Publications *Publications
+	Answers      *Answers
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -32,7 +33,8 @@ func New(now func() time.Time) *Store {
 		now:   now,
 		sagas: map[saga.Ref]*saga.Saga{}, logs: map[saga.Ref][]saga.StepLog{},
 		archive: map[saga.Ref]*saga.Archived{}, restored: map[saga.Ref]time.Time{},
-		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
+		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{},
+		answers: map[keyID]answerRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
@@ -43,5 +45,6 @@ func New(now func() time.Time) *Store {
 		Keys:         &Keys{byID: map[uuid.UUID]*access.Key{}},
 		Webhooks:     &Webhooks{m},
 		Publications: &Publications{m},
+		Answers:      &Answers{m},
 	}
 }

@@ -287,7 +287,8 @@ func (st *Sagas) Key(_ context.Context, k saga.IdempotencyKey) (saga.KeyState, u
 func (st *Sagas) ExpireKeys(_ context.Context, keep time.Duration) (int64, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	before, n := st.m.now().Add(-keep), len(st.m.keys)
+	before, n := st.m.now().Add(-keep), len(st.m.keys)+len(st.m.answers)
 	maps.DeleteFunc(st.m.keys, func(_ keyID, row keyRow) bool { return row.createdAt.Before(before) })
-	return int64(n - len(st.m.keys)), nil
+	maps.DeleteFunc(st.m.answers, func(_ keyID, row answerRow) bool { return row.createdAt.Before(before) })
+	return int64(n - len(st.m.keys) - len(st.m.answers)), nil
 }

@@ -17,7 +17,7 @@
 //
 // Files, each on top of those before it: rows, columns, errors, dial, connector,
 // postgres, statement, table, values, where, batch, listener, page, pooler, sealing,
-// sealing_keys, secrets, table_alike, table_columns, tenant, tx.
+// sealing_keys, secrets, table_alike, table_columns, keyed, tenant, answers, tx.
 package postgres
 
 import (

@@ -102,5 +102,5 @@ func (db *DB) transact(ctx context.Context, tenant uuid.UUID, opts *sql.TxOption
 	if err := f(tx); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return commit(ctx, tx)
 }

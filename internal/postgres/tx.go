@@ -28,7 +28,7 @@ func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
 	if err := f(tx); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return commit(ctx, tx)
 }
 
 // RetryCollision runs a transaction once more when it Collided with another one, so

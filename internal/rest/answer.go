@@ -18,6 +18,9 @@ const (
 	MediaStream = "text/event-stream"
 )
 
+// NotStored is the Cache-Control of what nobody may keep.
+const NotStored = "no-store"
+
 // Answer is the successful response of any operation except those that stream. Tests check
 // every answer against the contract.
 type Answer struct {
@@ -61,7 +64,7 @@ func (a Answer) Write(w http.ResponseWriter) error {
 		h.Set("Preference-Applied", a.Waited)
 	}
 	if a.Secret {
-		h.Set("Cache-Control", "no-store")
+		h.Set("Cache-Control", NotStored)
 	}
 	w.WriteHeader(a.Status)
 	if body != nil {

@@ -21,6 +21,7 @@ const (
 	CodeMethod           = "REQ_METHOD_NOT_ALLOWED"
 	CodeCrossSite        = "AUTH_CROSS_SITE"
 	CodeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
+	CodeAnswerNotKept    = "REQ_IDEMPOTENCY_ANSWER_NOT_KEPT"
 	CodeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
 	CodeUnavailable      = "SYS_UNAVAILABLE"
 	CodeInternal         = "SYS_INTERNAL"

@@ -3,7 +3,7 @@
 // cursors, entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: codes, faults, cursor, request, etag, redact,
-// streams, values, answer, audit, check, key, kit, list, trace, violations, wait.
+// streams, values, answer, audit, check, in_use, key, kit, list, trace, violations, wait.
 package rest
 
 import (

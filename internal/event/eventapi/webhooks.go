@@ -279,5 +279,5 @@ func webhookAnswer(s webhook.Subscription, key []byte) rest.Answer {
 		secret := webhooks.FormatSecret(key)
 		out.Secret = &secret
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(s.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(s.Version), Secret: key != nil}
 }

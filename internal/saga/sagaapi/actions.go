@@ -72,7 +72,7 @@ func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
 	}
 	req := rest.RequestOf(ctx)
 	key := rest.KeyOf(req, a.key)
-	release, err := s.inUse.hold(req.Tenant.ID, uuid.Nil, key)
+	release, err := s.inUse.Hold(req.Tenant.ID, uuid.Nil, key)
 	if err != nil {
 		return rest.Answer{}, err
 	}

@@ -28,7 +28,7 @@ type created struct {
 // new sagas is refused before it: a refusal inside costs the other sagas of the batch time.
 func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey,
 	watch bool) (created, error) {
-	release, err := s.inUse.hold(spec.Tenant.ID, spec.ID, key)
+	release, err := s.inUse.Hold(spec.Tenant.ID, spec.ID, key)
 	if err != nil {
 		return created{}, err
 	}

@@ -84,7 +84,7 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 	req := rest.RequestOf(ctx)
 	by, reason := words(ctx, in.Body)
 	key := rest.KeyOf(req, in.Params.IdempotencyKey)
-	release, err := s.inUse.hold(req.Tenant.ID, uuid.Nil, key)
+	release, err := s.inUse.Hold(req.Tenant.ID, uuid.Nil, key)
 	if err != nil {
 		return nil, err
 	}

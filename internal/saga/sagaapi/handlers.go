@@ -72,7 +72,7 @@ type Handlers struct {
 	Jobs bool
 
 	definitions *definitions
-	inUse       inUse
+	inUse       rest.InUse
 }
 
 // New returns the handlers with their cache of definitions.

@@ -71,7 +71,8 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 			return audit.Verify(ctx, e.Store.Trail, tenant, from, limit)
 		},
 		Webhooks: e.Store.Webhooks, Deliveries: e.Store.Webhooks, CheckEndpoint: CheckEndpoint,
-		Engine: e.Node, Keys: e.Store.Keys, Development: true, Tenant: Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: e.Node, Answers: e.Store.Answers,
+		Keys: e.Store.Keys, Development: true, Tenant: Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits:      rest.Limits{MaxWait: 10 * time.Second},
 		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
 		Now: clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },

@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/keyed"
+)
+
+// keptKey is the parameter of operations whose answers are kept with the
+// Idempotency-Key. Where a resource carries the key, its handler honours it.
+const keptKey = "#/components/parameters/KeptIdempotencyKey"
+
+// mostKept is the largest answer that is kept.
+const mostKept = 1 << 20
+
+// keep honours the Idempotency-Key of operations whose answers are kept. Requests
+// that were refused for their form never come here, so they use up no key.
+func (s *server) keep(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := r.Header.Get("Idempotency-Key")
+		if header == "" || !s.contract.routeOf(r.Context(), r.Method).keeps {
+			next.ServeHTTP(w, r)
+			return
+		}
+		req := rest.RequestOf(r.Context())
+		if dry, _ := strconv.ParseBool(req.Values().Get("dry_run")); dry {
+			next.ServeHTTP(w, r)
+			return
+		}
+		key := rest.KeyOf(req, &header)
+		release, err := s.inUse.Hold(req.Tenant.ID, uuid.Nil, key)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		defer release()
+		claim := keyed.NewClaim(keyed.Key{Tenant: key.TenantID, Principal: key.Principal, Route: key.Route, Key: key.Key,
+			Hash: key.Hash}, s.cfg.NewID())
+		switch prior, err := s.prior(r.Context(), claim.Key); {
+		case err != nil:
+			s.fail(w, r, err)
+			return
+		case prior != nil:
+			replay(w, prior)
+			return
+		}
+		out := &kept{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(out, r.WithContext(keyed.With(r.Context(), claim)))
+		s.settle(r.Context(), claim, out)
+		out.send()
+	})
+}
+
+// prior returns the answer of an earlier request with the key; nil: there was none.
+// Faults: Invalid when the key stands for another request, Conflict when its answer
+// is not there (yet).
+func (s *server) prior(ctx context.Context, key keyed.Key) (*keyed.Answer, error) {
+	ctx, cancel := s.kit.Bounded(ctx)
+	defer cancel()
+	found, err := s.cfg.Answers.Find(ctx, key)
+	switch {
+	case err != nil || found == nil:
+		return nil, err
+	case subtle.ConstantTimeCompare(found.Hash, key.Hash) == 0:
+		return nil, rest.KeyReused()
+	case found.Answer == nil && found.Age < s.cfg.Limits.RequestTimeout+s.cfg.Limits.MaxWait:
+		return nil, keyed.InUse() // another node may be about to store it
+	case found.Answer == nil:
+		return nil, fault.New(fault.Conflict, rest.CodeAnswerNotKept,
+			"a request with this Idempotency-Key took effect, and the server ended before its response was stored: "+
+				"read the resource to see what it did")
+	case found.Answer.Withheld:
+		what := "took effect"
+		if at := found.Answer.Location; at != "" {
+			what = "created " + at
+		}
+		return nil, fault.New(fault.Conflict, rest.CodeAnswerNotKept,
+			"a request with this Idempotency-Key %s; its response held a secret or was too large, and is not kept", what)
+	}
+	return found.Answer, nil
+}
+
+func replay(w http.ResponseWriter, a *keyed.Answer) {
+	answer := rest.Answer{Status: a.Status, Raw: a.Body, ETag: a.ETag, Location: a.Location, Replayed: true}
+	_ = answer.Write(w) // it is encoded already
+}
+
+// settle stores what became of a request before its client is told. What fails
+// here leaves a key without an answer, and so no second effect.
+func (s *server) settle(ctx context.Context, claim *keyed.Claim, out *kept) {
+	ctx, cancel := s.kit.Promised(ctx)
+	defer cancel()
+	var err error
+	switch done := out.status < http.StatusMultipleChoices; {
+	case done:
+		a := keyed.Answer{Status: out.status, ETag: out.Header().Get("ETag"), Location: out.Header().Get("Location"),
+			Body: out.body.Bytes()}
+		if out.Header().Get("Cache-Control") == rest.NotStored || len(a.Body) > mostKept {
+			a.Body, a.Withheld = nil, true
+		}
+		err = s.cfg.Answers.Keep(ctx, claim, a)
+	case claim.Stored() && out.status < http.StatusInternalServerError, out.status == http.StatusBadGateway:
+		err = s.cfg.Answers.Drop(ctx, claim) // refused for certain: the same key may be tried again
+	}
+	if err != nil {
+		s.cfg.Log.ErrorContext(ctx, "the response of an Idempotency-Key could not be stored",
+			slog.String("request_id", rest.RequestOf(ctx).ID), slog.Any("error", err))
+	}
+}
+
+// kept holds an answer back until it is stored.
+type kept struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (k *kept) WriteHeader(status int) { k.status = status }
+
+func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
+
+// Unwrap serves http.ResponseController.
+func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
+
+func (k *kept) send() {
+	k.ResponseWriter.WriteHeader(k.status)
+	if k.body.Len() > 0 {
+		_, _ = k.ResponseWriter.Write(k.body.Bytes()) // a client that left cannot be told
+	}
+}

@@ -1,0 +1,47 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/keyed"
+)
+
+// Answers implements keyed.Store. A node that keeps everything in memory loses the
+// effects with the keys, so it needs no transaction around both.
+type Answers struct{ m *memory }
+
+func answerID(k keyed.Key) keyID { return keyID{k.Tenant, k.Principal, k.Route, k.Key} }
+
+// Find implements keyed.Store.
+func (st *Answers) Find(_ context.Context, k keyed.Key) (*keyed.Kept, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	row, ok := st.m.answers[answerID(k)]
+	if !ok {
+		return nil, nil
+	}
+	a := row.answer
+	return &keyed.Kept{Hash: row.hash, Answer: &a, Age: st.m.now().Sub(row.createdAt)}, nil
+}
+
+// Keep implements keyed.Store.
+func (st *Answers) Keep(_ context.Context, c *keyed.Claim, a keyed.Answer) error {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	if row, ok := st.m.answers[answerID(c.Key)]; !ok || row.request == c.ID {
+		st.m.answers[answerID(c.Key)] = answerRow{request: c.ID, hash: c.Hash, answer: a, createdAt: st.m.now()}
+	}
+	return nil
+}
+
+// Drop implements keyed.Store.
+func (st *Answers) Drop(_ context.Context, c *keyed.Claim) error {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	if st.m.answers[answerID(c.Key)].request == c.ID && c.ID != uuid.Nil {
+		delete(st.m.answers, answerID(c.Key))
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+// Answers keeps the answers of requests with an Idempotency-Key. It implements keyed.Store.
+type Answers struct{ db *DB }
+
+// NewAnswers returns the store on db.
+func NewAnswers(db *DB) *Answers { return &Answers{db} }
+
+var fieldAnswer = envelope.Field{Name: "idempotency_answers.body"}
+
+var findAnswer = OfTenant(`SELECT a.request_id, a.request_hash, a.status, a.etag, a.location, a.body, a.withheld,
+	greatest(0, extract(epoch FROM now() - a.created_at))::float8
+  FROM saga.idempotency_answers a
+ WHERE a.tenant_id = tenant.id AND a.principal = $2 AND a.route = $3 AND a.key = $4`, "")
+
+// Find implements keyed.Store.
+func (st *Answers) Find(ctx context.Context, k keyed.Key) (found *keyed.Kept, err error) {
+	err = st.db.ReadTenant(ctx, k.Tenant, findAnswer, func(rows *sql.Rows) error {
+		var (
+			kept   keyed.Kept
+			a      keyed.Answer
+			id     uuid.UUID
+			status sql.NullInt32
+			age    float64
+		)
+		if err := rows.Scan(&id, &kept.Hash, &status, &a.ETag, &a.Location, &a.Body, &a.Withheld, &age); err != nil {
+			return err
+		}
+		kept.Age = time.Duration(age * float64(time.Second))
+		if status.Valid {
+			a.Status = int(status.Int32)
+			sealer := st.db.Keys.SealerFor(k.Tenant, id)
+			if a.Body, err = sealer.OpenBytes(fieldAnswer, a.Body); err != nil {
+				return err
+			}
+			kept.Answer = &a
+		}
+		found = &kept
+		return nil
+	}, k.Principal, k.Route, k.Key)
+	return found, Wrap("find an Idempotency-Key", err)
+}
+
+// The row of another request is left as it is.
+const keepAnswer = `
+INSERT INTO saga.idempotency_answers AS a
+       (tenant_id, principal, route, key, request_id, request_hash, status, etag, location, body, withheld)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+ON CONFLICT (tenant_id, principal, route, key) DO UPDATE
+   SET status = EXCLUDED.status, etag = EXCLUDED.etag, location = EXCLUDED.location, body = EXCLUDED.body,
+       withheld = EXCLUDED.withheld
+ WHERE a.request_id = EXCLUDED.request_id`
+
+// Keep implements keyed.Store.
+func (st *Answers) Keep(ctx context.Context, c *keyed.Claim, a keyed.Answer) error {
+	sealer := st.db.Keys.SealerFor(c.Tenant, c.ID)
+	body, err := sealer.SealBytes(fieldAnswer, a.Body)
+	if err != nil {
+		return Wrap("seal the answer of an Idempotency-Key", err)
+	}
+	return st.write(ctx, c, "keep the answer of an Idempotency-Key", keepAnswer,
+		c.Tenant, c.Principal, c.Route, c.Key.Key, c.ID, c.Hash, a.Status, a.ETag, a.Location, body, a.Withheld)
+}
+
+const dropKey = `
+DELETE FROM saga.idempotency_answers
+ WHERE tenant_id = $1 AND principal = $2 AND route = $3 AND key = $4 AND request_id = $5`
+
+// Drop implements keyed.Store.
+func (st *Answers) Drop(ctx context.Context, c *keyed.Claim) error {
+	return st.write(ctx, c, "forget an Idempotency-Key", dropKey, c.Tenant, c.Principal, c.Route, c.Key.Key, c.ID)
+}
+
+func (st *Answers) write(ctx context.Context, c *keyed.Claim, what, query string, args ...any) error {
+	ctx = keyed.With(ctx, nil) // this is no effect of the request
+	return Wrap(what, st.db.InTenant(ctx, c.Tenant, func(tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	}))
+}
+
+const expireAnswers = `
+DELETE FROM saga.idempotency_answers WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM saga.idempotency_answers WHERE created_at < now() - $1 * interval '1 second'
+	 LIMIT 5000 FOR UPDATE SKIP LOCKED))`
+
+// Expire deletes what is older than keep, in batches, and returns how many. Several
+// nodes may do it at once.
+func (st *Answers) Expire(ctx context.Context, keep time.Duration) (int64, error) {
+	var total int64
+	for {
+		res, err := st.db.Read.ExecContext(ctx, expireAnswers, int64(keep.Seconds()))
+		if err != nil {
+			return total, fmt.Errorf("expire the answers of Idempotency-Keys: %w", err)
+		}
+		n, err := res.RowsAffected()
+		if total += n; err != nil || n == 0 {
+			return total, err
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/rest/keyed"
+)
+
+// An Idempotency-Key is stored in the first transaction of its request that writes
+// anything, as its last statement: the key is there if and only if the effect is.
+// Whoever comes second waits for the first at this INSERT, and is then rolled back.
+
+// wrote is true once the transaction has written or locked a row. PostgreSQL
+// numbers transactions only then, so reads do not use a key up.
+const wrote = `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`
+
+const claimKey = `
+INSERT INTO saga.idempotency_answers (tenant_id, principal, route, key, request_id, request_hash)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant_id, principal, route, key) DO NOTHING`
+
+// commit ends a transaction, with the Idempotency-Key of the request it works for.
+// Fault: keyed.InUse when another request has the key; then nothing is written.
+func commit(ctx context.Context, tx *sqlx.Tx) error {
+	c := keyed.Of(ctx)
+	if c == nil || c.Stored() {
+		return tx.Commit()
+	}
+	var effect bool
+	if err := tx.QueryRowContext(ctx, wrote).Scan(&effect); err != nil {
+		return fmt.Errorf("look whether anything was written: %w", err)
+	}
+	if !effect {
+		return tx.Commit()
+	}
+	res, err := tx.ExecContext(ctx, claimKey, c.Tenant, c.Principal, c.Route, c.Key.Key, c.ID, c.Hash)
+	if err != nil {
+		return fmt.Errorf("store the Idempotency-Key: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		if err == nil {
+			err = keyed.InUse()
+		}
+		return err
+	}
+	err = tx.Commit()
+	if err == nil || !Collided(err) { // a collision is certain to have written nothing
+		c.SetStored()
+	}
+	return err
+}
