@@ -74,9 +74,13 @@ func TestAllowNamesTheMethodsOfThePath(t *testing.T) {
 		apitest.SagasPath:                   "GET, HEAD, POST",
 		apitest.MissingSaga:                 "GET, HEAD",
 		apitest.MissingSaga + "/cancel":     "POST",
-		apitest.WorkflowsPath + "/validate": "GET, HEAD, POST", // a workflow may be named so
+		apitest.WorkflowsPath + "/validate": "POST", // not a workflow of that name
+		"/api/v1/dlq/import":                "POST",
+		"/api/v1/dlq/messages/batch":        "POST",
+		"/api/v1/dlq/redrives":              "GET, HEAD, POST",
 		"/healthz":                          "GET, HEAD",
 	} {
+		e.Send("OPTIONS", path, "").Wants(http.StatusMethodNotAllowed, "REQ_METHOD_NOT_ALLOWED")
 		r := e.Send("PATCH", path, "")
 		r.Wants(http.StatusMethodNotAllowed, "REQ_METHOD_NOT_ALLOWED")
 		if got := r.Header.Get("Allow"); got != want {

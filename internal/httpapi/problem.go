@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
@@ -113,29 +111,6 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, fault.New(fault.NotFound, rest.CodeNotFound, "no such path"))
-}
-
-// methods are those the contract uses, and HEAD, which every GET answers.
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-	http.MethodDelete}
-
-// methodNotAllowed names the methods the path has: chi leaves that to a
-// handler that replaces its own.
-func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	var allowed []string
-	for _, m := range methods {
-		asked := m
-		if m == http.MethodHead {
-			asked = http.MethodGet
-		}
-		if s.router.Match(chi.NewRouteContext(), asked, r.URL.EscapedPath()) {
-			allowed = append(allowed, m)
-		}
-	}
-	list := strings.Join(allowed, ", ")
-	w.Header().Set("Allow", list)
-	s.writeProblem(w, r, http.StatusMethodNotAllowed,
-		fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
 }
 
 // unbound responds when the generated code could not bind a request that the checks before it

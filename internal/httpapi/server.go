@@ -8,7 +8,7 @@
 // ends in one writer of problem documents (problem.go).
 //
 // Files, each on top of those before it: keep, mistakes, contract, job_codes, codes, jobs, body,
-// serve, authorize, check, deadletters, meta, parameters, problem, redaction, server.
+// serve, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server.
 package httpapi
 
 import (
@@ -166,6 +166,7 @@ func New(cfg Config) (http.Handler, error) {
 	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters, s.keep)
 	decoded := api.Decode(s, api.Ways{Check: rest.Check, Unbound: s.unbound, Answer: s.answer})
 	api.HandlerWithOptions(decoded, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
+	s.ownPaths()
 	return http.HandlerFunc(s.serve), nil
 }
 

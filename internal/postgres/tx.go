@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/rest/keyed"
 )
 
 // InWrite runs f in a transaction of the writers' connections.
@@ -59,6 +61,21 @@ func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any
 	}
 	_, err = stmt.ExecContext(ctx, args...)
 	return err
+}
+
+// WriteEach runs one fixed statement that writes, by itself, or in a transaction with
+// the Idempotency-Key of the request it works for, and calls row for each row.
+func (db *DB) WriteEach(ctx context.Context, query string, row func(*sql.Rows) error, args ...any) error {
+	each := func(rows *sql.Rows, err error) error {
+		if err != nil {
+			return err
+		}
+		return EachRow(rows, func() error { return row(rows) })
+	}
+	if keyed.Of(ctx) == nil {
+		return each(db.QueryWrite(ctx, query, args...))
+	}
+	return db.InWrite(ctx, func(tx *sqlx.Tx) error { return each(db.QueryIn(ctx, tx, query, args...)) })
 }
 
 // QueryFunc runs a query, in a transaction or on its own.

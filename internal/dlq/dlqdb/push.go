@@ -131,18 +131,14 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 		}
 	}
 	told := pushedBy(operator.Acting(ctx), st.db.NewID, batch)
-	rows, err := st.db.QueryWrite(ctx, pushAudited.Text, pushAudited.Args(c.bound(told)...)...)
-	if err != nil {
-		return nil, err
-	}
 	stored := make(map[uuid.UUID]int64, len(batch))
-	err = postgres.EachRow(rows, func() error {
+	err := st.db.WriteEach(ctx, pushAudited.Text, func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var seq int64
 		err := rows.Scan(&id, &seq)
 		stored[id] = seq
 		return err
-	})
+	}, pushAudited.Args(c.bound(told)...)...)
 	return stored, err
 }
 

@@ -1,0 +1,51 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// methods are those the contract uses, and HEAD, which every GET answers.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+	http.MethodDelete}
+
+// methodNotAllowed names the methods the path has: chi leaves that to a
+// handler that replaces its own.
+func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, m := range methods {
+		asked := m
+		if m == http.MethodHead {
+			asked = http.MethodGet
+		}
+		at := chi.NewRouteContext()
+		if s.router.Match(at, asked, r.URL.EscapedPath()) && s.contract.routes[routeKey{asked, at.RoutePattern()}] != nil {
+			allowed = append(allowed, m)
+		}
+	}
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	s.writeProblem(w, r, http.StatusMethodNotAllowed,
+		fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
+}
+
+// ownPaths keeps a path that the contract writes out, such as /workflows/validate, from
+// being taken for a parameter of another one, such as /workflows/{name}, when it is asked
+// for with a method that only the other one has.
+func (s *server) ownPaths() {
+	for key := range s.contract.routes {
+		if strings.HasSuffix(key.path, "}") {
+			continue
+		}
+		for _, m := range methods {
+			if m != http.MethodHead && s.contract.routes[routeKey{m, key.path}] == nil {
+				s.router.MethodFunc(m, key.path, s.methodNotAllowed)
+			}
+		}
+	}
+}
