@@ -6955,6 +6955,9 @@ type JobRunID = UUID
 // JobRunWait defines model for JobRunWait.
 type JobRunWait = string
 
+// KeptIdempotencyKey defines model for KeptIdempotencyKey.
+type KeptIdempotencyKey = string
+
 // KeyID defines model for KeyID.
 type KeyID = UUID
 
@@ -7113,6 +7116,12 @@ type WorkerAction = WorkerActionInput
 type RunRetentionParams struct {
 	// DryRun Only count what would be archived, by workflow.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
@@ -7142,6 +7151,24 @@ type ListAPIKeysParams struct {
 
 // ListAPIKeysParamsInclude defines parameters for ListAPIKeys.
 type ListAPIKeysParamsInclude string
+
+// CreateAPIKeyParams defines parameters for CreateAPIKey.
+type CreateAPIKeyParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RevokeAPIKeyParams defines parameters for RevokeAPIKey.
+type RevokeAPIKeyParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListActionsParams defines parameters for ListActions.
 type ListActionsParams struct {
@@ -7202,6 +7229,15 @@ type VerifyAuditParams struct {
 
 // VerifyAuditParamsTrail defines parameters for VerifyAudit.
 type VerifyAuditParamsTrail string
+
+// CancelBackfillParams defines parameters for CancelBackfill.
+type CancelBackfillParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
 type ListArchivedDeadLettersParams struct {
@@ -7303,6 +7339,15 @@ type ListArchivedDeadLettersParamsInclude string
 type GetArchivedDeadLetterParams struct {
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// RestoreDeadLetterParams defines parameters for RestoreDeadLetter.
+type RestoreDeadLetterParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ExportDeadLettersParams defines parameters for ExportDeadLetters.
@@ -7536,6 +7581,15 @@ type PushDeadLetterParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// PushDeadLettersParams defines parameters for PushDeadLetters.
+type PushDeadLettersParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
 type DeleteDeadLetterParams struct {
 	// Force Delete it even if a saga is waiting for it.
@@ -7572,30 +7626,60 @@ type UpdateDeadLetterParams struct {
 type AcknowledgeDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetDefaultPolicyParams defines parameters for GetDefaultPolicy.
@@ -7667,12 +7751,24 @@ type UpdateRedriveParams struct {
 type ApproveRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListRedriveItemsParams defines parameters for ListRedriveItems.
@@ -7692,12 +7788,24 @@ type ListRedriveItemsParams struct {
 type PauseRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
@@ -7811,6 +7919,15 @@ type ListJobEventsParams struct {
 // ListJobEventsParamsInclude defines parameters for ListJobEvents.
 type ListJobEventsParamsInclude string
 
+// PublishJobEventParams defines parameters for PublishJobEvent.
+type PublishJobEventParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListFencesParams defines parameters for ListFences.
 type ListFencesParams struct {
 	// PageSize Maximum number of items; default: 20.
@@ -7863,6 +7980,15 @@ type ListJobDefinitionsParams struct {
 
 // ListJobDefinitionsParamsInclude defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParamsInclude string
+
+// CreateJobDefinitionParams defines parameters for CreateJobDefinition.
+type CreateJobDefinitionParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // DeleteJobDefinitionParams defines parameters for DeleteJobDefinition.
 type DeleteJobDefinitionParams struct {
@@ -7933,12 +8059,24 @@ type ListNextJobRunsParams struct {
 type PauseJobDefinitionParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateJobRunParams defines parameters for CreateJobRun.
@@ -8046,6 +8184,15 @@ type CreateJobBulkParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// CancelJobBulkParams defines parameters for CancelJobBulk.
+type CancelJobBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
 	// View Default: `full`. `basic` omits arguments, result, checkpoint and stack
@@ -8062,6 +8209,15 @@ type GetJobRunParams struct {
 
 // GetJobRunParamsView defines parameters for GetJobRun.
 type GetJobRunParamsView string
+
+// CancelJobRunParams defines parameters for CancelJobRun.
+type CancelJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
@@ -8085,6 +8241,15 @@ type GetRunLogParams struct {
 
 // GetRunLogParamsFormat defines parameters for GetRunLog.
 type GetRunLogParamsFormat string
+
+// ReassignJobRunParams defines parameters for ReassignJobRun.
+type ReassignJobRunParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // RerunJobRunParams defines parameters for RerunJobRun.
 type RerunJobRunParams struct {
@@ -8464,6 +8629,15 @@ type SuspendSagaParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// StepDownLeaderParams defines parameters for StepDownLeader.
+type StepDownLeaderParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetSettingsParams defines parameters for GetSettings.
 type GetSettingsParams struct {
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -8546,6 +8720,15 @@ type ListWebhooksParams struct {
 // ListWebhooksParamsInclude defines parameters for ListWebhooks.
 type ListWebhooksParamsInclude string
 
+// CreateWebhookParams defines parameters for CreateWebhook.
+type CreateWebhookParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
 	// Reason Recorded in the audit trail.
@@ -8585,22 +8768,67 @@ type ListWebhookDeliveriesParams struct {
 // ListWebhookDeliveriesParamsInclude defines parameters for ListWebhookDeliveries.
 type ListWebhookDeliveriesParamsInclude string
 
+// RedeliverWebhookDeliveryParams defines parameters for RedeliverWebhookDelivery.
+type RedeliverWebhookDeliveryParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RedeliverFailedParams defines parameters for RedeliverFailed.
+type RedeliverFailedParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TestWebhookParams defines parameters for TestWebhook.
+type TestWebhookParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkersParams defines parameters for ListWorkers.
@@ -8627,6 +8855,33 @@ type ListWorkersParams struct {
 
 // ListWorkersParamsInclude defines parameters for ListWorkers.
 type ListWorkersParamsInclude string
+
+// DetachWorkerParams defines parameters for DetachWorker.
+type DetachWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// DrainWorkerParams defines parameters for DrainWorker.
+type DrainWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UndrainWorkerParams defines parameters for UndrainWorker.
+type UndrainWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
@@ -8663,6 +8918,12 @@ type ListWorkflowsParamsInclude string
 type RegisterWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetWorkflowParams defines parameters for GetWorkflow.
@@ -8675,12 +8936,24 @@ type GetWorkflowParams struct {
 type DisableWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkflowVersionsParams defines parameters for ListWorkflowVersions.
@@ -9045,16 +9318,16 @@ type ServerInterface interface {
 	RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams)
 	GetStorage(w http.ResponseWriter, r *http.Request)
 	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
-	CreateAPIKey(w http.ResponseWriter, r *http.Request)
+	CreateAPIKey(w http.ResponseWriter, r *http.Request, params CreateAPIKeyParams)
 	GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
-	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
+	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID, params RevokeAPIKeyParams)
 	ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams)
 	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
 	GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
-	CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
+	CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID, params CancelBackfillParams)
 	ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams)
 	GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams)
-	RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
+	RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RestoreDeadLetterParams)
 	ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams)
 	ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams)
 	GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint)
@@ -9064,7 +9337,7 @@ type ServerInterface interface {
 	ImportDeadLetters(w http.ResponseWriter, r *http.Request)
 	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
 	PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams)
-	PushDeadLetters(w http.ResponseWriter, r *http.Request)
+	PushDeadLetters(w http.ResponseWriter, r *http.Request, params PushDeadLettersParams)
 	DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams)
 	GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams)
 	UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams)
@@ -9097,14 +9370,14 @@ type ServerInterface interface {
 	ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams)
 	RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams)
 	ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams)
-	PublishJobEvent(w http.ResponseWriter, r *http.Request)
+	PublishJobEvent(w http.ResponseWriter, r *http.Request, params PublishJobEventParams)
 	GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID)
 	ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams)
 	ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams)
 	GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
 	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
 	ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams)
-	CreateJobDefinition(w http.ResponseWriter, r *http.Request)
+	CreateJobDefinition(w http.ResponseWriter, r *http.Request, params CreateJobDefinitionParams)
 	DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams)
 	GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams)
 	UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams)
@@ -9120,10 +9393,10 @@ type ServerInterface interface {
 	ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams)
 	CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams)
 	GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
-	CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
+	CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID, params CancelJobBulkParams)
 	GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams)
 	ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
+	CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params CancelJobRunParams)
 	AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID)
 	CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID)
 	ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID)
@@ -9133,7 +9406,7 @@ type ServerInterface interface {
 	GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams)
 	AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID)
 	ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID)
-	ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
+	ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params ReassignJobRunParams)
 	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
 	RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams)
 	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
@@ -9162,7 +9435,7 @@ type ServerInterface interface {
 	SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams)
 	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
 	GetLeader(w http.ResponseWriter, r *http.Request)
-	StepDownLeader(w http.ResponseWriter, r *http.Request)
+	StepDownLeader(w http.ResponseWriter, r *http.Request, params StepDownLeaderParams)
 	PreviewSchedule(w http.ResponseWriter, r *http.Request)
 	GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams)
 	ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams)
@@ -9170,29 +9443,29 @@ type ServerInterface interface {
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
 	GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams)
 	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
-	CreateWebhook(w http.ResponseWriter, r *http.Request)
+	CreateWebhook(w http.ResponseWriter, r *http.Request, params CreateWebhookParams)
 	DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams)
 	GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
 	UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams)
 	ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams)
 	GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
-	RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
+	RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID, params RedeliverWebhookDeliveryParams)
 	DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams)
 	EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams)
-	RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
+	RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RedeliverFailedParams)
 	RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams)
-	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
+	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params TestWebhookParams)
 	WhoAmI(w http.ResponseWriter, r *http.Request)
 	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
 	RegisterWorker(w http.ResponseWriter, r *http.Request)
 	GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
 	ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
 	CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DetachWorkerParams)
+	DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DrainWorkerParams)
 	WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID)
 	StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndrainWorkerParams)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
 	RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams)
 	ValidateWorkflow(w http.ResponseWriter, r *http.Request)
@@ -9237,6 +9510,27 @@ func (siw *ServerInterfaceWrapper) RunRetention(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
 		}
 		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -9365,8 +9659,35 @@ func (siw *ServerInterfaceWrapper) ListAPIKeys(w http.ResponseWriter, r *http.Re
 // CreateAPIKey operation middleware
 func (siw *ServerInterfaceWrapper) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAPIKeyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateAPIKey(w, r)
+		siw.Handler.CreateAPIKey(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -9417,8 +9738,32 @@ func (siw *ServerInterfaceWrapper) RevokeAPIKey(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeAPIKeyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RevokeAPIKey(w, r, keyID)
+		siw.Handler.RevokeAPIKey(w, r, keyID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -9730,8 +10075,32 @@ func (siw *ServerInterfaceWrapper) CancelBackfill(w http.ResponseWriter, r *http
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelBackfillParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelBackfill(w, r, backfillID)
+		siw.Handler.CancelBackfill(w, r, backfillID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -10255,8 +10624,32 @@ func (siw *ServerInterfaceWrapper) RestoreDeadLetter(w http.ResponseWriter, r *h
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RestoreDeadLetterParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RestoreDeadLetter(w, r, messageID)
+		siw.Handler.RestoreDeadLetter(w, r, messageID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -11470,8 +11863,35 @@ func (siw *ServerInterfaceWrapper) PushDeadLetter(w http.ResponseWriter, r *http
 // PushDeadLetters operation middleware
 func (siw *ServerInterfaceWrapper) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PushDeadLettersParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PushDeadLetters(w, r)
+		siw.Handler.PushDeadLetters(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -11709,6 +12129,25 @@ func (siw *ServerInterfaceWrapper) AcknowledgeDeadLetter(w http.ResponseWriter, 
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.AcknowledgeDeadLetter(w, r, messageID, params)
 	}))
@@ -11782,6 +12221,25 @@ func (siw *ServerInterfaceWrapper) DiscardDeadLetter(w http.ResponseWriter, r *h
 		}
 
 		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -11861,6 +12319,25 @@ func (siw *ServerInterfaceWrapper) RequeueDeadLetter(w http.ResponseWriter, r *h
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RequeueDeadLetter(w, r, messageID, params)
 	}))
@@ -11911,6 +12388,25 @@ func (siw *ServerInterfaceWrapper) ResolveDeadLetter(w http.ResponseWriter, r *h
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ResolveDeadLetter(w, r, messageID, params)
 	}))
@@ -11958,6 +12454,25 @@ func (siw *ServerInterfaceWrapper) RetryDeadLetter(w http.ResponseWriter, r *htt
 		}
 
 		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -12399,6 +12914,25 @@ func (siw *ServerInterfaceWrapper) ApproveRedrive(w http.ResponseWriter, r *http
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ApproveRedrive(w, r, redriveID, params)
 	}))
@@ -12446,6 +12980,25 @@ func (siw *ServerInterfaceWrapper) CancelRedrive(w http.ResponseWriter, r *http.
 		}
 
 		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -12567,6 +13120,25 @@ func (siw *ServerInterfaceWrapper) PauseRedrive(w http.ResponseWriter, r *http.R
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PauseRedrive(w, r, redriveID, params)
 	}))
@@ -12614,6 +13186,25 @@ func (siw *ServerInterfaceWrapper) ResumeRedrive(w http.ResponseWriter, r *http.
 		}
 
 		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -13219,8 +13810,35 @@ func (siw *ServerInterfaceWrapper) ListJobEvents(w http.ResponseWriter, r *http.
 // PublishJobEvent operation middleware
 func (siw *ServerInterfaceWrapper) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PublishJobEventParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PublishJobEvent(w, r)
+		siw.Handler.PublishJobEvent(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -13562,8 +14180,35 @@ func (siw *ServerInterfaceWrapper) ListJobDefinitions(w http.ResponseWriter, r *
 // CreateJobDefinition operation middleware
 func (siw *ServerInterfaceWrapper) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateJobDefinitionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateJobDefinition(w, r)
+		siw.Handler.CreateJobDefinition(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -14024,6 +14669,25 @@ func (siw *ServerInterfaceWrapper) PauseJobDefinition(w http.ResponseWriter, r *
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PauseJobDefinition(w, r, definition, params)
 	}))
@@ -14071,6 +14735,25 @@ func (siw *ServerInterfaceWrapper) ResumeJobDefinition(w http.ResponseWriter, r 
 		}
 
 		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -14666,8 +15349,32 @@ func (siw *ServerInterfaceWrapper) CancelJobBulk(w http.ResponseWriter, r *http.
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelJobBulkParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelJobBulk(w, r, bulkID)
+		siw.Handler.CancelJobBulk(w, r, bulkID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -14794,8 +15501,32 @@ func (siw *ServerInterfaceWrapper) CancelJobRun(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelJobRunParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelJobRun(w, r, runID)
+		siw.Handler.CancelJobRun(w, r, runID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -15162,8 +15893,32 @@ func (siw *ServerInterfaceWrapper) ReassignJobRun(w http.ResponseWriter, r *http
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReassignJobRunParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReassignJobRun(w, r, runID)
+		siw.Handler.ReassignJobRun(w, r, runID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -17486,8 +18241,35 @@ func (siw *ServerInterfaceWrapper) GetLeader(w http.ResponseWriter, r *http.Requ
 // StepDownLeader operation middleware
 func (siw *ServerInterfaceWrapper) StepDownLeader(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StepDownLeaderParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StepDownLeader(w, r)
+		siw.Handler.StepDownLeader(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -17871,8 +18653,35 @@ func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.R
 // CreateWebhook operation middleware
 func (siw *ServerInterfaceWrapper) CreateWebhook(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateWebhook(w, r)
+		siw.Handler.CreateWebhook(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18174,8 +18983,32 @@ func (siw *ServerInterfaceWrapper) RedeliverWebhookDelivery(w http.ResponseWrite
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RedeliverWebhookDeliveryParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RedeliverWebhookDelivery(w, r, webhookID, deliveryID)
+		siw.Handler.RedeliverWebhookDelivery(w, r, webhookID, deliveryID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18221,6 +19054,25 @@ func (siw *ServerInterfaceWrapper) DisableWebhook(w http.ResponseWriter, r *http
 		}
 
 		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -18274,6 +19126,25 @@ func (siw *ServerInterfaceWrapper) EnableWebhook(w http.ResponseWriter, r *http.
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.EnableWebhook(w, r, webhookID, params)
 	}))
@@ -18300,8 +19171,32 @@ func (siw *ServerInterfaceWrapper) RedeliverFailed(w http.ResponseWriter, r *htt
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RedeliverFailedParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RedeliverFailed(w, r, webhookID)
+		siw.Handler.RedeliverFailed(w, r, webhookID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18350,6 +19245,25 @@ func (siw *ServerInterfaceWrapper) RotateWebhookSecret(w http.ResponseWriter, r 
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RotateWebhookSecret(w, r, webhookID, params)
 	}))
@@ -18376,8 +19290,32 @@ func (siw *ServerInterfaceWrapper) TestWebhook(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TestWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.TestWebhook(w, r, webhookID)
+		siw.Handler.TestWebhook(w, r, webhookID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18593,8 +19531,32 @@ func (siw *ServerInterfaceWrapper) DetachWorker(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DetachWorkerParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DetachWorker(w, r, workerID)
+		siw.Handler.DetachWorker(w, r, workerID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18619,8 +19581,32 @@ func (siw *ServerInterfaceWrapper) DrainWorker(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DrainWorkerParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DrainWorker(w, r, workerID)
+		siw.Handler.DrainWorker(w, r, workerID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18697,8 +19683,32 @@ func (siw *ServerInterfaceWrapper) UndrainWorker(w http.ResponseWriter, r *http.
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UndrainWorkerParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UndrainWorker(w, r, workerID)
+		siw.Handler.UndrainWorker(w, r, workerID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18836,6 +19846,25 @@ func (siw *ServerInterfaceWrapper) RegisterWorkflow(w http.ResponseWriter, r *ht
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RegisterWorkflow(w, r, params)
 	}))
@@ -18950,6 +19979,25 @@ func (siw *ServerInterfaceWrapper) DisableWorkflow(w http.ResponseWriter, r *htt
 
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.DisableWorkflow(w, r, name, params)
 	}))
@@ -18997,6 +20045,25 @@ func (siw *ServerInterfaceWrapper) EnableWorkflow(w http.ResponseWriter, r *http
 		}
 
 		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -19889,7 +20956,8 @@ type ListAPIKeysRequestObject struct {
 
 // CreateAPIKeyRequestObject is what a request to CreateAPIKey says.
 type CreateAPIKeyRequestObject struct {
-	Body *CreateAPIKeyJSONRequestBody
+	Params CreateAPIKeyParams
+	Body   *CreateAPIKeyJSONRequestBody
 }
 
 // GetAPIKeyRequestObject is what a request to GetAPIKey says.
@@ -19899,8 +20967,9 @@ type GetAPIKeyRequestObject struct {
 
 // RevokeAPIKeyRequestObject is what a request to RevokeAPIKey says.
 type RevokeAPIKeyRequestObject struct {
-	KeyID KeyID `json:"key_id"`
-	Body  *RevokeAPIKeyJSONRequestBody
+	KeyID  KeyID `json:"key_id"`
+	Params RevokeAPIKeyParams
+	Body   *RevokeAPIKeyJSONRequestBody
 }
 
 // ListActionsRequestObject is what a request to ListActions says.
@@ -19921,6 +20990,7 @@ type GetBackfillRequestObject struct {
 // CancelBackfillRequestObject is what a request to CancelBackfill says.
 type CancelBackfillRequestObject struct {
 	BackfillID BackfillID `json:"backfill_id"`
+	Params     CancelBackfillParams
 	Body       *CancelBackfillJSONRequestBody
 }
 
@@ -19938,6 +21008,7 @@ type GetArchivedDeadLetterRequestObject struct {
 // RestoreDeadLetterRequestObject is what a request to RestoreDeadLetter says.
 type RestoreDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
+	Params    RestoreDeadLetterParams
 	Body      *RestoreDeadLetterJSONRequestBody
 }
 
@@ -19995,7 +21066,8 @@ type PushDeadLetterRequestObject struct {
 
 // PushDeadLettersRequestObject is what a request to PushDeadLetters says.
 type PushDeadLettersRequestObject struct {
-	Body *PushDeadLettersJSONRequestBody
+	Params PushDeadLettersParams
+	Body   *PushDeadLettersJSONRequestBody
 }
 
 // DeleteDeadLetterRequestObject is what a request to DeleteDeadLetter says.
@@ -20196,7 +21268,8 @@ type ListJobEventsRequestObject struct {
 
 // PublishJobEventRequestObject is what a request to PublishJobEvent says.
 type PublishJobEventRequestObject struct {
-	Body *PublishJobEventJSONRequestBody
+	Params PublishJobEventParams
+	Body   *PublishJobEventJSONRequestBody
 }
 
 // GetJobEventRequestObject is what a request to GetJobEvent says.
@@ -20233,7 +21306,8 @@ type ListJobDefinitionsRequestObject struct {
 
 // CreateJobDefinitionRequestObject is what a request to CreateJobDefinition says.
 type CreateJobDefinitionRequestObject struct {
-	Body *CreateJobDefinitionJSONRequestBody
+	Params CreateJobDefinitionParams
+	Body   *CreateJobDefinitionJSONRequestBody
 }
 
 // DeleteJobDefinitionRequestObject is what a request to DeleteJobDefinition says.
@@ -20331,6 +21405,7 @@ type GetJobBulkRequestObject struct {
 // CancelJobBulkRequestObject is what a request to CancelJobBulk says.
 type CancelJobBulkRequestObject struct {
 	BulkID BulkID `json:"bulk_id"`
+	Params CancelJobBulkParams
 	Body   *CancelJobBulkJSONRequestBody
 }
 
@@ -20347,8 +21422,9 @@ type ListJobRunAttemptsRequestObject struct {
 
 // CancelJobRunRequestObject is what a request to CancelJobRun says.
 type CancelJobRunRequestObject struct {
-	RunID JobRunID `json:"run_id"`
-	Body  *CancelJobRunJSONRequestBody
+	RunID  JobRunID `json:"run_id"`
+	Params CancelJobRunParams
+	Body   *CancelJobRunJSONRequestBody
 }
 
 // AcknowledgeCancelRequestObject is what a request to AcknowledgeCancel says.
@@ -20405,8 +21481,9 @@ type ReportProgressRequestObject struct {
 
 // ReassignJobRunRequestObject is what a request to ReassignJobRun says.
 type ReassignJobRunRequestObject struct {
-	RunID JobRunID `json:"run_id"`
-	Body  *ReassignJobRunJSONRequestBody
+	RunID  JobRunID `json:"run_id"`
+	Params ReassignJobRunParams
+	Body   *ReassignJobRunJSONRequestBody
 }
 
 // ReleaseRunRequestObject is what a request to ReleaseRun says.
@@ -20591,7 +21668,8 @@ type GetLeaderRequestObject struct {
 
 // StepDownLeaderRequestObject is what a request to StepDownLeader says.
 type StepDownLeaderRequestObject struct {
-	Body *StepDownLeaderJSONRequestBody
+	Params StepDownLeaderParams
+	Body   *StepDownLeaderJSONRequestBody
 }
 
 // PreviewScheduleRequestObject is what a request to PreviewSchedule says.
@@ -20632,7 +21710,8 @@ type ListWebhooksRequestObject struct {
 
 // CreateWebhookRequestObject is what a request to CreateWebhook says.
 type CreateWebhookRequestObject struct {
-	Body *CreateWebhookJSONRequestBody
+	Params CreateWebhookParams
+	Body   *CreateWebhookJSONRequestBody
 }
 
 // DeleteWebhookRequestObject is what a request to DeleteWebhook says.
@@ -20669,6 +21748,7 @@ type GetWebhookDeliveryRequestObject struct {
 type RedeliverWebhookDeliveryRequestObject struct {
 	WebhookID  WebhookID  `json:"webhook_id"`
 	DeliveryID DeliveryID `json:"delivery_id"`
+	Params     RedeliverWebhookDeliveryParams
 }
 
 // DisableWebhookRequestObject is what a request to DisableWebhook says.
@@ -20688,6 +21768,7 @@ type EnableWebhookRequestObject struct {
 // RedeliverFailedRequestObject is what a request to RedeliverFailed says.
 type RedeliverFailedRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
+	Params    RedeliverFailedParams
 	Body      *RedeliverFailedJSONRequestBody
 }
 
@@ -20701,6 +21782,7 @@ type RotateWebhookSecretRequestObject struct {
 // TestWebhookRequestObject is what a request to TestWebhook says.
 type TestWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
+	Params    TestWebhookParams
 }
 
 // WhoAmIRequestObject is what a request to WhoAmI says.
@@ -20737,12 +21819,14 @@ type CompleteRunsRequestObject struct {
 // DetachWorkerRequestObject is what a request to DetachWorker says.
 type DetachWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
+	Params   DetachWorkerParams
 	Body     *DetachWorkerJSONRequestBody
 }
 
 // DrainWorkerRequestObject is what a request to DrainWorker says.
 type DrainWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
+	Params   DrainWorkerParams
 	Body     *DrainWorkerJSONRequestBody
 }
 
@@ -20761,6 +21845,7 @@ type StartRunsRequestObject struct {
 // UndrainWorkerRequestObject is what a request to UndrainWorker says.
 type UndrainWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
+	Params   UndrainWorkerParams
 	Body     *UndrainWorkerJSONRequestBody
 }
 
@@ -21365,8 +22450,9 @@ func (d *decoder) ListAPIKeys(w http.ResponseWriter, r *http.Request, params Lis
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) CreateAPIKey(w http.ResponseWriter, r *http.Request, params CreateAPIKeyParams) {
 	var request CreateAPIKeyRequestObject
+	request.Params = params
 	var body CreateAPIKeyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
@@ -21388,9 +22474,10 @@ func (d *decoder) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+func (d *decoder) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID, params RevokeAPIKeyParams) {
 	var request RevokeAPIKeyRequestObject
 	request.KeyID = keyID
+	request.Params = params
 	var body RevokeAPIKeyJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -21428,9 +22515,10 @@ func (d *decoder) GetBackfill(w http.ResponseWriter, r *http.Request, backfillID
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
+func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID, params CancelBackfillParams) {
 	var request CancelBackfillRequestObject
 	request.BackfillID = backfillID
+	request.Params = params
 	var body CancelBackfillJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -21462,9 +22550,10 @@ func (d *decoder) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, 
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+func (d *decoder) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RestoreDeadLetterParams) {
 	var request RestoreDeadLetterRequestObject
 	request.MessageID = messageID
+	request.Params = params
 	var body RestoreDeadLetterJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -21589,8 +22678,9 @@ func (d *decoder) PushDeadLetter(w http.ResponseWriter, r *http.Request, params 
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) PushDeadLetters(w http.ResponseWriter, r *http.Request, params PushDeadLettersParams) {
 	var request PushDeadLettersRequestObject
+	request.Params = params
 	var body PushDeadLettersJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
@@ -22036,8 +23126,9 @@ func (d *decoder) ListJobEvents(w http.ResponseWriter, r *http.Request, params L
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) PublishJobEvent(w http.ResponseWriter, r *http.Request, params PublishJobEventParams) {
 	var request PublishJobEventRequestObject
+	request.Params = params
 	var body PublishJobEventJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
@@ -22105,8 +23196,9 @@ func (d *decoder) ListJobDefinitions(w http.ResponseWriter, r *http.Request, par
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) CreateJobDefinition(w http.ResponseWriter, r *http.Request, params CreateJobDefinitionParams) {
 	var request CreateJobDefinitionRequestObject
+	request.Params = params
 	var body CreateJobDefinitionJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
@@ -22312,9 +23404,10 @@ func (d *decoder) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID Bulk
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
+func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID, params CancelJobBulkParams) {
 	var request CancelJobBulkRequestObject
 	request.BulkID = bulkID
+	request.Params = params
 	var body CancelJobBulkJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -22346,9 +23439,10 @@ func (d *decoder) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, run
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+func (d *decoder) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params CancelJobRunParams) {
 	var request CancelJobRunRequestObject
 	request.RunID = runID
+	request.Params = params
 	var body CancelJobRunJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -22489,9 +23583,10 @@ func (d *decoder) ReportProgress(w http.ResponseWriter, r *http.Request, runID R
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+func (d *decoder) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params ReassignJobRunParams) {
 	var request ReassignJobRunRequestObject
 	request.RunID = runID
+	request.Params = params
 	var body ReassignJobRunJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -22924,8 +24019,9 @@ func (d *decoder) GetLeader(w http.ResponseWriter, r *http.Request) {
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) StepDownLeader(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) StepDownLeader(w http.ResponseWriter, r *http.Request, params StepDownLeaderParams) {
 	var request StepDownLeaderRequestObject
+	request.Params = params
 	var body StepDownLeaderJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -23010,8 +24106,9 @@ func (d *decoder) ListWebhooks(w http.ResponseWriter, r *http.Request, params Li
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) CreateWebhook(w http.ResponseWriter, r *http.Request, params CreateWebhookParams) {
 	var request CreateWebhookRequestObject
+	request.Params = params
 	var body CreateWebhookJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
@@ -23075,10 +24172,11 @@ func (d *decoder) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, web
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+func (d *decoder) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID, params RedeliverWebhookDeliveryParams) {
 	var request RedeliverWebhookDeliveryRequestObject
 	request.WebhookID = webhookID
 	request.DeliveryID = deliveryID
+	request.Params = params
 	response, err := d.operations.RedeliverWebhookDelivery(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -23123,9 +24221,10 @@ func (d *decoder) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookI
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+func (d *decoder) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RedeliverFailedParams) {
 	var request RedeliverFailedRequestObject
 	request.WebhookID = webhookID
+	request.Params = params
 	var body RedeliverFailedJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
@@ -23160,9 +24259,10 @@ func (d *decoder) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, we
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+func (d *decoder) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params TestWebhookParams) {
 	var request TestWebhookRequestObject
 	request.WebhookID = webhookID
+	request.Params = params
 	response, err := d.operations.TestWebhook(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -23237,9 +24337,10 @@ func (d *decoder) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID 
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DetachWorkerParams) {
 	var request DetachWorkerRequestObject
 	request.WorkerID = workerID
+	request.Params = params
 	var body DetachWorkerJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -23256,9 +24357,10 @@ func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request, workerID 
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DrainWorkerParams) {
 	var request DrainWorkerRequestObject
 	request.WorkerID = workerID
+	request.Params = params
 	var body DrainWorkerJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -23309,9 +24411,10 @@ func (d *decoder) StartRuns(w http.ResponseWriter, r *http.Request, workerID Wor
 	d.Answer(w, r, response, err)
 }
 
-func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndrainWorkerParams) {
 	var request UndrainWorkerRequestObject
 	request.WorkerID = workerID
+	request.Params = params
 	var body UndrainWorkerJSONRequestBody
 	switch err := runtime.BindJSONBody(r, &body); {
 	case err == nil:
@@ -23479,935 +24582,942 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P19d9s21i8MfxU8OrNWp3PJqpMmndZeXedxbKf1NHE8ttPcZ417iRAJSagpgCVA25pZuT/7vbA3QIIU",
-	"SJGy05nTK/PHNBZJvG5s7Nff/tcolqtMCia0Gh38a7RkNGE5/PMoTeW9+UfCVJzzTHMpRgej6yUjK6aX",
-	"MlFEL6kmeskVyaheElVkmcy1OiT3XC/Ji/2Xk9F4pOIlW1HTkF5nbHQwUjrnYjH6+HE8Or2mi3AXdyxX",
-	"XAoi50QvGcmZkkUeszHhgvxWSM2UaTtnvxU8Z8noQOcF8/vKqNYsN639983oH/99M/rlv25GfxqNA4M4",
-	"S9gqk5oJfcmylK5Nc80hXTFN+BznmjOVSaHMoDJGtV0GOSdUEEbzlLOcmIExpXEhzAQUXbEbUXYVr/d+",
-	"YuvJjagtEBPFanTwj5GZzOiX0FgvcjZnORMxO8qylIeGalbvnnLtxsASHEWE30Y43HuqyFIKWeQs2bZL",
-	"l0zn66O5ZnloYWIpDClI7HTG5jI3S6PzNReLetMrLvjKTPFZOTcuNFuwHPr58OHDUaGXTGgeU802O/tR",
-	"3puOFBMJoSTOWWLepWlJcM+6p/JxPMpoTldMWxp/RePbOU/TsxPzFzd9GEoejUeCrsynM/vClCed5Pan",
-	"nM1HB6P/9VV1nL7Cp+qr9+/PTmB+r4r0tr2nIr19kl6Oi1zJPEwXkWAPehrDG5E7W1nO7rgszCFesDEp",
-	"RLykYsGScZ16yZynZt0m5JgKIfWNmDESy9WMi5LETAsRUjVM8beC5etqjthxnSTowxsmFno5Oni+/+Lb",
-	"saER98Oz0Ak4efP3I6X4QjD2GgZUrmejM2rfGvVdwTd0xlLXx7EUqlix/IdcFll3R7F9dbow7+7aXZ6z",
-	"lJqt2tZZ+SJSyy6d5YxqlrzO5WqTTM5EnBaK37FJ2ybi19O5+dzvfy7zFdWjg1FCNdvTfMVGLRtoB3At",
-	"N7s/fejZvZY7dn6a5zI/TqlS1UrXx3AJfJ3O0tZBMNPGNDaN1EbBNVupbXtxwmjyhpnrqRrK6OPYHIUz",
-	"/P7Zfjl2mud0XR+6FJpy0Tr6DzJ3V/OqUJrQNCUyjovcXJ3mMMPgyYopBeedKnK/lCkj9+ZDuGCpWJOY",
-	"qm3TtwPZjQhhLtfrbMspxq5gMXbq5jUXC5ZnORe6bcEMY5xXr8FNTuAsm3/CAFTbSnjfjVrEj3/s731H",
-	"9+a//Ovr5x//1EaUPzDBcjjVb003zSG+xYuTiGI1Yzkwbr5iCrYzBVKCCz1nSc7vmNnAhMSGZ5v7q23s",
-	"i7LP6YqL8GniQn/9fAS0aW/uffjfuLrL94N3uZmTWcJrmfE4vObaPHKXEKz3F4rMea60nVPbwOHD3cjh",
-	"R5Bv2yjhiKD8C+vHtSJ3NC3wiESm7+/h72hCKg5xAOcLDtqK6njZNmZsOMwsvDvwxf5339TuwOcbBNOH",
-	"UfxNzi6LLTfJr3I2zYtBt0gpY5y8+ftPbP2KKvbNi65jdcvWwFBm8KaTHMim4HDL1lHb0t2y9RQbaJMc",
-	"vn323fOWg/UTW28dIFVEswfd0X9bx7hdwY6B7LbfMAf+GQYyWtI7BkSVmhZaOQ883UpPz+xRbRepfHJ6",
-	"3kJOb6jSoATsKDKkVOkpqASPkRrKUewkN3hj2Fl0eJcnod2Enw0ji5xwQnV0SBI2p0WqD0hkXo/GRLB7",
-	"oxMCi2sbpsybbMIphVQZnmeaCquGJ2/+fkHXqaRJO3tbMXd/UPK3q3fnJMMvQgzPqCeW4Y3JXOaEPdBV",
-	"lrIbEcEgJ3GhtFyx/Pt479lfIyJzEmmpafr9s+eTl91MslVDsOP5vfjkJV6YbQuGUhrIR4qRlGqzfUBD",
-	"cN2uaMLIbO2sAtBU277ax7ty20umZFrU1YOhQmtetvEYmbUaST/eASf2WBZCv6UPbXcRnsvYvDVd0Yen",
-	"l0W8UaB8tXUUn0IiupRSb6M1aa1MKReMLto3U0q9KzFd0QXtlg0UXdCdWwdD3e5kioa+x5AojqAfB7jS",
-	"VBeP0AQVfP+o0WILvQ5ThzQtc77ggqYoVk/IBctjJvQeE7FMGImXNKcxUJgq4iVw+K8qkatui3ICdrsl",
-	"yjfbvHzZy2oDY++SxeozOABz6gONNTGjGpv7hZIsZ3P+QOYyTeU9Swz3jf4Svp/U5C8dpqhH6BDXOY23",
-	"aK3avLKjfaYkjFZToVXdn8RaeMJSfsfydWtniX3haXrL15dFQL+NTGsRQcOjIkLqJRcLkEpypotcKPJ8",
-	"fx91hXswX8siTciSZhkTRsOI0yIxX+gluxExTVNrAcH3Zgzu6nZqSPK10YVCxuOZlCmjAt0Vd0zoNvvq",
-	"Ud26CgRrZPvIM7cakjZteFbWySe0lcJ4r+HnHWxc5uNNy0sv7nZUJFxXvdd428sQb3vNRMx+YuswZ8hy",
-	"qVmsWeL5gagCvpCgAMaIWivTPm57vGTxLeH6kBSqoGm6toQhRVzkORPx2mh+Hj3UaX5uRjNFvW83iq/O",
-	"s2eAajlhdRtSL5fWdpuS52kKLuvPXPFZysjR1fHZmXc71FgpocQc3ZJCSiOGHXnDnTXqf0P4c/n/7f2/",
-	"v/xXyyzmb42+sDn8i1zGjCVEinSNjrnKR0iWRqE3MlR0ek0XUfvw53vY/GNutrP5uRSsZZiXwLzI1/sv",
-	"NgapNE/TIUM13XSPd0MpCg8YmCW7LIQwP23y4hyfRIQmCZoYlWYZSeUCpFPkrlyQecoXS03+jCIQuXx/",
-	"fn52/sOXY3K/5PGSsAeu9I2QIjZ0ZL4imt4yRVIpFu2sGHl5C89xurAdYkAR3irz2elfG001YDwHj7Y0",
-	"Uzf/sTsG7t6JVW+jA/sP1BQiYEVzmpv/wC/mHuLqRsRLRrNDQtN7ulZGclFM6JqjjEQg4Exdu6XEA+24",
-	"hYypgJW7Eco6W80RXfE05VLAlsD6PHJJYQyj8cgb0S7L+zc5O2FzLrhZ0EvDIEMMnSfO7vurnJGk/AAu",
-	"Ta6RtbcIp9XbTyqhosm0VQwqLaWPlICwmw+U67B72xyO0pk+tyJEXgjzGxNJnT1HX+8rNLw8W5l/TohZ",
-	"XMXyO5bfiBVdE7WUuWaCcN1OHqarNpby9fPtK/cTa5ceb9nTCI4XdBEQYl7nckWeeZa2ZxM8WuQv4Mye",
-	"Kv5PFqHhacYI1WQllSbP9sf7+/ueNdpIBjVztBXZuuxUCzbEPjDeFvtgJnjF/xmY5FtsyPP9wNn1Zv18",
-	"f9IxTFiEnmN93mekEEYSuOteH5O/Pn+xPyGRoajvv96PCFdV+IDROP+3faIix9zwSshyFrPESF2tN6Dt",
-	"dlukCljZ2k+xb4V7JEnavoYeZfyq/3E2XN+cZ/J7HedLuyyXjCopQjJNbPTrxLmTqZH1ic4pTyfk0mpr",
-	"L54/NxLPiivFxWJMUn5rpAD7N5nJZG2N0e3WSui+J4t/uennqETMm5uroHT5e/D7K7qgrZ1UZrbH9qJZ",
-	"Fr5pTU9o7zdCXHm/cpGwh5YL1rzYOaTNlQSTSEZzJgJn4cPXxwReIMdSgKONXDGNnCFylpIIlP1IZVTA",
-	"XzhkuqDwO2hv3rvw1IgOeSEODV3R1DA1UAiY4Tp8IWTOEvTtgQRLRULzhNhZ+dJSk9NobzLd0/6Zs/vw",
-	"2V8V8RKiB2i8BH5tDjyaMnzH0IwqHrc6Pu9M8yFXEHw2Go/mRZqGnUEDuRIs9H+uhPGBzZZStsfO3ePz",
-	"JzlKH2R+22F7u4fHT9bTPJX359By1+E1W3Rv3245tPCfIYf2I77MlH4lE84w5DfGzv81is1JxcNMsyzl",
-	"McSJfPWrvRH6zRSbOxNZoU2HH8ejY2moSjPHr56kG7/RsrPmUtQsq088z2bD/ozNs5QL9qSdmQa7Zvpa",
-	"5vHT9Qitbe3O7cLTduta7ereCmKXTBWrp+u+1qq/o0/ez2YHOl8/Yfs6X/vNI4N74iPgN1p1BruF1hOP",
-	"vxzFMcs0hq4/SedGxkLa2GShFLo0IkFS5HSWMgx1ECTL5SJnSuGNhmZhDReh4bBeHoTLUQiNwL72FbxT",
-	"SyXY83MJuj4NZB/AVFxo+mtZiKdbKtdq23K5dXBx7zuvRd2VhVHUTzqTRuNtE4K4wieahTNCPPH433Cl",
-	"Q8M/AhuGuf8TRhMbI6YmxEb5jDF4zQ4YyFppGt8SkF8JzZn1i1kz+Y1A24aRKr83kiOYN+oTlCmP159q",
-	"n7D1to3K4OkT7dSVpvpTbFXb4L0NeuQM0Nn65CzSNdw+AXzeZJRJwRoTeiNxAC2eOqqXTmJ1bU6GyaWl",
-	"m/hIqHs0ND3NEkCj5rpNg8ftA5wO6wmODjb9zI/a2deUp0XeRZNZLmcpW/3XsFld4Fdt+wrR642Bl4l9",
-	"XSPHl5w0sldmf3V94+WJYTbXXjOdq+vrZvbXx9Iv/LQMCZpsW6852iDRUP+qSG+ftm/b6Nbbt0hvicxs",
-	"dP6j6K7mj3nyyVRNtzMW98Zjp3FZiGMMmXjKGVwWYttu5MWTjB1Dg3+nseeFL/M+QqLtz+7tMg3j9DZR",
-	"4anp8hPvqp+Hu+cl4nZ9uZm56y2Aryz8TtRhc7etc8blK9sAdpvG++/XhD45AZ5L/VYmfN6aSh0M2GBk",
-	"AXlWZraP4g3WyvDk8p5tt5UArBeqIe0pTXOtCF+tWMKpZumaFCJlShGuzbum9aRIjUKRE3pPuVY3gmZZ",
-	"Lu9oiubf/4vIpQrYH0YyLmngSZnWlg0ruVY16H8357piWnOxUE+7Dq7VbQuh7HuPOn3XPL594vGbJtsU",
-	"ejDpswdNVCq1AinTejaeVl+1jbYNwXpLHrVyaO972qXDNrdtPDpgHj34eSrvn1okc+2GjTmC3TdRTXyf",
-	"zieXz7z+h/M8N7UnNYG5RrcbwNxCqQmpVA61aeMiGyaukTf4Jz5lHbt9/RSbC+3a3kBvvzizobw0SWAF",
-	"aHqRGzVRg/9uTlPFxqPM++lfIxprc60EAh2ZXjL0/t4ysPtQK4QQIe8PiGAcXsjZnbyFH3PCHjJu8WKa",
-	"0fHjERXrqWaC4rpuPq9yI/smXVbfzNYBwhyPcDxqUJM8qb1bFODK3XgN0kULVY63QZlxXORUQxgPnclC",
-	"Q2yLKDTczP0GIqzbd+MB5ri0HOhilvKYZDTX7lyDFXjG9D0DL7wihTBEFMscMZI22rc7OmjV3DctG5HL",
-	"lG2VcMw7H8cjpJEpD8jbRzMvRLaip6i2qG07Zttd0V8xO6MZula9wcWWN3K2sCx1Mxah4pv/GMFArOfd",
-	"7ppdi9pxGLtTWCPo2omogjjk7FcWazMYPO/oTRt46GtHMZj1DlHFiqUs1kA0+DouPQNLsFUJJ+S1C12T",
-	"Rk1IVlwArx3fiEVOhXasd7auYTJBGAkVa9vyoekwlPt/I6KSImzA5SbvqB/0DU4mSjZmX/RibISZzfBT",
-	"GUzOHJOEL8xqQazSJCLRNCLR/z8i0V40IVemJ5qacSiI1oNM/lLFdiHNA7Pz8x3C8Oq9QGzc0x3ZrbEt",
-	"49HDnqQZ34tlwhZM7LEHndM9TRdAnHc05QlcxCP2gHf3lM+/PxLra6RBkEfcMZsaGvken1zCsST4x1tz",
-	"zt2/4UR/DDCB5pph8BfxSc4njY2A2G9evvz6ZXdq7yZf+T07rVjV9l7HNpHdng0XnWuPfqkW47Gv09DX",
-	"QXwNnxe6ACRDMu3cDES9gcws41NzpPonn6Gc9LGZnTAeZXTBRSkud7pVqjebEy3HU2svOOUyxqJzuk2h",
-	"N3cnG2MXJqOATBdMQMTbk88JR3y/q1uaAqwDS+dBSYAmSc6UCl8S9iGZ53LlgrWNGiETQyQx43csqVEM",
-	"qQZgJEcGYxDyRgimjTBcvugzeW8wc83y6ZKqQB7V1Y9He89ffuNoVBWwxgQ+Qe6HS0VqayAkRDuyHHOR",
-	"1JjI/EZwyC8lpiOW4FhCmXXfvAhl1o1HQ6QmtKIOm5MFUKwmdYAh/woBOww7NPKmYnHO8CaCvEajzyjy",
-	"50TG6ivI3FSTVfJlY0ESnsDcYTkwFvhxi1Fd90F5zpDR0cUZ5Fq6kRixQIJmUX2sxnCjurlJwXpJfAnT",
-	"lEMSF03Td/PRwT+2GMWv3p2/s6fzl3Eo86uGfGiG4lb2EMUZkrCUYaLSvUPRhJ+MUtRfubjlIukXPPmT",
-	"efPjeFQ6A1tS593jMysPcAVDz2msy0Tk4zdnRvRaUZH4dCGkWfAbUcGF8rYjWskigUfwtSWDwGNwu4cH",
-	"X+hYrtgBiRIpGCZOR1TdsiRyWZPAPjDpH1IPVyBY5lQoPCOg6LjoaNOKkblNC8EUNnvU2lLTxnU0uLwO",
-	"VGY/PiTRXyIMK1eWNvAe/ULdCHfB2piW8GLesXzWU8WgRocAoqkGbxtov3d2URz6CpuKLugXqoouqMu0",
-	"fYRaS2tWoeyXSt0y0Z/saQroOVxAomHpwymdXjYskM7nkFdeIx9GkynG8gDeUvlXie8J9DDFzQVLGpru",
-	"xwCpVktPtBhr9l8uqM79WaS39p9o1LR/OC9L+bczieOfEKIwGo+cfcn80xp8x044gVEZxlUD+wmdBVzC",
-	"XcQyPHj9pbLYYQZ9GqnMDme7UCbW5h4IiE9ijVcsYF5NyDFNUwB/sldBZLGp1EHOaBKRBdNWfH7QJPrL",
-	"X/4CUr0o0pTOjGqFZtWHvYXcs4P4VUkxuaT3bxG/Y+Q93VO3PNuTGS7+XiaNpJ+XIc4VnsJAafJKrhhi",
-	"aQDpYyATg9xmTK+ZkLPVqiiBIHoJmh+WktRui7rkR5hYcAFnDGwDILzIexEWQbVmq6yFF9uHPuylzUb/",
-	"QkFGOfCejnTF8WhWKC6YUnAqQjdTA1A3+EoHonImFbesBGVRrhDiw7HKFEStOUOnqdI5oyvzDCVqlNTN",
-	"5auLXDgRbNPQaRhtnzBoQFWFLwC9I6F6e6iAJxWNfdSPwRgfQZOe2zygPy5ic8UwPFVcOCLcFDuDiBDj",
-	"kWD3U+XM+P2kPrMsaPnfFPoubFK+lgs0h6PpUaYJ9hJhPn6FMWEvPnjopMVDQlOQoO6dJQrSqdCZbmNs",
-	"yxb7bKIdbVOo6kqjN1K2i+GYsSUHOL/ggXM5h72ylMYjm5AXPBcW+2rwThQqsBXXmKWnCwfhYs6lyhy4",
-	"fFTuPPp0DBMIrktkJ3iAb4iEPRiR0gLvqCoXMrw65Uc1vPqgBQbebbXiA0Cvpqusv7pYokaF2nPXfVuP",
-	"Ibmxyi+tgflUQyt5W/CmLA/4DuIBrvYOgEGfTEKwI9ouINT5Whi6eJ0xH8/pkNQVb8IespRyoTAB1Cq0",
-	"TsIElgfsgbldmsQ20an8YU556j2mImap94PZw2QqC+1+AJJuNAq/bbQMv5bNm8dMKIw0rb6v/ew3UXvQ",
-	"1kptKJvPWturDw3wGCdWCPB+YQ9LWig7I8MSJpYT11drWsoo/iK7vjafJjazbppRpaqfc6a0zP2/db7e",
-	"2rYqVt6KFypjIqm16T8ve27Mg4lkOpd5XP1iFkNgF5Sr0O9xymje2GzAw2v8ZgTOrEVBhiNwFcsQ+Vt7",
-	"cnTg2Y6/APmuVLPUhEQJy1K5XjF48x4ZuohZLhRgweJ3anwjUC5QZUDPGG9QpwN9oUgKXvEx+lXqXqWx",
-	"yw4nyAAO0YwBhu8OZxRKWSXyjfPSVWNuX5WfWc7nvIq5GMASAZSMJdOKNXbfL+59xWja43WAFZ7OaLKT",
-	"IjdAJKjMbptyKlwzoWvZSVocrl8uFimzcnJMBZkZWcZs1ZzXwgs2TWalls4XRjJacbWykFgWW2Ja8vlC",
-	"sIcM1PvqN7OWoY9wjX95AnmJ/Ra+MkwPNSOouzuIOwFCaniLJWTNdNNFBOjnW6BZ/OvOmovsZoUuuiXr",
-	"QSubE0mpwnFWhYQspU7IFXBKwlLF7sEFAIUI5CozLAkAlPMx4fpGZLm8Y6qyx8RLanQiiquQsyylMUsI",
-	"NccYqlNY23SNcp1dfYjFGhd4UOyD3dLHbIZpYozj9YcQ2hXAkAxS0QdYUS3BsstFwUpyAow18Nqjru/v",
-	"yVAyGo/k7Wbf59KzInjNQzz0jBm9h64yc8mAChWOECqEnXrFARu9lHq+FdYrB09JdWOIBwPlGcIOINMM",
-	"mIEi9yxngLtmhjbewHtyPMjSHBOl+gTkdwjtwyzpLVM3wkX2IOwaUuAWkGd/08EgV2fi4+YlEKKAMkf3",
-	"aSK9zj3cKEXyQihnC7pj6A0ykkllwxFgslBBwtkkltJE1Ba71TUgGIx9r2d/u0SRVSbZaU8HDSzJoD7m",
-	"tjLC0wahcXGreqR6vIH3EJxvWtFB4Gi7AgbuGpVpwpSRfbA2QfAGlHcsT2nWYxzHFb6qS/YFp5ER5sK3",
-	"Ih7rFHySdMVFgw62xKR1eKOyXMbWtd0nH/6y/MAwfCsad1AuRHATF7/Sk3Z7GYBeFeltaQDSsj9N2dje",
-	"4FW1hVNxlBT8U+JGaykbhuKv67isVOHRXHXoq0WsBlY7vI64uxjgLh4sh+S86W43oolDlj60WEyomXCX",
-	"52sziDZvrnmw7skVEAEFH6Fn/jUb1J+K60d2O/RfOwv3gt5eTpoIhFsv/XBpkw9w0SK154XA2iVeR+by",
-	"RB7iGzgGcpWe3vsgf9mwI3rvWP+rv25QjQiEyypL3ZH9F2pCXq3d3IxmytYVTBYacvTSSLA2Kar5ueuP",
-	"KxLRNJX3DmGh4lTbw/Iexbm0bKPSMqzEEqjDXwRsTBuXaT0W80IXeW8KbrCSilt0newdDIrOedrfplhh",
-	"nXwii2I1pK1GRTeWi5zdWdC4AXOH8xequ4Tnz5UfMn+4MfnS7z7igw5ZM0M0oXWDkVh04HAEdV6I2Ml9",
-	"AQj9mlbkNWabHvktdC3kpX9OunkWXVBu811pmjOa2MhcCvyeROfvzk+jAyKkYBMSvT46e3N6AuYtqcCp",
-	"IxVDnuvCp1QRA/i4q6cokgmJjt+9vXhzeg2f0lRJ/B67tR+Aew+PI/wMockkpwh7bJQXcvXT2cXF6cnY",
-	"oUYDviG2VA4EdK6S698IbCaRdauWmdVoPMLpjMajcnxBblzb94F6x5A0gkIENuy1aRaYbF2sguoeJUOM",
-	"QldzMwoAEPRNJ0HaKUUrTwK2sOW1FRqPjo/Oj0/ftCzWMe2hnAUrFwMKOoX0DR7zjAp9QGyeTbTUOkOo",
-	"xV/lLAo44/OFeqJYtyOi2SpLqWY+xPQXitB8UaxMO+Mq0mcFL60ckqbzQ32hbkQkC50VOvLvzRKwesGM",
-	"Rg6nTpAfr68v/GlbgWvBtGkX8ohnMlnb+9IsxTZOZVqEjfgIYTFh9aKOLg4YnObIn0tN6B3lEKlhfb57",
-	"e2DmJyu2kjkWIxwKIb5BcBhCcgaWTb1+wiQOP3srhk78fI7KMB+WZhN2x1KZrVh302CUB+jh0qYupB+1",
-	"GW7dQn53BYNWZqRCNbSnNlU4YznYapshR5tO1MaNNSTPoTMwENf5C8Smhyq5kHGB0drhTKta3sR/YgJT",
-	"FUzor68/8GaTjWE2xtRIe/IJLcSQj1PKV/20vM0geQx2MPzLMPxNfhmbxsNpZoLwxHI+rgi8OCZwZaM2",
-	"aF0SWN8fCXRg1s5vBStY4Kp7J9I1RtTrJVOsVE3YgisN5lP8siaw7VzP073t/myR5/oonm6Nu3Hut2mZ",
-	"4BRuwdkobEKvvZB9FIoqHtsWEpFzDK8JcyCjs01XagD+MVYdBmGrVG33u6f7da+ifxvibvs5YIktjTXs",
-	"HBil3M6iSo0PSw6dARg2LLIekrcx/RYvJcQr9hdOys6CUUBVi06pyYzWJAvlAgInGLgHoewtQX2lEeAx",
-	"gX9eLG/34952Zc8/uvXlORMxF4uplrcsYNB6XSZS2NJXB43wOpvHSZXiC7Fi1XI2y2CFLdRlaafWFUTH",
-	"/JRlEmsf9TCBpmZ4013ytvHLci22Cww5l7mVunqQMbDdsC256L29nq94+7sOS2c6x8u8pzOyjw0Z0Z8q",
-	"KzJfMVmEWeK+VXz7WbA7I9R0zhcLFnYGPcI4XVZiqEXWu9Nfsas6iTSos3mafKu0M3Rv0GZt5Zo7Vs3X",
-	"EY9Hc5vnp5vtq4F833yyle3jfLrvwfJzsqRqXEomZdErIsWBuS3htnWqHSTSjV32NjyKxqQQmqcWaeRB",
-	"kyWjuZ4xahPIaSlNOXkLVMOcrSBMDjnTjXDl/6nCEimwGWjY6EGezrzQy9TlXbohQ9ewIGPErmkLM74u",
-	"l9nFDk8ISIJUkKPj67OfT90ugNJspnFITi6PzkAQKmMJqbgRhtTX4KGdkCNcSqwWpjBYwvB6s5opn7Mx",
-	"uNHJ/ZKnDCPNuTa3hCYr6+Amb95dXbu+7UjAXAaKeFN+qZ0TOBKtppZjLxouFBSO5eAMBRQikawqM4fZ",
-	"X4YlRVUiKa9KgmoJXxhql4L12BlrI+h+6VzWBvzxl8YUSqvRwFgZBzLeTF3wmj4kFB3veH4QaM3C7jYN",
-	"bcDo+kSOufjKQTfs8CQD8F2FRtUu/A+NvXEL37i1SMZEApWFnhFbDHBMnpNy4mPyNcE40jF5QawvsuYU",
-	"ezHeGt5NNSujrbcVoKhRClT0aDs+Xrvjak8bi7ntTFXdeKZMuyZ4LgX+yw+1rUKKO2I/XcWFV66i5dBr",
-	"qfJMYmDJBh0P49KuAIRmqw3ltlu73ZQj2te1qjEx/JBjbqtNLCjimCk1L1LnTA6e4XAVts7Tw1ahij6n",
-	"Nk5KJPZixljlmvXWy5Pt7Qc6XXGtWRJc9c3Lkj1wPY1lwnoK21sVh+6laKgCfcIyy9DkraZAgAi379YS",
-	"lx+r2h45fxx5y19NXEoH1hLqWzLIp2e/ElEvGbiT9s1G72J7sKdduRCEMlsSbpPI3GeV9+sTHIdPQc19",
-	"7sHLQsA1aIud/A85Az0tSJXK3GdcVSrLdpdxqQw+muKralHD3DLo8hqyGI8GcAql1G+pbrhrin1trXHg",
-	"4UUEWIxr9hC4k+xDvBC9yhhGsoffPD/gF+buUvcsx0p9UBxwSOL1jcDM63Da7DEoRq/WTlAKb3Mvw9Xm",
-	"EmAs226gjDZLvzeQ0W1bZXyAbkSAH3JWZREs5b2Ne5hsjdhBuAA3pNBue/VPBs4zTeW9kfgrrIC2Ck1W",
-	"bqR5ifSarkkmFVSp7y22VCP9meWzkF5P83jJ79i0I3jUvpKEYSzd00FqDNpgWdjA6GtQoZIkFuH0e/de",
-	"tMNyHFl2GViRWApVrEp4ixZzujnRU4n3aGt2j03Hygs2LuPINyBZjVqftZUwuhF+DaMyLZs9QMDN85ff",
-	"kNtXByUHWCGQgjsBLeCBfTL8a1HlLfiClovdU2Wl7P5BnglLioy1GtLhMcDQhhb3TJTmOIXADVmhlgf+",
-	"mFxcEwA7tQG0uno8vZ0VRr6ZxilVAwgNhKJj+KZswm5TaGnXtX2UOV9wQdN0bZX3Sfu4gE62a4/VPVV+",
-	"6cANNh0uFexPYBdcfhraqhy0DDR56IpzIbFXcTMejhDG0FT1yDZ6XzDRivH0o7wncq4twGvKBTPLZSjR",
-	"gs8IzLQync5ofDsZbbNueIjEG9QGAYWHEOeAQJZout2B7fyIpXUDXGfJ0j6SideUTJMBqRMWeacvrduT",
-	"2U/Hq1FVK6YEQq5xRd5fv977duJCY2ZUsW9eDCTc1AhoAwNfAMG41GVaSkM5w2RKNVOaQG5zaZHEGZTq",
-	"m8URK4H9BJvciM3byYbW4zFhNE+5Ef2EK7kcRlrGk9nBfqkdXGVU6uk2NK1jyvZwbyOYZNtzWUvDOlfk",
-	"8vT68v+cnf9waPHUIAcShmw4BtcbAdgDpoDHfZt4YF/bSToQMSS5h8hoRR+mdhrbDc+QvOivdhtCpXd3",
-	"cZfzafpICC20XFHNY3MNTMgHb40jyzSiG6EcrtHYPvObsEuND3IGe5k0nEjdIMBSh28Il0jfBhDc4P9G",
-	"OjcSrRsY3wzY5jmhec7vaBq+tN2VOJXzuWK6p7ZSfgWqlg54XlusEuWHO8CXVN/KjMdhaHOoqt4aHugk",
-	"LIx0tjVqyksNI1C56o0PaaXMAbq6/WI3Jl1+vNah0C9U3suQFnzZ57Werwsn2H3WXHdMxBLM/v1lNPcF",
-	"WieSqUtv6nf9/UTnt/TC4l61eDtLWCxL8gmjyZ7dXoRTxPxwi1RrRjHB4cCmt1KIIwq4ECB5sDxbuhdN",
-	"5EzJtOiT+FGt12X1zUeLQTIFn+t2hpizO65aYTutXmVVX3vBKSYSdUj2HTyzO1bbKSKXsv1sOc86WmLm",
-	"viDZa+EGxbaA7bD/Al/h+zVIqZ5fWjgpi8ZE4z47e6VZVsER1iGfBsM80XzBdP8BX+P7EKqbr4Bdtko9",
-	"IDUA+7s8vXr35ufTEyOCnZwenfQXHjojdoosGZxM7UXyNBWHQPAZAtocAiG7YmkDLd33NBcAf9l7jT+4",
-	"Lz6W0Jj9KDeUFtu41Zo6bZ0f1MWlkpwbma/estfikPAU1BXvulZaagIl4XksphJPKlZQUyvHGwa5bmvf",
-	"UXy7i4W8S5E1nCh62EvS3/aq16IKez6WeRKOu+3kfBZC2HeGX1y+Oz69uoJsHpsE9UtnEnl3dTZ4q0kg",
-	"tbV1Y9i2po/H5u050q5RpCwf6upu2MEskh5e5mqJ+dOUK0aoINS0f0hWbDUzb5amXWtANGxsv5m41jAd",
-	"L8Kha0eLMnMXs4yJzJjwam+3c5eWUJkiZO2pMv295tUO7Qt2XxlWG1Mxi0SkACQgUMbLtBhcGcWY8Cpx",
-	"bioHeTA4xukiGcvJ3AhLWJlo+Oi30JBTGoe6jSsZhPoSSDNmvcsIvwsKSJ0tde9aTzmnps70ED192fZ3",
-	"kFR3FaaCUJLuJqvxvC0VjDxiQR13aJyrI2XLQHKoOeGAdY3079P3mCxlkWPZeroOxMNSpafPtjjbg+QA",
-	"Xz5/sfOnL1eDv2zsgWtmXM7CG9WWpa9iLAas/DuBZov1DuVH8Co3uozhZaVBZ/I0SDulSXPTbANMe3sg",
-	"oictNKZw/NP5uw9vTk9+OD2x+IYgZVWl8bieEJQmII42ZrmmHAoP2pxs9+bkRrw/Pz69vD46O7chtzbt",
-	"HNCyytfI0auj85N357ZB08ySCrC23oFXHJB81Y2AuivmcSqVnpAPZ9c/nlwefTgvP8M6Ho1PIbbWPIF7",
-	"bnIjAKfUciJAKl1C2DACgNcSyP3F8BPJy2mNxqNy8KPxqBxRi5w1kPlVevPWMM2dokoLVUbrtAIRO1Ru",
-	"qG1mk5iRIibhIIGdlcH73AhG4umMMBYsbsnILJe3RpiwgYF6slm6Cc9NdTDC2oW30t657cV8dqkv4HnF",
-	"n8rZvYEW0BFtWzX3isa3cj7fITLU0F9ZmtFqhZv8FJJaaDoFyP87mlq5d/O6KOuD7b/4dn+/R7rlr9wF",
-	"bQTsQbmtgTFbe9Wd3BjIHUXHhXD4BAnPWRlDWh0zWcyg3GGVBhq81yyJWX/C0890VaSaZylnjVSqzeG1",
-	"tOUG2JR9AnuzOYda/+Wy96Kqix3CrNtI67DUr5zidctYZr0MWNXi30J8f2hq6dziPntb3w9rV9qF7ZWh",
-	"qFV868vuEPl6eZJ//LJrgZLGoSnn0H0CMDpvqEZgBH5ngZit7U29Sdcnp0cnO4jrF6fnJ2fnP+zwpTPR",
-	"7vQp+o4fqyS4wXsteuMa45ps2ROMvduBIZWF+aE0RgmuVkZ/bm7R7rb+R2STlnqsa6N7PU64imme7GKv",
-	"A+D2zbvXtmikdsjOQ0BsuqCEK8jQ42IBqZ28Bd3gURbLjpjegH8wLDjIfNXwYk5IZFhHhHVxNXvQka3N",
-	"XgbvRmPMT6wqLEExRkpQKj8k0YwLmq8jswzed9YVG9V1E6jUPh6ZnkbjEX4ZVDuCgWmtmDfOBccVSfkt",
-	"S9eQ+orxLz6+4fXl0fnV2en59chwjMu3R+f47/fnRmU63zKS1zztE0obcuGlzvAa/XB6Tb5K0t++cswW",
-	"MnATiwlUFhxWhwC3Dyh/gHkeUOe92NQeQeKhgNGenzXDMPt9Zk1MwwB23VdDAFQb8Y4Db9964GMwp2Qa",
-	"S6EpF6r35OsBi70+aQQxhrDRv34exkavTHvTFQ9HjNTQXrYCoLgww4ClRZHI0Of3wAqiNribF/vffVPL",
-	"fHi+Be9mc+XrgYB98lFsLODGMEJBg16kiPf+t8++ex6MRTN71BX5AucUwQnTlKCv72mggJ7vt0QIovty",
-	"2OnyPhxywLx4nE1qyKhefnpqqJuh+mZNVWb4gUyhbo/fHEzpOZ6u6MOTHLham090iL24kl4lMAZWzCiD",
-	"RQYubhU1EgJvKAL3/IkPW4wvYUh9ZQBxhUEzox6qHWIpKym1+/CVQXKBgrg25ACdqwfgH3ygsYYbHQAS",
-	"KMlyNucPtiauhcr8SzRGqOIHuspSdiMiCAhQE5cgNQjQsB47smOF1mpdfnDCwg7un9aoeodi7NXhlaIR",
-	"nN8t8bRIAX1zBALPc6WnijVQiraz02GftKZUVJHdLqkCFs9cJ3c05wB4mdEcMOdskRVDOv8rmgwLhM1C",
-	"kFQNdx0jwhoPy/glIXNycnZ1fHR5cnoyRq8ES0iRmVOIdTrGhIsbgblDRp8w55QrzWPlXoNqHmFMmC1h",
-	"IhkTU66mMQ3j+3uwmjkDj82MkRWGbVNBIvN91KaVYUX8wI5ITVMPSc8ZLxD81362Q2SBgkPeHkuLEf2B",
-	"wIjWqL0+0FKNA+1VKmhlZ2X5bK5VLQwxSHKfKibNBtRxQ0XQAzh1HI7kGJxk8JLbH3Q3PyJ0rYmMXovj",
-	"cmggLqrMjyezlFRjJj6X8Pe+JZrsl+28eAefDCh8uyhHyPw/FQ67HdZWEPbGeC52MM/6V0fzNm3lnv6L",
-	"+y2o/0NsOq2wOJenP1xCzBuJqbCg/orVSjOcn34YjZu+3dJG+EsvWOMgDwiAPJVcHzaIzFgsV0yRapT2",
-	"UCpEDHO5jDn6pnsPelzNe4vl5cdSGx0ghESolBjOkQVTu8YEX3GmKpgWcPcyop+6ouJHWKCQKQTNMMKK",
-	"NaXpewminbsyoUScTY314E+xnUDAnItQ3kqV0MLA1AZ/foM+bXqa6dYASdyjXdxikcwiEimmIyfbYK1J",
-	"l14MC80tfjNIRVKwQxLlbCXvmPloZYvSsdWk9/pukaFl5gelKutTNx0FabXcnPATbwu6Q5dlNhr3Wm2Z",
-	"BuUgqsF3aCjXZW04oBdKolqaV4SogTPGxSKcxXVwIyLzA34SEY6HHq6+smpKiThflhR1gPKuiktu37gR",
-	"CEsOQGpizhcFGq3In6Mk/W3i9fQlosktZZpMKaSeu2wUv+VGNVAzqik+QdBJ82r1Q63L0XjkGt/Ces5W",
-	"mcz1iUvzHnjttAl5kO9t1n2AmJdyEeDWr80ePpsME2mgKYiW7KYynPypC9waMPHHDBbamqUIbNTFsYyW",
-	"fmFfbZmia6nPPC8ryKgBdascZYQyx7gACVaqroT/bm0BdELVlRq0LEQCxTvhzR0sH/4uB0Q9iz63PfYW",
-	"munz5q2Q96LPlKrFRTYGq2bdJZQkfD5n4LvkyYErc4HrfCPqpgeIuqqS26TnbYkqjAdrbdlp+SoOsS16",
-	"qVynsU88HsofLk+59VtId0fwO2vTNUKOFVzAw/fn0u/3pY9JF1MhhbkUwIt44OSaG8GFkauhsjImVmum",
-	"MhqzcRnKomCyRmlLMZHSVn6GACZz0x2iQzGfcZ3TfE0gDbMaiJPOqvHgTkOG7oTgHa6c2xI/lvMbgdn7",
-	"AYFr0w0Wxnt7/vIlNjcGpyLizYPZzjBuNz00bUTO5BY2x/SCLPeRRpoSOVYyLfNskba5Qhghix2E0Cbk",
-	"bVUYbMGFRXHhCVsdRLDQkbqlaXLQBr306cFDnpkF+3b87LvnuLx9sELCO/TNC/ITf9Xxfas1sBVFo9z8",
-	"AbW3+sBm1L1Z/UJF0dC+ESH6WuYkZ8D5Yga1dCfboKZqIF1OwYzlasaFLfxLosopFqbhutOsa0NIwmKZ",
-	"tIDAVIgY4Sa+fj62JfvmfiW0ilT6A2k0EBA6XAp1iXZQuYz9zmz8juT/ssHv9vf/+uy7756/fPHXF/vf",
-	"ffesd+PdGAFl+8+fvfjri2+//ubFX3u3/CQgAoFTb1hqvKQ5jV1W1ifJ/W/B79wnbz3ibD8J7gacbEmn",
-	"/hSnuIpE79f6Zkx6S0R5LUudcL8WqNHp6q6rCfmJm9eiWyM3RWNb5OxGQJyQ5WWuSGZHpnJTue1Oye0W",
-	"dN5UaCoD9RD71ZNhqwQ0jT7DH2y1fURI6Scz2ZZjGmC07WcTWnHh//rsURbcAO7SzhEYXz8feLVg2QQb",
-	"1GlltgPfHeX5+qPHXzZbsHtCo5kMRtR5alN4t3naFgkeClppc6N7nm94/WOVW4+sN6RqG26FPs33l29U",
-	"HfVjRVGLITOmeMJ8JfQLReS9OCTRXyKM4YPSDWLtXYEAkJhpEn0VHZLof9tAzH/QvX/+gpGYqshQW2yo",
-	"prX9ePHt0NpibeiaCV13lR1xLjal6bqEv8VPy0LaVG+pv/XNy+2B/pUtsN3Z6wYDVkxU8M3qXZ5eXdfA",
-	"mxrAVFf3XMdQkoLrGyHnc6z6upRporA2CheEWo1rXPYSKkML3g8Y5Y0AaLAWIMtZlYjUjzZd5tJHz0zZ",
-	"VkW4bhM9IEL6idpiXblxKyMt4mvB8tyI2vpgeRfnBCkFY3kvnDlX0bWaEJs0CqVs4Hi0zZ2LJct5EB/z",
-	"Oi9YAz/J6+gQNVwHpiMsdpAN8CFcKA3gQ8FSlmEDU61EJi4LVM+ROTr1lzQZl4bzCTlyU7ZlBRXTEOJA",
-	"kzsqYnZIIuBDEfAAIKIVoxbzrlw8M4EVVypjaepO8eaAzX1SRXGqLiDJ0rBveo2lw9iqYaddvDu7ene+",
-	"9WrZdrNsveVqh0NlLObztdnFKmgCc5jkvXgKpepRGG6GghyPYq4gfAPYDWrHe8huLbuVs4SGqo2+tTYh",
-	"WQLl1kJqABoCEJ61NCdTCgaKeSIh9yujetkaNNrHZbWFx+dMMwEmqC1cvnT/QiIypj2wpM78UwixwDJ2",
-	"J6dHJ7WnZhlzhrluUN7INLsZ+LN5L2y7Flp0S58ZtTuinixqxX0zW28rmbZpjDm9pgvACJuTkjPugu9R",
-	"k8lr0EXusqldojWIoTodNC7/TV40tpJVSfebIpOPhlQx/F96yHi7mK+hJncYz8YctCUVSRosWvFZQPws",
-	"IH4WEP/DBMTPos//XaLPsIC3z6LSv0VU+n0lhD4X/S6BYUfok16xfMHMnsdL8ufL18fkr19/982XZSor",
-	"ch0uCJvPWawPgmAKjrwhGmtsK1zgGcFoeptosc0I+XQixO91Uz/pRft0VxfSw/D7y7pKet4kT3kHPBkL",
-	"f0qu+rsxwEdyow7+cMmgDPMuqfpPukPDN0ExZ3gv0SgDZdA6p+7nKHZpObZ8QnnhHJDL05PLs59Pz8mf",
-	"ISbT4Z3dCnmfsmQBkFFfjsnxu/PXZ5dvT09uBLzool8wBDNfsQTvXQtGluUyZkqx5MsxefXu/fnx6Ynp",
-	"oA7mTgXcZjcCx/blmLw9On9/9GYC99uBnyh0+v/8ePT+6tq0ImRZViFlczM2lNWgfQhavRGxXBnB23T0",
-	"ZT280013NB6VUxqNR3aMo/EIhzAaj8reR+NR2f1oPMLetoR79owBbC0m6jLZ2rAzmhWDAgbTnhCWO4RI",
-	"tidYPt9/dmAjiA7J8/19AKdrxCpaGeaeK+blYZbXMHYSxld7DBR0GAfkl23nqkh7QNQ0gXrLr4anCxuq",
-	"2eYpdh1sG7zO108IXALtEerLnkRLeUjs0CAyHJlfS46cjZaaZk6G2yksqrzx/fzawN3TGWjkBX3esvVT",
-	"RJCMRw97kmZ8L5YJWzCxxx50Tvc0RXK9oylPIPB7xB6gYEsyNdrW9xfYzSsYKbF/2Tn2iUppxDtyQUAQ",
-	"BZCQ9giUR452c3zlngZF74tK6P7mu/3npdBdK4BwDxjS4CARfoQZsHMvsKZUPom+lwNCbc1I3pUHpUE9",
-	"HXWkh1/pQ3Eg4Wi5wJuP20/1ThHmXiBl3+CPcNBGH75zXcUfDdHTqlNpBRG0xVsr0vqgNNBCMML7yzcT",
-	"cmQT4KmFu3Qm0RsBar+VZyBWWCrW8KqVsXoENCsVivPt4iPXzlRCVS3y0RppPQjZSTiLWy9lUkOtf3cF",
-	"oELv4f+Pro9/BNyuN6fXp5sSx66HGOzM5KIM+8Nz/MRBgKWPxdcoXny3VaMo8nSwNvt0C7Ht8FWotEPo",
-	"WhCWcM0Sx+9Ks6YzLSDxGvp02PZe0ZeG6aDQyxb8411Q0b0I5icLUu5R2raRX7hzYby+kM//plJQj6vN",
-	"tHG3Dq443R1HWeL+WpoagOfuTsIO4YgOUXg3AdkewO0isuukex5XJfhMG3yylXRBcZ3ncuXnJf909Pqn",
-	"I0xFNvz66ugH89ff3r0ajUcfTl/9+O7dT1v0xCtNh65faSMYCn6xvTzbExUM2IjPrcrgwNi3bImmg1Uu",
-	"5b6p7+Ir55RyOCKFOiQZ5V5x8QrtoaxOsiPoz1aaxEFun3xIsbZxlweAEKlscjji85elJw8IV/U0XN/O",
-	"U7PK3AiZOwd3pY47u4tgLDHaXMZyJcWEAGZ8kv42WSUEhzVz/mc+N+L5Om6Cxw+EIg0djZ1EyFCQOm21",
-	"ovwqZ2GvHAAIlQHqmNzBoWwNuODtJf2rnJGEzQFC2azTUQUfSUleiBsBoCfjSm1x2XLUENyiWBly2gma",
-	"yQxwKM78T+abmtTZNnGI0vci+41U6vO9QVJqU7hs6xRzBA7JbF2a6rWtcJ8wLJYGlVR3KA/VEu+z2Xfi",
-	"Z/M0chkam9RflO1c5Waz2z03zfL9Zle7mYq3/Z6qAXMejUdmGCObkKI0M/+2hD8qy6dtO6pufYeGWatO",
-	"j27llvtCkQg+iFwaNF+hnx4rwzeYtpuiK8qWI9YO4utUFZlCk9p0g1WFa3o669wXrrrUgG8tJLa5raG4",
-	"1RQQq9pqYRntkz5xPaxav6ESvji79j79iqZCCgjINY8HlCyU2bRCGgohW+UL0ym+M7aps3N+x3a4uVuR",
-	"idqkpMbxcyKO3WmPYLacSfPdDtLzbtk3djq7iNx4trfJNrb5Adk8P7M8cPkeCYfAaAns6OJsDJcuXJoW",
-	"OSSjenlIIgygBGQeuITGJEpYyvCnG4EXUl0ucUEKOToLR+ORjbYYWaTPO2AU8W0JrAUYIKZRfEPLnG3h",
-	"hh88L8WGJzpnKpPCwk5SkhVqeUDul2u0ciGwiUNvSljKXYCUK5aNC2DB1m9EDY1kQvwiyiAoQgVzZ2r1",
-	"oFKwLqcaYD1teICax8VMP+WCPa6yYdPjEEuIg3ERgEXCNdE55Wnj2iz9sl3XsQVeKiNue8EpGyYlCx3k",
-	"v8cWvRACA4W878gFhX2Iwvy4dIA/++b58xfbC1j0t3a5Ezq12s7376GgvTm8LaXtIet/xtyKzwtd5Kxj",
-	"XtXyRD0Z/M62Ouzp7VWrlc4c0sQzX+8CsTO4QGyYycG5Xe/g/rVHfg2VJwWDEgHasAr4QyRQdyNgFPSK",
-	"JbUVsnTvEFvHaTtmzEwm6/4pxL57JVgT/DiVRXIKEzKsHMQ3cPXsart8RO24pta4tiUFATPTrhRBJJUw",
-	"LsRdVx17nrjrC1kWvF0KRqi8m546mm6FnGjrM7Ki+h5PoJ4u1l+2U+kHDEWVntoPBq0qZI7WP2xYLyxu",
-	"3v2Sp8wGY1k654pkTCRcLPoLiO4OnbaFIQA0lj0sXyi3re6zcGzBoPrmPe1kOMcKEfrRxai9BmqE4pnY",
-	"SlbQw5qL49tBCrXbxwcllVum+KlSyr0x9RBDa1uzQUCRpcmoZnATJWeQeWVrQ291hMwiOiALfscEKbLJ",
-	"jYjKUN7ogKhbnmXm4nR1lO1mgmWOCTpLy1vVCBQHRqJolD2xo0KR1EwAUWId4FPZW1hAzdeXhdgpMAnw",
-	"AGkpmqOjPpETci41ZDiYKaBIGcqXMTxwCtTaclbNWFWAZarKXWu75lqxdG5HcJ9zzYZhucQ0TVsGAY8a",
-	"kQgrmkBqKSLJCOaKwSiIe4dYzMMKXgZwqfvK0xcpFYIlxzRNgwNFCR8tMluR0JJ8DQabyvah84L9EgrC",
-	"YSKZlvCx/W72K7qgFug5eLFjyScuPBh9KGiEywgYXUwkkB9rNKgKPlUVKsOAREzxnc5TvljqrgI9MZSz",
-	"QWRuLgh+MLZWIVu/kiDOLGDATUgEGxthrDbEb/tbjUhcdkhud9uyFj7JunWSeMpoQrTcrNnpdrxCkq5R",
-	"jKN0f79DjPAUXR4gle3g1b5jIWl0E6ZsoHW7DmI28OO6/DQUrjWGZRwmVQ51Lje20htwxxYZ/XvgDp0+",
-	"0Fin6wbK8OZ+Mbf7XaOvUYqZQSF6fnJZtAQwe8+HBgrlhcC0MwwE87wwgUry2wNGPed51VTAfqOV5waa",
-	"DHfb8IStMqmZiNdhiL73gv9WMEJX0tyqjjOY2bIV16qBtlQCUbqS6Bx1ioGjMquQFClLpnOZ9yX7Demr",
-	"XLYgEYvkmBaKtetecGMoLUFGygshbB28e5rXaq8Z9jYtRZ6YihgQEUAmQhPUCAo95FTLPCgInZobZzjR",
-	"BW46ijsjkqDYU9Vd33BXBW7w9DcHYNWqVnrVFMfVJSqkLv29fdQ8s09qOZDFQXrTmiXtohNZ0gRrm8c0",
-	"x3TBQtucyraSGRXWUN9RaLz2WpfI7AdcqC5FgPfTfas2n6ZMxt/k7LIQZXWMRxSstCOr7vkqRd5RWPDA",
-	"PWSmBSOCqMEBJqsMbGnb5c4K07e+FdCtxdoV1oJLxdqG7d7T9Xbj073Mb+epvJ864PVu/lN/fexNohxl",
-	"yzKllAuWHMW6T2Bf44jHfXRWsxi2+Y8NphLQWDKWr7hqR36onrvA+2SzXGjLItnx1jqpj6hzjd7di53q",
-	"VgqZWDEXiq+pkt+HsBX4HWuX/82llzKqwKsIpuIwa4F3piyTGDe39cy5L0qreF9Us6SlBJN58oWyuMTm",
-	"kK4tQhFmx0DyvBQLlpNbIe9Vr92D3upzG9sF69y2K6tCPj1ha5ZVhN1ugz4GdQt0aSXJnOaQg+1qP83w",
-	"/nf1gzGEpoJa2QIWLhL2sJ1PrejD1B9fd7BoP45jGQ2OYFydLc8AV+s2tEevKU93Rd42XK3IGcKW5IUY",
-	"JoF0r0BpJ+/MdygEADaXdcfZA9fT2J6JHjJPChHEHce0e5B4ELS8ZWJIMccij5nqMbfL8l3rBkymsgjY",
-	"Jk4FuKavz96enkzfvb92kGJmY14fnb05PQnzKHNjsbx3ocTAfYdfV3JAfUka6+s2NUiGTMRsF8bO7pnS",
-	"ZM5EbKR16Nda0MAgyOJbeztRl2bVEDXwlaDT4IOt2GWaSqnSrr3+fgIzrtKKEHzKxaIioHr371Iopmwe",
-	"ugx/s1xBf1Cz0lfZb7OXsT/j1p04Nu8MD3y0FjLcBYt3hzu0ufADl2bTThKAU39txnVg1wkt3M5AG0hn",
-	"rgUM347GHavWvVC78M+jOs2G16e2Ao06yr/869n42bcfb24m3l9/6kUZPea1y5Qucgk2HmsyQP5AlOZp",
-	"SuS9UM6Q8JTXxO/PwH9nptm6Qzv4zIC++/vLkCd/KmeZHcxWR9lrmcfs2OpS/zmxPdVpvLm5Gj1VrE9e",
-	"+sZ2MePambau4h979fovBkRcnqCrchdGd2XzLbkg0SWW84ZmogBKQuUWa1zuIl2jAtIOAePDpjeCpDBi",
-	"a7Oma3d8l622vb8dLCenmk0zlk8RHK4dryszLN4CyNE4lwor3hlN0bcVQ100V/rcNB6NndfyRsBDREDx",
-	"XmhgRyWymKWspo5N9qux20yyXeC7h1CNv92fjmpiKmi+3j4FaOQYX677YIcRW4m38B9Hh+Dg7rkQ7/Lk",
-	"fxjxjkdKy2za5wMY25WWWdgR9uP19cWxxa4a5gaztUQxlpjmmsc8o0JPyCVLeM5ii06GSHiuWPwmyXtZ",
-	"wOH+20Mrqlm05RWdPFUaUTCf5kgQOgP4I0aWWmdE5vBfBfAAoeyabhHddBJiQD8ymurlDnmJRS0lJZhL",
-	"0x+b5kdGcz1jdHgED4+XRvxXvnaA+JdCc1GwIFFgX1PDEvI7mtoo6N7m1FDQ9IkLQbceaXhTjTGIuoyN",
-	"KvsG9V/ZMIO+HfeXst+Y16si5g1RWzGtuVio6RD/TU8P0QfYAtt1gAAgqK/Z/7hlU7wFL5egk3x2U5rL",
-	"zjeJxQVANAt1MrZnVoxgkUCBq8elGFe4nM5ZW7+2Akw7xLHRUdx7v8sFgKCEBn5dCEVIsd86y8pzvcTo",
-	"sIpiLWHjGRsTJVErr0oPYIFrCEu9EYBtEsuF4P906JGPqTJvxtu587tGWzQtC4Bj/JTGBLCMQchu/wir",
-	"UhfbiK+6oEqxxJAXmsEeyrDuCXmHcScHpBBl0OK/xZqR5XKRM6X6T/iyEBfuo81Jt0yscm4PtpiU3ued",
-	"zSVnImEP79XwkluAZ7UDzkGL92Y8UjEVuzSoiyxlajpnOl4GwZP5HSO5vFfEvkJma6L4KksZAe8QgZ53",
-	"SMa0PecsxFthYQkTGOeQM13kwva9Y3cFBB+FPBygoiiCLwim1BggFdDInCNutoA8XIgJ9IJTEII5hljX",
-	"sPoDbtwWazI2BGiTzj84K3ia2NSMA5LkMqs7T9tszNZdh1RVztV176ijvuYbex8kcC8xbihjtWiHZTV6",
-	"Yi4x9OjNqI6XodjKhLUUftUUfdfhrJf+MpGdzGvO0mRr4meMTmnbe2h9vLyg1uXReRGIL10jeBw25W2x",
-	"bXs8ethbyD37469KisklvX9rQcq8p3vqlmd7MsN+9+COMXqt6dUMUM6OqltriJccS8kNi6TyLsiA39XL",
-	"aArWJqkyaFwqAkfMP3spDHOOdft4tt6HAYMBBmAHbCCXFz8enZ+ejMnl6ZvToyv819HV1dkP8KurpL0Z",
-	"SV6LsOuoFheK08qHZpTV3AvD8nOqC9L3MjRcsD7FBM9KSYo7OBj8AId+gIgV4W875p1RDH+Ts1dFevtJ",
-	"Ykxs216YSayfEP4skYL1pO3h2YZznurt9jMv9rhnBGLKxW2fzX0D74GW0yK6VNmhYBpgD3TFRUsloS6k",
-	"683Dh8lOAc8FmiCohnhRBw28kndQXwIYAeZyVAHFYALAHPy+I+ulgRu6eooITZSPXfiP093dmlsaq5bE",
-	"j+D0SNZta8cBq2IUnTXp+Oj8+PQNQCtdvg9jUttvd/E+7XhCWw3hVzb0DXLGDq3IasEJ2q3jvQ4Rxtu+",
-	"xndrpOmZ/14GCo62RUjabjt2YwcOPSvS20HsGdjqp/IB42i2uoDtMC5ydsfZ/WBk/ZLz9Di29u0pV9OY",
-	"hvlHVXuR5cwlgnk1cW0TUQ+NoDqhm/22LMSx00PidVVbNpAruTStCGXUF8wR4IokBbPim8taMQL/ZsWd",
-	"JcWYfhR6bkQ0l/mMJxaFTLB7YlF1rn46u7g4PZmQCMBrI/Jn6zP58gCCra1bCGqI2apRkS1TYhuTaeIa",
-	"w0QKlpRZc4CPEh2Eiv7Uk1JxeK6a28jmCsSG5SHGSgtXOqkl2gxhS/lCTZG+nwidANSMK3iT/Pn5/vP9",
-	"vWfPSSFSphSJ/oRNRBDMq6qUo5zO9ZelWexGlIBuVfa92flVoTRWZZuQM+2gXaBkOxg/sTEZV2BwH8cj",
-	"o+TqKQ/x0AIKl4Kef3VL0xalOjYdTotsCkBZASqFPOMVV3OesylG20bEfXVAlvKerAwRqVRqZSZySPYP",
-	"yDNMcK27EreZFWK5WlGRlIH8odxiZ1U0YsgOGUxxdS7DeVVXS5rjotE09WQLK4sAqh/XNfA5sOp6UsgS",
-	"QCsQVzqM2dc5rKzkF1t4/iaP2VG2dd+01JdMGE2maQmV0hZOWNp+F/SOkSIjM4bptdTPR5qQV+XKjaG2",
-	"DkqUcn4jbCo3YHBCXkgi2xJsbQvTwTl7IBwOk/zreRjbC5PbFP2wo75XCuXf5AzSJ69zvnDx6/0k/l+5",
-	"WeSgPw2t86DsKguFBlBSUFcMGTfXCs4x+M1zKhJEse1AIvpmv8/Brqrjb1NE8MXdVJeHaSqVYt3YNqBX",
-	"ryrIACsYpFK5HLTSmMCVDcsmVJE3766uDWfDvHDrbzNSRBW4H5WHvX/FJ8tXFzmNw15QqPxGNSMUdsaN",
-	"1w51gzHbatXAg72B3ojIaBVT05IRudUUNtxGXqiozZ3kpvLN/otve+10fTw99u8tflAxsFarPIDHJAUL",
-	"Wr0gz8EIJLhKVm+ECt9mK9esglKvFwAXrL8lLKOFYtMOZRZeCGnPEpkczcv0lXRNLNttlAMNsjtseGCu",
-	"OXzSAt9VrQWa3/FtiwLHbTlOVayGRNFnOZc514FL9Ue+MHcESoztR2TPLw3mERVKh+3hIpG9DaLNkMbA",
-	"MKG1bnFn8zqOCHzmyTuwoeY03lMjD+wfGDnQNGoBs4ZVArPwazswyrJU3jatF94rc2PBKxsWgaor3UzN",
-	"oUSvsWRW5SWFgwbBGHCnWGCmABaGTRrvMcYr96r5LGPxtLW0tedYd5EglQT2hSrrxTj4wqAW2QXZ99rW",
-	"1bLM3YadcIeKBhu+wT1255sOhWLLAl2b137nKuLNGAZQWHBdD2HhT6/pope5LWQOs962ytJV2/dKmCqZ",
-	"q6fz2B4aisO4xO50yJ0B6bphUfPWc4t5rVJGdzKU/fE10s8K5R9LofxDaX+7a3KhmANkIU7IVHVBzseI",
-	"z4sWZItdtcE/jJr3WWv7Y2ltA7nnZ5Vhd5XhsQlfL4NT/ayKbKoi/7fqCeHAtpDM/MuwkKmmKLyDh/NX",
-	"OZt6wtAQX6fnD/pUHs/m6Pr4PqthXbgybJ3rseLC//XZZ13hs67wWVf4I+gKn+X8z3L+Zzn/s5z/Wc7/",
-	"LOf/TnL+Y6T3q2K1oj2K0OxQBqdiGJv4yCDNlN4bw9IBCwzN8sEY/m6X0PWSEfvQZVZ6cpH2IZILFXYJ",
-	"dTgoan1v1QB+rgb52TvwWeL/HG72PzXcbKgS8VlP+Kwn/BH0hM8C/+dYoE8XC/THCeVpgnLUg19qMSo7",
-	"x7r0lVZ3sOLboe5ovndS8rac0rKXlpn0K0q0kbIWLvAoScJinrDEr09t0YWbeRR+svZTJXa7JOpAoULz",
-	"yENDAthhAMvHAUNOZCHMz/WsaDN0l1DcMy/SHJHpLgUsbm3x+D4CDBSa704P1XL6qctoPDKZezRur6zv",
-	"JvqIOq+uUhnUMLJVXueWoXUWMwqB2IdLwpWt9C1sUtYU3K2k6saTHcrZGJIu6yf2qdsC0eODy8j0LfbS",
-	"WuOohonTzcB2iSfcLKDWC7+2Xjatn53BfrwJJSRs4TCkTYAkMXMkMTW66R2D7YJ0Ru5AKNh8DkAdG0XY",
-	"eo2+UXotDAaPiZWGi5dhWELeD4n1/5Sl2moc0EvTthe+IZkEIZoAyS1NpjMsNV/lhjuGPioBLPD2n/N8",
-	"haU/7R/wQObZkuLbOQNgJvyn1womdk5LSN/yJ+wDKx7W64hWxQ6cKFlNwFPjbV9zG7+bysVUzudmeVsq",
-	"kLrl2UEiqaqH9pVHykJ1nTKIbbdrM9Ek/+gT/DRwFbUT3rAIpEo62UaKmJXlwVylGe+EtnN/HlLRXVqJ",
-	"wCKavWucblyUgcCOpMhSHltZoBmiXtZsVhbitJjBy1wKjL90VXWQSzk4CfbAFaTgiASuFCH1jYBv1dL8",
-	"vKBctNmE/MreW6+fLbW6f5dqkuUX04TP5xbFNaTylisd1dcOKhIldgmXFExt0JL527aNyhXYjaEMLhO6",
-	"bQGzXMZMqS5GjrXWFVwrHO29yncTGInXiQGlvF4agKjuz++xhEu/knEMWXO/knHBi2GzLHdN1fPJYTvH",
-	"+f24pOVwnyrqyo6qT7BVzQC6C8KtNf7ispfm/YA/xtBzi3fA6VcLpo2CRUpHyQGJoH0PaQEkn2QMotG4",
-	"PCxUJDfCkKSqQyU46hhVp/yXrVxls+ruA4217RFK62Q5m/OHEt6ZzNYk+ku0g19jVUa4Pd5HBQKknaWq",
-	"IL3QzSHhoGVUL4HhgOX6jqYFGxOKoG8qpinNJztIYDsXW+jAYR8CJxMaEwi5r0skG6+RF13lGf77H//9",
-	"/S//9f3kL38ahcWpN6UxsTdsd4OcbO3yr5+ju3CMGwQpYRS3BGR/+9rzly9JvKQ5jR3MfHC2Lsl7x0Fd",
-	"UL0ErySIUCwhZdmuth7rhupuTBYtrZfRgvEyIu9YnhTMnJsKScZwAbD8k4zlXCYTAlb66EZ4MCt6yda2",
-	"OJSN26A+LgtY240sVoG3MOUAglfInm5E5Pyg0QG4C73HYyLTBEps8VzpsXX0RHV3a1RnMmaUAGBk+x5V",
-	"7tk2qfyCFuqR9Um2Rqa0ZCw7xQ7TkjeSbaRDtL2371UZzOBddQj4fSWClvN54QPxDqq5BJ+RnGUy94oZ",
-	"oukphN5ZCL0FaH8TAXsD9ToAva8cwm6ooGhsDalbm25ZHqx48EkJpLXnvNg5JXOACP3p4rFUxmI99ez3",
-	"rYXTnNyh6S1mn2U0B6XL8KeUZlgAT/XIQGtdTD3YWHlp6yjLucXcBa7lHUxwsZAj60DiRnsQ7B6ZV8rF",
-	"bQnCfSNsA1KwsYtW8QDFyzOEfNmGrTiY03sOpUE0WbI0Q4bXCFwSXHOabq1VMNzzg174FnCKHBHjzMFH",
-	"AeeeGo3mjubrFrd7+7FuViltdCc1Tb1aL2YfxoSLOC0SqGTnsDIOyTOwJQuJmzLYV2nG8fTLuCpSzbOU",
-	"s/xRrKgYHH5lTW5BdfSKi5iVl0tMBZkxEqeUr1hSQov4Zk5DgkmBkjdXhhoTMqPxbX+VlKKUPkXCGaSt",
-	"XRbiZ5bPQpraQH63G3Sx+2iIZ6XmGOsBQVAFgYTRHegd5Smdpe2AMTY8xOyUG3FlPOAKsfB6b5fZ3DlP",
-	"076zLe2trc6vpkV2WJRVrUpCz91uhsQND2irgGU8ZMEVxZDBCmFw9Gmj0rBUDVpVYSGmCaNJygUbtoab",
-	"7ewCFl1rpnRnNkpfvzt/fXb59uz8Bw+62xIoF8QwP33glTU32jDD0v0WYl8re0HeCMOesKCn9QHgVWml",
-	"YqyEUtcFzt+dn47G3iiCGsCnMlanv00H+ADLyeQocvTy//UqVI2cE2pVl99MVRUe3WKA6WsD9qteB1zu",
-	"WKZbTcMYUse2CrqR8VAaWsqUGSWbC1SBy8UItN1dwvhDo2RLRpVhtlJUgbxqrczdMwnDVwuwlw/a9J6L",
-	"xhO2yqT2Gc7mOyDRVSGlm9SjChANyIwtuUjc2TLKoiQleyVcl/jyjpmbv2dFensjsPiQkeC4aSeVYqGI",
-	"lmNiOQIGFNEFHZPKgWB+AxoZ2/1JMFS35tGWuStbDZVY4CPPtU+OgmEo5jWWzsc3AgWMQtxWEcCbuIC1",
-	"hNZBUTouPWBHHL/htQGwbgwyNzWIpgaDBqZyMW0vHxMYmlxMoemAdcLGnKZyYbYDfSWlT6LhAIfkBKrp",
-	"jKrwXYgxsCUrCIveVaDs5nM/ADP0tDJjbFmrqoqQF3z5xOlE1vkSZ4WLZZ1qo8T0tHKUDXAJ5VgGban/",
-	"MZQh3+3rjNHbaa7U0K+H1BF2TnY78+DO4htyPu0duzIe5VLqTs8XIisaacT64eDWOaxkFGBFTlVHKqeV",
-	"Trl1AIZtTisQ+fDznpOBd5VmWXh9XARqMp3LvFUt+AID4g9BPcZcA6N5yEKjUcLpgYYbl/fHAGfjDkLk",
-	"LmFw9ajYHgSpIYK9RbTTlbttW2xrlZmwC1LdMCg6nVOh4KZ6Aji6xj25EW7r4dTZ8g1uVZqk1VBAqwjd",
-	"kjNvcs3yht2Ue1pQ7KpiMnXxsX6D1K6LoD7iX4V1htBgOl3AeU2DxRYovVLUHhoxk7DwwUXpFdAfEzS8",
-	"SAFeKRCYvlAHJLo+e3t6Mn33/jqC59Gbd1fXEcQ3SImx/HKOySHIBfxMk3tzxUOKyZ+FrMnLWI0I3DE2",
-	"aevLFjmsy/4O62zopdXw223rDEfcaxrfbjuyx4iWec0etB/B3h3JYAt6rcoyWtX4Ozb8IUtpFSgwxDr3",
-	"Saxhs1TGt0Yz6hX4YVPtiHcUyS3rd8clLOaDY+VbYtNKsZqm/K7FE90UvDen5QrlwSt9K/n0lyoUFzH7",
-	"tPebp5oHwuUrUoOoApknYfW1y+EIh5xyKLKhShmAijUklMQu06Vn0TDKtXJyx/ZpfqBct9W/d7zZce+q",
-	"6WpVfJrbZM7tZ7QKP9ihbL5ZsN8Kcy9nNKcrBgXcXc4CR592mUy7BQGpYVHtUyh1x4Bod6e5YJ9hiaxa",
-	"DgnM9JXwhngD8WyQ87uRwL5DkA6ar9x12cyF2/JxadMZtiTlZ0PWBISevipjVboJ0iBn6+mKO78xOpVe",
-	"Pn/5Tc3L9KwzkbAXgTRUpD6k6CktvV6vpMdBK159N2TJgW8MvURLvlsVw34eqIRtJeJBrXsaQ3fjKHH1",
-	"LlHcwuJ+h0CBHTnRDvYT39QzMJv2jxXNsFW7/+CjjWClrd3yQ9opa0coRHMlDjyNnxT8EMbTJxC3ZAth",
-	"u7tTjMCGMiGJjNVXv8qZmqwSgq/PmLLCwZyReB2nsLXOL3Vxen5ydv7DaDxyJWBH49Hl+/Nz/NFVix2N",
-	"R1fvj49PT0/g35jwPxqPSnVvNLYlEPFdDLxri3Jz+oKfmAOuWC9lBv6ZF6KjDU9+21icyBY3jA4wWUnZ",
-	"Km4kUqnU+GsVRDAhkZGF5HyOTzB0pAI6uBH1uvXRLVtHlbpoqL1NdSERKgoYeOiqotwI/HVCImS4kTke",
-	"Tt2NqbBmvwmJdJGL6MA+Ut4zdEtCBhikVdhgCTN+KMcSgRUsGpOIiSQ68ByYGOor0bNiRCKUKkx/NyKy",
-	"Lk2gyvpnXBHFUyZM47hh9eeYB2sDjZSWWd0HarfESNCp1CP06Mv5fDQeoQUG16Qs3AtVv3PhErCgJS8J",
-	"izoLEpJOC51ceRnxg4LYLSf7Vc4sJ7Ony7FAOGJYd50sCp6wzSDDROnpgmbhjPl7mqZ7sVGPwWNvo2AT",
-	"iSUHHzjU/oPYUQChqBUVlCJmACYCtMlE4uTZBc1ceOwBxl1oQtN0I/i9atfmvAWXz4zfXhJD5gDZFUTf",
-	"85jhFFQtUF/mJJpJvYwmG2NSQBVSL8PR+CIcOnTu4ogpELOrkTg4wASorLuH3aNXzO//tDWOG1rJ0fkR",
-	"KCXeVfn++rgXvkafvE53AlxtE4glDwWCdmosjTvMZtVgWy1Xl5c+0jxca2v0BzpXPiGYG2U0Hp3+fHpu",
-	"LpW3R+fvj7Cu7vXl/xmNR6+Ojn96ffbG/HR19MPRaDw6efP3tsN/HczcAG+8qy1g0YqacGb1mlHkFCzh",
-	"3nMboJYX4kasqCjgtdops4Tg0kzwpeBAf6LzW3ohVb8SnJtCQGY/tXIAiJZGvoN2N7mSnM8V0z0dFkZW",
-	"LMflv//187CDQ2Y8bkEayHgcNAGeCRKBW9EoZjZAH97+QhEOgfxqKe8hshOm9IW5vGSqxhjoeSMSrjQX",
-	"i8JoxopAJq1S/M62Um4vFHY1B813+Vu3/gHYnm7ELJdwzdqD/vXkGV6zc5nbeALL5MBYbUaN0e8eMB4Y",
-	"w28EsnOeEERtw03RmwBiz7ceNVhSfyvGbg9DB++NU/YHWjPeMKpYKWoOJEF0tCIBLhnN9YzRCkfBiKab",
-	"EfjNdOhQleqs1CbMJtDY7FXKkgWGAmATYU1l9yAHeduqSilvROFu2xS+sznQQSRvLYHHMimtUDkzm8dt",
-	"1fVSpnZpoRaKBARYvPHNgkTO+YioWA6jyoMciyr3ZDQh74z4ec+VjXyDcZodQm+MXcqwU2VXmIbSiipv",
-	"w6QqF0dZxkRyWfrpB9KdzZiNl4W4RepL5WKT1gCcQrHfwkqUK89c1lZe8sWSKV1rvWm/D/K/ZkEA123L",
-	"5PtZSZpwcxlnMeuYrBfluzHgbpMdTDQQcqqIZg+6aSH95vmzFy+aJDAePexJmvE9Q98LJvbYg87pnqZo",
-	"27mjKU+AxVS+WWv0//7Y9P6KKvbNizF7iNMisQ/9J7DGMM7pDH8IDRf8rI3xfv3iu5fPvw1ZR7dFUHUv",
-	"GjKaMvCvlykSKbF9d4K2JKVzRlcd0GxKJ7LQG3LjVs5fCyLvZfXzibz62veW+6vSWGKcf+hInMtjucqY",
-	"UKWFpVIdRbh8+UXNIDPAKLSkamrOZ9i5Byc3LnIVsnJd5AykB0j/TdeGTUeuuQhUwrxgh860N2cM1DM0",
-	"8WFa9JjQ9J6uw+6yzPqvg3Hf94iZByOLJluJ07Q1VfyfrAZT9CwsuWmaTiEvrgsaEgxoDhRSWxCsOfgM",
-	"1GGZnvpsf7y/v18i4cJKYchZdCPqQT0tmIrdEHAwVq6mMQW0ltYtwuXyphZNyLVFXIC/uVjArZ7h1Zpj",
-	"WAOjecpZfiNmLKaFgsBCLeUtRDGkUiycMcfiTK5kzsIoDI3DUu3HuKLA0FG4SKkQLDmmaToceK2HefJK",
-	"s+wodjVeZjIZgFRUGuE3Us1rkbQJy8Cpa7SpEj7ErxysCc1zfscSsFeZcSyBTzwmY/mD9SDblsj9Uipm",
-	"06e9AYGKwSs/oFHzginNK6aXMhyu1YiBqz+YcpGwh+3gYEWebo8EgZ5q7Y7dNpcjxKaqJQwSVS5nKVsN",
-	"TTx8fUy+e/HyrwFJYzNkZNNGRK2ROpZinvJYo/hrP6lSvzOpFJ+ljHChNKPJGDQ10P6Qkd6IqNFfVMnP",
-	"GCSKR7A08bdYS6w138Nw31O3PNuTGS7IHiT1sNwuB7iaQhFRV5rOUnZIINaXrkBLLdLEogUatZCHAX5s",
-	"XEj/A3fCaPIGlM9j++nm0cOldotM6AziKPy0DjTVuqAU2JQJHiBNw/EZoOYaLppLscBt4MpP9A67xAOE",
-	"gPaTFVea3jIyl4UoXV9ec72cM5aIX3OWBpFS+CqT+U6LewZfWl1kc4URu+fkzd+nZ28v3l1eT8/Oj9+9",
-	"vXhzen1qdbpKCzZ/4UAmmEChNLXROgH7DdXLipTbF9eLbRs6tc7pXFy+Oz69upqiV8fpp5ZOfKxvF4jO",
-	"lG6LYTVkVah6uMB333n3+Yuwo1RznbYsD2jKLsDosLLkzM1FDXRl4XxEHI71b8FvgaRomxJd4uhT7ZU3",
-	"MD3XY89yvgcA/AzhHHrZSHFq5dKUB84ji7EL9vNWt4OBI+3vFtU5KGKy5ISbiwfYMBf4nHBhl9EIEmWO",
-	"jwu0oVWoknmEN9Rk6/K5zsfNSMiWlYEsil1UajiDDkCi9KU+qV7tp4o+Vsi6oEqVufyk5pjEuIgnQbZY",
-	"0Yda7Jh3bKtV//1VZ49a686RkHekE3BjKwB9tRa/s4Icou/LTxRI8hSAIk85oo/BuVtIxF2GOShKtil3",
-	"w7e/dA2pp+WyPiajLrZDwaNmaWRiwECq4CDNkc9dx23m5xI7eJvu0bTVel+OcYQtE89tSPST66S27Uot",
-	"7cAQ95NKJz3BHTa5/oYWYqWedF3qI73lUjv6VliILMvlHUWHB8/bChnia+3FW2ayEHHI4vGjq5VQCpKY",
-	"DuucVrG5jDfwMfqZW2Iq6Pa6B3YBjvHl8rMpJDu3TLcRvxaqIQRZ2X37Nm+rndPkrXt+4OqAX2YYUrem",
-	"ARVJab4CkDUmEgIJ+IrkVEM2XJXcamOzwB8mJOhxaTokN86CCw+f57wMW+8ZodkB47egwOVaqGJJUz1t",
-	"u18+LNd2KX48enN9enJAIpeaFY3Lf08hlzyywSbmzNhfECEJqMXiHCjiYJitC4gSMwBbgoPrQ8Q542JB",
-	"4pTRXLWxHPNVd1kdF1QAHajJ1iXvmQmSUqWnJQBDIFPDPCqTBKhmSpNCWD/5vEiJYiJcdqFqeVieuPnM",
-	"zLHnuf3RvAoC4TxgfH5jWRiaDawBEaPeyIwxQUqg2x14GxixQwy13quSZE7zQzLngqaI6hw5Io526vbB",
-	"QXKoHc7iiq5nbKqY6FiuKkxhScF1DMgW1C0hmEBpvmBYLUkiigwku9E7diNyFjN+xxI0G5X2WxfRgKbb",
-	"StczSrqFFbOxE1yTWBbpbhZ+YTT7PhOMWa4pF+mawCckZzQGaGk7uQMS2S2OyIqLQpFIAXIsQMNG1UJG",
-	"O43TiLp5Typ/B+8auYtqNs3KwlK9s/BbgYxyliEs/MZavZt78yX+dA9K0aBGHgvKRckHy10tcja+EVXV",
-	"E49w4Cg6YvFgO80Z2WlJN2LMe0bvsZTFwTWoGHDEExUhoHWFHIEIq3i77XCSwzT6WuYEQtaqZUZXhF05",
-	"QPcWyhzPZIygvFQDAd/T9S6jsHULWg8L9o42KLKkiUNDgROMD2/ZGkJ4IWdzJ2ZqhZFpqXS1YrwJ6cCG",
-	"zErUuTihqV7KYrGsizyHJEOv3o1A+lRyxYiNe2lQ2r8HHcCe8yp9Usts2lvvudIyA80BKGTbR5Vt9xrf",
-	"R3QBocx8BghpNv5tyhMVjMyzdm3rvJO+kfqAaKCb8mB5XmGzv0bEwk0+vBE2+BtiqaVA661eslXDZ7NV",
-	"1mnqVZ8e/wCBiWROXLbnFhiEbpuXLfPWgY5RRmbZmgA0TdEkf8sFVlKoDKuWm9jQcWYLLCBjKe/mFKck",
-	"5w1WBNydK7KQgrVEft3j1bkdsRGEaJqvq+MsZ4rld/01kxBaROnkdGm4zZuzrkG669ipHtUJrBRJJ6aH",
-	"NHJncaikQk9TsfqhV52lqhXjtHIrwdpLoSameZd0TbrpwnuowDD6JBfXzSdhd547fVoivLiDyCq9rKSE",
-	"4bKOe8XFImWlB6iKb3YB2SdnV8dHl5A2dHr17s3Pp/Cvv78/fW/+dXL65vT6NBi6U7cXDDfZI2iOI2kb",
-	"+5ygVIqSCkCKWzKslS0FIG8A6Vct0NBdUoTtMhgRWK+QvD1L1ugBvn7axhNQYQXSJXxeQ0fnqgK/bTP+",
-	"yBW7ETMa33o5BvtjQsW6eXFumse3GccB0txewy2VWaVYGJKDRP9aJLWEoYFdCqQg24w/yu5l/vabF9sA",
-	"bzdgNcz2dhwga0TahSAXRe6SYCLLeiAgzFzBUIfaXCuVRAhikt0w3GAjfhnl2ahfiK3umyRCaMs7m3OA",
-	"QrYoV2VRKkgSg54GS4VNpyh0W3LRjn34ke4UEmztG3VbyyG5ZZn2Qnzdglco9iGH34BKdm15iINsU9sj",
-	"qrEbqIfZsXS7eEFPbTSjhfQBic6MGfQiqz7SNI0C67SjdT8NBJ1cgRanrOhlpccSFwSSHq2qhhRqWHnO",
-	"zReVgGkOz6+gC7ZVRgoa4xsDkSsGS2F9MrQWrcJyLM9vzfVGUSkLLges3Dvaz7uSu0tcXk1+vL6+cANT",
-	"JGM5SHYeD/22m4d+82LbLZXk62leBMgbassARw3PvJ/NuNJlKvCJ0njcoldDrfkDQlNlwdXJyenRiX83",
-	"b44mqOM8M7eQjVf1vu7l8ym90iWkwrN93xVdailNc199CG9xJzxI+RYRow74bkWMHlJGaaXqF3tQt1dt",
-	"BCCUAefv3pycXl1PWkxa4XvFkCe+MyY0zqVSUGrFUKx/7UdJ+tvEMmnDHVk0dsHFNwIemiWtvdAqyZSX",
-	"02T/Waddre/qIGTQL5sVGpCZlGHP9tiUMeGTHhAKJ9K5dXL9iHTTx5oehgaYOSNEMC7RP7A5y1IaW0wC",
-	"q77Kua+NHIKiq0h0S+e31N48S62zaLJh5NjCHGyUElgk/nz5+ph8893+8y9t+X8IocF7xlbHOiTUjuFG",
-	"GHEVlAheadbw4RoEITUhIGyU0hJbKZbeMQVKh3nX2tca9o2+VbzqMC37W4pn2hu4SyLQPeJ+G9nrrXGh",
-	"4IBzNUQw7d/qwl1xi31xzTIvE7Yj2dXIBGUIKcyxJ8TaEFOeWbbSnDfc1LQR0aZ4GbVdrkll3fA62LKV",
-	"O6CglCQ4JJoByOZT4aDgQLaCoGxsxQZdvHr3/vz49OTAWrvArIxJJqgGV57OdA3spBYM4QwaH47OrhH1",
-	"5Prop9Pz0Xh0gqD9JdqJgzUZux677Bo7bNFuqwpRP6bHwbu7tShv2XDfTXrnBI2GmAiCwkGjhhoXEBia",
-	"piydkIvTy+lPp767hOtlFex7y1AzAQ0OU1ZBMrdl8iQWybbadJazOy4LBV8AKEmVOAxM3ipiwLWUTall",
-	"VRXUW9bI5cfxj8YjO8qufb8oSzcOCc6tSfqPEdX/EIJYH/FrNxnnYzvtXhiqYfeDgWKg6EppwIEUEFpW",
-	"d24ALqJnbXrL1gE14Ce2BjsmSOsgngB6ATooBRyenMiMiXqdDhRNsPzUTl672Xq6yGWR9Zf70ET2an1O",
-	"Vywg871akzkXC5ZnORd6DGfy+T5JjbSnNIHO1MR2XWUM9O8RPiyhJoZ854V7DPVt0lUWSlF4D5UgNSuN",
-	"r0OVSD9LI+Df6vLPXff0v00e4WJrXAmVZ6TcAo+C/B0tl2xcp/uO6+MSTHGPi0b+t/COFsHEoqsdkFim",
-	"aNfCAkNAIK5yWakQommcmv0qY9tsbuqNqAHSkD9HXoxc9OW4xKOxtkziMpNOQN5x0GygnEAIU/1+81Dg",
-	"rBQ0Pbq4uHz3M0LvlHBwF0fvr0D+weFBQSPbjw8A13E7wkruAMVFGz6QOj5P0CpeWloDTgmaavRcdjhS",
-	"qAbPqTasy8btey4VDJKyNvHH+lCckbhrpDA+iPD1h9BplR9qKOogcIfXt1EDu+54Oro4qyduGnrPqF4e",
-	"kgi1GzCGXBxdH//oy94ZLRTmPxn6rUDdyoDoUjtqIS7wce9i9q6wqMAVAO0kT5n88/vnyAyoBfwfkdmy",
-	"K8+/ZSwr68515lMQ9xZRmq6hljwWFxkG4tM/taUs7tmFu1HVHZyte+LXhk+oZmIH6LDSM4vAQoouqIL1",
-	"Qcmh8pdjYW2ax0t+Z6PV/j/23na5bRxbG70VlGtXdTJHlp10umfGrqlz3LbT45l8je1M77dezhFhEZLQ",
-	"pgA1QVrRdKVq/zoXcC5iX9i+krew1gIISqREyrKTdOdXdyx+gMDCwvp8nqlMU+lKr9gh01mkPBEtOG0i",
-	"uwOqCHIkjtn+syN7wIk7e7wFiToqcvgG3HX8kEhhhA4SxNYpwbGRjrFSN0r1vC4bamcuFXZKpw3t6Pgo",
-	"LB11F6/Xnt8++/758xerCnS/dr+iPm7zepx2qYDIEdNMc77os6vyEiWsIs1pWjC0aCcwUm41miostxn8",
-	"WuHaZoOCxzKwp2vN0YEfgAFYzNwFs7Ic+O6xTIx5lqSuRVMtSnHpRXZS7DyyQgERO3Ib99nrwuTWLKL9",
-	"OuMmb18ouHY6tur7cou2rrgEBcRdiTTmZdP9MTsEiWFJtnBdquvdliB1t6roOjWikehqN7jjykiAswlu",
-	"g3QgsrlEaljkTI/AmMIcG9ab0hYGyM5n9s9NmVp/ZUPuMRzCUUU9mKBTgIg88RN6zHiKeEADbOuoneNT",
-	"YH9u9JPcvPfKVV/bVpdni5M03WaXbZ2c/cRJyd9NpOrjmgXfrn+0bIJuhGJcy8gyC0JdXTLCLkTWhCbh",
-	"Ep79ICrdIRZN8fomEConD7VhfWzQuW91UnUE6yEHYAlPU25MA8Kt8jxS5KRB69moMDyFqB31q8Ab+0vI",
-	"sbrIoU40t+rMOj/Ks51Beam1rqjlq7cnFeDqDVyddoOPlGeLbfTLKNNTT/hXB8EoZiWYuL245zQrBDhU",
-	"Ij6E3AL+FqudS+9VK0FyuN5qXt/U/K8A1WfvaO9no1X/ks9few6tjZg/eVYIQGyZFflg5mP59wXGwkz0",
-	"VGRjwHtx+eg/fvun7596fNpczL4xLKZsdOzKWKWxE0oziLkPe5B9Y1ze2qqxj709pfMBpbZr64VGMnPQ",
-	"bYqqvCrZEpJWgykTfFCf/VSpvbJjJGxb3/wD5d4up86HQzGDciwWB5MYNx3wX5yvlTke9G7e1lv0jthU",
-	"2EMEywRyfisUbJmK5WIXFl4BkfPgAudUrYYnkKE5HYAQ3/G01v+4dlxbQSk0nqslgMi6ox1qbVsc7D/L",
-	"vBY0BmpkXYDtZkHSjVwLdzxb2NM64yrR0/79wmn2nHfCXDMMnfM0MGuGPE1NjxIo6IeIsppvm4Lujatg",
-	"3W7r+9Jq5HPYQTTi9Yvw/eGLP7UbSJHm0u7JppWAXodyHSCPilRsH4ZCJGYllbppVRrGFJpNwJ1b25xg",
-	"h+DCoLA53MHIThSz87JAejOiYQcN1gGbwR/VdXZ7dZvv6gi51HXpIoyZHTFg6zBALwEQ9FwlLBMzneUw",
-	"8TIjQ870fGWrSI3ooyLU2REzQphIzdHJmc2EMj1fKDtEwknT991LR+xG5xMEM4cXkqOpEgZ8MYwnU6mO",
-	"wJUmh7yaI/CcHDQAe2bTs+0f7d31dkehTkPCjq5wx54cklhVhWmHJV4LNgEPaORz3JYVHe6sjfhYzT33",
-	"pEg4PKyXEirfNSVkE/q2/+5gqLUGLfHF3i+MXpp09QBkHXny6gGf/vTsz897nRhezyrkVmwHhK/BcL7/",
-	"7rtvv1+DPLcMxd+C+LVhgQClf5uuCHvfGnAzv4Mae8w/W7z+z337+fHVzGHDKjs0u4cBsntMhLhPgNf2",
-	"sX5OLwkktuuk+vtYYQSxfdRP66xwbXAIdd3wHessV6kHwISCROHdi1SkHswzCbSd2z1gJvjtIDNmywc0",
-	"z/12/A4UzOpMJLKqX5L0l0HHQuTtVdKsBFpeZ5Ze5GLqMJkRxSPli6YPQOO5W09ajvG4th/chXx6GzZp",
-	"X+m1utDQw0ToFB6exnpm1AgvDZ4qKZR0QpFdJvIiU614OSot/xt1/jou6KLRdEIZN1sLObigWPu3KuNr",
-	"zjidMQK0ALu+h+ECOPUwJGfPu+EqSNiaE6/8knbeld/gm+uJ8cl1U3jFx7zj5MVTkfOE5xyKSrhi+DR0",
-	"coy2f4zxlQRqrIt8VuQmDLgZF6zsRcoXEFvfCJAMyhRxTbJ5O4jBAOi8ArSMgNzsQoGfG/hyVJ6cZws8",
-	"06nxAsYIDEG8grUvc4MB1lSPTYfuEzv/ZXPmCnxhY+oS6BRGCPQOQ6J4Hd7QczA7eAVUFpDnXtOWSS/p",
-	"pOV8enyd8XpTGKmEMYNbsWhl3XYawhA+oKaXNSeORiZUcsxAhu2SCSgPNhBBzcSUywYyqWHAhjJwZE6d",
-	"BubLIeoAPH5C6A5Mua8HIdrwlmUm5kYm906Dx43RkHq4UIn4EG5kXw19IyBY8kEMixwblPw8iuTYsYHA",
-	"3o+hZyBS9pyxezPxSCgbADGDoQ2s8mhgpuDJAJOmtbx31wi3oUKMddzi4cLjd435nWDFrM9+AixIr6Sk",
-	"iVSMGiHuldS1/tD0HdQBhGRcPl6N415QtBwpP38u/FbNkDaZAyUzYu2XvuFTAUo5oMkLI949FttZ/H/o",
-	"57hf/47gkb/W04MCW8vGPL5KTuE6R1jQRjVCZKRk/V+Hmo7B+LwZxDWVIwFMzG1e/MpfjHQkcOB1AHhq",
-	"FE8lRGIGXn0214FwNhOZ0Ypa3ocN5QTAmWSNpUZdwxmhH6HsVgJ6LQ1rTHh1+PysdD3umcN722wdoHWB",
-	"LDPeeg3SOTEaHnGkEjFMeSZML0jpbTRNKL+H9vzMZ582RrwpUQXNC2Pe2rS317rI1eqvM67WkD88DLCa",
-	"3Qc1bkSbWwrjKXmsQdRIrCW93cWRm8Ql041DPYMzzNOsghAAmKZ2Np41ID3FZzubKxezV7oW18wUZhYi",
-	"Czdib1UkElKx/tZu7MTJoKt5sY1JUnJStmSgDY7rFiRmwIXZIJ4PDxWHPd/3w4cjrdFsVvgrgrFtqOqv",
-	"gNqTKlh+Vc2Dl8/1UDcsHXMBvYnrZi5PuSVbrrqmqwdRCHzWDI7WBhIt8Gnu1bsAVDMfoJsJ2dX37dhj",
-	"tL4O4DsOfrX/+XgA3OvVzJnvZSjtUN/qsB+aenuk4wlbbp9myx0z7t/W3HP/T3s9bJ0QH3Khkn1fGE9Y",
-	"KvvuMf4PI2ShCaL0+Ji8WqVYSl5pB3Vsb21jlVWMrEa2GgQlMB0MgHWWWiVf1JDqGYBO2dxnCAnXa/Eh",
-	"d1rO5Hw666AY60/cutxQ+VE9RzJUfkn48qY9cf5hlvKtaDPXxjp8aIOuwrN0PtHg6QL1F0B+dii4TblU",
-	"IvkS4xKu5/FmUT9ZodPnbUby6bydPNJZjzkSSqrZkrmJVKg2TOkdgtln3bwn8bu3V9fsIEl/OXA1vge/",
-	"lgHwjwcgMfHTXqQ01BroFHGsyiCYdaq9URH40FCIMJ+ITLT2Dpt6dK7D3hzHukUBsdmEmw6IN03Uc0Gr",
-	"CV7SY0rMPQxBv0t8zOunZTF0TLI1veFUmwFETbV+LfhNnQjK52ozppbfO2/h6q4+QBfWnMc04lt/tjWt",
-	"0Y6eTgl8raYabqJT6A5w2nB92TTEVhxsU0lNDMUy9iAF2N3gEMeFsis8H7j/z4tMhae1r6H510Y2Im+4",
-	"rZha5cDKD3aL6HdGb2+TqbQVbKCEGEFcMSYR25BCbNS9Yj+jBhFhKTDbzkmnCs1/1YIxhHoUaDB7zBTD",
-	"CeOYIsgSkVH1X5+9VYR4WChr6JqJC6zrUaS4d+GhvRpqXdG9qw16thjwShArLAxpU8a6HFpq9c62QaMq",
-	"/pTzP1q9QquBox7FnQaBDWB5p5q6uoXSLNFMjrBxa3n+KzEUOIeAYJDkhd2KxVGkYnx+zJ68OPzzU5A6",
-	"TAsOxAdpIL7Jnjw/PHRoMjyHxz+tGuh+kEv3ru7J9vT2FQZ7XeR/+YFG/neBebFtQlnV+E/b1o0gElQL",
-	"z4axJpdu4lR8TEsgM6bn6pjpjfXLkVopYKa9Epw8rejxwwBUUxWXB4D+/oV1uzM+dDDQS7E31+IVlmu9",
-	"2LjRfLyhvuGBymu8eLrSEIi5owArxCVoHQeCnSqVw5FsZiu+V1FqNfxSE6P1LZew5ZC7q1fRqYEl2GeV",
-	"BSlnPVL0Iiphr1Svt29Z7W0O9yiDp1oH+VoJsayUnIqxNDlg8PhmY4YdTu5Mg0QKoE5xllotGDaiSWXt",
-	"2XhJ6qDyb53YtVcu7jz1yuUKxPVjQ3RozR6qNmH32SlXSKtkl/nGGlLEoY8fvh5I9vmzF3988advv3/x",
-	"x7ULt6US9R/5scF8eRWmVZbXdKh5ZgQbptwYOZLDCtEvkWGXJ4KVqTsRhmxwgXzEvw7BuhooeUT8Nyjl",
-	"bl2uAYUWmyo18JEbYd9Km74+IJCJoTRuflk8EyqBM1kadnV9cnl9fnbM4qxQCv4KSJ8QqvfzHNuDJlKe",
-	"AiYOfpGmhLk5Xspquh/P31ydXJd3kt6KI/UEcAVAlQc/PCWUbvv4J0t5WHKyn+IwfcTcPsu7sE5f1j8c",
-	"Dk1EE7TjgbBg6r4EwHNenZ9VTROasT0ozlL4f9UZWpLKGoGl14fUFf7de0Hsv1GU7Qpbi2i4TXWTx27A",
-	"yi06ML3CoXS8o8JGfwH2ZDEFK9wJDfZkxj0W4+Ys/11WOVT+RJ9NfyS+L4JnwL8dkwo0OQxuqO8IyxUF",
-	"1lCpTY/56cKMj5uw2qKgYHA1XW24iD3f9ANC0qsUKUg13gLEjd+NB0mB1B3NbAxQEY1lYblmQiV95vJf",
-	"I2wKtKd+TfKosQrYT035yV3ZRZfXastnBCKwxRNWKhgaiDO3fkEASSU29MbBiUvFkKgu2JNglnpeLr0k",
-	"PmV8CiQbE20E9Wci8gEsZc0i3xuzCqkhocqmHqxXTsUS5ySmxxx+B/42bR/hW8oTbb0SFYWyDXOGT5Zu",
-	"/YSqztsCFurB04TLmb8WycLlr1qe6V5VOa7u2jpdsLTvVhXO6no0ScqKzK6zaPC828KI42agRw2Rbp7z",
-	"G24E+lcu3O0AOlpWxVFC1Hrd9W+Z6CJzRcByOKEDGIhAiQSrZxWBL3Xs/u5cr3lzAWgAu3711qZxxXRp",
-	"bR8HFs8mSxnXu/Km1mZz0RhiwEJ4zWY6TfvsnA/xQMDzmRJVzkYkS7qC1FjBZQzs4BDO2puc9YYfwVIS",
-	"5sc2yBFePfpD5bvNPn29YEOg1qQ6B8ggnXkqH4pWBO630vMOPAn0lS1aGdyErPpK7ofapaYfryme5YsC",
-	"MtCZrlXcLuedyBYDNZhKVeSgPu1+ShcDntPf9np7CZfwF6uBhbhN+MKU/8Jf1i1m9grg+LZrIEyEJ5F2",
-	"n5zVsQFRbKJTEXdKSDFL5ip2aSIQFQAdu3FkcjzJ7VL3HBM6tEgrMYewvzFyrCp0BEE6twUUYz3R+3bN",
-	"iYkv/92YdlNNZQ/2SE1uFh2UmFugN/aRdfVlczHLm0s183LJwT/yRzXjLNOF2pbWERfarUHwYev2Dn5E",
-	"18ZxoLd0ReHB92BJAL63BknDDFK/R2rbVJOGcu4TkD7HbQpwCkRpix5Xv02qvFkChFBdCyuze7FVKCw1",
-	"Kb+48sxyRL1gzmpXUeQQjOi6fgbvW10in11q1aa6sWwcmjEaK5bJZ8n5rTDUuFGbG3Z6orGKGoLFmHDG",
-	"wWEOhcrYGgirzCD42FoEN9RX7Rp2nXZrdXWjY1Eome+svtLdU1clczXRc4Xzlms2zERizXmeYnuDdSFz",
-	"obiqXw8oxm71qctij/4N3t/zwlZZjHIuyzWgiekFYW4SraoMrtkipyBrnTdK4FY3bxqiI+rWgUP37Hxx",
-	"1vQkzAd+5erqtI8IzhfWoWWISqfJ7h/ahFt1P6Hdvku1dMNJgIMF3yhyrdzcJTwxuBECuyRzpknoOlgt",
-	"lX2wyfNyT1/zeV0D1idpuuZzTPDQLt9TZ381puessR20SfFgRCzXYzhMOteVNwqL/6R1k9iO0qbGjS3H",
-	"TUpqdU67EjfARu4IXaGKFJETIQu+yUbY+2HhGdbz8isom7sCeTGVqvK3lXlcnnv8gNr5tubVD1tM9mWh",
-	"jMdgrJnjQnWQWfsMx/tVJbZcV6BQ0zW/5iO3qTR7l2k9qrZXiYyZXKYp03NlHPTMlw3ev1YvZIX6xnjt",
-	"wA2iiIkEAdVHQg2tEzyDiUrEUCbCbNmC8olJAUoh3AourHEnfFE0DoXadg08ZMX9FkAkl8U9ANsQs0PV",
-	"m6OtQFseAhTqjJKkJV0TN2InqBklekvtzkVY1TQTPFl4yA6oGSOOO/u6BkKKTsAsD9ODuQTmsitAFVFp",
-	"91qLT3dF9d+d21U2Nu/wNMU+j7FpX1gZlsuu1FW+kreCxfaBMZMKaxY0AWNXWr429hUF1y5DQmCdebdO",
-	"YEIKqUXhfMOnZNFD6Qqi/BKFgsdTCKkZgGQByrJAwIGgMWccq/96SGoxl8ZjnaTSICRDIrKlNtkNLGS9",
-	"vZ91DQERTvPP+mZplrsV3i3VSO9g+aG+eSb0LBUVZM85V1B5cav0PGz1BtyXPEgRYsnlnRTzSMVQEEuV",
-	"h2ai5wbBmKFayv4k7uzIYkJ9AE4NVW0ldwjRtQWP75X8pfBrVFY8vnI8ZYkcyxyxQuN+zOJBzOKjmMX7",
-	"JcI+s5McKdA+1gZB0kIPapHhMyog0EtteB3leF0hq6MuSAJVDwU+pGB3U3taW6AMjCNIwRdAehMca5+d",
-	"YFeVXZnFTAD6q4fRRjGGSQa9ESmpGJBlA8Ofk+1Kedgkz2d7uDc29o+4uECoUZrUbNk06950/p/np++v",
-	"z8N04nl9qikXs23S5p9tI58vBW9dyv1P4EjYVGEJj21agFe6a8D8LShfhDEleS/7m7UiPbC33QkZyMTH",
-	"XmhFr98jy/hD7Sbcl7FNt0EwfAhEF6BMbEhPUlzPzz2cmtbU0xnCyd7YSzDKD+iRBDnbKKQtDT1d5EM9",
-	"FQPXKl1TfWt18VDOuMqBXQvxLHrVbnarQQYvDv+MLVukVesBeMhYH2wFwgLv3uLWTl2LW9q+RVugjiVA",
-	"EeC2qOyCeubYtShR92aVL4EZyKj2Iwtf7br/Kk6hbyREAV9K8G2go6c5+c3peo8Tcz8Ilxp1j09eM5dN",
-	"NUF/1fNQxVBRJ1X72L08zCG5KO2ODpUuAiPeOLhjXzH0/vT0/OoqLAa6vnh9/vb9dYXl3pUTNR3z4Ay+",
-	"IcFeV7Fe0zaxoVLd3MrZrKm7wh2x3SPSFbDF8GAsQX0ag0Y162IdR29n02k75YkI2Iha1j5D1XYbNzx0",
-	"CL0zvt05uw0oX/fTtaGaGrlhOmKZQf0mLUenYS8zgqw3Wxp1NYJ0dR31YxxhNSbAIaOt2GPPXCCux56X",
-	"pTw99q2vJH9R6T/ose9YpeD8e0YbskKJ8v1GznQ7skGbTuKqOul0wHY4DukkdHGnYHi9cpcvSUtln9Tr",
-	"bp3xFmn7pSIWcvRLoO1lhK9/+wwUVo24O7ZoDsn5TdohDXttL38P1vBGmsPqZ/hX1U1U8NiOcyV4MsiL",
-	"WVo3UZee6vGfJ6fv37+GClmlc5aJqb4TCVuIfIspmwg+2x6G3crb/e7usFwAhdqwXE5nKp4u/t0B0QPv",
-	"KnK9/Z13fFgsVxttvLHzTfJOBKLRcaanOpEjKZIBQGXUzlK7BzWeGLm2X9Wwx1/xbEywkabHAHcrYUbM",
-	"eMZzkS622ejQgtHwur8KPuux67cnV9cEcghytkR9JTM25TNzXyZF0qrhgCqbqjo11S1TXdZeZf83Llq5",
-	"b2p1j0TSli5eSpd0kx7yFCCa611xQAuxPjDM8pyn6f4w1cNb7AQhL8cVVX9j2L+rbk1YH9rUPYbFZoQf",
-	"DM+mkgsWgx4cjPkMYNABXqo6gEQDo1YeKYC+wNiyHVJJT+VxrN2hNOazPoLhzfzDZV7/KFeebR/VZ3Em",
-	"ZnCi4h16OCwy44PXxEhnx9UHgI+ZyLEPKRWjHDpu4TaIrcC9CFk11Zmovg2uwGykUNW4qZ+R0tWgf7mx",
-	"0f8uvXpzlBU850AcmoRxC7eZIDhqSkyry2lQoKRhGdauAkK8hkMRFsUjikH/EdxnJ8EAt+QUJ9EuBzbx",
-	"hIvHnlRW/GmfxeRkVqUjUiAe1xOxcG+GZhCW6znPEsCgLlQed8BKhR1cc77lcnjb1EYD/SIeeT8pRJmv",
-	"cAO4/+unwu7WzdB9/ko35p5f0XohmQoHmtZBSIQCfrz2th695lzl2aIJ2mxgd6jOGsFztSo7qWd8XK+6",
-	"msU35PsQGWRE0IDjSWV93O79Wd8MoL6ogrFuaoMFa61XN1ntVgKnaNsE9BJsFqZTmM5KmIJzF/nKxQzz",
-	"f3kmx2MHCg8k66AhgY8I/2i/P1I4AQ3ZtXXQ/+RudsH6r4s2X+SGUTzafhEECZi9tFYQQljjdm+9lcgP",
-	"7gTAunfOy0P0U4JDJcmg/ysDnfR3ujgQmuq/KKP+r2YeutadPLzJFCgx712CsOeP2rLpltFpmOuZHNZb",
-	"Ali9WPuOktwUAlMuK4Rs04v+xmqlLvUm3YIbTdaLC8zpjEEsuoRkaXHcgngsefd1GxlqpWoGOrMzlNmh",
-	"/L//+3D/z3x/dLL/8l+//unjfvjPF13++ez5x/+om4J/lmUzHbTITSFTF/CqI/mYNnRkjBsadX/ULBNI",
-	"CSgxWQVvgKz9psL09etRlvKMde0a/CRuJlp3tcW34g+hexpIGDb1BSXS8Ju0a+rS3dTUHvDTBAu+5jgN",
-	"1nJy9zToSvitvjwO6jwAKW3jMU/Tfm7vuIYbCJJCqvHAo302Izgg1hphWDC4oTzyiYi//SkylndCDYoa",
-	"Wpc3JS2zVgYa9e8ES4R1CIH3N6CNZzORTbn9znRx7FJDwIgkMhEpa/KpVUKXWoXXVoGJYSbytU0f1hfp",
-	"OY/O5T2XKQT6zQ9vMmXxRwSas2aCkWMM6G4FZkvicIXfU2P1FepW6bkauNPK1CHgVzkSPD+CdR+oN+OI",
-	"/ALkbNajJZxQE8N6RgorZpQuAYIWInf899YevBFsKo2ZAfJD19KxrRrTsrT22Z+WEKDtwv5EN0FFX32I",
-	"3H5gVQtWFcrKm0tlVMpqRcuuQ+t307bmSDiHp2+DM1APGfATdI1bwSSemeOQc2WOvwaq2OTaZTi8nZlr",
-	"a1UqPa+1CZuU/KUY6iwRiU9fF4nMWZ5xmS6VJn5Xw4P6cc0Ulep7VUvYP3ukWygM7JdgaQAxNcvESH4I",
-	"rwrzj/0/xMfItH7EeJpGCuRgaa91ZW8O+0dWNyZ91jZr3gyk20AuG5yk65ih6xED7nvQrhfQGzGWKgSQ",
-	"VHoeO8RJ+FEhUxcqFRiNL7GHBphIUfRYErdxJdpl5be35x/0iLLs9WiLKXt/+eqB9J0dwxrF84hIjaRr",
-	"2odnnLm8KZLhH7wRe4ae2K6nb3d7bveb6rcmsU0rdeWNzgd2mKp9NrVoCPZBIiNrFE5Mxxe4bJhuiQ+y",
-	"IdceTHwtoc+N0WmRCzbJ85k98ex/DXt/+Sqg2CAYYiaQJz0rUmEQhqHPLkUiM+DmRO8h96Wbyz0Fhy/+",
-	"tPH0q13qemijsmTf42XmE2HKcJEJz+byr/2Gw7lVz8OGwxka+Tq3fznME5hw6hoxPpHUb8Oi296yH+rp",
-	"lNciXZ7jZMGJCfmLfieXIRE5H066ev8Zl91AWiaCZ/mN4PmWdxnxS0saNQCprqO/M8i9+RdIQ8fdZsnV",
-	"8rbAS0i16V6y5RqXWxB8N0NKNCHqzJac/ua5m2VSDeWsrgQcUY7pZzafaCMC0IcQSVzWQz78UohCdJT6",
-	"NUTH5Qu7UcVTqWadeGDvEhavy9xgyMeLYEv+dZPc1sMaJbeD5uBiy9ZE1FStWhM7dD5viAataXteKjOj",
-	"JQ5EOqyNhT20vHBLmiFskWzDe4cTgg0b27TaIyu9FTKflsfX3Re/4WPjYLcZ5okDAaicOZDTqgMjaTwr",
-	"IAEpc2B5gSwbucb2csdnM3IYMZSgKc/jhiPmPofxYV0Zl9PfTbgXyy9cH/HeA+4WmjJI7cPXo0TDDChP",
-	"2mxPhhr4i2+f16xmqLbru/JUGOJ1eR97yzFL5VSGXdGIvBGp2D71Z31jBjORDXDRYxcelNZ6M7qC4bNC",
-	"MVElKnjWpsGvPoX3EnoZzSzli2OmhIByE3YjWAFdlFu0nqrGBp6JNnkdf0n98jadZ+srxsrzZ/X9+FuI",
-	"JStzNha5oeUqAxb0f3F/d7GiNVAj/jhZHfLV2d8DMhaHErI0f89q/b62iDw5vqbFM+tK4prV9RYgTCdQ",
-	"bWEHhd9Zo/W2jlTgA9sHKtBb2BinoMduDlPAhZdwKmbtmCobqkrojABMaNd7XeOGAGTooBk34q96zlKt",
-	"xnYPABsVgYxAYw7hjTr4mRY2ZXm+OwjYxrfqUS4Q1ESohPFm22vjq/K8/i0/ee4nfy0d/NLAR/fCmZSG",
-	"vXp7dd3y7V0OBDiHcjqNoTFap0lLCzMrWq1e8B23QswMFtYE7FflDMBAIKZDxnuLr3WQV4Mu+Bjbmbk7",
-	"MladlVovkDXSszTVvZWtUzF0VyakebM3EMmcnF5f/PO8z84uTy7eXLz58YgRVZwBdwTLU1WCB5PSDoXV",
-	"9EFKj2CzQmpYCeAqjFS5xEpniKEE4h5Xv5VYNIgmRIkPSBMyBShQmTMcWKT4mEvVg3Jq4F1Xebogolaq",
-	"eD07vz45/ev52REWt1Sj8/iYvd6e+8C93p4duf0L3VcbsXdhpXtFBpsYwNx5N+cmcGLbZ/hLQ7mNVNvP",
-	"OCvvaIPa2pTNcXCrVgowlAYoq8OhmCF1BqEwOgKa2nwP8lUMWlkEztooX+j1BpYf7PW2bTcjoh8Hor72",
-	"Ib7Ttz5T70kPCHzlHvnz2sBwKC8QICiFpudq2Xxu319Eq8h0FilfBrNETNKSnb8D+qFDeC1Rh6rLXUl0",
-	"l0tQmePmXHeTfluS8a5I+veE/ak8oCt2CtJUBFRYq9TM90FS2cSJ2rK4sjNcDWtEq7HS2AxXg12gO0IK",
-	"OmG5mM6sBPpQSyZMkbpODo+7Dgl9AJDJsFOH55g4xoKTSMX/8Su2e7NMjEQm1BDdd+DfBRwZ7xXZEaFb",
-	"b88x4Ii0Bu0RPASASfpvTl6f92c8n3yMmVS5prrkb6DQd1bkPRb/x68E51C5Dqr/3Q/sJBgMlm5JlRjf",
-	"U7CQIrX/LNK0z+L/sF+A4Rto789FxtNI5fbkRRZC+ERVsvBmgiheWmwHunBLvKHuKDDrCT13z8W5m+1Y",
-	"rysbwGp2xUrq9KMPAi7vkdKcgNPkf528fsVALKQyMkGBthOglWixIWtNjna32DfDLl734cEXPWZtQViq",
-	"19pnBwuyjdeOj27lt9tLr2sZ8U/Y6twDMTczUo1TgSub6GExtRa798rUcKIzVOk8ldyIeoJ29/B/IoVo",
-	"93P2vmbrZ2/KAblq0EphN+C/Vk3gVcziamKjySgK5m+dcMAu6rYyvshiwafpehVhBcprCDK/mwOPDaKO",
-	"7/lXHZqzEcMik/niyooCRY9m0jHYrxQlnLy7YLdi0UPikb/9dI1OyDCVkPKHU3GItLtG5OykyCc6k//2",
-	"hcLSPmeC/BpOwvb+c//k3cX+38Wi3AZ8JoFbvLd3I3hW1xpSDsaPxb4ARBqWH+/zTwR0OeDblWpU00pw",
-	"dcvTBB1w8HyOKMRSsjIbxoeZNgaqLuRQmB4SowDkClpdKlKEnAK7u2Jo9sAMvUmhRfadNvk4E1f/eNWP",
-	"VKT+8IdTre7wUDf9P/wBjZqQntwofisGQ27EMfVF2r9evjxl33777Z/tI99fn5LxNJV2nOjwH3vjF++Q",
-	"ik1lmkr6mT2J/+e//nswNfHTPntN7yvjR2BWYfU5NZX12SUiZ1FpMNVW+7HqzP/pl0JkCzbjGZ+KnL4j",
-	"UshPD66R/W6AVoFPPsd6QGi3spafYjGfzVJiNz6YZfomFdP/y55PsdeqkXpi5+DPL77741Nn+RqAbWDx",
-	"UCciPraXGne36U8TAO6EHs8p49ZUu7ZGnt2eNE03wvp19ipqIaeWgFGRlkXix1S/6O+DEB9PjbafmBeZ",
-	"dSTprfSpV/LfAr7UetxkzLAbnSyYkf8GSqgY63n6U/5hYH/AFvK4x56x1/KHoOK3FykQsBwQf3MWf9if",
-	"8g/79p59vIdqgrkKRmhmYihHEkOAOCZaTCaTYA18pf+QZ1DrHv/nPl24f5HER9Rqa7f8NwZI8GQeKQhL",
-	"gcjIBGJL1uYnD+XZ8z8FxPYhmCp3IS63D0qSCTugml1eOnFqJMcFFoqaQmQ9xk2k4orOOWI/gB5g//Nf",
-	"/42ocF7ZHMHfiI+unKRCJSJj8QGfyYO7Z3GkMGhq3zgT2VQaCA3I3KUXDSRYP+yXPzqZc6q1InORynTq",
-	"Wj8AKlPmWB3rd5xMwqqLSuuFNOzF4bOe26HQ4xwO68Xht4C+mog7keoZ2B1TnQgSVgK9Awucp2lwp+lH",
-	"6hQ6VsvtH5PjY44ywZOYGYE15mCrxn/4wx/AffGgnrQmOdV+RYoiViqBxk5ySA2t80vB8yLD/fA315hP",
-	"U8p4AB3ruvftM/bJqYVcHuR4b4RVd8aAF6l1n70t97EeUW04G+HLQAFOeXYrErti9Ne4Ry2/MmM5H4PH",
-	"TD3ApVTI3Ih0xJ7ESisRHzGezvnCMH7HJbAx9Nh8wnM7yzhFfMwMX5inPaRqJo3w3eG3Qa2+G5U0jD6B",
-	"5uYaSFVQ/v2agS7E5hRcBHuNi8yW8tK3Eo4PsHs1Uk84e//+4uxpL/jhUoytnLInbn9++zzYnpVLX/Of",
-	"deYIp8u/SmX/+uTQDuf777779runzIhUDK0I09DkyLUJOVGWnjfG+sH2ouNAE+QTsUCEZvFLQYJf3vyN",
-	"YU9eHH77lKaIWg9hjpwhZnp4cvdcF4TpVSQPRMnTeMDe45EyeWbP+fj8mo/jHsmBiwBKe4rpXJg+iy9G",
-	"+695PpxAXGKilQbVc7PAvRWcIGQFOU4ZJdiTF8+eo5qkFIzDzaT32Bm/GO2/0UrQOyLlHsx+PL9mT749",
-	"fPG071QhDd6K4hENGNq18JU9lok7PSSbQ5pIuTi9nbiLRExnOhdquLBzF797e3XNSNkdwPTFfss5s8ea",
-	"M+ilY+gZ7Jw4eJJVp3GfnYCeloaZoZ6JBEQVlrkXlJUBgrQuch/PuRWzPFIgGO44e/4C6FeNNTZmAlC8",
-	"IBKEOwE3kymx5olhlIYdlXUYArvLe37T+zHbPYAQ99gqER9bpSNHEN7J/avQnvIvos9zJgwaHC+eP7fj",
-	"pD9lzjoipIjCCFbMGLf39iP1roBcD1BaLElmJpJM3lnhwEkG0FvD5iJNg+oQO1u4i0ykwELlxp0R2EoP",
-	"+4gCusfMaDsSV7HaYzd8eDuSaYrvvCnS29D2KdVtnIikmAnrCMRIck2tGtanCOZ+zu1nrZlYmHsM5Nm/",
-	"o1CDElzSmbiKRyBcgOxBOB3QhA+vhqm3a++m/vnhYa+0INzfntk7nh8+7zNMxUVqCNCGWPsHiC0wwNgV",
-	"1YMNJpXJBU96ZT/oggEGgFTsxu5J4Y6uV/Ysh80z42MRsydQU/LsKQZp7d8G1qCLabAsRtygkrqfZeA3",
-	"gKxiL+qzw97h4SHL9NxqmgClIu5RqAwWDmu58Af8WrcO9kEp2lbwcNAx1lycgVuSuHwhYqNAqhDBYQwr",
-	"FLFrweuPI1UdL8KhqHLmkfsPIpiItST+AjcQ/kkqh0IZCByQe3cyswPaf94/pE49dMbM0cHBfD7vc/i5",
-	"r7PxAd1rDl5dnJ6/uTqHeyC4mKfC+WhBtuNo77D/DC/RM6H4TO4d7X3bP+x/i43wE/BnnXbjyVSqAx9l",
-	"PciQD2SmTU1wB1mIYF/R9ctV91ioBXbLTGRSJ9KK2eLIAbwahDbFMylSWE5bPs3aYNikkPTZWyVKnQMb",
-	"DNEzRmLOnKdGZ/Uxi6c6E3Gk7MpkhfBdwmBIaOzCojEc0SrTl8AL+uwqyOwJkUTKk4v7TgEHONtnp0Fd",
-	"m9NtZsJdv6HObnHdvRK5SPaO9rJClVFquxbOCYR4Zk3PACLqzAFvWhdpwm48Um7Ss6esh/J3UQRwL8sg",
-	"QpItCC0Do1p1fTof/+WBn3/QyQKTUWCxYtyj9DZ/pjrQ8lmtAvIY8/348WOAEw0y+PzwcPdvu4TcCgY1",
-	"auqFgKLFT6HO/MT2KantuDjrXuZHf/AS++QxWlRMpzxb2E2NDw5s0W+8PKPIA37i2ACwhd15exBoLl2O",
-	"vaM9DLTgr/bx1Z1qSizKcV2j+kvw/qikrwyofAMUtURfTjnyNKVBlrRzPZbybGw3HIQLSBP32aWeozBi",
-	"vCTksQjabUwupzwX5piZIafQCrHC4wESKWuXlwNB4njKJhuRI8vVVEx1tkC0PMJ6xOEYjLOgf6kiBTOC",
-	"1WPaDiCwqpeoGGs241jkDtfzAcXSvaJGHLEE256+uxC9q4meox6W/0Yr0hpZ1gOFmQvhAO8jgzO5b23t",
-	"RvF7E2IVsJPmJbGOM/rb9nnk8lTYNI0Q1srUxjnS1hVtXM5Umvzk3cXf7eDaqFZrxt+B8WpADcABbn0E",
-	"axLbyXLbFgqNGtQrPmS9du3Vvh4cFvgse2B5vtC6l+CvVMrVSugcY1j9VeXcHLzDXFar667kv1tde4pA",
-	"Yi2uvEBD6draSXt4Cj3QLkTBgExdzUYsa2ztquxiM9o3eb803G4QMq3Zb/iD23C9BvPrOox62Ynhkuwx",
-	"8MEgGhN4RaaKWXIUmGnUTW7wV6uUJ9xM+uxitBJaS7XJe7Qz/LsAAAS8Kee1R1AJxez+qxrhZZcBbXx3",
-	"gMCPpQssFfXxZtDdazCYa5XGkk9tegx6AXhOlD/KVT9geAroU2s0BI4XRWHvYUwefLi3d8K8E+XBl0T8",
-	"2c5efYq+LX1ew3FDrjqlXPpY+5lQEfgrCo80UY3kExfQtF773vLH1ShBn4D7eP8tdeqkze2r7tuq5hw7",
-	"+PVWLAYy+RgcaCtmgheZpVNlg3qzknD2GHptzWp/Y5jjPduFXvtR5A+2AgeoYpqdz5cQsKNsjNKJoJBT",
-	"qQGt3pGKfee8Q2su3ulbFyjDs/1WLCIFySuRmBDJyJUsAXwth4Sa9NH3pNafg0fuQDwewvmyX/Aontd6",
-	"IQymfRcSeInn0K6E0B44jbbsTxPNEpmA/31UgXvC2B+2BLKbInch9hCpq0cHmYepiFSQNve5IXzeE8iN",
-	"IURAf5o8deEICGlTMHuuEOLiKFIxBKX3iRWw0Rym/tEVyayzMglhseWSw5P/bm+pMXDtssukx0ZSjUVm",
-	"T3hAfQSgS09ZWEC1RZPNSz+3HhC0OuJYGux0ne3qYXciu9nmWauTFCyZB3S2WzLjw9zXVJ++umDUqdo0",
-	"W/45u/pExwPWwedo/FAPvhSj/Rc3rvlQz0R7EbRb9wpuafKxfIEKiB8f5SIrCy6bRgFATuEg2kGcrB1A",
-	"SKi67t253urNX528QCltdvJoVXbm5+HusxLm9a0/keB8gQOJ8tp2NcucvdlbOauS9BeoLFg9pw7uRCZH",
-	"i8bj6lLYkQMWC8TnJMTx9AjrsTBZ5BJZ1tvzPxmB7lcYtYzUcMKlWjmYQC157Et7voVTWgnZDydieGsY",
-	"j5Rr+p7xLD/2YH2ULrEbbmDELzH7CyV54B+FymXKZB7QmzGEyeRppGhHBTdj3N9AMdYVoBZRgB9zSVBB",
-	"VXdQ4qSCNtkUN7r2T4MZyzV+YtAl/WydVgEol9r93Qa6YlXFxI4U2EMKPQka5J9CXQ8tTAzt/sTNfLNg",
-	"MUpUoyoGO6MyVtfKhu/0XIOmli6hrvmUxfDQv7gRhb3lj3gwrHak2rU0tYt5eNg0IhDoxrVcRSLYsLQP",
-	"qhXtdPzTCjnd32you54UtEvF8HYXKhJevViGaavXkTUh6BVV6FP1B7+6/93kv/9A13V20dyNa9z49VPi",
-	"HvBSF9ZU3o3/7asVUIHK3LBZpgHqLJjWn/VNnStk/9x6Ug+GXA1F2uySv9GYW8UO3Uy4CgtXMaGNCGr6",
-	"oP4Z6Qjg4tOTN6fnr87P+gzyylJFyn2IPyRqA3kwqt2t6u6977/pm3YO+OOKzylMXCBBLeVl1XFO0l8O",
-	"KIvaaI+81pDWG2K3tMu5utQQHqapK4EuI8K8JAoC+ld7avXr/Vt65JngyStvT3UThrNX/0BK1pcwljYW",
-	"7dmrf1xbV7bTHS9LX7jTfVAJfr2Yie53nabcmC1uo7xCpztPtTLFVGQ/ZrqYdbrz72LR9fofuBHfv+h0",
-	"118hzN3plndY59ttGlD9vbQ+ZKc7rnXL619xk0PfYod3+HtavwWuPtWFyl9L1f0e/qH1PYDmKbXqNM0/",
-	"CkW6oP3wrqAOsNNrrviYd7rBqv1Cddw4WSZS3nkKrjPe8WsgQNPpjhPEvOn2mkss2Ox2j9YdtCIQQ/82",
-	"4h7rD/HyXKNP2Um4wh/EYa1tYAgk6S81dkBtWCKwAg5+LemT1ifTVg7t7me2v9WacC2WYvRGKwEl5Pde",
-	"CY/N8+3hi833vdH5a+Ky3F32rW4Bd7t+diS5ztbk4qz1Rm0nN2Kop8Kwd+dvzi7e/OgK2JHeLc+kNfaL",
-	"XE95jqWg/Zo0GrxtZxKxatTXz7a7RFZWGMOIex93JCf3zndhGdx91r3efBcfZjprTn6dw8+GbHAHvKHT",
-	"JEhwaUVAE9g6y2YiY6mk/ouy+XEUqThYIesSxditxaAtD4vJrU3XY7O0wPAlvpLKFqmPYSLtZCwihe1o",
-	"gNkEnSOA0CMVC14T99kbgqCQhk25uRUJeh1QbmiHCW0g8a/RnlBJtIeV+T32P//13x+RTCP4CRuWWRRy",
-	"Jdq/w8WuqQdnFCpMh0UeKTPRWU6tdPA+6DDztepHIXOJXWBATMiKmfWP8VlY5+77N4zOXG8TfISDDsGn",
-	"V6tuyLeCFLg0mAeB5kgkPXfkSTm9qT7Bjb999a+++ldf/auv/tVX/+q34V9tyoi4/rtc0+EQJEV4mu4q",
-	"KdICqKjO7PStXoCeZU8+XypR6RFzmQw4KQmlr27YRHwcjrsbC0jH9M2HfZWsRpNXKiZ7jRa36TGTZ4JP",
-	"RbKLBA0aet29wXqrcmwPKNMyJmyEUCWt4WqAtzQ8fsTHbkjQYl+sK22tTSUSFGo58a1glJYG4o37ENB6",
-	"FWCplaq1zwNzZ+9rKUfTfG+u6UCx21lJRwirMHait6WDjfcf/BpUw60NkCx9e2eLO7CE7x3tQHNzp8nL",
-	"lantMLPQvoqcZkvVVgjD413OWyFmDrQAqA3YCbs8v3r76p/nZ/hWH7a4PP/x8vzq6vyMzZEx3UQKgIBp",
-	"jDyD/vM67wghQXe6Xm2CWWEga/epy6XPQRK5Vr0Mn06y3sNCbC1c80zmotW+PUikGfIsaQ6Mob+Bnf1g",
-	"qGH+m+7D0IaLlDk7ixx3acKK2X6k3pVANJQipV44wqewo3T4CLVFwPTWx5bQsl0H6sIfSFDhW87wCzt0",
-	"3Oyy4xim/l0m7iAjUdNwDHVP1IMdH2Ejt3S93Hw0EsO8DFNB3AhBB+Age374fPOGoEGcEPr1DjYTTamH",
-	"F/JiCvb2g+wqj9badk+Rad9qIx27OkOdDQHWaITYJWfnJ2fQ3OnwRPqs04bDGhejIYrokASgY9S3jxQq",
-	"Fca4IkaWZAugj6jtJMmzxW94n5KYPhISwG9yX0L854F2pZy6XED9DryYumQA7RcXNAYefK4WFD04RoQY",
-	"gGZEtmLE4VmQGdVnJ5Gi8xm5OWRumEwwgo5sx6NMBABnf+ejW85m2iDuJ+KEyZxYC3jSi5RrBrX/lMT/",
-	"gb0mQNvAEo29Xb5hldrDaAqPGX49ZArySCE2iEhSQiCA/avVUPQZToMIEIoohl6b6Dq22sWqBkKdQBZV",
-	"d+lS2gxQdC4UAt3hNBNWksk12LI0zB70Gy036QIYzYvnzyMVn736x+Di9bu3l9eDizenb1+/e3V+fe7y",
-	"LUF6AGEipGIxPjgu22px6Q0x9xOKlhjeBohEdmjSIX6H01GCtq0oOXxPNZvQTuO0jpk83ukfJLTgs5ph",
-	"R1aLa3EiduGt4ru3Dd7YnzCURPO1pBYoJdwO7aFXIqS6RKUDN2Qvg0K/oZ7eSA9WdfLm7BjzW+CokT7L",
-	"fCCH8lh48dvLHhMfhg7sK8bm5bjnQRkdJB9Q6Xn6uNq39ll8Kxb23luxGGD60f6LnkkP8s91IIxL0JJL",
-	"aJBNnXhfM2hfM2hfM2hfM2hfM2i/iwrFs1f/eJslX6sZH6Gaccsixt7murYSJwWsf4wrAAS7mQNTGrsY",
-	"lYxCS7iTFaBQwO00PU+JI433jsjL8cie5bsrmJ6Ren54iEia8GCwWUUS99mJYiuYszVopD0HiIrjitSt",
-	"WLBYJmJ6FBWHh98Ob8UC/mcZ85UGVBZcwROX3hjCv0bK479al+bEPQHhf8HBVoBuemMHk8o7pE6vwY89",
-	"Aufw/eUr+6tE16iHCHLo3lGVoYMHR1cRfwLMIYTMJ5DqanAYruoBqrV9noM0IjQcMDIFAj8EELtDrgD8",
-	"fdFn1c8C0XDASkT0QN+GXEaGObRIh89OANpOEtDhjec8U1KNTQw42Ww+WdRZlLPCTO5RLPlIcZ+lir9P",
-	"55+tz6YznlqVsMA9iCRLASjS+TUfN72KLjuAaz729mrgfjfdWt7i7/jY64DEhN/QHYxpl8hTrWe6EXmq",
-	"yyQ//Nzc81h6V5gJaZs1RbpVYoq9o2ff//GPf3z+7PsOQTvnnR/cuKRo/ZmG9ad+CSZcJcDIiIpJz9UR",
-	"izE+YeISVU4rH7WYiYzRy3rQpQkwa9bAgdi4G0dsf7RmAgbhfO8nxbGmdpSeDyHjw5xIRuYTnZaoAeFJ",
-	"gOB0owCOGjU+1hxnpP2Bk0SP2DOWa/bd4WGk3Ig2K0+z99DK74eOCdQdvx7DUmZzXEqUUrKLwBTsgmJG",
-	"S7LRTNvldljuRElEKmpZh1OjGf6IcWhXG01o5FQ2fczmE3ddwmTes8cyntc+b8BNpDIxhY0jVQmvUI8k",
-	"xi4Jq//F4Z+teHNP9jfnEszAkTVMSh3Wc5kkSmKB3SBqYVBxnLtsrllG84GCc5kDoEjj6IlOuxYKw37C",
-	"RsjUDaMkGOAEu6y710082L4DKel0IuItu9hztDZ82waRXn2Ql3w/wyjW2UOuM2crQxY058NbZpW6AJdk",
-	"KQIc+jPkH8TuEsT+9/8c8DxuQGt+OKEGYPBc0/EljljsVEF8zOJUKoGUBtw46BtdIdTJJ8II4kR6eszi",
-	"jM9j9sTFhsvgslVusDvs/yAINxxlCI76IXczbCJFOemn/Wps28WnTYyk10i4Q+OmFo66TUdX1Fc+OmwX",
-	"elFgm/X2Mj7f6+256QAmA5iNWr7ye5ZD/qb69LbszrtHidt1STVFtdG4+dDdJpDLI1ZYUY2h4CC2Qm+E",
-	"SgKHn57Qpt7tERo3H6vW7aHK3HbVBkgVbtDxpnNB7ENdRayD4XTAh7droFh1ZgUFEiqmz95dvj3FGkoI",
-	"b2RTRxKC1TpPLs/PLi/+ef7GJ71P3755eXH5+vzs6XGkXp5cvIJbkV7AMM5GXKZAG5Rni7IWoKHhVGdY",
-	"ywPZ/n6kLoVL55fjyudyKNha1NcagefDW6XnqUjGv02pPxnedo3NPH7/KyS44cwtcqAeogwxyJZ62D3g",
-	"jr2m/PfboB12UwvDSXmG3ru5+cHdRhpsU+H9ddigixUtuyu+J34h4NjUo61P0lYrvLGe97UG8jGne5BV",
-	"hRRPrkHxBKU1mc8WsrOLq9OTyzNAtyrdvUit8Zi6uHnLlb2/Ia20XNP7mWgiVxf7sMeuM6+bNM41YkZL",
-	"VWnUgxIzkYlSLcIJx6fCM6QpMV9u4yd2n2rYTkLo7xj7/qFj3JMlOV7M54eHG120V/QdX4Kyc2PdpOho",
-	"bXaq6LgaAsKDo4Q1Q6ESjmSxD6v6YBMXopvqA0Mr104FkurzFJUYNM6zBUvFKK9D+oB3/ibV1iV+2+em",
-	"tmhYVVnyxbZ2Pe/R7dkkWUand93QY1x3Vv1h+vrkzfuTV312gienGz0dn8iTKnPnQmCVqphZtee55q3r",
-	"zFXB05TYawh4w9SX48MXfB5y+kWD19hpXJI9l4ASqRFQz73zQ3RDP8n1UvE0cLRD9x+yVGdjQWzgVOpx",
-	"ZI88oirmVNGPRauuhPz54fMgFq4z4Jb1l0oE3p7LNHV8q6FDk3J4xneHrnyb/NYBesZh7bbLWRufdouJ",
-	"ah6YKiAhhkS5QGZ/ngDutosKuc3GfXajmitF3B6dybFUPK0GjoizG8bqzXOIHeFexedhzYdif72+fudm",
-	"MhNDAcyfUDuLMUZXjgJZPa4SqE/xROwYfewBt/ZZ+sv+a/zU/YskBhZu+7eywq78G3kt5R8c9k1cPust",
-	"fd0+VMhCF09NBU2FrNqLhptHaSIlYGp7nnvmCT3f3v7UhywQIv0b477pqKykIUoPBDCSo0gpjQhAU5FI",
-	"ni1YkumZQbj1XGSzTKBqm/YCenArCPherB+N+5ECxPYk/aU/TUCKUahvUtFnVh6smWf0VGAtklOl0GmA",
-	"dKbkrDx/HnZroDUijX1O4qjEy4sP/8zin85/+Ovbt38fnF1cnfxg5TagE7MmAXxppFyJjs4AD16WLLK+",
-	"UQNKMZhUWNLTs9I94jItSfihlSJSxC3Z9w5T5tkhfeatRbfVb8oIybPFo3RZLb1zffsDaYJAIR6H6kyW",
-	"5//WlSEfy86sx/2+kyadT2hj+Ikm5wv7ldeX/+vizY/EbkDQ2MSJfK9P30lzWfWcVnr+mKn6A59xbxdu",
-	"g9n1Z1WpmiuCBbV/myJzHiHti/BW3WhbxeZExQDYbYzOPnuXbupMp3K4WBv58JzK9A0M7zn2zOsTYQXO",
-	"mglgySiBbmtJfAnMJmENZmMkA17wDsfUucRyh5lMHIKHSvhE+cyAWYQmvVtlQUNW84RNRTaGur2hL9xr",
-	"WOUjBGvkRa4HcIJ7YMaPMZvoNAm3PublraFRWg2cHtQDZEd7x4CnqUN+/BiX/d7I9Qa3r0uE3k9EHi23",
-	"CQN8qAznknjuLs95L2krahTIK3krWPzuPTXyo3Ac/Ar//UjaJ+7XFAzmX9ZKP1RKb7crfRlQ9m6/1EtH",
-	"iANnaEdP3tCseeke8qnQxmgANShjz7cpq/m9gIbRtG0GC3NSsjNrKCsl5r4NSCe+agKbeKDOwyg+MxOd",
-	"BzmfIzqsiNML2vgTExMUoqu9jhRWXcfYRR07jCt2I8ZSmT67yJG7h8rabvjwdpzZHQ7ZHmvfZQCZMMy0",
-	"Abb+SCmdCNMjDwYPyqCaEXNHDo8FBkKAAZMSRsMTok4FV7mcipAvqDbS0ENMiVs5m1l/H0IcfhmnCZn9",
-	"kRoXMhEQhKqrvG0CZGGx91Uw6VqMRnIorT8x0hmWMUfKXtS/KdLbASBdxv4zgXathM8sFyKe8g8DXx7/",
-	"9BjJklwWLlJc2REROR4+oKx2ceSRl+f/eH/+/hz+fnb+6vz63Dejx14TxhCroe8pwyBQQB98HDpNNHHf",
-	"IPKGNbMyZOYhUzlSKwExwobAUBf6slKxAiNQqVZjF9Bz0os9b8007LRZP9fmpWW8mq+4UvfWlFc5z4C9",
-	"rEhvnZjcI/Lvdv/Br/R/S8QTdTM25zIn17A5/u8kWBrm0FPOep6rDFoG/3ryCv5IsLP2sRjG+TDDAv+L",
-	"3LD4/JqPYzbUd+CNEEmo+YYlYugA2W90kUdK5seewS1Aq0FmaJk3eKjb7iAn2q0il3TxT1y2gpR6l4mR",
-	"yLZ0eV1f9k7hJv1puoYqb+ua3Gt+KwwTsN/KHE2AHml6cICnKfDVmz6LTa5nA38sgQkMyRBOfVDHLP71",
-	"Y8wyMcXse5oiANBQq0QiyWqjQ/ooEvHQ3ozTfjt1V3csWqe4NUFbWPMorEjcgfdSUWkHfDbL9Lps+uvC",
-	"WIOODXmaIr2r0VOhlcA8kTUEsdWPlgt7IpcqXfEln1qCHivVvWN5OMHZe0Ah2ETE+WqlEgxhyfhwIpKw",
-	"VwCN8X4Dp+bX9b8fr+ZDLb8PGzQ0aLFKR25gxWyIcWBY4X6r/bhBETviXQZGugY8HiGAYT9pcxAjrzhy",
-	"Dmltl/mdVZjJLuJdm+Kpl+4ZL4zYrNukYqNUjic5xAJGUkkzEckxUxoPOsJs5bdC1URx7Tu+qrfterk5",
-	"OPoPpt0yYYrphnLBJSOYYbe1lQk0v8MiZle3M+WJYEaqobWqneENAJ/W7HbFNBV72/6pz05GUGTFJjzN",
-	"e1hViNCdwF5t2JOYKk/ipxDFSRhnQ654tgi6mGbcGJH0cABB06jOoKEcPxrDYujpY9FAfTViMf0ChJfe",
-	"dInL+TlILg6FcQbbP7EOu11TaC27ryzbc6z5TD5FOQjZ86xlTri02DJda4hVquiv4B2PUlaAr2qoJ0Cp",
-	"3sXpAvNSPVpqpmX7Ewazeo3LcoX4vTdYjbapMOQaH9Z1x31udsXSB7WwLeC7H4RNJXdTeq/1dVnbdjwq",
-	"SK+zBe4q8fI84to0FtBBKcIOaznsPpMml8OggqeyRrtaok1lPT8tVe44vB9UCfZ0VJoSw477EiCL7kQG",
-	"BcyHPmMSKboMnGBYEgC4NrngSUMQFSZ9y7x+KSC932lBULksvIPQbFUTVLe0uS4l5dhF9Yu0rHMHoYCf",
-	"vwGpcYVEbFMdETCsugjufMJzqIQXKaRVS0EzfLEmHPt4svW1kmhtJdF9xbSumOgycCIYIpjhayCnni8n",
-	"BqTytAOI+xK2bkYK2RF6UOVujVShymysYlods7gU1zjoLrCra7WgXV1rRmGK3uOuxxejfRCOIxbtHUZ7",
-	"MTMiJ0KDElqtTtUu6vuOZ0X+WxXrL69s6l5yvXRorxpUawqn2DuRDYXK94Ua6gQakjM+BHk2xXACXSkH",
-	"sSsqmfF80mcnJGZQE4JYSUz8UvDUMK4wUQHgjUaMp0LlDIg+noTggjEaFvb/kEUIunoCPh4HImX/F7wz",
-	"YAbAur4ei5GzxP4fEV48ZdK4ApqbBYt/PL+OVKVA/f+GV/7lf/7rv+Owjf8Fgzat67fvLk4Hb95eD16+",
-	"ff/mDEwXpdHn05lvnHb7sWd/RPI5u4HLvYZNOpJgbY+YkJS3QXpz4C+XxsxEmooEQWsVpHfQHHKDhWIc",
-	"gk5pQUTwdtRgF69an77KnsxQCuza9Srjuk4Cm8E2Q1rV777bxKraeyBmhO4o41+xvB8Hy7s+6HxPb8S5",
-	"IXB07vM03QHPmA7PzSd2lGkaFpszHqlZJkbyg2vOFCqhn+I/UHvgnNvNi53L0AF0xJ4dMuMxQKBYBUzM",
-	"SPmGPyzgclioGkbO04CKLOh8O6qUs2AnItTkRcplgh2eJQFGjCA2KYcT2uhe5ZXtr9Cp5EwaV/zSC0YI",
-	"rbC+FiLE46WROFaWsgG7LGUCs4T6+gwgCRbqVlnLHec626SCG7v9TtL0niQsrQ2XLWtmep9P7RvO1yOR",
-	"teHLNtEnoRD7Xrkykut6f5wI9Zaq4RK91Fe3M5RuXDihhmL/BDzSjc8p73A37Lxtsdt8lnvwgeaoPVq3",
-	"S1h3guve4SLspoEyTT2m031OslUbXdzZYbQ0z9fSbdUHvf+mb87xFSuqsS6JD8MZwHL0Wkom2F11pP5v",
-	"rSuK30cV41CSPuF3Aib0RghF3H2w78cAcFTMoP4S/FhIrkEKuKnoYJbpoTBGJBuBh+vuHpYUOAOZbPPF",
-	"tU/FTxpYR7/yzJHOpjy3osBzsZ/LKaSpVs3jdQ/N9VaP/NpKAivndsMlGE2bEyYovTtLmMyKmxSKG+jB",
-	"gc74Wd+YGqVh/9yC2gYet5HZhvBGnh8+P8a6wYL4cEm4ImUmOsvTBeMj8Guhz1ZniCGfiJFUhOqQyfEY",
-	"+F1uFtAQfzHyzj4OBZV/pIBVxsqjR6yAv4Q0Or3Q6pyJTOqEGZGzm0WkYtRHdPVEF5n1/QO+HT+jRyvV",
-	"39a2Ldl7gI0lUvC8Hos91w72iJahNzxNAuSQ8qSMS8zmAeLqmqNI4e1TwZVxpDGeJBXnAhBnAiReD5Wi",
-	"ErawnwSV/HKs7D1HkRrJDzgXmU6KocggnDfXTpWaCSBEs1vRQCIDM+Ik/YF4ENzjP0kjRXUXN9lCbvIT",
-	"PGjKvXcjRjoTYcvEo48qlNzdsDLAwxhX+IKWimW1AwNl7OBX3HfVzouVJFsgY3WmRTWM5J641g5cN7/v",
-	"31+c7X18xONh7RL2d9bJsHQoVAgovKLtdFIE6zmy9nCbsgmrTdhLuHqp2BgYggUGEeKsUAOfnRgkfGFi",
-	"9oRbfW1t46eRsrrJUR80xCrxLV989QV8xmYTAldgZybEyE2eE4e5zm7tDHaTiINf4b/2AF7LpfJSZ2PC",
-	"p2IKfZFc3wpVckr7zhj4u5cWa3ZQj1mPTfRcAIeaThNs0uyz9wbYRqxUcfwqSgI7oB1OT7xZsKk0Ob8V",
-	"ffaa3wpmCigTzUxOJNxKM8GzVIqM4Wwwk0vrsVn1ZlxvZIVU2/O+wJtd6EqaSPHUaAqq+YZWBrQvLM+4",
-	"TBsK+QSKdXduf3sXRH26k6NsFeKFF+6wDg902Ii+vaVQrucluS5lzT4X0MxAEjzjeqiSwMi12quuDOS+",
-	"a/LpZ/jHbea3xaY/gDlczwRgFiYXUzoPwFmAHcVyfcRifQu9blBfgRCJds0yWqqlVbIbFZeJrC8s68DH",
-	"TQvMESh2IzxHGO7aUOXA7swE8mTYC05CsQioGgnfUBpTINeAw72LVPy3tz8MXp6/OT2H2PLF1dX78zM0",
-	"/gkrr3zByhCD0TFuIjUXaa02gO/eieTt3m6HF5zaAX4Sy718fW3780T4BKlb8uDk2UmZqn03bSivWNpv",
-	"LPtzZWP9rG/2S8e4K6G+O4SCJ2wb5DsLBrEh83uimPjAhzkkoSHYxhlmtdhIp6meU9r8D3FT1A3+s6No",
-	"WadY49/0zbW9vvFpQgG8xMZoYE2ksiwlh9hjoegP4eI0RSHhym1eelPINN+XqnytERlKVLtXwwMGUm0Z",
-	"/5xOuUoG267nklwZFtsn/QV4ixqFJ4X7O6x4JbH/NZgZTk256zc7IhVh2pE38rO+CZ+7s3hmEGvcFNTE",
-	"yF1YlyengLSbi3RxHKkZNzkzqc5Ro8IZXyiCmrHDKWFmmEOZacA2qUz4wwXWynd0OKOfPcwImmIg5QI9",
-	"CuVv9XWPSvuLxSOML8l6ragvQ6i+ePbnF98evljrBDUbEwe/lv9Y66RfhLH8WzHLsW5E5gbrzFzZ9CgT",
-	"YoWkNIeCPHsnPALrViFHB4jNKrEOfC1/zREa7egYeChG8sDtAx22CvXSgTmN9pVb16C/kxvrK+QaOgI7",
-	"Iz/j1Cxv0G7Gd+XuSzHqVMzacMK2I0VdLkFuDj40nKk4M3sNRXnfHR6uJgW3cm0rU7QrF9fTm7bYYZtj",
-	"CXVR6kcXivs2hdTP8yejvNxqYTZg7AB7Oab80eNm2WrpPaCNWT8N4Od0I1VmpBxXpqaWX8bpsp577vJB",
-	"0tjf8Qm1yL8ewajYbZvHg2gE6vF4sDO3ofdjmYp1jO1QMnNApj0mPgAJR0x+Zuwix1YUsb0IBTFS5050",
-	"4Xx0ohpattwQx7jHKFtg1oXS8Y5mIVJ2HZMiFSHWYo+MWqipxKYSpeesXrBpC/zGJXu3nR4PItmuzeNT",
-	"m5MHN3x4O5Jp2rL0rDbs9IN/xmOI0u/FrXezutmj92u4U3gY/1Qsbrzf2d/o4bu3bPTvHaEIlOUMqZLf",
-	"VS/1GGDhapMjJisf5vJOxIxbqwUBaLFun6V6LjI2y6TOZL5A7DSnVhNrXmCeMFJuYI0oqqwTiGqkQhRV",
-	"/9WbYFSdEDyOkn6c+nP3TZ8k8+BevjX6KgSNQuhVrPHaeRmRX/mGyEvNxrlHCOYTFIS7D3j0SI4Hqi33",
-	"VgcHs+3BqsSHfN/qpjUQMtNZkYcaxSkiaNmBFJjOIPySr8RCyfBElq3CiKQXqZDmVbgoqB6xYaqHtx41",
-	"6QlEPN2rTH+aPO2z8+ksX1ARxs/6JlJlIMdd2VTG80Z8sL71ZaF2dP7XZygKqC8rBcMLwfNDAIqT02JK",
-	"IY6pVPivsutQqlyMXd6gJv9CgeEcsmAjZNCUBo6OY2f1H1nDuinysl2R91ZBgWs5vDW7MkT9cQ+1O0kh",
-	"4JvLM3/bgrO1e2MDINwbvVKSzHiR6ynP5ZCn6eI4COT7Eh1u2NXfL969Oz/rs4rTBYRA0AZTgq9ba2Zo",
-	"j34oELqBoKfnD60tp7VD/k36TYD+dj9W2wdxkRwq3VaG52pF61qB3IRQd9XgYjMAILOCxit18QHpImWP",
-	"SftGiorWm3HgfpNChqVqn6GUeQS5RxEzMgfW0NYWmzOdAQLJzFoyUjF9J7KUz7DUyrUYA3iCmYlhPhhq",
-	"NSyyzFr2ZbXWEXVWBj8OCE3BWgI3MukRk4Yrd4rUfCJT4Xs87GjL1go+Rc8HgUYoZ9RnZ47qw+pe3A2R",
-	"CqYI9PCyBmaXKIdm6fmrTK54QEQAmJAVCtFXKqQVWLS20dVCG+aTOFqb77jO+FDMeGb34kNu0+L+e/Sy",
-	"UKFDQCnpNrdhinUXu/oa6+VpW2dFu7ja88M///HZd893stUJvqxtJRjPGUQvnh8etijt+qd7+P2F9dEK",
-	"U2jM61gt3ZzVZft3ZOmGr7hXTGtJDtY6eh2ad5G8BHIHHpPZAW4zJHlC34y9veyzk2xcTO3H9wgZrYcn",
-	"wExLaiAxOR/esjyDWHMmCEQXIl3pAt4aqfhOivlfRkWaxk0+XqN/90jg4Pj+1rjgXUdF7TVbjYtUTfdh",
-	"XYDzDoUZtdUtdQOtCOs9y/SufRlGyVOcT+gQBfgF6NFwjGKewrhuXPicvY4tXA2+/i+FKL6kMsTH6yg3",
-	"fMy7PK6c53pLk2wrCSFugLlOU2ISAf7/xjITrfNBVqjtxlJbvkqxuN09UWSZzgZDnYimcphnFCtaj1HV",
-	"LVjUqPdcimF7NIDGgWAnRZcxbAke8KWAHNTG54hOYLcD9U/dcqRLB5UrvGOAQ29dppylghtqa5lytWBT",
-	"qQoAsSLBA9KXVOeks+8EtDlHysGUBI+w/2u9IkCsx6O+XiPmYnCzGEzlSiUZBVmff/d9mzjr7wdNbYf+",
-	"Vwt602LHldtZ0bFku8b4Pbgp0tt71BD8Td/8UKS3LeFpVs3Itam0Ir0l2/GruIXiZiemRXlBkd4yv2K7",
-	"E72l5zKttpPGRqrdKoy0L2tmyJlr/4YeFZg+EB6ynhjZu3NeEqol/UhhETMC/ZUEvMxXSHuVbc0oc2vW",
-	"lDnnOlIm17Njdnl++f6Nr2ZQYk7VDHT9y5OLV+dn8Mjri9fnZ4O376+hRoHJEUKgChNDPySVRGK3JBVJ",
-	"IMGwVMxMkWZQzKgJeve0sNW1bBNrs7L3ubLD0vA+FaiJfXeH+oSJnqNpgEzP62hiH6hWwS1nU6lCVTi+",
-	"2IKFymd8urIFOwyk87MmXyasJ6dHXXVnfTmDP8oPfgUm7M3IL1vtY9hdZ9sXxdv7d9tZvySj6+hkt7eP",
-	"ykndSPj4E6UQE60EaV77v03EjjtZiM8587fLFfd0jtVFv//G+RVjIruhqS5UFQ61lom6Duxi+0TWZaFq",
-	"SR/PXAFMjFFiFt9wI4cxdGIYxtuFoSMFcege2A7WPmCJbvZC4fQLVapQ1tX833vw6r3enh2KXaPuKIf4",
-	"pY/CeY2v2q2qWpfS6qKRnLQe8DwX09ka9NG3abLZfbss1Il70Pay98AeD41wXRYqK9Q3hnFj5FhNdwr7",
-	"CE18NEVlAmqnS7npWDkBveLj/aHjIk1Jgh+0TrMnzw8Pn6LfQOkCO/RIXb5/8+bizY8ADilNtW/T3vT8",
-	"6TFhipdv0rOZdZFGkMaKcbCDsdUKAyRPMXGPAtBA9BPUHpSkKFgi4cbaZz9hFosaRSFSNuGzmbDGcPkd",
-	"WPvlekfxyWi91bop7lS9nyZ9uGP1pf3aXeTqkes8CVyCjnft6jDuthfq0/F1m2Gfr8M3clL8P//f/1/2",
-	"KSOOEdnY1UAAw2yiK7IdWs86K1H0KTkbZx4rtEa4+PBW6XkqkrHAr+/O+fmg4gXoPJ/E+T23xo7dcs26",
-	"2e5cXJndQGaelItBK2qfjam7JiW9DTrQkmjq6cw18W8WzKv3p6fn52fnZ8dMUG8igcBaneZrZQltltrF",
-	"EXI348rwITW6rpdd1kJ03bi3UYsPK7SnNLLPVm69Mb8bmlX82s3i2al5sJXkqpHMpvtUU+1jJw32BuFI",
-	"Yd1gcHxLxRJd3OTAtVw+aQBBzZidvn3z8uLy9cWbH5FMBXOckbK2QSJ4kkoljlkmlJgb1xhmRJ+dAJwF",
-	"oDAfoSXi3mmfkkgz5BkgYkQKTYx6IYdPPA2/8KuGJv6JQp3i9PB1uDB2xgPyiV0IPLyUsEGd0IPbDCX8",
-	"WaGU9f92qaQ3cDKEXlFZwffs8PDwGJHSfRCJF/lEZz0XmBczPZyg6gZrdJ1L1UTa8Lk4VDC+ze7UjgH0",
-	"cwe//FB+lPgwS7lUjbFP+n03DsKD5pPP7UhV42b9yWH30m5yZQMjK686g+SC9Pg/INHiTmQLloihNDsq",
-	"zTzH2WTzySLY24mEuJf9D6F17W59R1ym7WwvysHprEzBOS7aPIOciwvOBYQwqJcCa8wxIATmGLu/NWa/",
-	"4vOzxOwa/z6sMPvXB3IQUj1uPnlODMMNk4sP1oI6AazsI/jnAfwSW6GMsQzpL/bP8VOIu2ol2N+u3r5h",
-	"iR5CzJbNRBap4aRQt+xJHM79h32V/AyxkuBR9Keeq1e1s/cUsUNNpBB3dx8C2aSen8QwKPjXvskzwaeV",
-	"Bxoj7NDK8xKJTw0UuUaKKDBxfNywWCZxiTkev+Im34cjaP/iLC4tDqqOkjlGh+zbrCEa9yJVibqXNxQq",
-	"l2lN4B1KA6zCC5KoQuXYoCIzYSLlyEBQ8cR99kqPQ/D8qb7DyBjYqXqMmoGaF3mZf89EA4n5ZaFe6fG2",
-	"u7y+dBDCZBSMDDpcedqILUYX19e5SZV/+3xvq9ZbWFsTFlKqYnojsuMS8y2mdzcW8cLNAyN+aTm6w66j",
-	"gxQwKHUrwT1Pg2vyRBd5c7W7vbq5/rRF+Wk9mJwV5o5oclYB4oSUjGy4C46hfSyTiZ1pVCWNE01TWpeX",
-	"sfvcXggawl5hREN6Bh6MWfnyyfjiNbW6hy0qKKH6hZucSWtbD4W8E0mfvS0/zwkSBoO92JTfuzysioZp",
-	"BtZr3drdcNA5ZVs97Fbp8FaUaasbvC27pkCh7sBM9XhX/CZO93Uz1yuadU2ll+ue+u579nf5Q5/Fdk2x",
-	"X9egfj0sCaxIBkIDjNMJQ/ZXpJ5bJy4ka8Lfq82IqKcC0tI/U/2VlcBUKmHYlC8c+3tZsbtkiNRFiGcz",
-	"oZL76f0Hsu5e6fEnMe5e6fEJzspa5ktcJ1kpdbpvhBheGx7gDxYW9tUmawJqQEuyFPeqA3rTWf6uLF75",
-	"nETIDetTBbBe2TlbSzygvWXY3w3Ym85yx+UGn95KhHYdus0EZrXXSJdiJ1dXFz++QY/37eW7v57Y/7cK",
-	"y6EHD1Mup9CPGAJsg/9qHGW9NROgU7EEAfZ5XGfuKgBQOGFhHrm0+DCb27NvBRwICNkSy6fVqhXkDgWm",
-	"uaucASQTUvKY3TbHNTjC0B6PQMLsTAtMUSPEAxD1pdqYepQGnMXfWXL43nsAZ+1BEr2ZADW4Rq4DoQ6D",
-	"O07Ae01SXRgQDOV7NCGcGambIhmL3PTZS535Km+MTWeCmUmRI0ewnrcL9IAwUqTHs70nGvCu4QbYNXyl",
-	"YZOn1jJaWGH1YbxepNCbdTANdNMEgEbrRRrm7/MLJV3iwD7nXDTNXbKbgwKe9UDGBVQKN++RU+pC4K4P",
-	"ocQlQ3iQPGhQ7ln79rYMa1SqisCsjdSTGEKkAz2iXtG4x+KgdTR+2lsyqH0hoQOaL3HhIwUY0SWivZ4r",
-	"NsJZZLgb6yU7K9QuCiI/m8aES/tFvwmQDviSh4foqG4CsAdaHBT2dKCTos/eKkgrlx09SATmq+ecaWeN",
-	"k4pbGSlTDO1fR0W6VYQfHv/56WXoRfgkWvkKqxU362W3eHu767y4v1I2fMz3N6SVr6u5zTRl9i7TY1Ix",
-	"rpjOEmcAIL8dIYtZUzrD/DL8OOPGCBMpCHnE1iYeDKELMQbgS2aHCrZNQDcLFJ9g7eRzORQ9+InJEVRu",
-	"u8SVcWhTR55mmPHZTPDMIKoIgFYFXJz2eUOu6CLG1SJSU52J/tKwpDVn5nxh2CwTBvi54f2UoLQ+OBlh",
-	"IyGSnmPru+OpTKjujqsF9fTBfEAHo3UWbgQTgHCJdSjxhJuBfTe81IrskcMHNiIVAB4cKXxQzzsmwuRM",
-	"fOBTCOxwdqMLyBBQFKhkiYeUgy5yFtOX9SJlV8ZqBHRH3CfdiLFE5yX4sCYMli0rAeA2JEvbOapEExTI",
-	"KNXzVTKxIGD6/Lvvtox9QwvBlpAay86+Lus6rWHclFsY5jq7/+sgm+Cq9rpAR+wSMILe3xYxYieoBn/V",
-	"c2wVzTVUFyBCm91IM7sVvz2Emm9HQCRDleQDpriRIrUQOYZYieETAgETneXQs9vcTGLf2ySL3z5vIYo7",
-	"7AWHDfkYxNQnRSLztfU5ZY+3Vz477XUAwqKasyw4QeGamvMTrlut5AgO0IMyAVLPab6ajKbKWDxCK2eJ",
-	"gzse85k5giwzHEckeL1IxfCIuKw8YlZKeixOeM5jexKW091nJ4rJpKT35DnHo5End1wN7bFcSnWfXVUO",
-	"BTr82M2ipBvBneDOE8ifV1PfvUhZjbJ8rKCFaTXIAE6ev9izLrZH41BPIf3v+s48TAhW9zz7LlLUkVHZ",
-	"cNT+LigR6rvlzaSAfq65coO1p+ZEF1hFZC+jb06lfZ1dWMNyrZlJ9TxdHAOOr1JimJc+IWXyoHDhJtNz",
-	"Y33BREeqAgZcbzbb0X09Mb+emF/iiYn+ht8GGutM+R2XKUQoBSqZU66sB3qzDCPo1MS66UF1sLGEoMtR",
-	"1j0Z79QZ5OLLUd0zGf/88MWftknHd0ytrx6mympHCFvhAYFP2Y0DCsq2cp4i8MaCWt3ud6LuBLryuBN0",
-	"JZRl3WgrribneWFIDLD+v2c9MT7mGGdBvBZ7cZ+dZMMJoJbAuCNlh5IicosRVjSx1w83AqeL6dhrcKyu",
-	"yCRZC21ZGjX4TCaVyQX3Lmlq/wZjatSKNJitGJp3eEZsA9lZmO7YmHZar/DeB4Ds3BJI1A2qFYzo4wE7",
-	"QlQdIO9uFjsjVL/HuV/PMG6kEsYMbsViB+icWIaqb34Ww2WX8NdoLxNjqVW0dxTtiSLa+wgVp2Te2l32",
-	"jWFTkXOwrK2OQI4HLlWzD+iub9o9Lw7//H1l+zxvbWIpIRIz4Lk9SpaxWTdX5gHkl5F3jbJ+b4zFJcbN",
-	"Dy3ftxNjZuPXIdnm432de9+WX/cV1LBbvJ6P+ebwAx6c7B2W+4El4Ld3PWw1C1GrdxW0WA5O4L/Xm1JN",
-	"NYnOqUc7huyhsbVUMms00XnOnsSVoz3uBX4/5DlTngur3wi5/Kn1g/SISZVKJay9JGYmRh99BUyG6CNQ",
-	"ZQa4W0eRCqtwrAOP6HgaXimw5l1hVA4eBs7/iMvUuIr6EsQGWikbUGzgxRthbI6JZ+L54TMmVaTALhxy",
-	"I7DBmVbf4NcOUj02sYdzMEWaxxQ/LF/n+pSTfqQiFZPDHrtkwHCijVB2qsuYhBtEoeQvhQAho3hRLhRX",
-	"eT9S73iWy6GccQUQFeDS2Lu4YfF/7ltR378ALljnuuGd4e/X8BccfqS4qmG0QPYY983BYygp7thlghYM",
-	"ppVoRtuzL+4cBekKj/Olsl7Yyfk0mUy7Kg05zEI5ZGEUaawsolqficdcRIMMwBmfoFLUajDUapTKYX5k",
-	"92VeZGrg2LPjpygjW0LutUfKs2Puho/X20M5Emoo9hG4cyOeX3mHuwFmk2oZHnyNlnQq5l9nyFbm0oXV",
-	"8palnQ7p1kiBhvUalI+9EfvlICN+0vXeUXLfoJJsd/SvVprA3w9+pYNmJwhw68/OSNHhScfN88NDJhUr",
-	"j87lWAlV4VqN4COFLiYR43Hk/z3geVmGyCHwCTjjuZgxe/wSqJuYmYaWta2OHFDFrcqtHuBwwvP2kmAE",
-	"WrGmvdFKhMxpn+CgcDtvS12xs0347eGLzRvwjc5f60SOpNgdGB5sEg+04AW0oxHfvJEPArCmNbWTKZS/",
-	"xEuBAMi0WavZneNDrtDovvGBxBoMx+CVD7yPzrIFVFI9hPG2hlWwfrndJVKYg5MhAhZsU96IH3UCbHmt",
-	"Yc3whdiEuBPxDHGlVk4XqqTa/nzZCPR3qqczoQxU9GJKF/YGdiWD5yWGQD6ssYrCM0ccl2cPJHvtSYPA",
-	"aAC2d4JljFKxUSrHE3BEuD2TROKyBJdlP5w7ZhAFaECfHUcq9NfsplAaakREBt4ZQnCtQ+b7ui++1H3h",
-	"8f52vyW8yDdvi1fy1slXj90UeYU+mCsCA9bZN8YDnBytbAjCBOlBrAKLIXguWFwOoBIEECph2MQUu8c3",
-	"Yqvh7V+l+4uVbr+GDyHhGyqHLxQbTjKtdKrHcshTLHSCAhxVyeNiYQzLxJRLFRQWBJxCkXL+rbdT2Ds+",
-	"lspj+N8sqIAJgrLrkqtb1uEEAt0ER83NsLHMAT6+FqmAm+EeGtPb4UdXC4R+66WBDwDdtVIYuLJVtqhh",
-	"CPfJCnrXco4IfjdsHuYUl+Cv0MeVaijAJe/hxQ5ZGJtMFVAi2x+xXi2HGvEs05lB93k+kcMJc4Xz1pOe",
-	"aWMkbDb4WYP1lfNb8LGn/Ui9hFf7bQdDO6rgcNXtNfrke50cD+3EboAig8aH8pLdAotx7yxWV3l3jqL4",
-	"kAuV7Dt0yjU9RlVeItdcN5twI47IMIeegIx5k0CqcZ9diZwJmU8APDuXU6GLfDA1cQ/bll1vtdJz0Pkx",
-	"dIHG9dJix3rmhvo7NDX8t3/JxgZ0/njsOUgI1mrTexse0Dy/vxm0+BpY6QUwD1XB1+0OhHalCTfgZ5Ye",
-	"qNFsxLOlFGauGY/Uqq8px0o3YLbDIB0w7u9Rpl9WJuALFmz4EKevc81O375+9+r8+vysg1Cv0rTUC/V6",
-	"JMgmgT5iimi1phq7VgLnr0c3IFAFWtmU8PW2BkQKmY8U1kg/axZ+5kK/dodAMBEJexPQ+wCY5w8OrYBM",
-	"Ybpmz9hF+N3ul9/SPsG4xE43SSYASKl5h7yGHbJssGI9LCQzezXh+R4TH/gwTxeMGyJb7LMLROWmHeFa",
-	"JfWdyKoxxfjq5MeTwZu314OTy9O/Xvzz/Kxa/yENvL0eDgC+5oHjK59V1ORRUlC9YL0/Panfx11gExBI",
-	"55Jc73pv0RAbG8GhnL4sfXW1Yt8YFusinxV5zBIxTHkmzHFYOQZ9I3CBIx+NFORr7UWKT0V1S5Xop6sV",
-	"VNRoPfLuJzaiLyKHLsMXfQawZGUgySOH0OStyRITnNsD7sbHytOeqMXfrt6+acQlQL6BbXfHJ8yy5n70",
-	"6F540ehWNLHRg0Y7ZY0x5jNGHrY3MMngACkdoam+E8ZV+KVQ0l3uhMJY6whwbKioLr4VYjZwd8dYjdEA",
-	"KWNH+XsN0V/iGn3BRhN+gbWaQAqS7pp9s7+MMrIfWuFr0OaFhpCii09R9Q/mlLB6IHatvRW7Ho6FMb8T",
-	"rJj1HAIGG2XCTAidfqZTOVw0S/FpOMCvCacvV5qhkx0LTSoi8jDhIBCuZoG+GDXG1K0XEOIzUluPQ2uU",
-	"1mVOBIYwUZ4jVSPQ7MITC+JX93wN+0hnc54laIuWhoirwsnFDFvlVYhP02OzTN9JqwsQWYcQ/5zTYqBm",
-	"InDxj/HPkfJRLHoTzxnSnmrl2iTdPS77hiWAUs2KfDCzshvThrdDAwieEHiYIJBL4DME2gwvWaor7bMr",
-	"ISKV6CFsFF+x3p8m9Zogzxa/3+PMSvIXvf/ttuDoWj/MbreP3l/LR/FWCSYU7E+RlVsbMrAisUYYDE+q",
-	"RHzoOcg0OcUcmIPjrk8f52L2Cuv5Hsw/+IwrP/HrG3O0aRqU5C7VYn9JToZPDFe+hu/YvQCN3VKG3XYK",
-	"nW5AYKP0nCYgtmapNb8FlxYEcIP0/XYk7+Gk7uBX+59WtJ9Qj2YqmWF7b21kH5BxErBVitzIBGyWq1ue",
-	"2oPeB4gk1TmkPCfJtr6twNCroTDR2srOY8AAlDkDNEuRoL2FGKx4OzTOmYaKTfpoK0wPuCng8V+yLXIa",
-	"ztMXXgNH3KSgRqdcFTxNFzuNnVa21focHmYolGajIoOIpfM2SG+F28x11y5ttGB3RKp2e7Dl3bGUE2yi",
-	"b/u6KX7rOTrkiHuknWBu5ax5J7wDTFhIqa1KvkOrKwuQZM501lvKrUUqLEqy+4VcayDNcPLew5es2Ufl",
-	"KROp5n3kjULi8gk6F2px327l7OuO+o3vqKtbOaMdtduNhPHg5u3zRgM0PgowdWsuZc6wlReqLVZFHdsH",
-	"ALU4Uq7xoM/OCgHesDXlAFN8qu/Esc9kUNkobzKvaNhfewa+WHnGBdxJ6GY4EUmRiuwAqaabcd10IiAP",
-	"bHpUo5yJO8FTNtEmRyGd6SynKmbKR6jkZmGI4ARMfyCS1JEaZiIRKpc8NVQ5vSDMimNH4WAdjrmjV3JI",
-	"v5wYsXtlrTXWUzfki185PMCHc3jdBNKrmojxEGh9eW52SpaHr3C+tRtX6Jj6v7XlQV4WDwztJXq+lhIK",
-	"0/zKSozjgKLBEUYKZwgVCy3qc91zreoAemC9U7hGiXmkgPq8JE+F+gqrmKXJXd9VKUxLslSSQWES130M",
-	"wtMYgBfGK02fOW4n1MgIS1CPFCtmZ3quAtHqqIB+Ag6AxyjC6SKbZmIPyZHz+GeejWgHIvqauhVKqfzG",
-	"iwQYayBRHQS15mymW8zBLBN3UszXncpYiBlw/i0vMj3DTeDeAyHJ0OPf4du6gsqsX4lrObw1L3WhdnHi",
-	"0AgRaoL7ZWQjuye3JVk3Ajiv1rBWpylzF/nuSJkhkYKhfhihHKEFNsVgJS1UvC6YXZsF9U1EKhGzVC+m",
-	"QBRhzSYomvVYTbX1Rm6IXe2kNgHX9QvhXu2X8BPW8vysb/xCdD9P7NzZeVhdX0eFYTCHSa84ZqoA4hv4",
-	"s8wdyhh9TJ9ZuXBrbo0LjsASCGmutBJ9Zs0Vg2zZXoKwq30k5swDla85VkIjZelcqY1ZwnjuIS+NFu1u",
-	"VA0N7B2+ZUc6ZkVG7ylv7wFp8V4iV3My0FMOJtKq+0U76OKm7lR8GDbSbMQA9n2nzw4Pm7pOUzmVmzjS",
-	"+QfiSAdS67WU6Q+a3Ak/vinLg5y6yDC0q3yL2+xk295PHYWikfNcmlwOzQZU61MMJjmvHUYCPEkelpHQ",
-	"FtnNgukit0ZvjyD5gNfLlQRrJUwvUkZnOea5FaesNj0Aeq2zhQ8OuEY9V/6u1RCeTJUm0DeeRyrmZqBH",
-	"cZ/9Ex9jfHSuhHLSU5l7gMMQIpaQtEsU19gq3zyTQ1dDVijQwvgsug7rzuzLZyKTOnFHbibYXCZCYYRv",
-	"ZFX5RBcZkGm8vz4tHUTfvOIozuCQdvciLvi6LvErv3qr+/BRIbF/a3i8X5FoK9DfKGMtMGn9tf2dJMXs",
-	"psMdd7PwiibUd6X8t04220V3zcb1JDjwwsDYhmxBz1HZVX6itBjFfBJrbKUiB8B/pKjFy7DVzLiWD5V4",
-	"dQiKDNjeKigUdoP3HIuFwwgqFMRAwWZhsdfn8eq74yT9BX87Lvv1hzxNif/Jmv5gGUoTKVKK8BSiBZCK",
-	"xfTnuM/OFYwe8Y4U8nwLlR+xkciHE6fIdJENhf1gfN2CAeoZy3WDY3Ht1qGV5lrBkG/GTWyJrf4AW/ch",
-	"t6Kfro2cVE7Ad8KiMdHzykNdN4NfDXZxVuv9jgTP7fOO9qw7std2d87FzUTr2zU1R+GeqD0Yf3KP6OqB",
-	"/F60+v9h72qb27aR8F/B+Mu1M7Iku25zJ3/yxckkmUvccTrJ3JwyJSTCMhMSUAAyturpf7/B7gIEJVIv",
-	"Nmm7qb85CgmAwGLxYF+epQnarM7dYrSGYq/KpfHlQN1Pt6MMf1lYKfMFXrRAF1OuWFToNOoxk8w8d6cV",
-	"5MiIqRZ5hNgtoJHtjSVa9RNDVULRYh+wy9YRRdNkdmQfo9Z3sIsdtN130w2HFi5MVYWZ7d8HWzJ1vhuB",
-	"bgs5jljJmXE3gF0EefVe7l4Z3NBfjgY3Fi7irSpy+HspcjvSk5Mwne7kYOzVh9u5249jJso1T9ImNI6O",
-	"haYLx8/D4TbFp47qxYKmDmilBfLXt6CuTgWFY7nmXSpBLCyGs3joFmvfc2faChpqYU1vZWOl9319n1YI",
-	"Zm+xOTbYSc8Io2Yim1iA+0UAMafF1nBL7rNISD5JRTyC2sQRhRQYdgWO00BnjKXJ1XxuoXeakFMG32V+",
-	"VerUPdZAud+996nTU6VdS2jLkkSG0C417SDYy9tYRMuSp9FExYtoLfw8DfXEXWRly/pi69abxrJwpcWe",
-	"LBwrU7MZDJfC0iqvX9ksXq1urTt3kPbBDf29WOLdbzqW3Cx1q/ZcL13z6vmvaUC2bnL6rR2IrsUSK1sF",
-	"co9rPNCC/tkcFHBaiCX+sTA52pQySjavMpSHZ4JFNIz9JI767GQs50KC4d9/uwuEiav91OdX0luPSP62",
-	"CHNzDbSaq0gzEUhRJ0dhYiwEWiMd8AB4chg9HHtw7LxTRPC1ejDSG98FejqHy4y/kj8GsISL0zFaQpC8",
-	"Lg2rAXEzAtwjZ6bJS1ZYAXyvqSBGKy9aWKUWy6wbdiXS1CWBX2iVjZhUVxGameG5LwkiegjCrCqeRJix",
-	"RN3DojgxU24vr2DWdgIt6QJQCrQHekFvJORj6aS8jiRUfjdiToOBWRKPStpxSN0K+xbnpVfNjlAhxHLO",
-	"QxwWYY8gWjeq+nV69pFMmXwsD3rD4RBSaWk9R1Qdi1wsVB8LtkuUKY2UO/bCtvYMfQmDu7NloQtFSiPc",
-	"wbx52H7vxKa1HgwmFGgVF634VcpjPSDaaOEqsLV4K7sX99Fiu549yscoULVgjAGRGEOmRd6DgIw+e6k0",
-	"OzzCQIeek1bDplzrBUUfJzMJTiH4Pqi6hU3UxjjgEJ3qwIE+4YZ2Nek5zDGCeJjhzgUvFybflHaqpPD5",
-	"pngHkYgcvIdzMRcsSlTfQN62cwbMEzmLjl2gK906zKW6Mo7bz4KAOlmzo+rEAvswl4b3mBqDzPrfyB/W",
-	"1rJeKp4lze7ZuZC2N4w0/cbTJA6yEwJOa3sJLjs0q1eGq0t1kr3uMnHlOQREvIax5Y3WAAyb+IdhCT1Y",
-	"hm9RjVl14TyJoDRa9buv9E4Q109cJfdpKkzdWnK5AHtDZR0hBWNbw2cZx0fvEQeVFmympGiwhFIXG0JE",
-	"zwHjQD3QBvcRBPlVrJ1JLjKzEcFC/15XZvz6Nb525N1NXGu+eDKIrkzaFrEBuLjthQZ4YfHKiX7ZFFlf",
-	"X8sN0kipnLeF1HOt7O5AJqURIXIOUZ5c55g17Z6BNDuLcHAInibQ/pTEffYyKATe83w3EMUvY8MuBdf5",
-	"RPDc9Ng05UlmIG6MWJygfK3IYB9rARmDjHb7gmqVMOAhczOcxa5y9axI4gasj1XScfG6ikWAxh8mFAG6",
-	"Poev1GuLodBCgDZ2leOXIhLCKINOgwXOaQT26HULs6Vw2/+uU9eDG/xjo93e9bcjlsElvrUzGV5vKxWC",
-	"fMk7ztyqoXx15gawK5th6Edu0UkxhzCiK55AxRjIgIHbmj0S7Y7uoQ4oY7eVEeW56Jmdj7GEgT0RrVxa",
-	"WLsggghM6ZXAppgsZa0CU6NUPt03ISLeUsJjzRNpz+QfjBAsglMy+hFIj6gtob/ho2CBg4I4H4khMoI5",
-	"+D2Jox7jqKbYFXyBv/BdccNSZXLmCyZgqe4REEeWEevgABhLiI1tjpayPZwX0txVKNtXbM/t0B6knj30",
-	"LGKYlib4iY/ACdJKUDWstItlblcjbcHVBcUko8FnNdm3/Q9udCErr+I+83HWYISF6mBUXDsC5iK/G4lR",
-	"3RyzCOm2TQQbx94hiX8bDGp2t1K8EpDQWQgT2V6idfRbj1ReaXT/3jF+ox0rRiHRYGbWk7b7/CBdyHYs",
-	"ZhYqhRd52wPq6IPhcLhRpDN+vW9vQfuTRW6n5eCXZ8+eHR78cgdxj0XOMVqpITg1kTwdwVUXlaOGvP5Y",
-	"FZOlUk9WsmfKfgsVCKBbFjGtJ/lYTpW8SHQGGjc7ZohvDT2PBLeok9nRwbDHirmSRFMRQluHisxYNqpq",
-	"/Kx2IEQHxAD3iUFOYSpuA+BWeEZqBUhTycVm8ysd9xeJTMylMIEwWZEROWAEezFRUkBBGAsY8GBODDIs",
-	"OwLpsfQ3k9plt4N5WnW76hpqvHaC2gd+DdZ5lqQgo2UquHElRfXCrjwk52hk3o0Isl0IObVAcK6VurB4",
-	"Dwxvrn4WGFXtXbgArQzqp2+1BMsEl2YE6BA7QFoIvJq6y0uTmsBveuU/59Gdk35oD4LtyompOSc/In9Q",
-	"QQCaNnnGF75OR789O7CXOFpYqy2ccCMLiRH3eWyCGeQWEBHeQ+TnkMUWsG8st8d90MPjBH3v7dD+VogP",
-	"vviBEV4hNxzRJ+z0xW8nz1+9OPU2wJwvDEMMJWL2w9HwXz8eo7uDMFhWmHxZv66Gm8un89jHguNctAbD",
-	"LlJ11ez5OA8sG1Se2lEbOAmXPBM9VqUw6LPXEjIkfQ8W70O0EKXVNmXyf/RD2ugpAXwPHHIuYolqyQcx",
-	"ea61Jm8KvblXkyo1USoVXG7lEPmQiKu978NxslmW7YTSh7Tm7XBLHooy/rYqzP7/Nrg93ucKuHxYLOyN",
-	"ARJ0uYvYuK4IMtwKUG6J0xkPCya+Fjy194uxFNeJAcpaeo9Kz7hWEnfldAmWh8Nhn73jmSD/4ETMEkmZ",
-	"8FEC22MUwTVYCzBOxnCamzLjHh/ClPtNng4iA3hcNENuYA5z9iptLXiW7t7Wb+J6TXxSuNBv3p+9A4b7",
-	"/568/Q+QCtLfLLfLn0hgvLdP9Vlkf4IRRXhRiMKRXu/T/2jBchfMZli0/DWEo9pIIKKv9Q5b8iBt9xZm",
-	"ZrYTcl1x2yxRTmy3S9ecOwO4m/GqkbQq5O6JQMi/B1GFPAGOdKc68OX19+4TzrqRfsBJXuNLDLaWu1L3",
-	"2Ym9gGNcS/X/OVDiOk3ILdqbpCIbyx+ODg9/RH1oT3s04WSJgXu53T13F1n6FhGIbDg6T4SUK40k5bc8",
-	"dmrl+caeIhu9kbdS1u5Fe6S0VeRlRyX0gJyDq+DzDhpp4wJuTgF54dAAkWA5SwWrzw1xgkjU9Gix3CaI",
-	"3iWL3J/U/AUCP5flsr2MkS7OOBKpTSkjtSkY6+SmOcOIMi+eZKY7mSnzLjoUGdJ22wUm9tfepx0RYOfC",
-	"8HQVvsNV2C145+eb62hwQ39thVlIiO4uQzWF6ulgRwrgHjrrDrzZZs7zy9Jq882Po5nwppk29fDg6NnR",
-	"P3/65ejZBvLUvxPG4q1Dq0vB0/zyj3Vy9Qoe2evW8WR7aLjUhDGuKRBo3noyxbTQSb7YG/3vUyXC6FJM",
-	"v4SFK1b6DGY4Eznf+wSTl4lcJ1OzbvLe0iMbZw9MG/OUTPdrojyXp+hXrTI78MKgxURcz5XBWxTurvbn",
-	"y4oifbsLUQpGQXu6dsbUXEg+T/pOPpqm7bmSuebTvBMO91Zk9s37s3dnk89i2kyoTN/wF6mWuWat7QKf",
-	"zYU8+fU1i9W0yOzs1a6vVSyLPzY6Kn4e/lTy2yHV1moEqKP8XPTryDjPBY8TKYx5OMVUDpWG2bVegkmJ",
-	"BUS3Quc+abF+NdwJvGajfQgO6Y4m0XXRMIuOQ7szyXVHpr2UTYokjX36k53MmpmrtnmzNxFcC22bt2CD",
-	"z5PfvwjozSoYFALUTYVO90Z7A1A81GgNuzzZuAA+gl0iIACHeLssKyC56JiKRVkJmyeSyLkpeWmJH9vU",
-	"IDagBe4FlMBYdBmqMIG3IshXAib11SbOQF6UZlSlCgre+xrA9LKrYLX6+ltucZrkcipGTAsrS24lTK40",
-	"n4Wf4hjnVj6jmPh/GsdoTsQMLvHE0X4uZZ6Q4XYqIOk9nDaXRliPc2PB432kJmZfC1EI6idOvwZdFEZo",
-	"ynApW47Tr3tVNtmgsbr+3qhJYPkMWJvdyvlFq3zyZzUxm8YC3LbVwbgYlYYPn2uVq6lKrWzacbiMnrX5",
-	"PVhpo8gvlTaVRKuKlGKq1A5jqak7BIJDRQRC6Q3qZu3QQUAD6feiz5TEwDSwgRPRB1Sf4dncm8xD2bVN",
-	"1XRjT8wvYlE2u5IdWdlHkA1Z08pspsUMHFoXyQzS0fnE1wnoV9MOiV18tRU8zHpwWMHJ2auoRtCIIWah",
-	"NkEr/vnpz/8HAAD//w==",
+	"7P39d9s2ti+M/yv46p61Op0ja5w06bT26rpfx3ZaTxLHYzvNc9e4R4RISEJNASwB2taZledvfxb2BsAX",
+	"gRQpO52euTk/nGksEgDxsrFfPvuz/zmK5SqTggmtRgf/HC0ZTVgO/3mUpvLe/EfCVJzzTHMpRgej6yUj",
+	"K6aXMlFEL6kmeskVyaheElVkmcy1OiT3XC/Ji/2Xk9F4pOIlW1HTkF5nbHQwUjrnYjH69Gk8Or2mi3AX",
+	"dyxXXAoi50QvGcmZkkUeszHhgvxWSM2UaTtnvxU8Z8noQOcFq/aVUa1Zblr7r5vRP/7rZvTLf96M/mM0",
+	"DgziLGGrTGom9CXLUro2zTWHdMU04XP81pypTAplBpUxqu00yDmhgjCap5zlxAyMKY0TYT5A0RW7Eb6r",
+	"eL33hq0nN6I2QUwUq9HBP0bmY0a/hMZ6kbM5y5mI2VGWpTw0VDN795RrNwaW4CgifDfC4d5TRZZSyCJn",
+	"ybZVumQ6Xx/NNctDExNLYbaCxE5nbC5zMzU6X3OxqDe94oKvzCc+89/GhWYLlkM/Hz9+PCr0kgnNY6rZ",
+	"Zmc/yXvTkWIiIZTEOUvMszT1G+5Z96d8Go8ymtMV03aPv6Lx7Zyn6dmJ+Rc3fZidPBqPBF2ZV2f2gSlP",
+	"Orfbf+RsPjoY/a+/lMfpL/ir+suHD2cn8H2vivS2vacivX2SXo6LXMk8vC8iwR70NIYnIne2spzdcVmY",
+	"Q7xgY1KIeEnFgiXj+u4lc56aeZuQYyqE1DdixkgsVzMu/BYzLUS4q+ETfytYvi6/ETuubwn68JaJhV6O",
+	"Dp7vv/hubPaI+8Oz0Ak4efv3I6X4QjD2Ggbk57PRGbVPjfrO4Fs6Y6nr41gKVaxY/mMui6y7o9g+Ol2Y",
+	"Z3ftLs9ZSs1SbevMP4i7ZZfOckY1S17ncrW5Tc5EnBaK37FJ2yLi29O5eb3a/1zmK6pHB6OEaran+YqN",
+	"WhbQDuBabnZ/+tCzey137Pw0z2V+nFKlypmuj+ES5Dqdpa2DYKaNaWwaqY2Ca7ZS29bihNHkLTPXUzmU",
+	"0aexOQpn+P6zfT92mud0XR+6FJpy0Tr6jzJ3V/OqUJrQNCUyjovcXJ3mMMPgyYopBeedKnK/lCkj9+ZF",
+	"uGCpWJOYqm2fbwey2yaEb7leZ1tOMXYFk7FTN6+5WLA8y7nQbRNmBOO8fAxucgJn2fwnDEC1zUTlvVGL",
+	"+vGP/b3v6d78l39+8/zTf7Rtyh+ZYDmc6nemm+YQ3+HFSUSxmrEcBDdfMQXLmcJWggs9Z0nO75hZwITE",
+	"Rmab+6tt7Avf53TFRfg0caG/eT6CvWlv7n34v3F5l+8H73LzTWYKr2XG4/Cca/OTu4Rgvr9SZM5zpe03",
+	"tQ0cXtxtO/wE+m3bTjgiqP/C/HGtyB1NCzwiken7B/h3NCGlhDiA8wUHbUV1vGwbMzYcFhaVO/DF/vff",
+	"1u7A5xsbpo+g+JucXRZbbpJf5WyaF4NuEa9jnLz9+xu2fkUV+/ZF17G6ZWsQKDN40mkOZFNxuGXrqG3q",
+	"btl6ig20aQ7fPfv+ecvBesPWWwdIFdHsQXf039YxLlewY9h222+Yg+oZhm20pHcMNlVqWmiVPPDr1v30",
+	"zB7VdpWqup2et2ynt1RpMAJ2VBlSqvQUTILHaA1+FDvpDZUx7Kw6vM+T0GrCn40gi5xyQnV0SBI2p0Wq",
+	"D0hkHo/GRLB7YxOCiGsbpsybYsIZhVQZmWeaCpuGJ2//fkHXqaRJu3hbMXd/UPK3q/fnJMM3QgLPmCdW",
+	"4I3JXOaEPdBVlrIbEcEgJ3GhtFyx/Id479lfIyJzEmmpafrDs+eTl91CstVCsOP5veTkJV6YbROGWhro",
+	"R4qRlGqzfLCH4Lpd0YSR2dp5BaCptnW1P+8qbS+ZkmlRNw+GKq25b+MxOms5kn6yA07ssSyEfkcf2u4i",
+	"PJexeWq6og9Pr4tURoH61dZRfA6N6FJKvW2vSetlSrlgdNG+mFLqXTfTFV3Qbt1A0QXduXVw1O2+TdHR",
+	"95gtiiPoJwGuNNXFIyxBBe8/arTYQq/D1KFNy5wvuKApqtUTcsHymAm9x0QsE0biJc1pDDtMFfESJPxf",
+	"SpWr7otyCna7J6rqtnn5spfXBsbepYvVv+AA3KkPNNbEjGps7hdKspzN+QOZyzSV9ywx0jf6c/h+UpM/",
+	"d7iiHmFDXOc03mK1avPIjv4ZvzFaXYXWdH8Sb+EJS/kdy9etnSX2gafpLV9fFgH7NjKtRQQdj4oIqZdc",
+	"LEAryZkucqHI8/19tBXuwX0tizQhS5plTBgLI06LxLyhl+xGxDRNrQcEn5sxuKvbd0OSr40tFHIez6RM",
+	"GRUYrrhjQrf5V4/q3lXYsEa3jyruVrOlTRsVL+vkM/pKYbzX8OcdfFzm5U3PSy/pdlQkXJe912Tby5Bs",
+	"e81EzN6wdVgyZLnULNYsqcSBqAK5kKACxohaK9M+Lnu8ZPEt4fqQFKqgabq2G0OKuMhzJuK1sfwq+6G+",
+	"5+dmNFO0+3bb8eV5rjigWk5Y3YfUK6S13adUiTQFp/VnrvgsZeTo6vjsrHI71EQpocQcXb9DvBPDjrwR",
+	"zhr1vyGq3/L/2/t/f/nPlq+YvzP2wubwL3IZM5YQKdI1BubKGCFZGoPe6FDR6TVdRO3Dn+9h84+52c7m",
+	"51KwlmFegvAi3+y/2Bik0jxNhwzVdNM93g2jKDxgEJbsshDC/GlTFuf4S0RokqCLUWmWkVQuQDtF6coF",
+	"mad8sdTkT6gCkcsP5+dn5z9+PSb3Sx4vCXvgSt8IKWKzj8xbRNNbpkgqxaJdFKMsb5E5zha2QwwYwlt1",
+	"Pvv518ZSDTjPIaItzaeb/7ErBuHeiTVvowP7H2gpRCCK5jQ3/wN/MfcQVzciXjKaHRKa3tO1MpqLYkLX",
+	"AmUkAgVn6tr1Gg+04yYypgJm7kYoG2w1R3TF05RLAUsC8/PIKYUxjMajyoh2md6/ydkJm3PBzYReGgEZ",
+	"Eug8cX7fX+WMJP4FuDS5RtHeopyWTz+phoou01Y1yHtKH6kBYTcfKdfh8LY5HD6YPrcqRF4I8zcmkrp4",
+	"jr7ZV+h4ebYy/zkhZnIVy+9YfiNWdE3UUuaaCcJ1+/YwXbWJlG+eb5+5NyzTT3rdwFc4BAXKDDafs1gT",
+	"I0wObwQCL+Cc4YHigjx/QZayyJVXGH3c2h3gMVnR/JYlNyIqIR97DvNxQEAHnZCjEuABusSSpQmhRLE4",
+	"Z5pw0E4t9MO09acX+9+PSXR5+vfp2cnpu4v316fnx/9nenR+9fH0cnr+/nr65vTiOvq6Mv+/+zX6hrXr",
+	"97fsaVT7C7oIqJmvc7kizyq+0GcTFH7kzwA3mCr+3yxC1+CMEarJSipNnu2P9/f3K/ECo7vVAgZWqe7y",
+	"JC7YEA/OeBs6xXzgFf/vwEe+w4Yq0TmQrpWvfr4/6RgmTELPsT7vM1IA+gS0kdfH5K/PX+xPSGTO/A/f",
+	"7EdmP/uDQhWJ/rf9RUXu+sEDmOUsZonRi1t1FNvtNiwR+EHb5WzVT/rILWn7Gips8a3+Atfcy0bikt9L",
+	"4F7aablkVEkR0jpjmScscQF/aqwxonPK0wm5tOLxxfPnRiddcaW4WIxJym+NALb/JjOZrG24oN2fDN33",
+	"vIRfbkaiSul1c3MVFFy/x418RRe0tZPSEfrYXjTLwrqQ6QkjMkbN9hoQFwl7aFGBzIOdQ9qcSXBaZTRn",
+	"InAWPn5zTOABciwFhELJFdMoGSLny4rAHROpjAr4Fw6ZLij8HezryrPwq1Hu8kIcmn1FUyPUwGRjRurw",
+	"hZA5SzD6CjYGFQnNE2K/SnVcmLryMd2f/TNn9+GzvyriJeA7aLwEeW0OPOoO1dDdjCoet4am70zzoWAd",
+	"vDYaj+ZFmobDdQOlEkz0H1cH/MhmSynb0Y33+PuTHKWPMr/t8I7ew89P1tM8lffn0HLX4TVLdG+fbjm0",
+	"8D9DDu0nfJgp/UomnCEoO8bO/zmKzUnFw0yzLOUxIHn+8qu9Efp9KTZ3JrJCmw4/jUfH0uwqzZy8epJu",
+	"qo36zppTUfN9P/F3NhuufrH5LeWCPWlnpsGuL30t8/jpeoTWtnbnVuFpu3WtdnVvFbFLporV03Vfa7W6",
+	"ok/ez2YHOl8/Yfs6X1ebRwH3xEeg2mjZGawWWrsV+XIUxyzTmFzwJJ0bHQv3xqYIpdClUQmSIqezlCEY",
+	"RZAsl4ucKYU3GjruNVyERsJWMlVcFkloBPaxv8AztWSPvWq2R9ergfwQ+BSXPPBaFuLppsq12jZdbh5c",
+	"ZsIfYy5KAYuA+SedkkbjbTMDENKdp6P+Fc6b8cTjf8uVDg3/CJwhRpFIGE0sHFBNiAV0jRGnaAcM50Np",
+	"Gt8SUIQJzZkNgdqIyI1AJ4lRT38wKij4SeofKFMerz/XOmHrbQuVwa9PtFJXmurPsVRtg68s0B/l6GGA",
+	"/smFtmu4fSbw96boTgrWmJkn+trx6K3EL2kJE1O9dMq4G9xkmMrtMQpHQt2jD+1p5hIaNZpEGhQAH+G8",
+	"WhhCdLAJcnjUaXlNeVrkXacky+UsZav/HPZVF/hW2waB1InGwH1WadfI8SGnaO351MOudypJiphKuNfM",
+	"Jex6u5l6+MmDEp5WREKTbfM1R/cqRoleFent0/ZtG92qWBTpLZGZTQ35Y8i4WlTxyWelbLpd1Lkn/jDz",
+	"cVmIY0QQPeVUXBZi2/7Iiz/WJCDk/neahLyoWiqPmIf+N5md72GXmE0AeuqT8tm3R5nfvldJcO96czMj",
+	"vjIB1S32O+0Oy4ngY88YxbaJITY9/l9/fj77BjyX+p1M+LyVoiAIhGJkAfmL5msfpfFY39CT68S23dYN",
+	"YGOHDY1YaZprRfhqxRJONUvXpBApU4pwQBSY1pMiNdZbTug95VrdCJplubyjKTrt/wdtlzIRZtiWcck4",
+	"Tyq0tiyYl1rloP/VM/1kIvCKac3FQj3thLpWt82oss896hhf8/j2icdvmmxzw0BEhz1oolKpFWjiNrD1",
+	"tF4G22jbEGyw7I+hZaHf+GnXANvctoMwkPfHmYV5Ku+fWtt07YadgoLdN4mQqkHG/zl3QuVDht8Lbo6e",
+	"1CfrGt3ukXUzriakNBTVptOVbPhcR5XBP7EA6dg213+oXQIDtMMG/8/FmQWI0iSBqaTpRS4zlmsIcc9p",
+	"qth4lFX+9M8RjbW5wwNobaaXDAEStwwckdRqfETI+wMiGIcHcnYnb+GPOWEPGbekV80Un/GIivVUM0Fx",
+	"gTZ/LxO8+2aOl+/M1oEdPh7heNSgJnlSe7YoAO2w8RjkvBfKj7exxeO4yKkGpBudyUID/EsUGtSgfgMR",
+	"Fhmx8QMm6rVIhmKW8phkNNdOQEB8Y8b0PQOgiiKFMFsqljkSvW20b1d00Ky5d1oWIpcp26pOmmc+jUe4",
+	"R6Y8YNwczSo4/3I/RbVJbVsx2+6K/oopZk10Z/kEF1ueyNnCyuZNuE4pgP8xgoFYcIpdNTsXteMwdqew",
+	"tqFrJ6LEOcnZryzWZjB43jHgPPDQ145ikLoDUiMUS1msYdPg4zj1DEIT1v6ekNcO3SmNTZasuAChPb4R",
+	"i5wK7WT4bF0jlgOkFRVr2/Kh6TBEYHIjIr8jLCZ5U3bUD/qGJBNejNkHKzA0Yb5m+KkMZpiPScIXZrYA",
+	"zjeJSDSNSPT/j0i0F03IlemJpmYcCgCtQEfi/RkuL2MgxUi+A1K13gvAR5/uyG6Ff41HD3uSZnwvlglb",
+	"MLHHHnRO9zRdwOa8oylP4EYfsQdUAqZ8/sORWF/jHgTFxh2zqdkjP+Avl3AsCf7jnTnn7r/hRH8KCIHm",
+	"nCE+klS3XHVrbGDGv3358puX3fwEm3Ll9+y0FFXbex1bNg57NhyA3R5974PAY1/fQ98ESYKqstBh9MyW",
+	"aZdmoDMOFGYZn5oj1T+DFvWkT80Uq/EoowsuvN7dGZ4rn2x+qB9Prb3gJ3sYUufnNrXn3J1shPdMRgGd",
+	"LphFjbcnn0NqD1Xk6pamwE3D0nlQE6BJkjOlwpeE/ZHMc7ly+QzGHpGJ2SQx43csqe0YUg7AaI4MxiDk",
+	"jRBMG63aP1gV8pXBzDXLp0uqAsmgVz8d7T1/+a3bo6qAOSbwCko/nCpSmwMhARDMckyoVGMi8xth05BM",
+	"RyzBsYTSg799EUoPHo+GaE3osh72TZYFtvyoA8yKUcg6ZMSh0TcxpwpuIkjONqaDIn9KZKz+AunnarJK",
+	"vm5MSMIT+HaYDoTLP24yyus+qM+ZbXR0cQYJ424kRi2QYFmUL6sx3Kju26RgvTS+hGnKIROVpun7+ejg",
+	"H1siEFfvz9/b0/nLOJS+WqNvNUNxM3uI6gxJWMow2/LeUQHDn4xR1N+4uOUi6YcvfmOe/DQe+aByC/+H",
+	"+/nM6gNcwdBzGmvPpnD89syoXisqkuq+ENJM+I0oOY952xEtdZHAT/C23QaBnwG+ER58oWO5YgckSqRg",
+	"yP4QUXXLksilfoP4QOYSyJ9egWKZU6HwjICh4xIITCtG5zYtBPNw7VFry68d1ykt8zrbon35kER/jjDz",
+	"Qtm9gffoV+pGuAvWorXCk3nH8llPE4MaGwI2TTl420D7vbOL4dBX2VR0Qb9SJUqlrtP2UWrtXrMGZT8+",
+	"iJYPfWNPU8DO4QKypX3AzEcYLXKWQm4sejT89mE0mSJKDUjj/L88STHshykuLrjkME4yBl7IWo61JYq0",
+	"/+Vwp+6fRXpr/xP9tfYfLqTl/+3CBvhPgLqMxiPnqDL/aZ3iY6ecwKiM4KoxloXOAk7hLmoZHrz+Wlns",
+	"iM8+j1Zmh7NdKRNrcw8E1CexxisWiPsm5JimKTDY2asgsgR76iBnNInIgmmrPj9oEv35z38GrV4UaUpn",
+	"xrRC/+zD3kLu2UH8qqSYXNL7d0hCNKr8uqduebYnM5z8vUwaTT/3WQAlKcxAbfJKrhgSAmFCNgDiGBA0",
+	"YAbahJytVoVns+mlaH5cSlK7LeqaH2FiwQWcMfANgPIi70VYBdWarbIWWWx/rHL3WkqNrxTQYoDs6cjo",
+	"HY9mheKCKQWnInQzNVjBg4900MJnUnErSlAX5Qp5ipyoTEHVmjOMUCudM7oyv6FGjZq6uXx1kQungm06",
+	"Oo2g7ZMpANTQ8AZQECVUb8dlVLSicZW6aDBRUdCl5xYP9h8XsblimHLUA9QnJTTUzmA+/ngk2P1UuXhA",
+	"P63PTAuGEDaVvgvLLKLlAt3h6HqUaYK9REgqUhLl2IsPfnTa4iGhKWhQ984TBRmHiFyw6HHfYp9FtKNt",
+	"KlVdXCBGy3aAmRlbcuAkDR44l5bbK5FvPLI5q8FzYQn8Bq9EoQJLcY2JrLpwPFTmXKrMVciI/MpjcMgI",
+	"geC8RPYDD/AJkbAHo1Ja9jBVpguHZ8e/VCu6EfTAwLOtXnxgGdd0lfU3Fz31Xag9d9239RjSG8sU7Boj",
+	"WTk0L9uCN6U/4DuoBzjbO7CefTYNwY5ou4JQl2th/vV1xqqkdIekbngT9pCllAuFOdLWoHUaJog8EA/M",
+	"rdIktrmA/g9zytPKz1TELK38waxhMpWFdn+ALd1oFP620TL81TdvfmZCIWK5fL/252oTtR/aWqkNZfO3",
+	"1vbqQwNS2YlVAip/YQ9LWij7RUYkTKwkrs/W1Oso1Ul2fW3+mtjk02lGlSr/nDOlZV79t87XW9tWxaoy",
+	"44XKmEhqbVZ/9z03voOJZDqXeVz+xUyGwC4oV6G/xymjeWOxgdSz8TejcGYtBjIcgatYhra/9SdHBxXf",
+	"8Veg33kzS01IlLAslesVgyfvUaCLmOVCAaE1vqfGNwL1AuVBT2O8QZ0N9JUiKcTIxxhXqUeVxo5AgaAA",
+	"OEQ3Bji+O4JRqGV5+i4XpSvH3D4rP7Ocz3kJ3hggEoFZkSXTUjR23y/uecVo2uNx4EafzmiykyE3QCUo",
+	"3W6beipcM6Fr2WlaHK5fLhYps3pyTAWZGV3GLNWc1+AFmy4zb6XzhdGMVlytLK+fpV+ZejlfCPaQgXlf",
+	"/s3MZeglnONfnkBfYr+FrwzTQ80J6u4O4k6AkBqeYglZM90MEUEJhy3sRdXrzrqL7GKFLrol67FXNj8k",
+	"pQrHWVZDszt1Qq5AUhKWKnYPIQCopiJXmRFJwAKfjwnXNyLL5R1TpT8mXlJjE1FPEZbSmCWEmmMMJXas",
+	"b7q2c51ffYjHGid4EPbBLuljFsM0McbxVocQWhUgwg3uoo8wo1qCZ5eLgvntBESRELVHW7+6JkO30Xgk",
+	"bzf7PpcVL0KleQCfz5ixe+gqM5cMmFBhhFAh7KeXErDRi7fzrbJeBnj8rhsDsAyMZ4AdQMYiCANF7lnO",
+	"gDzSDG28QYnmZJDdc0x48wm23yG0D19Jb5m6EQ7Zg9yRuAO3MNVXFx0ccnUhPm5eAqEd4NPYnwbpdV6h",
+	"VlMkL4RyvqA7htEgo5mUPhwBLgsV3Dibm8W7iNqwW10DgsHY53r2twuKrHTJTnsGaGBKBvUxt+VdnhaE",
+	"xsWt6pFX8xaeQ4bRabkPAkfbVWFx16hME6aM7oMFVoI3oLxjeUqzHuM4LkmiXRo7BI2MMhe+FfFYpxCT",
+	"pCsuGvtgCyatIxqV5TK2oe0+lBGX/gUj8K1q3LFzAeVOHH6l597t5QB6VaS33gGkZf89ZUHCwatqi6Ti",
+	"qClUT4kbrd3ZMJTqvI59uZ3KnisPfTmJ5cBqh9dt7i4BuEsEy9HRb4bbjWri6PEPLV0ZWibc5YvbdK3N",
+	"m2seLN50BZuAQoyw4v41C9R/F9eP7HZ2zHYRXgG9vZw0STq3Xvrh+kwf4aLF3Z4XAgswVToylyfKkKqD",
+	"Y6BU6Rm9D8qXDT9i5Rkbf63OG5RUA+WyZDtw2/4rNSGv1u7bjGXK1iWTHDpy9NJosDYDrfm6648rEtE0",
+	"lfeOO6SUVNtheY+SXFq27VIPK7Eb1FGUAn2sxWXaiMW80EXeewc3REkpLbpO9g4ORRc87e9TLOmAPpNH",
+	"sRzSVqeiG8tFzu4sr+KAb4fzFyoeh+fP1VAz/3Bjqmq/+0ihO2TOzKYJzRuMxFKchxHUeSFip/cF6oDU",
+	"rKJKY7bpUbWFrom8rJ6TbplFF5Tb5GKa5owmFplLQd6T6Pz9+Wl0QIQUbEKi10dnb09PwL0lFQR1pGIo",
+	"cx18ShUxVFBwRWFFMiHR8ft3F29Pr+FVmiqJ72O39gUI7+FxhD8DNJnkFLnbjfFCrt6cXVycnowd9T1Q",
+	"gGJLfiBgc3mpfyOwmUTWvVrmq0bjEX7OaDzy4wtK49q6D7Q7hqQRFCKwYK9NsyBk62oVlCjyAjEKXc1N",
+	"FACUATGdBPeOV60qGrCtvVCbofHo+Oj8+PRty2Qd0x7GWbD8OpRyoJC+wWOeUaEPiM2ziZZaZ8hG+quc",
+	"RYFgfL5QT4R1OyKarbKUalblyf9KEZovipVpZ1wifVbw0MqRzbo41FfqRkSy0Fmho+q96Vn3F8xY5HDq",
+	"BPnp+vqi+tlW4VowbdqFpO2ZTNb2vjRTsU1SmRZhIT4BLCZsXtRLJABNrTny51ITekc5IDVszHdvD9z8",
+	"ZMVWMseKqkPrIGxsOISQnIFnU6+fMImjmr0VQyfVfI7SMR/WZhN2x1KZrVh30+CUB3Zu71MXsoraDLdu",
+	"WfG7wKClG6lQDeupzRTOWA6+2ibkaDOI2rixhuQ5dAIDcZ6/wgIbUOobMi4QrR3OtKrlTfwRE5hKMGF1",
+	"fqsDbzbZGGZjTI20p+pGCwnk45TyVT8rbxMkj2AHI7+MwN+Ul7FpPJxmJghPrOTjisCDYwJXNlqDNiTh",
+	"KlXskLXzW8EKFrjq3ot0jYh6vWSKedOELbjS4D7FN2sK285Fid3T7p8t+lwfw9PNcXcpiG1WJgSFW0hN",
+	"CpsZbC/kKuVHice21ZDkHOE1YQlkbLbpSg2gCMfS6aBsedN2v/tzv+lVuXRD3W0/Byyx9f2GnQNjlNuv",
+	"KLP+w5pDJwDDwiLrkLyNz2+JUgJesb9y4jsLooDKFp1RkxmrSRbKAQInCNwDKHsLqM87AR4D/Ktgebt/",
+	"7u1XrsRHtz48ZyLmYjHV8pYFHFqvfSKFrd930IDX2TxOqhRfiBUrp7NZyy/sofaFdVpnEAPzU5ZJLODW",
+	"wwWamuFNd8nbxjf9XGxXGHIuc6t19djGIHbDvuSi9/JWYsXbn3XERdM5XuY9g5F9fMhItVV6kfmKySIs",
+	"Evet4dvPg92JUNM5XyxYOBj0COe0L1ZSQ9a701+Kq/oWaezO5mmqeqWdo3tjb9Zmrrli5fe6zVPZc5vn",
+	"p1vsq4Fy37yyVezj93Tfg/51sqRq7DWTso6XFAfmtoTb1pl2kEg3dtnb8FM0JoXQPLWUJQ+aLBnN9YxR",
+	"m0BOvTbl9C0wDXO2ApgcSqYbgRcxjBxKdsBioGOjx/Z07oVerq7KpRtydA0DGSMtTxvM+NpPs8MOTwho",
+	"glSQo+Prs59P3SqA0Ww+45CcXB6dgSLksYRU3Aiz1dcQoZ2QI5xKLHmoECxhZL2ZzZTP2RjC6OR+yVOG",
+	"SHOuzS2hycoGuMnb91fXrm87EnCXgSHe1F9q5wSORKur5biChguBwrGmpdkBhUgkK2tlYvaXEUlRmUjK",
+	"y7rGWsIbZrdLwXqsjPURdD90LmsD/vRL4xO812ggVsbx8DdTFypNHxKKgXc8P8hqZ3mgm442EHR9kGMO",
+	"Xznohh2eZACxq9Co2pX/odgbN/GNW4tkTCRQfOsZsRVNx+Q58R8+Jt8QxJGOyQtiY5G1oNiL8VZ4N9XM",
+	"o6231Wip7RQoetN2fCrtjss1bUzmtjNVdlNxZdo5wXMp8L+qUNsSUtyB/XRFSV65srxDr6UyMonAko19",
+	"PExKuxopmq02jNtu63ZTj2if17IMy/BDjrmtNrGgiGOm1LxIXTA5eIbDhQo7Tw9bhYpenVqclEjsxYxY",
+	"5Zr3tpIn2zsOdLriWrMkOOublyV74Hoay4T1VLa3Gg7dU9EwBfrAMj00easrEKjm7bO1xOXHmrZHLh5H",
+	"3vFXE5fSgeW2+lbVqu7narGuXjpw5943C72L78GeduUgCD5bEm6TyNxnZfTrMxyHz7Gb+9yDl4WAa9DW",
+	"A/q/5Az09CCVJnOfcZWpLNtDxt4YfPSOLwuqDQvLYMhryGQ8msAplFK/pQDorin2tbnGgYcnEWgxrtlD",
+	"4E6yP+KFWKn5YjR7+FslDviVubvUPcuxmCXUzxySeH0jMPM6nDZ7DIbRq7VTlMLL3MtxtTkFiGXbjZTR",
+	"Zun3JjK6DRUGd0xuluCHnJVZBEt5b3EPk62IHaQLcEMKrXalss/A70xTeW80/pIroK2ImdUbae5JbNM1",
+	"yaSC2ue91ZZypD+zfBay62keL/kdm3aAR+0jSZjG0v06yIxBHywLOxirFlSotI2lSv3BPRftMB1HVlwG",
+	"ZiSWQhUrT2/R4k43J3oq8R5tze6x6Vh5wcYeR77B7WrM+qytONeNqFbn8mnZ7AEAN89ffktuXx14CbBC",
+	"IgV3AlrIA/tk+NdQ5S38glaK3VNltez+IM+EJUXGWh3p8DPw2YYm90x4d5xC4oasUMuD6pgcrgmIndoI",
+	"Wl1dp97BCqPfTOOUqgEbDZSiY3jHN2GXKTS169o6ypwvuKBpurbG+6R9XLBPtluP5T3l33TkBpsBl5L2",
+	"J7AKLj8NfVWOWgaaPHRl53Czl7iZCo8QYmjKSnsbvS+YaOV4+kneEznXluA15YKZ6TI70ZLPCMy0Mp3O",
+	"aHw7GW3zblSojTd2GwAKDwHngESW6LrdQez8hNWnA1JnydI+mkmlKZkmA1InLPNO371uT2Y/G6+2q1o5",
+	"JZByjSvy4fr13ncTB42ZUcW+fTFw46ZGQRsIfAEGY2/LtJQYc47JlGqmNIHcZu+RxC/w5pvlEfPEfoJN",
+	"bsTm7WSh9XhMGM1TblQ/4aqSh5mW8WR2iF9qB1c6lXqGDU3rmLI9PNoILtn2XFbvWOeKXJ5eX/6fs/Mf",
+	"Dy2fGuRAwpCNxOB6A4A94BPwuG9TD+xjO2kHIoYk99A2WtGHqf2M7Y5nSF6sznYbQ2Xl7uIu59P0kRBa",
+	"aLmimsfmGpiQj5U5jqzQiG6EcrxGY/tbtQk71fhDzmAtk0YQqZsEWOrwDeES6dsIghvy32jnRqN1A+Ob",
+	"gG2eE5rn/I6m4UvbXYlTOZ8rpntaK/4tMLV0IPLa4pXwL+5AX1K+KzMeh6nNad6WIH5d0bAQ6WwLAvlL",
+	"DRGoXPXmh7Ra5gBb3b6xm5D2L691CPqFxruHtODDVVlbiXXhB3afNdcdE7EEt39/Hc29gd6JZOrSm/pd",
+	"f2/o/JZeWN6rlminp8WyWz5hNNmzy4t0ipgfbplqzSgmOBxY9NYd4jYFXAiQPOjPlu61J3KmZFr0Sfwo",
+	"5+uyfOeT5SCZQsx1u0DM2R1XrbSd1q6ypq+94BQTiTok+46e2R2r7Tsil7L9bLnIOnpi5lVFstfEDcK2",
+	"gO+w/wRf4fM1Sqmeb1o6KcvGROM+K3ulWVbSEdYpnwbTPNF8wXT/AV/j8wDVzVcgLlu1HtAaQPxdnl69",
+	"f/vz6YlRwU5Oj076Kw+diJ0iSwYnU1eQPE3DIQA+Q0KbQ9jIrjLdQE/3Pc0F0F/2nuOP7o1Pnhqz384N",
+	"pcU2brWmTVuXB3V1yW/nRuZrZdprOCQ8BXXDu26VekvAb7yKiCnVk1IU1MzK8YZDrtvbdxTf7uIh7zJk",
+	"jSSKHvaS9Le98rGo5J6PZZ6Ecbedks9SCFeD4ReX749Pr64gm8cmQf3SmUTeXQoPnmpukNrcujFsm9PH",
+	"c/P2HGnXKFKWDw11N/xglkkPL3O1xPxpyhUjVBBq2j8kK7aamSe9a9c6EI0Y228mrjVcx4swdO1o4TN3",
+	"McuYyIyJSlX5dunSApUpQt6eMtO/0rzaoX3B7kvHauNTzCQRKYAJCIxxnxaDM6MYE5Wyp5vGQR4Exzhb",
+	"JGM5mRtlCSsTDR/9lj3kjMahYeNSB6FVDaSJWe9ywu/CAlIXS92r1lPPqZkzPVTPqm77O2iquypTQSpJ",
+	"d5PVZN6WCkaVzYI27lCcq9vKVoDkUHPCEesa7b+6v8dkKYscHKEJXQfwsFTp6bMtwfbgdoA3n7/Y+dWX",
+	"q8FvNtbANTP2X1EZ1ZapLzEWA2b+vUC3xXqH8iN4lRtbxsgy79CZPA3TjndpbrptQGhvByJWtIXGJxy/",
+	"OX//8e3pyY+nJ5bfELSssjQe1xOC2gTgaGOWa8qhgqHNyXZPTm7Eh/Pj08vro7NzC7m1aefAluUfI0ev",
+	"js5P3p/bBk0zSyrA23oHUXFg8lU3AuqumJ9TqfSEfDy7/unk8ujjuX8N63g0XgVsrfkF7rnJjQCeUiuJ",
+	"gKl0CbBhJACvJZBXJ6OaSO4/azQe+cGPxiM/ohY9a6DwK+3mrTDNnVClhfJonVYiYsfKDbXNbBIz7ohJ",
+	"GCSwszF4nxvFSDydE8aSxS0ZmeXy1igTFhioJ5ulm/DclAcjbF1UZrpybnsJn13qC1Si4k8V7N5gC+hA",
+	"25bNvaLxrZzPd0CGmv3nSzNaq3BTnkJSC02nQPl/R1Or925eF74+2P6L7/b3e6Rb/sodaCPgD8ptDYzZ",
+	"ulLdyY2B3FEMXAjHT5DwnHkMaXnMZDGDcodlGmjwXrNbzMYTnv5LV0WqeZZy1kil2hxeS1tugE3dJ7A2",
+	"m99Q699Pe69ddbEDzLptax16+8oZXreMZTbKgFUt/iWb7996t3QucZ+1ra+H9SvtIvY8FLXEt77shsjX",
+	"y5P845ddC5Q0Do3/hu4TgOi8oRaBUfidB2K2tjf15r4+OT062UFdvzg9Pzk7/3GHN52LdqdXMXb8WCPB",
+	"Db7SYmVcY5yTLWuC2LsdBJIrPY+lMTy5mkd/bi7R7r7+R2STejvWtdE9HydcxTRPdvHXAXH75t1rWzRa",
+	"O2TnISE2XVDCFWTocbGA1E7ewm7wKI9lB6Y3EB8MKw4yXzWimBMSGdERYV1czR50ZIu8e/BuNMb8xLLC",
+	"EhRjpAS18kMSzbig+Toy01B5z4Zio7ptAiXfxyPT02g8wjeDZkcQmNbKeeNCcFyRlN+ydA2pr4h/qfIb",
+	"Xl8enV+dnZ5fj4zEuHx3dI7//eHcmEznW0bymqd9oLShEF7qHK/Rj6fX5C9J+ttfnLCFDNzEcgL5gsPq",
+	"EOj2geUPOM8D5nwFm9oDJB4CjPZ8rQnD7PeadTENI9h1bw0hUG3gHQfevnXgYzCnZBpLoSkXqvfH1wGL",
+	"vV5pgBhD3OjfPA9zo5euvemKhxEjNbaXrQQoDmYY8LQoEpn9+QOIgqiN7ubF/vff1jIfnm/hu9mc+ToQ",
+	"sE8+isUCbgwjBBqsIEUqz3/37PvnQSyaWaMu5AucUyQnTFOCsb6noQJ6vt+CEMTw5bDTVXlxyAGr4HE2",
+	"d0NG9fLz74a6G6pv1lTphh8oFOr++M3B+MjxdEUfnuTA1dp8okNcwZX0KoExsGKGB4sMnNwSNRIibygC",
+	"9/xJlbYYH0JIfekAcYVBM2Meqh2wlKWW2n34PEguUBDXQg4wuHoA8cEHGmu40YEggZIsZ3P+YGviWqrM",
+	"P0djpCp+oKssZTciAkCAmrgEqUGEhnXsyI4VWst5+dEpCzuEf1pR9Y7FuFKHV4oGOL9b42nRAvrmCAR+",
+	"z5WeKtZgKdouToe90ppSUSK7XVIFTJ65Tu5ozoHwMqM5cM7ZIitm6/yvaDIMCJuFKKka4TpGhHUeevyS",
+	"kDk5Obs6Pro8OT0ZY1SCJaTIzCnEOh1jwsWNwNwhY0+Yc8qV5rFyj0E1jzAnzBaYSMbElKtpTMP8/hVa",
+	"zZxBxGbGyAph21SQyLwftVllWBE/sCJS07TCpOecF0j+a1/bAVmg4JC3Y2kR0R8ARrSi9vpQSzUOdKVS",
+	"Qas48+WzuVY1GGJwy30uTJoF1HGzi6AHCOo4HskxBMngIbc+GG5+BHStyYxew3E5NhCHKqviyexOqgmT",
+	"qpSorn0LmuyX7bJ4h5gMGHy7GEco/D8XD7sd1lYS9sZ4LnZwz1avjuZt2io9qw/ut7D+D/HptNLiXJ7+",
+	"eAmYNxJTYUn9FauVZjg//TgaN2O73kf4Sy9a46AMCJA8eakPC0RmLJYrpkg5SnsoFTKGuVzGHGPTvQc9",
+	"Lr97i+flJ2+NDlBCIjRKjOTIgqldY4KPOFcVfBZId4/op66o+BEWKGQKSTOMsmJdafpegmrnrkwoEWdT",
+	"Yyv0p9hOADDnEMpbdyW0MDC1ofp9g15tRprpVoAkrtEuYbFIZhGJFNOR022w1qRLL4aJ5pa/GbQiKdgh",
+	"iXK2knfMvLSyRenYatJ7frfo0DKrglKVjambjoJ71S9O+JfKEnRDl2U2GveabZkG9SCqIXZodq7L2nBE",
+	"L5REtTSvCFkDZ4yLRTiL6+BGROYP+EpEOB56uPp81RTPOO9LijpCeVfFJbdP3AikJQciNTHniwKdVuRP",
+	"UZL+Nqn09DWyyS1lmkwppJ67bJRqy41qoGZUU/wFSSfNo+Ufal2OxiPX+BbRc7bKZK5PXJr3wGunTcmD",
+	"fG8z7wPUvJSLgLR+bdbw2WSYSgNNAVqye5fhx5864NaAD3/MYKGtWYrERl0Sy1jpF/bRlk90LfX5zsuS",
+	"MmpA3Sq3M0KZY1yABitVV8J/t7UANqHqSg1aFiKB4p3w5A6ej+oqB1Q9yz63HXsLzfR58lbIe9Hnk8rJ",
+	"RTEGs2bDJZQkfD5nELvkyYErc4HzfCPqrgdAXZXJbbISbYlKjgfrbdlp+koJsQ295OdpXN08FZY/nB6/",
+	"9Fu27o7kd9ana5Qcq7hAhO9PPu73dZWTLqZCCnMpQBTxwOk1N4ILo1dDZWVMrNZMZTRmYw9lUfCxxmhL",
+	"MZHSVn4GAJO56Q4xoJjPuM5pviaQhlkOxGln5XhwpSFDd0LwDlcubIkvy/mNwOz9gMK1GQYL8709f/kS",
+	"mxtDUBH55sFtZwS3+zx0bUTO5RZ2x/SiLK8yjTQ1cqxk6vNscW9zhTRCljsIqU3Iu7Iw2IILy+LCE7Y6",
+	"iGCiI3VL0+SgjXrp85OHPDMT9t342ffPcXr7cIWEV+jbF+QNf9Xxfqs3sJVFwy/+gNpbfWgz6tGsflBR",
+	"dLRvIERfy5zkDCRfzKCW7mQb1VSNpMsZmLFczbiwhX9JVAbFwnu4HjTrWhCSsFgmLSQwJSNGuIlvno9t",
+	"yb55tRJauVX6E2k0GBA6Qgp1jXZQuYz9zmz8juR/3+D3+/t/ffb9989fvvjri/3vv3/Wu/FujgDf/vNn",
+	"L/764rtvvn3x194tPwmJQODUG5EaL2lOY5eV9Vly/1v4O/fJu8rmbD8J7gacbEmn/hynuESi92t9E5Pe",
+	"giivZakTXq0Famy6euhqQt5w81h0a/SmaGyLnN0IwAlZWeaKZHZkKjeN2+6U3G5F523JpjLQDrFvPRm3",
+	"SsDS6DP8wV7bR0BKP5vL1o9pgNO2n09oxUX1r88e5cEN8C7tjMD45vnAqwXLJlhQp9XZDqrhqEqsP3r8",
+	"ZbOFuyc0mslgRp2ndoV3u6dtkeChpJU2N7rn+YbHP5W59Sh6Q6a2kVYY0/xw+VbVWT9WFK0YMmOKJ6xq",
+	"hH6liLwXhyT6c4QYPijdINaVKxAIEjNNor9EhyT63xaI+Q+699+/IBJTFRlaiw3TtLYeL74bWlusjV0z",
+	"oeuusiMuxKY0XXv6W3zVF9Kmekv9rW9fbgf6l77A9mCvGwx4MdHAN7N3eXp1XSNvahBTXd1zHUNJCq5v",
+	"hJzPserrUqaJwtooXBBqLa6x7yVUhhaiHzDKGwHUYC1ElrMyEanf3nSZS58qbsq2KsJ1n+gBEbKaqC3W",
+	"ZRi3dNIivxZMz42ozQ+Wd3FBEK8Yy3vh3LmKrtWE2KRRKGUDx6Pt27lYspwH+TGv84I1+JMqHR2ihevI",
+	"dITlDrIAH8KF0kA+FCxlGXYw1Upk4rRA9RyZY1B/SZOxd5xPyJH7ZFtWUDENEAea3FERs0MSgRyKQAbA",
+	"Jloxajnv/OSZD1hxpTKWpu4Ubw7Y3CclilN1EUl6x77pNZaOY6vGnXbx/uzq/fnWq2XbzbL1lqsdDpWx",
+	"mM/XZhVL0ATmMMl78RRG1aM43MwOcjKKuYLwDWI3qB1fYXZrWa2cJTRUbfSd9QlJT5Rbg9QANQQwPGtp",
+	"TqYUDAzzRELuV0b1shU02idktUXG50wzAS6oLVLeh38hERnTHlhSF/4pQCywjN3J6dFJ7VczjTnDXDco",
+	"b2Sa3QT+bN4L266FFtuyKozaA1FPhlpx78zW20qmbTpjTq/pAjjC5sRLxl34PWo6eY26yF02tUu0RjFU",
+	"3weNy39TFo2tZuX3/abKVGVDKgX+Lz10vF3c11CTO8xnYw7akookDRat+KIgflEQvyiIfzAF8Yvq8z9L",
+	"9RkGePuiKv1LVKXfV0Poc9HvAgw7wpj0iuULZtY8XpI/Xb4+Jn/95vtvv/aprCh1uCBsPmexPgiSKbjt",
+	"DWissa1wgWcE0fQ20WKbE/LpVIjf66Z+0ov26a4u3A/D7y8bKul5kzzlHfBkIvwppervJgAfKY065MMl",
+	"gzLMu6TqP+kKDV8ExZzj3bNRBsqgdX56NUexy8qx5RP8hXNALk9PLs9+Pj0nfwJMpuM7uxXyPmXJAiij",
+	"vh6T4/fnr88u352e3Ah40KFfEIKZr1iC964lI8tyGTOlWPL1mLx6/+H8+PTEdFAnc6cCbrMbgWP7ekze",
+	"HZ1/OHo7gfvtoJoodPr//HT04eratCKkL6uQsrkZG+pq0D6AVm9ELFdG8TYdfV2Hd7rPHY1H/pNG45Ed",
+	"42g8wiGMxiPf+2g88t2PxiPsbQvcsycGsLWYqMtka+POaFYMCjhMe1JY7gCRbE+wfL7/7MAiiA7J8/19",
+	"IKdrYBWtDnPPFavkYfprGDsJ86s9hgo6zAPyy7ZzVaQ9KGqaRL3+reHpwmbXbIsUuw62DV7n6yckLoH2",
+	"CK3qnkRLeUjs0AAZjsKvJUfOoqWmmdPhdoJF+Ru/ml8buHs6gUYV0OctWz8FgmQ8etiTNON7sUzYgok9",
+	"9qBzuqcpbtc7mvIEgN8j9gAFW5KpsbZ+uMBuXsFIif2X/cY+qJQG3pELAoookIS0I1AeOdrN8fk1Dare",
+	"F6XS/e33+8+90l0rgHAPHNIQIBFVhBmI8wqwxhufRN/LAVBbM5L3/qA0dk9HHenhV/pQHkg4Wg5482n7",
+	"qd4JYV4BUvYFf4RBG33kznWJPxpip5Wn0ioi6Iu3XqT1gXfQAhjhw+XbCTmyCfDU0l06l+iNALPf6jOA",
+	"FZaKNaJqHqtHwLJSIZxvlxy5dq4SqmrIR+ukrVDITsJZ3Hopkxpr/fsrIBX6AP//6Pr4J+Dtent6fbqp",
+	"cex6iMHPTC487A/P8RODAH2MpWpRvPh+q0VR5Olga/bpJmLb4StZaYfsa0FYwjVLnLzzbk3nWsDNa/an",
+	"47avFH1puA4KvWzhP96FFb2CYH4ykHKP0raN/MKdC+P1pXz+F5WCelxtpo27dXDF6W4cpef9tXtqAJ+7",
+	"Owk7wBEdo/BuCrI9gNtVZNdJ93dcefKZNvpkq+mC4TrP5aqal/zm6PWbI0xFNvL66uhH86+/vX81Go8+",
+	"nr766f37N1vsxCtNh86f9xEMJb/YXp7tiQoGbOBzyzI4MPYtS6LpYJNLuXfqq/jKBaUcj0ihDklGeaW4",
+	"eMn24KuT7Ej6s3VP4iC3f3zIsLa4ywNgiFQ2ORz5+X3pyQPCVT0Nt+rnqXllboTMXYC7NMed30Uwlhhr",
+	"LmO5kmJCgDM+SX+brBKCw5q5+DOfG/V8HTfJ4wdSkYaOxk4qZAikTlu9KL/KWTgqBwRCHqCOyR0cytZA",
+	"CN5e0r/KGUnYHCiUzTwdlfSRlOSFuBFAejIuzRaXLUfNhlsUK7OddqJmMgMcyjP/xrxT0zrbPhxQ+hVk",
+	"v9FKq3JvkJbaVC7bOsUcgUMyW3tXvbYV7hOGxdKgkuoO5aFa8D6bfSfVbJ5GLkNjkfqrsp2z3Gx2e+Sm",
+	"Wb7frGq3UKksf8XUgG8ejUdmGCObkKI0M/9tN/7Il0/bdlTd/A6FWavOiG4ZlvtKkQheiFwaNF9hnB4r",
+	"wzeEtvtEV5QtR64d5NcpKzKFPmozDFYWrukZrHNvuOpSA961lNjmtobiVlNgrGqrhWWsT/rE9bBq/YZK",
+	"+OLXtfdZrWgqpABArvl5QMlCmU1LpqEQs1W+MJ3iM2ObOjvnd2yHm7uVmahNS2ocP6fi2JWubJgtZ9K8",
+	"t4P2vFv2jf2cXVRuPNvbdBvb/IBsnp9ZHrh8j4RjYLQb7OjibAyXLlyaljkko3p5SCIEUAIzD1xCYxIl",
+	"LGX4pxuBF1JdL3EghRyDhaPxyKItRpbp8w4ERXzribWAA8Q0ik9ombMt0vBjJUqxEYnOmcqksLSTlGSF",
+	"Wh6Q++UavVxIbOLYmxKWcgeQcsWycQIs2fqNqLGRTEi1iDIoilDB3LlaK1QpWJdTDfCeNiJAzeNiPj/l",
+	"gj2usmEz4hBLwME4BGCRcE10TnnauDZ9XLbrOrbESx5x24tO2QgpWeig/D227IUADBTyviMXFNYhCstj",
+	"HwB/9u3z5y+2F7Do7+1yJ3RqrZ0fPkBBe3N4W0rbQ9b/jLkZnxe6yFnHd5XTE/UU8Dv76rCnd1etXjpz",
+	"SJOK+3oXip3BBWLDQg7O7XqH8K898muoPCkYlAjQRlTAP0QCdTcCTsFKsaS2QpbuGWLrOG3njJnJZN0/",
+	"hbgaXgnWBD9OZZGcwgcZUQ7qG4R6dvVdPqJ2XNNqXNuSgsCZaWeKIJNKmBfirquOPU/c9YUiC572ihEa",
+	"76anjqZbKSfa+oysqr7HE6ini/WX7af0I4aiSk/tC4NmFTJH6y82vBeWN+9+yVNmwVh2n3NFMiYSLhb9",
+	"FUR3h07bYAhAjWUPy1fKLat7LYwtGFTfvKefDL+xZIR+dDHqSgO1jVJxsXlR0MObi+PbQQu1y8cHJZVb",
+	"ofi5UsorY+qhhtaWZmMDRXZPRjWHm/CSQealrw2j1REKi+iALPgdE6TIJjci8lDe6ICoW55l5uJ0dZTt",
+	"YoJnjgk6S/2tahSKA6NRNMqe2FGhSmo+AFliHeGT7y2soObry0LsBEwCPkDqVXMM1CdyQs6lhgwH8wmo",
+	"UobyZYwMnMJubTmrZqwqIDJVGa61XXOtWDq3I7jPuWbDuFximqYtg4CfGkiEFU0gtRSZZARzxWAU4N4B",
+	"i3lY0ssAL3VfffoipUKw5JimaXCgqOGjR2YrE1qSr8FhU/o+dF6wX0IgHCaSqaeP7XezX9EFtUTPwYsd",
+	"Sz5xUaHRh4JGOI3A0cVEAvmxxoIq6VNVoTIEJGKK73Se8sVSdxXoiaGcDTJzc0HwhbH1Ctn6lQR5ZoED",
+	"bkIiWNgIsdqA364uNTJx2SG51W3LWvgs89a5xVNGE6LlZs1Ot+Ilk3Rtx7idXl3vkCA8xZAHaGU7RLXv",
+	"WEgb3aQpG+jdrpOYDXy5rj8NpWuNYRqHaZVDg8uNpawMuGOJjP09cIVOH2is03WDZXhzvZhb/a7R13aK",
+	"+YJC9HzlsmgBMFd+HwoUyguBaWcIBKtEYQKV5LcDRivB87KpgP9Gq0oYaDI8bMMTtsqkZiJehyn6Pgj+",
+	"W8EIXUlzqzrJYL6WrbhWDbYlT0TpSqJztCkGjsrMQlKkLJnOZd53229oX37agptYJMe0UKzd9oIbQ2kJ",
+	"OlJeCGHr4N3TvFZ7zYi3qVd5YipiYEQAnQhdUCMo9JBTLfOgInRqbpzhmy5w01FcGZEE1Z6y7vpGuCpw",
+	"g6e/OQKrVrOyUk1xXF6iQmof7+1j5pl1UsuBIg7Sm9YsaVedyJImWNs8pjmmCxba5lS2lcwouYb6jkLj",
+	"tdc6RWY94EJ1KQK8n+1btvk0ZTL+JmeXhfDVMR5RsNKOrLznyxR5t8OCB+4hMy0YFUQNBpisMvClbdc7",
+	"S07f+lJAt5ZrV1gPLhVrC9u9p+vtzqd7md/OU3k/dcTr3fKn/vi48hF+lC3TlFIuWHIU6z7AvsYRj/vY",
+	"rGYybPOfGkIlYLFkLF9x1c78UP7ugPfJZrnQlkmy4611Uh9R5xy9vxc71a0UMrFqLhRfU17eh7gV+B1r",
+	"1//NpZcyqiCqCK7isGiBZ6Ysk4ib23rm3BveK96X1SxpKcFkfvlKWV5ic0jXlqEIs2MgeV6KBcvJrZD3",
+	"qtfqQW/1bxvbCetctitrQj79xtYsKzd2uw/6GMwtsKWVJHOaQw62q/00w/vf1Q9GCE1JtbKFLFwk7GG7",
+	"nFrRh2l1fN1g0X4SxwoaHMG4PFsVB1yt29AavaY83ZV520i1ImdIW5IXYpgG0j0D3k/eme9QCCBs9nXH",
+	"2QPX09ieiR46TwoI4o5j2j1IPAha3jIxpJhjkcdM9fi2S/+sDQMmU1kEfBOnAkLT12fvTk+m7z9cO0ox",
+	"szCvj87enp6EZZS5sVjeu1Bi4L7Dt0s9oD4ljfl1ixrchkzEbBfBzu6Z0mTORGy0dejXetDAIcjiW3s7",
+	"UZdm1VA18JFg0OCjrdhlmkqp0q69/nECMy7vRQj+ysWi3ED17t+nUEzZ/Ogy/M10BeNBzUpfvt9mL+Pq",
+	"F7euxLF5Zjjw0XrIcBUs3x2u0ObED5yaTT9JgE79tRnXgZ0n9HA7B20gnbkGGL4djTtmrXuidpGfR/U9",
+	"G56f2gw06ij/8s9n42fffbq5mVT+9R+9dkaP79rlky5yCT4e6zJA+UCU5mlK5L1QzpHwlNfE7y/Af2eh",
+	"2bpCO8TMYH/3j5ehTP5cwTI7mK2Bstcyj9mxtaX+ONie8jTe3FyNngrrk/vY2C5uXPulrbP47z17/ScD",
+	"EJcnGKrcRdBd2XxLLkh0ieW8oZkowJJQhsUal7tI12iAtFPAVGnTGyApRGxt1nTtxnfZatv728lycqrZ",
+	"NGP5FMnh2vm6MiPiLYEcjXOpsOKdsRSrvmKoi+ZKn5vGo7GLWt4I+BEZUCoPNLijElnMUlYzxyb75dht",
+	"Jtku9N1Ddk11uT/frompoPl6+ydAI8f4cD0GO2yzeb6FP9w+hAB3z4l4nyf/l23e8UhpmU37vABju9Iy",
+	"CwfCfrq+vji23FXDwmC2lihiiWmuecwzKvSEXLKE5yy27GTIhOeKxW9u+UoWcLj/dmhF+RVteUUnT5VG",
+	"FMynORKEzoD+iJGl1hmROfyvAnqAUHZNt4puOgkJoJ8YTfVyh7zEopaSEsyl6c9N8xOjuZ4xOhzBw+Ol",
+	"Uf9V1TpA/kuhuShYcFNgX1MjEvI7mloUdG93agg0feIg6DYiDU+qMYKoPTbK9w3mv7Iwg74d99ey35rH",
+	"yyLmDVVbMa25WKjpkPhNzwjRR1gC23VgAwCor9n/uGVRKhPup6Bz++xmNPvONzeLA0A0C3UytmdmjGCR",
+	"QIGzx6UYl7ycLlhbv7YCQjsksTFQ3Hu9/QQAKKHBXxdiEVLst86y8lwvER1W7li7sfGMjYmSaJWXpQew",
+	"wDXAUm8EcJvEciH4fzv2yMdUmTfj7Vz5XdEWTc8C8Bg/pTMBPGMA2e2PsPK22Aa+6oIqxRKzvdAN9uBh",
+	"3RPyHnEnB6QQHrT4L/FmZLlc5Eyp/h98WYgL99LmR7d8WBncHuwx8dHnnd0lZyJhDx/U8JJbwGe1A89B",
+	"S/RmPFIxFbs0qIssZWo6ZzpeBsmT+R0jubxXxD5CZmui+CpLGYHoEIGed0jGtD3nLCRbYWIJE4hzyJku",
+	"cmH73rG7AsBHoQgHmCiK4AOCKTUGSgV0MufImy0gDxcwgRVwClIwx4B1DZs/EMZt8SZjQ8A26eKDs4Kn",
+	"iU3NOCBJLrN68LTNx2zDdbir/Le67t3uqM/5xtoHN3glMW6oYLVsh74aPTGXGEb0ZlTHyxC2MmEthV81",
+	"xdh1OOulv05kP+Y1Z2myNfEzxqC07T00P5W8oNbp0XkRwJeukTwOm6ossW17PHrYW8g9+8dflRSTS3r/",
+	"zpKUVX7dU7c825MZ9rsHd4yxa02vZoBydlTeWkOi5FhKbhiSqnJBBuKulYymYG2SMoPGpSJw5Pyzl8Kw",
+	"4Fh3jGfrfRhwGCAAO+ADubz46ej89GRMLk/fnh5d4X8dXV2d/Qh/dZW0N5HkNYRdR7W4EE4rH5pRVgsv",
+	"DMvPKS/IapShEYKt7pjgWfFbcYcAQxXg0I8Qsdz42455J4rhb3L2qkhvPwvGxLZdgZnE+gnpzxIpWM+9",
+	"PTzbcM5Tvd1/VsEe90Qgplzc9lnct/AcWDktqkuZHQquAfZAV1y0VBLqYrrePHyY7BSIXKALgmrAizpq",
+	"4JW8g/oSIAgwl6MEFIMLAHPw+46slwVu9tVTIDRRP3bwH2e7uzm3e6yckiqCs7Jl3bJ2HLASo+i8ScdH",
+	"58enb4Fa6fJDmJPavrtL9GnHE9rqCL+y0DfIGTu0KqslJ2j3jvc6RIi3fY3P1rZmxf33MlBwtA0habvt",
+	"WI0dJPSsSG8HiWcQq58rBoyj2RoCtsO4yNkdZ/eDmfW95OlxbO3TU66mMQ3Lj7L2IsuZSwSr1MS1TUQ9",
+	"LILyhG722zIRx84OiddlbdlAruTStCKUMV8wR4ArkhTMqm8ua8Uo/JsVd5YUMf2o9NyIaC7zGU8sC5lg",
+	"98Sy6ly9Obu4OD2ZkAjIayPyJxsz+foAwNY2LAQ1xGzVqMiWKbGNyTRxjWEiBUt81hzwo0QHoaI/9aRU",
+	"HJ6r5jayuQKxEXnIsdIilU5qiTZDxFK+UFPc30/ETgBmxhU8Sf70fP/5/t6z56QQKVOKRP+BTUQA5lVl",
+	"ylFO5/pr7xa7EZ7Qrcy+Nyu/KpTGqmwTcqYdtQuUbAfnJzYm45IM7tN4ZIxcPeUhGVpA4VKw869uadpi",
+	"VMemw2mRTYEoK7BLIc94xdWc52yKaNuIuLcOyFLek5XZRCqVWpkPOST7B+QZJrjWQ4nb3AqxXK2oSDyQ",
+	"P5Rb7LyKRg3ZIYMpLs9lOK/qaklznDSaphXdwuoiwOrHdY18Dry6FS1kCaQVyCsd5uzrHFbm5cUWmb8p",
+	"Y3bUbd07LfUlE0aTaeqpUtrghN73u6B3jBQZmTFMr6XVfKQJeeVnbgy1dVCjlPMbYVO5gYMT8kIS2ZZg",
+	"a1uYDs7ZA+VwmOZfz8PYXpjcpuiHA/W9Uij/JmeQPnmd84XDr/fT+H/lZpKD8TT0zoOxqywVGlBJQV0x",
+	"FNxcKzjHEDfPqUiQxbaDiejb/T4Hu6yOv80QwQd3M10epqlUinVz24BdvSopA6xikErlctC8M4ErC8sm",
+	"VJG376+ujWTDvHAbbzNaRAncj/xh71/xycrVRU7jcBQUKr9RzQiFlXHjtUPdEMy2WjXI4MpAb0RkrIqp",
+	"acmo3GoKC26RFypqCye5T/l2/8V3vVa6Pp4e6/cOXygFWKtXHshjkoIFvV6Q52AUEpwlazdChW+zlGtW",
+	"UqnXC4AL1t8TltFCsWmHMQsPhKxniUKO5j59JV0TK3Yb5UCD4g4bHphrDq+00HeVc4Hud3zassBxW45T",
+	"FashKPos5zLnOnCp/sQX5o5AjbH9iOxVS4NVNhVqh+1wkcjeBtEmpDEwTGitW93ZvI4jAq9V9B1YUHMa",
+	"76nRB/YPjB5oGrWEWcMqgVn6tR0EpS+Vt83qhed8bixEZcMqUHmlm09zLNFrLJlVRknhoAEYA+4US8wU",
+	"4MKwSeM9xnjlHjWvZSyetpa2rgTWHRKk1MC+Ur5ejKMvDFqRXZR9r21dLSvcLeyEO1Y0WPAN6bG73HQs",
+	"FFsm6No89jtXEW9iGMBgwXk9hIk/vaaLXu62kDvMRttKT1dt3UtlygvXis1je2gYDmPP3emYOwPadcOj",
+	"VpnPLe610hjdyVH272+RfjEo/70Myn8r6293Sy6EOUAR4pRMVVfkqhzxedHCbLGrNfhvY+Z9sdr+vay2",
+	"gdLzi8mwu8nw2ISvl8FP/WKKbJoi/1PthDCwLaQz/zIMMtVUhXeIcP4qZ9OKMjQk1lmJB32uiGdzdH1i",
+	"n+WwLlwZts752Fr6/4ut8MVW+GIr/A+0Fb7o+V/0/C96/hc9/4ue/0XP/530/Mdo71fFakV7FKHZoQxO",
+	"KTA2+ZFBm/HRGyPSgQsM3fJBDH93SOh6yYj90WVWVvQiXaVILlQ4JNQRoKj1vdUC+Lkc5JfowBeN/wvc",
+	"7P9WuNlQI+KLnfDFTvh3sBO+KPxfsECfDwv07wPlaZJy1MEvNYzKzliXvtrqDl58O9Qd3fdOS96WU+p7",
+	"afmSfkWJNlLWwgUeJUlYzBOWVOtTW3bhZh5FNVn7qRK7XRJ1oFCh+anChgS0w0CWjwOGnMhCmD/Xs6LN",
+	"0F1Ccc+8SHNEprsUsLi1xeP7KDBQaL47PVTL6ecuo/HIZO7RuL2yvvvQR9R5dZXKoIaRrfI6twKts5hR",
+	"iMQ+XBLOt9K3sImvKbhbSdWNX3YoZ2O2tK+f2KduC6DHB5eR6VvspbXGUY0Tp1uA7YIn3Cyg1ou/tl42",
+	"rZ+fwb68SSUkbOEw3JtASWK+kcTU2KZ3DJYL0hm5I6Fg8zkQdWwUYes1+kbptTAZPCZWGinuYVhC3g/B",
+	"+n/OUm01CVhJ07YXvtkyCVI0AZNbmkxnWGq+zA13An3kCSzw9p/zfIWlP+0/4AeZZ0uKT+cMiJnwPyut",
+	"YGLn1FP6+j9hH1jxsF5HtCx24FTJ8gMqZrzta27xu6lcTOV8bqa3pQKpm54dNJKyemhffcQXquvUQWy7",
+	"XYuJLvlHn+CnoauonfCGRyBV0uk2UsTMlwdzlWYqJ7Rd+vOQie7SSgQW0exd43TjogwAO5IiS3lsdYEm",
+	"RN3XbFaW4rSYwcNcCsRfuqo6KKUcnQR74ApScEQCV4qQ+kbAu2pp/rygXLT5hKqVvbdeP1tqdf8u1ST9",
+	"G9OEz+eWxTVk8vqZjupzBxWJEjuFSwquNmjJ/Nu2jcYV+I2hDC4Tum0Cs1zGTKkuQY611hVcKxz9vaoa",
+	"JjAar1MDvL7uHUBU95f3WMKlX8k4hqK5X8m44MWwWZa7ZupVt8N2ifP7SUkr4T4X6sqOqg/YquYA3YXh",
+	"1jp/cdq9ez8QjzH7uSU64OyrBdPGwCI+UHJAImi/wrQAmk8yBtVo7A8LFcmNMFtS1akS3O4Ylaf8l61S",
+	"ZbPq7gONte0RSutkOZvzB0/vTGZrEv052iGusfIIt8fHqECBtF+pSkovDHNIOGgZ1UsQOOC5vqNpwcaE",
+	"IumbimlK88kOGtjOxRY6eNiH0MmExgRK7mvPZFNp5EVXeYb/+sd//fDLf/4w+fN/jMLq1FvvTOxN293Y",
+	"TrZ2+TfPMVw4xgWClDCKSwK6v33s+cuXJF7SnMaOZj74tS7Je8dBXVC9hKgkqFAsIb5sV1uPdUd1NyeL",
+	"ljbKaMl4GZF3LE8KZs5NySRjpAB4/knGci6TCQEvfXQjKjQresnWtjiUxW3QKi8LeNuNLlaStzDlCIJX",
+	"KJ5uROTioNEBhAsrP4+JTBMoscVzpcc20BPVw61RXciYUQKBke17VIZn27TyC1qoR9Yn2YpMaclYdoYd",
+	"piVvJNtIx2h7b58rM5ghuuoY8PtqBC3n86JKxDuo5hK8RnKWybxSzBBdTyH2zkLoLUT7mwzYG6zXAep9",
+	"5Rh2QwVFY+tI3dp0y/RgxYPPukFae86LnVMyB6jQnw+PpTIW62nFf99aOM3pHZreYvZZRnMwuox8SmmG",
+	"BfBUjwy01snUg52Vl7aOspxbzl2QWpWDCSEWcmQDSNxYD4Ldo/BKubj1JNw3wjYgBRs7tEqFUNyfIZTL",
+	"FrbiaE7vOZQG0WTJ0gwFXgO4JLjmNN1aq2B45Aej8C3kFDkyxpmDjwrOPTUWzR3N1y1h9/Zj3axS2uhO",
+	"appWar2YdRgTLuK0SKCSnePKOCTPwJcsJC7K4FilGcfTT+OqSDXPUs7yR4miYjD8yrrcguboFRcx85dL",
+	"TAWZMRKnlK9Y4qlFqm5OswWTAjVvrsxuTMiMxrf9TVKKWvoUN84ga+2yED+zfBay1AbKu92oi91LQyIr",
+	"tcBYDwqCEgQSZnegd5SndJa2E8ZYeIhZKTfi0nnAFXLh9V4us7hznqZ9v9b7W1uDX02P7DCUVa1KQs/V",
+	"bkLihgPaSmKZCrPgiiJksGQYHH1eVBqWqkGvKkzENGE0Sblgw+Zws51dyKJrzfhwZqP09fvz12eX787O",
+	"f6xQd9sNygUxwk8fVMqaG2uYYel+S7Gvlb0gb4QRT1jQ08YA8Kq0WjFWQqnbAufvz09H48ooghbA53JW",
+	"p79NB8QA/cfkqHL0iv/1KlSNkhNqVft3pqqER7c4YPr6gKtVrwMhdyzTraZhDqljWwXd6HioDS1lyoyR",
+	"zQWawH4yAm13lzD+2CjZklFlhK0UJZBXrZW5eyZh+moB/vJBi95z0njCVpnUVYGz+QxodCWkdHP3qAJU",
+	"AzJjSy4Sd7aMsSiJF6+Ea88v74S5+fesSG9vBBYfMhocN+2kUiwU0XJMrERAQBFd0DEpAwjmb7BHxnZ9",
+	"EoTq1iLaMndlq6ESC7xUCe2ToyAMxTzG0vn4RqCCUYjbEgG8yQtYS2gdhNJx6QE78vgNrw2AdWNQuKlB",
+	"e2owaWAqF9P28jGBocnFFJoOeCcs5jSVC7McGCvxMYlGABySE6imM6rCdyFiYL0oCKveJVB28/cqADP0",
+	"a+nG2DJXZRWhCvjyidOJbPAlzgqHZZ1qY8T09HL4BriEciyDlrT6MpQh3+3tjNHbaa7U0LeH1BF2QXb7",
+	"5cGVxSfkfNobuzIe5VLqzsgXMisabcTG4eDWOSx1FBBFzlTHXU5Lm3LrAIzYnJYk8uHfe34MPKs0y8Lz",
+	"4xCoyXQu81az4CsExB+CeYy5BsbykIVGp4SzA4009vfHgGDjDkrkLjC4Oiq2x4bUgGBvUe10GW7bhm0t",
+	"MxN2YaobRkWncyoU3FRPQEfXuCc34LYVnjpbvsHNSnNrNQzQEqHrJfOm1PQ37Kbe08JiVxaTqauP9Ruk",
+	"dl0E7ZHqVVgXCA2h00Wc13RYbKHS86r2UMRMwsIHF7VXYH9M0PEiBUSlQGH6Sh2Q6Prs3enJ9P2H6wh+",
+	"j96+v7qOAN8gJWL55RyTQ1AKVDNN7s0VDykmfxKypi9jNSIIx9ikra9b9LAu/zvMs9kvrY7fbl9nGHGv",
+	"aXy77cgeI1vmNXvQVQR7N5LBFvRa+TJa5fg7FvwhS2kJFBjinfss3rBZKuNbYxn1An7YVDtSOYrklvW7",
+	"4xIW88FY+RZsmleracrvWiLRTcV787NcoTx4pG8ln/5aheIiZp/3fquY5gG4fLnVAFUg8yRsvnYFHOGQ",
+	"Uw5FNpTXAahYQ0JJ7DJdehYNo1wrp3ds/8yPlOu2+vdONjvpXTZdzkp1z20K5/YzWsIPdiibbybst8Lc",
+	"yxnN6YpBAXeXs8Axpu2TabcwIDU8qn0Kpe4IiHZ3mgP7DEtk1XIIMLNqhDfUG8CzQc7vRgL7DiAddF+5",
+	"67KZC7flZe/TGTYl/rUhcwJKT1+TsSzdBGmQs/V0xV3cGINKL5+//LYWZXrWmUjYa4M0TKQ+W7FitPR6",
+	"vNQeB814+d6QKQe5MfQS9XK3LIb9PFAJ22rEg1qvWAzdjaPG1btEcYuI+x2AAjtKoh38J1VXz8Bs2n8v",
+	"NMNW6/5jlW0EK23tlh/SvrN2pEI0V+LA0/hZyQ9hPH2AuF4shP3uzjACH8qEJDJWf/lVztRklRB8fMaU",
+	"VQ7mjMTrOIWldXGpi9Pzk7PzH0fjkSsBOxqPLj+cn+MfXbXY0Xh09eH4+PT0BP4bE/5H45E390ZjWwIR",
+	"n0XgXRvKzdkL1cQcCMVWUmbgP/NCdLRR0d82JieyxQ2jA0xWUraKG4lUKjX+tQQRTEhkdCE5n+MvCB0p",
+	"iQ5uRL1ufXTL1lFpLprd3ma6kAgNBQQeuqooNwL/OiERCtzIHA9n7sZUWLffhES6yEV0YH9Sld8wLAkZ",
+	"YJBWYcESZvxQjiUCL1g0JhETSXRQCWAi1FdiZMWoRKhVmP5uRGRDmrAr669xRRRPmTCN44LVf8c8WAs0",
+	"Ulpm9RioXRKjQadSjzCiL+fz0XiEHhicE1+4F6p+58IlYEFLlSQs6jxIuHVa9slVJSN+EIjdSrJf5cxK",
+	"Mnu6nAiEI4Z118mi4AnbBBkmSk8XNAtnzN/TNN2LjXkMEXuLgk0klhx84FD7D7CjQEJRKyooRcyATAT2",
+	"JhOJ02cXNHPw2APEXWhC03QD/F62a3PegtNnxm8viSHfANkVRN/zmOEnqBpQX+Ykmkm9jCYbY1KwK6Re",
+	"htH4IgwdOnc4Ygqb2dVIHAwwgV3W3cPu6BXz9/+2NY4bVsnR+REYJZWr8sP1cS9+jT55ne4EuNomgCUP",
+	"AUE7LZbGHWazarCtlqurkj7SPFxr6/SHfa6qG8HcKKPx6PTn03Nzqbw7Ov9whHV1ry//z2g8enV0/Ob1",
+	"2Vvzp6ujH49G49HJ27+3Hf7rYOYGRONdbQHLVtSkM6vXjCKn4Amv/G4BankhbsSKigIeq50yuxFcmgk+",
+	"FBzoGzq/pRdS9SvBuakEZPZVqweAamn0O2h3UyrJ+Vwx3TNgYXRFP67q8988Dwc4ZMbjFqaBjMdBF+CZ",
+	"IBGEFY1hZgH68PRXinAA8qulvAdkJ3zSV+bykqkaI9DzRiRcaS4WhbGMFYFMWqX4nW3FLy8UdjUHrRry",
+	"t2H9A/A93YhZLuGatQf9m8kzvGbnMrd4AivkwFltRo3o9woxHjjDbwSKc54QZG3DRdGbBGLPtx41mNLq",
+	"UozdGoYO3ltn7A/0ZrxlVDGvag7cghhoxQ24ZDTXM0ZLHgWjmm4i8Jvp0KEq1Zm3Jswi0NisVcqSBUIB",
+	"sImwpbI7yEHetppSqjKicLdtBt/ZHPZBJG/tBo9l4r1QOTOLx23Vda9Tu7RQS0UCCize+GZCIhd8RFYs",
+	"x1FVoRyLyvBkNCHvjfp5z5VFvsE4zQphNMZOZTiositNg/eiytvwVpWLoyxjIrn0cfqB+85mzMbLQtzi",
+	"7kvlYnOvATmFYr+FjShXntnXVl7yxZIpXWu96b8Pyr9mQQDXbcvH9/OSNOnmMs5i1vGxFZTvxoC7XXbw",
+	"oQHIqSKaPeimh/Tb589evGhugfHoYU/SjO+Z/b1gYo896JzuaYq+nTua8gRETBmbtU7/H45N76+oYt++",
+	"GLOHOC0S+2P1F5hjGOd0hn8IDRfirI3xfvPi+5fPvwt5R7chqLonDQWNB/71ckXiTmxfnaAvSemc0VUH",
+	"NZvSiSz0ht64VfLXQOS9vH7VTV6+XY2WV2elMcX4/aEjcS6P5SpjQnkPS2k6inD58ouaQ2aAU2hJ1dSc",
+	"z3BwD05uXOQq5OW6yBloD5D+m66NmI5ccxGYhHnBDp1rb84YmGfo4sO06DGh6T1dh8NlmY1fB3Hf98iZ",
+	"ByOLJls3p2lrqvh/sxpN0bOw5qZpOoW8uC5qSHCgOVJIbUmw5hAzUIc+PfXZ/nh/f98z4cJMIeQsuhF1",
+	"UE8Lp2I3BRyMlatpTIGtpXWJcLoqnxZNyLVlXIB/c7GAWz3DqzVHWAOjecpZfiNmLKaFAmChlvIWUAyp",
+	"FAvnzLE8kyuZszALQ+OwlOsxLndg6ChcpFQIlhzTNB1OvNbDPXmlWXYUuxovM5kMYCryTviNVPMakjZh",
+	"GQR1jTXl6UOqlYM1oXnO71gC/iozjiXIicdkLH+0EWTbErlfSsVs+nRlQGBi8DIOaMy8YErziumlDMO1",
+	"Ghi4+g9TLhL2sJ0crMjT7UgQ6KnW7tgtsx8hNlVOYXBT5XKWstXQxMPXx+T7Fy//GtA0NiEjmz4iap3U",
+	"sRTzlMca1V/7Spn6nUml+CxlhAulGU3GYKmB9YeC9EZEjf6iUn9GkCgeQe/ib/GWWG9+hcN9T93ybE9m",
+	"OCF7kNTDcjsdEGoKIaKuNJ2l7JAA1peuwEot0sSyBRqzkIcJfiwupP+BO2E0eQvG57F9dfPo4VS7SSZ0",
+	"BjiKaloHumodKAUWZYIHSNMwPgPMXCNFcykWuAxcVRO9wyHxwEZA/8mKK01vGZnLQvjQV6W5XsEZu4lf",
+	"c5YGmVL4KpP5TpN7Bm9aW2RzhpG75+Tt36dn7y7eX15Pz86P37+7eHt6fWptutIKNv/CgUwwgUJpatE6",
+	"Af8N1ctyK7dPbgXbNvTTOj/n4vL98enV1RSjOs4+tfukyvXtgOhM6TYMq9lWharDBb7/vnKfvwgHSjXX",
+	"acv0gKXsAEaHpSdnbi5q2FeWzkfEYax/C38LJEXblGjPo091pbyB6bmOPcv5HhDwM6Rz6OUjxU/zU+MP",
+	"XGVbjB3YrzK7HQIc9/5uqM5BiEkvCTcnD7hhLvB3woWdRqNI+BwfB7ShJVTJ/IQ31GTr9LnOx00kZMvM",
+	"QBbFLiY1nEFHIOFjqU9qV1dTRR+rZF1QpXwuP6kFJhEX8STMFiv6UMOOVY5tOeu/v+lc2a314EgoOtJJ",
+	"uLGVgL6ci9/ZQA7t78vPBCR5CkKRpxzRp+C3W0rEXYY5CCXb1Lvh3V+6htTTc1kfkzEX26ng0bI0OjFw",
+	"IJV0kObI567jNvez5w7eZns0fbWVN8c4wpYPzy0k+sltUtt2aZZ2cIhXk0onPckdNqX+hhVitZ507e2R",
+	"3nqpHX0rLUSW5fKOYsCD522FDPGx9uItM1mIOOTx+MnVSvCKJKbDuqBVbC7jDX6Mfu6WmAq6ve6BnYBj",
+	"fNi/NoVk55bPbeDXQjWEICu7b9/mabVzmrwNzw+cHYjLDGPq1jRgIinNV0CyxkRCIAFfkZxqyIYrk1st",
+	"NgviYUKCHZemQ3LjLLnw8O+ce9h6T4RmB43fgoKUa9kVS5rqadv98nG5tlPx09Hb69OTAxK51Kxo7P97",
+	"CrnkkQWbmDNj/4IMSbBbLM+BIo6G2YaAKDEDsCU4uD5EnjMuFiROGc1Vm8gxb3WX1XGgAuhATbZOec9M",
+	"kJQqPfUEDIFMDfOTTxKgmilNCmHj5PMiJYqJcNmFsuVheeLmNfONPc/tT+ZRUAjnAefzWyvC0G1gHYiI",
+	"eiMzxgTxRLc7yDZwYocEar1XJcmc5odkzgVNkdU5cps42qnbB0fJoXY4iyu6nrGpYqJjukqYwpJC6BiY",
+	"LaibQnCB0nzBsFqSRBYZSHajd+xG5Cxm/I4l6Dby/luHaEDXbWnrGSPd0opZ7ATXJJZFupuHXxjLvs8H",
+	"xizXlIt0TeAVkjMaA7W0/bgDEtkljsiKi0KRSAFzLFDDRuVERjuN06i6ec9d/h6eNXoX1Wya+cJSvbPw",
+	"W4mMcpYhLfzGXL2fV76XVD/3wKsGte2xoFx4OehXtcjZ+EaUVU8qGweOotssFdpOc0Z2mtINjHlP9B5L",
+	"WRycg1IARzxRERJal8wRyLCKt9sOJzm8R1/LnABkrZxmDEXYmQN2b6HM8UzGSMpLNWzge7reZRS2bkHr",
+	"YcHe0QdFljRxbChwgvHHW7YGCC/kbO4kTK0yMvVGVyvHm5CObMjMRF2KE5rqpSwWy7rKc0gyjOrdCNyf",
+	"Sq4YsbiXxk7717AD2HNepk9qmU172z1XWmZgOcAO2fZS6du9xueRXUAo8z0DlDSLf5vyRAWRedavbYN3",
+	"suqkPiAa9o0/WJWosFlfo2LhIh/eCAv+Biy1FOi91Uu2asRstuo6Tbvq8/MfIDGRzInL9txCg9Dt87Jl",
+	"3jrYMTwyy9YEoGmKLvlbLrCSQulYtdLEQseZLbCAgsXfzSl+kpw3RBFId67IQgrWgvy6x6tzO2MjKNE0",
+	"X5fHWc4Uy+/6WyYhtggf5HRpuM2bs25BuuvYmR7lCSwNSaemhyxy53EotcKKpWLtw0p1lrJWjLPKrQZr",
+	"L4Wamla5pGvaTRffQ0mG0Se5uO4+CYfz3OnTEunFHUWWj7IST8NlA/eKi0XKfASoxDc7QPbJ2dXx0SWk",
+	"DZ1evX/78yn8198/nH4w/3Vy+vb0+jQI3an7C4a77JE0x21pi31OUCtFTQUoxe02rJUtBSJvIOlXLdTQ",
+	"XVqE7TKICKxXSN6eJWvsgKp92iYT0GCFrUv4vMaOzlVJftvm/JErdiNmNL6t5BjsjwkV6+bFueke3+Yc",
+	"B0pzew23VGaVYmG2HCT615DUEoYGfinQgmwz1VF2T/N3377YRni7QathlrfjAFkn0i4bclHkLgkmsqIH",
+	"AGHmCoY61OZaKTVCUJPsguECG/XLGM/G/EJu9apLIsS2vLM7B3bIFuPKF6WCJDHoabBW2AyKQrdeinas",
+	"w090J0iw9W/UfS2H5JZlugLxdRNestiHAn4DKtm15SEO8k1tR1RjN1APs2PqdomCnlo0o6X0AY3OjBns",
+	"Ims+0jSNAvO0o3c/DYBOrsCKU1b1stqj5wWBpEdrquEONaI85+aNUsE0h+dXsAXbKiMFnfGNgcgVg6mw",
+	"MRlaQ6uwHMvzW3e9MVR8weWAl3tH/3lXcrfn5dXkp+vrCzcwRTKWg2ZXkaHfdcvQb19su6WSfD3Ni8D2",
+	"htoyIFHDX97PZ1zaMiX5hHcet9jVUGv+gNBUWXJ1cnJ6dFK9mzdHE7RxnplbyOJVK2/3ivn4qLSnVHi2",
+	"Xw1Feyul6e6rD+EdrkSFUr5FxagTvlsVo4eW4b1U/bAHdX/VBgDBA87fvz05vbqetLi0wveK2Z74zJjQ",
+	"OJdKQakVs2Or136UpL9NrJA20pFFYwcuvhHwo5nS2gOtmoy/nCb7zzr9an1nBymDftms0IDCxMOe7bHx",
+	"mPBJDwqFE+nCOrl+RLrpY10PQwFmzgkRxCVWD2zOspTGlpPAmq9yXrVGDsHQVSS6pfNbam+epdZZNNlw",
+	"cmwRDhalBB6JP12+Pibffr///Gtb/h8gNHjP2OpYh4TaMdwIo66CEcFLyxpeXIMipCYElA2vLbGVYukd",
+	"U2B0mGetf63h3+hbxatO07K/pXimvYG7NALdA/fbyF5vxYVCAM7VEMG0f2sLd+EW+/KaZZVM2I5kV6MT",
+	"eAgpfGNPirUhrjwzbd6dN9zVtIFoU9yjtv2clN6NSgdblnIHFhS/BYegGWDbfC4eFBzIVhKUjaXY2Bev",
+	"3n84Pz49ObDeLnArY5IJmsFlpDNdgzipgSGcQ+Pj0dk1sp5cH705PR+NRydI2u/ZThytydj12OXX2GGJ",
+	"dptVQP2YHgev7taivL7hvov03ikaDTURFIWDRg01LgAYmqYsnZCL08vpm9NquITrZQn2vWVomYAFhymr",
+	"oJnbMnkSi2RbazrL2R2XhYI3gJSkTBwGIW8NMZBayqbUsrIK6i1r5PLj+EfjkR1l17pf+NKNQ8C5NU3/",
+	"Mar6v4Ui1kf92k3H+dS+dy/MrmH3g4lioOiKd+BACgj11Z0bhIsYWZvesnXADHjD1uDHBG0d1BNgL8AA",
+	"pYDDkxOZMVGv04GqCZaf2ilqN1tPF7kssv56H7rIXq3P6YoFdL5XazLnYsHyLOdCj+FMPt8nqdH2lCbQ",
+	"mZrYrsuMgf49woueamLIexW4x9DYJl1loRSFD1AJUjPvfB1qRFazNALxra743HXP+NvkESG2xpVQRkb8",
+	"ElR2UHVF/ZSN6/u+4/q4BFfc49DI/xLZ0aKYWHa1AxLLFP1aWGAINoirXOYNQnSNU7NeHttmc1NvRI2Q",
+	"hvwpqmDkoq/Hno/G+jKJy0w6AX3HUbOBcQIQpvr9VmGBs1rQ9Oji4vL9z0i94+ngLo4+XIH+g8ODgka2",
+	"nyoBXMftCDO5AxUXbcRA6vw8/x97f7vcxo3tjaO3glLtqthzWpTsOJmJVFPnKJKc0YzftiRP9lMP57Ah",
+	"NkgiagJMo1s0J+Wq/elcwLmIfWH7Sv6FtRbQaLKb7KYo2U78KbHYL2hgYWG9/n61UXEfaa1JSvA0x8zl",
+	"mkQKzyFzmlvVRXX7QUoFi6QoJn7fHIoLEq8bKYwPKnzDIayNyncNFK0RcIfXt8KBXU08nby7qDZuWnmf",
+	"8XxyzGL0biAY8u7k+vRvoe0944XB/icrvyWomy+I9t5Rg3BBjnubsHeJRQWpAHhOssvmn8fvkenABfxZ",
+	"dLZsq/NvhZh53rm1/RTMXcVMzhfAJY/kIt1AfNq3tnhyz3W4GyXv4M2iJX5t/Q7NhdoCOsxnZhFYyPAx",
+	"NzA/aDmU+XIk1ubZcCLvqFptKtNUutIrdsh01leeiBacNpHdAVUEORLHbP/ZkT3gxJ093oJEHRU5fAPu",
+	"On5IX2GEDhLE1inBsZGOsVI3SvW8LhtqZy4VdkqnDe3o+CgsHXUXr9ee3z77/vnzF6sKdL92v6I+bvN6",
+	"nHapgMgR00xzvuixq/ISJawizWlaMLRoJ7Cv3Go0VVhuM/i1wrXNBgWPZWBP15qjAz8AA7CYuQtmZTnw",
+	"HbFMjHmWpK5FUy1KcYn6dlLsPLJCARE7chv32OvC5NYsov064yZvXyi4djq26vtyi7auuAQFxF2JNOZl",
+	"0/0xOwSJYUm2cF2q692WIHW3qug6NaKR6Go3uOPKSICzCW6DdCCyufTVsMiZHoExhTk2rDelLQyQnc/s",
+	"n5sytf7KhtxjOISjinowQacAEXniJ0TMeIp4QANs66id41Ngf270k9y8R+Wqr22ry7PFSZpus8u2Ts5+",
+	"4qTkHyZS9XHNgm/XP1o2QTdCMa5lZJkFoa4uGWEXImtCk3AJz14Qle4Qi6Z4fRMIlZOH2rA+Nujctzqp",
+	"OoL1kAOwhKcpN6YB4VZ5Hily0qD1bFQYnkLUjvpV4I29JeRYXeRQJ5pbdWadH+XZzqC81FpX1PIV7UkF",
+	"uHoDV6fd4CPl2WIb/TLK9NQT/tVBMIpZCSZuL46cZoUAh0rEh5BbwN9itXPpvWolSA7XW83rm5r/FaD6",
+	"7B3t/WK06l3y+WvPobUR8yfPCgGILbMiH8x8LP++wFiYiZ6KbAx4Ly4f/edv//L9U49Pm4vZN4bFlI2O",
+	"XRmrNHZCaQYx92EPsm+My1tbNfYx2lM6H1Bqu7ZeaCQzB92mqMqrki0haTWYMsEH9djPldorO0bCtvXN",
+	"P1Du7XLqfDgUMyjHYnEwiXHTAf/F+VqZ40Hv5m29Re+ITYU9RLBMIOe3QsGWqVgudmHhFRA5Dy5wTtVq",
+	"eAIZmtMBCPEdT2v9j2vHtRWUQuO5WgKIrDvaoda2xcH+i8xrQWOgRtYF2G4WJN3ItXDHs4U9rTOuEj3t",
+	"3S+cZs95J8w1w9A5TwOzZsjT1ESUQEE/RJTVfNsUdG9cBet2W9+XViOfww6iEa9fhO8PX/yl3UCKNJd2",
+	"TzatBPQ6lOsAeVSkYvswFCIxK6nUTavSMKbQbALu3NrmBDsEFwaFzeEORnaimJ2XBdKbEQ07aLAO2Az+",
+	"qK6z26vbfFdHyKWuSxdhzOyIAVuHAXoJgKDnKmGZmOksh4mXGRlyJvKVrSI1ooeKUGdHzAhh+mqOTs5s",
+	"JpSJfKHsEAknTc93Lx2xG51PEMwcXkiOpkoY8MUwnkylOgJXmhzyao7Ac3LQAOyZTc+2f7R319sdhToN",
+	"CTu6wh17ckhiVRWmHZZ4LdgEPKCRz3FbVnS4szbiYzX33JMi4fCwXkqofNeUkE3o2/67g6HWGrTEF3u/",
+	"MHpp0tUDkHXkyasHfPrLsx+eR50YXs8q5FZsB4SvwXC+/+67b79fgzy3DMXfgvi1YYEApX+brgh73xpw",
+	"M7+DGnvMP1u8/s99+/nx1cxhwyo7NLuHAbJ7TIS4T4DX9rF+Ti8JJLbrpPr7WGEEsX3UT+uscG1wCHXd",
+	"8B3rLFepB8CEgkTh3YtUpB7MMwm0nds9YCb47SAzZssHNM/9dvwOFMzqTCSyql+S9NdBx0Lk7VXSrARa",
+	"XmeWXuRi6jCZEcUj5YumD0DjuVtPWo7xuLYf3IV8ehs2aV/ptbrQ0MNE6BQensZ6ZtQILw2eKimUdEKR",
+	"XSbyIlOteDkqLf8bdf46Luii0XRCGTdbCzm4oFj7tyrja844nTECtAC7PsJwAZx6GJKz591wFSRszYlX",
+	"fkk778pv8M31xPjkuim84mPecfLiqch5wnMORSVcMXwaOjlG2z/G+EoCNdZFPityEwbcjAtWRn3lC4it",
+	"bwRIBmWKuCbZvB3EYAB0XgFaRkBudqHAzw18OSpPzrMFnunUeAFjBIYgXsHal7nBAGuqx6ZD94md/7I5",
+	"cwW+sDF1CXQKIwR6hyFRvA5viBzMDl4BlQXkude0ZdJLOmk5nx5fZ7zeFEYqYczgVixaWbedhjCED6jp",
+	"Zc2Jo5EJlRwzkGG7ZALKgw1EUDMx5bKBTGoYsKEMHJlTp4H5cog6AI+fEboDU+7rQYg2vGWZibmRyb3T",
+	"4HFjNKQeLlQiPoQb2VdD3wgIlnwQwyLHBiU/jyI5dmwgsPdj6BnoK3vO2L2ZeCSUDYCYwdAGVnk0MFPw",
+	"ZIBJ01reu2uE21Ahxjpu8XDh8bvG/E6wYtZjPwMWpFdS0vRVjBohjkrqWn9o+g7qAEIyLh+vxnEUFC33",
+	"lZ8/F36rZkibzIGSGbH2S9/wqQClHNDkhRHviMV2Fv8/9HPcq39H8Mjf6ulBga1lYx5fJadwnSMsaKMa",
+	"ITJSsv6vQ03HYHzeDOKaypEAJuY2L37lL0Y6EjjwOgA8NYqnEiIxA68+m+tAOJuJzGhFLe/DhnIC4Eyy",
+	"xlKjruGM0I9QdisBvZaGNSa8Onx+Vroe98zhvW22DtC6QJYZb70G6ZwYDY+4rxIxTHkmTBSk9DaaJpTf",
+	"Q3t+5rNPGyPelKiC5oUxb23a22td5Gr11xlXa8gfHgZYze6DGjeizS2F8ZQ81iBqJNaS3u7iyE3ikunG",
+	"oZ7BGeZpVkEIAExTOxvPGpCe4rOdzZWL2Stdi2tmCjMLkYUbsbcqEgmpWH9rN3biZNDVvNjGJCk5KVsy",
+	"0AbHdQsSM+DCbBDPh4eKw57v++HDkdZoNiv8FcHYNlT1V0DtSRUsv6rmwcvneqgblo65gN7EdTOXp9yS",
+	"LVdd09WDKAQ+awZHawOJFvg09+pdAKqZD9DNhOzq+3bsMVpfB/AdB7/Z/3w8AO71aubM9zKUdqhvddgP",
+	"Tb090vGELbdPs+WOGfdva+65/6e9HrZOiA+5UMm+L4wnLJV99xj/hxGy0ARRenxMXq1SLCWvtIM6tre2",
+	"scoqRlYjWw2CEpgOBsA6S62SL2pI9QxAp2zuM4SE67X4kDstZ3I+nXVQjPUnbl1uqPyoyJEMlV8Svrxp",
+	"T5x/mKV8K9rMtbEOH9qgq/AsnU80eLpA/QWQnx0KblMulUi+xLiE63m8WdRPVuj0eZuRfDpvJ490FjFH",
+	"Qkk1WzI3fRWqDVN6h2D2WTfvSfzu7dU1O0jSXw9cje/Bb2UA/OMBSEz8NOorDbUGOkUcqzIIZp1qb1QE",
+	"PjQUIswnIhOtvcOmHp3rsDfHsW5RQGw24aYD4k0T9VzQaoKXREyJuYch6HWJj3n9tCyGjkm2pjecajOA",
+	"qKnWrwW/qRNB+VxtxtTye+ctXN3VB+jCmvOYRnzrz7amNdrR0ymBr9VUw010Ct0BThuuL5uG2IqDbSqp",
+	"iaFYxh6kALsbHOK4UHaF5wP3/3mRqfC09jU0/9rIRuQNtxVTqxxY+cFuEf3OiPY2mUpbwQZKiBHEFWMS",
+	"sQ0pxEbdK/YzahARlgKz7Zx0qtD8Vy0YQ6hHgQYzYqYYThjHFEGWiIyq/3rsrSLEw0JZQ9dMXGBdj/qK",
+	"exce2quh1hXdu9qgZ4sBrwSxwsKQNmWsy6GlVu9sGzSq4k85/6PVK7QaOOpR3GkQ2ACWd6qpq1sozRLN",
+	"5Agbt5bnvxJDgXMICAZJXtitWBz1VYzPj9mTF4c/PAWpw7TgQHyQBuKb7Mnzw0OHJsNzePzTqoHuB7l0",
+	"7+qebE9vX2Gw10X+1x9p5P8QmBfbJpRVjf+0bd0IIkG18GwYa3LpJk7Fx7QEMmN6ro6Z3li/3FcrBcy0",
+	"V4KTpxU9fhiAaqri8gDQ37+wbnfGhw4Gein25lq8wnKtFxs3mo831Dc8UHmNF09XGgIxdxRghbgEreNA",
+	"sFOlcjiSzWzF9ypKrYZfamK0vuUSthxyd0UVnRpYgj1WWZBy1vuKXkQl7JXq9fYtq9HmcI8yeKp1kK+V",
+	"EMtKyakYS5MDBo9vNmbY4eTONEikAOoUZ6nVgmEjmlTWno2XpA4q/9aJXXvl4s5Tr1yuQFw/NkSH1uyh",
+	"ahN2j51yhbRKdplvrCFFHPr44euBZJ8/e/HnF3/59vsXf167cFsqUf+RHxvMl1dhWmV5TYeaZ0awYcqN",
+	"kSM5rBD9Ehl2eSJYmboTYcgGF8hH/OsQrKuBkkfEf4NS7tblGlBosalSAx+5EfattOnrAwKZGErj5pfF",
+	"M6ESOJOlYVfXJ5fX52fHLM4KpeCvgPQJoXo/z7E9aPrKU8DEwS/SlDA3x0tZTffj+Zurk+vyTtJbcV89",
+	"AVwBUOXBD08Jpds+/slSHpac7Kc4TB8xt8/yLqzTl/UPh0MT0QTteCAsmLovAfCcV+dnVdOEZmwPirMU",
+	"/l91hpakskZg6fUhdYV/914Q+28UZbvC1iIablPd5LEbsHKLDkyvcCgd76iw0V+APVlMwQp3QoM9mXHE",
+	"Ytyc5b/LKofKn+iz6Y/E90XwDPi3Y1KBJofBDfUdYbmiwBoqtYmYny7M+LgJqy0KCgZX09WGixj5ph8Q",
+	"kqhSpCDVeAsQN343HiQFUnc0szFARTSWheWaCZX0mMt/jbAp0J76NcmjxipgPzXlJ3dlF11eqy2fEYjA",
+	"Fk9YqWBoIM7c+gUBJJXY0BsHJy4VQ6K6YE+CWYq8XHpJfMr4FEg2JtoI6s9E5ANYyppFvjdmFVJDQpVN",
+	"PVivnIolzklMjzn8Dvxt2j7Ct5Qn2nolKgplG+YMnyzd+glVnbcFLNSDpwmXM38tkoXLX7U801FVOa7u",
+	"2jpdsLTvVhXO6no0ScqKzK6zaPC828KI42agRw2Rbp7zG24E+lcu3O0AOlpWxVFC1Hrd9W+Z6CJzRcBy",
+	"OKEDGIhAiQQrsorAlzp2f3eu17y5ADSAXb96a9O4Yrq0to8Di2eTpYzrXXlTa7O5aAwxYCG8ZjOdpj12",
+	"zod4IOD5TIkqZyOSJV1BaqzgMgZ2cAhn7U3OesOPYCkJ82Mb5AivHv2h8t1mn75esCFQa1KdA2SQzjyV",
+	"D0UrAvdb6XkHngT6yhatDG5CVn0l90PtUtOP1xTP8kUBGehM1ypul/NOZIuBGkylKnJQn3Y/pYsBz+lv",
+	"e9FewiX8xWpgIW4TvjDlv/CXdYuZvQI4vu0aCBPhSaTdJ2d1bEAUm+hUxJ0SUsySuYpdmghEBUDHbhyZ",
+	"HE9yu9SRY0KHFmkl5hD2N0aOVYWOIEjntoBirCd63645MfHlvxvTbqqp7MEeqcnNooMScwv0xj6yrr5s",
+	"LmZ5c6lmXi45+Ef+qGacZbpQ29I64kK7NQg+bN3ewY/o2jgO9JauKDz4HiwJwPfWIGmYQer3SG2batJQ",
+	"zn0C0ue4TQFOgSht0ePqtUmVN0uAEKprYWV2L7YKhaUm5RdXnlmOKArmrHYVRQ7BiK7rZ/C+1SXy2aVW",
+	"baoby8ahGaOxYpl8lpzfCkONG7W5YacnGquoIViMCWccHOZQqIytgbDKDIKPrUVwQ33VrmHXabdWVzc6",
+	"FoWS+c7qK909dVUyVxM9VzhvuWbDTCTWnOcptjdYFzIXiqv69YBi7Fafuiz26N/g/ZEXtspilHNZrgFN",
+	"TBSEuUm0qjK4Zoucgqx13iiBW928aYiOqFsHDt2z88VZ05MwH/iVq6vTPiI4X1iHliEqnSa7f2gTbtX9",
+	"hHb7LtXSDScBDhZ8o8i1cnOX8MTgRgjsksyZJqHrYLVU9sEmz8s9fc3ndQ1Yn6Tpms8xwUO7fE+d/dWY",
+	"nrPGdtAmxYMRsVyP4TDpXFfeKCz+k9ZNYjtKmxo3thw3KanVOe1K3AAbuSN0hSpSRE6ELPgmG2Hvx4Vn",
+	"WM/Lr6Bs7grkxVSqyt9W5nF57vEDaufbmlc/bjHZl4UyHoOxZo4L1UFm7TMc71eV2HJdgUJN1/yaj9ym",
+	"0uxdpvWo2l4lMmZymaZMz5Vx0DNfNnj/Wr2QFeob47UDN4giJhIEVB8JNbRO8AwmKhFDmQizZQvKJyYF",
+	"KIVwK7iwxp3wRdE4FGrbNfCQFfdbAJFcFvcAbEPMDlVvjrYCbXkIUKgzSpKWdE3ciJ2gZpToLbU7F2FV",
+	"00zwZOEhO6BmjDju7OsaCCk6AbM8TA/mEpjLrgBVRKXday0+3RXVf3duV9nYvMPTFPs8xqZ9YWVYLrtS",
+	"V/lK3goW2wfGTCqsWdAEjF1p+drYVxRcuwwJgXXm3TqBCSmkFoXzDZ+SRQ+lK4jySxQKHk8hpGYAkgUo",
+	"ywIBB4LGnHGs/ouQ1GIujcc6SaVBSIZEZEttshtYyKK9X3QNARFO8y/6ZmmWuxXeLdVI72D5ob55JvQs",
+	"FRVkzzlXUHlxq/Q8bPUG3Jc8SBFiyeWdFPO+iqEglioPzUTPDYIxQ7WU/Unc2ZHFhPoAnBqq2kruEKJr",
+	"Cx7fK/lr4deorHh85XjKEjmWOWKFxr2YxYOYxUcxi/dLhH1mJ7mvQPtYGwRJCz2oRYbPqIBAL7XhdZTj",
+	"dYWsjrogCVQ9FPiQgt1N7WltgTIwjiAFXwDpTXCsPXaCXVV2ZRYzAeivHkYbxRgmGfRGX0nFgCwbGP6c",
+	"bFfKwyZ5PtvDvbGxf8TFBUKN0qRmy6ZZ96bz/zo/fX99HqYTz+tTTbmYbZM2/2wb+XwpeOtS7n8CR8Km",
+	"Ckt4bNMCvNJdA+ZvQfkijCnJe9nfrBXpgb3tTshAJj5GoRW9fo8s4w+1m3BfxjbdBsHwIRBdgDKxIT1J",
+	"cT0/93BqWlNPZwgne2MvwSg/oEcS5GyjkLY09HSRD/VUDFyrdE31rdXFQznjKgd2LcSziKrd7FaDDF4c",
+	"/oAtW6RV6wF4yFgfbAXCAu/e4tZOXYtb2r5FW6COJUAR4Lao7IJ65ti1KFH3ZpUvgRnIqPYjC1/tuv8q",
+	"TqFvJEQBX0rwbaCjpzn53el6jxNzPwiXGnWPT14zl001QX/T81DFUFEnVfvYvTzMIbko7Y4OlS4CI944",
+	"uGNfMfT+9PT86iosBrq+eH3+9v11heXelRM1HfPgDL4hwV5XsV7TNrGhUt3cytmsqbvCHbHdI9IVsMXw",
+	"YCxBfRqDRjXrYh1Hb2fTaTvliQjYiFrWPkPVdhs3PHQIvTO+3Tm7DShf99O1oZoauWE6YplB/SYtR6dh",
+	"LzOCrDdbGnU1gnR1HfVjHGE1JsAho60YsWcuEBex52UpT8S+9ZXkLyr9BxH7jlUKzr9ntCErlCjfb+RM",
+	"tyMbtOkkrqqTTgdsh+OQTkIXdwqGF5W7fElaKvukXnfrjLdI2y8VsZCjXwJtLyN8/dtnoLBqxN2xRXNI",
+	"zm/SDmnYa3v5e7CGN9IcVj/Dv6puooLHdpwrwZNBXszSuom69FSP/zw5ff/+NVTIKp2zTEz1nUjYQuRb",
+	"TNlE8Nn2MOxW3u53d4flAijUhuVyOlPxdPHvDogeeFeR6+3vvOPDYrnaaOONnW+SdyIQjY4zPdWJHEmR",
+	"DAAqo3aW2j2o8cTItf2qhj3+imdjgo00EQPcrYQZMeMZz0W62GajQwtGw+v+JvgsYtdvT66uCeQQ5GyJ",
+	"+kpmbMpn5r5MiqRVwwFVNlV1aqpbprqsUWX/Ny5auW9qdY9E0pYuXkqXdJMe8hQgmutdcUALsT4wzPKc",
+	"p+n+MNXDW+wEIS/HFVV/Y9i/q25NWB/a1D2GxWaEHwzPppILFoMeHIz5DGDQAV6qOoBEA6NW3lcAfYGx",
+	"ZTukkp7K41i7Q2nMZz0Ew5v5h8u8/lGuPNs+qsfiTMzgRMU79HBYZMYHr4mRzo6rBwAfM5FjH1IqRjl0",
+	"3MJtEFuBexGyaqozUX0bXIHZSKGqcVM/I6WrQf9yY6P/XXr15igreM6BODQJ4xZuM0Fw1JSYVpfToEBJ",
+	"wzKsXQWEeA2HIiyKRxSD/iO4z06CAW7JKU6iXQ5s4gkXjz2prPjTHovJyaxKR1+BeFxPxMK9GZpBWK7n",
+	"PEsAg7pQedwBKxV2cM35lsvhbVMbDfSLeOT9pBBlvsIN4P6vnwq7WzdD9/kr3Zgjv6L1QjIVDjStg5AI",
+	"Bfx47W09es25yrNFE7TZwO5QnTWC52pVdlLP+LhedTWLb8j3ITLIiKABx5PK+rjd+4u+GUB9UQVj3dQG",
+	"C9Zar26y2q0ETtG2Cegl2CxMpzCdlTAF5y7ylYsZ5v/yTI7HDhQeSNZBQwIfEf7Rfn9f4QQ0ZNfWQf+T",
+	"u9kF678u2nyRG0bxaPtFECRg9tJaQQhhjdu99VYiP7gTAOveOS8P0U8JDpUkg/6vDHTS3+niQGiq/6KM",
+	"+r+aeehad/LwJlOgxLx3CcLIH7Vl0y2j0zDXMzmstwSwerH2HSW5KQSmXFYI2aYXvY3VSl3qTboFN5qs",
+	"FxeY0xmDWHQJydLiuAXxWPLu6zYy1ErVDHRmZyizQ/n//t/D/R/4/uhk/+W/fvvLx/3wny+6/PPZ84//",
+	"UTcF/yzLZjpokZtCpi7gVUfyMW3oyBg3NOr+pFkmkBJQYrIK3gBZ+02F6evXoyzlGevaNfhZ3Ey07mqL",
+	"b8UfQvc0kDBs6gtKpOE3adfUpbupqT3g5wkWfM1xGqzl5O5p0JXwW315HNR5AFLaxmOepv3c3nENNxAk",
+	"hVTjgUf7bEZwQKw1wrBgcEN55BMRf/tTZCzvhBoUNbQub0paZq0MNOrfCZYI6xAC729AG89mIpty+53p",
+	"4tilhoARSWSir6zJp1YJXWoVXlsFJoaZyNc2fVhfJHIenct7LlMI9Jof3mTK4o8INGfNBCPHGNDdCsyW",
+	"xOEKv6fG6ivUrdJzNXCnlalDwK9yJHh+BOs+UG/GEfkFyNmsR0s4oSaG9ewrrJhRugQIWojc8d9be/BG",
+	"sKk0ZgbID11Lx7ZqTMvS2md/WkKAtgv7M90EFX31IXL7gVUtWFUoK28ulVEpqxUtuw6t303bmiPhHJ6+",
+	"Dc5APWTAz9A1bgWTeGaOQ86VOf4aqGKTa5fh8HZmrq1VqfS81iZsUvKXYqizRCQ+fV0kMmd5xmW6VJr4",
+	"XQ0P6sc1U1Sq71UtYf/skW6hMLBXgqUBxNQsEyP5IbwqzD/2/hQfI9P6EeNp2lcgB0t7rSt7c9g/srox",
+	"6bO2WfNmIN0GctngJF3HDF2PGHDfg3a9gN6IsVQhgKTS89ghTsKPCpm6UKnAaHyJPTTA9BVFjyVxG1ei",
+	"XVZ+oz3/oEeUZa9HW0zZ+8tXD6Tv7BjWKJ5HRGokXdM+POPM5U2RDP/gjdgz9MR2PX2723O731S/N4lt",
+	"Wqkrb3Q+sMNU7bOpRUOwDxIZWaNwYjq+wGXDdEt8kA259mDiawl9boxOi1ywSZ7P7Iln/2vY+8tXAcUG",
+	"wRAzgTzpWZEKgzAMPXYpEpkBNyd6D7kv3VzuKTh88ZeNp1/tUtdDG5Ul+x4vM58IU4aLTHg2l3/tNRzO",
+	"rXoeNhzO0MjXuf3LYZ7AhFPXiPGJpF4bFt32lv1QT6e8FunyHCcLTkzIX/Q6uQyJyPlw0tX7z7jsBtIy",
+	"ETzLbwTPt7zLiF9b0qgBSHUd/Z1B7s2/Qho67jZLrpa3BV5Cqk33ki3XuNyC4LsZUqIJUWe25PQ3z90s",
+	"k2ooZ3Ul4IhyTD+z+UQbEYA+hEjish7y4ddCFKKj1K8hOi5f2I0qnko168QDe5eweF3mBkM+XgRb8q+b",
+	"5LYe1ii5HTQHF1u2JqKmatWa2KHzeUM0aE3b81KZGS1xINJhbSzsoeWFW9IMYYtkG947nBBs2Nim1R5Z",
+	"6a2Q+bQ8vu6++A0fGwe7zTBPHAhA5cyBnFYdGEnjWQEJSJkDywtk2cg1tpc7PpuRw4ihBE15HjccMfc5",
+	"jA/ryric/m7CvVh+4fqI9x5wt9CUQWofvh4lGmZAedJmezLUwF98+7xmNUO1Xd+Vp8IQr8v72FuOWSqn",
+	"MuyKRuSNvortU3/RN2YwE9kAFz124UFprTejKxg+KxQTVaKCZ20a/OpTeC+hl9HMUr44ZkoIKDdhN4IV",
+	"0EW5ReupamzgmWiT1/GX1C9v03m2vmKsPH9W34+/hViyMmdjkRtarjJgQf8X93YXK1oDNeKPk9UhX539",
+	"IyBjcSghS/P3rNbva4vIk+NrWjyzriSuWV1vAcJ0AtUWdlD4nTVab+tIBT6wfaACvYWNcQp67OYwBVx4",
+	"Cadi1o6psqGqhM4IwIR2vdc1bghAhg6acSP+pucs1Wps9wCwURHICDTmEN6og59pYVOW57uDgG18qx7l",
+	"AkFNhEoYb7a9Nr4qz+vf8rPnfvLX0sEvDXx0FM6kNOzV26vrlm/vciDAOZTTaQyN0TpNWlqYWdFq9YLv",
+	"uBViZrCwJmC/KmcABgIxHTLeW3ytg7wadMHH2M7M3ZGx6qzUeoGskZ6lqY5Wtk7F0F2ZkObN3kAkc3J6",
+	"ffHP8x47uzy5eHPx5qcjRlRxBtwRLE9VCR5MSjsUVtMDKT2CzQqpYSWAq7CvyiVWOkMMJRD3uPqtxKJB",
+	"NCFKfECakClAgcqc4cD6io+5VBGUUwPvusrTBRG1UsXr2fn1yenfzs+OsLilGp3Hx+xFe+4D96I9O3L7",
+	"F7qvNmLvwkr3igw2MYC5827OTeDEts/wl4ZyG6m2n3FW3tEGtbUpm+PgVq0UYCgNUFaHQzFD6gxCYXQE",
+	"NLX5HuSrGLSyCJy1Ub7Q6w0sP9iLtm03I6IfB6K+9iG+07c+U+9JDwh85R7589rAcCgvECAohSZytWw+",
+	"t+8volVkOusrXwazREzSkp2/A/qhQ3gtUYeqy11JdJdLUJnj5lx3k35bkvGuSPr3hP2pPKArdgrSVARU",
+	"WKvUzPdBUtnEidqyuLIzXA1rRKux0tgMV4NdoDtCCjphuZjOrAT6UEsmTJG6Tg6Puw4JfQCQybBTh+eY",
+	"OMaCk76K/+M3bPdmmRiJTKghuu/Avws4Mt4rsiNCt96eY8ARaQ3aI3gIAJP03py8Pu/NeD75GDOpck11",
+	"yd9Aoe+syCMW/8dvBOdQuQ6q/90P7CQYDJZuSZUY31OwkCK1/yzStMfi/7BfgOEbaO/PRcbTvsrtyYss",
+	"hPCJqmThzQRRvLTYDnThlnhD3VFg1hN67p6LczfbsV5XNoDV7IqV1OlHHwRc3iOlOQGnyf85ef2KgVhI",
+	"ZWSCAm0nQCvRYkPWmhztbrFvhl287sODL3rM2oKwVK+1zw4WZBuvHR/dym+3l17XMuKfsNW5B2JuZqQa",
+	"pwJXNtHDYmotdu+VqeFEZ6jSeSq5EfUE7e7h/0QK0e7n7H3N1s/elANy1aCVwm7Af62awKuYxdXERpNR",
+	"FMzfOuGAXdRtZXyRxYJP0/UqwgqU1xBkfjcHHhtEHd/zrzo0ZyOGRSbzxZUVBYoezaRjsF8pSjh5d8Fu",
+	"xSJC4pG//3yNTsgwlZDyh1NxiLS7RuTspMgnOpP/9oXC0j5ngvwaTsL2/mv/5N3F/j/EotwGfCaBWzza",
+	"uxE8q2sNKQfjx2JfACINy4/3+ScCuhzw7Uo1qmkluLrlaYIOOHg+RxRiKVmZDePDTBsDVRdyKEyExCgA",
+	"uYJWl+orQk6B3V0xNCMwQ29SaJF9p00+zsTVf77q9VVf/elPp1rd4aFuen/6Exo1IT25UfxWDIbciGPq",
+	"i7R/vXx5yr799tsf7CPfX5+S8TSVdpzo8B974xfvkIpNZZpK+pk9if/3v/9nMDXx0x57Te8r40dgVmH1",
+	"OTWV9dglImdRaTDVVvux6sz/6ddCZAs24xmfipy+o6+Qnx5cI/vdAK0Cn3yO9YDQbmUtP8ViPpulxG58",
+	"MMv0TSqm/y97PsVeq/bVEzsHP7z47s9PneVrALaBxUOdiPjYXmrc3aY3TQC4E3o8p4xbU+3aGnl2e9I0",
+	"3Qjr19mrqIWcWgJGRVoWiR9T/aK/D0J8PDXafmJeZNaRpLfSp17Jfwv4UutxkzHDbnSyYEb+GyihYqzn",
+	"6U35h4H9AVvI44g9Y6/lj0HFb9RXIGA5IP7mLP6wP+Uf9u09+3gP1QRzFYzQzMRQjiSGAHFMtJhMJsEa",
+	"+Er/Ic+g1j3+r326cP8iiY+o1dZu+W8MkODJvK8gLAUiIxOILVmbnzyUZ8//EhDbh2Cq3IW43D4oSSbs",
+	"gGp2eenEqZEcF1goagqRRYybvoorOueI/Qh6gP3vf/8PosJ5ZXMEfyM+unKSCpWIjMUHfCYP7p7FfYVB",
+	"U/vGmcim0kBoQOYuvWggwfphv/zRyZxTrRWZ66tMp671A6AyZY7VsX7HySSsuqi0XkjDXhw+i9wOhR7n",
+	"cFgvDr8F9NVE3IlUz8DumOpEkLAS6B1Y4DxNgztNr69OoWO13P4xOT7mKBM8iZkRWGMOtmr8pz/9CdwX",
+	"D+pJa5JT7VdfUcRKJdDYSQ6poXV+KXheZLgf/u4a82lKGQ+gY133vn3GPjm1kMuDHO+NsOrOGPAite6x",
+	"t+U+1iOqDWcjfBkowCnPbkViV4z+GkfU8iszlvMxeMzUA1xKhcyNSEfsSay0EvER4+mcLwzjd1wCG0PE",
+	"5hOe21nGKeJjZvjCPI2Qqpk0wneH3wa1+m5U0jD6BJqbayBVQfn3awa6EJtTcBHsNS4yW8pLz0o4PsDu",
+	"1b56wtn79xdnT6Pgh0sxtnLKnrj9+e3zYHtWLn3Nf9GZI5wu/yqV/euTQzuc77/77tvvnjIjUjG0IkxD",
+	"kyPXJuREWXreGOsH24uOA02QT8QCEZrFrwUJfnnzN4Y9eXH47VOaImo9hDlyhpiJ8OSOXBeEiSqSB6Lk",
+	"aTxg7/G+Mnlmz/n4/JqP44jkwEUApT3FdC5Mj8UXo/3XPB9OIC4x0UqD6rlZ4N4KThCyghynjBLsyYtn",
+	"z1FNUgrG4WbSe+yMX4z232gl6B195R7Mfjq/Zk++PXzxtOdUIQ3eiuIRDRjatfCVEcvEnR6SzSFNX7k4",
+	"vZ24i0RMZzoXargoFf67t1fXNGoIBBpm9FRgVMMu2NDuaFB6GHs2YOnEwbOsQo177AQ0tTTMDPVMJCCs",
+	"sNBRUFgGGNK6yH1E51bM8r4C0XAH2vMXQMBqfPdZYIdBitglRN32SLRdpEsAvLDD5nbT4U9gFthdcgsA",
+	"DqKM2ND7nUrw32N3CALgYyMFgHS4XWxKkHuiNuWKYvEkfqHQ2dVIMnlnrUVXNxr11Q0f3o5kmqJQ3hTp",
+	"balsDIZFfDWJwB55VyKCmT73PRxzmn3FIY0DkBiGPSET1k2jZxj1E/b0GKFTfb0PEymBaNhPsx+LZ45d",
+	"1ESOIO6V++l+YsVDJxGb8XxiZcSaHmSB+elBWShNPvz5xfPnxwTvWDZjuudKwPuYZRrqmSO64/AHUkAQ",
+	"x9o/sR8T29Wm59LddurtKeeSaGhNoUlpHHRHYQQrZozb0fX6ytpicSKSYias0xMjoTe1pVj/KVjuOV+g",
+	"AsM5Z9yUCOVOjnt9FRxBVMOlsf4apvlJfIcOvT144hkS0sZPcc3ldKYz0OqhDKGx50AlTFAiAVR+TGn7",
+	"MUcs89IPxq3TQPTmyCOl8L5KpRI+HWxcsJicFmsaONMPfwWeZ30rVI9hepNGguWUiGwD+yV2+9XKA6mc",
+	"V1YkrbKJZ3wsYvYEanCePcWgtv3bwBrAMaNTMkacJcQ0IcR5jhjkVpdZcXl2GB0eHrJMz61mDlA94ohC",
+	"i8zuMKx9wx+qsmkflLr9yYcT0MnWvJ6BG5e4/CpiyUBqFWfXsEIRGxm8/rivquNF+BhFHyMS4kqEiC9i",
+	"U4m/wg2EF5PKoVAGAi3kDp/M7ID2n/cOqbMRnVdzdHAwn897HH7u6Wx8QPeag1cXp+dvrs7hHgjG5qlw",
+	"Pm2QHTraO+w9w0v0TCg+k3tHe9/2DnvfInDABPx/Mn0PeDKV6sBHpQ8y5E+ZaVMTDEPWJtAvdP1ylwIW",
+	"tsHmnIlM6kRaGVocOUBcg1CwqET7CsuPy6dZmxWbOpIee6tKzY+bFNFGRmLOnGdLts0xi6c6E3Ff2ZXJ",
+	"CuG7qkH1a+xaozG4PRRqyh67CjKhQiR95cnYfWeFA+jtsdOgDtB5ymbCXX+mzm5x3b26v0j2jvayQpVR",
+	"fbsWzmmG+G9NjwUiEMExONdFmrAbjyycRNYq8dQHLuoC7ngZdEmyBaGLYBSwrq+pKZBcDu/gH2KWB3YA",
+	"BG3+5eG1f9TJAlN+4BdgdKn06X+hattyBK3SHhhZ//jxY4DGDZL7/PBw92+7hAwWho5qqrKACMdPvM78",
+	"cvSw3iShwrMa46JpCHTXQXmLv4NG4WlU6273U3LwEiEOMNBXTKc8W1j9gqMN3Ihv/NbC3QfQl2MDmCRW",
+	"CexBjqD0FveO9tDAwF/t46tKw5QwouM6jIGX4LhTNWYZC/sG2IWJeZ7KG9KUBlkyBkYs5dnY7n2I9NCh",
+	"0GOXeo77AkNdIQVJ0Cllcjm1Nu4xM0NOUTEi9EcsiL6yh145EOT8p0IAI3IkKJuKqc4WdLgjTCcOx2CI",
+	"DEMDqq9gRrDwT9sBBA7REotmjV4Yi9xBsj6grLtX1Mg4Vs/bU763d3/Ru5roOR4J8t9o/lt7RI9o5kIk",
+	"x/vI4EzuWzepUfzehDAT7KR5SZgR2E8Hbhd5qxUiVCNEX+VwVmEMRGZrljOVJj95d/EPO7g2Wt46PHdg",
+	"SBvQLWBLWPfO+it2sty2hRqxBk2PD9mo6GteD74mfJY9Oz3Va91L8FeqwmsldI7sbeMR8w7TkK2uu5L/",
+	"bnXtKWLAtbjyAm22a2uy0dH2QLsQBQOSrDUbsSyPtquyi81o3+RDCuF2g2h3zX7DH9yGixosweswYGkn",
+	"hksyDcEfhEBa0O5gqnAzR4HFSEAABn+1SnnCzaTHLkYrUdFUmzyineHfBdgtENBwAZc+FLExu/+WfFXf",
+	"IEIb3x0g8GMZu5CKWrAzaMwm18wqjaVgiIkYtHHwnNialCtcwcgiMN/WaAgcL4rCqor4fIwxHKG3xMK8",
+	"I9VBLO2TZzt79SkWq9EcNZxZFIeilNvD2GLR3iuKszVx1uQTFxm/FQBVV52lGpXsM7k7MPROney7Xd59",
+	"k9ecqge/3YrFQCYfg+N1xWjZWoAX9lB4eC27Rmy+McwR6O1Cy/4k8gdbgQNUeM1e+UuI/FKUV+nEKs1f",
+	"ABLA6UirBaVi3zm32Rqvd/oWoqPe0rgVi76CLKhITAiJ5WJLgIPMITMrfRonqXV04ZH3E4/PzCu13/0o",
+	"Lul60Q0W67N1PS/xgN7VfrAncaOR//NEs0QmECM5qkCYYYyXwt43Re7i9iH6XEQnvIde6aulFATEY/F5",
+	"TyDfi7AXvWny1IWMIE1DCZq5QtiWo76KD+wL94npstFPoJ7olU1SZ34TamhLOYIn/8PeUmP5W1mSScRG",
+	"Uo1FZk0fQDIF8FZPw1lABVGTM0A/tx4QtO/iWBocGJ3t6mF3IrvZ5lmrkxQsmQcpt/s848Pc9wmcvrpg",
+	"1H3dNFv+Obv6RMdt18EZa/xQDygWo2EcN675UM9EexG0W/cKbmlyPn3RFYifS2BREXHTKACcLBxEO9ie",
+	"tQMISYLXvTvXW735q/cbKKXN3i+tys4cYNx9mOUmfetPJDhf4ECiWg27mmUditlbOauS9Feollk9pw7u",
+	"RCZHi8bj6lLYkQO+EAQuJQQ49QhrDDHH6NKA1g32PxmBfmkYzu2r4YRLtXIwgVryeK72fAuntJJWGU7E",
+	"8NZgrhCBDGY8y489ACWltOyGGxjxa8z+Sok4+EehcpkymQeUfQyhX3naV7SjgpsxN2OgwPAKkLgoCYP5",
+	"Pkjh1h2UOKmgTTYF1K7902DGco2fGHT+P1unVQCeqHZ/t4FjWVUxsSO69jBZTwLQh6dQq0YLEwOEBfGN",
+	"3yxYjBLVqIrBzqiM1bVn4js9f6appQCpa6hmMTz0r25EIV7CIx4Mq13Wdi1N7WIeHjaNCAS6cS1X0TU2",
+	"LO2DakU7Hf+0Qk73N1v/rs8K7VIxvN2FioRXL5ahB+t1ZE1sfkUV+rqXg9/c/24KJfxI13X2Ft2NayIK",
+	"66fEPeClLlSyq1AAc99d1iW5cpdgWn/RN3WukP1z60k9GHI1FGlzdOCNxvw3FsxkBOktEld0qY0I6lSh",
+	"ph8pNuDi05M3p+evzs96DHL/UvWV+xB/SNRGOGFUO1nVzyoQ8Hd90y4W8LhCdwrTHchdSylbdbeT9NcD",
+	"ynQ3WjGvNWRJh4gb4PLiLtOGR3DqmgHKADsvKbOACNmedb16r5geeSZ48spbYd1E6OzVfyI58UsYSxs5",
+	"Onv1n9fWAe50x8vSg+50H/REXC9movtdpyk3ZovbKE3T6c5TrUwxFdlPmS5mne78h1h0vf5HbsT3Lzrd",
+	"9TeIZXW65R1WvHebBlSaL63n2emOa93y+lfc5FD52OEd/p7Wb4GrT3Wh8tdSdb+Hf2h9D+DaSq06TfNP",
+	"QpEuaD+8Kyic7fSaKz7mnW6war9QHTdOlomUd56C64x3/BoI63S64wTRn7q95hJLnLvdo3UHrQgU6b+P",
+	"aMn6Q7w81+hTdhLk8AdxWFYcGAJJ+muNHVAbzAisgIPfSiKx9dnAlUO7+5ntb21n+F2M3mgloJni3ivh",
+	"Uaq+PXyx+b43On9NrK67Sx/WLeBu18+OJNfZmmSitd6oUPxGDPVUGPbu/M3ZxZufXCMFEh3mmbQuQpHr",
+	"Kc+xyLdXkweEtz2iRLRzBerXyF0iK3KBIcu9jzuSrnvn1rAW8T7SUm/0iw8znTUn2s7hZ0OWu2t70WkS",
+	"JNO0IqAWbD1nM5GxVFL/Utk8POqrOFhX60jF1AQCba1MKnYDlmDEZmmBoVJ8JdWOYjsOm0g7GYu+wnZO",
+	"wDyDbgdAuJKKBa+Je+wNNWdAM5C5FQn6KlDzCa0S0vRV/Ft/T6ikv4dNQRH73//+n49IRhP8hA3/rB9y",
+	"jdq/w8WuKQ5nFGqHh0XeV2ais5xaUeF90KHpexeOQuYfu8CAOJIVM+uL47Ow7wETlXiX6w2Ej3DQO/j0",
+	"aukTeWSQ+ZcGcy7QXAxMi8aRj+X0pvq8Pv721Sv76pV99cq+emVfvbLfh1e2KfviOqtzTYdDkIDhabqr",
+	"BEwLoK86Y9W3/gH6nD35fFlGpWfQZU3gpCSUy7phE3F4OO5uLDodU0Uf9lWyGoNeKRSNGu10EzGTZ4JP",
+	"RbKLZBAaet19yHqrcmwPKNMykmyEUCUt6GpYuDQ8fsLHbkgGY6O4Kw2uTVsSlHA58a1gyJYG4o37EBB+",
+	"FaCslaq1zwNzZ+9r2UjTfG+uH0Gx21n5SAhLMnait6Vbjvcf/BZU3q0Nqyx9e2eLO7CE7x0jQXNzp4nS",
+	"lantMLPQzoycgEuVXQhj5V3OWyFmDvQDqEHYCbs8v3r76p/nZ/hWH+y4PP/p8vzq6vyMzScCIGH6CoC0",
+	"Xfd8BjgPdd4RQurudL3ahMDC8NfuE55Ln4MkjK16QT6dZL2HhdhauOaZzEWrfXuQSDPkWdIcTjslqBXu",
+	"EEIw1073YWjDxdecnUWOuzRhdW6vr96VQE6UWKWGxBigXWCUDoektuCY3vrYEvo4mXn4ljP8wg4dS7vs",
+	"JYepf4dgH7Wt5FBjRT358RE29kvX289HIzHMyzAVxI0QhAIOsueHzzdvCBrECaHH72Az0ZR6eC4vpmBv",
+	"P8iu8mjHbfcUmfatNtKxq2nU2RBgwUYIsHZ2fnIGHbaMGzYXadpjnTYc1tMYDVFEhywBbbu+a6ZQqTDG",
+	"FUw6GJv6Bpo8W/yO9ymJ6SNhPPwu9yXEfx5oVyJCUfMOvJi6ZADtFxc0BiQvrhYUPThGvDeANkW2b0RT",
+	"WpAZ1WMnfUXnc4l4JROMoCNb+CgTAUDgP/jolrOZNoibizh7MifWD55EfeU6cu0/CSaJ+lqA9sSDg/mu",
+	"YeqKoyk8JnwmyBQAHtgMQoYpwUDA/tVqKHoMp0EE2HMUQ69Njx1b7WJVA+GJIAuxu3Qp2QaoShcKgSJx",
+	"mgnayuR6FsBIRdDbtNwpDeBEL54/76v47NV/Di5ev3t7eT24eHP69vW7V+fX5y7fEqQHEKtDKhbjg+Oy",
+	"txmXHsFx+opQ6MTwFm/HfIzSuXSI+eF0lKCHK0oO31PNJrTTOK1jJo93+gcJLfisZkCZ1UJenIhdeKv4",
+	"7m2DN/YnDCXRfC2pBUokt4PciEqEYZeodOCg7GVQHjjU0xupHG7cyZuzY8xvgaNG+izzgRzKY+HFby8j",
+	"Jj5YjerJkBKgWXSgpg7SEqgoPf1i7Vt7LL4VC3vvrVgMMP1o/0XPpAf55zoQ0yVo1iU01aauv68ZtK8Z",
+	"tK8ZtK8ZtK8ZtD9EXePZq/98myVfayAfoQZyy9LHaHM1XIkzA9Y/xhWAwsDMgWmQXYxKRq4lHNIK+CzC",
+	"90YeLFYa7x2RlwNX2J/Kd3ukUWR/eH54iMiq8GCwWUUS99iJYiuIzTUIt5GDtcVx9dWtWLBYJmJ61C8O",
+	"D78d3ooF/I+IjxkPoIFpQGXBFTxx6Y04XoTt7SuHBwwuzYl7AgJRg4OtAFH9xg4mlXcCsf7ZCp7wETiH",
+	"7y9fIX4wuEYRwvihe0e1iQ5eH11F/AmAn5BygkDeq8FhuCoCVHiPuawSRkAZYGQKBJkAa5SaZ7kCBN1F",
+	"j1U/C0TDoVsRUQp9G3KBGY/77PgNCIDeSQI6vPGcZ0qqsYkBZ57NJ4s6i3JWmMk9SiwfKe6zVPH36fyz",
+	"9dl0xlOrEha4B5GkLEBZOb/m402wKnDNx+hTAFDhN3THoNolclfrmW5E7uoyyQ8/N/c8lt4VZkLaZk2R",
+	"bpXYZe/o2fd//vOfnz/7vkPQznnnBzcuKVp/pmH9qV+CCVcJMJqiYtJzdcRijE+YuIT208pHLWYiY/Sy",
+	"CDpCAevOGjgQG3fjiO2P1kzAIJzvM6U41tSO0vOJZHyYE0nPfKJTEWLF+5MAEQJHHnrcaXysOc5I+wOn",
+	"jx6xZyzX7LvDw75yI9qsPM3njMZXDvPHjlnYHb8eY1tmc3BLlKL22aJVwf4sZiQsGw3IXW7U5c6aRKSi",
+	"lk88NZrhjxghd1XbhJtPBd3HbD5x1yVM5pE1GNCS8BkNDkwNU9jSUpUgE/XQbuySyDBeHP5gNx73NJ5z",
+	"LsFAHVmTqdSukctxUXoNLBpRi5KL49xla8gyphGUwsscYFUaR09E+bWAIPYT7gudTijRCXaNd6/oeLDN",
+	"DFLS6azGW3YRpqa14du2rkT14WfySg2jKGyELIbOiof8bM6Ht8weNwKcpaXYdOhpkecSu0uQpcL/c8Dz",
+	"uAHM++GEGsDoc00HqzhisVMF8TGLU6kEkm9w4wCAdIUqK58II4jt7OkxizM+j9kTF7Uuw95WucHusP+D",
+	"GO1wyCJ27ofczbABSpq5SNOnvWrU3UXOTYx09kilReOm5pK6TUdX1NdkOoQbelFwpER7GZ/vRXtuOoBz",
+	"A2ajBv3m3oWav6u+wy27De9RfHddkshR1TZuPgwEEOroESusqMZQChFboTdCJUEogp7QphLvERpRH6sK",
+	"76EK8HbVoEi1d9CLp3OA9d5CxDoYTgd8eLsGG1dnVlAg1WN67N3l21Os7oTASzZ1dDZYR/Tk8vzs8uKf",
+	"5298Ov707ZuXF5evz8+eHvfVy5OLV3Arsk8YxtmIyxS4qfJsUVYpNDTQ6gyrjKAOoddXl8IVGpTjyudy",
+	"KNhaGN4agefDW6XnqUjGn0Tqo8/TTToZ3naNNT1+Py8k7OGkLnIrLi7jDRKpHnbnuMOyKZ//Nmjv3dSS",
+	"cVKevPeRusdpI6DBNjUSXIcNx1ihs7tmAuLPAuI1Pdr6/G21whvrk1/rO6ikJI2FVD2krnIN6iooFcp8",
+	"9pOdXVydnlyeATJY6ST21Ro/q4tzuFyp/IfXZcuVzZ+J/nLVwQ97xDtTvklPXSNKt1SVdkUotBOZKJUp",
+	"nKZ8KjxvoBLzZTADIpqqBi8lBECPEf0A+uY9GZhj131+eLjRHXxF3/ElqEg31k3qkdZmp+qRqyHgXDhi",
+	"aTMUKuFIOf2wChM2cSG6KUww6nLtFCcpTE9zi6HzPFuwVIzyOpQUeOdXZRcEmGFGPjdlR8OqSqAvVLZS",
+	"cI9O2SZ5NDq964bX4zrb6g/u1ydv3p+86rETPKXd6OmoRoZmmTsnByt8xcwqSztTQhkOzj1XBU9Tol8i",
+	"0BJT38oAX/AlS/cXDRdkJ39JYl3KT6RGQAX9zg/sDR0810vl6gZ4mCeC8M15NhY5ouNQcc2RPV6JXJ1T",
+	"DwWWCbui/eeHz4MYv86Ah9tfKhFWfS7TlIgOKy5XyuEZ3x26gnnyxwfo8YfV8q5KwPhEZxzRwBKZYAoS",
+	"3sqktWzPE0BVd9Eut0W5z9pUs9OIlKQzOZaKp9WAWIQ1yDBW70BATAx3OD4Pq2wU+9v19Ts3k5kYCuDe",
+	"hWpljJ26AiDIowK3OTc+6UpR1aiv4v/aP0t/3X+Nn7p/kcQRo7+VNY3l38ivKv/g0Ibi8llv6ev2oSYZ",
+	"+qZqapYq9PpeNNw8StNXAqY28iRHT+j59vanPhSDAPjfGPdNR2XtEhG2EEH2qK+URsylqUgkzxYsyfTM",
+	"IJh+LrJZJlAhTiNkdptLA6C29F6s2I17fQV4/En6a2+agBSjUN+kosesPFiTsqTedwoYejuQUJjcqefP",
+	"w/4YtHyksc9J2FzcTLS+LS8+/IHFP5//+Le3b/8xOLu4OvnRym3AomfND/jSvnJFUToDtH9Z8jj71hgo",
+	"fmFSYRFVZKV7xGVqfE0/NK/0FVGq9rxLl3lSVJ9RbNHf9tXgsfPxKN1wS+9c36ZC+iNQo8ehEpSlrfHp",
+	"y6Q+lq14jztRJ01HDsHL4VyZnC/sdF1f/p+LNz8RdQbhrhMp+ucxhztpS6zaG0rPH7OU4sBXRLQLbMIy",
+	"+TO3PGIqog5Vo5tioB5b74vw8N1oW0VBRcWQ2W001D57l679TKdyuFgbLfKU6PQNDO9xzeFSTYQVOGvu",
+	"gEWmBLr6JW8t8O+E1buN0R94wTscU+fi3B1mmnEIHmTjE+WbA/4bmvRulR8NWecTNhXZGCo+h77ks2GV",
+	"jxDmkxe5HoAl4iE9P8ZsotMk3PpYN2ENptL64fSgCDBB7R0DnqYOM/RjXCIFICMh3L4uUX0/EXm03DMM",
+	"8KEy0Eviubs89L2krahRIK/krWDxu/cEAYHCcfAb/PcjaZ+4V1Nqmn9ZK/1QydPdrvRlwLi9/VIvHSEO",
+	"1qNVq3NTm++le8inwqmjAdTg0z3fpuzpjwI3R9O2GWbOScnOrKGslJj7tq6d+KoWbP+COhyj+MxMdB7k",
+	"yY7osCLmOQCASExMIJquar+vsF4/xv772KGjsRsxlsr02EWODFNUdnjDh7fjzO5wyJBZ+y4DsI1hpo1h",
+	"9rRUSifCROQK4UEZVJtivs0h+cBACGpiUgKweNreqeAql1MRslrVRkwiRCO5lbOZSHoMQjV+GacJmf19",
+	"NS5kIiCYVlcZ3QTlw2Lvq2B6uxiN5FBaf2KkMywz7yt7Ue+mSG8HgJEa+88EcsASeLVciHjKPwx8Y8XT",
+	"Y6T0cpnLvuLKjogoHPEBZTWSozi9PP/P9+fvz+HvZ+evzq/PPYxB7DVhDDEn+p4ynAOtF8HHodNEE/cN",
+	"YrZYMytDJigylftqJbBHqCIYskOnWCpWYCQt1WrsApNOerFbspZjDDrRabN+rm1vy0hHXxHJ7q0pr3Ke",
+	"Acdekd46MblHBsPt/oPf6P+WiE7qZmzOZU6uYXMew0mwNMzh7pxFnlEPmk3/dvIK/kiAxfaxGA/6MMMG",
+	"jIvcsPj8mo9jNtR34I0Qla35hiVi6KD8b3SR95XMjz3PYIBzhPzlMm/wULfdQU60W0Vg6eKfuWwFRvYu",
+	"EyORbenyuo7+nQKV+tN0DaHj1jXT1/xWGCZgv5W5pgB31ERwgKcpg1Ozx2KT69nAH0tgAkNSh1MH3TGL",
+	"f/sYs0xMsWIhTRE6aqhVIpEKuNEhfRSJeGhvxmm/nbqrOxatU9yaoC2seRTWfu7Ae6motAM+m2V6XS3B",
+	"68JYg44NeZoiCbHRU6GVwHyXNQSxSZSWC7v6liqR8SWPK0FfWqJ/x1J0gnP+gKKziWT21UrNHcLg8eFE",
+	"JGEHCJrwvQa+2K9S85i6x3HGPpTQ+BBFQ7Meq/SNBxbThngKhjDuJyOPG4CxI95lEKZrcOURgiX2kzYH",
+	"TPKK0+jwAHeZS1oFQ+0i3rXppHrpnvHCiM0aUSo2SuV4kkPcYSSVNBORHDOl8VAlZGF+K1RNxNi+46tS",
+	"fESl+I5DKOLBdGImTDHdUM65ZKYz7Ne3koQOQlia7iqkpjwRzEg1tHa/cw0AvNY6Bq5sqeIR2D/12MkI",
+	"ytnYhKd5hFWfCEsLLPCGPYmpxid+CnGmhHE25Ipni6APbsaNEUmEAwjajnUGkAT40Ri4w1gE1kfUV4sW",
+	"09+tyNP4LlEIPgd5x6EwzkDVJExnIAnQ0njfHWDPzObz/xSlJ+STtB4HITVjq36tqVjpqLiCdzxKuQS+",
+	"qqFOAvfCLk4ymJfqMVYzLdufZpitbFyWK0S0vsFqwU0FL9f4sK779HOzYZY+qIUdA9/9IPxCuZvSe62v",
+	"y0a3YxZCwqktkIiJqeoR16axVBFKLHZYo2L3mTS5HAaVSZU12tUSbSpX+nmpIskhYKFKsGeq0pTwdmyw",
+	"AOJ1JzIoMD/0maC+osvATYclAch3kwueNASHYdK3rFcoBST6gxY6lcvCOwjNVrVOdUub61JSjl22okjL",
+	"PgQQCvj5G5AaVyDFNtVHAeewi0zPJzyHTgWRQrq4FDTDF2vCzI8nW18rpNZWSN1XTOuKpC4D14Mhph++",
+	"BmoF8uWEh1SeiAPxhsI23r5CvpAIuhCskSpUmWVWTKtjFpfiGgfdH3Z1rRa0q2vNKCw98EwE8cVoH4Tj",
+	"iPX3Dvt7MTMiJ4qPEmywTtUu6jvXZ0X+exXrL68c7F5yvXRorxpUawrC2DuRDYXK94Ua6gSa0zM+BHk2",
+	"xXACXUMHsSuWmfF80mMnJGZQ64IYXUz8WvDUMK4wAQNwpkaMp0LlDKhvnoRwmzEaFvb/kFcLuq4ChioH",
+	"Xmb/F7wz4MrAesWIxcjiY/+PKGCeMmlcYdDNgsU/nV/3VaXw/v8Nr/zr//73/8QhEMQLBm1012/fXZwO",
+	"3ry9Hrx8+/7NGZguSqPPpzPfRO/2Y2R/RDpGu4HLvYZNVJKAno+YkJSPQsJ/YPSXxsxEmooEYZwVpK3Q",
+	"HHKDhSIjguxpQc3xdtRgF69an757gMxQCiLb9SpjyE4Cm+FnQ6Lh777bxDMcPRBXSHfc/a/o9o+Dbl8f",
+	"4L6nN+LcEDg693ma7oB5T4fn5hM7yjQNi+gZ76tZJkbyg2ueFSqhn+I/UfvmnNvNi/3o0CJ1xJ4dMuNR",
+	"ZKAIB0zMvvINmViY5tCBNYycpwE5X9CZeFQp08FOUag17CuX4XY4qgQeMoKIphxOaKN7lVe2J0MrlzNp",
+	"XFFPFIwQWpV9jUeIUE0jcTxFZVt9WaIFZgn1XRpAsCzUrbKWO851tkkFN3ZjnqTpPWmJWhsuW9YCRZ9P",
+	"TR/O1yPRF+LLNhGKoRD7ZsIykut6mpwIRUtVfol+GGzmaA8XTqih2D8Bj3Tjc8o73A077+vsNp/lHnyg",
+	"OWqPX++S450A7He4CLtpDE1Tjwp2n5Ns1UYXd3YYLc3ztQR09UHvv+ubc3zFimqsKxiA4QxgOaKWkgl2",
+	"F9p1S92q1hXF76NKeCi1n/A7ARN6I4QiNkvY92MAuypmUFcKfiyk5CDd3FTgMMv0UBgjko2A13V3D0tS",
+	"qIFMtvni2qfiJw2so1955khnU55bUeC52M/lFNJUq+bxuofmeqtHfm2RgZVzu+ESjKbNCROU3p0lTGbF",
+	"TQqFFPTgQGf8om9MjdKwf25B9gSP28j1RHgwzw+fH2M9ZEEM0SRcfWUmOsvTBeMj8Guhf1hnSIiQiJFU",
+	"hLqRyfEYGI9uFoAYcDHyzj4OBZV/XwHPkpVHjygCfwmJpaLQ6pyJTOqEGZGzm0VfxaiP6OqJLjLr+wcM",
+	"VH5Gj1aq2q1tW/JZAT9RX8HzIhZ79insfS1Db3iaBMgu5UkZl1jhA8RzNkd9hbdPBVfG0Sh52mCcC0AE",
+	"ChCgPZSNStjCfhJ0KMixsvcc9dVIfsC5yHRSDEUG4by5dqrUTACZnN2KBlolmBEn6Z8zM4gb4yfpMqmq",
+	"giaDyq1ggqdVuYFvxEhn4uHoQXZpO3b51HBPfcbkJzBCxhWOuqUeXW2kwS118BuqmWoDzUpOsXlL1UTN",
+	"3BPXmr3rFu39+4uzvY+PeBqulYvezhpSls7ACs+LP1c6HYzBeo6s+d+mSsQqT/YSrl6q/gaKcIExkzgr",
+	"1MAnYwYJX5iYPeH2eLKuwNO+sqrYMYw0hGbxLV98sQl8xmaLCVdgZxbTyE2eE4e5zm7tDHaTiIPf4L/W",
+	"3lhLWfRSZ2OCS2MKXa9c3wpVksr7Bif4u5cWa2VRq2DEJnougERRpwn22vbYewOkPlaqOH4V5bwd8BKn",
+	"J94s2FSanN+KHnvNbwUzBVTgZiYnFn6lmeBZKkXGcDaYyaV1UK16M67FtcKq7+mV4M0uUidNX/HUaIoh",
+	"+r5kBuxKLM+4TBuqHQWKdWephrvApujOQbRVRBteuMOyQ9BhI/r2lkK5nv7nupQ1+1wA1wNJQL0Ezaul",
+	"SgKb3mqvuqqX+67Jp5/hn7aZ3xab/gDmcD3hhlmYXEzpPADfCHYUy/URi/UttCxCOQkidto1y2ipllbJ",
+	"blRcJrITsYoFHzctMCWi2I3wJIG4a0OVA7szE0hHYy84CcUi4GoluE1pTIGUHg6Gsa/iv7/9cfDy/M3p",
+	"OYTSL66u3p+foa9D0I3lC1aGGIyOcdNXc5HWagP47p1I3u49DHjBqR3gJ/ExytfXdrFPhM8HuyUPTp6d",
+	"VOXad9OG8oql/cayP1c21i/6Zr+MA7QLW0Yef8odQsETto1pngWD2JDoPlFMfODDHHLuEFvkDJN4bKTT",
+	"VM+pSuBPcVOQEf6zo+Bgp9Dq3/XNtb2+8WlCAUrIxuBnTWC2rJyHUGuh6A/h4jQFXeHKbV56U8g035eq",
+	"fK0RGUpUu1fDAwZSbRnunU65SgbbrueSXBkW2yf9FejBGoUnhfs7rHiljuFr7DacmnLXb3ZEKsK0I2/k",
+	"F30TPndn4dsgtLophouByrAMUU4B+DkX6eK4r2bc5MykOkeNCmd8oQgxyA6nRAtiDiyoAaKmMuGfeRyx",
+	"HGiHg/7Zw4ygKZBSrvKXxc5eHfejspBj5Q7jSzuvduMt4/K+ePbDi28PX6x1yZpNm4Pfyn+sDRlchImU",
+	"WzHLsWhH5gaL/FzN+igTYoWZOIdqSHsnPAKLhiFBCnDmKhFJA/3UEboQ6KZ4fE+KB9gHOsAean8E4x6t",
+	"PbeuQSMvN9ZzyTU0cXaGRcepuZ+6qNx9KUZdWyG3Z0Jerv9uDoU0nPA4M3sNFZHfHR6uZmS3crQrU7Qr",
+	"h9tzGrfYYZsjG3Ux80cXivt25NTP8yfjud1qYTYAN53z4YTqLdD/Z9lq3wNA2FmvETANdSM/bl85glxN",
+	"XdqM02WRe+7yQdLYXPMJtchjWCe77bF5EI1ADTYPduY2NN4s8y+PsRdNZg4dN2LiAzDUxOT1xi6ObUUR",
+	"e7tQEPvq3IkunI9OVEM7m0O3zJyXLC0LzAFRLYTjIOkru45JkYoQwDMiExsKWrGjR+k5qxds2gK/c8ne",
+	"bZvNg0i267H51ObkwQ0f3o5kmras+6sNgv3on/EYovRHCTK4Wd0cX/BruFMcIP9UrCy939nfGG9wb9kY",
+	"bXC8OVATNaQ2Clc6FjEAWNYmR6BfPszlnYgZt1YLohpj0wRL9VxkbJZJncl8gYB8Tq0m1rzArGVfuYE1",
+	"QvOyTsi8fRVC8/qv3oTN64TgcZT048RI3Dd9kjyIe/nWkL4QwgrxfLHALoTz3elAm0I4NRvny4rluA94",
+	"9EiORz8u91YHB7PtwarEh3zf6qY1+D3TWZGHGsUpIuiXgoScziD8kq9EZsnwRAq6wogk6quQb1m4mKwe",
+	"sWGqh7ce6OoJxF/dq0xvmjztsfPpLF9QScgv+qavykCOu7KpqOiN+GB968tC7ej8r8+XFFDtVgqGF4Ln",
+	"h4AIKKfFlEIcU6nwX2XLp1S5GLssRk02iMLUOeTkRkhKKw0cHcfO6j+yhnVT5GW7CvutggLXcnhrdmWI",
+	"+uMeKomSQsA3l2f+tuVva/fGBuS/N3qlHpzxItdTnsshT9PFcZBW8AVD3LCrf1y8e3d+1mMVpwtYpqAH",
+	"qUT0t9bM0B79UK50A0FPT8lbW8tsh/xp44qfVZYDYP7uRy/9II6Vgx/cylxdrcpdK8aboAivGhxzBphx",
+	"Vjx5pZUh4DGlDDjp7L6iPoNmwL+voulFE4v0PkPZ9FCBjyKcZHqs4Y8uNud4A6iZmbWapGL6TmQpn2GR",
+	"meslB5QMMxPDfDDUalhkmV3osk7tiFpogx8HBJthrY4bmUREBeMKvfpqPpGp8M08drRlDw2fopeFiDKU",
+	"n+qxM8dVY/U87qG+CqYIdP6ytmeXKIdm6fmrlMp4GPUBGSMrFMLsVFhXsFxvo1uH9tInceo233Gd8aGY",
+	"8czuxYfcpsX99+hloULng/LobW7DdO4udvU1dgrQts6KdjG854c//PnZd893stUJp65tDRzPGURKnh8e",
+	"tihq+6d7+P2F9dFKcmjM62hZ3ZzVVRbsyKoOX3Gv+NmSHKx1Kjt0aSP7DuQpPNC3Q3FnyFKGfiB7e9lj",
+	"J9m4mNqPjwgCL8ITYKYltc6YnA9vWZ5BXDsThLEMUbV0AW/tq/hOivlfR0Waxk3+ZKMv+UiI8/j+1mDz",
+	"XUdFjUVbjYtUTfdhXUCgAIpAaitp6gZaEdZ7Fihe+5KPkrE7n9AhCjgb0J3iKPE8mXfduPA5ex2b1xri",
+	"Cr8WoviSCjAfDzrA8DHv8rhynustTbKtJITTAQU9TYkKJ8+kaCyzzbTOB1mhthtLbeEuxf1290SRZTob",
+	"DHUimkpvnlFcaj0YWbfAVKPec+mM7WEfGgeCPSRdxrAlSsSXgmZRGwskjordDtQ/dcuRLh1UrsiPAU2B",
+	"dZlylgpuqKFnytWCTaUqAK2MBA/4h1Kdk86+E9CK3lcOjyZ4hP1f6xUBoQEe9fUaMReDm8VgKleq1iig",
+	"+/y779vEdP84sHk79L9a8PMWO65Zz4qOxeo1xu/BTZHe3qNe4e/65scivW2JQ7RqRq5N2xXpLdmOX8Ut",
+	"FDc7MS1KGYr0lvkV253oLT2XabWdNDZyRVfxwn0JNUPSZ/s39KjA9IHwkPXEyN6d85IRMOn1FRZMI6Jj",
+	"ySDNfDW2V9nWjDK3Zk1Jda77yuR6dswuzy/fv/GVE0rMqXKCrn95cvHq/AweeX3x+vxs8Pb9NdRDMDlC",
+	"rFthYugEpfJL7BOlggxkyJaKmSnyZIoZtX/vnte4upZtYm1W9j5XemMa3qcCnrHv7lALMdFzNA2Qqnwd",
+	"z/ED1UW45Wwqi6gKxxdbHFH5jE9XImGHgcyS1uTLhPXk9Kir7qwvnfBH+cFvQOW+GfNmq30Mu+ts+wJ8",
+	"e/9uMQWWZHQdH/L29lE5qRu5R3+mxGOilSDNa/+3iWP0vgvxO80X7lJOPLNoVVTuv91+w0jKbtjZC1VF",
+	"y60lYK8DB9k+/XVZqFr+0TNXohNjbJnFN9zIYQy9IobxdsHrvoLodQQWh7UqWKKbfVc4M0NFLJR1UP/v",
+	"Hrx6L9qzQ7Fr1B0EE7/0Uaje8VW7VXDrEmFd9JiT1gOe52I6WwNO+zZNNjt9l4U6cQ/aXvYe2E+iEa7L",
+	"XWWF+sYwbowcq+lOUUGhzZCmqExb7XQpNx1GJ6BXfJYgdHek8a2kYas5e/L88PApehuUZLBD76vL92/e",
+	"XLz5CbBDpal2ltqbnj89Jsj58k16NrOO1QiSXzEOdjC2WmGA3DomjihsDTxQQcVCyZmDhRVurD32M+a+",
+	"qJUV4msTPpsJa0KX34HVaa67FZ+MNl+tc+PO4ntr0s/qMH5p52gXdQGn2B4VuB8d79rVEd5tB9Wn/uu2",
+	"0D5fhyLlZP9//3///7L/GtGiyJ6vBh0YZi5d8fDQevFZSc1AieA48wC0NSLJh7dKz1ORjAV+fXf62UDF",
+	"PhAE0ydxtM+tiWQ3arNGt/sdV4ac5nvK30m5GLSi9tmYJmxS7dtgMC2Jpp7OHDjBZsG8en96en5+dn52",
+	"zAT1XBKysNWEvgaYIIypDR5xnDOuDB9SA+962WUtRNeNextl+rBCe0oj+2zl1rsAu+Huxa/dLJ6dmiJb",
+	"Sa4ayWy6T7XiPk7TYKUQWhfWKAaHvlQs0cVNDrTf5ZMGEECN2enbNy8vLl9fvPkJGXown9pX1qJIBE9S",
+	"qcQxy4QSc+Ma3ozosROA6QBo7yO0X9w77VMSaYY8A6SPvkLDpF7I4RNPwy/8qqGJ1KRQpzg9fB1wjp3x",
+	"gNFkFwIPLyUEVif04GxDa0JWKGW9xl0q6Q1EH6EvVVYLPjs8PDxG+H0fsOJFPtFZ5JIAYqaHE1TdYMOu",
+	"c8SamEA+FzcMxrfZCdsxK0PuQK4fyvsSH2Ypl6oxzkq/39utePjc9bkdqWrcrD87hGTaTa5EYWTlVWeQ",
+	"yJAe1wgkWtyJbMESMZRmR2Wg5zibbD5ZBHs7kRAts/8hTLTdre+Iy7Sd7UX5Pp2V6T5HcJxnkN9xIb2A",
+	"ZQj1UmCNOVqNwBxj97fG7Fd8fpaYXeM/hhVm//pADkKqx80nz4lhuGFy8cFaUCeASH4E/zyAX2IrlDGW",
+	"PP3V/jl+CtFarQT7+9XbNyzRQ4j0spnI+mo4KdQtexKHc/9hXyW/QIQleBT9KXK1sXb2niJCq+krRDfe",
+	"h/A3qecnMQwK/rVv8kzwaeWBxgg7tPK8RDZdAwW1fUW8qjg+blgsk7hEdo9fcZPvwxG0f3EWlxYHVWLJ",
+	"HGNK9m3WEI2jvqrE6ssbCpXLtCZcD2UIVuEFCVuhcmyGkZkwfeUYZlDxxD32So9DioKpvsN4Gtipeoya",
+	"gZoyeZnrz0QDM/5loV7p8ba7vL5MEYJrFMIMOnd52oiZRhfX19RJlX/7fG+rlmJYWxMWbapieiOy4xLL",
+	"LqZ3NxYMw80DI35tObrDrqODdDModSvBkedWNnmii7y5st5e3Vzr2qLUtR4kzwpzR5Q8qwBxQkqaP9wF",
+	"x9CqlsnEzjSqksaJpimty+bYfW4vBA1hrzCiIakDD8YKgPLJ+OI1dcGHLao1odKGm5xJa1sPhbwTSY+9",
+	"LT/PCRKGkL3YlN+7PKyKhmkGDGzdst5w0DllWz3sVjkWV5Rpqxu8LbumGKLuwEz1eFcsMk73dTPXK5p1",
+	"TVWZ69T67nv2D/ljj8V2TbGj2KB+PSxZ0UgGQgOM0wlD9ldfPbdOXMgAhr9XGx9RTwVMuD9QrZeVwFQq",
+	"YdiUL/qKZ8Dw6auDlwyRugjxbCZUcj+9/0DW3Ss9/iTG3Ss9PsFZWUuniuskK2VV940Qw2vDA/zBwsK+",
+	"smVNQA3IX5biXnUAdjrL35WFMp+TCLlhfaoA1is7Z2vpHbS3DHu7AbHTWe4IAuHTW4nQrkO3mcBc+Brp",
+	"Uuzk6uripzfo8b69fPe3E/v/VmE5VORhyuUUeh9DGHPwX+GziEp9Cl2RJbixz/46c1cBxMMJC7PPpcWH",
+	"OeDIvhWQKiBkS9SxVqtWEEkUmOau3gYQWkjJY07cHNfgI0MrPgIkszMtMLGNIBTA/phqY+pxJHAWv6aU",
+	"Hz45fElz/SDp4UyA8lyzG4KtEIaE3LaImvZCYUCclO8ihSBoX90UyVjkpsde6szXoWNEOxPMTIoc6ar1",
+	"vF14CESY4kNYFWE0SzSgf8MNsNf4SkspT609tbAi7oN/UV+hD+yAJOimCcCu1m8EmL/PLwB1iQP7nDPY",
+	"NHfJbo4XeNYDmSRQy9y8R06pT4K7TokSpQ0BTPKghTqyVvFtGQypVDCBMdxXT2IIrA70iLpZ44jFQXNr",
+	"/DRaMsN90aKD3S9R8vsKELNLfH89V2yEs8hwN9ZLdlY8hn5/zNrd7HcCIwJf8vAgItVNAFZEi4PCng50",
+	"UvTYWwXJ6LLnCEnafKWeMwitSVNxRvvKFEP711GRbpUXgMd/fnoZuiU+iVa+wsrIzXrZLd7e7npD7q+U",
+	"DR/z/Q3J6OtqRjRNmb3LREwqxhXTWeIMAOQeJMQ0a4BnmJWGH2fcGGH6CgIlsbWkB0Pok4wBBpTZoYJt",
+	"E1ABA/0qWDv5XA5FBD8xOYIqcZfuMg4P68hTQDM+mwmeGcQ9AVitgCfVPm/IFV3EuFr01VRnorc0LGnN",
+	"mTlfGDbLhAGqeHg/pTWt505G2EiIJHJMinc8lQlV63G1oK5DmA/osbQuxo1gAvA+sXolnnAzsO+Gl1qR",
+	"PXJoyUakAqCU+wofFHl3RpiciQ98CuEgzm50AXkFih3pkUuNQ6JCFzmL6cuivrIrYzUCOjHuk27EWKLL",
+	"E3xYE0rMlvUDcBsS2e0c96IJrGSU6vkq0VsQZn3+3XdbRsyhXWFL0I/lEIEuq0GtYdyUkRjmOrv/6yAH",
+	"4Wr9uoBb7BLSgt7fFtNiJ7gLf9NzbGbNNdQkIIac3UgzuxW/PYT6ckfHJEOV5MOsuJH6aiFyDMwS+yqE",
+	"DyY6y6GruLlxxb63SRa/fd5CFHfYrQ4b8jFIw0+KROZrq3rKLnSvfHbaVwH0TTVnWXCCwjU15ydct1r/",
+	"ERygB2XapJ5vfjWFTfW0eIRWzhIH/jzmM3MEuWk4jkjwor6K4RFxWa/ErJRELE54zmN7EpbT3WMnismk",
+	"pF7lOcejkSd3XA3tsVxKdY9dVQ4FOvzYzaIkX8Gd4M4TyLpXE+ZRX1mNsnysoIVpNcgATp6/2rMutkfj",
+	"UE+haMD1uHkgE6wJevZdX1H3R2XDUYO+oPSp7+c3kwJ6x+bKDdaemhNdYO2RvYy+OZX2dXZhDcu1ZibV",
+	"83RxDKjGSolhXvqElP+DcoebTM+N9QUT3VcVaOR6s9mO7uuJ+fXE/BJPTPQ3/DbQWJ3K77hMIUIpUMmc",
+	"cmU90JtloEOnJtZND6qDjYUHXY6y7il8p84gg1+O6p4p/OeHL/6yTRK/Y0J+9TBVVjtC2AoPCHzKbhxQ",
+	"ULaV8xShQRbUVne/E3Un4JrHncA1oZjrRltxNTnPC0NigF0DkfXE+JhjnAURZezFPXaSDSeAqwLj7is7",
+	"lBSxZYywool9hbgROF1Mx16DY3VFJsla8M3SqMFnMqlMLrh3SVP7NxhTo1akwWzFnr3DM2IbUNHCdEfv",
+	"tNN6hfc+AKjollCnblCtgE4fD3oSouoAynez2BnZ/T3O/Xr2dyOVMGZwKxY7wA/F4lV984sYLruEv/X3",
+	"MjGWWvX3jvp7oujvfYQ6VTJv7S77xrCpyDlY1lZHIOMFl6rZB3TXN+2eF4c/fF/ZPs9bm1hKiMQMeG6P",
+	"kmX02M31fABKZuRdo6zfGwVyiX/0Q8v37cSY2fh1SD36eF/n3rfl132FXewWr+djvjn8gAcne4dFgmAJ",
+	"+O1dD6zNQlztXQUtloMT+O/1plRTJaNz6tGOIXtobC2VzBpNdJ6zJ3HlaI+jwO+HPGfKc2H1G2GrP7V+",
+	"kB4xqVKphLWXxMzE6KOvANcQwQWqzAAZ7Kivwtod68Ajfp+GVwqslFcYlYOHgfM/4jI1rg6/BMyBBswG",
+	"xBx48UbInGNiwnh++IxJ1VdgFw65EdgWTatv8GsHqR6b2ENHmCLNY4oflq9z3c1Jr6/6KiaHPXbJgOFE",
+	"G6HsVJcxCTeIQslfCwFCRvGiXCiu8l5fveNZLodyxhXAYYBLY+/ihsX/tW9Fff8CmHGd64Z3hr9fw19w",
+	"+H3FVQ3nBrLiuG8OHkNJcceaEzRuMK1EMx6gfXHnKEhXKJ4vlZfDTs6nyWTaVWnIYRbKYR+jSGNlEdX6",
+	"TDwqJBpkAB/5BJWiVoOhVqNUDvMjuy/zIlMDxyUeP0UZ2RIUsD2Wnx1zNwS/aA/lSKih2Edo0Y2Ig+Ud",
+	"7gaYTaplePA1WtKpmH+dIXebSxdWy1uWdjqkW/sKNKzXoHzsjdgvB7vxk673jpL7BpVku6N/tdIE/n7w",
+	"Gx00O0GbW3929hUdnnTcPD88ZFKx8uhcjpVQ7a7VCD5S6GISMR5H/t8DnpdliBwCn4CEnosZs8cvAciJ",
+	"mWlodNvqyAFV3Krc6gEOJzxvLwl8oBUb3ButREjy/gkOCrfzttQVO9uE3x6+2LwB3+j8tU7kSIrdAe/B",
+	"JvHwDF5AOxrxzRv5IIB4WlM7mUL5S7wUCIBMm7Wa3Tk+5AqN7hsfSKzBiwxe+cD76CxbQCXVQxhvni1x",
+	"1XCrX253iRTm4GSIMAfblDfiR50An19rMDR8IbYu7kQ8QzSqldOFKqm2P182ggqe6ulMKAMVvZjShb2B",
+	"vczgeYkhUDFrrKLw3BbH5dkDyV570iCcGgD7nWAZo1RslMrxBBwRbs8kkbgswWXZReeOGcQOGtBnx30V",
+	"+mt2UygNNSIiA+8MgbvWoQB+3Rdf6r7wKIG73xJe5Ju3xSt56+QrYjdFXiFT5oqAh3X2jfGwKEcrG4KQ",
+	"RCKIVWAxBM8Fi8sBVIIAQiUMW59i9/hGRDa8/at0f7HS7dfwISR8Q+XwhWLDSaaVTvVYDnmKhU5QgKMq",
+	"eVwsjGGZmHKpgsKCgPWor5x/6+0U9o6PpfIsAzcLKmCCoOy65OqWdTiBQDdBX3MzbCxzgI+vxTfgZriH",
+	"xvR2WNXVAqHfe2ngAwB+rRQGrmyVLWoYwn2ygvm1nCOC3w2bhznFJdAs9HGlGgpwySO82KEYY2uqAtJm",
+	"+yPWq+VQI55lOjPoPs8ncjhhrnDeetIzbYyEzQY/a7C+cn4LPva011cv4dV+28HQjiroXXV7jT75XifH",
+	"QzuxGwDMoPGhvGS3cGTcO4vVVd6doyg+5EIl+w7Tck2PUZU5yTXXzSbciCMyzKEnIGPeJJBq3GNXImdC",
+	"5hMA6s7lVOgiH0xNHGGzs+vIVnoOOj+GLtC4XlrsWM/cUP+Apob/9i/Z2IDOH49YBwnBWm16b8MDWu73",
+	"N0MdXwNvvgBupCrQu92B0K404Qb8zNIDNZqNeLaUwsw143216mvKsdIN+PAwSAen+0eU6ZeVCfiCBRs+",
+	"xOnrXLPTt6/fvTq/Pj/rINSrlDD1Qr0eP7JJoI+YIuKvqcaulcD5i+gGhLdAK5sSvt7WgEgh85HCGuln",
+	"zcLPXOjX7hAIJiKlcAJ6H2D2/MGhFRA3TNfsGbsIf9j98nvaJxiX2OkmyQTALzXvkNewQ5YNVqyHhWRm",
+	"VBOej5j4wId5umDcEB1kj10gljftCNcqqe9EVo0pxlcnP50M3ry9Hpxcnv7t4p/nZ9X6D2ng7fVwAPA1",
+	"Dxxf+ayiJo+SgoqC9f70tIMfd4FNQNCeS3K9671FQ2xsBIdy+rL01dWKfWNYrIt8VuQxS8Qw5Zkwx2Hl",
+	"GPSNwAWOHrWvIF9rL1J8KqpbqsRMXa2gokbrkXc/sRF90XfoMnzRYwBmVgaSPHIITd6aLDGBwD3gbnys",
+	"PO2JWvz96u2bRlwCZCnYdnd8wixr7keP7oUXjW5FExs9aLRT1hhjPmPkwX4DkwwOkNIRmuo7YVyFXwol",
+	"3eVOKIy1jgDHhorq4lshZgN3d4zVGA2QMnaUf9QQ/SWu0RdsNOEXWKsJpCDprtk3+8soI/uhFb4Go15o",
+	"CCm6+BRV/2BOCasHYtfaW7Hr4VgY8zvBilnkEDDYKBNmQpj2M53K4aJZik/DAX5NOH250gyd7FhoUhGR",
+	"hwkHgXA1C/TFqDGmbr2AENWR2nocxqO0LnMiMISJ8txXNQLNLjyJIX515GvYRzqb8yxBW7Q0RFwVTi5m",
+	"2CqvQnyaiM0yfSetLkBkHUL8c06LgZqJwMU/xj/3lY9i0Zt4zpBiVSvXJunucdk3LAGUalbkg5mV3Zg2",
+	"vB0aQPCEcMUEnFwCnyE8Z3jJUl1pj10J0VeJHsJG8RXrvWlSrwnybPHHPc6sJH/R+99uC46u9cPsdvvo",
+	"/bUsFm+VYELB/hRZubUhAysSa4TB8KRKxIfIQabJKebAHIh3ffo4F7NXWM/3YP7BZ1z5iV/fmKNN06Ak",
+	"d6kW+0tyMnxiuPI1fMfuBWjsljLstlPodAMCG6XnNAGxNUut+T24tCCAG6Tv9yN5Dyd1B7/Z/7QiC4V6",
+	"NFPJDNt7ayP7gIyTgK1S5EYmYLNc3fLUHvQ+QCSpziHlOUm29W0Fhl4NhYnWVnYeAwagzBmgWYoE7S3E",
+	"YMXboXHONFRs0kdbYXrATQGP/5JtkdNwnr7wGjhiNAU1OuWq4Gm62GnstLKt1ufwMEOhNBsVGUQsnbdB",
+	"eivcZq67dmmjBbujr2q3B1veHUs5wSbSt6+b4veeo0NmuUfaCeZWzpp3wjvAhIWU2qrkO7S6sgBJ5kxn",
+	"0VJura/CoiS7X8i1BqoNJ+8RvmTNPipPmb5q3kfeKCQGoKBzoRb37VbOvu6o3/mOurqVM9pRu91IGA9u",
+	"3j5vNEDjowBTt+ZS5gxbeaHaYlXUsX0AUIv7yjUe9NhZIcAbtqYcYIpP9Z049pkMKhvlTeYVDftrz8AX",
+	"K8+4gDsJ3QwnIilSkR0gQXUzrptOBOSBTUQ1ypm4EzxlE21yFNKZznKqYqZ8hEpuFoYITsD0B/pJ3VfD",
+	"TCRC5ZKnhiqnF4RZcewoHKzDMXekTA7plxOPdlTWWmM9dUO++JXDA3w4h9dNIL2qiU4PgdaX52anFHv4",
+	"Cudbu3GFjqn/W1v25GXxwNBeoudriaQwza+sxDjmKBocYaRwhlCx0KI+15FrVQfQA+udwjVKzPsKCNNL",
+	"ylWor7CKWZrc9V2VwrQkSyWFFCZx3ccgPI0BeGG80vSYY4RCjYywBPVIsWJ2pufKi1Y3BdqO12mzFvsZ",
+	"iAQeo5Kni4CbiT1pRy5sMPOURtUoz+dTtvOa+ijK/fKNF1YwI0HWO2yhGquBbjEHs0zcSTFfZy9giWjA",
+	"YbgsfvQMtyp7D4RxQ49/h2/rCnezfiWu5fDWvNSF2sVZSCNEEAzul5GNrLbYljTeCGDjWsPCnabMXeT7",
+	"NmWGFA+GOnWEclQb2K6DNb5Qi7tgdm0W1NHRV4mYpXoxBQoLa9BBOa9HkaqthHJD7KqA2oSC1y+Ee7Vf",
+	"wk9YZfSLvvEL0f2ks3Nn52F1fR1Jh8HsKr3imKkCKHngzzJ3+Gf0MT1m5cKtuTV7OEJeINi60kr0mDWk",
+	"DLJ/ewnCfvuRmDMPob7mwAvNp6UTrzaaCuO5h7w02tq7UTU0sHf4lh3pmBUZvae8vQcMyHuJXM3JQE85",
+	"mEir7hftQJWb+mbxYdjisxGd2HfEPjs8bOqHTeVUbuJ85x+I8x1IutdSwD9o2in8+Kb8E3IEI/fRrjJB",
+	"brOT1X0/dRSKRs5zaXI5NBvwtk8xzOXiCTASYHDygJGEA8luFkwXuTXHIwILBMYxV6yslTBRXxmd5ZiB",
+	"V5zy7fQA6ALPFj5s4VoIXWH+/8Pe1Ta3bSP/r4Lxm387I8uy6zb/k1/54mSazrXpOLlkbk6dEhJhCw0J",
+	"KAAZWfX0u99gdwGCFqknU46b+J0eSDwuFvv4W60m0DLFwEBGezFSCbe/66ukz95hMzbYDSuQKZ3LIkAv",
+	"xuC1hPFd4csmjvkWRk58dFupgAtjW/QcRsS5zmfCSJ36K9cINpepUGh7vHKsfKpLA2U+/v32eaW6hrQa",
+	"X3wNLmn/LiKWr8pffxN2b/kcPihY95eGFPyEkVsDJUca2wAtNzzb78Rd5w4dnrjxIjCamN9V9L+xG9xt",
+	"uk+Dbi7PAx1Gwjb4MXq+yF7tL3LYkTUqdcJWJgooRYDFc/ExTIKzPhlFpYEdAiODOnQ1fAx3wHu+voZH",
+	"LyoVWGdBZmFJ4OfJct9Jmn3E/84qJIEJzzKqTOVEf5AMpR0pYorQChUskIol9HPSZy8UjB6RmBTWLReq",
+	"GLIrUUymnpHp0kyEmzB2t2CAx8YK3aJYvPX7sBHnWkK3b0d03BD1fQ9Hd59HMSzX2mpZnsA7qe8x1fNa",
+	"oz7PIuwGe3XRqP1eCV649oYHTh052PR0zsV4qvWHFdFQ8ZlovBjf+ya21UC+Fq5OC7SenfvN6EyKnVdb",
+	"EwqV+p92AzN/WToqC6VnjEDnV6FZUpos6TErrwOqqCPkxIqJEUWCslsEcNsbKfQ3SEv1S9GXEOHeNkFY",
+	"02LuyT7b5X5vYVw77rrvNjWJdj/OxIXt6f+tUIZpFtsBDXdgVMaK14z7AWxzrJatBP6Vo1v65OGCU+Ej",
+	"A+sHAH/f9QB4qrzYyhHbaw5L9LqYR3AqDJdZm26ADpg29ef7wWCTIl2nzWRBSwfw2wJx/jtgnheCwtZ8",
+	"8z7lIhVOonTS2Q573/M37JJs1sGe7mTxpfdDHaROgHh3OBxrrLavSWLORT524vYHAQCmTtIHnb3PEqH4",
+	"OBPpEGo4JxR6YdkcHMwRzxgpW+jZzCkCmSQXEb7Lwq40XT5YK+Zhz95+r6du7bIdUxKZZffJaY+is7yJ",
+	"fbYqDZuMdbpIVgrDFzGfuA+tbFiHbdV+01gWvgTbk71laWnWi+YVsXSKf1g1i4rezrxzC2o/uqXPizv1",
+	"CdquJb9K+2V7vpd94w+G2bSIyH5x+p1diL7FSuh2DOQB9/jICPraHqJwUYo7OG1xErmtaJQscFXIE88F",
+	"S2gYhzJN+ux8pGZCgRsizN0HDKX1fprzUOmtz0Z/vd3VyRrVbhBE6LvtNBOU1i+ivb1coNI6wWkFTcED",
+	"4I1i9HAaRGrvYSP4tOXrlN54cH3n8RgSLkFxCnaExyCY4ZbuWTJDgXxValyLdM9IuB96A1VRIfUKwODN",
+	"BKGMBYLEysFY+t6yucgyn5h/ZXQ+ZErPEzSww3MfJGoPEBhbZ3JS2JFCPseSVNoJd4oyGPT9MVCkbFTH",
+	"IAiVUW90NEbKn40m4Fb1lR8OmgKsrXhUZwSHtN8jssGNHq4BD40RS5veox6X008g7jqp+8F67pFc22Kk",
+	"jnuDwQCSomk/h1TnjFxSVOkMDlmSa4PgSU6lXHnLv4TB7ZeEH5Rp07y2sP+edN87oamtFnIlhbOlpXi0",
+	"kbyVNBOht3SgN2180rRjC4doJ18NSRbCS6gENYbvKAz/M6LoQSxNn73Uhp2cYoxKzx8cyybcmAWFtMtr",
+	"Bf48mB+UcsMmGsNTcIiei+FAn8Slx3AVXMLOoJ4E+7J3ci2ELdZlQGslQuozqnkKBabg0l7MBEuk7luA",
+	"EPD+lplU18mZj2wmxc5O9dx6mEkn+zRRqBvVg8gqj1kve4O5XVga4hO5TbsihqnmuWz34s+Ecr1hQPIn",
+	"nsk0Sq+JQNllYVnVoV3WyuZTfZ6/2mfm1XOIm3kFYytazTQYXfN/lkl6sIryoyLJ+so7nIHVdBqesdQ7",
+	"6QNh4WrJexNhm/aSqwUYgmr7COk/m1qkq3BPeo9A1Ixg11qJFhM1dbEmkvgSRDsoaNvi14NY0JoZWhYi",
+	"t2sFd+g/cNic37zC106DH5AbwxdPluqlRdsghAQ3t7sIkkAsgTnRL+sSMJqLEUIeNNWjd5rEzGh3OhAK",
+	"bEiKCIdgYG4KTPv3z0CeqJOmcAgB59L9JNM+exlVsu8FwCZI9lCpZVPBTTEWvLA9Nsm4zC2EFxIMGdRf",
+	"FjmcYyMg5ZXRaV9QsR0GQHp+hfPUl16/LmXaouJgmX/cvD2ldGHjnyfYBLq+hFmaldV8aCOAG+OaYA5c",
+	"pHHE4R97jeK4pBG4q9dvzIbE7f5uYtdHt/hhrUPF97elBIRbvLOXH17vKmOGnPxbrtyyB2N55Y7gVLYL",
+	"r++5k07KGUSbzbmEkkeQKAWaobsS3YnuIQ+oQvy1FdW9GKDJz7AGh7sRHV06YXhBCCeYk64ADlTeSbsG",
+	"qFGlQ766JCTpisJTw6Vyd/I3VgiWwC2ZfAuoXdSWMJ/wUTBXQkWn9wRxmsAa/C7TpMc4sik2hxkE5XLO",
+	"Lcu0LVio+IG15oeAfFolNoBnZqQghLo9qM71cFkqe1+i7J6xPXdD2zZDtbueRQrL0iZ+4iNwg3QSew87",
+	"7UPeu+VIG4DNQTXU5OgPPT50/R/dmlLVXsVzFsLxwWIN5e2oOnwC0FvhNFJJAHvGEsSLtwkcHKd5EoA8",
+	"2BHdaaVAMkBRdCJM4npJVuHHPVJ6pdH9c8vAmm5sH6VCi59dXXUgpJGZspO6epcgKsXqv+sBefTxYDBY",
+	"S9I5vzl0WtDheFG4ZTn+4dmzZyfHP9yD3FNRcAwja4lhlopnQ1B1kTkaAKZIdTm+U6vMUfa1dnOhChek",
+	"ZVGpAFmM1ESrK2ly4Lj5GUP51tLziNCMPJmdHg96rJxpRTgrsWjrpSI7Uq2sGqd1bxGi96igLB5ScrmA",
+	"BdxF7FuC12kkO0OVRtsNxCQkXEkl7VTYiAQdoYkCJAunzmgloA6SEzPwOpcWgcU9bvpIBX2mkVjcYJ5o",
+	"ZXdaMVAQeS8awlHYuVXOOyXIrJoJbn39XbNw9AL5YgZhqhMSD6+Emjihc2a0vnKyJRj5fLE5MPs6vbuE",
+	"GwBYXd9xJJYLruwQJFHsAJFKUA32ilIbS8I5/Rim8+ju5DC0zyJHVgvTcCe/R7CtkoR1Yg05X4SiNv3u",
+	"bM6B4mhjHY/xxI3AOFY85BUNJpcdxFF4D6VML8VsIGKO1OYyJvTwOAXMN25oX5V0CTP+zNJkqdZc7Ofs",
+	"4sXb8+c/vrgI9saCLyxDeU2k7JvTwT++PUPXCsl7eWmLu/x1OedAPd3i90wjwBXsTOS7yvS83TdzGdle",
+	"qAK8x+jw50LxXPRYHYujz14pSPUNPTiNBIK/KD+8DZLifRjSWl8OaCAA0+gD0LTB71Vgpm+tzd9Dbx40",
+	"ZNmNtc4EVxu5bN5JMT/4Mlw762nZLShNpDN/jN/ymJTxt2ViDv+tccy8KTSAUrFUOO0EMs25j1+5qREy",
+	"aCBItwSbjlcMEx9LnjldZqTEjbSACk3vUXUn34r0SrHPFD4ZDPrsF54L8mCOxbVUBOmQSDgewwQUdSPA",
+	"fJqCDGAr6Ah8CLEj1vliCNViR7ysxxUFSdPx8m2v1taC59n2bb0VNysCx2Ly+OnN61+g9MR/zn/+F6B9",
+	"0mdWOKKRCkpRuKf6LHE/wYgSVEqSeKQ3h/SPEazwsYmWJXdnQzJbFxlrNNvgiCbP2GZvYSpwN9H6NXfU",
+	"HcSVzc72itvqCPRAXjf+1o+GfyI6Gl8CqUJiCkccYhP5KPsHDyk6+5G+w0Ve4SONjpZX3/vs3Cn7GK9T",
+	"/58DVrXnn9xJluNM5CP1zenJybfIRZ2MgEamXFqwAbjTc3+SpbmIiGTj0QUcsEIbrB6w42XVSM+37u75",
+	"qx3BE5ECYP7SMncyCgHFadhUGCd8lZMpsJaGM5L0KjQKt15qpACHEe67IUL4RHOGCCNeIKLaeAEr7UHV",
+	"mkF4dr59/IvujuyqMNSW/PEzooEuS9P3YJZraWt9YtMLL94QPJ032LDmjCdPL1TOAs29myR5+BSoh6Oa",
+	"Lzau9y41d5cHtY9LmwhxXSJUY2LRKmprz7ajfKInSntslFZlE+2R0IizbhZ32l9pjPBwoHsnoSc7wj3s",
+	"CH7D936X+o6ObunT2gC5iIjuT0PLYrYXIhAIvIde1eNg83LSY2Xy+hTG0Q401Q6efHJ8+uz0/7/74fTZ",
+	"Ggjlr0me452LcVPBs2L65yq6+hEeOdivr8/10KLbxSHMGcDo7ryYYlIaWSwOhv/9rRZANhWTD3FhnaU+",
+	"oxXORcEPfoPFy0Vh5MSuWryf6ZG1qwcWnllG3pIVQbx3l+hXo3M38NKi4UjczLRFZRJPV/fr5UiR5u4j",
+	"0KJR0JluXDE9E4rPZN/TR9uyPdeqMHxS7KWSQyc0+9Ob17+8Hv8hJu2w6jSHv0k13xV77Tb49Uyo819f",
+	"sVRPytytXuP+Osay+HOtl+f7wXcVyiVC3C0H+Hrg30W/yRpwKXgqlbD28zGmaqg0zH3zJViUVEDwMnQe",
+	"8l+bd8PfwCsO2rvokt7TIvouWlbRG332Rrn+ynSq3LiUWRqy29xiNqxcvc3bg7HgRhjXvBM2+Ez+/kFA",
+	"b47BIBEgbypNdjA8OALGQ4021JggUx+Ij2ADicoAQDhlnpeQO3ZGxewchc2kIoh+yk27g5JvGyQ2AAfv",
+	"RcDgWBQeqsSBqydKR4N6CstNvAZ60YZRFT2mFQ0qetlX2Ft+/Wfu5DTF1QQsgI6W/E7YQht+HU/FIz0u",
+	"TaMch6/W1zUgkBKfV+TBf+8kFpH9eiIAyiFeNp8l2iznpoKnhwhQzj6WohTUT5p9jLoorTCUwFS1nGYf",
+	"D+qY0lFjTf39pMeRATjCbvc7FzatNuU/9NiuGwsgXNcH48OCWiY+M7rQE5052nTj8AlbK9O3sN5OWUy1",
+	"sbU8uhqVYibcFmNpqD4GhEOlRGLqjer6bdFBBL8azmJIhMVYQDSFI+gN1KDi+Sx4DmLadU01dONuzA9i",
+	"UTW7lPxaO0eQ7NrQyvW1Edfg17uS14BswMehWki/nlVKNQaWW8HLrAeXFdycvRprBI4YyyzUJnDFv377",
+	"638BAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

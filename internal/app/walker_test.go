@@ -151,12 +151,12 @@ func (a answered) text(name string) string {
 	return s
 }
 
-// until calls f until it returns true.
-func (w *walker) until(what string, f func() bool) {
-	w.t.Helper()
+// eventually waits until f returns true and fails the test if it has not within a minute.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: not within a minute", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }
