@@ -1239,6 +1239,21 @@ func (e NoCompensation) Valid() bool {
 	}
 }
 
+// Defines values for ReadinessStatus.
+const (
+	ReadinessStatusOk ReadinessStatus = "ok"
+)
+
+// Valid indicates whether the value is a known member of the ReadinessStatus enum.
+func (e ReadinessStatus) Valid() bool {
+	switch e {
+	case ReadinessStatusOk:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RedriveAction.
 const (
 	RedriveActionDELETE  RedriveAction = "DELETE"
@@ -5494,6 +5509,20 @@ type ProgressInput struct {
 	Percent     *float64           `json:"percent,omitempty"`
 	WorkerID    UUID               `json:"worker_id"`
 }
+
+// Readiness defines model for Readiness.
+type Readiness struct {
+	// SchemaVersion Version of the database schema. Absent with the memory store.
+	SchemaVersion *int            `json:"schema_version,omitempty"`
+	Status        ReadinessStatus `json:"status"`
+
+	// Warnings What an operator should change although the node can serve, such as a setting of
+	// PostgreSQL by which it may lose data.
+	Warnings []string `json:"warnings"`
+}
+
+// ReadinessStatus defines model for Readiness.Status.
+type ReadinessStatus string
 
 // Reason Recorded in the audit trail.
 type Reason = string
@@ -37724,13 +37753,13 @@ type GetReadinessResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Health
+	JSON200 *Readiness
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetReadinessResponse) GetJSON200() *Health {
+func (r GetReadinessResponse) GetJSON200() *Readiness {
 	return r.JSON200
 }
 
@@ -46571,7 +46600,7 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Health
+		var dest Readiness
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -3,7 +3,7 @@
 //
 // Files, each on top of those before it: ids, logins, database, job_logs,
 // jobs_scheduler, jobs, access, notices, letters_kafka, pinned, letters, archive,
-// builtin, reply, stores, writes, app, jobs_sagas, jobworker, retained, serve, verify.
+// builtin, reply, stores, writes, readiness, app, jobs_sagas, jobworker, retained, serve, verify.
 package app
 
 import (
@@ -81,6 +81,7 @@ type node struct {
 	opt Options
 	stores
 	archive  archive
+	database *condition
 	tail     *audit.Tail
 	notices  *notices
 	writes   *writes
@@ -122,6 +123,7 @@ func build(
 		return n.engine.Load()
 	})
 	n.archive = archive{n.sagas, n.metrics}
+	n.database = &condition{ask: n.condition, metrics: n.metrics, now: time.Now}
 	cache.SetCache(cache.Over(cache.Config{
 		Sagas: n.sagas, Workflows: n.workflows, Now: now, NewID: newID, Timeout: cfg.Engine.DefaultSagaTimeout, Log: opt.Log,
 	}))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/db"
@@ -24,6 +25,7 @@ func openDatabase(
 	from *logins,
 	log *slog.Logger,
 ) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
+	private := cfg.Database.Embedded()
 	lost, stopPrivate, err := PrivateDatabase(ctx, cfg, log)
 	if err != nil {
 		return nil, nil, nil, err
@@ -31,6 +33,11 @@ func openDatabase(
 	if d, err = connect(ctx, cfg, from, log); err != nil {
 		stopPrivate()
 		return nil, nil, nil, postgres.ExplainRefusal(err)
+	}
+	if err := trusted(ctx, d, cfg.App.Environment == config.Prod, private, log); err != nil {
+		d.Close()
+		stopPrivate()
+		return nil, nil, nil, err
 	}
 	from.changed(d.Refresh)
 	return d, lost, func() { d.Close(); stopPrivate() }, nil
@@ -137,4 +144,22 @@ func keyring(c config.Encryption) (*envelope.Keyring, error) {
 		keys = keys.OpenOnly()
 	}
 	return keys, nil
+}
+
+// trusted returns why production does not entrust its sagas to a database, and warns of
+// it elsewhere. The private one has no login but that of its superuser, and says so.
+func trusted(ctx context.Context, d *postgres.DB, prod, private bool, log *slog.Logger) error {
+	c, err := d.Condition(ctx)
+	if err != nil {
+		return err
+	}
+	c.Superuser = c.Superuser && !private
+	warnings := c.Warnings()
+	if prod && len(warnings) > 0 {
+		return errors.New("prod does not start with this database: " + strings.Join(warnings, "; "))
+	}
+	for _, w := range warnings {
+		log.Warn("prod would not start with this database", slog.String("problem", w))
+	}
+	return nil
 }

@@ -181,7 +181,7 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 
 func TestPgBouncerInSessionMode(t *testing.T) {
 	t.Parallel()
-	s := cluster(t)
+	s := forgetfulCluster(t)
 	admin := s.DSN(devpg.Database)
 	owner, server := testdb.Login(t, admin, ""), testdb.Login(t, admin, "")
 	execute(t, admin, db.RolesSQL(loginOf(t, owner), loginOf(t, server)))
@@ -190,6 +190,7 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 	}
 	t.Run("as documented", func(t *testing.T) {
 		through := pgbouncer(t, server, documented(t))
+		set(t, admin, "fsync", "on")
 		if err := inProd(t, through); err != nil {
 			t.Fatalf("in prod: %v", err)
 		}

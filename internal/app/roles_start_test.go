@@ -22,7 +22,7 @@ func loginOf(t *testing.T, dsn string) string {
 
 func TestALoginThatDoesNotInheritItsRolesServes(t *testing.T) {
 	t.Parallel()
-	s := cluster(t)
+	s := forgetfulCluster(t)
 	admin := s.DSN(devpg.Database)
 	owner := testdb.Login(t, admin, "")
 	server := testdb.Login(t, admin, "NOINHERIT")
@@ -30,6 +30,7 @@ func TestALoginThatDoesNotInheritItsRolesServes(t *testing.T) {
 	if _, err := db.Up(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
+	set(t, admin, "fsync", "on")
 	if err := inProd(t, server); err != nil {
 		t.Errorf("in prod: %v", err)
 	}

@@ -23,7 +23,12 @@ import (
 // these tests need one where they do not exist.
 func cluster(t *testing.T) *devpg.Server {
 	t.Helper()
-	s, err := devpg.Start(t.Context(), devpg.Config{Dir: t.TempDir(), Settings: map[string]string{"fsync": "off"}})
+	return clusterIn(t, t.TempDir(), map[string]string{"fsync": "off"})
+}
+
+func clusterIn(t *testing.T, dir string, settings map[string]string) *devpg.Server {
+	t.Helper()
+	s, err := devpg.Start(t.Context(), devpg.Config{Dir: dir, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +38,41 @@ func cluster(t *testing.T) *devpg.Server {
 		}
 	})
 	return s
+}
+
+// forgetfulCluster is cluster, but fsync can be turned on before prod is to start: it is
+// off until then, because migrations would take ten times as long.
+func forgetfulCluster(t *testing.T) *devpg.Server {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := devpg.Start(t.Context(), devpg.Config{Dir: dir, Settings: map[string]string{"fsync": "off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s.DSN(devpg.Database), "ALTER SYSTEM SET fsync = off")
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return clusterIn(t, dir, nil)
+}
+
+// set changes a setting of the whole server, and waits until it is in effect.
+func set(t *testing.T, admin, name, value string) {
+	t.Helper()
+	execute(t, admin, "ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
+	pool, err := sql.Open("postgres", admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for is, deadline := "", time.Now().Add(time.Minute); is != value; {
+		if err := pool.QueryRowContext(t.Context(), "SELECT current_setting($1)", name).Scan(&is); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s stays %s", name, is)
+		}
+	}
 }
 
 func execute(t *testing.T, dsn string, statements ...string) {
@@ -79,7 +119,7 @@ func served(t *testing.T, url string) (status int) {
 
 func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	t.Parallel()
-	s := cluster(t)
+	s := forgetfulCluster(t)
 	weak := testdb.Login(t, s.DSN(devpg.Database), "")
 	n := start(t, weak, "weak")
 	if status := served(t, n.url); status != 200 {
@@ -113,6 +153,7 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	if _, err := db.Up(t.Context(), weak); err != nil {
 		t.Fatal(err)
 	}
+	set(t, s.DSN(devpg.Database), "fsync", "on")
 	if err := inProd(t, weak); err != nil {
 		t.Errorf("secured, prod refuses: %v", err)
 	}
@@ -164,10 +205,12 @@ func TestDatabasesOfOneClusterMigratedTogetherShareTheRoles(t *testing.T) {
 
 func TestALoginThatMayCreateRolesNeedsNoAdministrator(t *testing.T) {
 	t.Parallel()
-	owner := testdb.Login(t, cluster(t).DSN(devpg.Database), "CREATEROLE")
+	admin := forgetfulCluster(t).DSN(devpg.Database)
+	owner := testdb.Login(t, admin, "CREATEROLE")
 	if _, err := db.Up(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
+	set(t, admin, "fsync", "on")
 	if err := inProd(t, owner); err != nil {
 		t.Error(err)
 	}

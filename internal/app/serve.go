@@ -17,24 +17,6 @@ import (
 	"github.com/skald-saga/skald/internal/rest/listen"
 )
 
-// ready reports whether this node can serve; the error's text is public.
-func (n *node) ready(ctx context.Context) error {
-	select {
-	case <-n.draining:
-		return errors.New("the server is stopping")
-	default:
-	}
-	ping, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if err := n.ping(ping); err != nil {
-		if ctx.Err() == nil { // otherwise only the client has gone
-			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
-		}
-		return errors.New("the database does not answer")
-	}
-	return n.engine.Healthy()
-}
-
 // serve runs everything until ctx ends, a part fails or the database is lost.
 func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan struct{}) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -156,7 +138,10 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 
 // announce waits until the node is ready, then logs that and calls Options.Ready.
 func (n *node) announce(ctx context.Context, addr net.Addr) {
-	for n.ready(ctx) != nil && ctx.Err() == nil {
+	for ctx.Err() == nil {
+		if _, err := n.ready(ctx); err == nil {
+			break
+		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	url := "http://" + addr.String()

@@ -46,6 +46,8 @@ type stores struct {
 	secret  func(ctx context.Context, name string) ([]byte, error)
 	storage func(ctx context.Context) (saga.Storage, error) // nil: there are no tables
 	ping    func(ctx context.Context) error
+	// condition asks the database how it is, and whether it takes writes; nil: there is none.
+	condition func(ctx context.Context) (postgres.Condition, error)
 }
 
 type sagaStore interface {
@@ -123,7 +125,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		},
 		timeline:  timelinedb.NewTimelines(db),
 		jobStores: postgresJobs(jobs, sagas),
-		secret:    db.Secret, storage: sagas.Storage, ping: db.Ping,
+		secret:    db.Secret, storage: sagas.Storage, ping: db.Ping, condition: db.Condition,
 	}, nil
 }
 

@@ -19,12 +19,18 @@ func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.Res
 func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.Response, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
+	out := api.Readiness{Status: api.ReadinessStatusOk, Warnings: []string{}}
 	if s.cfg.Ready != nil {
-		if err := s.cfg.Ready(ctx); err != nil {
+		is, err := s.cfg.Ready(ctx)
+		if err != nil {
 			return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "not ready: %s", err)
 		}
+		if is.SchemaVersion > 0 {
+			out.SchemaVersion = &is.SchemaVersion
+		}
+		out.Warnings = append(out.Warnings, is.Warnings...)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // GetVersion returns the running version.

@@ -16,7 +16,11 @@ import (
 
 func TestHealthReadinessAndVersion(t *testing.T) {
 	var notReady error
-	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Ready = func(context.Context) error { return notReady } })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) {
+		c.Ready = func(context.Context) (httpapi.Readiness, error) {
+			return httpapi.Readiness{SchemaVersion: 175, Warnings: []string{"fsync is off"}}, notReady
+		}
+	})
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if r := e.Send("GET", path, ""); r.Status != http.StatusOK {
 			t.Errorf("%s: %d", path, r.Status)

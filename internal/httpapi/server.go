@@ -44,6 +44,12 @@ type Version struct {
 	Version, Commit, BuiltAt, Go string
 }
 
+// Readiness is what a node that can serve reports of itself.
+type Readiness struct {
+	SchemaVersion int      // of the database; 0: there is none
+	Warnings      []string // what is wrong, though not with this node
+}
+
 // Config configures the edge. Fields are required unless their comment says otherwise.
 type Config struct {
 	Sagas     saga.Store
@@ -107,9 +113,9 @@ type Config struct {
 	Storage func(context.Context) (saga.Storage, error)
 	Now     func() time.Time
 	NewID   func() uuid.UUID
-	// Ready returns nil when this node can serve, otherwise the reason why not, which is
-	// shown to every caller. Nil: always ready.
-	Ready func(context.Context) error
+	// Ready returns what is known of this node, with an error when it cannot serve; all of
+	// it is shown to every caller. Nil: always ready.
+	Ready func(context.Context) (Readiness, error)
 	// Stopping is closed when the server begins to stop: requests that wait for a saga's
 	// end are then answered with its current state. Nil: never closed.
 	Stopping <-chan struct{}

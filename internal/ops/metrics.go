@@ -4,6 +4,7 @@ package ops
 import (
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +38,8 @@ type Metrics struct {
 	upkeep   *jobUpkeep
 	jobs     *jobs
 	refused  prometheus.Counter
+	writable prometheus.Gauge
+	risks    *prometheus.GaugeVec
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
 	written  prometheus.Counter
@@ -113,6 +116,12 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.ingest = newIngest(counter, gauge)
 	m.upkeep = newJobUpkeep(counter)
 	m.jobs = newJobs(counter, gauge, histogram)
+	m.writable = gauge("skald_database_writable", "1 if the last write that readiness tried succeeded, else 0.").WithLabelValues()
+	m.risks = gauge(
+		"skald_database_risk",
+		"1 if the database may lose what it has confirmed, or does not separate tenants, by risk: a setting that is off, or superuser.",
+		"risk",
+	)
 	m.refused = counter(
 		"skald_http_connections_refused_total",
 		"Connections closed because their client address had the maximum open (server.max_connections_per_address).",
@@ -208,6 +217,25 @@ func (m *Metrics) Sealed(events int, lag time.Duration) {
 func (m *Metrics) ActionsSealed(actions int, _ time.Duration) {
 	m.actions.Add(float64(actions))
 	m.Loop("seal_actions")
+}
+
+// Database records how the database is: whether it takes writes, whether its login is a
+// superuser, and which of the settings that keep its data are off.
+func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
+	value := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	m.writable.Set(value(writable))
+	if !writable {
+		return // nothing else was learned
+	}
+	m.risks.WithLabelValues("superuser").Set(value(superuser))
+	for _, name := range settings {
+		m.risks.WithLabelValues(name).Set(value(slices.Contains(off, name)))
+	}
 }
 
 // ConnRefused counts a connection that was closed because its client has too many.

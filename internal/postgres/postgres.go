@@ -16,8 +16,8 @@
 // one for the engine's lease, one for the lease of the leader of the job runs.
 //
 // Files, each on top of those before it: rows, columns, errors, dial, connector,
-// postgres, statement, table, values, where, batch, listener, page, pooler, sealing,
-// sealing_keys, secrets, table_alike, table_columns, keyed, tenant, answers, tx.
+// postgres, condition, statement, table, values, where, batch, listener, page, pooler,
+// sealing, sealing_keys, secrets, table_alike, table_columns, keyed, tenant, answers, tx.
 package postgres
 
 import (

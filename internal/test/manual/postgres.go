@@ -29,12 +29,11 @@ type Postgres struct {
 	CA string // file with the certificate that vouches for its own
 }
 
-// StartPostgres starts an empty one, without fsync. It ends with the test.
+// StartPostgres starts an empty one. It ends with the test.
 func StartPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	dir, ca := t.TempDir(), filepath.Join(t.TempDir(), "ca.pem")
 	start := func(settings map[string]string) *devpg.Server {
-		settings["fsync"] = "off"
 		s, err := devpg.Start(t.Context(), devpg.Config{Dir: dir, Exclusive: true, Settings: settings})
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// How long readiness relies on what it knows of the database, and how long it waits for
+// an answer.
+const (
+	conditionFor = 5 * time.Second // of a good one
+	failureFor   = time.Second     // of a bad one
+	probeTime    = 2 * time.Second
+)
+
+// condition asks how the database is, at most every few seconds, whoever wants to know.
+type condition struct {
+	ask     func(context.Context) (postgres.Condition, error) // nil: there is no database
+	metrics *ops.Metrics
+	now     func() time.Time
+
+	mu    sync.Mutex
+	known postgres.Condition // guarded by mu, and so the others
+	err   error
+	until time.Time
+}
+
+// get returns how the database is, or was a moment ago.
+func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.now(); !now.Before(c.until) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+		defer cancel()
+		c.known, c.err = c.ask(ctx)
+		c.until = c.now().Add(conditionFor)
+		if c.err != nil {
+			c.until = c.now().Add(failureFor)
+		}
+		c.metrics.Database(c.err == nil, c.known.Superuser, c.known.Off, postgres.Settings)
+	}
+	return c.known, c.err
+}
+
+// ready reports whether this node can serve; the error's text is public.
+func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
+	var is httpapi.Readiness
+	select {
+	case <-n.draining:
+		return is, errors.New("the server is stopping")
+	default:
+	}
+	ping, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	if err := n.ping(ping); err != nil {
+		if ctx.Err() == nil { // otherwise only the client has gone
+			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
+		}
+		return is, errors.New("the database does not answer")
+	}
+	if n.database.ask != nil {
+		c, err := n.database.get(ctx)
+		if err != nil {
+			n.opt.Log.WarnContext(ctx, "not ready: the database accepts no writes", slog.Any("error", err))
+			return is, errors.New("the database accepts no writes")
+		}
+		is.SchemaVersion, is.Warnings = c.Schema, c.Risks()
+	}
+	return is, n.engine.Healthy()
+}
