@@ -2,6 +2,7 @@ package saga
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -90,10 +91,9 @@ func (r *Instance) mayBeInFlight(now time.Time) bool {
 // X-Saga-Fence, X-Saga-Deadline and traceparent. Characters beyond ASCII are
 // percent-encoded.
 func (c *Call) Headers() map[string]string {
-	h := make(map[string]string, len(c.HTTP.Headers)+6)
-	for name, value := range c.HTTP.Headers {
-		h[name] = value
-	}
+	_, _, own := c.By.Request()
+	h := make(map[string]string, len(own)+6)
+	maps.Copy(h, own)
 	h["Content-Type"] = "application/json"
 	h["Idempotency-Key"] = encoded(c.Key)
 	h["X-Saga-Id"] = c.SagaID.String()

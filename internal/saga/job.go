@@ -133,7 +133,9 @@ func (d *decision) beginRun() {
 		return
 	}
 	c := r.Call(Defaults{})
-	d.Run = &JobRunRequest{ID: d.m.NewID(), Job: c.Job, Args: c.Body, Step: c.Index, Action: c.Action, Attempt: c.Attempt}
+	d.Run = &JobRunRequest{
+		ID: d.m.NewID(), Job: c.By.Job, Args: c.Body, Step: c.Index, Action: c.Action, Attempt: c.Attempt,
+	}
 	d.Logs = append(d.Logs, StepLog{
 		ID: d.Run.ID, SagaID: r.ID, StepIndex: c.Index, StepName: c.Step, Action: c.Action, Attempt: c.Attempt,
 		Status: LogRunning, Outcome: new(outcomeJob), Request: c.Body, StartedAt: d.m.Now, UpdatedAt: d.m.Now,

@@ -124,9 +124,8 @@ type Call struct {
 	// Key is the Idempotency-Key: the same for every attempt of this step and
 	// action, over restarts and owners (invariant I7).
 	Key     string
-	Body    []byte // byte-equal in every attempt (invariant I7)
-	HTTP    workflow.HTTPCall
-	Job     string // the job definition whose run it is, "": it is made by HTTP
+	Body    []byte        // byte-equal in every attempt (invariant I7)
+	By      workflow.Call // how it is made; shared with the definition
 	Timeout time.Duration
 	Trace   string // W3C trace id of the saga, "" when none
 }
@@ -148,9 +147,7 @@ func (r *Instance) Call(d Defaults) Call {
 		word, reruns = "compensate", r.intervened(r.CurrentStep).Undos
 		by = &step.Compensation.Call
 	}
-	if c.Job = by.Job; by.HTTP != nil {
-		c.HTTP = *by.HTTP
-	}
+	c.By = *by
 	c.Key = fmt.Sprintf("%s/%s/%s", r.ID, step.Name, word)
 	if r.TenantInKeys { // two tenants may have the same id, and a participant may serve both (decision 0047)
 		c.Key = r.Tenant.ID.String() + "/" + c.Key

@@ -36,31 +36,34 @@ func TestCall(t *testing.T) {
 		Timeout: time.Second,
 		Trace:   "abc",
 	}
-	post := func(url string) workflow.HTTPCall { return workflow.HTTPCall{Method: "POST", URL: url} }
+	post := func(url string) workflow.Call {
+		return workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: url}}
+	}
 	for _, tt := range []struct {
 		name, story, body string
 		change            func(*Call)
 	}{
 		{"the first step", "",
 			`{"saga_id":"` + id + `","workflow_name":"w","step":"s0","action":"execute","payload":{"n":1.50},"outputs":{}}`,
-			func(c *Call) { c.Key, c.HTTP = id+"/s0/execute", post("http://h/do/0") }},
+			func(c *Call) { c.Key, c.By = id+"/s0/execute", post("http://h/do/0") }},
 		{"its second attempt differs in nothing but the number", "timeout",
 			`{"saga_id":"` + id + `","workflow_name":"w","step":"s0","action":"execute","payload":{"n":1.50},"outputs":{}}`,
-			func(c *Call) { c.Key, c.HTTP, c.Attempt = id+"/s0/execute", post("http://h/do/0"), 2 }},
+			func(c *Call) { c.Key, c.By, c.Attempt = id+"/s0/execute", post("http://h/do/0"), 2 }},
 		{"the second step gets the first one's output", "done",
 			`{"saga_id":"` + id + `","workflow_name":"w","step":"s1","action":"execute","payload":{"n":1.50},"outputs":{"s0":{"o":1}}}`,
 			func(c *Call) {
 				c.Step, c.Index, c.Key, c.Timeout = "s1", 1, id+"/s1/execute", 250*time.Millisecond
-				c.HTTP = workflow.HTTPCall{Method: "POST", URL: "http://h/do/1", Headers: map[string]string{"X-Team": "stock"}}
+				c.By = post("http://h/do/1")
+				c.By.HTTP.Headers = map[string]string{"X-Team": "stock"}
 			}},
 		{"an undo gets input and output of its step", "done refused",
 			`{"saga_id":"` + id + `","workflow_name":"w","step":"s0","action":"compensate","payload":{"n":1.50},"outputs":{"s0":{"o":1}},"input":{"n":1.50},"output":{"o":1}}`,
-			func(c *Call) { c.Action, c.Key, c.HTTP = Compensate, id+"/s0/compensate", post("http://h/undo/0") }},
+			func(c *Call) { c.Action, c.Key, c.By = Compensate, id+"/s0/compensate", post("http://h/undo/0") }},
 		{"the undo of a doubtful step has no output", "done garbage",
 			`{"saga_id":"` + id + `","workflow_name":"w","step":"s1","action":"compensate","payload":{"n":1.50},"outputs":{"s0":{"o":1}},"input":{"n":1.50},"output":null}`,
 			func(c *Call) {
 				c.Step, c.Index, c.Key, c.Timeout = "s1", 1, id+"/s1/compensate", 250*time.Millisecond
-				c.Action, c.HTTP = Compensate, post("http://h/undo/1")
+				c.Action, c.By = Compensate, post("http://h/undo/1")
 			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = func(c saga.Call, nth int) reply {
-			if c.HTTP.URL == "http://retries/do/0" && nth == 1 {
+			if c.By.HTTP.URL == "http://retries/do/0" && nth == 1 {
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second}
 			}
 			return slowly(yes, 100*time.Millisecond)

@@ -17,7 +17,7 @@ import (
 func TestStopFailsNoSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = func(c saga.Call, nth int) reply {
-			switch stage := strings.Split(c.HTTP.URL, "/")[2]; {
+			switch stage := strings.Split(c.By.HTTP.URL, "/")[2]; {
 			case stage == "in flight" && c.Index == 1, stage == "first call":
 				return slowly(yes, 300*time.Millisecond)
 			case stage == "slow" && c.Index == 1:
@@ -127,9 +127,9 @@ func TestStopHandsOverWaitingSagasBeforeItDrains(t *testing.T) {
 		a, _ := w.start("a"), w.start("b")
 		w.participants.behavior = func(c saga.Call, nth int) reply {
 			switch {
-			case c.HTTP.URL == "http://waits/do/0" && nth == 1:
+			case c.By.HTTP.URL == "http://waits/do/0" && nth == 1:
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 2 * time.Second}
-			case c.HTTP.URL == "http://calls/do/0":
+			case c.By.HTTP.URL == "http://calls/do/0":
 				return slowly(yes, 15*time.Second)
 			}
 			return yes

@@ -108,7 +108,7 @@ func BenchmarkHTTPClient(b *testing.B) {
 	measure(b, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), call.Timeout)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.HTTP.URL, bytes.NewReader(call.Body))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.By.HTTP.URL, bytes.NewReader(call.Body))
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
@@ -203,14 +204,17 @@ func TestURLsAndHeadersThatCannotBeSent(t *testing.T) {
 	}
 	for name, value := range map[string]string{"X-A": "b\r\nX-B: c", "X A": "b", "": "b", "X-C\n": "d", "X-D": "\x00"} {
 		call := callTo("http://127.0.0.1:1/")
-		call.HTTP.Headers = map[string]string{name: value}
+		call.By.HTTP.Headers = map[string]string{name: value}
 		check(t, newClient(t, nil).Call(t.Context(), call), saga.NotApplied, retry.Refused, CodeInvalidRequest)
 	}
 	for _, method := range []string{"GET", "HEAD", "CONNECT", "post", "POST /x"} {
 		call := callTo("http://127.0.0.1:1/")
-		call.HTTP.Method = method
+		call.By.HTTP.Method = method
 		check(t, newClient(t, nil).Call(t.Context(), call), saga.NotApplied, retry.Refused, CodeInvalidRequest)
 	}
+	call := callTo("")
+	call.By = workflow.Call{Job: "is made by the database"}
+	check(t, newClient(t, nil).Call(t.Context(), call), saga.NotApplied, retry.Refused, CodeInvalidRequest)
 }
 
 func TestTLS(t *testing.T) {

@@ -51,7 +51,7 @@ func TestAResetOfAKeptAliveConnectionIsNotASecondSend(t *testing.T) {
 				})
 				c := newClient(t, nil)
 				call := callTo(srv.url())
-				call.HTTP.Method = method
+				call.By.HTTP.Method = method
 				wantDone(t, c.Call(t.Context(), call))
 				call.Attempt = 2
 				o := c.Call(t.Context(), call)

@@ -142,8 +142,18 @@ func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 // now returns the configured clock's time at PostgreSQL's precision.
 func (c *Client) now() time.Time { return c.cfg.Now().UTC().Truncate(time.Microsecond) }
 
+var errTransport = errors.New("the call is not one by HTTP")
+
+// attempt makes the call by the transport that its definition names.
 func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
-	t, err := c.targets.of(call.HTTP.URL)
+	if call.By.HTTP == nil {
+		return neverSendable(CodeInvalidRequest, errTransport)
+	}
+	return c.attemptHTTP(ctx, call, started)
+}
+
+func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
+	t, err := c.targets.of(call.By.HTTP.URL)
 	if err != nil {
 		return neverSendable(CodeInvalidRequest, err)
 	}

@@ -23,9 +23,9 @@ var (
 // and including the empty line before the body. Names that are not ASCII are
 // percent-encoded in headers; the body has them unchanged.
 func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.Time) ([]byte, error) {
-	switch call.HTTP.Method {
+	switch call.By.HTTP.Method {
 	case "POST", "PUT", "PATCH", "DELETE":
-		b = append(b, call.HTTP.Method...)
+		b = append(b, call.By.HTTP.Method...)
 	case "":
 		b = append(b, "POST"...)
 	default:
@@ -33,7 +33,7 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	}
 	b = append(b, t.line...)
 	accept, agent := false, false
-	for name, value := range call.HTTP.Headers {
+	for name, value := range call.By.HTTP.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			return b, errHeader
 		}

@@ -36,12 +36,12 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		diff   map[string]string // in addition to base; "" removes
 	}{
 		{"an ordinary call", func(*saga.Call) {}, "", nil},
-		{"POST is the default", func(c *saga.Call) { c.HTTP.Method = "" }, "", nil},
-		{"method, path and query", func(c *saga.Call) { c.HTTP.Method = "DELETE"; c.HTTP.URL += "/a/b%2Fc?q=1&r=%20" },
+		{"POST is the default", func(c *saga.Call) { c.By.HTTP.Method = "" }, "", nil},
+		{"method, path and query", func(c *saga.Call) { c.By.HTTP.Method = "DELETE"; c.By.HTTP.URL += "/a/b%2Fc?q=1&r=%20" },
 			"DELETE /a/b%2Fc?q=1&r=%20 HTTP/1.1", nil},
-		{"blanks and letters in a URL are encoded", func(c *saga.Call) { c.HTTP.URL += "/é x?a b=ü" },
+		{"blanks and letters in a URL are encoded", func(c *saga.Call) { c.By.HTTP.URL += "/é x?a b=ü" },
 			"POST /%C3%A9%20x?a%20b=%C3%BC HTTP/1.1", nil},
-		{"a fragment stays here", func(c *saga.Call) { c.HTTP.URL += "/a?b#c" }, "POST /a?b HTTP/1.1", nil},
+		{"a fragment stays here", func(c *saga.Call) { c.By.HTTP.URL += "/a?b#c" }, "POST /a?b HTTP/1.1", nil},
 		{"a compensation", func(c *saga.Call) { c.Action = saga.Compensate; c.Key = "k"; c.Attempt = 12; c.Fence = 1 << 40 },
 			"",
 			map[string]string{"X-Saga-Action": "compensate", "Idempotency-Key": "k", "X-Saga-Attempt": "12",
@@ -57,7 +57,7 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		{"the timeout is the deadline", func(c *saga.Call) { c.Timeout = time.Hour }, "", map[string]string{"X-Saga-Deadline": "2026-03-04T05:06:07.123Z"}},
 		{"no timeout is 30 seconds", func(c *saga.Call) { c.Timeout = 0 }, "", map[string]string{"X-Saga-Deadline": "2026-03-04T04:06:37.123Z"}},
 		{"the definition's headers", func(c *saga.Call) {
-			c.HTTP.Headers = map[string]string{"X-Team": "stock", "authorization": "Bearer x", "accept": "text/plain",
+			c.By.HTTP.Headers = map[string]string{"X-Team": "stock", "authorization": "Bearer x", "accept": "text/plain",
 				"USER-AGENT": "mine"}
 		}, "", map[string]string{"X-Team": "stock", "Authorization": "Bearer x", "Accept": "text/plain",
 			"User-Agent": "mine"}},
@@ -151,7 +151,7 @@ func FuzzAHeadIsOneRequestAndNoMore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, url, step, name, value string) {
 		call := callTo(url)
 		call.Step, call.Key = step, "id/"+step+"/execute"
-		call.HTTP.Headers = map[string]string{name: value}
+		call.By.HTTP.Headers = map[string]string{name: value}
 		target, err := parseTarget(url)
 		if err != nil {
 			return

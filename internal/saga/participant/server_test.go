@@ -66,7 +66,7 @@ func callTo(url string) saga.Call {
 		SagaID: testID, Step: "reserve-stock", Action: saga.Execute, Attempt: 1, Fence: 7,
 		Key:     testID.String() + "/reserve-stock/execute",
 		Body:    []byte(`{"saga_id":"` + testID.String() + `","payload":{"order_id":"A-1"},"outputs":{}}`),
-		HTTP:    workflow.HTTPCall{Method: "POST", URL: url},
+		By:      workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: url}},
 		Timeout: 10 * time.Second,
 	}
 }

@@ -27,9 +27,10 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) 
 	}
 	for i := range f.Calls {
 		c := &f.Calls[i]
+		method, url, _ := c.By.Request()
 		out.Calls[i] = api.PlannedCall{
 			Step: c.Step, StepIndex: c.Index, Action: api.StepAction(c.Action),
-			Method: c.HTTP.Method, URL: c.HTTP.URL, Headers: c.Headers(),
+			Method: method, URL: url, Headers: c.Headers(),
 		}
 		if c.Exact {
 			out.Calls[i].Body = c.Body

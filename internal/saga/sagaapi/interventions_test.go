@@ -247,7 +247,7 @@ func TestADryRunChangesNothingAndPredictsTheCalls(t *testing.T) {
 	e.Saga(at + "?wait=5s")
 	for i, c := range (*calls)[n:] {
 		want := f.Calls[i]
-		if c.Key != want.Headers["Idempotency-Key"] || c.HTTP.URL != want.URL || want.Body != nil &&
+		if c.Key != want.Headers["Idempotency-Key"] || c.By.HTTP.URL != want.URL || want.Body != nil &&
 			string(c.Body) != string(want.Body) {
 			t.Errorf("call %d: predicted %+v %s, made %s %s", i, want, want.Body, c.Key, c.Body)
 		}

@@ -3,6 +3,9 @@
 //
 // A definition is immutable once registered; a saga is pinned to the version
 // it was created with (traps X15). Pure: values in, values out.
+//
+// Files, each on top of those before it: reader, call, definition, parse, output, job,
+// order, store, validate, yaml.
 package workflow
 
 import (
@@ -54,25 +57,6 @@ type Step struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Call is how a participant is reached: by HTTP, or as a job run. Exactly one of
-// HTTP and Job is set.
-type Call struct {
-	HTTP *HTTPCall `json:"http,omitempty"`
-	// Job names a job definition of the tenant, whose run does it (decision 0039);
-	// "": none.
-	Job string `json:"job,omitempty"`
-	// Args is the template of the run's arguments, in the form of an output
-	// declaration; nil: what an HTTP participant would get. Canonical JSON.
-	Args json.RawMessage `json:"args,omitempty"`
-}
-
-// HTTPCall is an HTTP request to a participant. Redirects are never followed.
-type HTTPCall struct {
-	Method  string            `json:"method"` // POST unless given
-	URL     string            `json:"url"`    // absolute, http or https
-	Headers map[string]string `json:"headers,omitempty"`
-}
-
 // Compensation undoes a step. The zero value means "none": the definition
 // said in so many words that there is nothing to undo.
 type Compensation struct {
@@ -80,7 +64,7 @@ type Compensation struct {
 }
 
 // None tells whether the step declared `compensation: none`.
-func (c Compensation) None() bool { return c.HTTP == nil && c.Job == "" }
+func (c Compensation) None() bool { return c.kind() == "" }
 
 // MarshalJSON writes "none" for no compensation, so that a stored definition
 // reads as it was registered.

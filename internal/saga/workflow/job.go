@@ -12,34 +12,6 @@ import (
 // maxJob is how many characters the name of a job definition may have.
 const maxJob = 255
 
-// action reads what does the step m.
-func (r *reader) action(m map[string]any, at string) Call {
-	kind := r.text(m, at, "type", 10)
-	switch {
-	case kind != "" && kind != "http" && kind != "job":
-		r.fail(at+"/type", CodeInvalid, "must be http or job")
-	case m["job"] != nil && m["action"] != nil:
-		r.fail(at+"/job", CodeInvalid, "cannot be combined with action")
-	case m["job"] != nil && kind == "http":
-		r.fail(at+"/type", CodeInvalid, "must be job, because the step has a job")
-	case m["job"] != nil:
-		return r.job(m, at)
-	case m["args"] != nil:
-		r.fail(at+"/args", CodeInvalid, "is allowed for jobs only")
-	case m["action"] == nil && kind == "job":
-		r.fail(at+"/job", CodeInvalid, "is required")
-	case m["action"] == nil:
-		r.fail(at+"/action", CodeInvalid, "is required")
-	default:
-		c := r.call(m["action"], at+"/action")
-		if kind == "job" && c.HTTP != nil || kind == "http" && c.Job != "" {
-			r.fail(at+"/type", CodeInvalid, "does not match the action of the step")
-		}
-		return c
-	}
-	return Call{}
-}
-
 // job reads the members job and args of m.
 func (r *reader) job(m map[string]any, at string) Call {
 	if m["http"] != nil {

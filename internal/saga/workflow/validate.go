@@ -2,15 +2,8 @@ package workflow
 
 import (
 	"fmt"
-	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"unicode"
-
-	"golang.org/x/net/http/httpguts"
-
-	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 const (
@@ -140,106 +133,6 @@ func (r *reader) step(v any, at string) Step {
 		r.fail(at+"/compensation_retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")
 	}
 	return s
-}
-
-func (r *reader) call(v any, at string) Call {
-	m := r.object(v, at, "http", "job", "args")
-	if m == nil {
-		return Call{}
-	}
-	if m["job"] != nil {
-		return r.job(m, at)
-	}
-	if m["args"] != nil {
-		r.fail(at+"/args", CodeInvalid, "is allowed for jobs only")
-	}
-	at += "/http"
-	if m["http"] == nil {
-		r.fail(at, CodeInvalid, "is required")
-		return Call{}
-	}
-	o := r.object(m["http"], at, "method", "url", "headers")
-	if o == nil {
-		return Call{}
-	}
-	h := &HTTPCall{Method: r.text(o, at, "method", 10), URL: r.text(o, at, "url", 2048)}
-	if h.Method == "" {
-		h.Method = "POST"
-	}
-	if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, h.Method) {
-		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE: a step changes something")
-	}
-	if why := MistakeInURL(h.URL); why != "" {
-		r.fail(at+"/url", CodeInvalidURL, "%s", why)
-	}
-	h.Headers = r.headers(o, at)
-	return Call{HTTP: h}
-}
-
-// MistakeInURL says what is wrong with the URL of a participant or a webhook by
-// its looks, "" when it is fine. Whether its address may be reached is the
-// egress policy's matter, at dial time.
-func MistakeInURL(s string) string {
-	u, err := url.Parse(s)
-	switch {
-	case s == "":
-		return "is required"
-	case err != nil:
-		return "is not a URL"
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "must begin with http:// or https://"
-	case u.Hostname() == "":
-		return "has no host"
-	case u.User != nil:
-		return "must not contain a user name or password"
-	case u.Fragment != "":
-		return "must not have a fragment"
-	case u.Port() != "":
-		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
-			return "has a port above 65535"
-		}
-	}
-	return ""
-}
-
-// ownHeaders are set by Skald on every call (DESIGN.md section 2) or by HTTP itself.
-var ownHeaders = []string{
-	"Idempotency-Key", "Traceparent", "Content-Length", "Content-Type", "Host",
-	"Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer", "Keep-Alive",
-}
-
-func (r *reader) headers(m map[string]any, at string) map[string]string {
-	v := m["headers"]
-	if v == nil {
-		return nil
-	}
-	at += "/headers"
-	o, ok := v.(map[string]any)
-	if !ok {
-		r.fail(at, CodeInvalid, "must be an object of strings")
-		return nil
-	}
-	out := make(map[string]string, len(o))
-	seen := make(map[string]bool, len(o))
-	for _, key := range sortedKeys(o) {
-		value, isText := o[key].(string)
-		here := at + "/" + strictjson.Token(key)
-		lower := strings.ToLower(key)
-		switch {
-		case seen[lower]: // which of the two would be sent is anybody's guess
-			r.fail(here, CodeInvalid, "this header appears twice, in different letter case")
-		case !isText:
-			r.fail(here, CodeInvalid, "must be a string")
-		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
-			r.fail(here, CodeInvalid, "is not a valid header")
-		case slices.ContainsFunc(ownHeaders, func(h string) bool { return strings.EqualFold(h, key) }),
-			strings.HasPrefix(lower, "x-saga-"):
-			r.fail(here, CodeInvalid, "this header is set by Skald itself")
-		}
-		seen[lower] = true
-		out[key] = value
-	}
-	return out
 }
 
 // name reads m["name"]: letters, marks and digits of any script and . _ : -

@@ -1,0 +1,183 @@
+package workflow
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// Call is how a participant is reached: by HTTP, or as a job run. Exactly one of
+// HTTP and Job is set. Another transport is another member, with its cases in
+// this file, and what makes its calls is a file of package participant.
+type Call struct {
+	HTTP *HTTPCall `json:"http,omitempty"`
+	// Job names a job definition of the tenant, whose run does it (decision 0039);
+	// "": none.
+	Job string `json:"job,omitempty"`
+	// Args is the template of the run's arguments, in the form of an output
+	// declaration; nil: what an HTTP participant would get. Canonical JSON.
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// HTTPCall is an HTTP request to a participant. Redirects are never followed.
+type HTTPCall struct {
+	Method  string            `json:"method"` // POST unless given
+	URL     string            `json:"url"`    // absolute, http or https
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// kind is what a step may say of its call as its type; "" when there is no call.
+func (c *Call) kind() string {
+	switch {
+	case c.Job != "":
+		return "job"
+	case c.HTTP != nil:
+		return "http"
+	}
+	return ""
+}
+
+// Request is what a person is shown of the call: where it goes, and the headers that
+// the definition gives it. All of it is empty for a job.
+func (c *Call) Request() (method, url string, headers map[string]string) {
+	if c.HTTP == nil {
+		return "", "", nil
+	}
+	return c.HTTP.Method, c.HTTP.URL, c.HTTP.Headers
+}
+
+// action reads what does the step m.
+func (r *reader) action(m map[string]any, at string) Call {
+	kind := r.text(m, at, "type", 10)
+	switch {
+	case kind != "" && kind != "http" && kind != "job":
+		r.fail(at+"/type", CodeInvalid, "must be http or job")
+	case m["job"] != nil && m["action"] != nil:
+		r.fail(at+"/job", CodeInvalid, "cannot be combined with action")
+	case m["job"] != nil && kind == "http":
+		r.fail(at+"/type", CodeInvalid, "must be job, because the step has a job")
+	case m["job"] != nil:
+		return r.job(m, at)
+	case m["args"] != nil:
+		r.fail(at+"/args", CodeInvalid, "is allowed for jobs only")
+	case m["action"] == nil && kind == "job":
+		r.fail(at+"/job", CodeInvalid, "is required")
+	case m["action"] == nil:
+		r.fail(at+"/action", CodeInvalid, "is required")
+	default:
+		c := r.call(m["action"], at+"/action")
+		if kind != "" && c.kind() != "" && kind != c.kind() {
+			r.fail(at+"/type", CodeInvalid, "does not match the action of the step")
+		}
+		return c
+	}
+	return Call{}
+}
+
+func (r *reader) call(v any, at string) Call {
+	m := r.object(v, at, "http", "job", "args")
+	switch {
+	case m == nil:
+		return Call{}
+	case m["job"] != nil:
+		return r.job(m, at)
+	case m["args"] != nil:
+		r.fail(at+"/args", CodeInvalid, "is allowed for jobs only")
+	}
+	if m["http"] == nil {
+		r.fail(at+"/http", CodeInvalid, "is required")
+		return Call{}
+	}
+	return Call{HTTP: r.http(m["http"], at+"/http")}
+}
+
+func (r *reader) http(v any, at string) *HTTPCall {
+	o := r.object(v, at, "method", "url", "headers")
+	if o == nil {
+		return nil
+	}
+	h := &HTTPCall{Method: r.text(o, at, "method", 10), URL: r.text(o, at, "url", 2048)}
+	if h.Method == "" {
+		h.Method = "POST"
+	}
+	if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, h.Method) {
+		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE: a step changes something")
+	}
+	if why := MistakeInURL(h.URL); why != "" {
+		r.fail(at+"/url", CodeInvalidURL, "%s", why)
+	}
+	h.Headers = r.headers(o, at)
+	return h
+}
+
+// MistakeInURL says what is wrong with the URL of a participant or a webhook by
+// its looks, "" when it is fine. Whether its address may be reached is the
+// egress policy's matter, at dial time.
+func MistakeInURL(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return "is required"
+	case err != nil:
+		return "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "must begin with http:// or https://"
+	case u.Hostname() == "":
+		return "has no host"
+	case u.User != nil:
+		return "must not contain a user name or password"
+	case u.Fragment != "":
+		return "must not have a fragment"
+	case u.Port() != "":
+		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
+			return "has a port above 65535"
+		}
+	}
+	return ""
+}
+
+// ownHeaders are set by Skald on every call (DESIGN.md section 2) or by HTTP itself.
+var ownHeaders = []string{
+	"Idempotency-Key", "Traceparent", "Content-Length", "Content-Type", "Host",
+	"Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer", "Keep-Alive",
+}
+
+func (r *reader) headers(m map[string]any, at string) map[string]string {
+	v := m["headers"]
+	if v == nil {
+		return nil
+	}
+	at += "/headers"
+	o, ok := v.(map[string]any)
+	if !ok {
+		r.fail(at, CodeInvalid, "must be an object of strings")
+		return nil
+	}
+	out := make(map[string]string, len(o))
+	seen := make(map[string]bool, len(o))
+	for _, key := range sortedKeys(o) {
+		value, isText := o[key].(string)
+		here := at + "/" + strictjson.Token(key)
+		lower := strings.ToLower(key)
+		switch {
+		case seen[lower]: // which of the two would be sent is anybody's guess
+			r.fail(here, CodeInvalid, "this header appears twice, in different letter case")
+		case !isText:
+			r.fail(here, CodeInvalid, "must be a string")
+		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
+			r.fail(here, CodeInvalid, "is not a valid header")
+		case slices.ContainsFunc(ownHeaders, func(h string) bool { return strings.EqualFold(h, key) }),
+			strings.HasPrefix(lower, "x-saga-"):
+			r.fail(here, CodeInvalid, "this header is set by Skald itself")
+		}
+		seen[lower] = true
+		out[key] = value
+	}
+	return out
+}
