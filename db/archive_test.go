@@ -21,7 +21,7 @@ func TestArchivesHaveEveryColumnOfTheirTables(t *testing.T) {
 	pool := open(t, testdb.DSN(t))
 	const columns = `SELECT format('%s %s %s', column_name, data_type, character_maximum_length) FROM information_schema.columns
 		WHERE table_schema = 'saga' AND table_name = $1 AND column_name <> 'archived_at' ORDER BY 1`
-	for _, table := range []string{"saga_states", "saga_step_logs"} {
+	for _, table := range []string{"saga_states", "saga_step_logs", "audit_events"} {
 		if diff := cmp.Diff(texts(t, pool, columns, table), texts(t, pool, columns, table+"_archive")); diff != "" {
 			t.Errorf("columns (-of %s +of its archive):\n%s", table, diff)
 		}

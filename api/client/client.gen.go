@@ -2796,6 +2796,9 @@ type AuditScope string
 
 // AuditVerification defines model for AuditVerification.
 type AuditVerification struct {
+	// ArchivedSeals Number of checked seals whose events are in the archive. Absent if there are
+	// none.
+	ArchivedSeals *int                        `json:"archived_seals,omitempty"`
 	CheckedEvents int                         `json:"checked_events"`
 	CheckedSeals  int                         `json:"checked_seals"`
 	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
@@ -2809,6 +2812,14 @@ type AuditVerification struct {
 
 	// Ok Nothing that was checked has been tampered with.
 	Ok bool `json:"ok"`
+
+	// PurgedEvents How many events of `purged_seals` were deleted.
+	PurgedEvents *int `json:"purged_events,omitempty"`
+
+	// PurgedSeals Number of checked seals of which events were deleted when their retention
+	// ended: only the link to the previous seal and the remaining events were
+	// checked. Absent if there are none.
+	PurgedSeals *int `json:"purged_seals,omitempty"`
 
 	// UnsealedEvents Number of events after the last seal, of which only the digests were
 	// checked, at most 10,000. Present at the end of the chain; sealing takes

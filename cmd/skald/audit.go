@@ -70,6 +70,15 @@ func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
 		v.CheckedEvents,
 		v.Unsealed,
 	)
+	if v.ArchivedSeals > 0 {
+		fmt.Printf(
+			"%s: %d of the seals are archived; of %d seals, %d events were purged\n",
+			trail,
+			v.ArchivedSeals,
+			v.PurgedSeals,
+			v.PurgedEvents,
+		)
+	}
 	if v.Head != nil {
 		fmt.Printf(
 			"%s: head is seal %d of %s, hash %x\n",

@@ -23,3 +23,13 @@ func (a archive) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (
 func (n *node) retention() saga.Retention {
 	return saga.Retention{Completed: n.cfg.Retention.Completed, Failed: n.cfg.Retention.Failed}
 }
+
+// events returns where old audit events go; nil: the store keeps them.
+func (n *node) events() saga.EventArchive {
+	to, _ := n.trail.(saga.EventArchive)
+	return to
+}
+
+func (n *node) eventRetention() saga.EventRetention {
+	return saga.EventRetention{Live: n.cfg.Retention.Events, Archived: n.cfg.Retention.EventsArchive}
+}

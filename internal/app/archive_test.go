@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -73,4 +75,36 @@ func metrics(t *testing.T, n *node) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// S2-98: old audit events leave the live table by themselves; the saga's history and the
+// chain are as they were.
+func TestOldAuditEventsGoIntoTheirArchive(t *testing.T) {
+	t.Parallel()
+	participant := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true}`) }),
+	)
+	defer participant.Close()
+	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
+		c.Retention.Interval, c.Retention.Events = 50*time.Millisecond, time.Millisecond
+	})
+	call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL))
+	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`)
+	_, events := call(t, "GET", n.url+"/api/v1/sagas/"+doc["saga_id"].(string)+"/events", "")
+	var verified map[string]any
+	eventually(t, "the events are archived", func() bool {
+		_, verified = call(t, "GET", n.url+"/api/v1/audit/verify", "")
+		return verified["archived_seals"] != nil && verified["unsealed_events"] == float64(0) &&
+			verified["archived_seals"] == verified["checked_seals"]
+	})
+	if verified["ok"] != true || verified["checked_events"] != float64(len(events["events"].([]any))) {
+		t.Errorf("verified: %v", verified)
+	}
+	_, after := call(t, "GET", n.url+"/api/v1/sagas/"+doc["saga_id"].(string)+"/events", "")
+	if diff := cmp.Diff(events, after); diff != "" {
+		t.Errorf("the history of the saga (-before +after):\n%s", diff)
+	}
+	if _, feed := call(t, "GET", n.url+"/api/v1/saga-events", ""); len(feed["events"].([]any)) != 0 {
+		t.Errorf("the feed still has them: %v", feed)
+	}
 }

@@ -37,8 +37,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	})
 	parts.Go(func() {
 		janitor.Retain(work, janitor.RetentionConfig{
-			Archive: n.archive, Log: n.opt.Log, Default: n.retention(),
-			Interval: n.cfg.Retention.Interval, Batch: n.cfg.Retention.BatchSize,
+			Archive: n.archive, Log: n.opt.Log, Default: n.retention(), Events: n.events(),
+			EventRetention: n.eventRetention(),
+			Interval:       n.cfg.Retention.Interval, Batch: n.cfg.Retention.BatchSize,
 			Done:  func() { n.metrics.Loop("retention") },
 			Round: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "sagas", do) },
 		})

@@ -65,6 +65,8 @@ func VerifyAudit(
 			return all, err
 		}
 		v.CheckedSeals, v.CheckedEvents = v.CheckedSeals+all.CheckedSeals, v.CheckedEvents+all.CheckedEvents
+		v.ArchivedSeals, v.PurgedSeals, v.PurgedEvents =
+			v.ArchivedSeals+all.ArchivedSeals, v.PurgedSeals+all.PurgedSeals, v.PurgedEvents+all.PurgedEvents
 		if v.Head == nil {
 			v.Head = all.Head
 		}

@@ -11,7 +11,10 @@ import (
 )
 
 // verification is a verification in progress.
-type verification struct{ saga.Verification }
+type verification struct {
+	saga.Verification
+	archived, purged int64 // the last seals whose events are archived, and may be purged
+}
 
 // maxVerified bounds the events that one call checks; a single seal may cover more.
 const maxVerified = 20_000
@@ -28,6 +31,9 @@ func Verify(
 	limit int,
 ) (saga.Verification, error) {
 	var r verification
+	if err := r.lookAtArchive(ctx, chain, tenant); err != nil {
+		return r.Verification, err
+	}
 	prev := saga.Seal{Hash: make([]byte, 32)}
 	if from > 1 {
 		before, err := chain.Seals(ctx, tenant, from-1, 1)
@@ -62,11 +68,22 @@ func Verify(
 			return r.Verification, err
 		}
 		r.CheckedSeals++
+		if s.Seq <= r.archived {
+			r.ArchivedSeals++
+		}
 		r.Head = s
 		prev = *s
 	}
 	err = r.checkTail(ctx, chain, tenant, prev.To)
 	return r.Verification, err
+}
+
+// lookAtArchive finds out which seals have their events in the archive.
+func (r *verification) lookAtArchive(ctx context.Context, chain saga.Sealed, tenant uuid.UUID) (err error) {
+	if a, may := chain.(saga.EventArchive); may {
+		r.archived, r.purged, err = a.ArchivedSeals(ctx, tenant)
+	}
+	return err
 }
 
 // checkSeal compares a seal with the one before it and with the events it covers.
@@ -103,8 +120,17 @@ func (r *verification) checkSeal(
 	if bad := r.checkDigests(events, s.Seq); bad != nil {
 		return bad, nil
 	}
+	if len(events) < s.Events { // perhaps they were purged a moment ago
+		if err := r.lookAtArchive(ctx, chain, tenant); err != nil {
+			return nil, err
+		}
+	}
 	bad := &saga.Tampered{Seq: s.Seq}
 	switch sum := s.Sum(events); {
+	case len(events) < s.Events && s.Seq <= r.purged:
+		r.PurgedSeals++
+		r.PurgedEvents += s.Events - len(events)
+		return nil, nil
 	case len(events) < s.Events:
 		bad.Kind, bad.Detail = saga.MissingEvents, "sealed events are missing"
 	case len(events) > s.Events:

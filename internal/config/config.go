@@ -285,6 +285,9 @@ type Retention struct {
 	Failed    time.Duration `koanf:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means forever. Sagas that need attention are never archived."`
 	Interval  time.Duration `koanf:"interval" validate:"omitempty,min=1s,max=720h" doc:"How often this node archives expired sagas; 0 means never."`
 	BatchSize int           `koanf:"batch_size" validate:"min=1,max=10000" doc:"Maximum number of sagas archived in one transaction."`
+	// Events and EventsArchive are of the audit trail.
+	Events        time.Duration `koanf:"events" validate:"omitempty,min=1m,max=876000h" doc:"How long audit events stay in the live table before they move to the archive, where the history of a saga still finds them, but the feed of events does not; 0 means forever."`
+	EventsArchive time.Duration `koanf:"events_archive" validate:"omitempty,min=1m,max=876000h" doc:"How long audit events are kept in the archive, from when they were written; then whole months are deleted, and only their seals stay. 0 means forever."`
 }
 
 // TestSeams change what a production system must not change. All are zero

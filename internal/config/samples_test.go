@@ -167,6 +167,8 @@ var samples = map[string]struct {
 	"retention.failed":                    {"3h", 3 * time.Hour},
 	"retention.interval":                  {"2s", 2 * time.Second},
 	"retention.batch_size":                {"9", 9},
+	"retention.events":                    {"4h", 4 * time.Hour},
+	"retention.events_archive":            {"5h", 5 * time.Hour},
 	"test.clock_offset":                   {"-90s", -90 * time.Second},
 	"failpoints":                          {"engine.commit=kill@3", "engine.commit=kill@3"},
 }

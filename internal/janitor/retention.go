@@ -22,6 +22,9 @@ type RetentionConfig struct {
 	Default  saga.Retention // of workflows that set none
 	Interval time.Duration  // between rounds; 0: Retain returns at once
 	Batch    int            // 500; sagas per transaction
+	// Events moves old audit events, as EventRetention says; nil: they stay.
+	Events         saga.EventArchive
+	EventRetention saga.EventRetention
 	// Done is called after every round without an error. Optional.
 	Done func()
 	// Round runs a round by calling do, and records what it archived; nil: just call do.
@@ -47,15 +50,20 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	wait := time.Duration(rand.Float64() * float64(cfg.Interval) / 10)
 	for loop.Sleep(ctx, wait) {
 		var archived int
-		var err error
-		cfg.Round(ctx, func(ctx context.Context) { archived, err = retain(ctx, cfg) })
+		var err, eventsErr error
+		cfg.Round(ctx, func(ctx context.Context) {
+			archived, err = retain(ctx, cfg)
+			if cfg.Events != nil {
+				eventsErr = retainEvents(ctx, cfg)
+			}
+		})
 		switch {
 		case err != nil && ctx.Err() == nil:
 			cfg.Log.WarnContext(ctx, "cannot archive expired sagas", slog.Int("archived", archived), slog.Any("error", err))
 		case archived > 0:
 			cfg.Log.InfoContext(ctx, "expired sagas archived", slog.Int("count", archived))
 		}
-		if err == nil && cfg.Done != nil {
+		if err == nil && eventsErr == nil && cfg.Done != nil {
 			cfg.Done()
 		}
 		wait = loop.Jittered(cfg.Interval)
@@ -72,4 +80,31 @@ func retain(ctx context.Context, cfg RetentionConfig) (total int, err error) {
 			return total, err
 		}
 	}
+}
+
+// retainEvents archives and purges audit events until nothing is left to do.
+func retainEvents(ctx context.Context, cfg RetentionConfig) error {
+	if cfg.EventRetention == (saga.EventRetention{}) {
+		return nil
+	}
+	var archived, purged int64
+	var failed error
+	for {
+		began := time.Now()
+		moved, dropped, err := cfg.Events.ArchiveEvents(ctx, cfg.EventRetention)
+		archived, purged = archived+moved, purged+dropped
+		if err != nil {
+			failed = err
+		}
+		if moved+dropped == 0 || !loop.Sleep(ctx, time.Since(began)) {
+			break
+		}
+	}
+	if failed != nil && ctx.Err() == nil {
+		cfg.Log.WarnContext(ctx, "cannot archive audit events", slog.Any("error", failed))
+	}
+	if archived+purged > 0 {
+		cfg.Log.InfoContext(ctx, "old audit events moved", slog.Int64("archived", archived), slog.Int64("purged", purged))
+	}
+	return failed
 }

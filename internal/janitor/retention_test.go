@@ -123,6 +123,53 @@ func TestAFailedRoundIsLoggedAndCompletedByTheNext(t *testing.T) {
 	})
 }
 
+// eventArchive has so many seals, and fails at some of them.
+type eventArchive struct {
+	saga.EventArchive
+	seals, calls int
+	keep         saga.EventRetention
+	fails        error
+}
+
+func (a *eventArchive) ArchiveEvents(_ context.Context, keep saga.EventRetention) (archived, purged int64, err error) {
+	a.calls++
+	a.keep = keep
+	if a.seals == 0 {
+		return 0, 0, a.fails
+	}
+	a.seals--
+	return 10, 1, a.fails
+}
+
+func TestAuditEventsAreArchivedUntilNoneAreLeft(t *testing.T) {
+	keep := saga.EventRetention{Live: time.Hour, Archived: 2 * time.Hour}
+	for _, tt := range []struct {
+		name  string
+		keep  saga.EventRetention
+		fails error
+		calls int
+		log   string
+	}{
+		{"three seals", keep, nil, 4, "archived=30 purged=3"},
+		{"one of them broken", keep, errors.New("seal 7"), 4, "seal 7"},
+		{"kept for ever", saga.EventRetention{}, nil, 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				events := &eventArchive{seals: 3, fails: tt.fails}
+				log, rounds := retain(t, &archive{}, 30*time.Minute,
+					janitor.RetentionConfig{Interval: time.Hour, Events: events, EventRetention: tt.keep})
+				if events.calls != tt.calls || events.keep != tt.keep || !strings.Contains(log, tt.log) {
+					t.Errorf("%d calls for %v, want %d for %v; log %q", events.calls, events.keep, tt.calls, tt.keep, log)
+				}
+				if ended := rounds == 1; ended != (tt.fails == nil) {
+					t.Errorf("%d rounds without an error", rounds)
+				}
+			})
+		})
+	}
+}
+
 func TestRetentionCanBeOffAndStopsWithoutLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &archive{backlog: 10}

@@ -101,3 +101,25 @@ type Chain interface {
 	// not set.
 	Span(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]StoredEvent, error)
 }
+
+// EventRetention is how long audit events are kept, from when they were written. A field
+// that is not above 0 means for ever.
+type EventRetention struct {
+	Live     time.Duration // in the live table; then they move to the archive
+	Archived time.Duration // in the archive, which drops whole months
+}
+
+// EventArchive is the part of a trail that moves old events out of the live table. The
+// feed does not include archived events; the history of a saga and the chain do, and
+// seals are kept for ever, also those of events that were purged (decision 0061).
+type EventArchive interface {
+	// ArchiveEvents moves the events of at most one seal of each tenant to the archive and
+	// drops at most one month of the archive, durably on return. It returns how many
+	// events it moved and dropped; 0 and 0 when nothing is left to do. Events that an
+	// enabled webhook or a publication has not yet read stay. An error about one tenant
+	// does not keep the others from being served.
+	ArchiveEvents(ctx context.Context, keep EventRetention) (archived, purged int64, err error)
+	// ArchivedSeals returns the last of a tenant's seals whose events are in the archive,
+	// and the last one of whose events some may have been purged. 0: none.
+	ArchivedSeals(ctx context.Context, tenant uuid.UUID) (archived, purged int64, err error)
+}

@@ -28,6 +28,12 @@ type Tampered struct {
 type Verification struct {
 	CheckedSeals  int
 	CheckedEvents int
+	// ArchivedSeals of the checked ones have their events in the archive. Of PurgedSeals,
+	// PurgedEvents were dropped there when their retention was over: of these seals the
+	// link to the previous seal was checked, and the events that are left.
+	ArchivedSeals int
+	PurgedSeals   int
+	PurgedEvents  int
 	// Unsealed events follow the last seal; their digests were checked too. Known
 	// when Next is 0, and counted up to MaxSealed.
 	Unsealed int

@@ -44,8 +44,20 @@ func toAPIState(s saga.State) *api.SagaState {
 	return &name
 }
 
+// positive returns nil for 0.
+func positive(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
 func toAPIVerification(v *saga.Verification, ofActions bool) api.AuditVerification {
-	out := api.AuditVerification{Ok: v.FirstBad == nil, CheckedSeals: v.CheckedSeals, CheckedEvents: v.CheckedEvents}
+	out := api.AuditVerification{
+		Ok: v.FirstBad == nil, CheckedSeals: v.CheckedSeals, CheckedEvents: v.CheckedEvents,
+		ArchivedSeals: positive(v.ArchivedSeals),
+		PurgedSeals:   positive(v.PurgedSeals), PurgedEvents: positive(v.PurgedEvents),
+	}
 	switch {
 	case v.Next > 0:
 		out.NextSeq = &v.Next

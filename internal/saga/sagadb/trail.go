@@ -207,7 +207,7 @@ func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool,
 		order = "e.id DESC"
 	}
 	w.events(f)
-	return fmt.Sprintf(`SELECT %s, %s FROM saga.audit_events e %s WHERE %s ORDER BY %s LIMIT %d`,
+	return fmt.Sprintf(`SELECT %s, %s FROM saga.every_audit_event e %s WHERE %s ORDER BY %s LIMIT %d`,
 		storedColumns, sagaOfEvent, joinSagaOfEvent, w.Text(), order, limit+1), w.Args
 }
 

@@ -15,7 +15,7 @@ import (
 // The trail as a chain of seals: this file implements saga.Chain.
 
 var readSpan = `
-SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
+SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND (e.txid, e.id) > ($2::xid8, $3::bigint) AND (e.txid, e.id) <= ($4::xid8, $5::bigint)
  ORDER BY e.txid, e.id LIMIT $6`
 

@@ -1,0 +1,138 @@
+package audit_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// all of the events that are sealed may be archived.
+var atOnce = saga.EventRetention{Live: time.Nanosecond}
+
+// archived moves everything that is sealed to the archive and returns how much that was.
+func (w world) archived(t *testing.T) (events int64) {
+	t.Helper()
+	for {
+		n, _, err := w.chain.(saga.EventArchive).ArchiveEvents(t.Context(), atOnce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return events
+		}
+		events += n
+	}
+}
+
+// The chain says the same of events wherever they are, and of those that are gone that
+// they are gone; what is wrong is found there as well.
+func TestTheChainOutlivesItsEvents(t *testing.T) {
+	t.Parallel()
+	w, super := inPostgres(t)
+	execute := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := super.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	tenant := w.write(t)
+	if n := w.archived(t); n != 3*eventsEach {
+		t.Fatalf("%d events archived, want %d", n, 3*eventsEach)
+	}
+	want := saga.Verification{CheckedSeals: 3, CheckedEvents: 4 * eventsEach, ArchivedSeals: 3, Unsealed: eventsEach}
+	check := func(when string) {
+		t.Helper()
+		v := w.verify(t, tenant, 1, 100)
+		want.Head = v.Head
+		if diff := cmp.Diff(want, v); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	check("archived")
+	var first uuid.UUID
+	const oldest = `SELECT saga_id FROM saga.audit_events_archive ORDER BY id LIMIT 1`
+	if err := super.QueryRowContext(t.Context(), oldest).Scan(&first); err != nil {
+		t.Fatal(err)
+	}
+	history, _, err := w.chain.(saga.Trail).Events(t.Context(), tenant, first, saga.EventFilter{}, false, 0, 100)
+	if err != nil || len(history) != eventsEach || history[0].Type != saga.SagaStarted {
+		t.Errorf("the history of an archived saga: %+v, %v", history, err)
+	}
+	bad := func(what string, kind saga.Tampering, seq int64) {
+		t.Helper()
+		v := w.verify(t, tenant, 1, 100)
+		if v.FirstBad == nil || v.FirstBad.Kind != kind || v.FirstBad.Seq != seq {
+			t.Errorf("%s: %+v, want %s in seal %d", what, v.FirstBad, kind, seq)
+		}
+	}
+	execute(`UPDATE saga.audit_events_archive SET actor = 'eve' WHERE saga_id = $1`, first)
+	bad("a change in the archive", saga.DigestMismatch, 1)
+	execute(`DELETE FROM saga.audit_events_archive WHERE saga_id = $1`, first)
+	bad("a hole in the archive", saga.MissingEvents, 1)
+	// The month of the events is over and so is their retention.
+	execute(`SELECT saga.purge_audit_events(now() + interval '2 months')`)
+	execute(`SELECT saga.purge_audit_events(now() + interval '2 months')`) // there is nothing left
+	want.CheckedEvents, want.PurgedSeals, want.PurgedEvents = eventsEach, 3, 3*eventsEach
+	check("purged")
+	w.settle(t)
+	if n, err := w.chain.Seal(t.Context(), tenant); err != nil || n != eventsEach {
+		t.Fatalf("sealed %d events, %v", n, err)
+	}
+	want.CheckedSeals, want.Unsealed = 4, 0
+	check("purged, and sealed on")
+	execute(`DELETE FROM saga.audit_events WHERE tenant_id = $1`, tenant)
+	bad("events that are gone, and not by retention", saga.MissingEvents, 4)
+	execute(`UPDATE saga.audit_seals SET hash = sha256('x') WHERE tenant_id = $1 AND seq = 2`, tenant)
+	bad("a changed seal of purged events", saga.SealMismatch, 3)
+}
+
+func TestEventsAreArchivedOnceAndOnlyWhenTheyWereRead(t *testing.T) {
+	t.Parallel()
+	w, super := inPostgres(t)
+	execute := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := super.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	tenant, broken := w.write(t), w.write(t)
+	execute(`INSERT INTO saga.webhooks (tenant_id, id, url, enabled, created_at, updated_at, version, cursor_txid, cursor_id)
+		SELECT $1, gen_random_uuid(), 'http://h/', true, now(), now(), 1, to_txid, to_id FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, tenant)
+	// Somebody has taken an event out of what is sealed: nothing of it is archived.
+	execute(`DELETE FROM saga.audit_events WHERE id = (SELECT min(id) FROM saga.audit_events WHERE tenant_id = $1)`, broken)
+	archive := w.chain.(saga.EventArchive)
+	n, _, err := archive.ArchiveEvents(t.Context(), atOnce)
+	if err == nil || n != eventsEach {
+		t.Errorf("%d events archived, %v; want those of one seal, and an error about the other tenant", n, err)
+	}
+	if n, _, _ := archive.ArchiveEvents(t.Context(), atOnce); n != 0 {
+		t.Errorf("%d events archived that a webhook has not read", n)
+	}
+	execute(`UPDATE saga.webhooks SET enabled = false, disabled_at = now()`)
+	var moved [4]int64
+	var wg sync.WaitGroup
+	for i := range moved {
+		wg.Go(func() {
+			for range 10 {
+				n, _, _ := archive.ArchiveEvents(t.Context(), atOnce)
+				moved[i] += n
+			}
+		})
+	}
+	wg.Wait()
+	if total := moved[0] + moved[1] + moved[2] + moved[3]; total != 2*eventsEach {
+		t.Errorf("four at once moved %v events, want %d together", moved, 2*eventsEach)
+	}
+	if v := w.verify(t, tenant, 1, 100); v.FirstBad != nil || v.CheckedEvents != 4*eventsEach || v.ArchivedSeals != 3 {
+		t.Errorf("afterwards: %+v", v)
+	}
+	v := w.verify(t, broken, 1, 100)
+	if v.FirstBad == nil || v.FirstBad.Kind != saga.MissingEvents || v.ArchivedSeals != 0 {
+		t.Errorf("of the other tenant: %+v", v)
+	}
+}
