@@ -17,14 +17,14 @@ type leading struct {
 
 // newScheduler returns this node's scheduler of job runs; nil where there are no job
 // runs, or the node is configured not to lead them.
-func (n *node) newScheduler(name string) *scheduler.Scheduler {
+func (n *node) newScheduler() *scheduler.Scheduler {
 	if n.jobStores == nil || !n.cfg.Jobs.Scheduler {
 		return nil
 	}
 	m := n.metrics
 	s := scheduler.New(scheduler.Config{
 		Elections: n.jobStores.elections, Sweeps: n.jobStores.sweeps, Settings: n.jobStores.current, More: n.jobStores.more,
-		ID: newID(), Node: name, NewID: newID, Log: n.opt.Log,
+		ID: newID(), Node: n.name, NewID: newID, Log: n.opt.Log,
 		Observer: scheduler.Observer{
 			Leads: m.JobLeads, Swept: func(sweep string, moved int, took time.Duration, err error) {
 				m.JobSwept(sweep, moved, took, err == nil)

@@ -11,7 +11,7 @@ import (
 
 // newJobWorker returns the worker inside the node; nil when there is nothing that it
 // may run.
-func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
+func (n *node) newJobWorker(j *jobs) *jobworker.Worker {
 	c := n.cfg.Jobs
 	commands := n.commands(j)
 	if c.WorkerShell {
@@ -23,7 +23,7 @@ func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 		return nil
 	}
 	w := jobworker.New(jobworker.Config{
-		Work: j.work, Settings: j.current, Tenant: n.cfg.Tenant.DefaultID, Node: name, Version: n.opt.Version.Version,
+		Work: j.work, Settings: j.current, Tenant: n.cfg.Tenant.DefaultID, Node: n.name, Version: n.opt.Version.Version,
 		Queues: c.WorkerQueues, Concurrency: c.WorkerConcurrency, Commands: commands, NewID: newID, Log: n.opt.Log,
 	})
 	j.woken = append(j.woken, w.Wake)

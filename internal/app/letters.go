@@ -13,7 +13,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/dlq/targets"
-	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
@@ -48,7 +47,7 @@ type letters struct {
 const webhooksAtOnce = 32
 
 // newLetters returns the dead-letter queue, nil when the stores keep none.
-func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinned) (*letters, error) {
+func (n *node) newLetters() (*letters, error) {
 	if n.deadLetters == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -57,13 +56,13 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 		sagas: &targets.Saga{
 			Sagas:      n.sagas,
 			Letters:    n.deadLetters.letters,
-			Definition: definitions.definition,
+			Definition: n.definitions.definition,
 			Commit:     n.writes.Commit,
 			Wake:       n.engine.Wake,
 			Now:        n.now, NewID: newID, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
 		},
 		http: targets.NewHTTP(targets.HTTPConfig{
-			Policy:      policy,
+			Policy:      n.policy,
 			Timeout:     d.HTTPTimeout,
 			Concurrency: d.HTTPConcurrency,
 			Version:     n.opt.Version.Version,
@@ -75,7 +74,7 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	if l.topics, err = deadTopics(n.cfg); err != nil {
 		return nil, err
 	}
-	if l.ingest, err = n.newIngest(name, n.deadLetters.queue); err != nil {
+	if l.ingest, err = n.newIngest(n.deadLetters.queue); err != nil {
 		return nil, err
 	}
 	if l.kafka, err = n.newKafkaDriver(); err != nil {

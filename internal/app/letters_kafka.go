@@ -17,7 +17,7 @@ func deadTopics(cfg config.Config) (kafka.Pattern, error) {
 }
 
 // newIngest returns the configuration of ingestion from Kafka, nil when it is off.
-func (n *node) newIngest(name string, store kafka.Arrivals) (*kafka.IngestConfig, error) {
+func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
 	in, m := n.cfg.Ingest, n.metrics
 	if in.Topics == "" || len(n.cfg.Kafka.Brokers) == 0 || store == nil {
 		return nil, nil //nolint:nilnil // it is off
@@ -34,7 +34,7 @@ func (n *node) newIngest(name string, store kafka.Arrivals) (*kafka.IngestConfig
 		Topics:     in.Topics,
 		Exclude:    in.Exclude,
 		Group:      in.Group,
-		Member:     name,
+		Member:     n.name,
 		Latest:     in.Start == "latest",
 		Backlog:    in.Backlog == "retry",
 		Intake:     dlq.Intake{Tenant: tenant, Suffixes: in.Suffixes, Prefixes: in.Prefixes},

@@ -26,21 +26,16 @@ type notices struct {
 	topic  *publication.Config // nil: no topic of events
 }
 
-func (n *node) newNotices(
-	policy *egress.Policy,
-	name string,
-	now func() time.Time,
-	newID func() uuid.UUID,
-) (*notices, error) {
+func (n *node) newNotices() (*notices, error) {
 	w, k, log, m := n.cfg.Webhooks, n.cfg.Kafka, n.opt.Log, n.metrics
 	out := &notices{sender: delivery.NewSender(delivery.SenderConfig{
-		Policy: policy, Timeout: w.Timeout, Version: n.opt.Version.Version, Now: now, Log: log,
+		Policy: n.policy, Timeout: w.Timeout, Version: n.opt.Version.Version, Now: n.now, Log: log,
 	})}
 	out.hooks = delivery.Config{
 		Queue:       n.stores.hooks,
 		Trail:       n.trail,
 		Send:        out.sender.Send,
-		Now:         now,
+		Now:         n.now,
 		NewID:       newID,
 		Log:         log,
 		Policy:      deliveryPolicy(w),
@@ -64,11 +59,11 @@ func (n *node) newNotices(
 	broker := kafka.Config{Connection: brokers(n.cfg), Topic: k.EventTopic}
 	out.topic = &publication.Config{
 		Name:  "kafka:" + k.EventTopic,
-		Node:  name,
+		Node:  n.name,
 		Store: n.publications,
 		Trail: n.trail,
 		Open:  broker.Open,
-		Now:   now,
+		Now:   n.now,
 		Log:   log,
 		Lease: n.cfg.Engine.LeaseTTL, Tenants: tenants,
 		Observer: publication.Observer{
@@ -99,7 +94,7 @@ func (n *notices) run(ctx context.Context) {
 	n.sender.Close()
 }
 
-// checkEndpoint returns httpapi.Config.CheckEndpoint or CheckParticipant.
+// checkEndpoint returns httpapi.Webhooks.CheckEndpoint or httpapi.Sagas.CheckParticipant.
 func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 	return func(raw string) string {
 		u, err := url.Parse(raw)

@@ -31,7 +31,7 @@ func (s *server) authorize(next http.Handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
-		if !s.cfg.Development {
+		if !s.cfg.Access.Development {
 			w.Header()["Cache-Control"] = privately
 		}
 		next.ServeHTTP(w, r)
@@ -46,7 +46,7 @@ var privately = []string{"private, no-cache"}
 // Malformed.
 func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
 	who := access.Anonymous
-	if s.cfg.Development {
+	if s.cfg.Access.Development {
 		if err := ownMachine(r); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if who, err = s.cfg.Identify(r.Context(), credential); err != nil {
+		if who, err = s.cfg.Access.Identify(r.Context(), credential); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req.Tenant, err = who.TenantFor(choice, s.cfg.Tenant)
+	req.Tenant, err = who.TenantFor(choice, s.cfg.Access.Tenant)
 	who.Tenant = req.Tenant
 	req.Who, req.Principal = who, who.Subject
 	return err

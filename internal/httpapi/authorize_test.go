@@ -19,8 +19,8 @@ import (
 func TestAnEdgeNeitherGuardedNorInDevelopmentDoesNotStart(t *testing.T) {
 	e := apitest.NewEdge(t)
 	for name, change := range map[string]func(*httpapi.Config){
-		"neither": func(c *httpapi.Config) { c.Development = false },
-		"both":    func(c *httpapi.Config) { apitest.Guarded(c); c.Development = true },
+		"neither": func(c *httpapi.Config) { c.Access.Development = false },
+		"both":    func(c *httpapi.Config) { apitest.Guarded(c); c.Access.Development = true },
 	} {
 		cfg := e.Cfg
 		change(&cfg)

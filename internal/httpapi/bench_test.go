@@ -57,27 +57,32 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			store := memstore.New(time.Now)
 			cfg := httpapi.Config{
-				Sagas: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
-				Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
-					return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
+				Sagas: httpapi.Sagas{
+					Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
+					Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+						return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
+					},
+					Commit: func(context.Context, saga.Change) error { return nil },
+					Engine: &idle{owner: 1}, Timeout: time.Hour,
 				},
-				Commit: func(context.Context, saga.Change) error { return nil },
-				Trail:  store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
-				Verify: func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
-					return saga.Verification{}, nil
+				Trail: httpapi.Trail{
+					Events: store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
+					Verify: func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
+						return saga.Verification{}, nil
+					},
 				},
-				Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
-				Engine: &idle{owner: 1}, Answers: store.Answers, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
-				CursorKey:   bytes.Repeat([]byte("k"), 32),
-				SagaTimeout: time.Hour, Now: time.Now,
+				Webhooks: httpapi.Webhooks{Store: store.Webhooks, Deliveries: store.Webhooks,
+					CheckEndpoint: apitest.CheckEndpoint},
+				Access:  httpapi.Access{Keys: store.Keys, Development: true, Tenant: apitest.Tenant},
+				Answers: store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32), Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 				Log:   slog.New(slog.DiscardHandler),
 			}
 			header := http.Header{"Content-Type": {"application/json"}}
 			if size.guarded {
 				header["Authorization"] = []string{"Bearer " + benchKey(b, store.Keys)}
-				cfg.Development = false
-				cfg.Identify = identity.New(identity.Config{Keys: store.Keys, Now: time.Now, Log: cfg.Log}).Identify
+				cfg.Access.Development = false
+				cfg.Access.Identify = identity.New(identity.Config{Keys: store.Keys, Now: time.Now, Log: cfg.Log}).Identify
 			}
 			handler, err := httpapi.New(cfg)
 			if err != nil {

@@ -60,23 +60,29 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 	}
 	store := memstore.New(time.Now)
 	handler, err := httpapi.New(httpapi.Config{
-		Sagas: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
-		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
-			results, err := store.Sagas.Create(ctx, []saga.NewSaga{n})
-			return results[0], err
+		Sagas: httpapi.Sagas{
+			Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
+			Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+				results, err := store.Sagas.Create(ctx, []saga.NewSaga{n})
+				return results[0], err
+			},
+			Commit: func(ctx context.Context, c saga.Change) error {
+				results, _ := store.Sagas.Commit(ctx, []saga.Change{c})
+				return results[0]
+			},
+			Engine: &idle{owner: 1},
 		},
-		Commit: func(ctx context.Context, c saga.Change) error {
-			results, _ := store.Sagas.Commit(ctx, []saga.Change{c})
-			return results[0]
+		Trail: httpapi.Trail{
+			Events: store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
+			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+				return audit.Verify(ctx, store.Trail, tenant, from, limit)
+			},
 		},
-		Trail: store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
-		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
-			return audit.Verify(ctx, store.Trail, tenant, from, limit)
-		},
-		Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
-		Engine: &idle{owner: 1}, Answers: store.Answers, Keys: store.Keys, Development: true, Tenant: apitest.Tenant,
-		CursorKey: bytes.Repeat([]byte("k"), 32),
-		Now:       time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
+		Webhooks: httpapi.Webhooks{Store: store.Webhooks, Deliveries: store.Webhooks,
+			CheckEndpoint: apitest.CheckEndpoint},
+		Access:  httpapi.Access{Keys: store.Keys, Development: true, Tenant: apitest.Tenant},
+		Answers: store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		f.Fatal(err)

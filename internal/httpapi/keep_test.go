@@ -37,7 +37,7 @@ const hookBody = `{"url":"https://example.com/hook"}`
 func TestARequestThatFailedUsesUpNoKey(t *testing.T) {
 	t.Parallel()
 	store := &outage{fails: true}
-	e := apitest.NewEdge(t, func(c *httpapi.Config) { store.Store, c.Webhooks = c.Webhooks, store })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { store.Store, c.Webhooks.Store = c.Webhooks.Store, store })
 	send := func(path, body, key string) apitest.Reply {
 		return e.Send("POST", path, body, "Idempotency-Key", key)
 	}
@@ -65,7 +65,7 @@ func TestARequestThatFailedUsesUpNoKey(t *testing.T) {
 func TestAKeyInWorkIsInUse(t *testing.T) {
 	t.Parallel()
 	store := &outage{began: make(chan struct{}), goOn: make(chan struct{})}
-	e := apitest.NewEdge(t, func(c *httpapi.Config) { store.Store, c.Webhooks = c.Webhooks, store })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { store.Store, c.Webhooks.Store = c.Webhooks.Store, store })
 	done := make(chan int)
 	go func() {
 		req, _ := http.NewRequestWithContext(t.Context(), "POST", e.URL+"/api/v1/webhooks", strings.NewReader(hookBody))

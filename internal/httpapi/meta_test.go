@@ -105,7 +105,7 @@ func TestRequestsThatSucceedAreNotLogged(t *testing.T) {
 func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
 	good := apitest.NewEdge(t).Cfg
 	for name, spoil := range map[string]func(*httpapi.Config){
-		"no store":           func(c *httpapi.Config) { c.Sagas = nil },
+		"no store":           func(c *httpapi.Config) { c.Sagas.Store = nil },
 		"no clock":           func(c *httpapi.Config) { c.Now = nil },
 		"no log":             func(c *httpapi.Config) { c.Log = (*slog.Logger)(nil) },
 		"a short cursor key": func(c *httpapi.Config) { c.CursorKey = []byte("short") },

@@ -42,7 +42,7 @@ func (b brokenSagas) List(context.Context, uuid.UUID, saga.Filter) (page.Of[saga
 func (b brokenSagas) Load(context.Context, []saga.Ref) ([]saga.Loaded, error) { return nil, b.fail() }
 
 func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
-	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas} })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas.Store = brokenSagas{Store: c.Sagas.Store} })
 	e.Register("order", "a")
 	for _, path := range []string{apitest.SagasPath, apitest.MissingSaga, apitest.MissingSaga + "?wait=1s",
 		apitest.MissingSaga + "/steps", apitest.MissingSaga + "/step-logs"} {
@@ -60,7 +60,7 @@ func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
 }
 
 func TestAPanicIsA500ThatTellsNothingAndIsLogged(t *testing.T) {
-	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas, panics: true} })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas.Store = brokenSagas{Store: c.Sagas.Store, panics: true} })
 	r := e.Send("GET", apitest.MissingSaga, "")
 	p := r.Wants(http.StatusInternalServerError, "SYS_INTERNAL")
 	if leak := leaks.Find(r.Body); leak != nil || bytes.Contains(r.Body, []byte("secret")) {
@@ -78,8 +78,8 @@ func TestAPanicIsA500ThatTellsNothingAndIsLogged(t *testing.T) {
 // commitFault makes Create fail before or after the saga is stored.
 func commitFault(stored bool, err error) func(*httpapi.Config) {
 	return func(c *httpapi.Config) {
-		create := c.Create
-		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+		create := c.Sagas.Create
+		c.Sagas.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			if stored {
 				if _, err := create(ctx, n); err != nil {
 					return saga.CreateResult{}, err
@@ -111,8 +111,8 @@ func TestASagaWhoseCommitIsLostAfterTheDiskIsAnsweredAndRun(t *testing.T) {
 
 func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
-		create := c.Create
-		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+		create := c.Sagas.Create
+		c.Sagas.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			if _, err := create(ctx, n); err != nil { // its result is lost
 				return saga.CreateResult{}, err
 			}
@@ -129,8 +129,8 @@ func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
 
 func TestAnActionWhoseCommitIsLostAfterTheDiskIsAccepted(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
-		commit := c.Commit
-		c.Commit = func(ctx context.Context, ch saga.Change) error {
+		commit := c.Sagas.Commit
+		c.Sagas.Commit = func(ctx context.Context, ch saga.Change) error {
 			return errors.Join(commit(ctx, ch), apitest.ErrOutage)
 		}
 	})
@@ -144,8 +144,8 @@ func TestAnActionWhoseCommitIsLostAfterTheDiskIsAccepted(t *testing.T) {
 // fasterDriver changes the saga before each of the first n commits of actions.
 func fasterDriver(n int) func(*httpapi.Config) {
 	return func(c *httpapi.Config) {
-		commit, store := c.Commit, c.Sagas
-		c.Commit = func(ctx context.Context, ch saga.Change) error {
+		commit, store := c.Sagas.Commit, c.Sagas.Store
+		c.Sagas.Commit = func(ctx context.Context, ch saga.Change) error {
 			if n--; n >= 0 {
 				now, err := store.Get(ctx, apitest.Tenant.ID, ch.After.ID)
 				if err != nil {
@@ -205,8 +205,8 @@ func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
-		create := c.Create
-		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+		create := c.Sagas.Create
+		c.Sagas.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			close(reached)
 			<-goOn
 			if err := ctx.Err(); err != nil {
@@ -241,7 +241,7 @@ func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 func TestARequestThatTakesTooLongIsA503(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Limits.RequestTimeout = time.Millisecond
-		c.Create = func(ctx context.Context, _ saga.NewSaga) (saga.CreateResult, error) {
+		c.Sagas.Create = func(ctx context.Context, _ saga.NewSaga) (saga.CreateResult, error) {
 			<-ctx.Done()
 			return saga.CreateResult{}, ctx.Err()
 		}

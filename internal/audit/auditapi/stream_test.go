@@ -128,7 +128,7 @@ func TestOnlySoManyStreams(t *testing.T) {
 	open := 0
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Limits.MaxStreams = 2
-		c.Streams = func(n int) { mu.Lock(); open = n; mu.Unlock() }
+		c.Trail.Streams = func(n int) { mu.Lock(); open = n; mu.Unlock() }
 	})
 	first := e.Follow(e.URL + sagaEvents + "/stream")
 	e.Follow(e.URL + sagaEvents + "/stream")
@@ -163,7 +163,7 @@ func TestAReaderThatDoesNotReadIsDismissed(t *testing.T) {
 	closed := make(chan struct{})
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Limits.StreamWrite = 50 * time.Millisecond
-		c.Streams = func(n int) {
+		c.Trail.Streams = func(n int) {
 			if n == 0 {
 				close(closed)
 			}

@@ -229,7 +229,7 @@ func TestAWebhookOfAnotherTenantIsNotFound(t *testing.T) {
 	w := mine.Hook(`{"url":"https://h.example/in"}`)
 	d := mine.Failed(w.ID)
 	other := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Webhooks, c.Deliveries, c.Tenant = mine.Store.Webhooks, mine.Store.Webhooks, saga.Tenant{ID: uuid.New()}
+		c.Webhooks, c.Access.Tenant = mine.Cfg.Webhooks, saga.Tenant{ID: uuid.New()}
 	})
 	for _, call := range [][3]string{
 		{"GET", "", ""}, {"PATCH", "", `{"description":"x"}`}, {"DELETE", "", ""}, {"POST", "/enable", ""}, {"POST", "/disable", ""},

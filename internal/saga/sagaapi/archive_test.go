@@ -247,7 +247,7 @@ func (b *between) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, err
 
 func TestASagaThatMovesBetweenTwoReadsIsReadCompletely(t *testing.T) {
 	b := &between{}
-	e := apitest.NewEdge(t, func(c *httpapi.Config) { b.Store, c.Sagas = c.Sagas, b })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { b.Store, c.Sagas.Store = c.Sagas.Store, b })
 	e.Register("order", "reserve")
 	at := e.Finish(`{"workflow_name":"order"}`)
 	b.afterGet = func() { e.ArchiveAll() } // head live, logs gone

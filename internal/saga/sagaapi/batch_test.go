@@ -31,7 +31,7 @@ func TestEachResultOfABatchBecomesItsResponse(t *testing.T) {
 	} {
 		t.Run(tt.code, func(t *testing.T) {
 			e := apitest.NewEdge(t, func(c *httpapi.Config) {
-				c.Create = func(context.Context, saga.NewSaga) (saga.CreateResult, error) {
+				c.Sagas.Create = func(context.Context, saga.NewSaga) (saga.CreateResult, error) {
 					return saga.CreateResult{Created: tt.created}, nil
 				}
 			})
@@ -46,8 +46,8 @@ func TestEachResultOfABatchBecomesItsResponse(t *testing.T) {
 func TestASagaStoredByAnotherNodeWithTheSameKeyIsReturned(t *testing.T) {
 	var prior uuid.UUID
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
-		create := c.Create
-		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+		create := c.Sagas.Create
+		c.Sagas.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			if prior != uuid.Nil {
 				return saga.CreateResult{Created: saga.Replayed, Prior: prior}, nil
 			}
@@ -81,8 +81,8 @@ func TestAnActionDoneByAnotherNodeWithTheSameKeyIsReplayed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := apitest.NewEdge(t, func(c *httpapi.Config) {
-				commit := c.Commit
-				c.Commit = func(ctx context.Context, ch saga.Change) error {
+				commit := c.Sagas.Commit
+				c.Sagas.Commit = func(ctx context.Context, ch saga.Change) error {
 					theirs := *ch.Key
 					if !tt.sameRequest {
 						theirs.Hash = []byte("of something else")

@@ -157,7 +157,7 @@ func (c countingSagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga
 
 func TestAWaitingCreateIsNotifiedByTheEngine(t *testing.T) {
 	var reads atomic.Int32
-	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas = countingSagas{c.Sagas, &reads} })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas.Store = countingSagas{c.Sagas.Store, &reads} })
 	e.Register("order", "reserve")
 	e.Send("POST", apitest.SagasPath+"?wait=5s", `{"workflow_name":"order"}`)
 	if n := reads.Load(); n != 1 {
@@ -170,8 +170,8 @@ func TestSagasOfAnotherTenantDoNotExist(t *testing.T) {
 	e.Register("order", "reserve")
 	at := apitest.SagasPath + "/" + e.Start(`{"workflow_name":"order"}`).SagaID.String()
 	foreign := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Sagas, c.Workflows, c.Commit = e.Cfg.Sagas, e.Cfg.Workflows, e.Cfg.Commit
-		c.Tenant.ID[0] = 7
+		c.Sagas.Store, c.Sagas.Workflows, c.Sagas.Commit = e.Cfg.Sagas.Store, e.Cfg.Sagas.Workflows, e.Cfg.Sagas.Commit
+		c.Access.Tenant.ID[0] = 7
 	})
 	for _, path := range []string{at, at + "/steps", at + "/step-logs"} {
 		foreign.Send("GET", path, "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
@@ -258,7 +258,7 @@ func TestRunningStepLogsAreShownOnlyOnRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Cfg.Commit(t.Context(), change); err != nil {
+	if err := e.Cfg.Sagas.Commit(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
 	at := "/api/v1/sagas/" + s.SagaID.String()

@@ -86,7 +86,7 @@ func TestACursorIsValidOnlyForItsList(t *testing.T) {
 	}
 	other := apitest.NewEdge(t, func(c *httpapi.Config) { c.CursorKey = []byte(strings.Repeat("x", 32)) })
 	numbered(t, other, 3)
-	stranger := apitest.NewEdge(t, func(c *httpapi.Config) { c.Tenant.ID[0] = 7 })
+	stranger := apitest.NewEdge(t, func(c *httpapi.Config) { c.Access.Tenant.ID[0] = 7 })
 	numbered(t, stranger, 3)
 	for name, query := range map[string]string{
 		"no filter":                  "cursor=" + cursor,

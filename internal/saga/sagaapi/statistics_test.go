@@ -38,7 +38,7 @@ func (c *counted) Statistics(_ context.Context, tenant uuid.UUID, f saga.Statist
 func countedEdge(t *testing.T, rows ...saga.DefinitionStatistics) (*apitest.Edge, *counted) {
 	t.Helper()
 	c := &counted{rows: rows}
-	return apitest.NewEdge(t, func(cfg *httpapi.Config) { cfg.Reports = c }), c
+	return apitest.NewEdge(t, func(cfg *httpapi.Config) { cfg.Sagas.Reports = c }), c
 }
 
 func TestStatisticsAddUpAndHaveRates(t *testing.T) {

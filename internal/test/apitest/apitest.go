@@ -57,25 +57,28 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	e.Node = startNode(t, e.Store, clock.now, commit)
 	e.Tail = audit.NewTail(e.Store.Trail, slog.New(slog.DiscardHandler))
 	e.Cfg = httpapi.Config{
-		Sagas: e.Store.Sagas, Workflows: e.Store.Workflows, Archive: e.Store.Sagas, Reports: e.Store.Sagas,
-		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
-			results, err := e.Store.Sagas.Create(ctx, []saga.NewSaga{n})
-			if err != nil {
-				return saga.CreateResult{}, err
-			}
-			return results[0], nil
+		Sagas: httpapi.Sagas{
+			Store: e.Store.Sagas, Workflows: e.Store.Workflows, Archive: e.Store.Sagas, Reports: e.Store.Sagas,
+			Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+				results, err := e.Store.Sagas.Create(ctx, []saga.NewSaga{n})
+				if err != nil {
+					return saga.CreateResult{}, err
+				}
+				return results[0], nil
+			},
+			Commit: commit, Engine: e.Node, Timeout: time.Hour, CompensationTimeout: time.Hour,
 		},
-		Commit: commit,
-		Trail:  e.Store.Trail, Follow: e.Tail.Follow,
-		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
-			return audit.Verify(ctx, e.Store.Trail, tenant, from, limit)
+		Trail: httpapi.Trail{
+			Events: e.Store.Trail, Follow: e.Tail.Follow,
+			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+				return audit.Verify(ctx, e.Store.Trail, tenant, from, limit)
+			},
 		},
-		Webhooks: e.Store.Webhooks, Deliveries: e.Store.Webhooks, CheckEndpoint: CheckEndpoint,
-		Engine: e.Node, Answers: e.Store.Answers,
-		Keys: e.Store.Keys, Development: true, Tenant: Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
-		Limits:      rest.Limits{MaxWait: 10 * time.Second},
-		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
-		Now: clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
+		Webhooks: httpapi.Webhooks{Store: e.Store.Webhooks, Deliveries: e.Store.Webhooks, CheckEndpoint: CheckEndpoint},
+		Access:   httpapi.Access{Keys: e.Store.Keys, Development: true, Tenant: Tenant},
+		Answers:  e.Store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Limits: rest.Limits{MaxWait: 10 * time.Second},
+		Now:    clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 		Version: httpapi.Version{Version: "1.2.3", Go: "go1.26"},
 		Log:     slog.New(slog.NewJSONHandler(e.Log, nil)),
 	}

@@ -35,9 +35,9 @@ var People = map[string]access.Principal{
 
 // Guarded makes an edge ask for credentials.
 func Guarded(cfg *httpapi.Config) {
-	cfg.Development = false
+	cfg.Access.Development = false
 	cfg.Limits.StreamAge = time.Millisecond // the walks through all operations wait for each to end
-	cfg.Identify = func(_ context.Context, credential string) (access.Principal, error) {
+	cfg.Access.Identify = func(_ context.Context, credential string) (access.Principal, error) {
 		if credential == "outage" {
 			return access.Principal{}, errors.New("connection refused")
 		}

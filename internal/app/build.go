@@ -1,0 +1,262 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access/identity"
+	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/jobrun/scheduler"
+	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/cache"
+	"github.com/skald-saga/skald/internal/saga/engine"
+	"github.com/skald-saga/skald/internal/saga/participant"
+)
+
+// Options of a run beyond the configuration.
+type Options struct {
+	Version httpapi.Version
+	Log     *slog.Logger
+	// EUID is the effective user id of the process: root may not run programs of jobs.
+	EUID int
+	// Ready is called once the API answers, with its base URL. Optional.
+	Ready func(url string)
+}
+
+// node is the assembled program.
+type node struct {
+	cfg  config.Config
+	opt  Options
+	name string // unique among the nodes of a database
+	addr net.Addr
+	stores
+	now         func() time.Time
+	policy      *egress.Policy // where calls may go
+	metrics     *ops.Metrics
+	database    *condition
+	tail        *audit.Tail
+	archive     archive
+	writes      *writes
+	calls       *participant.Client
+	definitions *pinned
+	engine      *engine.Engine
+	notices     *notices
+	letters     *letters             // nil: there is no dead-letter queue
+	jobs        *jobs                // nil: there are no job runs
+	leader      *scheduler.Scheduler // nil: this node leads no job runs
+	checker     *identity.Checker    // nil in development mode
+	handler     http.Handler
+	draining    chan struct{} // closed at the signal to stop: not ready, but still serving
+	stopping    chan struct{} // closed just before the listening socket is
+}
+
+// build assembles the node: each part may use those before it. Nothing runs yet.
+func build(
+	ctx context.Context,
+	cfg config.Config,
+	opt Options,
+	kept stores,
+	now func() time.Time,
+	addr net.Addr,
+) (*node, error) {
+	n := &node{
+		cfg: cfg, opt: opt, name: nodeName(cfg.Engine.NodeID, addr), addr: addr, stores: kept, now: now,
+		draining: make(chan struct{}), stopping: make(chan struct{}),
+	}
+	for _, add := range []func(context.Context) error{
+		n.addMetrics,
+		n.addWrites,
+		n.addCalls,
+		n.addNotices,
+		n.addEngine,
+		n.addLetters,
+		n.addJobs,
+		n.addChecker,
+		n.addHandler,
+	} {
+		if err := add(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+func (n *node) addMetrics(context.Context) error {
+	n.metrics = ops.NewMetrics(func() (int, int) {
+		if n.engine == nil {
+			return 0, 0
+		}
+		return n.engine.Load()
+	})
+	n.database = &condition{ask: n.condition, metrics: n.metrics, now: time.Now}
+	return nil
+}
+
+// addWrites adds the ways in which sagas are written, and the feed that they wake.
+func (n *node) addWrites(context.Context) error {
+	n.tail = audit.NewTail(n.trail, n.opt.Log)
+	n.writes = newWrites(n.sagas, n.cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
+	n.archive = archive{n.sagas, n.metrics}
+	n.definitions = newPinned(n.workflows)
+	cache.SetCache(cache.Over(cache.Config{
+		Sagas: n.sagas, Workflows: n.workflows, Now: n.now, NewID: newID, Timeout: n.cfg.Engine.DefaultSagaTimeout,
+		Log: n.opt.Log,
+	}))
+	return nil
+}
+
+// addCalls adds what calls participants, and the policy of all that calls out.
+func (n *node) addCalls(context.Context) (err error) {
+	n.policy, err = egress.NewPolicy(n.cfg.Egress.Allow, n.cfg.Egress.Deny, n.cfg.Egress.AllowLoopback)
+	if err != nil {
+		return err
+	}
+	n.calls = participant.New(participant.Config{
+		Policy: n.policy, Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
+		MaxJSONDepth: n.cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * n.cfg.Engine.MaxRunning, Now: n.now, Log: n.opt.Log,
+	})
+	return nil
+}
+
+func (n *node) addNotices(context.Context) (err error) {
+	n.notices, err = n.newNotices()
+	return err
+}
+
+func (n *node) addEngine(context.Context) error {
+	e := n.cfg.Engine
+	n.engine = engine.New(engine.Config{
+		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
+		Definition: n.definitions.definition, Call: n.calls.Call, CheckJobRun: n.checkJobRuns(),
+		Node: n.name, Process: thisProcess(), Gone: isGone, Now: n.now, NewID: newID, Log: n.opt.Log,
+		LeaseTTL: e.LeaseTTL, ReaperInterval: e.ReaperInterval, SlowAfter: e.SlowStepAfter,
+		DrainTimeout: max(e.DrainTimeout, 1), StepTimeout: e.DefaultStepTimeout,
+		CompensationTimeout: e.DefaultCompensationTimeout, MaxRunning: e.MaxRunning,
+		Observer: engine.Observer{
+			CallDone: n.metrics.Call,
+			Ended:    n.metrics.Ended,
+			Claimed:  n.metrics.Claimed,
+			Loop:     n.metrics.Loop,
+		},
+	})
+	n.joinSteps()
+	return nil
+}
+
+func (n *node) addLetters(context.Context) (err error) {
+	n.letters, err = n.newLetters()
+	return err
+}
+
+// addJobs adds job runs: the built-in ones, this node's own worker, and its candidate
+// for the leader.
+func (n *node) addJobs(ctx context.Context) (err error) {
+	if n.jobs, err = n.newJobs(ctx); err != nil {
+		return err
+	}
+	if err := n.ensureBuiltIns(ctx); err != nil {
+		return err
+	}
+	if n.jobs != nil {
+		n.jobs.own = n.newJobWorker(n.jobs)
+	}
+	n.leader = n.newScheduler()
+	return nil
+}
+
+func (n *node) addChecker(ctx context.Context) (err error) {
+	n.checker, err = checker(ctx, n.cfg, n.keys, n.addr, n.now, n.opt.Log)
+	return err
+}
+
+// addHandler adds the API, and the metrics beside it.
+func (n *node) addHandler(ctx context.Context) error {
+	cfg, err := n.edge(ctx)
+	if err != nil {
+		return err
+	}
+	api, err := httpapi.New(cfg)
+	if err != nil {
+		return err
+	}
+	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
+	// Not a ServeMux: that redirects unclean paths itself, without a problem document.
+	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" && r.Method == http.MethodGet {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		edge.ServeHTTP(w, r)
+	})
+	return nil
+}
+
+// edge is what the API is made of.
+func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
+	cursorKey, err := n.secret(ctx, "cursor")
+	if err != nil {
+		return httpapi.Config{}, err
+	}
+	server, engine := n.cfg.Server, n.cfg.Engine
+	edge := httpapi.Config{
+		Sagas: httpapi.Sagas{
+			CheckParticipant: checkEndpoint(n.policy, true),
+			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Reports: n.sagas,
+			Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
+			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
+			Retention: n.retention(), RetentionBatch: n.cfg.Retention.BatchSize, Storage: n.storage,
+		},
+		Trail: httpapi.Trail{
+			Events: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams, Timeline: n.timeline,
+			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+				return audit.Verify(ctx, n.trail, tenant, from, limit)
+			},
+		},
+		Webhooks: httpapi.Webhooks{
+			Store: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(n.policy, n.cfg.Webhooks.AllowHTTP),
+		},
+		Access: httpapi.Access{Keys: n.keys, Development: n.checker == nil, Tenant: saga.Tenant{
+			ID:     n.cfg.Tenant.DefaultID,
+			Region: n.cfg.Tenant.DefaultRegion,
+			Major:  n.cfg.Tenant.DefaultMajor,
+			Minor:  n.cfg.Tenant.DefaultMinor,
+		}},
+		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(),
+		Answers: n.answers, CursorKey: cursorKey,
+		Limits: rest.Limits{
+			ReadTimeout: server.ReadTimeout, BodyGrace: server.HeaderTimeout, MinBodyRate: server.MinBodyRate,
+			MaxBodyBytes: server.MaxBodyBytes, MaxWait: server.MaxWait, RequestTimeout: server.RequestTimeout,
+			MaxStreams: server.MaxStreams, MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
+			MaxSteps: n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
+		},
+		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: n.opt.Version, Log: n.opt.Log,
+	}
+	if n.checker != nil {
+		edge.Access.Identify = n.checker.Identify
+	}
+	return edge, nil
+}
+
+// nodeName names this node uniquely among those of a database.
+func nodeName(configured string, addr net.Addr) string {
+	if configured != "" {
+		return configured
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "skald"
+	}
+	_, port, _ := net.SplitHostPort(addr.String())
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,160 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/auditapi"
+	"github.com/skald-saga/skald/internal/audit/timeline"
+	"github.com/skald-saga/skald/internal/dlq/dlqapi"
+	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Version describes the running program.
+type Version struct {
+	Version, Commit, BuiltAt, Go string
+}
+
+// Readiness is what a node that can serve reports of itself.
+type Readiness struct {
+	SchemaVersion int      // of the database; 0: there is none
+	Warnings      []string // what is wrong, though not with this node
+}
+
+// Config configures the edge, by subject. Fields are required unless their comment says
+// otherwise.
+type Config struct {
+	Sagas    Sagas
+	Trail    Trail
+	Webhooks Webhooks
+	Access   Access
+	// DeadLetters is the dead-letter queue. Nil: there is none, and its operations
+	// return 503.
+	DeadLetters *dlqapi.DeadLetters
+	// Jobs is job runs. Nil: there are none, and their operations return 503.
+	Jobs *Jobs
+	// Answers keeps the responses of requests with an Idempotency-Key, where no resource
+	// carries the key.
+	Answers keyed.Store
+	// CursorKey signs cursors: at least 32 random bytes, the same on every node and after
+	// every restart; otherwise cursors in clients' hands become invalid.
+	CursorKey []byte
+	Limits    rest.Limits
+	Now       func() time.Time
+	NewID     func() uuid.UUID
+	// Ready returns what is known of this node, with an error when it cannot serve; all of
+	// it is shown to every caller. Nil: always ready.
+	Ready func(context.Context) (Readiness, error)
+	// Stopping is closed when the server begins to stop: requests that wait for a saga's
+	// end are then answered with its current state. Nil: never closed.
+	Stopping <-chan struct{}
+	Version  Version
+	Log      *slog.Logger
+}
+
+// Sagas is what the edge needs of sagas and workflows.
+type Sagas struct {
+	Store     saga.Store
+	Workflows workflow.Store
+	Archive   saga.Archive
+	Reports   saga.Reports
+	// Create stores one saga and Commit writes one change, both durably before they
+	// return, usually through a group commit. Their results are those of saga.Store.
+	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
+	Commit func(context.Context, saga.Change) error
+	Engine sagaapi.Engine
+	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
+	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
+	// CheckParticipant returns why a step could never call a URL, as CheckEndpoint does
+	// for webhooks. Nil: every URL may be called.
+	CheckParticipant func(url string) (reason string)
+	// Timeout and CompensationTimeout apply when neither the request nor the definition
+	// specifies them; 0: no deadline.
+	Timeout             time.Duration
+	CompensationTimeout time.Duration
+	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
+	// many sagas are archived in one transaction, 500 when it is 0.
+	Retention      saga.Retention
+	RetentionBatch int
+	// Storage reports on the store's tables. Nil: it has none.
+	Storage func(context.Context) (saga.Storage, error)
+}
+
+// Trail is what the edge needs of the audit trail.
+type Trail struct {
+	Events saga.Trail
+	// Follow streams what is added to the events, and Verify checks a tenant's seals from
+	// a sequence number on, at most limit of them.
+	Follow auditapi.Follow
+	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
+	// Streams is called with the number of open live streams of events whenever it
+	// changes. Nil: not called.
+	Streams func(open int)
+	// Timeline reads what happened under a correlation id. Nil: 503.
+	Timeline timeline.Store
+}
+
+// Webhooks is what the edge needs of webhooks.
+type Webhooks struct {
+	Store      webhook.Store
+	Deliveries webhook.Log
+	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, ""
+	// when they may; the text is shown to the tenant.
+	CheckEndpoint func(url string) (reason string)
+}
+
+// Access is what the edge needs of who may do what.
+type Access struct {
+	Keys access.Store
+	// Identify returns the principal of a credential. Fault: Unauthenticated with
+	// access.CodeInvalid. It is called for every request.
+	Identify func(ctx context.Context, credential string) (access.Principal, error)
+	// Development replaces Identify: no credential is required, and every caller is
+	// access.Anonymous.
+	Development bool
+	// Tenant is the tenant of requests whose credential names none.
+	Tenant saga.Tenant
+}
+
+func (c *Config) complete() error {
+	switch s, t, w := &c.Sagas, &c.Trail, &c.Webhooks; {
+	case s.Store == nil, s.Workflows == nil, s.Archive == nil, s.Reports == nil, s.Create == nil, s.Commit == nil,
+		s.Engine == nil:
+		return errors.New("Store, Workflows, Archive, Reports, Create, Commit and Engine of Sagas are required")
+	case t.Events == nil, t.Follow == nil, t.Verify == nil:
+		return errors.New("Events, Follow and Verify of Trail are required")
+	case w.Store == nil, w.Deliveries == nil, w.CheckEndpoint == nil:
+		return errors.New("every field of Webhooks is required")
+	case c.Access.Keys == nil:
+		return errors.New("Keys of Access is required")
+	case c.Access.Development == (c.Access.Identify != nil):
+		return errors.New("either Identify or Development of Access is required")
+	case c.DeadLetters != nil && !c.DeadLetters.Complete():
+		return errors.New("every field of DeadLetters is required")
+	case c.Answers == nil, c.Now == nil, c.NewID == nil, c.Log == nil:
+		return errors.New("Answers, Now, NewID and Log are required")
+	case len(c.CursorKey) < 32:
+		return errors.New("CursorKey needs at least 32 bytes")
+	}
+	if c.Jobs != nil {
+		c.Jobs.complete()
+	}
+	if c.Trail.Streams == nil {
+		c.Trail.Streams = func(int) {}
+	}
+	if c.Sagas.RetentionBatch == 0 {
+		c.Sagas.RetentionBatch = 500
+	}
+	c.Limits.Complete()
+	return nil
+}
