@@ -280,3 +280,27 @@ func TestInDevelopmentModeWebPagesOfOtherSitesAreNotTrusted(t *testing.T) {
 		t.Errorf("with a credential the host name must not matter: %d %s", r.Status, r.Body)
 	}
 }
+
+// What changes something needs the right to write, or to work, or to administer; a GET
+// has no body and no key that would make sense only for a change.
+func TestNoGetNeedsTheRightToWrite(t *testing.T) {
+	t.Parallel()
+	gets := 0
+	for path, item := range apitest.OpenapiYAML(t).Paths.Map() {
+		op := item.Get
+		if op == nil {
+			continue
+		}
+		gets++
+		permission, _ := op.Extensions["x-permission"].(string)
+		if strings.HasSuffix(permission, ":write") || strings.HasSuffix(permission, ":work") {
+			t.Errorf("GET %s needs %s", path, permission)
+		}
+		if op.RequestBody != nil || op.Parameters.GetByInAndName("header", "Idempotency-Key") != nil {
+			t.Errorf("GET %s has a body or an Idempotency-Key", path)
+		}
+	}
+	if gets < 50 {
+		t.Errorf("only %d operations with GET", gets)
+	}
+}
