@@ -188,6 +188,12 @@ func TestALineThatCannotBeReadDoesNotStopTheOthers(t *testing.T) {
 		if e.Problem.Code == "" || e.Problem.Detail == "" {
 			t.Errorf("line %d: %+v", e.Line, e.Problem)
 		}
+		if strings.Contains(e.Problem.Detail, "json:") {
+			t.Errorf("line %d: the words of the decoder: %s", e.Line, e.Problem.Detail)
+		}
+	}
+	if f := out.Errors[2].Problem.Errors; len(f) != 1 || f[0].Pointer != "/colour" || f[0].Code != "unknown" {
+		t.Errorf("an unknown member: %+v", f)
 	}
 	four := q.Send("GET", letters+"/01234567-89ab-7def-8123-456789000004", "").Letter(200)
 	if four.Status != client.DeadLetterStatusPENDING || four.MaxRetries != 4 || four.LeaseUntil != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -96,9 +98,23 @@ func readRecord(line []byte, maxDepth int) (r letterRecord, err error) {
 		if errors.As(err, &typ) {
 			return r, rest.SchemaFault(fault.Field{Pointer: "/" + typ.Field, Code: "type", Message: "has the wrong type"})
 		}
-		return r, rest.SchemaFault(fault.Field{Code: "invalid", Message: "is not a dead letter: " + err.Error()})
+		return r, rest.SchemaFault(notARecord(err))
 	}
 	return r, nil
+}
+
+// notARecord says what is wrong with a line, without the words of the decoder.
+func notARecord(err error) fault.Field {
+	if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		if name, err := strconv.Unquote(quoted); err == nil {
+			return fault.Field{Pointer: "/" + strictjson.Token(name), Code: "unknown", Message: "is unknown"}
+		}
+	}
+	var at *time.ParseError
+	if errors.As(err, &at) {
+		return fault.Field{Code: "invalid", Message: "is not a dead letter: one of its times is not as in RFC 3339"}
+	}
+	return fault.Field{Code: "invalid", Message: "is not a dead letter: one of its members has a format that it cannot have"}
 }
 
 // letter makes a letter from a record: as it was, but without a retry under way or

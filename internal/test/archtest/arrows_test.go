@@ -144,7 +144,7 @@ var arrows = map[string][]string{
 
 // testArrows is what a package's tests may import beside what it may: fakes, harnesses, what they test together.
 var testArrows = map[string][]string{
-	"cmd/skald":           {"internal/test/testdb", "internal/test/testprogram"},
+	"cmd/skald":           {"internal/test/apitest", "internal/test/testdb", "internal/test/testprogram"},
 	"db":                  {"internal/postgres", "internal/retry", "internal/saga", "internal/test/testdb", "internal/saga/workflow", "internal/saga/sagadb"},
 	"docs":                {"internal/saga", "internal/test/testdb"},
 	"examples/order":      {"examples/order/ledger"},
