@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // definitionsOf are job definitions with every word: by the clock, and by events.
@@ -48,10 +50,12 @@ func (a *canaryNode) writeJobs() {
 	a.keeps("bulk_id", field(bulk, "id"))
 	eventually(a.t, "the bulk is canceled before the scheduler has ended it", func() bool {
 		a.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, a.ids["bulk_id"])
-		status, _ := a.send(a.owner, "POST", "/api/v1/job-runs/bulk/"+a.ids["bulk_id"]+"/cancel", `{"reason":"`+canary+`"}`)
+		status, _ := a.send(a.owner, "POST", "/api/v1/job-runs/bulk/"+a.ids["bulk_id"]+"/cancel", `{"reason":"`+canary+`"}`,
+			"Idempotency-Key", canary+uuid.NewString())
 		return status < 300
 	})
-	a.said["cancelJobBulk"] = &written{bodies: []any{map[string]any{"reason": canary}}}
+	a.said["cancelJobBulk"] = &written{bodies: []any{map[string]any{"reason": canary}},
+		other: "\nidempotency-key=" + canary + "\n"}
 	a.keeps(
 		"event_id",
 		field(

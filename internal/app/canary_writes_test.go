@@ -118,7 +118,7 @@ func stepsOf(second, undo string) string {
 	const patient = `"retry":{"max_attempts":9,"initial_interval_ms":600000,"max_interval_ms":600000,"jitter":0}`
 	return fmt.Sprintf(`"steps":[{"name":"#-one","action":{"http":{"url":"@/#-one","headers":{"X-#":"#"}}},
 		"compensation":{"http":{"url":"@/#-%s","headers":{"X-#":"#"}}},"compensation_retry":{"max_attempts":1},%s},
-		{"name":"#-two","depends_on":["#-one"],"action":{"http":{"url":"@/#-%s"}},"compensation":"none",%[2]s}]`, undo, patient, second)
+		{"name":"#-two","metadata":{"#":"#"},"depends_on":["#-one"],"action":{"http":{"url":"@/#-%s"}},"compensation":"none",%[2]s}]`, undo, patient, second)
 }
 
 // jobSteps are done by a worker, in both forms of writing them.
