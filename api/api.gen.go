@@ -4399,7 +4399,7 @@ type Heartbeat struct {
 
 	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: final.
+	// again, independently of its runs. DETACHED: its process must register again.
 	State WorkerState `json:"state"`
 }
 
@@ -6712,7 +6712,7 @@ type Worker struct {
 
 	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: final.
+	// again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	Version  int64              `json:"version"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
@@ -6779,14 +6779,14 @@ type WorkerRegistration struct {
 
 	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: final.
+	// again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
 // WorkerState ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 // heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-// again, independently of its runs. DETACHED: final.
+// again, independently of its runs. DETACHED: its process must register again.
 type WorkerState string
 
 // Workflow defines model for Workflow.
@@ -8914,6 +8914,15 @@ type DrainWorkerParams struct {
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// UndetachWorkerParams defines parameters for UndetachWorker.
+type UndetachWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // UndrainWorkerParams defines parameters for UndrainWorker.
 type UndrainWorkerParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -9276,6 +9285,9 @@ type WorkerHeartbeatJSONRequestBody = HeartbeatInput
 // StartRunsJSONRequestBody defines body for StartRuns for application/json ContentType.
 type StartRunsJSONRequestBody = StartBatch
 
+// UndetachWorkerJSONRequestBody defines body for UndetachWorker for application/json ContentType.
+type UndetachWorkerJSONRequestBody = WorkerActionInput
+
 // UndrainWorkerJSONRequestBody defines body for UndrainWorker for application/json ContentType.
 type UndrainWorkerJSONRequestBody = WorkerActionInput
 
@@ -9505,6 +9517,7 @@ type ServerInterface interface {
 	DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DrainWorkerParams)
 	WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID)
 	StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
+	UndetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndetachWorkerParams)
 	UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndrainWorkerParams)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
 	RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams)
@@ -19708,6 +19721,56 @@ func (siw *ServerInterfaceWrapper) StartRuns(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// UndetachWorker operation middleware
+func (siw *ServerInterfaceWrapper) UndetachWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UndetachWorkerParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UndetachWorker(w, r, workerID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // UndrainWorker operation middleware
 func (siw *ServerInterfaceWrapper) UndrainWorker(w http.ResponseWriter, r *http.Request) {
 
@@ -20932,6 +20995,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/start", wrapper.StartRuns)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/undetach", wrapper.UndetachWorker)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/undrain", wrapper.UndrainWorker)
 	})
 	r.Group(func(r chi.Router) {
@@ -21882,6 +21948,13 @@ type StartRunsRequestObject struct {
 	Body     *StartRunsJSONRequestBody
 }
 
+// UndetachWorkerRequestObject is what a request to UndetachWorker says.
+type UndetachWorkerRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Params   UndetachWorkerParams
+	Body     *UndetachWorkerJSONRequestBody
+}
+
 // UndrainWorkerRequestObject is what a request to UndrainWorker says.
 type UndrainWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
@@ -22414,6 +22487,9 @@ type Operations interface {
 	// StartRuns Start up to 1000 job runs
 	// (POST /api/v1/workers/{worker_id}/start)
 	StartRuns(ctx context.Context, request StartRunsRequestObject) (Response, error)
+	// UndetachWorker Undetach a worker
+	// (POST /api/v1/workers/{worker_id}/undetach)
+	UndetachWorker(ctx context.Context, request UndetachWorkerRequestObject) (Response, error)
 	// UndrainWorker Undrain a worker
 	// (POST /api/v1/workers/{worker_id}/undrain)
 	UndrainWorker(ctx context.Context, request UndrainWorkerRequestObject) (Response, error)
@@ -24451,6 +24527,26 @@ func (d *decoder) StartRuns(w http.ResponseWriter, r *http.Request, workerID Wor
 	d.Answer(w, r, response, err)
 }
 
+func (d *decoder) UndetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndetachWorkerParams) {
+	var request UndetachWorkerRequestObject
+	request.WorkerID = workerID
+	request.Params = params
+	var body UndetachWorkerJSONRequestBody
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
+		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
+	response, err := d.operations.UndetachWorker(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
 func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndrainWorkerParams) {
 	var request UndrainWorkerRequestObject
 	request.WorkerID = workerID
@@ -25189,380 +25285,383 @@ var swaggerSpec = []string{
 	"FgK29a1qXAgENREyZrzd9tr4qqJofsvPjvvJXUsHf6LhowN/JhPNXr29uu749j4HApxDBZ3G0Bit0rij",
 	"hZmXnVbP+45bITKNhTUe+1U1AzAQiOmQ8d7hay3k1bAPPsZ2Zu6OjFVrpTYLZIP0LE11sLJ1aobuyoS0",
 	"b/YWIpmT0+uLf54P2NnlycWbizc/HTGiitPgjmB5qozxYJLKorDqAUjpEWxWSA1LAVyFoayWWKocMZRA",
-	"3KP6txKLBtGESPEBaUJmAAWaFAwHFko+4YkMoJwaeNdlkS6IqJUqXs/Or09O/3Z+doTFLfXoPD5mL9iz",
-	"H7gX7JmRm7/QfY0RextWuldksI0BzJ53c649J7Z7hr8ylLtItfmMs+qOLqitbdkcC7dqpABDaYCyOhqJ",
-	"DKkzCIXREtA05nuQr2LYySKw1kb1Qqc3sPxgL9i23YyIfiyI+tqHuE7f5ky9Iz0g8JV75M8bA8O+vECA",
-	"oBKawNayudy+u4hWkak8lK4MZomYpCM7fw/0Q4vwWqEO1Ze7luiulqA2x+257jb9tiTjfZH07wn7U3tA",
-	"X+wUpKnwqLBWqZnvg6SyiRO1Y3Flb7ga1opWY6SxHa4Gu0B3hBR0wgoxy4wEulBLLnSZ2k4Oh7sOCX0A",
-	"kMmxU4cXmDjGgpNQRv/xG7Z7s1yMRS7kCN134N8FHBnnFZkRoVtvzjHgiDQG7RE8BIBJBm9OXp8PMl5M",
-	"P0YskYWiuuRvoNA3K4uARf/xG8E51K6D6n/7AzvxBoOlW4mMtespWCQiNf8s03TAov8wX4DhG2jvL0TO",
-	"01AW5uRFFkL4RFmx8OaCKF46bAe6cEu8of4oMOsJPXfPxbmb7disK1vAanbFSmr1owsCLu+RypyA0+T/",
-	"nLx+xUAsEqmTGAXaTICSosOGbDQ5ut1i3gy7eN2He1/0mLUFfqleZ58dLMguXjs+upPfbi69bmTEP2Gr",
-	"cw/E3EwncpIKXNlYjcqZsdidVyZHU5WjSudpwrVoJmi3D/8nUoj2P2fva7Z+9qYckKt6rRRmA/5r1QRe",
-	"xSyuJzbajCJv/tYJB+yifivjiiwWfJauVxFGoJyGIPO7PfDYIur4nn81oTlrMSrzpFhcGVGg6FGWWAb7",
-	"laKEk3cX7FYsAiQe+fvP1+iEjNIEUv5wKo6QdleLgp2UxVTlyb9doXBinjNFfg0rYXv/tX/y7mL/H2JR",
-	"bQOeJcAtHuzdCJ43tYZUg3FjMS8AkYblx/vcEwFdDvh2EzluaCW4uuVpjA44eD5HFGKpWJk146NcaQ1V",
-	"F8lI6ACJUQByBa0uGUpCToHdXTM0AzBDb1JokX2ndDHJxdV/vhqEMpR/+tOpknd4qOvBn/6ERo1PT64l",
-	"vxXDEdfimPoizV8vX56yb7/99gfzyPfXp2Q8zRIzTnT4j53xi3ckks2SNE3oZ/Yk+t///p/hTEdPB+w1",
-	"va+KH4FZhdXn1FQ2YJeInEWlwVRb7caqcvenX0uRL1jGcz4TBX1HKJGfHlwj890ArQKffI71gNBuZSw/",
-	"ySKeZSmxGx9kubpJxez/Zc6nyGnVUD4xc/DDi+/+/NRavhpgG1g0UrGIjs2l2t6tB7MYgDuhx3PGuDHV",
-	"ro2RZ7YnTdONMH6duYpayKklYFymVZH4MdUvuvsgxMdTrcwnFmVuHEl6K33qVfJvAV9qPG4yZtiNihdM",
-	"J/8GSqgI63kGM/5haH7AFvIoYM/Y6+RHr+I3CCUIWAGIvwWLPuzP+Id9c88+3kM1wVx6I9SZGCXjBEOA",
-	"OCZaTJbE3hq4Sv8Rz6HWPfqvfbpw/yKOjqjV1mz5bzSQ4CVFKCEsBSKTxBBbMjY/eSjPnv/FI7b3wVS5",
-	"DXHZfVCRTJgBNezyyomT42RSYqGoLkUeMK5DGdV0zhH7EfQA+9///h9EhXPK5gj+Rnx01SSVMhY5iw54",
-	"lhzcPYtCiUFT88ZM5LNEQ2ggKWx6UUOC9cN+9aOVOataazIXylyltvUDoDKTAqtj3Y5LYr/qotZ6kWj2",
-	"4vBZYHco9Dj7w3px+C2gr8biTqQqA7tjpmJBwkqgd2CB8zT17tSDUJ5Cx2q1/SNyfPRRLngcMS2wxhxs",
-	"1ehPf/oTuC8O1JPWpKDar1BSxErG0NhJDqmmdX4peFHmuB/+bhvzaUoZ96Bjbfe+ecY+ObWQy4Mc740w",
-	"6k5r8CKVGrC31T5WY6oNZ2N8GSjAGc9vRWxWjP4aBdTym+Ss4BPwmKkHuJKKpNAiHbMnkVRSREeMp3O+",
-	"0Izf8QTYGAI2n/LCzDJOEZ8wzRf6aYBUzaQRvjv81qvVt6NKNKNPoLm5BlIVlH+3ZqALsTkFF8FcYyOz",
-	"lbwMjITjA8xeDeUTzt6/vzh7Gng/XIqJkVP2xO7Pb59727N26Wv+i8ot4XT110Savz45NMP5/rvvvv3u",
-	"KdMiFSMjwjS0ZGzbhKwoJ443xvjB5qJjTxMUU7FAhGbxa0mCX938jWZPXhx++5SmiFoPYY6sIaYDPLkD",
-	"2wWhg5rkgSg5Gg/YezyUusjNOR+dX/NJFJAc2AhgYk4xVQg9YNHFeP81L0ZTiEtMlVSgem4WuLe8E4Ss",
-	"IMspIwV78uLZc1STlIKxuJn0HjPjF+P9N0oKekco7YPZT+fX7Mm3hy+eDqwqpMEbUTyiAUO7Fr4yYLm4",
-	"UyOyORIdShunNxN3EYtZpgohR4tK4b97e3VNo4ZAoGZazQRGNcyCjcyOBqWHsWcNlk7kPcso1GjATkBT",
-	"J5rpkcpEDMIKCx14hWWAIa3KwkV0bkVWhBJEwx5oz18AAat23WeeHQYpYpsQtdsjVmaRLgHwwgybm02H",
-	"P4FZYHbJLQA4iCpiQ++3KsF9j9khCICPjRQA0mF3sa5A7onalEuKxZP4+UJnViPOkztjLdq60SCUN3x0",
-	"O07SFIXypkxvK2WjMSziqkkE9sjbEhHM9Nnv4ZjTDCWHNA5AYmj2hExYO42OYdRN2NNjhE519T5MpASi",
-	"YT7NfCyeOWZR42QMca/CTfcTIx4qDljGi6mREWN6kAXmpgdloTL58OcXz58fE7xj1Yxpn5sA3keWK6hn",
-	"DuiOwx9IAUEca//EfExkVpueS3ebqTennE2ioTWFJqW20B2lFqzMGDejG4TS2GJRLOIyE8bpiZDQm9pS",
-	"jP/kLfecL1CB4ZwzriuEcivHg1B6RxDVcCmsv4ZpfhLdoUNvDp4oQ0La6CmueTLLVA5a3ZchNPYsqIT2",
-	"SiSAyo9JZT7miOVO+sG4tRqI3hw4pBQeyjSRwqWDtQ0Wk9NiTANr+uGvwPOsboUcMExv0kiwnBKRbWC/",
-	"RHa/GnkglfPKiKRRNlHGJyJiT6AG59lTDGqbvw2NARwxOiUjxFlCTBNCnOeIQW50mRGXZ4fB4eEhy9Xc",
-	"aGYP1SMKKLTIzA7D2jf8oS6b5kGp3Z98NAWdbMzrDNy42OZXEUsGUqs4u5qVktjI4PXHoayPF+FjJH2M",
-	"iIkrESK+iE0l/go3EF5MmoyE1BBoIXf4JDMD2n8+OKTORnRe9dHBwXw+H3D4eaDyyQHdqw9eXZyev7k6",
-	"h3sgGFukwvq0XnboaO9w8AwvUZmQPEv2jva+HRwOvkXggCn4/2T6HvB4lsgDF5U+yJE/JVO6IRiGrE2g",
-	"X+j65S4FLGyDzZmJPFFxYmRocWQBcTVCwaISDSWWH1dPMzYrNnXEA/ZWVpofNymijYzFnFnPlmybYxbN",
-	"VC6iUJqVyUvhuqpB9SvsWqMx2D3ka8oBu/IyoULEoXRk7K6zwgL0DtipVwdoPWU95bY/U+W3uO5O3V/E",
-	"e0d7eSmrqL5ZC+s0Q/y3occCEYjgGJyrMo3ZjUMWjgNjlTjqAxt1AXe8CrrE+YLQRTAK2NTX1BZIroZ3",
-	"8A+RFZ4dAEGbfzl47R9VvMCUH/gFGF2qfPpfqNq2GkGntAdG1j9+/OihcYPkPj883P3bLiGDhaGjhqos",
-	"IMJxE69ytxwDrDeJqfCswbhoGwLddVDd4u6gUTga1abb3ZQcvESIAwz0lbMZzxdGv+BoPTfiG7e1cPcB",
-	"9OVEAyaJUQJ7kCOovMW9oz00MPBX8/i60tAVjOikCWPgJTjuVI1ZxcK+AXZhYp6n8oY0pUFWjIEBS3k+",
-	"MXsfIj10KAzYpZrjvsBQl09B4nVK6SKZGRv3mOkRp6gYEfojFkQozaFXDQQ5/6kQQIsCCcpmYqbyBR3u",
-	"CNOJw9EYIsPQgAwlzAgW/ikzAM8hWmLRbNALE1FYSNYHlHX7igYZx+p5c8oP9u4veldTNccjIfk3mv/G",
-	"HlFjmjkfyfE+Mpgl+8ZNahW/Nz7MBDtpXxKmBfbTgdtF3mqNCFULEcoCziqMgST5muVME12cvLv4hxlc",
-	"Fy1vHJ47MKQ16BawJYx7Z/wVM1l220KNWIumx4dsVPQNrwdfEz7LnJ2O6rXpJfgrVeF1EjpL9rbxiHmH",
-	"achO110l/+507SliwHW48gJttmtjstHR9kC7EAUDkqwNG7EqjzarsovNaN7kQgr+doNod8N+wx/shgta",
-	"LMFrP2BpJoYnZBqCPwiBNK/dQdfhZo48i5GAADT+apTylOvpgF2MV6KiqdJFQDvDvQuwWyCgYQMuIRSx",
-	"MbP/lnxV1yBCG98eIPBjFbtIJLVg59CYTa6ZURpLwRAdMGjj4AWxNUlbuIKRRWC+bdAQOF4UhVUV8fkY",
-	"YzhCZ4n5eUeqg1jaJ8929upTLFajOWo5sygORSm3h7HFgr1XFGdr46wppjYyfisAqq4+Sw0q2WVyd2Do",
-	"nVrZt7u8/yZvOFUPfrsVi2ESf/SO1xWjZWsBXphD4eG17Bqx+UYzS6C3Cy37kygebAUOUOG1e+UvIfJL",
-	"UV6pYqM0fwFIAKsjjRZMJPvOus3GeL1TtxAddZbGrViEErKgItY+JJaNLQEOMofMbOLSOHGjowuPvJ94",
-	"fGZeqfnuR3FJ14uut1ifret5iQf0rvaDOYlbjfyfp4rFSQwxkqMahBnGeCnsfVMWNm7vo88FdMI76JVQ",
-	"LqUgIB6Lz3sC+V6EvRjM4qc2ZARpGkrQzCXCthyFMjowL9wnpstWP4F6olc2SZP5TaihHeUInvwPc0uD",
-	"5W9kKYkDNk7kROTG9AEkUwBvdTScJVQQtTkD9HPnAUH7Lo6lxYFR+a4edifym22etTpJ3pI5kHKzz3M+",
-	"KlyfwOmrC0bd122z5Z6zq0+03HY9nLHWD3WAYhEaxlHrmo9UJrqLoNm6V3BLm/Ppiq5A/GwCi4qI20YB",
-	"4GT+ILrB9qwdgE8SvO7dhdrqzV+9X08pbfZ+aVV25gDj7sMsN+lbdyLB+QIHEtVqmNWs6lD03spZFae/",
-	"QrXM6jl1cCfyZLxoPa4uhRk54AtB4DKBAKcaY40h5hhtGtC4we4nLdAv9cO5oRxNeSJXDiZQSw7P1Zxv",
-	"/pTW0iqjqRjdaswVIpBBxvPi2AFQUkrLbLihFr9G7K+UiIN/lLJIUpYUHmUfQ+hXnoaSdpR3M+ZmNBQY",
-	"XgESFyVhMN8HKdymgxInFbTJpoDatXsazFih8BO9zv9n67QKwBM17u8ucCyrKiayRNcOJuuJB/rwFGrV",
-	"aGEigLAgvvGbBYtQolpVMdgZtbHa9kx8p+PP1I0UIE0N1SyCh/7VjsjHS3jEg2G1y9qspW5czMPDthGB",
-	"QLeu5Sq6xoalfVCtaKbjn0bI6f5269/2WaFdKka3u1CR8OrFMvRgs45siM2vqEJX93Lwm/3fTaGEH+m6",
-	"3t6ivXFNRGH9lNgHvFSljHcVCmD2u6u6JFvu4k3rL+qmyRUyf+48qQcjLkcibY8OvFGY/8aCmZwgvUVs",
-	"iy6VFl6dKtT0I8UGXHx68ub0/NX52YBB7j+RobQf4g6JxggnjGonq/pZBQL+rm66xQIeV+hOYbo9ueso",
-	"Zavudpz+ekCZ7lYr5rWCLOkIcQNsXtxm2vAITm0zQBVg5xVlFhAhm7Nu0OwV0yPPBI9fOSusnwidvfpP",
-	"JCd+CWPpIkdnr/7z2jjAve54WXnQve6DnojrRSb633Wacq23uI3SNL3uPFVSlzOR/5SrMut15z/Eou/1",
-	"P3Itvn/R666/QSyr1y3vsOK93zSg0nxpPM9ed1yrjte/4rqAysce73D3dH4LXH2qSlm8TmT/e/iHzvcA",
-	"rm2iZK9p/klI0gXdh3cFhbO9XnPFJ7zXDUbtl7LnxslzkfLeU3Cd855fA2GdXnecIPpTv9dcYolzv3uU",
-	"6qEVgSL99xEtWX+IV+cafcpOghzuIPbLij1DIE5/bbADGoMZnhVw8FtFJLY+G7hyaPc/s92t3Qy/i/Eb",
-	"JQU0U9x7JRxK1beHLzbf90YVr4nVdXfpw6YF3O36mZEUKl+TTDTWGxWK34iRmgnN3p2/Obt485NtpECi",
-	"wyJPjItQFmrGCyzyHTTkAeFtjygR3VyB5jWylyQ1ucCQ5d7HHUnXvXNrWIt4H2lpNvrFh0zl7Ym2c/hZ",
-	"k+Vu215UGnvJNCUJqAVbz1kmcpYm1L9UNQ+PQxl562ocqYiaQKCtlSWS3YAlGLAsLTFUiq+k2lFsx2HT",
-	"xEzGIpTYzgmYZ9DtAAhXiWTea6IBe0PNGdAMpG9FjL4K1HxCq0SiQxn9Fu4JGYd72BQUsP/97//5iGQ0",
-	"3k/Y8M9Cn2vU/B0utk1xOKNQOzwqi1DqqcoLakWF90GHputdOPKZf8wCA+JIXmbGF8dnYd8DJirxLtsb",
-	"CB9hoXfw6fXSJ/LIIPOfaMy5QHMxMC1qSz5W0Jua8/r421ev7KtX9tUr++qVffXKfh9e2absi+2sLhQd",
-	"Dl4ChqfprhIwHYC+moxV1/oH6HPm5HNlGbWeQZs1gZOSUC6bhk3E4f64+7Ho9EwVfdiX8WoMeqVQNGi1",
-	"03XAdJELPhPxLpJBaOj19yGbrcqJOaB0x0iyFkJWtKCrYeHK8PgJH7shGYyN4rY0uDFtSVDC1cR3giFb",
-	"Gogz7n1A+FWAsk6q1jwPzJ29r2UjbfO9uX4ExW5n5SM+LMnEit6Wbjnef/CbV3m3Nqyy9O29LW7PEr53",
-	"jATNzZ0mSlemtsfMQjszcgIuVXYhjJVzOW+FyCzoB1CDsBN2eX719tU/z8/wrS7YcXn+0+X51dX5GZtP",
-	"BUDChBKAtG33fA44D03eEULq7nS9uoTA/PDX7hOeS5+DJIydekE+nWS9h4XYWrjmeVKITvv2IE70iOdx",
-	"ezjtlKBWuEUIwVw73YehDRtfs3YWOe6J9qtzB6F8VwE5UWKVGhIjgHaBUVocksaCY3rrY0vo42Tm4VvO",
-	"8At7dCztspccpv4dgn00tpJDjRX15EdH2Nif2N5+Ph6LUVGFqSBuhCAUcJA9P3y+eUPQIE4IPX4Hm4mm",
-	"1MFzOTEFe/tBdpVDO+66p8i077SRjm1No8pHAAs2RoC1s/OTM+iwZVyzuUjTAeu14bCeRiuIIlpkCWjb",
-	"dV0zpUyF1rZg0sLYNDfQFPnid7xPSUwfCePhd7kvIf7zQLsSEYrad+DFzCYDaL/YoDEgeXG5oOjBMeK9",
-	"AbQpsn0jmtKCzKgBOwklnc8V4lUSYwQd2cLHufAAAv/Bx7ecZUojbi7i7CUFsX7wOAil7cg1/ySYJOpr",
-	"AdoTBw7muoapK46m8JjwmSBTAHhgGYQMU4KBgP2r5EgMGE6D8LDnKIbemB47NtrFqAbCE0EWYnvpUrIN",
-	"UJUuJAJF4jQTtJUuVObBSAXQ27TcKQ3gRC+ePw9ldPbqP4cXr9+9vbweXrw5ffv63avz63Obb/HSA4jV",
-	"kUgW4YOjqrcZlx7BcUJJKHRidIu3Yz5GqiKxiPn+dFSghytKDt9TzyZ00zidYyaPd/p7CS34rHZAmdVC",
-	"XpyIXXir+O5tgzfmJwwl0XwtqQVKJHeD3AgqhGGbqLTgoOylVx44UrObRFrcuJM3Z8eY3wJHjfRZ7gI5",
-	"lMfCi99eBkx8MBrVkSHFQLNoQU0tpCVQUTr6xca3Dlh0Kxbm3luxGGL60fyLnkkPcs+1IKZL0KxLaKpt",
-	"XX9fM2hfM2hfM2hfM2hfM2h/iLrGs1f/+TaPv9ZAPkIN5Jalj8HmargKZwasf4wrAIWBngPTILsYV4xc",
-	"SzikNfBZhO8NHFhsop13RF4OXGF+qt7tkEaR/eH54SEiq8KDwWYVcTRgJ5KtIDY3INwGFtYWxxXKW7Fg",
-	"URKL2VFYHh5+O7oVC/gfER0z7kED04Cqgit44tIbcbwI2xtKiwcMLs2JfQICUYODLQFR/cYMJk3uBGL9",
-	"sxU84SNwDt9fvkL8YHCNAoTxQ/eOahMtvD66ivgTAD8h5QSBvNeDw3BVAKjwDnNZxoyAMsDIFAgyAdYo",
-	"Nc9yCQi6iwGrfxaIhkW3IqIU+jbkAtMO99nyGxAAvZUEdHijOc9lIic6Apx5Np8umizKrNTTe5RYPlLc",
-	"Z6ni79P5Z+uz6YynRiUscA8iSZmHsnJ+zSebYFXgmo/BpwCgwm/oj0G1S+SuzjPditzVZ5Iffm7ueSy9",
-	"K/WUtM2aIt06scve0bPv//znPz9/9n2PoJ31zg9ubFK0+UzD+lO3BFMuY2A0RcWk5vKIRRif0FEF7aek",
-	"i1pkImf0sgA6QgHrzhg4EBu344jMj8ZMwCCc6zOlONbMjNLxieR8VBBJz3yqUuFjxbuTABECxw563Gp8",
-	"rDnOSfsDp48as2esUOy7w8NQ2hFtVp76c0bjq4b5Y88s7I5fj7EtvTm4JSpR+2zRqmB/lhkJy0YDcpcb",
-	"dbmzJhapaOQTT7Vi+CNGyG3VNuHmU0H3MZtP7XUxS4rAGAxoSbiMBgemhhls6URWIBPN0G7sksgwXhz+",
-	"YDYedzSec56AgTo2JlOlXQOb46L0Glg0ohElF8e5y9aQZUwjKIVPCoBVaR09EeU3AoKYT7gvdDqhRMfY",
-	"Nd6/ouPBNjNISa+zGm/ZRZia1oZv27oSNIefySvVjKKwAbIYWise8rMFH90yc9wIcJaWYtO+p0WeS2Qv",
-	"QZYK988hL6IWMO+HE2oAoy8UHaziiEVWFUTHLEoTKZB8g2sLAKRqVFnFVGhBbGdPj1mU83nEntiodRX2",
-	"NsoNdof5H8Roh0MWsXM/FHaGNVDSzEWaPh3Uo+42cq4jpLNHKi0aNzWXNG06uqK5JtMi3NCLvCMl2Mv5",
-	"fC/Ys9MBnBswGw3oN/cu1Pxd9R1u2W14j+K764pEjqq2cfNhIIBQR49YaUQ1glKIyAi9FjL2QhH0hC6V",
-	"eI/QiPpYVXgPVYC3qwZFqr2DXjxVAKz3FiLWw3A64KPbNdi4KjeCAqkePWDvLt+eYnUnBF7ymaWzwTqi",
-	"J5fnZ5cX/zx/49Lxp2/fvLy4fH1+9vQ4lC9PLl7Brcg+oRlnY56kwE1V5IuqSqGlgVblWGUEdQiDUF4K",
-	"W2hQjauYJyPB1sLwNgg8H91KNU9FPPkkUh98nm7Syei2b6zp8ft5IWEPJ3VZGHGxGW+QSPmwO8celm35",
-	"/Ldee++mloyT6uS9j9Q9ThsBDbatkeDabzjGCp3dNRMQfxYQr6nx1udvpxXeWJ/8Wt1BJSVpLKTqIXVV",
-	"KFBXXqlQ7rKf7Ozi6vTk8gyQwSonMZRr/Kw+zuFypfIfXpctVzZ/JvrLVgc/7BFvTfk2PXWNKN2JrLUr",
-	"QqGdyEWlTOE05TPheAOlmC+DGRDRVD14mUAA9BjRD6Bv3pGBWXbd54eHG93BV/QdX4KKtGPdpB5pbXaq",
-	"HrkcAc6FJZbWIyFjjpTTD6swYROXop/CBKOuUFZxksJ0NLcYOi/yBUvFuGhCSYF3flV2XoAZZuRzU3Y0",
-	"rLoEukJlIwX36JRtk0et0rt+eD22s6354H598ub9yasBO8FT2o6ejmpkaE4K6+Rgha/IjLI0MyWk5uDc",
-	"c1nyNCX6JQIt0c2tDPAFX7J0f9FwQWbylyTWpvxEqgVU0O/8wN7QwXO9VK6ugYd5KgjfnOcTUSA6DhXX",
-	"HJnjlcjVOfVQYJmwLdp/fvjci/GrHHi43aUJwqrPkzQlosOay5VyeMZ3h7ZgnvzxIXr8frW8rRLQLtEZ",
-	"BTSwOIkxBQlvZYmxbM9jQFW30S67RbnL2tSz04iUpPJkkkie1gNiAdYgw1idAwExMdzh+DysspHsb9fX",
-	"7+xM5mIkgHsXqpUxdmoLgCCPCtzmXLukK0VVg1BG/7V/lv66/xo/df8ijgJGf6tqGqu/kV9V/cGiDUXV",
-	"s97S1+1DTTL0TTXULNXo9Z1o2HlMdCgFTG3gSI6e0PPN7U9dKAYB8L/R9puOqtolImwhguxxKKVCzKWZ",
-	"iBOeL1icq0wjmH4h8iwXqBBnATK7zRMNoLb0XqzYjQahBDz+OP11MItBilGob1IxYEYejElZUe9bBQy9",
-	"HUgoTO7U8+d+fwxaPok2z4nZXNxMlbqtLj78gUU/n//4t7dv/zE8u7g6+dHIrceiZ8wP+NJQ2qIolQPa",
-	"f1LxOLvWGCh+YYnEIqrASPeYJ6l2Nf3QvBJKolQdOJcud6SoLqPYob/tq8Fj5uNRuuGW3rm+TYX0h6dG",
-	"j30lmFS2xqcvk/pYteI97kSdtB05BC+Hc6ULvjDTdX35fy7e/ETUGYS7TqTon8cc7qQtsW5vSDV/zFKK",
-	"A1cR0S2wCcvkztzqiKmJOlSNboqBOmy9L8LDt6PtFAUVNUNmt9FQ8+xduvaZSpPRYm20yFGi0zcwvMc2",
-	"hydyKozAGXMHLDIp0NWveGuBf8ev3m2N/sAL3uGYehfn7jDTjENwIBufKN/s8d/QpPer/GjJOp+wmcgn",
-	"UPE5ciWfLat8hDCfvCzUECwRB+n5MWJTlcb+1se6CWMwVdYPpwcFgAlq7hjyNLWYoR+jCikAGQnh9nWJ",
-	"6vuJyKPlnmGAD5WBXhLP3eWh7yVtZYMCeZXcCha9e08QECgcB7/Bfz+S9okGDaWmxZe10g+VPN3tSl96",
-	"jNvbL/XSEWJhPTq1Ore1+V7ah3wqnDoaQAM+3fNtyp7+KHBzNG2bYeaslOzMGsoriblv69qJq2rB9i+o",
-	"w9GSZ3qqCi9PdkSHFTHPAQBErCMC0bRV+6HEev0I++8ji47GbsQkkXrALgpkmKKywxs+up3kZodDhszY",
-	"dzmAbYxypTUzp6WUKhY6IFcID0qv2hTzbRbJBwZCUBPTCoDF0fbOBJdFMhM+q1VjxCRANJLbJMtEPGAQ",
-	"qnHLOIvJ7A/lpExiAcG0psroNigfFjlfBdPb5XicjBLjT4xVjmXmoTQXDW7K9HYIGKmR+0wgB6yAV6uF",
-	"iGb8w9A1Vjw9Rkovm7kMJZdmREThiA+oqpEsxenl+X++P39/Dn8/O391fn3uYAwipwkjiDnR91ThHGi9",
-	"8D4OnSaauG8Qs8WYWTkyQZGpHMqVwB6himDIDp3iRLISI2mpkhMbmLTSi92SjRxj0IlOm/VzbXtbRjr6",
-	"ikh2b015VfAcOPbK9NaKyT0yGHb3H/xG/7dEdNI0Y3OeFOQatucxrAQnmlncnbPAMepBs+nfTl7BHwmw",
-	"2DwW40EfMmzAuCg0i86v+SRiI3UH3ghR2epvWCxGFsr/RpVFKJPi2PEMejhHyF+eFC0e6rY7yIp2pwgs",
-	"XfwzTzqBkb3LxVjkW7q8tqN/p0Cl7jRdQ+i4dc30Nb8VmgnYb1WuycMd1QEc4GnK4NQcsEgXKhu6YwlM",
-	"YEjqcOqgO2bRbx8jlosZViykKUJHjZSME6QCbnVIH0UiHtqbsdpvp+7qjkXrFLcmaAtjHvm1nzvwXmoq",
-	"7YBnWa7W1RK8LrUx6NiIpymSEGs1E0oKzHcZQxCbRGm5sKtvqRIZX/K4EvSlJfp3LEUnOOcPKDqbSGZf",
-	"rdTcIQweH01F7HeAoAk/aOGL/So1j6l7LGfsQwmNC1G0NOuxWt+4ZzFtiKdgCON+MvK4ARgz4l0GYfoG",
-	"Vx4hWGI+aXPApKg5jRYPcJe5pFUw1D7i3ZhOapbujJdabNaIiWTjNJlMC4g7jBOZ6KmIj5lUeKgSsjC/",
-	"FbIhYmze8VUpPqJSfMchFPFgOjEXupxtKOdcMtMZ9usbSUIHwS9NtxVSMx4LphM5Mna/dQ0AvNY4BrZs",
-	"qeYRmD8N2MkYytnYlKdFgFWfCEsLLPCaPYmoxid6CnGmmHE24pLnC68PLuNaizjAAXhtxyoHSAL8aAzc",
-	"YSwC6yOaq0XL2e9W5Gl8lygEn4O841AYZ6BqYqZykARoabzvDjBnZvv5f4rS4/NJGo+DkJqxVb/RVKx1",
-	"VFzBOx6lXAJf1VIngXthFycZzEv9GGuYlu1PM8xWti7LFSJa32C14KaCl2t8WN99+rnZMEsf1MGOge9+",
-	"EH6hwk7pvdbXZqO7MQsh4dQWSMTEVPWIa9NaqgglFjusUTH7LNFFMvIqk2prtKsl2lSu9PNSRZJFwEKV",
-	"YM5UqSjhbdlgAcTrTuRQYH7oMkGhpMvATYclAch3XQgetwSHYdK3rFeoBCT4gxY6VcvCewjNVrVOTUtb",
-	"qEpSjm22okyrPgQQCvj5G5AaWyDFNtVHAeewjUzPp7yATgWRQrq4EjTNF2vCzI8nW18rpNZWSN1XTJuK",
-	"pC4914Mhph++BmoFiuWERyIdEQfiDfltvKFEvpAAuhCMkSpklWWWTMljFlXiGnndH2Z1jRY0q2vMKCw9",
-	"cEwE0cV4H4TjiIV7h+FexLQoiOKjAhtsUrWL5s71rCx+r2L95ZWD3Uuulw7tVYNqTUEYeyfykZDFvpAj",
-	"FUNzes5HIM+6HE2ha+ggssUyGS+mA3ZCYga1LojRxcSvJU814xITMABnqsVkJmTBgPrmiQ+3GaFhYf4P",
-	"ebWg68pjqLLgZeZ/wTsDrgysVwxYhCw+5v+IAuYpS7QtDLpZsOin8+tQ1grv/9/wyr/+73//T+QDQbxg",
-	"0EZ3/fbdxenwzdvr4cu379+cgekiFfp8KndN9HY/BuZHpGM0G7jaa9hElRDQ8xETCeWjkPAfGP0TrTOR",
-	"piJGGGcJaSs0h+xgociIIHs6UHO8HbfYxavWp+seIDOUgshmvaoYspXAdvhZn2j4u+828QwHD8QV0h93",
-	"/yu6/eOg2zcHuO/pjVg3BI7OfZ6mO2DeU/65+cSMMk39InrGQ5nlYpx8sM2zQsb0U/Qnat+cc7N5sR8d",
-	"WqSO2LNDph2KDBThgIkZSteQiYVpFh1Ywch56pHzeZ2JR7UyHewUhVrDUNoMt8VRJfCQMUQ0k9GUNrpT",
-	"eVV7MrRyWZPGFvUE3gihVdnVePgI1TQSy1NUtdVXJVpgllDfpQYEy1LeSmO541znm1RwazfmSZrek5ao",
-	"s+GyZS1Q8PnU9OF8PRJ9Ib5sE6EYCrFrJqwiubanyYpQsFTlF6uHwWYO9nDhhByJ/RPwSDc+p7rD3rDz",
-	"vs5+81ntwQeao+749TY53gvAfoeLsJvG0DR1qGD3OclWbXRxZ4bR0TxfS0DXHPT+u7o5x1esqMamggEY",
-	"zhCWI+gomWB3oV231K1qXFH8PqqEh1L7Kb8TMKE3Qkhis4R9PwGwqzKDulLwYyElB+nmtgKHLFcjobWI",
-	"NwJeN909qkihhkm8zRc3PhU/aWgc/dozxyqf8cKIAi/EfpHMIE21ah6ve2ihtnrk1xYZWDm7Gy7BaNqc",
-	"MEHp3VnCJCtvUiikoAd7OuMXdaMblIb5cweyJ3jcRq4nwoN5fvj8GOshS2KIJuEKpZ6qvEgXjI/Br4X+",
-	"YZUjIUIsxokk1I08mUyA8ehmAYgBF2Pn7ONQUPmHEniWjDw6RBH4i08sFfhWZybyRMVMi4LdLEIZoT6i",
-	"q6eqzI3v7zFQuRk9WqlqN7ZtxWcF/EShhOcFLHLsU9j7WoXe8DTxkF2qkzKqsMKHiOesj0KJt88El9rS",
-	"KDnaYJwLQATyEKAdlI2M2cJ8EnQoJBNp7jkK5Tj5gHORq7gciRzCeXNlVameAjI5uxUttEowI1bSP2dm",
-	"EDvGT9JlUlcFbQaVXcEYT6tqA9+IscrFw9GD7NJ27POp/p76jMlPYISMSxx1Rz262kiDW+rgN1Qz9Qaa",
-	"lZxi+5ZqiJrZJ641e9ct2vv3F2d7Hx/xNFwrF4OdNaQsnYE1nhd3rvQ6GL31HBvzv0uViFGe7CVcvVT9",
-	"DRThAmMmUV7KoUvGDGO+0BF7ws3xZFyBp6E0qtgyjLSEZvEtX3yxCXzGZosJV2BnFtPYTp4Vh7nKb80M",
-	"9pOIg9/gv8beWEtZ9FLlE4JLYxJdr0LdClmRyrsGJ/i7kxZjZVGrYMCmai6ARFGlMfbaDth7DaQ+Rqo4",
-	"fhXlvC3wEqcn3izYLNEFvxUD9prfCqZLqMDNdUEs/FIxwfM0ETnD2WC6SIyDatSbti2uNVZ9R68Eb7aR",
-	"ukSHkqdaUQzR9SUzYFdiRc6TtKXaUaBY95ZquAtsiv4cRFtFtOGFOyw7BB02pm/vKJTr6X+uK1kzzwVw",
-	"PZAE1EvQvFqpJLDpjfZqqnq575p8+hn+aZv57bDpD2AO1xNu6IUuxIzOA/CNYEexQh2xSN1CyyKUkyBi",
-	"p1mznJZqaZXMRsVlIjsRq1jwcbMSUyKS3QhHEoi71lc5sDtzgXQ05oITXyw8rlaC20y0LpHSw8IwhjL6",
-	"+9sfhy/P35yeQyj94urq/fkZ+joE3Vi9YGWI3ugY16Gci7RRG8B370Tydu9hwAtOzQA/iY9Rvb6xi30q",
-	"XD7YLrl38uykKte8mzaUUyzdN5b5ubaxflE3+1UcoFvYMnD4U/YQ8p6wbUzzzBvEhkT3iWTiAx8VkHOH",
-	"2CJnmMRjY5Wmak5VAn+K2oKM8J8dBQd7hVb/rm6uzfWtTxMSUEI2Bj8bArNV5TyEWktJf/AXpy3oCldu",
-	"89KbMkmL/URWr9UiR4nq9mp4wDCRW4Z7ZzMu4+G267kkV5pF5kl/BXqwVuFJ4f4eK16rY/gau/Wnptr1",
-	"mx2RmjDtyBv5Rd34z91Z+NYLrW6K4WKg0i9DTGYA/FyIdHEcyozrgulUFahR4YwvJSEGmeFUaEHMggW1",
-	"QNTUJvwzjyNWA+1x0D97mBG0BVKqVf6y2Nnr435UFnKs3GF8aec1brxlXN4Xz3548e3hi7UuWbtpc/Bb",
-	"9Y+1IYMLP5FyK7ICi3aSQmORn61ZH+dCrDATF1ANae6ER2DRMCRIAc5cxiJuoZ86QhcC3RSH70nxAPNA",
-	"C9hD7Y9g3KO1Z9fVa+Tl2nguhYImzt6w6Dg191MXtbsvxbhvK+T2TMjL9d/toZCWEx5nZq+lIvK7w8PV",
-	"jOxWjnZtinblcDtO4w47bHNkoylm/uhCcd+OnOZ5/mQ8t1stzAbgpnM+mlK9Bfr/LF/tewAIO+M1Aqah",
-	"auXHDaUlyFXUpc04XRbY5y4fJK3NNZ9QizyGdbLbHpsH0QjUYPNgZ25L480y//IEe9GS3KLjBkx8AIaa",
-	"iLzeyMaxjShibxcKYijPrejC+WhF1bezOXTLzHnF0rLAHBDVQlgOklCadYzLVPgAngGZ2FDQih09Us1Z",
-	"s2DTFvidS/Zu22weRLJtj82nNicPbvjodpykace6v8Yg2I/uGY8hSn+UIIOd1c3xBbeGO8UBck/FytL7",
-	"nf2t8Qb7lo3RBsubAzVRI2qjsKVjAQOAZaULBPrloyK5ExHjxmpBVGNsmmCpmoucZXmi8qRYICCfVaux",
-	"MS8waxlKO7BWaF7WC5k3lD40r/vqTdi8VggeR0k/TozEftMnyYPYl28N6QshLB/PFwvsfDjfnQ60LYTT",
-	"sHG+rFiO/YBHj+Q49ONqb/VwMLserFJ8KPaNblqD3zPLysLXKFYRQb8UJORUDuGXYiUyS4YnUtCVWsRB",
-	"KH2+ZWFjsmrMRqka3TqgqycQf7Wv0oNZ/HTAzmdZsaCSkF/UTSirQI69sq2o6I34YHzry1Lu6PxvzpeU",
-	"UO1WCYYTgueHgAiYzMoZhThmicR/VS2fiSzExGYxGrJBFKYuICc3RlLaRMPRcWyt/iNjWLdFXrarsN8q",
-	"KHCdjG71rgxRd9xDJVFcCvjm6szftvxt7d7YgPz3Rq3UgzNeFmrGi2TE03Rx7KUVXMEQ1+zqHxfv3p2f",
-	"DVjN6QKWKehBqhD9jTUzMkc/lCvdQNDTUfI21jKbIX/auOJnleUAmL/70Us/iGNl4Qe3MldXq3LXivEm",
-	"KMKrFsecAWacEU9ea2XweEwpA046O5TUZ9AO+PdVNJ1oYpHeZyibDirwUYSTTI81/NHl5hyvBzWTGasp",
-	"kUzdiTzlGRaZ2V5yQMnQmRgVw5GSozLPzUJXdWpH1ELr/Tgk2AxjddwkcUBUMLbQK5TzaZIK18xjRlv1",
-	"0PAZelmIKEP5qQE7s1w1Rs/jHgqlN0Wg85e1PbtEOdRLz1+lVMbDKARkjLyUCLNTY13Bcr2Nbh3aS5/E",
-	"qdt8x3XORyLjudmLD7lNy/vv0ctS+s4H5dG73Ibp3F3s6mvsFKBtnZfdYnjPD3/487Pvnu9kqxNOXdca",
-	"OF4wiJQ8PzzsUNT2T/vw+wvro5Xk0JjX0bLaOWuqLNiRVe2/4l7xsyU5WOtU9ujSRvYdyFM4oG+L4s6Q",
-	"pQz9QPb2csBO8kk5Mx8fEARegCdAphJqndEFH92yIoe4di4IYxmiaukC3hrK6C4R87+OyzSN2vzJVl/y",
-	"kRDn8f2dweb7jooai7YaF6ma/sO6gEABFIE0VtI0DbQmrPcsULx2JR8VY3cxpUMUcDagO8VS4jky76Zx",
-	"4XP2ejavtcQVfi1F+SUVYD4edIDmE97ncdU8N1uaZFslEE4HFPQ0JSqcIk9Ea5ltrlQxzEu53VgaC3cp",
-	"7re7J4o8V/lwpGLRVnrzjOJS68HI+gWmWvWeTWdsD/vQOhDsIekzhi1RIr4UNIvGWCBxVOx2oO6pW450",
-	"6aCyRX4MaAqMy1SwVHBNDT0zLhdslsgS0MpI8IB/KFUF6ew7Aa3oobR4NN4jzP8arwgIDfCob9aIhRje",
-	"LIazZKVqjQK6z7/7vktM948Dm7dD/6sDP2+545r1vOxZrN5g/B7clOntPeoV/q5ufizT2444RKtm5Nq0",
-	"XZneku34Vdx8cTMT06GUoUxvmVux3Yne0nOZkttJYytXdB0v3JVQMyR9Nn9DjwpMHwgPGU+M7N05rxgB",
-	"40EosWAaER0rBmnmqrGdyjZmlL7Va0qqCxVKXajsmF2eX75/4yonpJhT5QRd//Lk4tX5GTzy+uL1+dnw",
-	"7ftrqIdgyRixboWOoBOUyi+xT5QKMpAhO5FMz5AnU2TU/r17XuP6WnaJtRnZ+1zpjWl4nwp4xry7Ry3E",
-	"VM3RNECq8nU8xw9UF2GXs60soi4cX2xxRO0zPl2JhBkGMksaky8XxpNT4766s7l0wh3lB78BlftmzJut",
-	"9jHsrrPtC/DN/bvFFFiS0XV8yNvbR9WkbuQe/ZkSj7GSgjSv+d82jtH7LsTvNF+4SzlxzKJ1Ubn/dvsN",
-	"Iym7YWcvZR0tt5GAvQkcZPv012UpG/lHz2yJToSxZRbdcJ2MIugV0Yx3C16HEqLXAVgcxqpgsWr3XeHM",
-	"9BWxkMZB/b978Oq9YM8MxaxRfxBM/NJHoXrHV+1Wwa1LhPXRY1ZaD3hRiFm2Bpz2bRpvdvouS3liH7S9",
-	"7D2wn0QjXJe7ykv5jWZc62QiZztFBYU2Q5qiKm2106XcdBidgF5xWQLf3Um0ayX1W83Zk+eHh0/R26Ak",
-	"gxl6KC/fv3lz8eYnwA5NdL2z1Nz0/OkxQc5Xb1JZZhyrMSS/IhzscGK0whC5dXQUUNgaeKC8ioWKMwcL",
-	"K+xYB+xnzH1RKyvE16Y8y4QxoavvwOo0292KT0abr9G5sWfxvTXpZ3UYvzRztIu6gFNsj/Lcj5537eoI",
-	"77eDmlP/TVton69DkbKy/7//v/9/1X+NaFFkz9eDDgwzl7Z4eGS8+LyiZqBEcJQ7ANoGkeSjW6nmqYgn",
-	"Ar++P/2sp2IfCILpkzja58ZEMhu1XaOb/Y4rQ07zPeXvpFoMWlHzbEwTtqn2bTCYlkRTzTILTrBZMK/e",
-	"n56en5+dnx0zQT2XhCxsNKGrASYIY2qDRxznnEvNR9TAu152WQfRtePeRpk+rNCe0sg+W7l1LsBuuHvx",
-	"azeLZ6+myE6SK8dJPtunWnEXp2mxUgitC2sUvUM/kSxW5U0BtN/Vk4YQQI3Y6ds3Ly8uX1+8+QkZejCf",
-	"GkpjUcSCx2kixTHLhRRzbRvetBiwE4DpAGjvI7Rf7DvNU+JEj3gOSB+hRMOkWcjhE0/9L/yqoYnUpJSn",
-	"OD18HXCOmXGP0WQXAg8vJQRWK/TgbENrQl5KabzGXSrpDUQfvi9VVQs+Ozw8PEb4fRew4mUxVXlgkwAi",
-	"U6Mpqm6wYdc5Ym1MIJ+LGwbj2+yE7ZiVobAg1w/lfYkPWcoT2Rpnpd/v7VY8fO763IxUtm7Wny1CMu0m",
-	"W6IwNvKqckhkJA7XCCRa3Il8wWIxSvSOykDPcTbZfLrw9nacQLTM/Icw0Xa3vmOepN1sL8r3qbxK91mC",
-	"4yKH/I4N6XksQ6iXPGvM0mp45hi7vzVmvuLzs8TMGv8xrDDz1wdyEFI1aT95TjTDDVOID8aCOgFE8iP4",
-	"5wH8EhmhjLDk6a/mz9FTiNYqKdjfr96+YbEaQaSXZSIP5Whaylv2JPLn/sO+jH+BCIv3KPpTYGtjzew9",
-	"RYRWHUpEN96H8Dep5ycRDAr+ta+LXPBZ7YFaCzO06rxENl0NBbWhJF5VHB/XLEriqEJ2j15xXezDEbR/",
-	"cRZVFgdVYiUFxpTM24whGgWhrMXqqxtKWSRpQ7geyhCMwvMStkIW2AyT5EKH0jLMoOKJBuyVmvgUBTN1",
-	"h/E0sFPVBDUDNWXyKtefixZm/MtSvlKTbXd5c5kiBNcohOl17vK0FTONLm6uqUtk8e3zva1aimFttV+0",
-	"KcvZjciPKyy7iN7dWjAMNw+1+LXj6A77jg7SzaDUjQQHjltZF7Eqi/bKenN1e61rh1LXZpA8I8w9UfKM",
-	"AsQJqWj+cBccQ6tansRmplGVtE40TWlTNsfsc3MhaAhzhRYtSR14MFYAVE/GF6+pCz7sUK0JlTZcFywx",
-	"tvVIJHciHrC31edZQcIQshOb6nuXh1XTMO2AgZ1b1lsOOqts64fdKsfiijLtdIOzZdcUQzQdmKma7IpF",
-	"xuq+fuZ6TbOuqSqznVrffc/+kfw4YJFZU+wo1qhfDytWNJIB3wDjdMKQ/RXK58aJ8xnA8Pd64yPqKY8J",
-	"9weq9TISmCZSaDbji1DyHBg+XXXwkiHSFCHOMiHj++n9B7LuXqnJJzHuXqnJCc7KWjpVXKekVlZ13wgx",
-	"vNY/wB8sLOwqW9YE1ID8ZSnu1QRgp/LiXVUo8zmJkB3WpwpgvTJztpbeQTnLcLAbEDuVF5YgED69kwjt",
-	"OnSbC8yFr5EuyU6uri5+eoMe79vLd387Mf9vFJZFRR6lPJlB76MPYw7+K3wWUanPoCuyAjd22V9r7kqA",
-	"eDhhfva5svgwBxyYtwJSBYRsiTrWaNUaIokE09zW2wBCCyl5zInr4wZ8ZGjFR4BkdqYEJrYRhALYH1Ol",
-	"dTOOBM7i15TywyeHL2muHyQ9nAtQnmt2g7cV/JCQ3RZB214oNYiTdF2kEAQN5U0ZT0ShB+ylyl0dOka0",
-	"c8H0tCyQrlrNu4WHQIQpPoRVEVqxWAH6N9wAe42vtJTy1NhTCyPiLvgXhBJ9YAskQTdNAXa1eSPA/H1+",
-	"AahLHNjnnMGmuYt3c7zAsx7IJIFa5vY9ckp9Etx2SlQobQhgUngt1IGxim+rYEitggmM4VA+iSCwOlRj",
-	"6maNAhZ5za3R02DJDHdFixZ2v0LJDyUgZlf4/mou2RhnkeFubJbsvHwM/f6Ytbv57wRGBL7k4UFE6psA",
-	"rIgOB4U5HeikGLC3EpLRVc8RkrS5Sj1rEBqTpuaMhlKXI/PXcZlulReAx39+ehm6JT6JVr7CysjNetku",
-	"3t7uekPur5Q1n/D9Dcno63pGNE2ZuUsHLJGMS6by2BoAyD1IiGnGAM8xKw0/ZlxroUMJgZLIWNLDEfRJ",
-	"RgADysxQwbbxqICBfhWsnWKejEQAP7FkDFXiNt2lLR7WkaOAZjzLBM814p4ArJbHk2qeN+KSLmJcLkI5",
-	"U7kYLA0rMebMnC80y3KhgSoe3k9pTeO5kxE2FiIOLJPiHU+TmKr1uFxQ1yHMB/RYGhfjRjABeJ9YvRJN",
-	"uR6ad8NLjcgeWbRkLVIBUMqhxAcFzp0RumDiA59BOIizG1VCXoFiR2psU+OQqFBlwSL6siCUZmWMRkAn",
-	"xn7SjZgk6PJ4H9aGErNl/QDchkR2O8e9aAMrGadqvkr05oVZn3/33ZYRc2hX2BL0YzlEoKpqUGMYt2Uk",
-	"RoXK7/86yEHYWr8+4Ba7hLSg93fFtNgJ7sLf1BybWQsFNQmIIWc2Uma24reHUF9u6ZgSXyW5MCtupFAu",
-	"RIGBWWJfhfDBVOUFdBW3N66Y97bJ4rfPO4jiDrvVYUM+Bmn4SRknxdqqnqoL3SmfnfZVAH1Tw1nmnaBw",
-	"TcP5Cdet1n94B+hBlTZp5ptfTWFTPS0eobWzxII/T3imjyA3DccRCV4QyggeEVX1SsxIScCimBc8Midh",
-	"Nd0DdiJZElfUq7zgeDTy+I7LkTmWK6kesKvaoUCHH7tZVOQruBPseQJZ93rCPAil0SjLxwpamEaDDOHk",
-	"+as56yJzNI7UDIoGbI+bAzLBmqBn34WSuj9qG44a9AWlT10/v56W0Ds2l3aw5tScqhJrj8xl9M1pYl5n",
-	"FlazQimmUzVPF8eAaiylGBWVT0j5Pyh3uMnVXBtfMFahrEEjN5vNZnRfT8yvJ+aXeGKiv+G2gcLqVH7H",
-	"kxQilAKVzCmXxgO9WQY6tGpi3fSgOthYeNDnKOufwrfqDDL41ajumcJ/fvjiL9sk8Xsm5FcPU2m0I4St",
-	"8IDAp+zGAQVlWztPERpkQW119ztRdwKuedwLXBOKuW6UEVdd8KLUJAbYNRAYT4xPOMZZEFHGXDxgJ/lo",
-	"CrgqMO5QmqGkiC2jhRFN7CvEjcDpYjr2WhyrKzJJ1oJvVkYNPpMlUheCO5c0NX+DMbVqRRrMVuzZOzwj",
-	"tgEVLXV/9E4zrVd47wOAim4JdWoH1Qno9PGgJyGqDqB8N4udkd3f49xvZn/XiRRaD2/FYgf4oVi8qm5+",
-	"EaNll/C3cC8Xk0TJcO8o3BNluPcR6lTJvDW77BvNZqLgYFkbHYGMFzyR7T6gvb5t97w4/OH72vZ53tnE",
-	"kkLEesgLc5Qso8durucDUDKd3LXK+r1RIJf4Rz90fN9OjJmNX4fUo4/3dfZ9W37dV9jFfvF6PuGbww94",
-	"cLJ3WCQIloDb3s3A2szH1d5V0GI5OIH/Xm9KtVUyWqce7RiyhybGUsmN0UTnOXsS1Y72KPD8fshzprwQ",
-	"Rr8RtvpT4wepMUtkmkhh7CWR6Qh99BXgGiK4QJXpIYMdhdKv3TEOPOL3KXilwEp5iVE5eBg4/2OepNrW",
-	"4VeAOdCA2YKYAy/eCJlzTEwYzw+fsUSGEuzCEdcC26Jp9TV+7TBVEx056AhdpkVE8cPqdba7OR6EMpQR",
-	"OeyRTQaMpkoLaaa6iknYQZQy+bUUIGQULyqE5LIYhPIdz4tklGRcAhwGuDTmLq5Z9F/7RtT3L4AZ17pu",
-	"eKf/+zX8BYcfSi4bODeQFcd+s/cYSopb1hyvcYMpKdrxAM2Le0dB+kLxfKm8HGZyPk0m06xKSw6zlBb7",
-	"GEUaK4uo1mfqUCHRIAP4yCeoFJUcjpQcp8moODL7sihzObRc4tFTlJEtQQG7Y/mZMfdD8Av2UI6EHIl9",
-	"hBbdiDhY3WFvgNmkWoYHX6MlnYr51wy522y6sF7esrTTId0aStCwToPyiTNivxzsxk+63jtK7mtUkt2O",
-	"/tVKE/j7wW900OwEbW792RlKOjzpuHl+eMgSyaqjczlWQrW7RiO4SKGNSUR4HLl/D3lRlSFyCHwCEnoh",
-	"MmaOXwKQE5luaXTb6sgBVdyp3OoBDic8by8JfKATG9wbJYVP8v4JDgq787bUFTvbhN8evti8Ad+o4rWK",
-	"k3Eidge8B5vEwTM4Ae1pxLdv5AMP4mlN7WQK5S/RUiAAMm3Garbn+IhLNLpvXCCxAS/Se+UD76OzfAGV",
-	"VA9hvDm2xFXDrXm57SWJ0AcnI4Q52Ka8ET/qBPj8OoOh4QuxdXEn4umjUa2cLlRJtf35shFU8FTNMiE1",
-	"VPRiShf2BvYyg+clRkDFrLCKwnFbHFdnDyR7zUmDcGoA7HeCZYyJZOM0mUzBEeHmTBKxzRJcVl109phB",
-	"7KAhfXYUSt9fM5tCKqgRETl4ZwjctQ4F8Ou++FL3hUMJ3P2WcCLfvi1eJbdWvgJ2UxY1MmUuCXhY5d9o",
-	"B4tytLIhCEkkgFgFFkPwQrCoGkAtCCBkzLD1KbKPb0Vkw9u/SvcXK91uDR9CwjdUDl9INprmSqpUTZIR",
-	"T7HQCQpwZC2Pi4UxLBcznkivsMBjPQql9W+dncLe8UkiHcvAzYIKmCAouy65umUdjifQbdDXXI9ayxzg",
-	"4xvxDbge7aExvR1Wdb1A6PdeGvgAgF8rhYErW2WLGgZ/n6xgfi3niOB3zeZ+TnEJNAt93ESOBLjkAV5s",
-	"UYyxNVUCabP5EevVCqgRz3OVa3Sf59NkNGW2cN540pnSOoHNBj8rsL4Kfgs+9mwQypfwarftYGhHNfSu",
-	"pr1Gn3yvk+OhndgNAGbQ+FBdsls4Mu6cxfoq785RFB8KIeN9i2m5pseozpxkm+uyKdfiiAxz6AnImTMJ",
-	"EjkZsCtRMJEUUwDqLpKZUGUxnOkowGZn25Et1Rx0fgRdoFGztJixntmh/gFNDfftX7KxAZ0/DrEOEoKN",
-	"2vTehge03O9vhjq+Bt58AdxIdaB3swOhXWnKNfiZlQeqFRvzfCmFWSjGQ7nqayYTqVrw4WGQFk73jyjT",
-	"L2sT8AULNnyI1deFYqdvX797dX59ftZDqFcpYZqFej1+ZJtAHzFJxF8zhV0rnvMX0A0Ib4FWNiV8na0B",
-	"kULmIoUN0s/ahZ/Z0K/ZIRBMRErhGPQ+wOy5g0NJIG6YrdkzZhH+sPvl97RPMC6x002SC4Bfat8hr2GH",
-	"LBusWA8LycygITwfMPGBj4p0wbgmOsgBu0Asb9oRtlVS3Ym8HlOMrk5+Ohm+eXs9PLk8/dvFP8/P6vUf",
-	"iYa3N8MBwNc8cHzls4qaPEoKKvDW+9PTDn7cBTYBQXsuyfWu9xYNsbURHMrpq9JXWyv2jWaRKousLCIW",
-	"i1HKc6GP/cox6BuBCyw9aighX2suknwm6luqwkxdraCiRuuxcz+xEX0RWnQZvhgwADOrAkkOOYQmb02W",
-	"mEDgHnA3Plae9kQu/n719k0rLgGyFGy7Oz5hlrVwo0f3wolGv6KJjR402ilrjDGXMXJgv55JBgdI5QjN",
-	"1J3QtsIvhZLuaieU2lhHgGNDRXXRrRDZ0N4dYTVGC6SMGeUfNUR/iWv0BRtN+AXGagIpiPtr9s3+MsrI",
-	"vm+Fr8GoFwpCijY+RdU/mFPC6oHItvbW7Ho4Fib8TrAyCywCBhvnQk8J0z5TaTJatEvxqT/ArwmnL1ea",
-	"oZMdC01qIvIw4SAQrnaBvhi3xtSNF+CjOlJbj8V4TIzLHAsMYaI8h7JBoNmFIzHErw5cDftY5XOex2iL",
-	"VoaIrcIpRIat8tLHpwlYlqu7xOgCRNYhxD/rtGiomfBc/GP8cyhdFIvexAuGFKtK2jZJe4/NvmEJYCKz",
-	"shhmRnYj2vBmaADB48MVE3ByBXyG8Jz+JUt1pQN2JUQoYzWCjeIq1gezuFkTFPnij3ucGUn+ove/2RYc",
-	"XeuH2e3m0ftrWSzeSsGEhP0p8mprQwZWxMYIg+ElMhYfAguZlswwB2ZBvJvTx4XIXmE934P5B59x5Sd+",
-	"fWuONk29ktylWuwvyclwieHa1/AduxegsTvKsN1OvtMNCGyUnlMExNYutfr34NKCAG6Qvt+P5D2c1B38",
-	"Zv7TiSwU6tF0LTNs7m2M7AMyTgy2SlnoJAab5eqWp+agdwGihOocUl6QZBvfVmDoVVOYaG1l5zFgACYF",
-	"AzRLEaO9hRiseDs0zumWik36aCNMD7gp4PFfsi1y6s/TF14DR4ymoEZnXJY8TRc7jZ3WttX6HB5mKKRi",
-	"4zKHiKX1Nkhv+dvMdtcubTRvd4SycXuw5d2xlBNsI337uil+7zk6ZJZ7pJ2gb5OsfSe8A0xYSKmtSr5F",
-	"q6sKkJKCqTxYyq2F0i9KMvuFXGug2rDyHuBL1uyj6pQJZfs+ckYhMQB5nQuNuG+3SfZ1R/3Od9TVbZLR",
-	"jtrtRsJ4cPv2eaMAGh8FmLo1lzJn2MoL1Raroo7tA4BaHErbeDBgZ6UAb9iYcoApPlN34thlMqhslLeZ",
-	"VzTsrz0DX6w84wLuJHQzmoq4TEV+gATV7bhuKhaQB9YB1Sjn4k7wlE2VLlBIM5UXVMVM+QgZ3yw0EZyA",
-	"6Q/0kyqUo1zEQhYJTzVVTi8Is+LYUjgYh2NuSZks0i8nHu2gqrXGeuqWfPEriwf4cA6vnUB6VRudHgKt",
-	"L8/NTin28BXWt7bj8h1T97eu7MnL4oGhvVjN1xJJYZpfGomxzFE0OMJI4QyhYqFFfa4C26oOoAfGO4Vr",
-	"pJiHEgjTK8pVqK8wijnRhe27qoRpSZYqCilM4tqPQXgaDfDCeKUeMMsIhRoZYQmakWJFdqbm0olWPwXa",
-	"jddpsxb7GYgEHqOSp4+A66k5acc2bJA5SqN6lOfzKdt5TX0U1X75xgkrmJEg6z22UIPVQLfogywXd4mY",
-	"r7MXsETU4zBcFj96hl2VvQfCuKHHv8O39YW7Wb8S18noVr9UpdzFWUgjRBAM7paRjY222JY0Xgtg41rD",
-	"wp2mzF7k+jaTHCkeNHXqCGmpNrBdB2t8oRZ3wczaLKijI5SxyFK1mAGFhTHooJzXoUg1VkLZIfZVQF1C",
-	"wesXwr7aLeEnrDL6Rd24heh/0pm5M/Owur6WpENjdpVeccxkCZQ88OeksPhn9DH/D3tX99y2rez/FYxf",
-	"bjsjy7LrNvfKT75xMk3ntOk4aTJnjjolJMIWGhJQADKy6un/fga7CxC0SH2ZctzEb/4gARDYXeznb/vM",
-	"0YU/c6f2cIS8QLB1pZXoM6dIWez+HSgI6+2vxJwFCPUVF16sPt258Rq9qbCee9BLq67djaihhf2Ks3Qk",
-	"Y5Zo9J709htgQN6L5BpuBhrlaCqduF9sBqrcVjeLg2GJz1p04lARezwYtNXDZjKX63q+8xvq+Q5Nule2",
-	"gN9r2Cn++Lb4E/YIxt5HXUWCPLOT1n0/cRSTRsELaQs5sWvwtp+jm8v7E2Al0MEpAEYSDiQbL5guC6eO",
-	"9wgsEDqO+WRlrYTtjZTVpsAIvOIUb6cBoArcLILbwpcQ+sR8rSYwMuXAQEV7MVIJt3/oq6TP3uEwNvgN",
-	"K5ApncsiQC/G4LWE8V3hyyZO+BZGTnx2W6lACuNY9BxmxLnJZ8JInfor1wg2l6lQ6Hu8cqJ8qksDbT5+",
-	"e/u8Ml1DWY1vvgaXtH8XEctX1a+/Cae3zIcPCtb9pSEFP2Hk1kDJkcY2QMsNz/Y7Cdc5pkOOGy+CoInl",
-	"XUX/G4fB3aH7Mujm9jwwYaRsQxyj55vs1f5FATvyRqVO2cpEAa0IsHkuPoZFcNYXo6g0iEMQZNCHroaP",
-	"4Ri85/trePSiUoF3FnQWlgR5nizPnaTZR/zfWYUkMOFZRp2pnOoPmqG0I0VCEUahhgVSsYT+nPTZCwWr",
-	"RyQmhX3LhSqG7EoUk6kXZLo0E+E+GKdbMMBjY4VuMSze+nPYSHItodu3IzpuiPq+B9bdJyuG7VrbLcsT",
-	"eCf9PaZ6XhvU11mE02CvLhqt3yvBCzfe8MCZIwebcudcjKdaf1iRDRXzROPF+N4Psa0F8rVIddqg9eLc",
-	"H0ZnWuy8OprQqNT/aTcw85elo7LQesYIDH4VmiWlyZIes/I6oIo6Qk6smBhRJKi7RQC3vZHCeIO01L8U",
-	"YwkR7m0ThDVt5p78s12e9xbOteOu524zk+j040pcOJ7+PwplmL5iO6DhDpzK2PGacb+Abdhq2UvgXzm6",
-	"pZ88XHAqfGZgnQHw77sygKfKi60Csb3mtERvi3kEp8JwmbXZBhiAaTN/vh8MNmnSddpMFrR1AL8tEOe/",
-	"A+F5IShtzQ/vSy5S4TRKp53tcPY9f8Mu6WYdnOlOHl96P/RB6gSIdwfmWOO1fU0acy7ysVO3PwgAMHWa",
-	"PtjsfZYIxceZSIfQwzmh1AvL5hBgjmTGSNlCz2bOEMgkhYjwXRZOpenywV4xD8t7+72euvXLdkxJ5Jbd",
-	"p6Q9inh5E/9s1Ro2Get0kaxUhi9iOXEfWtmwD9uq86a1LHwLtid/y9LWrFfNK2LpFP+wGhYNvZ1l5xbU",
-	"fnRLPy/u9Cdou5b8Lu1X7PlZ9o0/GL6mRUX2m9Pv7EL0I1ZKtxMgD3jGR0bQr+0pCheluIPTFheR24pG",
-	"yQNXpTzxXLCElnEo06TPzkdqJhSEIcK3+4ShtD5Pcx0qvfXZ6K+3uzlZo9oNkgj9tJ1WgtL+RbS3lwtU",
-	"Wqc4raApeACiUYweToNK7SNsBJ+2fJ3SGw9u7zweR8IlGE7Bj/AYFDM80j1rZqiQryqNa9HuGSn3Q++g",
-	"KiqkXgEYvJkglLFAkNg5GFvfWzYXWeYL86+MzodM6XmCDnZ47oNE6wESY+tCTgo7UijnWJJKO+HOUAaH",
-	"vmcDRcZGxQZBqYxmI9YYKc8bTcCt6itnDvoE2FvxqHgEl7RfFtngRg/XgIfGiLVNH1GP2+knkHed1ONg",
-	"PfdIrm0xUse9wWAARdF0nkPqc0YhKep0BkyW5NogeJIzKVfe8i9hcfsl4QcV2vRdW/h/T7qfndDUViu5",
-	"ktLZ0lI82kzeSpuJ0Fs6sJs25jTtxMIh+slXQ5KF9BJqQY3pOwrT/4woepBL02cvtWEnp5ij0vOMY9mE",
-	"G7OglHZ5rSCeB98HrdxwiMb0FFyil2K40Cd16TFcBZdwMmgnwbnsnVwLYYt1FdBaiVD6jGaeQoUphLQX",
-	"M8ESqfsWIAR8vGUm1XVy5jObybCzUz23HmbS6T5NFOpW9SC6ymO2y95gbRe2hvhEYdOuiGGqeS7bo/gz",
-	"odxsmJD8iWcyjcprIlB2WVhWTWiXrbL5VJ/nr/ZZefUc8mZewdqKVjcNZtf8j2WSHqyy/KhJsr7yAWcQ",
-	"NZ2mZyzNTvZA2Lha8d5E2Kaz5GoBjqDaOUL5z6Ye6Srdk94jEDUj2LVWosVFTVOsySS+BNUOGtq2xPUg",
-	"F7TmhpaFyO1axR3mDxI25zev8LXTEAfkxvDFk6d6adM2SCHBw+0ugyQQSxBO9Jd1BRjNzQihDpr60TtL",
-	"Yma04w6EAhuSIcIhGZibAsv+/TNQJ+q0KVxCwLl0f5Jpn72MOtn3AmATFHuo1LKp4KYYC17YHptkXOYW",
-	"0gsJhgz6L4sc+NgIKHllxO0LarbDAEjP73Ce+tbr16VMW0wcbPOPh7enki4c/PMkm8DUl/CVZmU3HzoI",
-	"kMa4J1gDF1kccfrHXrM4LmkF7ur1B7Mhcbt/N4nro1v8YW1Axc+3pQaER7xzlB9e76pihoL8W+7ccgRj",
-	"eeeOgCvbldf33Gkn5QyyzeZcQssjKJQCy9BdiY6jeygDqhR/bUV1LwZo8jPsweFuREeXThleEMIJ1qQr",
-	"gAOVd8quAWpU6VCvLglJuqLw1HCp3J38jRWCJXBLJt8CaheNJcwnfBTcldDR6T1BnCawB3/INOkxjmKK",
-	"zeELgnE555Zl2hYsdPzAXvNDQD6tChsgMjNSkELdnlTnZrgslb0vUXYv2J67pW1bodrdzCKFbWlTP/ER",
-	"uEE6yb2Hk/Yp791KpA3A5qAbanL0px4fuvmPbk2paq8in4V0fPBYQ3s76g6fAPRW4EZqCWDPWIJ48TYB",
-	"xnGWJwHIgx/RcSslkgGKolNhEjdLsgo/7pHSK63u/7dMrOnG91Eq9PjZ1V0HQhmZKTvpq3cJqlJs/rsZ",
-	"UEYfDwaDtSSd85tDZwUdjheF25bjH549e3Zy/MM9yD0VBcc0spYcZql4NgRTF4WjAWCKVJfjO73KHGVf",
-	"a/ct1OGCrCxqFSCLkZpodSVNDhI3P2Oo31p6HhGaUSaz0+NBj5UzrQhnJVZtvVZkR6pVVONn3VuF6D0q",
-	"KIuH1FwuYAN3UfuW4HUayc5Qp9F2BzEpCVdSSTsVNiJBR2iiAM3CmTNaCeiD5NQMvM6lRWBxj5s+UsGe",
-	"aSQWt5gnWtmdVgw0RN6LhXAUTm5V8E4Jcqtmglvff9csHL1AvZhBmOqE1MMroSZO6ZwZra+cbglOPt9s",
-	"Dty+zu4u4QYAUdd3Eonlgis7BE0UJ0CkEjSDvaHUJpLwm34Mn/Po7uSwtM+iR1Yb03Anv0ewrZKUdRIN",
-	"OV+Epjb97nzOgeLoYJ2M8cSNwDhWPOQVDS6XHdRReA+1TK/FbKBijtTmOibM8DgVzDduaV+Vdglf/Jm1",
-	"yVKtudjP2cWLt+fPf3xxEfyNBV9YhvqaSNk3p4P/+/YMQyuk7+WlLe7K1+WaA/V0i9+zjAB3sDOV7yrT",
-	"8/bYzGXke6EO8B6jw/OF4rnosToWR5+9UlDqG2ZwFgkkf1F9eBskxfuwpLWxHLBAAKbRJ6Bpg79XiZl+",
-	"tLZ4D7150FBlN9Y6E1xtFLJ5J8X84MsI7aynZbeh9CGdxWP8kcekjH9bJubwvzWBmTeFBlAqlgpnnUCl",
-	"Off5Kzc1QgYLBOmWYNPximHiY8kzZ8uMlLiRFlCh6T3q7uRHkd4o9pXCJ4NBn/3Cc0ERzLG4loogHRIJ",
-	"7DFMwFA3AtynKegAtoKOwIcQO2JdLIZQLXbEy3pcWZD0OV6/7dXGWvA8236st+JmReJYTB4/vXn9C7Se",
-	"+Pf5z/8CtE/6mRWOaKSCVhTuqT5L3J9gRQkaJUm80ptD+o8RrPC5iZYld7+GdLYuKtboa0MgmiJjm72F",
-	"pcDdZOvXwlF3EFc24+0Vt9UR2IG87vyts4Z/ImKNL4FUoTCFIw6xiWKU/YOHVJ39St/hJq+IkUas5c33",
-	"Pjt3xj7m69T/zwGr2stP7jTLcSbykfrm9OTkW5SiTkdAJ1MuLfgAHPfcn2TpW0REsvHqAg5YoQ12D9jx",
-	"smqk51t39/zdjuCJSAHw/dIyxxmFgOY0bCqMU77KyRRESwOPJL0KjcLtlxopwGGE+26IED7RN0OGES8Q",
-	"UW28gJ32oGrNIDw73z7+RXdHdtUYakv5+BnRQJe16XsIy7W0tb6w6YVXbwiezjtsWHPFk6cXameB7t5N",
-	"ijx8CdTDUc0Xm9d7l5q7q4Pax6VNhLiuEKqxsGgVtbVX21E90ROlPTZKq6qJ9khoJFk3yzvtr3RGeDjQ",
-	"vZPQkx/hHn4Ef+B7v0v9REe39NPaBLmIiO5PQ8tqtlciEAi8h1HV4+Dzctpj5fL6FNbRDjTVDp58cnz6",
-	"7PR/v/vh9NkaCOWvSZ/jnatxU8GzYvrXKrr6ER452G+sz83QYtvFKcwZwOjuvJliUhpZLA6G//m9lkA2",
-	"FZMPcWOdpTmjHc5FwQ9+h83LRWHkxK7avJ/pkbW7Bx6eWUbRkhVJvHe36Fejc7fw0qLjSNzMtEVjErmr",
-	"+/1ypEjf7jPQolUQTzfumJ4JxWey7+mjbduea1UYPin20smhE5r96c3rX16P/xSTdlh1+oZ/SDffFWft",
-	"Dvj1TKjzX1+xVE/K3O1e4/k6wbL4a22U5/vBdxXKJULcLSf4euDfxZAagfqMX6xPSHnBx9xCj35Uzsmv",
-	"A65UqDyDlCDQ4GxopwQdmKY+DVgWFMDvs/fE/hzfGKlgA0AhthQpJZF87xtS+OruFn/FpeCpVMLafYrO",
-	"apI2T17YT9jL/QtPOLlUQIY1TB6KdJtJxqsJK6TBu0iT2NM++iladtF7pvbGXv5ed/bmuJRZGkrw3GY2",
-	"7Fx9zNuDseBGGDe804j4TP7xQcBsTgoiEaAALU12MDw4AulIgzY0wiB/JOi44KiJehVAzmeel1DgdkYd",
-	"9xyFzaSiPgJUQHcHyt82qJWAYN6L0Muxcz20soN4VFQzB00flod4DfQCXE9rVrSo6GXfBnD59Z+5UyYV",
-	"VxNwUzpa8idhC234dfwpHo5y6TPKcfjV+uYLhKTii588QvGd6idysk8E4E3E2+ZLWZuV8VTw9BBR1NnH",
-	"UpSC5kmzj9EUpRWGqqyqkdPs40Ed+DoarGm+n/Q48lJHAPP+5MKh1T75Tz2269YCMNz1xfjcpZYPnxld",
-	"6InOHG26dfiqspU1ZtgUqCym2thasV+NSrFcb4u1NLRIA8Khficx9UbNB7eYIMKIDbwYqnUxYRH99YjM",
-	"A42yeD4L4Y2Ydt1QDdO4a/2DWFTDLlXo1vgIKnIbRrm+NuIago9X8hrgF/g4tDTp10tfqRHC8ihoCvTg",
-	"soJ7rVcTjSARY8WKxgSp+Pfvf/83AAD//w==",
+	"3KP6txKLBtGESPEBaUJmAAWaFAwHFko+4YkMoJwaeNdlkS6IqJUqXs/Or09O/3Z+doSc0mStArSGtfsZ",
+	"PKUet8cX7AV79tP3gj3zTeYv9MTGWL4NON0rZtjGDWZPwjnXnnvbPfdfmdBd5N18xll1Rxc817Y8jwVi",
+	"NfKBQTbAXx2NRIakGoTPaKlpGjNByGQx7GQrWDukeqHTKFiYsBds24hGFEAWXn3tQ1wPcHMO39EhECzL",
+	"PTLrjSFjX14gdFAJTWCr3FzW311Eq8hUHkpXILNEWdKRt78HLqLFfq3wiOrLXUuBV0tQm+P2LHib5luS",
+	"8b4Y+/cEBKo9oC+qChJYeCRZq6TN98FY2cSW2rHssjeQDWvFsTHS2A5kg/2hO8IQOmGFmGVGAl0QJhe6",
+	"TG2Ph0Nkh1Q/QMvk2MPDC0wpYylKKKP/+A0bwVkuxiIXcoSOPTDzAsKM85fMiNDhNyccsEcaU/cIHgKQ",
+	"JYM3J6/PBxkvph8jlshCUcXyN1ACnJVFwKL/+I2AHmrXQV+A/YGdeIPBoq5Extp1GywSkZp/lmk6YNF/",
+	"mC/AwA40/hci52koC3MmIz8hfKKs+HlzQeQvHbYDXbglElF/fJj1VJ+7Z+nczXZs1pUtMDa74iu1+tGF",
+	"B5f3SGVOwGnyf05ev2IgFonUSYwCbSZASdFhQzaaHN1uMW+GXbzuw70vesyqA7+Ir7M3DxZkF38eH93J",
+	"ozeXXjdy5Z+w1bkHym6mEzlJBa5srEblzNjyzl+To6nKUaXzNOFaNFO324f/E8lF+5+z9zVbP3tTDmhX",
+	"vSYLswH/tWoCr6IZ11MebUaRN3/rhAN2Ub+VceUXCz5L16sII1BOQ5D53R6SbBF1fM+/mnCetRiVeVIs",
+	"rowoUFwpSyy3/Uq5wsm7C3YrFgFSkvz952t0QkZpAsUAcCqOkJBXi4KdlMVU5cm/XQlxYp4zReYNK2F7",
+	"/7V/8u5i/x9iUW0DniXAOh7s3QieNzWNVINxYzEvAJGG5cf73BMBdw6YeBM5bmgyuLrlaYyuOXg+RxR8",
+	"qfiaNeOjXGkN9RjJSOgAKVMAjAWtLhlKwlSB3V0zNAMwQ29SaJ59p3QxycXVf74ahDKUf/rTqZJ3eKjr",
+	"wZ/+hEaNT1yuJb8VwxHX4pg6Js1fL1+esm+//fYH88j316dkPM0SM04MBRw74xfvSCSbJWma0M/sSfS/",
+	"//0/w5mOng7Ya3pfFVkCswrr0qndbMAuEVOLioap6tqNVeXuT7+WIl+wjOd8Jgr6jlAicz24Rua7AXQF",
+	"PvkcKwWhEctYfpJFPMtS4j0+yHJ1k4rZ/8ucT5HTqqF8Yubghxff/fmptXw1ADqwaKRiER2bS7W9Ww9m",
+	"MUB6QvfnjHFjql0bI89sT5qmG2H8OnMVNZdTs8C4TKvy8WOqbHT3QfCPp1qZTyzK3DiS9Fb61Kvk3wK+",
+	"1HjcZMywGxUvmE7+DWRREVb6DGb8w9D8gM3lUcCesdfJj14tcBBKELACsIALFn3Yn/EP++aefbyHqoW5",
+	"9EaoMzFKxgkGB3FMtJgsib01cD0AI55DFXz0X/t04f5FHB1RE67Z8t9ooMdLilBCwApEJokh6mRsfvJQ",
+	"nj3/i0d578Oschv8svugop8wA2rY5ZUTJ8fJpMQSUl2KPGBchzKq6Zwj9iPoAfa///0/iBfnlM0R/I2Y",
+	"6qpJKmUschYd8Cw5uHsWhRLDqeaNmchniYbQQFLYxKOG1OuH/epHK3NWtdZkLpS5Sm1TCIBoJgXWzbod",
+	"l8R+PUatKSPR7MXhs8DuUOh+9of14vBbwGWNxZ1IVQZ2x0zFgoSV4PDAAudp6t2pB6E8hV7WavtH5Pjo",
+	"o1zwOGJaYPU52KrRn/70J3BfHNwnrUlBVWGhpIiVjKHlkxxSTev8UvCizHE//N227NOUMu6Bytq+fvOM",
+	"fXJqIcsH2d8bYdSd1uBFKjVgb6t9rMZUNc7G+DJQgDOe34rYrBj9NQqoGTjJWcEn4DFTd3AlFUmhRTpm",
+	"TyKppIiOGE/nfKEZv+MJ8DQEbD7lhZllnCI+YZov9NMASZxJI3x3+K1XxW9HlWhGn0Bzcw10Kyj/bs1A",
+	"F2LbCi6CucbGbCt5GRgJxweYvRrKJ5y9f39x9jTwfrgUEyOn7Indn98+97Zn7dLX/BeVWyrq6q+JNH99",
+	"cmiG8/1333373VOmRSpGRoRpaMnYNhBZUU4co4zxg81Fx54mKKZigQFm8WtJgl/d/I1mT14cfvuUpoia",
+	"EmGOrCGmAzy5A9sfoYOa5IEoOYIP2Hs8lLrIzTkfnV/zSRSQHNgIYGJOMVUIPWDRxXj/NS9GU4hLTJVU",
+	"oHpuFri3vBOErCDLNiMFe/Li2XNUk5ScsYia9B4z4xfj/TdKCnpHKO2D2U/n1+zJt4cvng6sKqTBG1E8",
+	"ogFDIxe+MmC5uFMjsjkSHUpoT6WJu4jFLFOFkKNFpfDfvb26plFDIFAzrWYCoxpmwUZmR4PSw9izBksn",
+	"8p5lFGo0YCegqRPN9EhlIgZhhYUOvJIzQJdWZeEiOrciK0IJomEPtOcvgJpVu740zw6D5LFNldrtESuz",
+	"SJcAhWGGzc2mw5/ALDC75BagHUQVsaH3W5XgvsfsEITGxxYLgO+wu1hX8PdEesolxeJJ/HyhM6sR58md",
+	"sRZtRWkQyhs+uh0naYpCeVOmt5Wy0RgWcXUmArvnbfEI5gDt93DMdoaSQ4IHwDI0e0ImrJ1Gxz3qJuzp",
+	"MYKqukogJlKC1zCfZj4WzxyzqHEyhrhX4ab7iREPFQcs48XUyIgxPcgCc9ODslCZfPjzi+fPjwn4sWrT",
+	"tM9NAAkkyxVUOgd0x+EPpIAgjrV/Yj4mMqtNz6W7zdSbU86m19CaQpNSW1CPUgtWZoyb0Q1CaWyxKBZx",
+	"mQnj9ERI9U0NK8Z/8pZ7zheowHDOGdcVdrmV40EovSOIqrsUVmbDND+J7tChNwdPlCFVbfQU1zyZZSoH",
+	"re7LEBp7Fm5Ce8UTQPLHpDIfc8RyJ/1g3FoNRG8OHIYKD2WaSOESxdoGi8lpMaaBNf3wV2CAVrdCDhgm",
+	"PmkkWGiJmDewXyK7X408kMp5ZUTSKJso4xMRsSdQnfPsKQa1zd+GxgCOGJ2SESIwIdoJYdFzRCc3usyI",
+	"y7PD4PDwkOVqbjSzh/cRBRRaZGaHYVUc/lCXTfOg1O5PPpqCTjbmdQZuXGwzr4gyA0lXnF3NSkk8ZfD6",
+	"41DWx4vAMpI+RsTEoggRX0StEn+FGwhJJk1GQmoItJA7fJKZAe0/HxxSzyM6r/ro4GA+nw84/DxQ+eSA",
+	"7tUHry5Oz99cncM9EIwtUmF9Wi87dLR3OHiGl6hMSJ4le0d73w4OB98ipMAU/H8yfQ94PEvkgYtKH+TI",
+	"rJIp3RAMQz4n0C90/XL/Apa8webMRJ6oODEytDiyULkaQWJRiYYSC5OrpxmbFds94gF7KyvNj5sUcUjG",
+	"Ys6sZ0u2zTGLZioXUSjNyuSlcP3WoPoV9rPRGOwe8jXlgF15mVAh4lA6mnbXc2Ghewfs1KsQtJ6ynnLb",
+	"uanyW1x3p+4v4r2jvbyUVVTfrIV1miH+29B9gdhEcAzOVZnG7MZhDseBsUocKYKNuoA7XgVd4nxBuCMY",
+	"BWzqeGoLJFfDO/iHyArPDoCgzb8c8PaPKl5gyg/8AowuVT79L1SHW42gU9oDI+sfP370cLpBcp8fHu7+",
+	"bZeQwcLQUUO9FlDkuIlXuVuOAVaixFSS1mBctA2B7jqobnF30CgcwWrT7W5KDl4i+AEG+srZjOcLo19w",
+	"tJ4b8Y3bWrj7ABRzogGtxCiBPcgRVN7i3tEeGhj4q3l8XWnoCmB00oQ+8BIcd6rTrGJh3wDvMHHSU3lD",
+	"mtIgKy7BgKU8n5i9D5EeOhQG7FLNcV9gqMsnJ/F6qHSRzIyNe8z0iFNUjKj+ESUilObQqwbC5kZZUCGA",
+	"FgVSl83ETOULOtwRwBOHozFEhqEBGUqYESwJVGYAnkO0xK/ZoBcmorBgrQ8o6/YVDTKOdfXmlB/s3V/0",
+	"rqZqjkdC8m80/409osY0cz7G431kMEv2jZvUKn5vfAAKdtK+JEwL7LQDt4u81RpFqhYilAWcVRgDSfI1",
+	"y5kmujh5d/EPM7guWt44PHdgSGvQLWBLGPfO+Ctmsuy2heqxFk2PD9mo6BteD74mfJY5Ox0JbNNL8Feq",
+	"z+skdJYGbuMR8w7TkJ2uu0r+3enaU0SH63DlBdps18Zko6PtgXYhCgYkWRs2YlU4bVZlF5vRvMmFFPzt",
+	"BtHuhv2GP9gNF7RYgtd+wNJMDE/INAR/EAJpXiOErgPRHHkWI0EEaPzVKOUp19MBuxivREVTpYuAdoZ7",
+	"F6C6QEDDBlxCKGJjZv8t+aqudYQ2vj1A4McqdpFIas7OoWWbXDOjNJaCITpg0ODBC+JxkrZwBSOLwInb",
+	"oCFwvCgKqyri8zHGcITOEvPzjlQHsbRPnu3s1adYrEZz1HJmURyKUm4PY4sFe68oztbGZlNMbWT8VgCI",
+	"XX2WGlSyy+TuwNA7tbJvd3n/Td5wqh78disWwyT+6B2vK0bL1gK8MIfCw2vZNWLzjWaWWm8XWvYnUTzY",
+	"Chygwmv3yl9C5JeivFLFRmn+AmABVkcaLZhI9p11m43xeqduITrqLI1bsQglZEFFrH2wLBtbAoRkDpnZ",
+	"xKVx4kZHFx55P/H4zLxS892P4pKuF11vsT5b1/MSD+hd7QdzErca+T9PFYuTGGIkRzVwM4zxUtj7pixs",
+	"3N7HpQvohHegLKFcSkFAPBaf9wTyvQiIMZjFT23ICNI0lKCZSwR0OQpldGBeuE8cmK1+AnVLr2ySJvOb",
+	"8EQ7yhE8+R/mlgbL38hSEgdsnMiJyI3pAxinAOvqCDpLqCBqcwbo584DgsZeHEuLA6PyXT3sTuQ32zxr",
+	"dZK8JXPw5Waf53xUuD6B01cXjPqy22bLPWdXn2hZ73o4Y60f6qDGIjSMo9Y1H6lMdBdBs3Wv4JY259MV",
+	"XYH42QQWFRG3jQJgy/xBdAP0WTsAnz543bsLtdWbv3q/nlLa7P3SquzMAcbdh1lu0rfuRILzBQ4kqtUw",
+	"q1nVoei9lbMqTn+FapnVc+rgTuTJeNF6XF0KM3JAHoLAZQIBTjXGGkPMMdo0oHGD3U9aoF/qh3NDOZry",
+	"RK4cTKCWHNKrOd/8Ka2lVUZTMbrVmCtEiIOM58Wxg6aklJbZcEMtfo3YXykRB/8oZZGkLCk8Mj+GoLA8",
+	"DSXtKO9mzM1oKDC8AowuSsJgvg9SuE0HJU4qaJNNAbVr9zSYsULhJ3qYAM/WaRUALmrc312AWlZVTGQp",
+	"sB2A1hMPDuIp1KrRwkQAbkFM5DcLFqFEtapisDNqY7XtmfhOx6ypG8lBmlqtWQQP/asdkY+k8IgHw2r/",
+	"tVlL3biYh4dtIwKBbl3LVdyNDUv7oFrRTMc/jZDT/e3Wv+2zQrtUjG53oSLh1YtlUMJmHdkQm19Rha7u",
+	"5eA3+7+bQgk/0nW9vUV745qIwvopsQ94qUoZ7yoUwOx3V3VJttzFm9Zf1E2TK2T+3HlSD0ZcjkTaHh14",
+	"ozD/jQUzOYF9i9gWXSotvDpVqOlH8g24+PTkzen5q/OzAYPcfyJDaT/EHRKNEU4Y1U5W9bMKBPxd3XSL",
+	"BTyu0J3CdHty11HKVt3tOP31gDLdrVbMawVZ0hEiCti8uM204RGc2maAKsDOKzItoEg2Z92g2SumR54J",
+	"Hr9yVlg/ETp79Z9IW/wSxtJFjs5e/ee1cYB73fGy8qB73Qc9EdeLTPS/6zTlWm9xG6Vpet15qqQuZyL/",
+	"KVdl1uvOf4hF3+t/5Fp8/6LXXX+DWFavW95hxXu/aUCl+dJ4nr3uuFYdr3/FdQGVjz3e4e7p/Ba4+lSV",
+	"snidyP738A+d7wHE20TJXtP8k5CkC7oP7woKZ3u95opPeK8bjNovZc+Nk+ci5b2n4DrnPb8Gwjq97jhB",
+	"XKh+r7nEEud+9yjVQysCefrvI1qy/hCvzjX6lJ0EOdxB7JcVe4ZAnP7aYAc0BjM8K+Dgt4pibH02cOXQ",
+	"7n9mu1u7GX4X4zdKCmimuPdKOPyqbw9fbL7vjSpeE9/r7tKHTQu42/UzIylUviaZaKw3KhS/ESM1E5q9",
+	"O39zdvHmJ9tIgRSIRZ4YF6Es1IwXWOQ7aMgDwtseUSK6uQLNa2QvSWpygSHLvY87kq5759awFvE+0tJs",
+	"9IsPmcrbE23n8LMmy922vag09pJpShJQC7aes0zkLE2of6lqHh6HMvLW1ThSETWBQFsrSyS7AUswYFla",
+	"YqgUX0m1o9iOw6aJmYxFKLGdE9DQoNsBEK4SybzXRAP2hpozoBlI34oYfRWo+YRWiUSHMvot3BMyDvew",
+	"KShg//vf//MRaWq8n7Dhn4U+C6n5O1xsm+JwRqF2eFQWodRTlRfUigrvgw5N17tw5HMCmQUGxJG8zIwv",
+	"js/CvgdMVOJdtjcQPsJC7+DT66VP5JFB5j/RmHOB5mLgYNSWlqygNzXn9fG3r17ZV6/sq1f21Sv76pX9",
+	"PryyTdkX21ldKDocvAQMT9NdJWA6AH01Gauu9Q/Q58zJ58oyaj2DNmsCJyWhXDYNmyjF/XH349fpmSr6",
+	"sC/j1Rj0SqFo0Gqn64DpIhd8JuJdJIPQ0OvvQzZblRNzQOmOkWQthKwIQ1fDwpXh8RM+dkMyGBvFbWlw",
+	"Y9qSQIarie8EQ7Y0EGfc+1DxqwBlnVSteR6YO3tfy0ba5ntz/QiK3c7KR3xYkokVvS3dcrz/4Dev8m5t",
+	"WGXp23tb3J4lfO8YCZqbO02Urkxtj5mFdmZkC1yq7EIYK+dy3gqRWdAPIA1hJ+zy/Ortq3+en+FbXbDj",
+	"8vyny/Orq/MzNp8KgIQJJUBs2+75HHAemrwjhNTd6Xp1CYH54a/dJzyXPgfpGTv1gnw6yXoPC7G1cM3z",
+	"pBCd9u1BnOgRz+P2cNopQa1wixCCuXa6D0MbNr5m7Sxy3BPtV+cOQvmuAnKixCo1JEYA7QKjtDgkjQXH",
+	"9NbHltDHyczDt5zhF/boWNplLzlM/TsE+2hsJYcaK+rJj46wsT+xvf18PBajogpTQdwIQSjgIHt++Hzz",
+	"hqBBnBB6/A42E02pg+dyYgr29oPsKod23HVPkWnfaSMd25pGlY8AFmyMAGtn5ydn0GHLuGZzkaYD1mvD",
+	"YT2NVhBFtMgS0LbrumZKmQqtbcGkhbFpbqAp8sXveJ+SmD4SxsPvcl9C/OeBdiUiFLXvwIuZTQbQfrFB",
+	"Y0Dy4nJB0YNjxHsDaFPkAUc0pQWZUQN2Eko6nyvEqyTGCDryiI9z4QEE/oOPbznLlEbcXMTZSwpi/eBx",
+	"EErbkWv+STBJ1NcCVCYOHMx1DVNXHE3hMeEzQaYA8MAyCBmmBAMB+1fJkRgwnAbhYc9RDL0xPXZstItR",
+	"DYQngvzE9tKlZBugKl1IBIrEaSZoK12ozIORCqC3ablTGsCJXjx/Hsro7NV/Di9ev3t7eT28eHP69vW7",
+	"V+fX5zbf4qUHEKsjkSzCB0dVbzMuPYLjhJJQ6MToFm/HfIxURWIR8/3pqEAPV5QcvqeeTeimcTrHTB7v",
+	"9PcSWvBZ7YAyq4W8OBG78Fbx3dsGb8xPGEqi+VpSC5RI7ga5EVQIwzZRacFB2UuvPHCkZjeJtLhxJ2/O",
+	"jjG/BY4a6bPcBXIoj4UXv70MmPhgNKqjSYqBgNGCmlpISyCpdMSMjW8dsOhWLMy9t2IxxPSj+Rc9kx7k",
+	"nmtBTJegWZfQVNu6/r5m0L5m0L5m0L5m0L5m0P4QdY1nr/7zbR5/rYF8hBrILUsfg83VcBXODFj/GFcA",
+	"CgM9B6ZBdjGuGLmWcEhr4LMI3xs4sNhEO++IvBy4wvxUvdshjSL7w/PDQ0RWhQeDzSriaMBOJFtBbG5A",
+	"uA0srC2OK5S3YsGiJBazo7A8PPx2dCsW8D8iOmbcgwamAVUFV/DEpTfieBG2N5QWDxhcmhP7BASiBgdb",
+	"AqL6jRlMmtwJxPpnK3jCSFL5/vIV4geDaxQgjB+6d1SbaOH10VXEnwD4CSknCOS9HhyGqwJAhXeYyzJm",
+	"BJQBRqZAkAmwRql5lktA0F0MWP2zQDQsuhURpdC3IReYdrjPlt+AAOitJKDDG815LhM50RHgzLP5dNFk",
+	"UWalnt6jxPKR4j5LFX+fzj9bn01nPDUqYYF7EEnKPJSV82s+2QSrAtd8DD4FABV+Q38Mql0id3We6Vbk",
+	"rj6T/PBzc89j6V2pp6Rt1hTp1old9o6eff/nP//5+bPvewTtrHd+cGOTos1nGtafuiWYchkDoykqJjWX",
+	"RyzC+ISOKmg/JV3UIhM5o5cF0BEKWHfGwIHYuB1HZH40ZgIG4VyfKcWxZmaUjk8k56OCSHrmU5UKHyve",
+	"nQSIEDh20ONW42PNcU7aHzh91Jg9Y4Vi3x0ehtKOaLPy1J8zGl81zB97ZmF3/HqMbenNwS1Ridpni1YF",
+	"+7PMSFg2GpC73KjLnTWxSEUj03iqFcMfMUJuq7YJN58Kuo/ZfGqvi1lSBMZgQEvCZTQ4MDXMYEsnsgKZ",
+	"aIZ2Y5dEhvHi8Aez8bij8ZzzBAzUsTGZKu0a2BwXpdfAohGNKLk4zl22hixjGkEpfFIArErr6IlCvxEQ",
+	"xHzCfaHTCSU6xq7x/hUdD7aZQUp6ndV4yy7C1LQ2fNvWlaA5/ExeqWYUhQ2QxdBa8ZCfLfjolpnjRoCz",
+	"tBSb9j0t8lwiewmyVLh/DnkRtYB5P5xQAxh9oehgFUcssqogOmZRmkiB5BtcWwAgVaPKKqZCC2I7e3rM",
+	"opzPI/bERq2rsLdRbrA7zP8gRjscsoid+6GwM6yBkmYu0vTpoB51t5FzHSGdPVJp0bipuaRp09EVzTWZ",
+	"FuGGXuQdKcFezud7wZ6dDuDcgNloQL+5d6Hm76rvcMtuw3sU311XJHJUtY2bDwMBhDp6xEojqhGUQkRG",
+	"6LWQsReKoCd0qcR7hEbUx6rCe6gCvF01KFLtHfTiqQJgvbcQsR6G0wEf3a7BxlW5ERRI9egBe3f59hSr",
+	"OyHwks8snQ3WET25PD+7vPjn+RuXjj99++blxeXr87Onx6F8eXLxCm5F9gnNOBvzJAVuqiJfVFUKLQ20",
+	"KscqI6hDGITyUthCg2pcxTwZCbYWhrdB4PnoVqp5KuLJJ5H64PN0k05Gt31jTY/fzwsJezipy8KIi814",
+	"g0TKh9059rBsy+e/9dp7N7VknFQn732k7nHaCGiwbY0E137DMVbo7K6ZgPizgHhNjbc+fzut8Mb65Nfq",
+	"DiopSWMhVQ+pq0KBuvJKhXKX/WRnF1enJ5dngAxWOYmhXONn9XEOlyuV//C6bLmy+TPRX7Y6+GGPeGvK",
+	"t+mpa0TpTmStXREK7UQuKmUKpymfCccbKMV8GcyAiKbqwcsEAqDHiH4AffOODMyy6z4/PNzoDr6i7/gS",
+	"VKQd6yb1SGuzU/XI5QhwLiyxtB4JGXOknH5YhQmbuBT9FCYYdYWyipMUpqO5xdB5kS9YKsZFE0oKvPOr",
+	"svMCzDAjn5uyo2HVJdAVKhspuEenbJs8apXe9cPrsZ1tzQf365M3709eDdgJntJ29HRUI0NzUlgnByt8",
+	"RWaUpZkpITUH557Lkqcp0S8RaIlubmWAL/iSpfuLhgsyk78ksTblJ1ItoIJ+5wf2hg6e66VydQ08zFNB",
+	"+OY8n4gC0XGouObIHK9Ers6phwLLhG3R/vPD516MX+XAw+0uTRBWfZ6kKREd1lyulMMzvju0BfPkjw/R",
+	"4/er5W2VgHaJziiggcVJjClIeCtLjGV7HgOquo122S3KXdamnp1GpCSVJ5NE8rQeEAuwBhnG6hwIiInh",
+	"DsfnYZWNZH+7vn5nZzIXIwHcu1CtjLFTWwAEeVTgNufaJV0pqhqEMvqv/bP01/3X+Kn7F3EUMPpbVdNY",
+	"/Y38quoPFm0oqp71lr5uH2qSoW+qoWapRq/vRMPOY6JDKWBqA0dy9ISeb25/6kIxCID/jbbfdFTVLhFh",
+	"CxFkj0MpFWIuzUSc8HzB4lxlGsH0C5FnuUCFOAuQ2W2eaAC1pfdixW40CCXg8cfpr4NZDFKMQn2TigEz",
+	"8mBMyop63ypg6O1AQmFyp54/9/tj0PJJtHlOzObiZqrUbXXx4Q8s+vn8x7+9ffuP4dnF1cmPRm49Fj1j",
+	"fsCXhtIWRakc0P6TisfZtcZA8QtLJBZRBUa6xzxJtavph+aVUBKl6sC5dLkjRXUZxQ79bV8NHjMfj9IN",
+	"t/TO9W0qpD88NXrsK8GksjU+fZnUx6oV73En6qTtyCF4OZwrXfCFma7ry/9z8eYnos4g3HUiRf885nAn",
+	"bYl1e0Oq+WOWUhy4iohugU1YJnfmVkdMTdShanRTDNRh630RHr4dbacoqKgZMruNhppn79K1z1SajBZr",
+	"o0WOEp2+geE9tjk8kVNhBM6YO2CRSYGufsVbC/w7fvVua/QHXvAOx9S7OHeHmWYcggPZ+ET5Zo//hia9",
+	"X+VHS9b5hM1EPoGKz5Er+WxZ5SOE+eRloYZgiThIz48Rm6o09rc+1k0Yg6myfjg9KABMUHPHkKepxQz9",
+	"GFVIAchICLevS1TfT0QeLfcMA3yoDPSSeO4uD30vaSsbFMir5Faw6N17goBA4Tj4Df77kbRPNGgoNS2+",
+	"rJV+qOTpblf60mPc3n6pl44QC+vRqdW5rc330j7kU+HU0QAa8Omeb1P29EeBm6Np2wwzZ6VkZ9ZQXknM",
+	"fVvXTlxVC7Z/QR2OljzTU1V4ebIjOqyIeQ4AIGIdEYimrdoPJdbrR9h/H1l0NHYjJonUA3ZRIMMUlR3e",
+	"8NHtJDc7HDJkxr7LAWxjlCutmTktpVSx0AG5QnhQetWmmG+zSD4wEIKamFYALI62dya4LJKZ8FmtGiMm",
+	"AaKR3CZZJuIBg1CNW8ZZTGZ/KCdlEgsIpjVVRrdB+bDI+SqY3i7H42SUGH9irHIsMw+luWhwU6a3Q8BI",
+	"jdxnAjlgBbxaLUQ04x+GrrHi6TFSetnMZSi5NCMiCkd8QFWNZClOL8//8/35+3P4+9n5q/PrcwdjEDlN",
+	"GEHMib6nCudA64X3ceg00cR9g5gtxszKkQmKTOVQrgT2CFUEQ3boFCeSlRhJS5Wc2MCklV7slmzkGINO",
+	"dNqsn2vb2zLS0VdEsntryquC58CxV6a3VkzukcGwu//gN/q/JaKTphmb86Qg17A9j2ElONHM4u6cBY5R",
+	"D5pN/3byCv5IgMXmsRgP+pBhA8ZFoVl0fs0nERupO/BGiMpWf8NiMbJQ/jeqLEKZFMeOZ9DDOUL+8qRo",
+	"8VC33UFWtDtFYOnin3nSCYzsXS7GIt/S5bUd/TsFKnWn6RpCx61rpq/5rdBMwH6rck0e7qgO4ABPUwan",
+	"5oBFulDZ0B1LYAJDUodTB90xi377GLFczLBiIU0ROmqkZJwgFXCrQ/ooEvHQ3ozVfjt1V3csWqe4NUFb",
+	"GPPIr/3cgfdSU2kHPMtyta6W4HWpjUHHRjxNkYRYq5lQUmC+yxiC2CRKy4VdfUuVyPiSx5WgLy3Rv2Mp",
+	"OsE5f0DR2UQy+2ql5g5h8PhoKmK/AwRN+EELX+xXqXlM3WM5Yx9KaFyIoqVZj9X6xj2LaUM8BUMY95OR",
+	"xw3AmBHvMgjTN7jyCMES80mbAyZFzWm0eIC7zCWtgqH2Ee/GdFKzdGe81GKzRkwkG6fJZFpA3GGcyERP",
+	"RXzMpMJDlZCF+a2QDRFj846vSvERleI7DqGIB9OJudDlbEM555KZzrBf30gSOgh+abqtkJrxWDCdyJGx",
+	"+61rAOC1xjGwZUs1j8D8acBOxlDOxqY8LQKs+kRYWmCB1+xJRDU+0VOIM8WMsxGXPF94fXAZ11rEAQ7A",
+	"aztWOUAS4Edj4A5jEVgf0VwtWs5+tyJP47tEIfgc5B2HwjgDVRMzlYMkQEvjfXeAOTPbz/9TlB6fT9J4",
+	"HITUjK36jaZiraPiCt7xKOUS+KqWOgncC7s4yWBe6sdYw7Rsf5phtrJ1Wa4Q0foGqwU3Fbxc48P67tPP",
+	"zYZZ+qAOdgx894PwCxV2Su+1vjYb3Y1ZCAmntkAiJqaqR1yb1lJFKLHYYY2K2WeJLpKRV5lUW6NdLdGm",
+	"cqWflyqSLAIWqgRzpkpFCW/LBgsgXncihwLzQ5cJCiVdBm46LAlAvutC8LglOAyTvmW9QiUgwR+00Kla",
+	"Ft5DaLaqdWpa2kJVknJssxVlWvUhgFDAz9+A1NgCKbapPgo4h21kej7lBXQqiBTSxZWgab5YE2Z+PNn6",
+	"WiG1tkLqvmLaVCR16bkeDDH98DVQK1AsJzwS6Yg4EG/Ib+MNJfKFBNCFYIxUIasss2RKHrOoEtfI6/4w",
+	"q2u0oFldY0Zh6YFjIoguxvsgHEcs3DsM9yKmRUEUHxXYYJOqXTR3rmdl8XsV6y+vHOxecr10aK8aVGsK",
+	"wtg7kY+ELPaFHKkYmtNzPgJ51uVoCl1DB5Etlsl4MR2wExIzqHVBjC4mfi15qhmXmIABOFMtJjMhCwbU",
+	"N098uM0IDQvzf8irBV1XHkOVBS8z/wveGXBlYL1iwCJk8TH/RxQwT1mibWHQzYJFP51fh7JWeP//hlf+",
+	"9X//+38iHwjiBYM2uuu37y5Oh2/eXg9fvn3/5gxMF6nQ51O5a6K3+zEwPyIdo9nA1V7DJqqEgJ6PmEgo",
+	"H4WE/8Don2idiTQVMcI4S0hboTlkBwtFRgTZ04Ga4+24xS5etT5d9wCZoRRENutVxZCtBLbDz/pEw999",
+	"t4lnOHggrpD+uPtf0e0fB92+OcB9T2/EuiFwdO7zNN0B857yz80nZpRp6hfRMx7KLBfj5INtnhUypp+i",
+	"P1H75pybzYv96NAidcSeHTLtUGSgCAdMzFC6hkwsTLPowApGzlOPnM/rTDyqlelgpyjUGobSZrgtjiqB",
+	"h4whopmMprTRncqr2pOhlcuaNLaoJ/BGCK3KrsbDR6imkVieoqqtvirRArOE+i41IFiW8lYayx3nOt+k",
+	"glu7MU/S9J60RJ0Nly1rgYLPp6YP5+uR6AvxZZsIxVCIXTNhFcm1PU1WhIKlKr9YPQw2c7CHCyfkSOyf",
+	"gEe68TnVHfaGnfd19pvPag8+0Bx1x6+3yfFeAPY7XITdNIamqUMFu89JtmqjizszjI7m+VoCuuag99/V",
+	"zTm+YkU1NhUMwHCGsBxBR8kEuwvtuqVuVeOK4vdRJTyU2k/5nYAJvRFCEpsl7PsJgF2VGdSVgh8LKTlI",
+	"N7cVOGS5GgmtRbwR8Lrp7lFFCjVM4m2+uPGp+ElD4+jXnjlW+YwXRhR4IfaLZAZpqlXzeN1DC7XVI7+2",
+	"yMDK2d1wCUbT5oQJSu/OEiZZeZNCIQU92NMZv6gb3aA0zJ87kD3B4zZyPREezPPD58dYD1kSQzQJVyj1",
+	"VOVFumB8DH4t9A+rHAkRYjFOJKFu5MlkAoxHNwtADLgYO2cfh4LKP5TAs2Tk0SGKwF98YqnAtzozkScq",
+	"ZloU7GYRygj1EV09VWVufH+PgcrN6NFKVbuxbSs+K+AnCiU8L2CRY5/C3tcq9IaniYfsUp2UUYUVPkQ8",
+	"Z30USrx9JrjUlkbJ0QbjXAAikIcA7aBsZMwW5pOgQyGZSHPPUSjHyQeci1zF5UjkEM6bK6tK9RSQydmt",
+	"aKFVghmxkv45M4PYMX6SLpO6KmgzqOwKxnhaVRv4RoxVLh6OHmSXtmOfT/X31GdMfgIjZFziqDvq0dVG",
+	"GtxSB7+hmqk30KzkFNu3VEPUzD5xrdm7btHev7842/v4iKfhWrkY7KwhZekMrPG8uHOl18HorefYmP9d",
+	"qkSM8mQv4eql6m+gCBcYM4nyUg5dMmYY84WO2BNujifjCjwNpVHFlmGkJTSLb/nii03gMzZbTLgCO7OY",
+	"xnbyrDjMVX5rZrCfRBz8Bv819sZayqKXKp8QXBqT6HoV6lbIilTeNTjB3520GCuLWgUDNlVzASSKKo2x",
+	"13bA3msg9TFSxfGrKOdtgZc4PfFmwWaJLvitGLDX/FYwXUIFbq4LYuGXigmep4nIGc4G00ViHFSj3rRt",
+	"ca2x6jt6JXizjdQlOpQ81YpiiK4vmQG7EitynqQt1Y4Cxbq3VMNdYFP05yDaKqINL9xh2SHosDF9e0eh",
+	"XE//c13JmnkugOuBJKBegubVSiWBTW+0V1PVy33X5NPP8E/bzG+HTX8Ac7iecEMvdCFmdB6AbwQ7ihXq",
+	"iEXqFloWoZwEETvNmuW0VEurZDYqLhPZiVjFgo+blZgSkexGOJJA3LW+yoHdmQukozEXnPhi4XG1Etxm",
+	"onWJlB4WhjGU0d/f/jh8ef7m9BxC6RdXV+/Pz9DXIejG6gUrQ/RGx7gO5VykjdoAvnsnkrd7DwNecGoG",
+	"+El8jOr1jV3sU+HywXbJvZNnJ1W55t20oZxi6b6xzM+1jfWLutmv4gDdwpaBw5+yh5D3hG1jmmfeIDYk",
+	"uk8kEx/4qICcO8QWOcMkHhurNFVzqhL4U9QWZIT/7Cg42Cu0+nd1c22ub32akIASsjH42RCYrSrnIdRa",
+	"SvqDvzhtQVe4cpuX3pRJWuwnsnqtFjlKVLdXwwOGidwy3DubcRkPt13PJbnSLDJP+ivQg7UKTwr391jx",
+	"Wh3D19itPzXVrt/siNSEaUfeyC/qxn/uzsK3Xmh1UwwXA5V+GWIyA+DnQqSL41BmXBdMp6pAjQpnfCkJ",
+	"McgMp0ILYhYsqAWipjbhn3kcsRpoj4P+2cOMoC2QUq3yl8XOXh/3o7KQY+UO40s7r3HjLePyvnj2w4tv",
+	"D1+sdcnaTZuD36p/rA0ZXPiJlFuRFVi0kxQai/xszfo4F2KFmbiAakhzJzwCi4YhQQpw5jIWcQv91BG6",
+	"EOimOHxPigeYB1rAHmp/BOMerT27rl4jL9fGcykUNHH2hkXHqbmfuqjdfSnGfVsht2dCXq7/bg+FtJzw",
+	"ODN7LRWR3x0ermZkt3K0a1O0K4fbcRp32GGbIxtNMfNHF4r7duQ0z/Mn47ndamE2ADed89GU6i3Q/2f5",
+	"at8DQNgZrxEwDVUrP24oLUGuoi5txumywD53+SBpba75hFrkMayT3fbYPIhGoAabBztzWxpvlvmXJ9iL",
+	"luQWHTdg4gMw1ETk9UY2jm1EEXu7UBBDeW5FF85HK6q+nc2hW2bOK5aWBeaAqBbCcpCE0qxjXKbCB/AM",
+	"yMSGglbs6JFqzpoFm7bA71yyd9tm8yCSbXtsPrU5eXDDR7fjJE071v01BsF+dM94DFH6owQZ7Kxuji+4",
+	"NdwpDpB7KlaW3u/sb4032LdsjDZY3hyoiRpRG4UtHQsYACwrXSDQLx8VyZ2IGDdWC6IaY9MES9Vc5CzL",
+	"E5UnxQIB+axajY15gVnLUNqBtULzsl7IvKH0oXndV2/C5rVC8DhK+nFiJPabPkkexL58a0hfCGH5eL5Y",
+	"YOfD+e50oG0hnIaN82XFcuwHPHokx6EfV3urh4PZ9WCV4kOxb3TTGvyeWVYWvkaxigj6pSAhp3IIvxQr",
+	"kVkyPJGCrtQiDkLp8y0LG5NVYzZK1ejWAV09gfirfZUezOKnA3Y+y4oFlYT8om5CWQVy7JVtRUVvxAfj",
+	"W1+Wckfnf3O+pIRqt0ownBA8PwREwGRWzijEMUsk/qtq+UxkISY2i9GQDaIwdQE5uTGS0iYajo5ja/Uf",
+	"GcO6LfKyXYX9VkGB62R0q3dliLrjHiqJ4lLAN1dn/rblb2v3xgbkvzdqpR6c8bJQM14kI56mi2MvreAK",
+	"hrhmV/+4ePfu/GzAak4XsExBD1KF6G+smZE5+qFc6QaCno6St7GW2Qz508YVP6ssB8D83Y9e+kEcKws/",
+	"uJW5ulqVu1aMN0ERXrU45gww44x48lorg8djShlw0tmhpD6DdsC/r6LpRBOL9D5D2XRQgY8inGR6rOGP",
+	"LjfneD2omcxYTYlk6k7kKc+wyMz2kgNKhs7EqBiOlByVeW4WuqpTO6IWWu/HIcFmGKvjJokDooKxhV6h",
+	"nE+TVLhmHjPaqoeGz9DLQkQZyk8N2JnlqjF6HvdQKL0pAp2/rO3ZJcqhXnr+KqUyHkYhIGPkpUSYnRrr",
+	"CpbrbXTr0F76JE7d5juucz4SGc/NXnzIbVref49eltJ3PiiP3uU2TOfuYldfY6cAbeu87BbDe374w5+f",
+	"ffd8J1udcOq61sDxgkGk5PnhYYeitn/ah99fWB+tJIfGvI6W1c5ZU2XBjqxq/xX3ip8tycFap7JHlzay",
+	"70CewgF9WxR3hixl6Aeyt5cDdpJPypn5+IAg8AI8ATKVUOuMLvjolhU5xLVzQRjLEFVLF/DWUEZ3iZj/",
+	"dVymadTmT7b6ko+EOI/v7ww233dU1Fi01bhI1fQf1gUECqAIpLGSpmmgNWG9Z4HitSv5qBi7iykdooCz",
+	"Ad0plhLPkXk3jQufs9ezea0lrvBrKcovqQDz8aADNJ/wPo+r5rnZ0iTbKoFwOqCgpylR4RR5IlrLbHOl",
+	"imFeyu3G0li4S3G/3T1R5LnKhyMVi7bSm2cUl1oPRtYvMNWq92w6Y3vYh9aBYA9JnzFsiRLxpaBZNMYC",
+	"iaNitwN1T91ypEsHlS3yY0BTYFymgqWCa2romXG5YLNEloBWRoIH/EOpKkhn3wloRQ+lxaPxHmH+13hF",
+	"QGiAR32zRizE8GYxnCUrVWsU0H3+3fddYrp/HNi8HfpfHfh5yx3XrOdlz2L1BuP34KZMb+9Rr/B3dfNj",
+	"md52xCFaNSPXpu3K9JZsx6/i5oubmZgOpQxlesvciu1O9Jaey5TcThpbuaLreOGuhJoh6bP5G3pUYPpA",
+	"eMh4YmTvznnFCBgPQokF04joWDFIM1eN7VS2MaP0rV5TUl2oUOpCZcfs8vzy/RtXOSHFnCon6PqXJxev",
+	"zs/gkdcXr8/Phm/fX0M9BEvGiHUrdASdoFR+iX2iVJCBDNmJZHqGPJkio/bv3fMa19eyS6zNyN7nSm9M",
+	"w/tUwDPm3T1qIaZqjqYBUpWv4zl+oLoIu5xtZRF14fhiiyNqn/HpSiTMMJBZ0ph8uTCenBr31Z3NpRPu",
+	"KD/4DajcN2PebLWPYXedbV+Ab+7fLabAkoyu40Pe3j6qJnUj9+jPlHiMlRSkec3/tnGM3nchfqf5wl3K",
+	"iWMWrYvK/bfbbxhJ2Q07eynraLmNBOxN4CDbp78uS9nIP3pmS3QijC2z6IbrZBRBr4hmvFvwOpQQvQ7A",
+	"4jBWBYtVu+8KZ6aviIU0Dur/3YNX7wV7ZihmjfqDYOKXPgrVO75qtwpuXSKsjx6z0nrAi0LMsjXgtG/T",
+	"eLPTd1nKE/ug7WXvgf0kGuG63FVeym8041onEznbKSootBnSFFVpq50u5abD6AT0issS+O5Ool0rqd9q",
+	"zp48Pzx8it4GJRnM0EN5+f7Nm4s3PwF2aKLrnaXmpudPjwlyvnqTyjLjWI0h+RXhYIcToxWGyK2jo4DC",
+	"1sAD5VUsVJw5WFhhxzpgP2Pui1pZIb425VkmjAldfQdWp9nuVnwy2nyNzo09i++tST+rw/ilmaNd1AWc",
+	"YnuU5370vGtXR3i/HdSc+m/aQvt8HYqUlf3//f/9/6v+a0SLInu+HnRgmLm0xcMj48XnFTUDJYKj3AHQ",
+	"NogkH91KNU9FPBH49f3pZz0V+0AQTJ/E0T43JpLZqO0a3ex3XBlymu8pfyfVYtCKmmdjmrBNtW+DwbQk",
+	"mmqWWXCCzYJ59f709Pz87PzsmAnquSRkYaMJXQ0wQRhTGzziOOdcaj6iBt71sss6iK4d9zbK9GGF9pRG",
+	"9tnKrXMBdsPdi1+7WTx7NUV2klw5TvLZPtWKuzhNi5VCaF1Yo+gd+olksSpvCqD9rp40hABqxE7fvnl5",
+	"cfn64s1PyNCD+dRQGosiFjxOEymOWS6kmGvb8KbFgJ0ATAdAex+h/WLfaZ4SJ3rEc0D6CCUaJs1CDp94",
+	"6n/hVw1NpCalPMXp4euAc8yMe4wmuxB4eCkhsFqhB2cbWhPyUkrjNe5SSW8g+vB9qapa8Nnh4eExwu+7",
+	"gBUvi6nKA5sEEJkaTVF1gw27zhFrYwL5XNwwGN9mJ2zHrAyFBbl+KO9LfMhSnsjWOCv9fm+34uFz1+dm",
+	"pLJ1s/5sEZJpN9kShbGRV5VDIiNxuEYg0eJO5AsWi1Gid1QGeo6zyebThbe34wSiZeY/hIm2u/Ud8yTt",
+	"ZntRvk/lVbrPEhwXOeR3bEjPYxlCveRZY5ZWwzPH2P2tMfMVn58lZtb4j2GFmb8+kIOQqkn7yXOiGW6Y",
+	"QnwwFtQJIJIfwT8P4JfICGWEJU9/NX+OnkK0VknB/n719g2L1QgivSwTeShH01LesieRP/cf9mX8C0RY",
+	"vEfRnwJbG2tm7ykitOpQIrrxPoS/ST0/iWBQ8K99XeSCz2oP1FqYoVXnJbLpaiioDSXxquL4uGZREkcV",
+	"snv0iutiH46g/YuzqLI4qBIrKTCmZN5mDNEoCGUtVl/dUMoiSRvC9VCGYBSel7AVssBmmCQXOpSWYQYV",
+	"TzRgr9TEpyiYqTuMp4GdqiaoGagpk1e5/ly0MONflvKVmmy7y5vLFCG4RiFMr3OXp62YaXRxc01dIotv",
+	"n+9t1VIMa6v9ok1Zzm5Eflxh2UX07taCYbh5qMWvHUd32Hd0kG4GpW4kOHDcyrqIVVm0V9abq9trXTuU",
+	"ujaD5Blh7omSZxQgTkhF84e74Bha1fIkNjONqqR1omlKm7I5Zp+bC0FDmCu0aEnqwIOxAqB6Mr54TV3w",
+	"YYdqTai04bpgibGtRyK5E/GAva0+zwoShpCd2FTfuzysmoZpBwzs3LLectBZZVs/7FY5FleUaacbnC27",
+	"phii6cBM1WRXLDJW9/Uz12uadU1Vme3U+u579o/kxwGLzJpiR7FG/XpYsaKRDPgGGKcThuyvUD43TpzP",
+	"AIa/1xsfUU95TLg/UK2XkcA0kUKzGV+EkufA8Omqg5cMkaYIcZYJGd9P7z+QdfdKTT6JcfdKTU5wVtbS",
+	"qeI6JbWyqvtGiOG1/gH+YGFhV9myJqAG5C9Lca8mADuVF++qQpnPSYTssD5VAOuVmbO19A7KWYaD3YDY",
+	"qbywBIHw6Z1EaNeh21xgLnyNdEl2cnV18dMb9HjfXr7724n5f6OwLCryKOXJDHoffRhz8F/hs4hKfQZd",
+	"kRW4scv+WnNXAsTDCfOzz5XFhzngwLwVkCogZEvUsUar1hBJJJjmtt4GEFpIyWNOXB834CNDKz4CJLMz",
+	"JTCxjSAUwP6YKq2bcSRwFr+mlB8+OXxJc/0g6eFcgPJcsxu8reCHhOy2CNr2QqlBnKTrIoUgaChvyngi",
+	"Cj1gL1Xu6tAxop0LpqdlgXTVat4tPAQiTPEhrIrQisUK0L/hBthrfKWllKfGnloYEXfBvyCU6ANbIAm6",
+	"aQqwq80bAebv8wtAXeLAPucMNs1dvJvjBZ71QCYJ1DK375FT6pPgtlOiQmlDAJPCa6EOjFV8WwVDahVM",
+	"YAyH8kkEgdWhGlM3axSwyGtujZ4GS2a4K1q0sPsVSn4oATG7wvdXc8nGOIsMd2OzZOflY+j3x6zdzX8n",
+	"MCLwJQ8PIlLfBGBFdDgozOlAJ8WAvZWQjK56jpCkzVXqWYPQmDQ1ZzSUuhyZv47LdKu8ADz+89PL0C3x",
+	"SbTyFVZGbtbLdvH2dtcbcn+lrPmE729IRl/XM6JpysxdOmCJZFwylcfWAEDuQUJMMwZ4jllp+DHjWgsd",
+	"SgiURMaSHo6gTzICGFBmhgq2jUcFDPSrYO0U82QkAviJJWOoErfpLm3xsI4cBTTjWSZ4rhH3BGC1PJ5U",
+	"87wRl3QR43IRypnKxWBpWIkxZ+Z8oVmWCw1U8fB+Smsaz52MsLEQcWCZFO94msRUrcflgroOYT6gx9K4",
+	"GDeCCcD7xOqVaMr10LwbXmpE9siiJWuRCoBSDiU+KHDujNAFEx/4DMJBnN2oEvIKFDtSY5sah0SFKgsW",
+	"0ZcFoTQrYzQCOjH2k27EJEGXx/uwNpSYLesH4DYksts57kUbWMk4VfNVojcvzPr8u++2jJhDu8KWoB/L",
+	"IQJVVYMaw7gtIzEqVH7/10EOwtb69QG32CWkBb2/K6bFTnAX/qbm2MxaKKhJQAw5s5EysxW/PYT6ckvH",
+	"lPgqyYVZcSOFciEKDMwS+yqED6YqL6CruL1xxby3TRa/fd5BFHfYrQ4b8jFIw0/KOCnWVvVUXehO+ey0",
+	"rwLomxrOMu8EhWsazk+4brX+wztAD6q0STPf/GoKm+pp8QitnSUW/HnCM30EuWk4jkjwglBG8Iioqldi",
+	"RkoCFsW84JE5CavpHrATyZK4ol7lBcejkcd3XI7MsVxJ9YBd1Q4FOvzYzaIiX8GdYM8TyLrXE+ZBKI1G",
+	"WT5W0MI0GmQIJ89fzVkXmaNxpGZQNGB73ByQCdYEPfsulNT9Udtw1KAvKH3q+vn1tITesbm0gzWn5lSV",
+	"WHtkLqNvThPzOrOwmhVKMZ2qebo4BlRjKcWoqHxCyv9BucNNruba+IKxCmUNGrnZbDaj+3pifj0xv8QT",
+	"E/0Ntw0UVqfyO56kEKEUqGROuTQe6M0y0KFVE+umB9XBxsKDPkdZ/xS+VWeQwa9Gdc8U/vPDF3/ZJonf",
+	"MyG/ephKox0hbIUHBD5lNw4oKNvaeYrQIAtqq7vfiboTcM3jXuCaUMx1o4y46oIXpSYxwK6BwHhifMIx",
+	"zoKIMubiATvJR1PAVYFxh9IMJUVsGS2MaGJfIW4EThfTsdfiWF2RSbIWfLMyavCZLJG6ENy5pKn5G4yp",
+	"VSvSYLZiz97hGbENqGip+6N3mmm9wnsfAFR0S6hTO6hOQKePBz0JUXUA5btZ7Izs/h7nfjP7u06k0Hp4",
+	"KxY7wA/F4lV184sYLbuEv4V7uZgkSoZ7R+GeKMO9j1CnSuat2WXfaDYTBQfL2ugIZLzgiWz3Ae31bbvn",
+	"xeEP39e2z/POJpYUItZDXpijZBk9dnM9H4CS6eSuVdbvjQK5xD/6oeP7dmLMbPw6pB59vK+z79vy677C",
+	"LvaL1/MJ3xx+wIOTvcMiQbAE3PZuBtZmPq72roIWy8EJ/Pd6U6qtktE69WjHkD00MZZKbowmOs/Zk6h2",
+	"tEeB5/dDnjPlhTD6jbDVnxo/SI1ZItNECmMviUxH6KOvANcQwQWqTA8Z7CiUfu2OceARv0/BKwVWykuM",
+	"ysHDwPkf8yTVtg6/AsyBBswWxBx48UbInGNiwnh++IwlMpRgF464FtgWTauv8WuHqZroyEFH6DItIoof",
+	"Vq+z3c3xIJShjMhhj2wyYDRVWkgz1VVMwg6ilMmvpQAho3hRISSXxSCU73heJKMk4xLgMMClMXdxzaL/",
+	"2jeivn8BzLjWdcM7/d+v4S84/FBy2cC5gaw49pu9x1BS3LLmeI0bTEnRjgdoXtw7CtIXiudL5eUwk/Np",
+	"MplmVVpymKW02Mco0lhZRLU+U4cKiQYZwEc+QaWo5HCk5DhNRsWR2ZdFmcuh5RKPnqKMbAkK2B3Lz4y5",
+	"H4JfsIdyJORI7CO06EbEweoOewPMJtUyPPgaLelUzL9myN1m04X18palnQ7p1lCChnUalE+cEfvlYDd+",
+	"0vXeUXJfo5LsdvSvVprA3w9+o4NmJ2hz68/OUNLhScfN88NDlkhWHZ3LsRKq3TUawUUKbUwiwuPI/XvI",
+	"i6oMkUPgE5DQC5Exc/wSgJzIdEuj21ZHDqjiTuVWD3A44Xl7SeADndjg3igpfJL3T3BQ2J23pa7Y2Sb8",
+	"9vDF5g34RhWvVZyME7E74D3YJA6ewQloTyO+fSMfeBBPa2onUyh/iZYCAZBpM1azPcdHXKLRfeMCiQ14",
+	"kd4rH3gfneULqKR6COPNsSWuGm7Ny20vSYQ+OBkhzME25Y34USfA59cZDA1fiK2LOxFPH41q5XShSqrt",
+	"z5eNoIKnapYJqaGiF1O6sDewlxk8LzECKmaFVRSO2+K4Onsg2WtOGoRTA2C/EyxjTCQbp8lkCo4IN2eS",
+	"iG2W4LLqorPHDGIHDemzo1D6/prZFFJBjYjIwTtD4K51KIBf98WXui8cSuDut4QT+fZt8Sq5tfIVsJuy",
+	"qJEpc0nAwyr/RjtYlKOVDUFIIgHEKrAYgheCRdUAakEAIWOGrU+RfXwrIhve/lW6v1jpdmv4EBK+oXL4",
+	"QrLRNFdSpWqSjHiKhU5QgCNreVwsjGG5mPFEeoUFHutRKK1/6+wU9o5PEulYBm4WVMAEQdl1ydUt63A8",
+	"gW6DvuZ61FrmAB/fiG/A9WgPjentsKrrBUK/99LABwD8WikMXNkqW9Qw+PtkBfNrOUcEv2s293OKS6BZ",
+	"6OMmciTAJQ/wYotijK2pEkibzY9Yr1ZAjXieq1yj+zyfJqMps4XzxpPOlNYJbDb4WYH1VfBb8LFng1C+",
+	"hFe7bQdDO6qhdzXtNfrke50cD+3EbgAwg8aH6pLdwpFx5yzWV3l3jqL4UAgZ71tMyzU9RnXmJNtcl025",
+	"FkdkmENPQM6cSZDIyYBdiYKJpJgCUHeRzIQqi+FMRwE2O9uObKnmoPMj6AKNmqXFjPXMDvUPaGq4b/+S",
+	"jQ3o/HGIdZAQbNSm9zY8oOV+fzPU8TXw5gvgRqoDvZsdCO1KU67Bz6w8UK3YmOdLKcxCMR7KVV8zmUjV",
+	"gg8Pg7Rwun9EmX5Zm4AvWLDhQ6y+LhQ7ffv63avz6/OzHkK9SgnTLNTr8SPbBPqISSL+minsWvGcv4Bu",
+	"QHgLtLIp4etsDYgUMhcpbJB+1i78zIZ+zQ6BYCJSCseg9wFmzx0cSgJxw2zNnjGL8IfdL7+nfYJxiZ1u",
+	"klwA/FL7DnkNO2TZYMV6WEhmBg3h+YCJD3xUpAvGNdFBDtgFYnnTjrCtkupO5PWYYnR18tPJ8M3b6+HJ",
+	"5enfLv55flav/0g0vL0ZDgC+5oHjK59V1ORRUlCBt96fnnbw4y6wCQjac0mud723aIitjeBQTl+Vvtpa",
+	"sW80i1RZZGURsViMUp4LfexXjkHfCFxg6VFDCflac5HkM1HfUhVm6moFFTVaj537iY3oi9Ciy/DFgAGY",
+	"WRVIcsghNHlrssQEAveAu/Gx8rQncvH3q7dvWnEJkKVg293xCbOshRs9uhdONPoVTWz0oNFOWWOMuYyR",
+	"A/v1TDI4QCpHaKbuhLYVfimUdFc7odTGOgIcGyqqi26FyIb27girMVogZcwo/6gh+ktcoy/YaMIvMFYT",
+	"SEHcX7Nv9pdRRvZ9K3wNRr1QEFK08Smq/sGcElYPRLa1t2bXw7Ew4XeClVlgETDYOBd6Spj2mUqT0aJd",
+	"ik/9AX5NOH250gyd7FhoUhORhwkHgXC1C/TFuDWmbrwAH9WR2nosxmNiXOZYYAgT5TmUDQLNLhyJIX51",
+	"4GrYxyqf8zxGW7QyRGwVTiEybJWXPj5NwLJc3SVGFyCyDiH+WadFQ82E5+If459D6aJY9CZeMKRYVdK2",
+	"Sdp7bPYNSwATmZXFMDOyG9GGN0MDCB4frpiAkyvgM4Tn9C9ZqisdsCshQhmrEWwUV7E+mMXNmqDIF3/c",
+	"48xI8he9/8224OhaP8xuN4/eX8ti8VYKJiTsT5FXWxsysCI2RhgML5Gx+BBYyLRkhjkwC+LdnD4uRPYK",
+	"6/kezD/4jCs/8etbc7Rp6pXkLtVif0lOhksM176G79i9AI3dUYbtdvKdbkBgo/ScIiC2dqnVvweXFgRw",
+	"g/T9fiTv4aTu4Dfzn05koVCPpmuZYXNvY2QfkHFisFXKQicx2CxXtzw1B70LECVU55DygiTb+LYCQ6+a",
+	"wkRrKzuPAQMwKRigWYoY7S3EYMXboXFOt1Rs0kcbYXrATQGP/5JtkVN/nr7wGjhiNAU1OuOy5Gm62Gns",
+	"tLat1ufwMEMhFRuXOUQsrbdBesvfZra7dmmjebsjlI3bgy3vjqWcYBvp29dN8XvP0SGz3CPtBH2bZO07",
+	"4R1gwkJKbVXyLVpdVYCUFEzlwVJuLZR+UZLZL+RaA9WGlfcAX7JmH1WnTCjb95EzCokByOtcaMR9u02y",
+	"rzvqd76jrm6TjHbUbjcSxoPbt88bBdD4KMDUrbmUOcNWXqi2WBV1bB8A1OJQ2saDATsrBXjDxpQDTPGZ",
+	"uhPHLpNBZaO8zbyiYX/tGfhi5RkXcCehm9FUxGUq8gMkqG7HdVOxgDywDqhGORd3gqdsqnSBQpqpvKAq",
+	"ZspHyPhmoYngBEx/oJ9UoRzlIhaySHiqqXJ6QZgVx5bCwTgcc0vKZJF+OfFoB1WtNdZTt+SLX1k8wIdz",
+	"eO0E0qva6PQQaH15bnZKsYevsL61HZfvmLq/dWVPXhYPDO3Far6WSArT/NJIjGWOosERRgpnCBULLepz",
+	"FdhWdQA9MN4pXCPFPJRAmF5RrkJ9hVHMiS5s31UlTEuyVFFIYRLXfgzC02iAF8Yr9YBZRijUyAhL0IwU",
+	"K7IzNZdOtPop0G68Tpu12M9AJPAYlTx9BFxPzUk7tmGDzFEa1aM8n0/Zzmvqo6j2yzdOWMGMBFnvsYUa",
+	"rAa6RR9kubhLxHydvYAloh6H4bL40TPsquw9EMYNPf4dvq0v3M36lbhORrf6pSrlLs5CGiGCYHC3jGxs",
+	"tMW2pPFaABvXGhbuNGX2Ite3meRI8aCpU0dIS7WB7TpY4wu1uAtm1mZBHR2hjEWWqsUMKCyMQQflvA5F",
+	"qrESyg6xrwLqEgpevxD21W4JP2GV0S/qxi1E/5POzJ2Zh9X1tSQdGrOr9IpjJsv/h72ra27b5tJ/BeOb",
+	"bWcU2c7rNrvOlTdOpum8bTpOmszOqhNCImyhIQGFICOrmf73d3A+QNAi9WXKcRPfJTIJgMDBwcH5eB6g",
+	"5IGfdcn4Z/QxQ+Hlgtfcmz0SIS8QbN1Yo4bCG1IO2b+DBGG9/aWaiwChvuLAi82nGydeqzcVxnMLeem0",
+	"tftRNTSw37CXnnTMkozeUt5+BwzIW4lcy8lArRxOtVf3i81AlbvqZrExLPFZi04cKmKPj4666mEznet1",
+	"nO/ymjjfgaR7JQX8XsNO8cd3xZ+QIxi5j/qKBPFmJ6v7duooFo1SltqVeuLW4G0/QzcX+xNgJMDgFAAj",
+	"CQdSjBfCVqU3xwcEFgiMY5ysbI1yg5FxtigxAm8kxdupAagCLxbBbcElhJyYb80EWqYcGKhoL0cmke69",
+	"vUyG4i0244LfsAaZsrkuA/RiDF5LGN81vmzilW9Z6Alnt1UGtDC2Rc9hRpzvfKYKbVM+cgsl5jpVBn2P",
+	"l16VT21VAM3H72+e1VfXUFbD5GtwSPO7iFi+qn79dVi95X14p2DdXxtS8ANGbgOUHGVsA7Tc8Oywl3Cd",
+	"33S448aLoGhifVfL/8ZhcL/oXAbdTs8DHUbGNsQxBkyy1/gTBezIG5V6YytTJVARIHkuPoZFcI6LUUwa",
+	"1CEoMuCha+Bj+A0+YH4NRi+qDHhnwWYRSdDnyXLfSZp9xL89rZEEJjLLiJnKm/5gGWo3MqQUoRUiLNBG",
+	"JPRzMhTPDYwekZgM8pYrU56KS1VOpqzIbFVMlP9g7G4hAI9NlLbjYvGG12EjzbWEbt+N6Lgh6vsetu4+",
+	"t2KYrrVsWSzgvfB7TO280SjXWYTVEC/PW2+/l0qWvr3TA38dOdh0d87VeGrthxXZUPGeaD0Y33ET295A",
+	"vhWtThO0Xp3zYvRmxc7rpQlEpfzTbmDmLyovZYF6plAY/CqtSKoiSwbC6auAKuoFOXFqUqgyQdstArgd",
+	"jAzGG7Qj/lKMJUS4t20Q1jSZe/LP9rneWzjXjvvuu+uaRKsfV+LC8gz/USjD9BXbAQ334FRGxmsheQDb",
+	"bKtlLwG/cviZ/sVwwanizMDmBsDfd90ALJXnWwViB+1piXwXYwSnspA667obYACm6/rzw9HRJiRdJ+1i",
+	"QVMH8NsKcf57UJ7nitLWuHkuuUiVtyi9dbbD2g/4hF2yzXpY0508vvR+4EHqBYh3h82xxmv7iizmXOVj",
+	"b25/UABg6i19uLMPRaKMHGcqPQUO54RSL5yYQ4A50hkj40o7m/mLQKYpRITvirAqbYcPcsXc7d7b7/HU",
+	"r1+2Z0kit+w+Ne1htJc38c/W1LDJ2KaLZKUxfB7ridvIyoY8bKvWm8ayYAq2B3/L0tSsN81rYekV/7Bu",
+	"Fi96O+vOLaT98DP9e3GDn6DrWOJZ2q/a4172jT8YvqbDRObJGfZ2IHKLtdHtFcgdrvFhoei/3SkK55W6",
+	"gdMWF5G7WkbJA1enPMlciYSG8UinyVCcjcxMGQhDhG/nhKG02U97HSq99cXkb7D7dbIhtRskEXK3vVaC",
+	"0vxFsreXA1Q7bzitkCl4AKJRgh5Og0nNETaCT1s+TumNO7/v3B9HwgVcnIIf4T4YZrike7bM0CBfVRrX",
+	"Yd0LMu5P2UFV1ki9CjB4M0UoY0EgkTkYqe+dmKss48L8y8Lmp8LYeYIOdnjug8bbAyTGNpWcVm5kUM+J",
+	"JNVuIv1FGRz6vA0MXTbqbRCMyqg32hojw3ujDbjVfOObgz4B5lbdqz2CQ9rvFtngRA/HAENjxNYmR9Rj",
+	"Ov0E8q6TZhxs4B/JrStH5nhwdHQERdG0nqfEc0YhKWI6g02W5LZA8CR/pVx5yr+Awe1XhO9UadN3beH/",
+	"fdx/74SmttrI1ZTOllbq3mby1tZMhN7Sw71p451mvVp4hH7y1ZBkIb2EKKgxfcdg+l+hygHk0gzFC1uI",
+	"xyeYozLgjePERBbFglLa9ZWBeB58H1C5YROt6Sk4RNZiONAHc+k+HAUXsDJ4T4J12bu4lsqV6yqgrVGh",
+	"9BmveQYNphDSXsyUSLQdOoAQ4HjLTJur5ClnNtPFzk3t3DHMpLd92iTUj+pObJX7fC97jbVdSA3xicKm",
+	"fQnD1Mpcd0fxZ8r43jAh+ZPMdBqV10Sg7Lp0ou7QLd/K5lN7lr/cZ+XVM8ibeQljKzvdNJhd819OaHqw",
+	"zvIjkmR7yQFnUDW9pmcs9U73gTBxjeK9iXJtaynNAhxBjXWE8p9NPdJ1uie9RyBqhRJX1qgOFzV1sSaT",
+	"+AJMOyC07YjrQS5oww2tS5W7tYY79B80bC6vX+JrJyEOKItCLh481UuTtkEKCS5ufxkkQViCcqJf1hVg",
+	"tJMRQh008dH7m8SssH53IBTYKV1EJCQDy6LEsn9+BupEvTWFQwg4l/4nnQ7Fi4jJfhAAm6DYw6ROTJUs",
+	"yrGSpRuISSZ17iC9kGDIgH9Z5bCPCwUlr4J2+4LIdgQA6fEM5ylTr19VOu244iDNPy7enkq6sPEvk2wC",
+	"XV/AVxYr2XxoIUAb45xgDVx044jTP/aaxXFBI/BHLy/MhsLt/9ymrg8/4z/WBlS4vy0tIFzinaP88Hpf",
+	"FTMU5N9y5pYjGMszdwi7stt4fSe9dVLNINtsLjVQHkGhFNwM/ZHod/QAdUCd4m+dqs/FAE3+FDk4/Ino",
+	"5dIbwwtCOMGadANwoPpG2TVAjRob6tU1IUnXEp4WUht/Jn/nlBIJnJLJ94DaRW2p4hM+Cu5KYHR6RxCn",
+	"CczBe50mAyFRTYk5fEG4XM6lE5l1pQiMH8g1fwrIp3VhA0RmRgZSqLuT6nwPF5VxtxXK/hXbMz+0bStU",
+	"++tZpTAtXeYnPgInSC+597DSnPLer0baAGwO2FCTwz/t+JHv//BzUZnGq7jPQjo+eKyB3o7Y4ROA3gq7",
+	"kSgB3FORIF68S2Dj+JsnAciDH9HvVkokAxRFb8IkvpdkFX7cPZVXGt3/bplY04/vozLo8XOrWQdCGVlR",
+	"9cKrdwGmUnz99z2gjj4+OjpaK9K5vH7kb0GPxovST8vxj0+ePHl8/OMtxD1VpcQ0sg5U6hItPzgPtBGp",
+	"rcY3SMq8SF9Z/xFEbUHXK+II0KWYWHOpi5zMxqH4KViX8DIbmKCOxcnx0UBUM2sIYiW2aunJmEVqZNAK",
+	"RTuFtbf43QDC43ghksrgR7ZuE/zTrW2Nwb3CvLhLE+ccJnAX+3AJh6dVPguiJO32JJM1camNdlOF8Jwo",
+	"sl4wVQkmiL/3WKOAMMnbI3jua4cI5AywPjLh4tMqLH4wD7Kyu6wUwJy8l6vEYVi5VVE+o8j/minpmKi3",
+	"WHh5gcKyAvGsE7IjL5WZeEUzK6y99EYoeAOZlQ78w/6CXsFRAapx6PWXyJU07pRM0lhbDVgXhoMFQZxK",
+	"O/PKsWF9F+qychw+L8JFrMs6xakIqvX+nflhaF/ETq0npuXMf4dgXhVdBkij5HIRSHOG/fm0g6DSwnrV",
+	"xHsCgXecuksTAFw6O5i78B5asSzMG5iwI7O5DQs93E8D9rUf2jdlvcIXf2FrlU25jQwC7cS/X71+U3OA",
+	"AIVKvftsQQo6Z0V+9uzNy7fPUcU+5bvbCGhNEJr4/Pmbs2c/PT8nnhRKBaEB4tDeXxVyot4Thk2CpdGo",
+	"1C2SULN9DCXL/qTALBCv8rH22ZvBCIXJdi+lZjkhs0LJdBF5BkcGx/JBqZmjz0QX7xlPBLwNTpqy/gJX",
+	"yoUjIkndGinnyX4weHYvzaAp3Jt5XJk1BvJZveLs4IeFx3GpVHx3cvQ/3z/FWCZJW1658qbB0SYdD9bw",
+	"bYVjV3u4VTYuMzvvDoZeRM7OTEJcnUFx+KAwMlcD0QS/GYqXBmrrQw9eUUG2JQEydGHAvAtDWhs8hXs/",
+	"4KJyxqct8P91JjS31hVgpTcPWspax9ZmSpqNYqRvtZoffB2x1PWy7CeUPqS3ACgveSzK+NuyMIe/rYmE",
+	"vi4toMCJVPlbPkA7SE4Yu24IMhyAKLfEU4A2l1AfK5k5Ic3IqGvtAIad3iM6NW5Fu3AGY8bP46OjofhV",
+	"5ooO4rG60oYwVBIN2+M0oSsbxCtSMIpdjdWCDyFYy7rgJ8HI7AhQd7/Sjulz+MI3aLS1kHm2fVtv1PWK",
+	"TM1YPH5+/epX4Hr5v7Nf/g3wuvRvUXqh0Qa4X/xTQ5H4n2BECV7uk3ik14/oL4USJScDO5Hc/Bq6xPRR",
+	"IkpfGzI/KBS92VtYe99PeUwj/nsD4mizvb3itDoEf4psRluaW4OfiLbG1yCqUAkmEfi7iJIChgd3eZfk",
+	"kb7FSV6RlBBtLXaDDcWZEdpgglzz7xLA4Vl/Sm9ZjjOVj8x3J48ff49a1NsIeGHJtQNfmt89txdZ+hYV",
+	"iWw8ugC8V9oC6Tp2PKxa5fmzP3v+7obMRWgOvpD5nVEqYIMSU1V446vylwUnkpY9kgxq+Bc/X2ZkAPgU",
+	"zrtTxMyKvhlS+mSJEIbjBcw0oxi2o17tfPrwi/6M7IuJbUv9+AXhd5et6Vsoy7Wytb6S8DmbN4QHyR5M",
+	"0V5iyPJC/DEUktugqoprDu9Oar7aRPqb0txf4eE+Dm0SxHWVh62VfKukrbu8lQr4HiTtvklaXb63R0Ej",
+	"zbpZovdwpTOC8Xf3LkIPfoRb+BF4wfd+lnJHh5/pX2szUiMhur0MLZvZbEQg8v4AsxOOg8/LW4+1y+tT",
+	"GEc3sls3Wvnj45MnJ//9rx9PnqzBLP+W7DnZuxk3VTIrp3+tkquf4JGD/Qa/fQ8dd7u4ZiAD3OqdJ1NN",
+	"qkKXi4PT//+jkbE5VZMPMZPVUp/RDOeqlAd/wOTlqiz0xK2avF/okbWzBx6eWUbRkhVZ8zen6LfC5n7g",
+	"lUPHkbqeWYeXSdxd/c+XF0X6dk75jEZBe7p1xuxMGTnTQ5aPrml7Zk1ZyEm5F+qUXmT259evfn01/lNN",
+	"unkM6Bv+IfTZK9baL/CrmTJnv70UqZ1UuZ+91vWF8O9fa6M8Pxz9q4aVRUzJ5Yx6RtpenFJ4m1PssSAo",
+	"laUcS6dGJrVonJNfB1ypUOoJqXVgwbnAXwaUZ1POu9clZbQMxTva/hLfGJlwBwDkA61SSsb6gRlgGE6h",
+	"w19xoWSqjXJun6qz7qTLkxfmE+Zy/8oTVi5VUNIAnYeq+HaRYTNhhTZ4G1kSe5pH7qJjFtkztbftxee6",
+	"v2+OK52loebVT2bLzDXb/HwwVrJQhW/eW0Rypt9/UNCb14IoBKhAqyI7OD04BO1IjbYwz5A/EmxccNRE",
+	"5CCQa53nFVSUPiWKSy9hM22IuIMqVm9wZ7gWsxIoAwYRXYDI7JWjtEM1c1EzyLKy3MQrkBfY9TRmQ4OK",
+	"XmbezeXXf5HemDTSTMBN6WWJV8KVtpBX8acw/uvSZ1Tj8F/HbCcEXcTVhgwJfqPckJzsEwUAL/G0ce14",
+	"uzGeKpk+QtoC8bFSlaJ+0uxj1EXlVEFljXXLafbxoIk0HzXW1t/Pdhx5qSNGB165sGiNT/7Tjt26sQDu",
+	"fXMwnMzX8eGzwpZ2YjMvm34cXMa5sqgTWbiqcmoL16iubUgp1sduMZYWTkIQHCIYiqU3YvvcooMIlDns",
+	"xVAej4m/6K9HKCxgppP5LIQ3Ytn1TbV044/1D2pRN7tUEt/YR1AC39LK1VWhriD4eKmvAO9EjgOH0LBZ",
+	"a07MI8ut4FVgAIcVnGuDhmoEjRgbVtQmaMW///j7PwEAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -4393,7 +4393,7 @@ type Heartbeat struct {
 
 	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: final.
+	// again, independently of its runs. DETACHED: its process must register again.
 	State WorkerState `json:"state"`
 }
 
@@ -6903,7 +6903,7 @@ type Worker struct {
 
 	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: final.
+	// again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	Version  int64              `json:"version"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
@@ -6970,14 +6970,14 @@ type WorkerRegistration struct {
 
 	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: final.
+	// again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
 // WorkerState ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
 // heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-// again, independently of its runs. DETACHED: final.
+// again, independently of its runs. DETACHED: its process must register again.
 type WorkerState string
 
 // Workflow defines model for Workflow.
@@ -9137,6 +9137,15 @@ type DrainWorkerParams struct {
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// UndetachWorkerParams defines parameters for UndetachWorker.
+type UndetachWorkerParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // UndrainWorkerParams defines parameters for UndrainWorker.
 type UndrainWorkerParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -9498,6 +9507,9 @@ type WorkerHeartbeatJSONRequestBody = HeartbeatInput
 
 // StartRunsJSONRequestBody defines body for StartRuns for application/json ContentType.
 type StartRunsJSONRequestBody = StartBatch
+
+// UndetachWorkerJSONRequestBody defines body for UndetachWorker for application/json ContentType.
+type UndetachWorkerJSONRequestBody = WorkerActionInput
 
 // UndrainWorkerJSONRequestBody defines body for UndrainWorker for application/json ContentType.
 type UndrainWorkerJSONRequestBody = WorkerActionInput
@@ -11245,6 +11257,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRuns(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UndetachWorkerWithBody Undetach a worker
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+	UndetachWorkerWithBody(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UndetachWorker Undetach a worker
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+	UndetachWorker(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, body UndetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UndrainWorkerWithBody Undrain a worker
 	//
@@ -15119,6 +15145,40 @@ func (c *Client) StartRunsWithBody(ctx context.Context, workerID WorkerID, conte
 // Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 func (c *Client) StartRuns(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewStartRunsRequest(c.Server, workerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UndetachWorkerWithBody Undetach a worker
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+func (c *Client) UndetachWorkerWithBody(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndetachWorkerRequestWithBody(c.Server, workerID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UndetachWorker Undetach a worker
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+func (c *Client) UndetachWorker(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, body UndetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUndetachWorkerRequest(c.Server, workerID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -27325,6 +27385,68 @@ func NewStartRunsRequestWithBody(server string, workerID WorkerID, contentType s
 	return req, nil
 }
 
+// NewUndetachWorkerRequest calls the generic UndetachWorker builder with application/json body
+func NewUndetachWorkerRequest(server string, workerID WorkerID, params *UndetachWorkerParams, body UndetachWorkerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUndetachWorkerRequestWithBody(server, workerID, params, "application/json", bodyReader)
+}
+
+// NewUndetachWorkerRequestWithBody constructs an http.Request for the UndetachWorker method, with any body, and a specified content type
+func NewUndetachWorkerRequestWithBody(server string, workerID WorkerID, params *UndetachWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/workers/%s/undetach", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewUndrainWorkerRequest calls the generic UndrainWorker builder with application/json body
 func NewUndrainWorkerRequest(server string, workerID WorkerID, params *UndrainWorkerParams, body UndrainWorkerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -29743,6 +29865,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRunsWithResponse(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunsResponse, error)
+
+	// UndetachWorkerWithBodyWithResponse Undetach a worker
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+	UndetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndetachWorkerResponse, error)
+
+	// UndetachWorkerWithResponse Undetach a worker
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+	UndetachWorkerWithResponse(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, body UndetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndetachWorkerResponse, error)
 
 	// UndrainWorkerWithBodyWithResponse Undrain a worker
 	//
@@ -37225,6 +37361,54 @@ func (r StartRunsResponse) ContentType() string {
 	return ""
 }
 
+type UndetachWorkerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WorkerFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UndetachWorkerResponse) GetJSON200() *WorkerFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UndetachWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UndetachWorkerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UndetachWorkerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UndetachWorkerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UndetachWorkerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type UndrainWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40844,6 +41028,32 @@ func (c *ClientWithResponses) StartRunsWithResponse(ctx context.Context, workerI
 		return nil, err
 	}
 	return ParseStartRunsResponse(rsp)
+}
+
+// UndetachWorkerWithBodyWithResponse Undetach a worker
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+func (c *ClientWithResponses) UndetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndetachWorkerResponse, error) {
+	rsp, err := c.UndetachWorkerWithBody(ctx, workerID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUndetachWorkerResponse(rsp)
+}
+
+// UndetachWorkerWithResponse Undetach a worker
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/workers/{worker_id}/undetach (the `UndetachWorker` operationId).
+func (c *ClientWithResponses) UndetachWorkerWithResponse(ctx context.Context, workerID WorkerID, params *UndetachWorkerParams, body UndetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*UndetachWorkerResponse, error) {
+	rsp, err := c.UndetachWorker(ctx, workerID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUndetachWorkerResponse(rsp)
 }
 
 // UndrainWorkerWithBodyWithResponse Undrain a worker
@@ -46200,6 +46410,39 @@ func ParseStartRunsResponse(rsp *http.Response) (*StartRunsResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest RunResults
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUndetachWorkerResponse parses an HTTP response from a UndetachWorkerWithResponse call
+func ParseUndetachWorkerResponse(rsp *http.Response) (*UndetachWorkerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UndetachWorkerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WorkerFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

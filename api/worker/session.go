@@ -58,27 +58,25 @@ func (s *session) work(ctx context.Context) {
 	s.claims(claiming)
 	unhook()
 	stopClaims()
-	if s.over.Err() == nil {
-		s.drain()
-	} else {
-		s.each(func(h *held) { h.drop(ErrLost) })
-	}
-	s.busy.Wait()
+	s.drain()
 	stopBeats()
 	beating.Wait()
 	s.end(nil)
 }
 
-// drain waits for handlers to finish, and after Config.Drain ends their contexts. The
-// id may become unknown to the server meanwhile.
+// drain waits for handlers to finish, and after Config.Drain ends their contexts. A
+// detached worker drains as one that stops does: the results of what it has are accepted
+// as long as nobody else has the runs, and its leases end as they were granted.
 func (s *session) drain() {
-	_ = s.w.api.post(
-		context.Background(),
-		5*time.Second,
-		s.path("drain"),
-		map[string]any{"reason": "the process stops"},
-		nil,
-	)
+	if s.over.Err() == nil {
+		_ = s.w.api.post(
+			context.Background(),
+			5*time.Second,
+			s.path("drain"),
+			map[string]any{"reason": "the process stops"},
+			nil,
+		)
+	}
 	done := make(chan struct{})
 	go func() { s.busy.Wait(); close(done) }()
 	timer := time.NewTimer(max(s.w.cfg.Drain, 0))
@@ -87,10 +85,6 @@ func (s *session) drain() {
 	case <-done:
 	case <-timer.C:
 		s.each(func(h *held) { h.cancel(ErrStopping) })
-	case <-s.over.Done():
-	}
-	if s.over.Err() != nil {
-		s.each(func(h *held) { h.drop(ErrLost) })
 	}
 	<-done
 }
@@ -105,19 +99,53 @@ func (s *session) each(f func(*held)) {
 
 // claims claims runs for free slots until ctx ends.
 func (s *session) claims(ctx context.Context) {
-	for {
+	for stale := newPause(); ; {
 		n := s.free(ctx)
 		if n == 0 {
 			return
 		}
 		runs := s.claim(ctx, n)
-		for range n - len(runs) {
+		current := s.current(runs)
+		for range n - len(current) {
 			s.slots <- struct{}{}
 		}
-		if len(runs) > 0 {
-			s.start(runs)
+		if len(current) > 0 {
+			s.start(current)
+		} else if len(runs) > 0 {
+			_ = stale.wait(ctx)
+			continue
 		}
+		stale = newPause()
 	}
+}
+
+// current returns the runs that were assigned under the newest epoch that this process
+// has seen, and gives the others back. Epochs never fall, so who assigns under an older
+// one does not know the current leader: it writes into a copy of the database that was
+// abandoned, or restored. Another worker may have the run there.
+func (s *session) current(runs []claimed) (current []claimed) {
+	for _, c := range runs {
+		if s.w.epoch = max(s.w.epoch, c.LeaderEpoch); c.LeaderEpoch == s.w.epoch {
+			current = append(current, c)
+			continue
+		}
+		s.log.Error("refused a run of an older epoch: does this server use an abandoned database? "+
+			"After a restore from a backup, restart the workers",
+			slog.String("run_id", c.RunID), slog.Int64("epoch", c.LeaderEpoch), slog.Int64("seen", s.w.epoch))
+		s.release(c, fmt.Sprintf("epoch %d is older than %d, which the worker has seen", c.LeaderEpoch, s.w.epoch))
+	}
+	return current
+}
+
+// release gives back a run that was not begun; if that fails, its lease will expire.
+func (s *session) release(c claimed, reason string) {
+	_ = s.w.api.post(
+		context.Background(),
+		5*time.Second,
+		"/api/v1/job-runs/"+c.RunID+"/release",
+		c.of(s.id, map[string]any{"reason": reason}),
+		nil,
+	)
 }
 
 // free takes all free slots, at least one; 0: ctx has ended.
@@ -172,13 +200,7 @@ func (s *session) giveBack(claim map[string]any) {
 		return // their leases will expire
 	}
 	for _, c := range answer.Runs {
-		_ = s.w.api.post(
-			context.Background(),
-			5*time.Second,
-			"/api/v1/job-runs/"+c.RunID+"/release",
-			c.of(s.id, map[string]any{"reason": "the process stops"}),
-			nil,
-		)
+		s.release(c, "the process stops")
 	}
 }
 
@@ -227,9 +249,6 @@ func (s *session) begin(c claimed, sent time.Time, lease time.Duration) {
 	s.mu.Lock()
 	s.held[c.RunID] = h
 	s.mu.Unlock()
-	if s.over.Err() != nil {
-		h.drop(ErrLost)
-	}
 	s.busy.Go(func() {
 		defer func() {
 			s.mu.Lock()
@@ -289,10 +308,11 @@ func (s *session) call(ctx context.Context, r *Run) (result any, err error) {
 	return handler(ctx, r)
 }
 
-// beat sends heartbeats until ctx ends or the id is gone. It runs in its own goroutine,
-// so that busy handlers do not delay it.
+// beat sends heartbeats until ctx ends. It runs in its own goroutine, so that busy
+// handlers do not delay it. A detached worker continues with them while it drains: an
+// operator may undo the detaching, and then they renew its leases.
 func (s *session) beat(ctx context.Context) {
-	seq := int64(0)
+	seq, detached := int64(0), false
 	for pause := time.Duration(0); ; pause = s.interval {
 		timer := time.NewTimer(pause)
 		select {
@@ -303,12 +323,27 @@ func (s *session) beat(ctx context.Context) {
 		}
 		seq++
 		if err := s.beatOnce(ctx, seq); gone(err) {
-			s.log.Warn("the worker was detached; registering again", slog.Any("error", err))
-			s.end(ErrLost)
-			s.each(func(h *held) { h.drop(ErrLost) })
-			return
+			if !detached {
+				s.log.Warn("the worker was detached: it finishes its runs and registers again", slog.Any("error", err))
+				s.end(ErrLost)
+				s.confirm(ctx)
+			}
+			detached = true
 		} else if err != nil && ctx.Err() == nil {
 			s.log.Warn("heartbeat failed", slog.Any("error", err))
+		}
+	}
+}
+
+// confirm tells the server that the runs of the detached worker continue, and
+// drops those that it refuses. It does not extend the leases of the others.
+func (s *session) confirm(ctx context.Context) {
+	var doubted []*held
+	s.each(func(h *held) { doubted = append(doubted, h) })
+	for _, h := range doubted {
+		err := s.w.api.post(ctx, 5*time.Second, "/api/v1/job-runs/"+h.RunID+"/confirm-continuation", h.of(s.id, nil), nil)
+		if err != nil && !unknown(err) {
+			h.drop(errors.Join(ErrLost, err))
 		}
 	}
 }

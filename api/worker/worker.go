@@ -33,8 +33,9 @@ type Config struct {
 	Concurrency int
 	// Poll is how long a claim waits for runs, at most 30 s; 0: 20 s.
 	Poll time.Duration
-	// Drain is how long handlers may continue after Run's context has ended, before their
-	// contexts end and their runs are released; 0: 20 s; negative: they end at once.
+	// Drain is how long handlers may continue after Run's context has ended or the worker
+	// was detached, before their contexts end and their runs are released; 0: 20 s;
+	// negative: they end at once.
 	Drain time.Duration
 	// ReportFor is how long the report of a result is repeated after the lease of its run
 	// has ended, while the server does not answer; 0: 2 min.
@@ -52,7 +53,7 @@ var (
 	ErrLost      = errors.New("worker: the run no longer belongs to this worker")
 	ErrLeaseOver = errors.New("worker: the lease of the run has ended, and the server could not be reached")
 	ErrTimedOut  = errors.New("worker: the run has taken longer than its definition allows")
-	ErrStopping  = errors.New("worker: the process is stopping")
+	ErrStopping  = errors.New("worker: the process is stopping, or the worker was detached")
 )
 
 // Worker runs jobs. Make it with New, give it handlers, and call Run.
@@ -61,6 +62,7 @@ type Worker struct {
 	api      *client
 	handlers map[string]Handler
 	reports  chan *report
+	epoch    int64 // the newest epoch of a leader under which runs were assigned; of the goroutine that claims
 }
 
 // New returns a worker, or an error if cfg is invalid. It sends nothing; Run does.
@@ -110,7 +112,8 @@ func (w *Worker) Handle(command string, h Handler) { w.handlers[command] = h }
 // Run claims and executes runs until ctx ends; then it drains: it claims nothing more,
 // handlers may finish within Config.Drain, and unfinished runs are released. It returns
 // nil after that, and an error only when it cannot work at all: there are no handlers,
-// or the server refuses its credential or its registration.
+// or the server refuses its credential or its registration. A worker that was detached
+// drains as well, and then registers under a new id.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
 		return errors.New("worker: there are no handlers")

@@ -150,4 +150,5 @@ func (a *canaryNode) writeWork() {
 	a.does("undrainWorker", `{"reason":"#"}`)
 	gone := a.does("registerWorker", `{"name":"#-gone","queues":["#"]}`)
 	a.does("detachWorker", `{"reason":"#"}`, "worker_id:"+field(gone, "worker_id"))
+	a.does("undetachWorker", `{"reason":"#"}`, "worker_id:"+field(gone, "worker_id"))
 }

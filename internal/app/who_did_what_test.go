@@ -256,5 +256,6 @@ func (w *walker) jobs() {
 	w.do("drainWorker", why, worker)
 	w.do("undrainWorker", why, worker)
 	w.do("detachWorker", why, worker)
+	w.do("undetachWorker", why, worker)
 	w.do("deleteJobDefinition", "", "report", "?force=true&reason=gone")
 }

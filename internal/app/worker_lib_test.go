@@ -24,6 +24,7 @@ type workerNode struct {
 	*node
 	t   *testing.T
 	dsn string
+	db  *postgres.DB
 	w   *worker.Worker
 	cfg worker.Config
 }
@@ -31,6 +32,12 @@ type workerNode struct {
 // newWorkerNode starts a node, with a leader elected by the test, and a definition
 // "report" of the command "print". Its leases are short.
 func newWorkerNode(t *testing.T, change ...func(*worker.Config)) *workerNode {
+	t.Helper()
+	return workerNodeOf(t, "4", change...)
+}
+
+// workerNodeOf is newWorkerNode with leases of so many seconds, null for the default.
+func workerNodeOf(t *testing.T, lease string, change ...func(*worker.Config)) *workerNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	y := &workerNode{node: start(t, dsn, "node", stopAtOnce), t: t, dsn: dsn}
@@ -44,10 +51,11 @@ func newWorkerNode(t *testing.T, change ...func(*worker.Config)) *workerNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
+	y.db = db
 	if _, _, err := jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	y.must("PATCH", "/api/v1/settings", `{"values":{"heartbeat_interval_seconds":0.5,"run_lease_seconds":4}}`, 200)
+	y.must("PATCH", "/api/v1/settings", `{"values":{"heartbeat_interval_seconds":0.5,"run_lease_seconds":`+lease+`}}`, 200)
 	y.must("POST", "/api/v1/job-definitions", `{"name":"report","type":"manual","command_name":"print"}`, 201)
 	y.cfg = worker.Config{URL: y.url, Poll: 2 * time.Second}
 	for _, f := range change {
@@ -230,13 +238,66 @@ func TestALeaseThatEndsStopsTheHandler(t *testing.T) {
 	}
 }
 
-func TestADetachedWorkerStopsAndRegistersAgain(t *testing.T) {
+// detached has the worker start a run, and detaches it. It returns its id and the run's.
+func (y *workerNode) detached(began <-chan struct{}) (id, run string) {
+	y.t.Helper()
+	run = y.run("1")
+	receive(y.t, began, "the handler")
+	id = y.active()[0]
+	y.must("POST", "/api/v1/workers/"+id+"/detach", `{"reason":"test"}`, 200)
+	return id, run
+}
+
+// active returns the ids of the active workers.
+func (y *workerNode) active() (ids []string) {
+	y.t.Helper()
+	for _, w := range y.must("GET", "/api/v1/workers?state=ACTIVE", "", 200)["workers"].([]any) {
+		ids = append(ids, w.(map[string]any)["worker_id"].(string))
+	}
+	return ids
+}
+
+func TestADetachedWorkerFinishesWhatItHasAndRegistersAnew(t *testing.T) {
 	t.Parallel()
-	y := newWorkerNode(t)
+	y := workerNodeOf(t, "null")
+	began, goOn := make(chan struct{}, 10), make(chan struct{})
+	y.w.Handle("print", func(ctx context.Context, r *worker.Run) (any, error) {
+		began <- struct{}{}
+		if string(r.Args) == "1" {
+			select {
+			case <-goOn:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		return nil, nil
+	})
+	y.work()
+	id, run := y.detached(began)
+	next := y.run("2") // which the detached worker must not take, although it has room
+	eventually(t, "the worker confirms its run", func() bool {
+		return y.must("GET", "/api/v1/job-runs/"+run, "", 200)["continuation_state"] == "NONE"
+	})
+	if doc := y.must("GET", "/api/v1/job-runs/"+next, "", 200); doc["state"] != "PENDING" {
+		t.Errorf("a worker that drains took another run: %v", doc)
+	}
+	close(goOn)
+	if doc := y.becomes(run, "SUCCEEDED"); doc["attempt"] != float64(1) {
+		t.Errorf("the run of the detached worker: %v", doc)
+	}
+	y.becomes(next, "SUCCEEDED")
+	if now := y.active(); len(now) != 1 || now[0] == id {
+		t.Errorf("active workers: %v; detached: %s", now, id)
+	}
+}
+
+func TestADetachedWorkerGivesBackWhatItCannotFinish(t *testing.T) {
+	t.Parallel()
+	y := workerNodeOf(t, "null", func(c *worker.Config) { c.Drain = -1 })
 	began, ended := make(chan struct{}, 10), make(chan error, 10)
 	y.w.Handle("print", func(ctx context.Context, r *worker.Run) (any, error) {
 		began <- struct{}{}
-		if string(r.Args) == "2" {
+		if r.Attempt > 1 {
 			return nil, nil
 		}
 		<-ctx.Done()
@@ -244,23 +305,38 @@ func TestADetachedWorkerStopsAndRegistersAgain(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	y.work()
-	lost := y.run("1")
-	receive(t, began, "the handler")
-	workers := y.must("GET", "/api/v1/workers?state=ACTIVE", "", 200)["workers"].([]any)
-	id := workers[0].(map[string]any)["worker_id"].(string)
-	y.must("POST", "/api/v1/workers/"+id+"/detach", `{"reason":"test"}`, 200)
-	if err := receive(t, ended, "the end of the run"); !errors.Is(err, worker.ErrLost) {
+	id, run := y.detached(began)
+	if err := receive(t, ended, "the end of the handler"); !errors.Is(err, worker.ErrStopping) {
 		t.Errorf("the handler was stopped by %v", err)
 	}
-	y.becomes(y.run("2"), "SUCCEEDED")
-	workers = y.must("GET", "/api/v1/workers?state=ACTIVE", "", 200)["workers"].([]any)
-	if len(workers) != 1 || workers[0].(map[string]any)["worker_id"] == id {
-		t.Errorf("workers: %v", workers)
+	if doc := y.becomes(run, "SUCCEEDED"); doc["attempt"] != float64(2) || doc["losses_used"] != float64(0) ||
+		doc["assigned_worker_id"] == id {
+		t.Errorf("the run that was given back: %v", doc)
 	}
-	if _, doc := call(t, "GET", y.url+"/api/v1/job-runs/"+lost, ""); doc["state"] == "SUCCEEDED" ||
-		doc["state"] == "FAILED" {
-		t.Errorf("a run that was lost was reported: %v", doc)
+}
+
+func TestAnOlderEpochIsRefused(t *testing.T) {
+	t.Parallel()
+	y := newWorkerNode(t)
+	y.w.Handle("print", func(context.Context, *worker.Run) (any, error) { return nil, nil })
+	y.work()
+	epoch := func(n int) {
+		t.Helper()
+		if _, err := y.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET epoch = $1`, n); err != nil {
+			t.Fatal(err)
+		}
 	}
+	epoch(7)
+	y.becomes(y.run("1"), "SUCCEEDED")
+	epoch(3) // as a server says that writes into an abandoned copy of the database
+	stale := y.run("2")
+	y.becomes(stale, "ORPHANED")
+	attempts := y.must("GET", "/api/v1/job-runs/"+stale+"/attempts", "", 200)["attempts"].([]any)
+	if a := attempts[0].(map[string]any); a["started_at"] != nil || !strings.Contains(fmt.Sprint(a["reason"]), "epoch") {
+		t.Errorf("a run of an older epoch: %v", a)
+	}
+	epoch(8)
+	y.becomes(y.run("3"), "SUCCEEDED")
 }
 
 func TestACancelReachesTheHandler(t *testing.T) {

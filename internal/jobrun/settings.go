@@ -56,7 +56,7 @@ var SettingsList = []Setting{
 	{Name: AssignAhead, Unit: "seconds", Default: 60, Min: 1, Max: 3600, Effect: sweep, Description: "how long before its slot a run is created; until the slot it stays PENDING"},
 	{Name: HeartbeatInterval, Unit: "seconds", Default: 5, Min: 0.5, Max: 60, Effect: beat, Description: "how often workers are asked to send heartbeats"},
 	{Name: HeartbeatTTL, Unit: "seconds", Default: 15, Min: 1, Max: 300, Effect: sweep, Description: "how long without a heartbeat or claim until a worker is LOST and gets no new runs"},
-	{Name: DetachGrace, Unit: "seconds", Default: 10, Min: 0, Max: 3600, Effect: sweep, Description: "how long a worker stays LOST until it is DETACHED, which is final"},
+	{Name: DetachGrace, Unit: "seconds", Default: 10, Min: 0, Max: 3600, Effect: sweep, Description: "how long a worker stays LOST until it is DETACHED and must register again"},
 	{Name: RunLease, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: beat, Description: "how long a worker keeps a started run without a heartbeat"},
 	{Name: AssignLease, Unit: "seconds", Default: 20, Min: 1, Max: 3600, Effect: claim, Description: "how long a worker has to start an assigned run"},
 	{Name: ReassignAfter, Unit: "seconds", Default: 0, Min: 0, Max: 3600, Effect: sweep, Description: "how long after its assign lease has ended a run that was not started is ORPHANED"},

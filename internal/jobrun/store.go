@@ -258,8 +258,8 @@ type RunFence struct {
 type Workers interface {
 	Worker(ctx context.Context, tenant, id uuid.UUID) (WorkerProcess, error)
 	ListWorkers(ctx context.Context, tenant uuid.UUID, states []WorkerState, p page.ByTime) (page.Of[WorkerProcess], error)
-	// Move drains, undrains or detaches a worker (to ACTIVE, DRAINING, DETACHED).
-	// DETACHED is final: its runs are in doubt immediately, and the process must
+	// Move drains, undrains, detaches or undetaches a worker (to DRAINING, ACTIVE, DETACHED,
+	// LOST). The runs of a DETACHED one are in doubt immediately, and its process must
 	// register again. Faults: NotFound, Conflict.
 	Move(ctx context.Context, tenant, id uuid.UUID, to WorkerState, by operator.Action) (WorkerProcess, error)
 }

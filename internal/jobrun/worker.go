@@ -17,7 +17,7 @@ const (
 	WorkerActive   WorkerState = "ACTIVE"
 	WorkerDraining WorkerState = "DRAINING" // finishes what it has, gets nothing new
 	WorkerLost     WorkerState = "LOST"     // silent for heartbeat_ttl_seconds; the next heartbeat or claim revives it
-	WorkerDetached WorkerState = "DETACHED" // final: the process must register again
+	WorkerDetached WorkerState = "DETACHED" // the process registers again; only an operator ends it
 )
 
 // WorkerProcess is one process that runs jobs. A restart is another one (S15).
@@ -50,13 +50,20 @@ type WorkerProcess struct {
 // Place is where it stands in a list.
 func (w *WorkerProcess) Place() page.TimeID { return page.TimeID{At: w.RegisteredAt, ID: w.ID} }
 
-// Moved changes w's state on request of an operator: to ACTIVE, DRAINING or DETACHED. A
-// LOST worker stays LOST, and drains after a heartbeat has revived it if DrainAt is
-// set. changed is false when the state is the same already. Fault: Conflict for a
-// DETACHED one: the process must register again.
+// Moved changes w's state on request of an operator: to ACTIVE, DRAINING or DETACHED, or
+// from DETACHED to LOST. A LOST worker stays LOST, and drains after a heartbeat has
+// revived it if DrainAt is set; one that was DETACHED must first show that it lives.
+// changed is false when the state is the same already. Fault: Conflict for anything else
+// of a DETACHED one: its process must register again.
 func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 	draining := w.DrainAt != nil
 	switch {
+	case to == WorkerLost:
+		if w.State != WorkerDetached {
+			return false, nil
+		}
+		w.State = WorkerLost
+		return true, nil
 	case w.State == to && w.State != WorkerLost:
 		return false, nil
 	case w.State == WorkerDetached:
@@ -80,7 +87,7 @@ func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 func (w *WorkerProcess) Actions() []string {
 	switch {
 	case w.State == WorkerDetached:
-		return []string{}
+		return []string{"undetach"}
 	case w.State == WorkerDraining, w.DrainAt != nil:
 		return []string{"undrain", "detach"}
 	}

@@ -35,6 +35,11 @@ func TestHowAnOperatorMovesAWorker(t *testing.T) {
 		{detached, false, active, detached, false, true},
 		{detached, false, draining, detached, false, true},
 		{detached, false, detached, detached, false, false},
+		{detached, false, lost, lost, true, false},
+		{detached, true, lost, lost, true, false},
+		{lost, true, lost, lost, false, false},
+		{active, false, lost, active, false, false},
+		{draining, true, lost, draining, false, false},
 	} {
 		w := worker(1)
 		if w.State = tt.from; tt.drains {

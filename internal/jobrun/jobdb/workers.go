@@ -81,7 +81,7 @@ func (st *Workers) ListWorkers(
 var moveWorker = postgres.Named(`
 UPDATE jobs.workers w SET state = @state::text, version = w.version + 1, reason = @reason,
        drain_at = CASE WHEN @drains THEN coalesce(w.drain_at, clock_timestamp()) END,
-       lost_at = CASE WHEN @state::text = 'LOST' THEN w.lost_at END,
+       lost_at = CASE WHEN @state::text = 'LOST' THEN CASE w.state WHEN 'DETACHED' THEN clock_timestamp() ELSE w.lost_at END END,
        detached_at = CASE WHEN @state::text = 'DETACHED' THEN clock_timestamp() END
  WHERE w.tenant_id = @tenant AND w.id = @id AND w.version = @version RETURNING `+workerColumns,
 	postgres.Single("tenant", "id", "state", "reason", "drains", "version"))

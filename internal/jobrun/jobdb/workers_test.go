@@ -113,6 +113,9 @@ func TestOperatorsMoveWorkers(t *testing.T) {
 		{jobrun.WorkerActive, []jobrun.WorkerState{jobrun.WorkerDetached, jobrun.WorkerDetached}, jobrun.WorkerDetached, false, false, 1},
 		{jobrun.WorkerDetached, []jobrun.WorkerState{jobrun.WorkerActive}, jobrun.WorkerDetached, false, true, 0},
 		{jobrun.WorkerDetached, []jobrun.WorkerState{jobrun.WorkerDraining}, jobrun.WorkerDetached, false, true, 0},
+		{jobrun.WorkerDetached, []jobrun.WorkerState{jobrun.WorkerLost, jobrun.WorkerLost}, jobrun.WorkerLost, false, false, 1},
+		{jobrun.WorkerActive, []jobrun.WorkerState{jobrun.WorkerDraining, jobrun.WorkerDetached, jobrun.WorkerLost}, jobrun.WorkerLost, true, false, 3},
+		{jobrun.WorkerActive, []jobrun.WorkerState{jobrun.WorkerLost}, jobrun.WorkerActive, false, false, 0},
 	} {
 		t.Run(fmt.Sprint(tt.from, tt.moves), func(t *testing.T) {
 			id := putWorker(t, raw, tenant, tt.from, 0)
@@ -121,7 +124,8 @@ func TestOperatorsMoveWorkers(t *testing.T) {
 				_, refusal = st.Move(t.Context(), tenant, id, to, jobAction(tenant, operator.JobWorker, id.String(), "move"))
 			}
 			w, err := st.Worker(t.Context(), tenant, id)
-			if err != nil || w.State != tt.want || (w.DrainAt != nil) != tt.draining {
+			if err != nil || w.State != tt.want || (w.DrainAt != nil) != tt.draining ||
+				(w.LostAt != nil) != (tt.want == jobrun.WorkerLost) || (w.DetachedAt != nil) != (tt.want == jobrun.WorkerDetached) {
 				t.Errorf("%+v, %v", w, err)
 			}
 			if (fault.KindOf(refusal) == fault.Conflict) != tt.refused || !tt.refused && refusal != nil {

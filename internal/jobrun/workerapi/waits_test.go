@@ -313,7 +313,7 @@ func TestDrainAndDetach(t *testing.T) {
 		t.Errorf("after undrain it got %v", got)
 	}
 	if r := s.Send("POST", workerPath(w, "detach"), ""); r.Status != 200 ||
-		!strings.Contains(string(r.Body), `"allowed_actions":[]`) {
+		!strings.Contains(string(r.Body), `"allowed_actions":["undetach"]`) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	s.Send("POST", workerPath(w, "heartbeat"), `{"seq":2}`).Wants(410, "JOB_WORKER_GONE")
@@ -323,6 +323,14 @@ func TestDrainAndDetach(t *testing.T) {
 	var page client.WorkerList
 	if list.Into(&page); len(page.Workers) != 1 || page.Workers[0].WorkerID != w || page.Workers[0].DetachedAt == nil {
 		t.Errorf("%s", list.Body)
+	}
+	if r := s.Send("POST", workerPath(w, "undetach"), `{"reason":"the wrong one"}`); r.Status != 200 ||
+		!strings.Contains(string(r.Body), `"LOST"`) {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	s.Send("POST", workerPath(w, "heartbeat"), `{"seq":3,"running":[`+item(c, "")+`]}`).Into(&h)
+	if h.State != "ACTIVE" || !h.Leases[0].Ok {
+		t.Errorf("after undetach: %+v", h)
 	}
 	s.call(w, c, "complete", "").Ended("SUCCEEDED", false) // nobody else has it yet
 }

@@ -146,6 +146,11 @@ func (s *Handlers) DetachWorker(ctx context.Context, in api.DetachWorkerRequestO
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
 }
 
+// UndetachWorker has a detached worker come back with its next heartbeat.
+func (s *Handlers) UndetachWorker(ctx context.Context, in api.UndetachWorkerRequestObject) (api.Response, error) {
+	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerLost, "undetach", in.Body)
+}
+
 func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string,
 	b *api.WorkerActionInput) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
