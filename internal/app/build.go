@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/ratelimit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/engine"
@@ -237,10 +238,14 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Limits: rest.Limits{
 			ReadTimeout: server.ReadTimeout, BodyGrace: server.HeaderTimeout, MinBodyRate: server.MinBodyRate,
 			MaxBodyBytes: server.MaxBodyBytes, MaxWait: server.MaxWait, RequestTimeout: server.RequestTimeout,
-			MaxStreams: server.MaxStreams, MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
+			MaxStreams: server.MaxStreams, TenantStreams: n.cfg.Limits.TenantStreams, MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
 			MaxSteps: n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
 		},
-		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Version: n.opt.Version, Log: n.opt.Log,
+		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
+		Limiter: ratelimit.New(ratelimit.Limits{
+			Key: n.cfg.Limits.KeyRequests, Tenant: n.cfg.Limits.TenantRequests, Creates: n.cfg.Limits.TenantCreates,
+		}, time.Now),
+		Limited: n.metrics.RateLimited, Version: n.opt.Version, Log: n.opt.Log,
 	}
 	if n.checker != nil {
 		edge.Access.Identify = n.checker.Identify

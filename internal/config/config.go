@@ -214,6 +214,10 @@ type Limits struct {
 	MaxSteps         int   `koanf:"max_steps" validate:"min=1,max=10000" doc:"Maximum number of steps of a workflow."`
 	MaxWorkflowBytes int64 `koanf:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Maximum size of a workflow definition, in bytes."`
 	MaxJSONDepth     int   `koanf:"max_json_depth" validate:"min=4,max=1000" doc:"Maximum nesting depth of JSON that Skald accepts."`
+	KeyRequests      int   `koanf:"key_requests_per_second" validate:"min=0,max=1000000" doc:"Maximum rate of requests of one credential on this node, after two seconds' worth at once; further ones are answered with 429. What workers report about their runs is not limited. 0 means no limit."`
+	TenantRequests   int   `koanf:"tenant_requests_per_second" validate:"min=0,max=1000000" doc:"The same for all credentials of a tenant together."`
+	TenantCreates    int   `koanf:"tenant_creates_per_second" validate:"min=0,max=1000000" doc:"The same for requests that create sagas, dead letters, runs or events; a batch counts once."`
+	TenantStreams    int   `koanf:"tenant_streams" validate:"min=0,max=10000" doc:"Maximum number of live streams that one tenant may have open on this node; 0 means server.max_streams."`
 }
 
 // Webhooks says how deliveries are made. An endpoint must also be allowed by

@@ -133,6 +133,10 @@ func Default(env Environment) Config {
 		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "verify-full", 50, 10
 		c.Database.AutoMigrate, c.Egress.AllowLoopback, c.Webhooks.AllowHTTP = false, false, false
 	}
+	if env == Staging || env == Prod {
+		c.Limits.KeyRequests, c.Limits.TenantRequests = 1000, 2000
+		c.Limits.TenantCreates, c.Limits.TenantStreams = 1000, 50
+	}
 	return c
 }
 

@@ -27,7 +27,11 @@ func (s *server) authorize(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if err := s.allow(req, rt, r); err != nil {
+		err := s.allow(req, rt, r)
+		if err == nil {
+			err = s.limit(w, req)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 			return
 		}

@@ -18,6 +18,7 @@ import (
 var problems = slices.Concat([]problemKind{
 	{rest.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
 	{rest.CodeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
+	{rest.CodeRateLimited, []int{429}, "Too many requests", "The credential or its tenant has made more requests than `limits` allows; `detail` and the header RateLimit name the limit. Nothing was done; retry after Retry-After."},
 	{rest.CodeTooSlow, []int{408}, "Request body too slow", "The client sent the body more slowly than `server.min_body_rate`, or took longer than `server.read_timeout`. Nothing was done; send the request again."},
 	{rest.CodeTwoLengths, []int{400}, "Two lengths", "The request, or an earlier one on the same connection, had both Content-Length and Transfer-Encoding. Servers disagree about where such a request ends, so it is refused and the connection is closed."},
 	{rest.CodeManyHeaders, []int{431}, "Too many headers", "The request has more than 100 header lines. Headers of more than 64 KiB in total are refused with the same status and without a problem document."},
@@ -92,7 +93,7 @@ var problems = slices.Concat([]problemKind{
 	{dlq.CodeUnavailable, []int{503}, "Dead-letter queue unavailable", "The server was started with `--store memory`, which has no dead-letter queue."},
 }, jobProblems, []problemKind{
 	{rest.CodeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is unreachable. Retry after Retry-After. A write may have happened: with an Idempotency-Key or your own saga_id, a retry is safe."},
-	{rest.CodeTooManyStreams, []int{503}, "Too many streams", "This node has reached its maximum of live event streams (`server.max_streams`). Retry after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
+	{rest.CodeTooManyStreams, []int{429}, "Too many streams", "This node has reached its maximum of live streams, in all (`server.max_streams`) or of this tenant (`limits.tenant_streams`). Retry after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
 	{rest.CodeInternal, []int{500}, "Internal error", "A bug in Skald. The server logs it under the request id."},
 })
 

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/rest/ratelimit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -58,8 +59,12 @@ type Config struct {
 	// Stopping is closed when the server begins to stop: requests that wait for a saga's
 	// end are then answered with its current state. Nil: never closed.
 	Stopping <-chan struct{}
-	Version  Version
-	Log      *slog.Logger
+	// Limiter limits requests; nil: there are no limits. Limited is called with the limit
+	// that refused a request; nil: not called.
+	Limiter *ratelimit.Limiter
+	Limited func(limit string)
+	Version Version
+	Log     *slog.Logger
 }
 
 // Sagas is what the edge needs of sagas and workflows.
@@ -148,6 +153,9 @@ func (c *Config) complete() error {
 	}
 	if c.Jobs != nil {
 		c.Jobs.complete()
+	}
+	if c.Limited == nil {
+		c.Limited = func(string) {}
 	}
 	if c.Trail.Streams == nil {
 		c.Trail.Streams = func(int) {}

@@ -102,7 +102,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	case access.CodeInvalid:
 		h.Set("WWW-Authenticate", `Bearer realm="skald", error="invalid_token"`)
 	}
-	if status == http.StatusServiceUnavailable || f.Code == rest.CodeKeyInUse {
+	if status == http.StatusServiceUnavailable || f.Code == rest.CodeKeyInUse || f.Code == rest.CodeTooManyStreams {
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)

@@ -8,7 +8,7 @@
 // ends in one writer of problem documents (problem.go).
 //
 // Files, each on top of those before it: keep, mistakes, contract, job_codes, codes, jobs, body,
-// config, serve, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server.
+// config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server.
 package httpapi
 
 import (
@@ -69,7 +69,9 @@ func New(cfg Config) (http.Handler, error) {
 	kit := &rest.Kit{
 		Clock: cfg.Now, NewID: cfg.NewID, Limits: cfg.Limits, Stopping: cfg.Stopping, Log: cfg.Log,
 		Cursors: rest.Cursors{Key: cfg.CursorKey},
-		Streams: &rest.Streams{Max: cfg.Limits.MaxStreams, Changed: cfg.Trail.Streams},
+		Streams: &rest.Streams{
+			Max: cfg.Limits.MaxStreams, MaxOfTenant: cfg.Limits.TenantStreams, Changed: cfg.Trail.Streams,
+		},
 	}
 	s := &server{cfg: cfg, kit: kit, contract: c, router: chi.NewRouter()}
 	s.assemble()

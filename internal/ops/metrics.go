@@ -38,6 +38,7 @@ type Metrics struct {
 	upkeep   *jobUpkeep
 	jobs     *jobs
 	refused  prometheus.Counter
+	limited  *prometheus.CounterVec
 	writable prometheus.Gauge
 	risks    *prometheus.GaugeVec
 	requests *prometheus.CounterVec
@@ -122,6 +123,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 		"1 if the database may lose what it has confirmed, or does not separate tenants, by risk: a setting that is off, or superuser.",
 		"risk",
 	)
+	m.limited = counter("skald_http_requests_limited_total", "API requests answered with 429, by limit: key, tenant or creates.", "limit")
 	m.refused = counter(
 		"skald_http_connections_refused_total",
 		"Connections closed because their client address had the maximum open (server.max_connections_per_address).",
@@ -237,6 +239,9 @@ func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
 		m.risks.WithLabelValues(name).Set(value(slices.Contains(off, name)))
 	}
 }
+
+// RateLimited counts a request that a limit refused.
+func (m *Metrics) RateLimited(limit string) { m.limited.WithLabelValues(limit).Inc() }
 
 // ConnRefused counts a connection that was closed because its client has too many.
 func (m *Metrics) ConnRefused() { m.refused.Inc() }

@@ -4,6 +4,7 @@ package rest
 const (
 	CodeTooLarge         = "REQ_TOO_LARGE"
 	CodeUnreadable       = "REQ_UNREADABLE"
+	CodeRateLimited      = "REQ_RATE_LIMITED"
 	CodeTooSlow          = "REQ_TOO_SLOW"
 	CodeTwoLengths       = "REQ_TWO_LENGTHS"
 	CodeManyHeaders      = "REQ_TOO_MANY_HEADERS"

@@ -27,6 +27,7 @@ type Limits struct {
 	MaxWait          time.Duration // longer waits are cut to it; 0: requests do not wait
 	RequestTimeout   time.Duration // 30 s; for the work on a request, without a requested wait
 	MaxStreams       int           // 100; live streams of events at once
+	TenantStreams    int           // MaxStreams; of one tenant
 	StreamAge        time.Duration // 1 h; then a stream ends, and its client connects and authenticates again
 	StreamSilence    time.Duration // 15 s; after it a comment is sent
 	StreamWrite      time.Duration // 10 s; a reader that accepts no data for longer is disconnected
@@ -57,6 +58,9 @@ func (l *Limits) Complete() {
 	}
 	if l.MaxStreams == 0 {
 		l.MaxStreams = 100
+	}
+	if l.TenantStreams == 0 {
+		l.TenantStreams = l.MaxStreams
 	}
 	if l.StreamAge == 0 {
 		l.StreamAge = time.Hour

@@ -48,7 +48,7 @@ func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestO
 	if err != nil {
 		return nil, err
 	}
-	if st.leave, err = s.Streams.Enter(); err != nil {
+	if st.leave, err = s.Streams.Enter(ctx); err != nil {
 		return nil, err
 	}
 	st.ctx = ctx

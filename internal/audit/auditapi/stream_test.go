@@ -133,7 +133,7 @@ func TestOnlySoManyStreams(t *testing.T) {
 	first := e.Follow(e.URL + sagaEvents + "/stream")
 	e.Follow(e.URL + sagaEvents + "/stream")
 	r := e.Send("GET", sagaEvents+"/stream", "")
-	r.Wants(http.StatusServiceUnavailable, "SYS_TOO_MANY_STREAMS")
+	r.Wants(http.StatusTooManyRequests, "SYS_TOO_MANY_STREAMS")
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}

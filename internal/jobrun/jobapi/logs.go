@@ -88,7 +88,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 	}
 	if l.follow {
 		var err error
-		if l.leave, err = s.Streams.Enter(); err != nil {
+		if l.leave, err = s.Streams.Enter(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// creating are the operations whose requests create what Skald then has to work on.
+var creating = map[string]bool{
+	"createSaga": true, "pushDeadLetter": true, "pushDeadLetters": true, "importDeadLetters": true,
+	"createJobRun": true, "rerunJobRun": true, "createBackfill": true, "publishJobEvent": true,
+}
+
+// limit counts a request against the limits of its credential and its tenant. What a
+// worker reports is not counted: it would lose its runs if it had to wait. Fault: TooMany.
+func (s *server) limit(w http.ResponseWriter, req *rest.Request) error {
+	if s.cfg.Limiter == nil || req.Permission == access.JobsWork && req.Operation != "claimRuns" {
+		return nil
+	}
+	key := req.Who.Subject
+	if req.Who.KeyID != uuid.Nil {
+		key = req.Who.KeyID.String()
+	}
+	v := s.cfg.Limiter.Take(key, req.Tenant.ID, creating[req.Operation])
+	h := w.Header()
+	h["Ratelimit-Policy"], h["Ratelimit"] = []string{v.Policy}, []string{v.State}
+	if v.Limit == "" {
+		return nil
+	}
+	s.cfg.Limited(v.Limit)
+	h.Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(v.Wait.Seconds())))))
+	return fault.New(fault.TooMany, rest.CodeRateLimited, "too many requests: the limit %q allows the next one in %s", v.Limit, v.Wait.Round(time.Millisecond))
+}

@@ -1,0 +1,60 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/rest/ratelimit"
+	"github.com/skald-saga/skald/internal/test/apitest"
+)
+
+func TestRequestsBeyondTheLimitAreToldWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	now, limited := time.Unix(1e9, 0), map[string]int{}
+	e := apitest.NewEdge(t, func(c *httpapi.Config) {
+		c.Limiter = ratelimit.New(ratelimit.Limits{Key: 50, Creates: 1}, func() time.Time { return now })
+		c.Limited = func(limit string) { limited[limit]++ }
+	})
+	const body = `{"steps":[{"name":"a","action":{"http":{"url":"http://127.0.0.1:9/"}},"compensation":"none"}]}`
+	for i := range 2 {
+		r := e.Send("POST", apitest.SagasPath, body)
+		if r.Status != http.StatusCreated ||
+			r.Header.Get("RateLimit-Policy") != `"key";q=100;w=2, "creates";q=2;w=2` ||
+			r.Header.Get("RateLimit") != `"creates";r=`+strconv.Itoa(1-i)+`;t=`+strconv.Itoa(i) && i > 0 {
+			t.Fatalf("saga %d: %d %v %s", i, r.Status, r.Header, r.Body)
+		}
+	}
+	r := e.Send("POST", apitest.SagasPath, body)
+	p := r.Wants(http.StatusTooManyRequests, "REQ_RATE_LIMITED")
+	if r.Header.Get("Retry-After") != "1" || !strings.Contains(p.Detail, `"creates"`) || limited["creates"] != 1 {
+		t.Errorf("refused with %v %+v, counted %v", r.Header, p, limited)
+	}
+	for i := range 98 { // what creates nothing goes on, as far as the credential's own limit
+		if r := e.Send("GET", apitest.SagasPath, ""); r.Status != http.StatusOK {
+			t.Fatalf("read %d: %d %s", i, r.Status, r.Body)
+		}
+	}
+	e.Send("GET", apitest.SagasPath, "").Wants(http.StatusTooManyRequests, "REQ_RATE_LIMITED")
+	for _, path := range []string{"/healthz", "/readyz", "/version", "/openapi.json"} {
+		if r := e.Send("GET", path, ""); r.Status != http.StatusOK || r.Header.Get("RateLimit") != "" {
+			t.Errorf("%s, which is for everybody: %d %v", path, r.Status, r.Header)
+		}
+	}
+	now = now.Add(time.Second)
+	if r := e.Send("POST", apitest.SagasPath, body); r.Status != http.StatusCreated {
+		t.Errorf("after the wait: %d %s", r.Status, r.Body)
+	}
+}
+
+func TestWithoutLimitsNothingIsSaidOfThem(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewEdge(t)
+	r := e.Send("GET", apitest.SagasPath, "")
+	if r.Header.Get("RateLimit") != "" || r.Header.Get("RateLimit-Policy") != "" {
+		t.Errorf("headers %v", r.Header)
+	}
+}

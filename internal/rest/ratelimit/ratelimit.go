@@ -1,0 +1,159 @@
+// Package ratelimit limits how many requests the holders of credentials and the tenants
+// may make, on one node: token buckets in memory.
+package ratelimit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/time/rate"
+)
+
+// Limits are requests per second; 0: no limit. A client may save up those of two seconds.
+type Limits struct {
+	Key     int // of one credential
+	Tenant  int // of all credentials of a tenant together
+	Creates int // of those that create something, of a tenant
+}
+
+// seconds is for how long requests that were not made can be made up for.
+const seconds = 2
+
+// Names of the limits, in the headers and in the metric.
+const (
+	ofKey     = "key"
+	ofTenant  = "tenant"
+	ofCreates = "creates"
+)
+
+// Limiter counts requests. It is safe for concurrent use; nil allows all.
+type Limiter struct {
+	limits Limits
+	now    func() time.Time
+	policy [2]string // of requests that create nothing, and of those that create something
+
+	mu      sync.Mutex
+	buckets map[bucketKey]*rate.Limiter // guarded by mu
+}
+
+type bucketKey struct {
+	limit  string
+	tenant uuid.UUID
+	key    string
+}
+
+// maxBuckets bounds the memory: full buckets are forgotten beyond it, which changes
+// nothing for their owners.
+const maxBuckets = 10_000
+
+// New returns a limiter; nil when nothing is limited.
+func New(l Limits, now func() time.Time) *Limiter {
+	if l == (Limits{}) {
+		return nil
+	}
+	out := &Limiter{limits: l, now: now, buckets: map[bucketKey]*rate.Limiter{}}
+	add := func(to *string, name string, limit int) {
+		if limit == 0 {
+			return
+		}
+		if *to != "" {
+			*to += ", "
+		}
+		*to += fmt.Sprintf("%q;q=%d;w=%d", name, limit*seconds, seconds)
+	}
+	for i := range out.policy {
+		add(&out.policy[i], ofKey, l.Key)
+		add(&out.policy[i], ofTenant, l.Tenant)
+	}
+	add(&out.policy[1], ofCreates, l.Creates)
+	return out
+}
+
+// Verdict is whether a request may be made, and what its client should know.
+type Verdict struct {
+	Limit  string        // the limit that refuses the request; "": none does
+	Wait   time.Duration // for how long it does
+	Policy string        // header RateLimit-Policy: the limits of this request
+	State  string        // header RateLimit: what is left of the one that is nearest to its end
+}
+
+// Take takes a request of a credential and a tenant from their limits, or from none if
+// one refuses it.
+func (l *Limiter) Take(key string, tenant uuid.UUID, creates bool) Verdict {
+	if l == nil {
+		return Verdict{}
+	}
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var (
+		v    = Verdict{Policy: l.policy[0]}
+		all  [3]*rate.Limiter
+		n    int
+		left = math.Inf(1) // tokens, as a share of the burst
+	)
+	if creates {
+		v.Policy = l.policy[1]
+	}
+	for _, b := range [...]struct {
+		key   bucketKey
+		limit int
+	}{
+		{bucketKey{ofKey, tenant, key}, l.limits.Key},
+		{bucketKey{ofTenant, tenant, ""}, l.limits.Tenant},
+		{bucketKey{ofCreates, tenant, ""}, l.limits.Creates},
+	} {
+		if b.limit == 0 || b.key.limit == ofCreates && !creates {
+			continue
+		}
+		bucket := l.bucket(b.key, b.limit, now)
+		all[n], n = bucket, n+1
+		tokens := bucket.TokensAt(now)
+		if tokens < 1 && v.Limit == "" {
+			v.Limit, v.Wait = b.key.limit, time.Duration((1-tokens)/float64(b.limit)*float64(time.Second))
+		}
+		if share := tokens / float64(bucket.Burst()); share < left {
+			left = share
+			full := math.Ceil((float64(bucket.Burst()) - tokens) / float64(b.limit))
+			v.State = `"` + b.key.limit + `";r=` + strconv.Itoa(int(max(0, tokens-1))) + ";t=" + strconv.Itoa(int(full))
+		}
+	}
+	if v.Limit == "" {
+		for _, bucket := range all[:n] {
+			bucket.AllowN(now, 1)
+		}
+	}
+	return v
+}
+
+func (l *Limiter) bucket(key bucketKey, limit int, now time.Time) *rate.Limiter {
+	b, ok := l.buckets[key]
+	if ok {
+		return b
+	}
+	if len(l.buckets) >= maxBuckets {
+		l.forget(now)
+	}
+	b = rate.NewLimiter(rate.Limit(limit), limit*seconds)
+	l.buckets[key] = b
+	return b
+}
+
+// forget drops the buckets that are full, and if none is, any one.
+func (l *Limiter) forget(now time.Time) {
+	for key, b := range l.buckets {
+		if b.TokensAt(now) >= float64(b.Burst()) {
+			delete(l.buckets, key)
+		}
+	}
+	for key := range l.buckets {
+		if len(l.buckets) < maxBuckets {
+			return
+		}
+		delete(l.buckets, key)
+	}
+}
