@@ -238,7 +238,8 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Limits: rest.Limits{
 			ReadTimeout: server.ReadTimeout, BodyGrace: server.HeaderTimeout, MinBodyRate: server.MinBodyRate,
 			MaxBodyBytes: server.MaxBodyBytes, MaxWait: server.MaxWait, RequestTimeout: server.RequestTimeout,
-			MaxStreams: server.MaxStreams, TenantStreams: n.cfg.Limits.TenantStreams, MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
+			MaxStreams: server.MaxStreams, TenantStreams: n.cfg.Limits.TenantStreams,
+			MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
 			MaxSteps: n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
 		},
 		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
