@@ -240,7 +240,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			MaxBodyBytes: server.MaxBodyBytes, MaxWait: server.MaxWait, RequestTimeout: server.RequestTimeout,
 			MaxStreams: server.MaxStreams, TenantStreams: n.cfg.Limits.TenantStreams,
 			MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
-			MaxSteps: n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
+			MaxSteps:         n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
 		},
 		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
 		Limiter: ratelimit.New(ratelimit.Limits{
