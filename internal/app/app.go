@@ -2,8 +2,9 @@
 // no new requests, no new claims, calls in flight, commits, database.
 //
 // Files, each on top of those before it: ids, logins, database, job_logs,
-// jobs_scheduler, jobs, access, notices, letters_kafka, pinned, letters, archive,
-// builtin, reply, stores, writes, readiness, build, app, jobs_sagas, jobworker, retained, serve, verify.
+// jobs_scheduler, jobs, access, jobs_sagas, notices, letters_kafka, letters, stores,
+// archive, pinned, readiness, reply, writes, build, builtin, app, jobworker, retained,
+// serve, verify.
 package app
 
 import (

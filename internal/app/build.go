@@ -143,7 +143,7 @@ func (n *node) addEngine(context.Context) error {
 		Node: n.name, Process: thisProcess(), Gone: isGone, Now: n.now, NewID: newID, Log: n.opt.Log,
 		LeaseTTL: e.LeaseTTL, ReaperInterval: e.ReaperInterval, SlowAfter: e.SlowStepAfter,
 		DrainTimeout: max(e.DrainTimeout, 1), StepTimeout: e.DefaultStepTimeout,
-		CompensationTimeout: e.DefaultCompensationTimeout, MaxRunning: e.MaxRunning,
+		CompensationTimeout: e.DefaultCompensationTimeout, Budget: budget(n.cfg.Limits), MaxRunning: e.MaxRunning,
 		Observer: engine.Observer{
 			CallDone: n.metrics.Call,
 			Ended:    n.metrics.Ended,
@@ -216,6 +216,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Reports: n.sagas,
 			Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
+			Budget:    budget(n.cfg.Limits),
 			Retention: n.retention(), RetentionBatch: n.cfg.Retention.BatchSize, Storage: n.storage,
 		},
 		Trail: httpapi.Trail{

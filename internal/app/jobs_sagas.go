@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
@@ -19,6 +20,7 @@ func (n *node) joinSteps() {
 	}
 	n.jobStores.joinSteps(sagadb.JobSteps{
 		Settings: n.jobStores.current, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
+		Budget: budget(n.cfg.Limits),
 		Moved: func(s saga.Saga) {
 			n.engine.Moved(s)
 			n.tail.Wake()
@@ -47,4 +49,9 @@ func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason stri
 		by.Did(newID(), tenant, n.now(), operator.JobRun, run.String(), "cancel", nil),
 	)
 	return err
+}
+
+// budget returns what a saga may hold and send.
+func budget(l config.Limits) saga.Budget {
+	return saga.Budget{Saga: l.MaxSagaBytes, Request: l.MaxRequestBytes}
 }

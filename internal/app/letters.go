@@ -60,6 +60,7 @@ func (n *node) newLetters() (*letters, error) {
 			Commit:     n.writes.Commit,
 			Wake:       n.engine.Wake,
 			Now:        n.now, NewID: newID, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
+			Budget: budget(n.cfg.Limits),
 		},
 		http: targets.NewHTTP(targets.HTTPConfig{
 			Policy:      n.policy,

@@ -218,6 +218,8 @@ type Limits struct {
 	TenantRequests   int   `koanf:"tenant_requests_per_second" validate:"min=0,max=1000000" doc:"The same for all credentials of a tenant together."`
 	TenantCreates    int   `koanf:"tenant_creates_per_second" validate:"min=0,max=1000000" doc:"The same for requests that create sagas, dead letters, runs or events; a batch counts once."`
 	TenantStreams    int   `koanf:"tenant_streams" validate:"min=0,max=10000" doc:"Maximum number of live streams that one tenant may have open on this node; 0 means server.max_streams."`
+	MaxSagaBytes     int64 `koanf:"max_saga_bytes" validate:"min=1024,max=1073741824" doc:"What one saga may hold: its payload and the outputs of its steps, in bytes. A step whose output exceeds it fails and is compensated."`
+	MaxRequestBytes  int64 `koanf:"max_request_bytes" validate:"min=1024,max=1073741824" doc:"Maximum size of the body of a call to a participant, in bytes. A step that needs a larger one fails before anything is sent."`
 }
 
 // Webhooks says how deliveries are made. An endpoint must also be allowed by

@@ -80,7 +80,9 @@ func Default(env Environment) Config {
 			Interval:  time.Hour,
 			BatchSize: 500,
 		},
-		Limits: Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
+		Limits: Limits{
+			MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64, MaxSagaBytes: 8 << 20, MaxRequestBytes: 16 << 20,
+		},
 		Webhooks: Webhooks{
 			AllowHTTP:       true,
 			Timeout:         10 * time.Second,

@@ -116,6 +116,8 @@ var samples = map[string]struct {
 	"limits.tenant_requests_per_second":   {"20", 20},
 	"limits.tenant_creates_per_second":    {"5", 5},
 	"limits.tenant_streams":               {"3", 3},
+	"limits.max_saga_bytes":               {"4096", int64(4096)},
+	"limits.max_request_bytes":            {"4096", int64(4096)},
 	"webhooks.allow_http":                 {"false", false},
 	"webhooks.timeout":                    {"3s", 3 * time.Second},
 	"webhooks.concurrency":                {"3", 3},

@@ -87,6 +87,7 @@ type Sagas struct {
 	// specifies them; 0: no deadline.
 	Timeout             time.Duration
 	CompensationTimeout time.Duration
+	Budget              saga.Budget // what a saga may hold and send
 	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
 	// many sagas are archived in one transaction, 500 when it is 0.
 	Retention      saga.Retention

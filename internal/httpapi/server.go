@@ -91,8 +91,9 @@ func (s *server) assemble() {
 	s.sagas = sagaapi.New(&sagas{
 		Kit: s.kit, Sagas: of.Store, Workflows: of.Workflows, Archive: of.Archive, Reports: of.Reports,
 		Create: of.Create, Commit: of.Commit, Engine: of.Engine, Node: of.Node, Tenant: cfg.Access.Tenant,
-		SagaTimeout: of.Timeout, CompensationTimeout: of.CompensationTimeout, CheckParticipant: of.CheckParticipant,
-		Retention: of.Retention, RetentionBatch: of.RetentionBatch, Jobs: cfg.Jobs != nil,
+		SagaTimeout: of.Timeout, CompensationTimeout: of.CompensationTimeout, Budget: of.Budget,
+		CheckParticipant: of.CheckParticipant,
+		Retention:        of.Retention, RetentionBatch: of.RetentionBatch, Jobs: cfg.Jobs != nil,
 	})
 	s.trail = &trail{Kit: s.kit, Sagas: of.Store, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}

@@ -103,7 +103,7 @@ func (d *decision) answered(o Outcome) bool {
 		return true
 	}
 	d.dispatched(o.StartedAt)
-	d.stepAnswered(o)
+	d.stepAnswered(d.affordable(o))
 	return true
 }
 

@@ -124,6 +124,7 @@ type Moment struct {
 	Jitter float64 // [0,1)
 	// CompensationTimeout applies to a saga that names none; 0: no deadline.
 	CompensationTimeout time.Duration
+	Budget              Budget
 	// Actor is who asks for the change and RequestID the API request; both are "" for
 	// the engine.
 	Actor     string

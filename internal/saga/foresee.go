@@ -63,6 +63,10 @@ func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 		var e Event = Turned{}
 		switch r.Next(m.Now) {
 		case Send:
+			if o, unsendable := r.Unsendable(m.Budget, m.Now); unsendable {
+				e = Answered{o}
+				break
+			}
 			f.Calls = append(f.Calls, PlannedCall{r.Call(d), !unknown})
 			unknown = unknown || r.State.Forward()
 			e = done

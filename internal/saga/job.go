@@ -123,14 +123,29 @@ func (d *decision) begun() bool {
 	return true
 }
 
-// beginRun requests the job run of the current step, if that comes next.
+// runIsNext tells whether the job run of the current step must be requested.
+func (r *Instance) runIsNext(now time.Time) bool {
+	return (r.State == Running || r.State == Compensating) && !r.recorded && r.SuspendedAt == nil && r.job() != nil &&
+		!r.flagged() && !r.ordered() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))
+}
+
+// beginRun requests the job run of the current step, if that comes next. A step whose
+// arguments exceed the budget fails instead, which may lead to another step's run.
 func (d *decision) beginRun() {
 	r := &d.After
-	if r.State != Running && r.State != Compensating || r.recorded || r.SuspendedAt != nil || r.job() == nil ||
-		r.flagged() || r.ordered() ||
-		r.Attempt == 0 ||
-		r.NextRunAt != nil && r.NextRunAt.After(d.m.Now) {
-		return
+	for {
+		if !r.runIsNext(d.m.Now) {
+			return
+		}
+		o, unsendable := r.Unsendable(d.m.Budget, d.m.Now)
+		if !unsendable {
+			break
+		}
+		if r.State == Compensating {
+			d.undoAnswered(o)
+		} else {
+			d.stepAnswered(o)
+		}
 	}
 	c := r.Call(Defaults{})
 	d.Run = &JobRunRequest{

@@ -79,15 +79,19 @@ func (d *decision) updateLetter(n dlq.SourceUpdate) {
 }
 
 // letter makes a dead letter of the compensation of the current step, which
-// has given up for e. Its payload is the body of the call.
+// has given up for e. Its payload is the body of the call, unless that exceeds the budget.
 func (d *decision) letter(e *Error) dlq.Letter {
 	step := d.After.Def.Steps[d.s.CurrentStep].Name
+	content := dlq.Content{}
+	if _, unsendable := d.After.Unsendable(d.m.Budget, d.m.Now); !unsendable {
+		content.Payload = d.After.Call(Defaults{}).Body
+	}
 	l := dlq.Letter{
 		TenantID: d.s.Tenant.ID, Source: dlq.FromSaga, OriginalTopic: letterTopic(d.s.WorkflowName, step),
 		Failure: dlq.Failure{
 			Message: dlq.Storable(e.Message, dlq.MaxError), Type: dlq.Storable(e.Code, dlq.MaxWord), Class: letterClass(e),
 		},
-		Content:       dlq.Content{Payload: d.After.Call(Defaults{}).Body},
+		Content:       content,
 		Link:          dlq.Link{SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: step, Action: string(Compensate)},
 		CorrelationID: textOf(d.s.CorrelationID), TraceID: textOf(d.s.TraceID),
 		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToSaga},

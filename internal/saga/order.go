@@ -25,6 +25,9 @@ func (d *decision) order(e StepOrdered) bool {
 	case e.Step != d.s.CurrentStep:
 		d.why = fmt.Sprintf("its current step is %q", d.After.Def.Steps[d.s.CurrentStep].Name)
 		return false
+	case e.Verb == CompleteStep && d.m.Budget.Saga > 0 && int64(d.After.held()+len(e.Output)) > d.m.Budget.Saga:
+		d.why = fmt.Sprintf("with this output it would hold more than limits.max_saga_bytes allows (%d)", d.m.Budget.Saga)
+		return false
 	}
 	o := e.Order
 	o.Actor, o.RequestID = d.m.Actor, d.m.RequestID

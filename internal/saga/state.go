@@ -6,9 +6,9 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: state, interventions, saga, outcome, record,
-// run, audit, event, actions, filter, trail, apply, explain, new, store, archive,
-// letter, patch, seal, faults, force, foresee, job, order, publications, reopen,
-// statistics, steps, storage, verification.
+// run, audit, budget, event, actions, filter, trail, apply, explain, new, store,
+// archive, letter, patch, seal, faults, force, foresee, job, order, publications,
+// reopen, statistics, steps, storage, verification.
 package saga
 
 import "slices"

@@ -30,8 +30,9 @@ type Saga struct {
 	Wake       func(saga.Ref)                           // wakes the engine for a saga that is due
 	Now        func() time.Time
 	NewID      func() uuid.UUID
-	// CompensationTimeout is that of engine.Config.
+	// CompensationTimeout and Budget are those of engine.Config.
 	CompensationTimeout time.Duration
+	Budget              saga.Budget
 }
 
 // Letters is the part of dlq.Letters that resolves one.
@@ -138,7 +139,8 @@ func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *
 			return err
 		}
 		change, err := saga.Apply(run, e, saga.Moment{
-			Now: d.Now(), NewID: d.NewID, CompensationTimeout: d.CompensationTimeout, Actor: by.Actor, RequestID: by.RequestID,
+			Now: d.Now(), NewID: d.NewID, CompensationTimeout: d.CompensationTimeout, Budget: d.Budget,
+			Actor: by.Actor, RequestID: by.RequestID,
 		})
 		if err != nil {
 			return err

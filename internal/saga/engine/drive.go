@@ -90,6 +90,9 @@ func (d *drive) wait() func() {
 // recorded, because an abandoned call shows nothing about the participant.
 func (d *drive) perform() (saga.Outcome, bool) {
 	s := d.s
+	if o, unsendable := d.run.Unsendable(s.e.cfg.Budget, s.e.cfg.Now()); unsendable {
+		return o, true
+	}
 	call := d.run.Call(saga.Defaults{StepTimeout: s.e.cfg.StepTimeout})
 	hit(call.Action, failpoint.StepBeforeSend, failpoint.CompBeforeSend)
 	answer := make(chan saga.Outcome, 1)

@@ -62,6 +62,7 @@ type Config struct {
 	DrainTimeout        time.Duration  // 20 s: how long calls in flight may still take at a stop
 	StepTimeout         time.Duration  // 30 s: of steps that have none
 	CompensationTimeout time.Duration  // of sagas that have none; 0: no deadline
+	Budget              saga.Budget    // of each saga
 	MaxRunning          int            // 256: sagas with a call in flight at the same time
 	Observer            Observer       // nil functions are not called
 }

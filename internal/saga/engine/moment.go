@@ -13,6 +13,7 @@ func (e *Engine) moment() saga.Moment {
 		NewID:               e.cfg.NewID,
 		Jitter:              e.cfg.Jitter(),
 		CompensationTimeout: e.cfg.CompensationTimeout,
+		Budget:              e.cfg.Budget,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/engine"
 )
 
 // A sequence is the calls in the order in which they arrived.
@@ -53,6 +54,33 @@ func TestSagaRunsToItsEnd(t *testing.T) {
 					t.Errorf("%s by %s; want %s by %s", s, sequence, tt.end, tt.sequence)
 				}
 				w.checkInvariants(id)
+			})
+		})
+	}
+}
+
+// A saga beyond its budget fails: a request too large is never sent, and a step whose
+// output is too large is compensated, because it was applied.
+func TestASagaBeyondItsBudgetIsCompensated(t *testing.T) {
+	for name, tt := range map[string]struct {
+		budget   saga.Budget
+		sequence string
+	}{
+		"a request too large": {saga.Budget{Request: 100}, ""},
+		"an output too large": {saga.Budget{Saga: 1}, "X0 C0"},
+		"within the budget":   {saga.Budget{Saga: 10_000, Request: 10_000}, "X0 X1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				id := w.start("a", func(c *engine.Config) { c.Budget = tt.budget }).create(steps("uu"))
+				w.untilEnded(id)
+				end := saga.Compensated
+				if tt.sequence == "X0 X1" {
+					end = saga.Completed
+				}
+				if s, sequence := w.state(id), w.participants.sequence(id); s != end || sequence != tt.sequence {
+					t.Errorf("%s by %q; want %s by %q", s, sequence, end, tt.sequence)
+				}
 			})
 		})
 	}

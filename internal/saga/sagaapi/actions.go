@@ -123,8 +123,8 @@ func (s *Handlers) decide(ctx context.Context,
 	if err != nil {
 		return change, run, m, err
 	}
-	m = saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Actor: req.Principal,
-		RequestID: req.ID}
+	m = saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Budget: s.Budget,
+		Actor: req.Principal, RequestID: req.ID}
 	change, err = saga.Apply(run, e, m)
 	return change, run, m, err
 }

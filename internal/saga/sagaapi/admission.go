@@ -40,6 +40,9 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 			return created{id: id, replayed: known, stop: func() {}}, err
 		}
 	}
+	if limit := s.Budget.Saga; limit > 0 && int64(len(spec.Payload)) > limit {
+		return created{}, fault.New(fault.TooLarge, rest.CodeTooLarge, "the payload has more than %d bytes", limit)
+	}
 	if spec.ID != uuid.Nil {
 		switch _, err := s.Sagas.Get(ctx, spec.Tenant.ID, spec.ID); {
 		case err == nil:

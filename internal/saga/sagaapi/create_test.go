@@ -19,6 +19,18 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
+func TestAPayloadBeyondTheBudgetIsRefused(t *testing.T) {
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas.Budget.Saga = 20 })
+	e.Register("order", "reserve")
+	for payload, want := range map[string]int{`"234567890123456789"`: 201, `"2345678901234567890"`: 413} {
+		res, err := e.CreateSagaWithResponse(t.Context(), nil,
+			client.SagaInput{WorkflowName: ptr("order"), Payload: client.AnyJSON(payload)})
+		if err != nil || res.StatusCode() != want {
+			t.Errorf("a payload of %d bytes: %d, %v; want %d", len(payload), res.StatusCode(), err, want)
+		}
+	}
+}
+
 func TestACreateReturnsTheWholeSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")

@@ -61,6 +61,7 @@ type Handlers struct {
 	// definition specifies them; 0: no deadline.
 	SagaTimeout         time.Duration
 	CompensationTimeout time.Duration
+	Budget              saga.Budget
 	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
 	// many sagas are archived in one transaction.
 	Retention      saga.Retention

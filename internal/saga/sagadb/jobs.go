@@ -32,6 +32,7 @@ type JobSteps struct {
 	Settings func(context.Context) (jobrun.Settings, error)
 	// CompensationTimeout applies to sagas that have none; 0: no deadline.
 	CompensationTimeout time.Duration
+	Budget              saga.Budget
 	// Moved is called for each saga that the end of a run has moved on, soon after
 	// the commit: a hint for its engine and for callers that wait for its end.
 	Moved func(saga.Saga)
@@ -200,6 +201,7 @@ func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 	m := st.jobs.At(*r.FinishedAt)
 	change, err := saga.Apply(run.Instance, saga.Answered{Outcome: o}, saga.Moment{
 		Now: m.Now, NewID: m.NewID, Jitter: m.Jitter, CompensationTimeout: st.steps.CompensationTimeout,
+		Budget: st.steps.Budget,
 	})
 	if err != nil {
 		return nil //nolint:nilerr // the saga no longer waits for this run

@@ -3,6 +3,8 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // A step may be a job run: `type: job`, `job` and `args` beside its name, or the
@@ -57,4 +59,11 @@ func (d *Definition) JobArgs(c *Call, payload json.RawMessage, outputs map[strin
 	}
 	args, _ := d.filled(c.Args, payload, outputs)
 	return args
+}
+
+// ArgsSize returns about how many bytes JobArgs would have, without building it.
+func (d *Definition) ArgsSize(c *Call, payload json.RawMessage, outputs map[string]json.RawMessage) int {
+	f := filler{d: d, payload: payload, outputs: outputs}
+	f.fill(strictjson.Decode(c.Args), "")
+	return len(c.Args) + f.size
 }

@@ -131,7 +131,7 @@ func (d *Definition) filled(
 	template, payload json.RawMessage,
 	outputs map[string]json.RawMessage,
 ) (filled json.RawMessage, missing []string) {
-	f := filler{d: d, payload: payload, outputs: outputs}
+	f := filler{d: d, payload: payload, outputs: outputs, limit: maxFilled}
 	b, err := strictjson.Encode(f.fill(strictjson.Decode(template), ""))
 	if err != nil {
 		panic("workflow: a filled template is not JSON: " + err.Error()) // its parts are
@@ -139,11 +139,19 @@ func (d *Definition) filled(
 	return b, f.missing
 }
 
+// maxFilled bounds what the references of one template stand for, in bytes: a template of
+// a few kilobytes can name a large value thousands of times. A reference beyond it is
+// null and counts as missing.
+const maxFilled = 16 << 20
+
 type filler struct {
 	d       *Definition
 	payload json.RawMessage
 	outputs map[string]json.RawMessage
+	limit   int // 0: none
 	missing []string
+	decoded map[string]any // by step, "" the payload; each is decoded once
+	size    int            // of everything found so far, as JSON
 }
 
 func (f *filler) fill(v any, at string) any {
@@ -156,8 +164,12 @@ func (f *filler) fill(v any, at string) any {
 			return v
 		}
 		found, ok := f.find(v)
-		if !ok {
+		if ok {
+			f.size += sizeOf(found)
+		}
+		if !ok || f.limit > 0 && f.size > f.limit {
 			f.missing = append(f.missing, at)
+			return nil
 		}
 		return found
 	case []any:
@@ -184,7 +196,30 @@ func (f *filler) find(s string) (any, bool) {
 	if from == nil {
 		return nil, false
 	}
-	return strictjson.At(strictjson.Decode(from), ref.path)
+	doc, known := f.decoded[ref.step]
+	if !known {
+		doc = strictjson.Decode(from)
+		if f.decoded == nil {
+			f.decoded = map[string]any{}
+		}
+		f.decoded[ref.step] = doc
+	}
+	return strictjson.At(doc, ref.path)
+}
+
+// sizeOf returns the size of v as JSON.
+func sizeOf(v any) int {
+	switch v := v.(type) {
+	case nil, bool:
+		return len("null")
+	case json.Number:
+		return len(v)
+	}
+	b, err := strictjson.Encode(v)
+	if err != nil {
+		panic("workflow: a part of a JSON document is not JSON: " + err.Error())
+	}
+	return len(b)
 }
 
 func (d *Definition) hasStep(name string) bool {

@@ -88,3 +88,17 @@ func TestASagasPolicyStandsBetweenStepAndWorkflow(t *testing.T) {
 		}
 	}
 }
+
+// A short template must not make a result that no memory can hold.
+func TestATemplateThatNamesALargeValueOftenIsBounded(t *testing.T) {
+	big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	refs := strings.TrimSuffix(strings.Repeat(`"${payload}",`, 1000), ",")
+	d := &workflow.Definition{Output: json.RawMessage(`{"a":[` + refs + `]}`)}
+	result, missing := d.Result(big, nil)
+	if len(result) > 17<<20 || len(missing) < 980 || len(missing) > 990 {
+		t.Errorf("a result of %d bytes, %d references missing", len(result), len(missing))
+	}
+	if got := d.ArgsSize(&workflow.Call{Args: d.Output}, big, nil); got < 1000*len(big) {
+		t.Errorf("arguments of %d bytes are taken for %d", 1000*len(big), got)
+	}
+}

@@ -1,0 +1,139 @@
+package saga
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// Budget bounds what one saga may hold and what one call may carry, in bytes. 0: no bound.
+type Budget struct {
+	// Saga bounds what a saga holds: its payload, inputs that operators have patched, and
+	// the outputs of its steps.
+	Saga int64
+	// Request bounds the body of a call.
+	Request int64
+}
+
+// Outcome codes of a saga that has outgrown its budget.
+const (
+	CodeSagaTooLarge    = "saga_too_large"
+	CodeRequestTooLarge = "request_too_large"
+)
+
+// What the body of a call consists of besides its variable parts (Instance.body).
+const (
+	bodyFrame = len(`{"saga_id":"","workflow_name":"","step":"","action":"","payload":,"outputs":{}}`) + 36
+	undoFrame = len(`,"input":,"output":`)
+)
+
+// Unsendable returns the outcome of the current call if the budget does not allow its
+// body: nothing is built and nothing is sent. A step is not sent either if its
+// compensation could not be sent afterwards. An earlier attempt, made under a larger
+// budget, stays in doubt.
+func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bool) {
+	if b.Request <= 0 {
+		return o, false
+	}
+	k, outputs := r.CurrentStep, r.outputsSize()
+	size := r.bodySize(k, r.Action(), outputs)
+	if r.State != Compensating && !r.Def.Steps[k].Compensation.None() {
+		size = max(size, r.bodySize(k, Compensate, outputs))
+	}
+	if int64(size) <= b.Request {
+		return o, false
+	}
+	return Outcome{
+		Verdict: NotApplied, Class: retry.Refused, Code: CodeRequestTooLarge,
+		Message: fmt.Sprintf("the request, or that of the step's compensation, would have %d bytes; "+
+			"limits.max_request_bytes allows %d", size, b.Request),
+		StartedAt: now, EndedAt: now, Last: true,
+	}, true
+}
+
+// affordable returns o unless its output exceeds the budget of the saga, or that of a
+// compensation which would have to carry it. Then the output is dropped and the step is
+// given up, as one that was applied and must be compensated.
+func (d *decision) affordable(o Outcome) Outcome {
+	b, r := d.m.Budget, &d.After
+	if o.Verdict != Done || b.Saga <= 0 && b.Request <= 0 {
+		return o
+	}
+	k, out := d.s.CurrentStep, len(orNull(o.Output))
+	code, message := "", ""
+	if held := r.held() + len(o.Output); b.Saga > 0 && int64(held) > b.Saga {
+		code = CodeSagaTooLarge
+		message = fmt.Sprintf("with the step's output the saga would hold %d bytes; limits.max_saga_bytes allows %d",
+			held, b.Saga)
+	}
+	if b.Request > 0 && code == "" {
+		outputs := r.outputsSize() + len(r.Def.Steps[k].Name) + len(`"":,`) + out
+		for i := k; i >= 0 && code == ""; i-- {
+			if r.Def.Steps[i].Compensation.None() {
+				continue
+			}
+			size := r.bodySize(i, Compensate, outputs)
+			if i == k {
+				size += out - len(orNull(nil))
+			}
+			if int64(size) > b.Request {
+				code = CodeSagaTooLarge
+				message = fmt.Sprintf("with the step's output the compensation of step %q would have %d bytes; "+
+					"limits.max_request_bytes allows %d", r.Def.Steps[i].Name, size, b.Request)
+			}
+		}
+	}
+	if code == "" {
+		return o
+	}
+	return Outcome{
+		Verdict: Unknown, Class: retry.BadResponse, Code: code, Message: message, Request: o.Request,
+		StartedAt: o.StartedAt, EndedAt: o.EndedAt, Last: true,
+	}
+}
+
+// held returns how many bytes the saga holds.
+func (r *Instance) held() int {
+	n := len(r.Payload)
+	for _, out := range r.outputs {
+		n += len(out)
+	}
+	if r.Interventions != nil {
+		for _, by := range r.Interventions.Steps {
+			n += len(by.Input)
+		}
+	}
+	return n
+}
+
+// outputsSize returns how many bytes the outputs take in the body of a call, counting a
+// comma after each.
+func (r *Instance) outputsSize() int {
+	n := 0
+	for i, out := range r.outputs {
+		if out != nil {
+			n += len(r.Def.Steps[i].Name) + len(`"":,`) + len(out)
+		}
+	}
+	return n
+}
+
+// bodySize returns the size of the body of a call of step k without building it, given
+// outputsSize. It may count one byte too many: the last comma.
+func (r *Instance) bodySize(k int, a Action, outputs int) int {
+	step := &r.Def.Steps[k]
+	by := &step.Action
+	if a == Compensate {
+		by = &step.Compensation.Call
+	}
+	input := len(orNull(r.input(k)))
+	if by.Args != nil {
+		return r.Def.ArgsSize(by, r.input(k), r.Outputs())
+	}
+	size := bodyFrame + len(r.WorkflowName) + len(step.Name) + len(Execute) + input + outputs
+	if a == Compensate {
+		size += len(Compensate) - len(Execute) + undoFrame + input + len(orNull(r.outputs[k]))
+	}
+	return size
+}
