@@ -18,7 +18,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo test test-fast race unraced chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store programs build run demo test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ test-kafka: postgres ## run the integration tests of internal/kafka on a real br
 
 race: postgres programs ## test the packages that share memory, under the race detector
 	$(TEST) -race $(RACED)
+
+schemathesis: postgres programs build ## send requests made from the contract to a real server (SCHEMATHESIS_ARGS: other options)
+	@sh scripts/schemathesis.sh $(SCHEMATHESIS_ARGS)
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos

@@ -8585,11 +8585,20 @@ type ListSagasParams struct {
 	Status []SagaStatus `form:"status,omitempty" json:"status,omitempty"`
 
 	// State Repeatable.
-	State         []SagaState `form:"state,omitempty" json:"state,omitempty"`
-	CorrelationID *Label      `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
-	InitiatedBy   *Label      `form:"initiated_by,omitempty" json:"initiated_by,omitempty"`
-	TraceID       *Label      `form:"trace_id,omitempty" json:"trace_id,omitempty"`
-	BusinessKey   *Label      `form:"business_key,omitempty" json:"business_key,omitempty"`
+	State []SagaState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Lifecycle Repeatable.
+	Lifecycle []SagaLifecycle `form:"lifecycle,omitempty" json:"lifecycle,omitempty"`
+
+	// Active Whether the saga has started and not ended.
+	Active *bool `form:"active,omitempty" json:"active,omitempty"`
+
+	// DefinitionID A version of a workflow, as `name@version`, for example `order@3`.
+	DefinitionID  *string `form:"definition_id,omitempty" json:"definition_id,omitempty"`
+	CorrelationID *Label  `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
+	InitiatedBy   *Label  `form:"initiated_by,omitempty" json:"initiated_by,omitempty"`
+	TraceID       *Label  `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+	BusinessKey   *Label  `form:"business_key,omitempty" json:"business_key,omitempty"`
 
 	// Metadata A JSON object, for example `{"region":"eu"}`, that the saga's metadata must
 	// contain.
@@ -23439,6 +23448,42 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 		if params.State != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Lifecycle != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lifecycle", params.Lifecycle, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Active != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "active", *params.Active, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.DefinitionID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "definition_id", *params.DefinitionID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

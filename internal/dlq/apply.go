@@ -47,8 +47,8 @@ func (l *Letter) Unretryable(force bool) error {
 // step, and is discarded or deleted only with force.
 func (l *Letter) Waited() bool { return l.Source == FromSaga && l.Status != Resolved }
 
-// Actions lists what can be done to a letter now; a DEAD one is retried with force.
-// Actions that need force because a saga waits are not included.
+// Actions lists what can be done to a letter now without force: a DEAD one is requeued
+// first, and one that a saga waits for is neither discarded nor deleted.
 func (l *Letter) Actions() []string {
 	all := l.statusActions()
 	if !l.Waited() {
@@ -62,7 +62,7 @@ func (l *Letter) statusActions() []string {
 	case Pending:
 		return []string{VerbRetry, VerbDiscard, VerbResolve, VerbUpdate, VerbDelete}
 	case Dead:
-		return []string{VerbRetry, VerbRequeue, VerbResolve, VerbUpdate, VerbDelete}
+		return []string{VerbRequeue, VerbResolve, VerbUpdate, VerbDelete}
 	case Resolved:
 		if l.Resolution == Redriven {
 			return []string{VerbAck, VerbUpdate, VerbDelete}

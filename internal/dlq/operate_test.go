@@ -30,7 +30,7 @@ func TestActionsOfEveryLetter(t *testing.T) {
 					Pending:  {VerbRetry, VerbDiscard, VerbResolve, VerbUpdate, VerbDelete},
 					Retrying: {VerbUpdate},
 					Resolved: {VerbUpdate, VerbDelete},
-					Dead:     {VerbRetry, VerbRequeue, VerbResolve, VerbUpdate, VerbDelete},
+					Dead:     {VerbRequeue, VerbResolve, VerbUpdate, VerbDelete},
 				}[status]
 				if why == Redriven {
 					want = []string{VerbAck, VerbUpdate, VerbDelete}
@@ -47,7 +47,7 @@ func TestActionsOfEveryLetter(t *testing.T) {
 	}
 }
 
-// What is offered is what the rules allow, but for what needs force.
+// What is offered is what the rules allow without force.
 func TestWhatIsOfferedIsAllowedAndWhatIsNotIsRefused(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy
@@ -55,7 +55,7 @@ func TestWhatIsOfferedIsAllowedAndWhatIsNotIsRefused(t *testing.T) {
 		for _, why := range ends(status) {
 			l := Letter{Source: FromREST, Status: status, Resolution: why, MaxRetries: 3, Generation: 1}
 			for verb, err := range map[string]error{
-				VerbRetry: l.Unretryable(true), VerbRequeue: second(l.Requeued(false, nil, &p, testMoment())),
+				VerbRetry: l.Unretryable(false), VerbRequeue: second(l.Requeued(false, nil, &p, testMoment())),
 				VerbDiscard: second(l.Discarded(testMoment())), VerbResolve: second(l.ResolvedManually(testMoment())),
 				VerbAck: second(l.Acknowledged(1, false, &p, testMoment())), VerbDelete: l.Deletable(),
 				VerbUpdate: second(l.Edited(Edit{Note: new("n")}, testMoment())),

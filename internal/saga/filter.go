@@ -11,8 +11,12 @@ import (
 
 // Filter selects sagas, and a page of them; zero fields do not restrict.
 type Filter struct {
-	WorkflowName   string
-	States         []State
+	WorkflowName string
+	// WorkflowVersion is a version of that workflow; 0: any.
+	WorkflowVersion int
+	States          []State
+	// Lifecycles are seed 4's words; nil: any.
+	Lifecycles     []string
 	CorrelationID  string
 	InitiatedBy    string
 	TraceID        string
@@ -33,7 +37,9 @@ func (f *Filter) Matches(s *Saga) bool {
 	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
 	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&
 		is(f.CorrelationID, s.CorrelationID) && is(f.TraceID, s.TraceID) && is(f.BusinessKey, s.BusinessKey) &&
+		(f.WorkflowVersion == 0 || f.WorkflowVersion == s.WorkflowVersion) &&
 		(f.States == nil || slices.Contains(f.States, s.State)) &&
+		(f.Lifecycles == nil || slices.Contains(f.Lifecycles, s.State.Lifecycle(s.Clean == nil || *s.Clean))) &&
 		(f.NeedsAttention == nil || *f.NeedsAttention == s.NeedsAttention) &&
 		(f.Metadata == nil || s.Metadata != nil && contains(decoded(s.Metadata), decoded(f.Metadata))) &&
 		within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,17 +75,28 @@ func (s *Handlers) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, 
 	return out, nil
 }
 
-// filterOf reads the filters. none reports that no saga can match, because status and
-// state exclude each other.
+// filterOf reads the filters. none reports that no saga can match, because two filters
+// exclude each other.
 func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	f = saga.Filter{
 		WorkflowName: rest.Text(p.WorkflowName), CorrelationID: rest.Text(p.CorrelationID),
 		InitiatedBy: rest.Text(p.InitiatedBy),
 		TraceID:     rest.Text(p.TraceID), BusinessKey: rest.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
 	}
-	if p.Status != nil || p.State != nil {
-		f.States = statesOf(p.Status, p.State)
+	if p.Status != nil || p.State != nil || p.Lifecycle != nil || p.Active != nil {
+		f.States = statesOf(p)
 		none = len(f.States) == 0
+	}
+	for _, word := range p.Lifecycle {
+		f.Lifecycles = append(f.Lifecycles, string(word))
+	}
+	if p.DefinitionID != nil {
+		name, version, err := definitionOf(*p.DefinitionID)
+		if err != nil {
+			return f, none, err
+		}
+		none = none || f.WorkflowName != "" && f.WorkflowName != name
+		f.WorkflowName, f.WorkflowVersion = name, version
 	}
 	if p.Metadata != nil {
 		if f.Metadata, err = metadataOf(*p.Metadata); err != nil {
@@ -105,16 +118,31 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	return f, none, nil
 }
 
-// statesOf returns the states that match both seed 1's statuses and the state names.
-func statesOf(statuses []api.SagaStatus, states []api.SagaState) []saga.State {
+// statesOf returns the states that match seed 1's statuses, the state names, seed 4's words
+// as far as the state decides them, and whether the saga is active.
+func statesOf(p api.ListSagasParams) []saga.State {
 	var out []saga.State
 	for _, state := range saga.States {
-		fits := statuses == nil || slices.Contains(statuses, api.SagaStatus(state.Status()))
-		if fits && (states == nil || slices.Contains(states, api.SagaState(state.String()))) {
+		if (p.Status == nil || slices.Contains(p.Status, api.SagaStatus(state.Status()))) &&
+			(p.State == nil || slices.Contains(p.State, api.SagaState(state.String()))) &&
+			(p.Lifecycle == nil || slices.Contains(p.Lifecycle, api.SagaLifecycle(state.Lifecycle(true))) ||
+				slices.Contains(p.Lifecycle, api.SagaLifecycle(state.Lifecycle(false)))) &&
+			(p.Active == nil || *p.Active == state.Active()) {
 			out = append(out, state)
 		}
 	}
 	return out
+}
+
+// definitionOf reads the id of a definition, name@version, as the views show it.
+func definitionOf(id string) (name string, version int, err error) {
+	at := strings.LastIndexByte(id, '@')
+	if at > 0 {
+		if version, err = strconv.Atoi(id[at+1:]); err == nil && version > 0 {
+			return id[:at], version, nil
+		}
+	}
+	return "", 0, rest.BadParameter("definition_id", "invalid", "must be the name of a workflow, @ and its version")
 }
 
 func metadataOf(text string) (json.RawMessage, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/rest/page"
@@ -163,6 +164,12 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 		w.Add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
 	default:
 		w.Add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
+	}
+	if f.WorkflowVersion != 0 {
+		w.Add("s.workflow_version = ?", f.WorkflowVersion)
+	}
+	if f.Lifecycles != nil {
+		w.Add("s.lifecycle = ANY (?)", pq.Array(f.Lifecycles))
 	}
 	switch {
 	case f.NeedsAttention == nil:

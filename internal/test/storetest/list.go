@@ -110,6 +110,16 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 		{"metadata", saga.Filter{Metadata: json.RawMessage(`{"n":2}`)}, func(s *saga.Saga) bool { return canonical(s.Metadata) == `{"n":2,"team":"stock ñ"}` }},
 		{"needing attention", saga.Filter{NeedsAttention: new(true)}, func(s *saga.Saga) bool { return s.State == saga.Failed }},
 		{"not needing attention", saga.Filter{NeedsAttention: new(false)}, func(s *saga.Saga) bool { return s.State != saga.Failed }},
+		{"a version", saga.Filter{WorkflowName: "order", WorkflowVersion: 1}, func(s *saga.Saga) bool {
+			return s.WorkflowName == "order" && s.WorkflowVersion == 1
+		}},
+		{"no such version", saga.Filter{WorkflowVersion: 77}, func(*saga.Saga) bool { return false }},
+		{"what seed 4 calls failed", saga.Filter{Lifecycles: []string{"failed"}}, func(s *saga.Saga) bool {
+			return s.State == saga.Failed || s.State.Terminal() && s.State != saga.Completed && !*s.Clean
+		}},
+		{"what seed 4 calls active or completed", saga.Filter{Lifecycles: []string{"active", "completed"}}, func(s *saga.Saga) bool {
+			return s.State.Forward() || s.State == saga.Completed || s.State.Terminal() && s.State != saga.Failed && *s.Clean
+		}},
 		{"no state at all", saga.Filter{States: []saga.State{}}, func(*saga.Saga) bool { return false }},
 		{"created from", saga.Filter{CreatedFrom: middle}, func(s *saga.Saga) bool { return !s.CreatedAt.Before(middle) }},
 		{"created to", saga.Filter{CreatedTo: middle}, func(s *saga.Saga) bool { return s.CreatedAt.Before(middle) }},

@@ -1,0 +1,190 @@
+package app_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// notMissing are the operations that do not answer 404 to another tenant's id, as they do not
+// to one that does not exist either, and why.
+var notMissing = map[string]string{
+	"listDeadLettersOfTopic": "a topic is any text: one without letters has an empty list",
+	"putTopicPolicy":         "a policy may come before the letters of its topic",
+	"updateTopicPolicy":      "as putTopicPolicy: it changes the default that holds",
+	"getTopicPolicy":         "as putTopicPolicy",
+	"checkFence":             "a key is any text: its first check creates it for the tenant",
+	"completeRuns":           "a batch: each result says 404",
+	"startRuns":              "a batch: each result says 404",
+	"workerHeartbeat":        "410: register again, whatever became of the worker",
+	"claimRuns":              "as workerHeartbeat",
+}
+
+// Threat T1: for every operation of the contract with an id or a name in its path, and for
+// the batches of workers with ids in their bodies, what belongs to another tenant is answered
+// byte for byte as what does not exist.
+func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	w := newWalker(t)
+	theirs, proof := w.belongings()
+	other := w.do("createAPIKey", `{"name":"other","role":"admin","tenant_id":"`+uuid.NewString()+`","reason":"another tenant"}`).text("key")
+	owner := w.token
+	mine := func() string { // a worker of the other tenant, which has ids of runs that are not its own
+		w.token = other
+		defer func() { w.token = owner }()
+		return w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
+	}()
+	missing := map[string]string{"name": "absent-flow", "definition": "absent-job", "topic": "absent-topic", "fence_key": "absent-fence",
+		"fingerprint": strings.Repeat("ab", 16), "step": "one", "version": "1"}
+	before := w.get("/api/v1/job-runs/" + theirs["run_id"])
+
+	contract := readContract(t, w.url)
+	none := map[string]string{}
+	for name := range theirs {
+		if none[name] = missing[name]; none[name] == "" {
+			none[name] = uuid.NewString()
+		}
+	}
+	ask := func(route string, ids map[string]string) (int, string) {
+		method, at, _ := strings.Cut(route, " ")
+		op := contract.Paths[at][strings.ToLower(method)]
+		for name, value := range ids {
+			if name == "worker_id" && (op.ID == "completeRuns" || op.ID == "startRuns") {
+				value = mine
+			}
+			at = strings.ReplaceAll(at, "{"+name+"}", value)
+		}
+		body := ""
+		if schema := contract.body(op.RequestBody); schema != nil {
+			text, err := json.Marshal(contract.example(schema, map[string]any{
+				"run_id": ids["run_id"], "lease_token": proof["lease_token"], "attempt": proof["attempt"], "leader_epoch": proof["leader_epoch"],
+				"reason": "why not", "chunk": "a line", "timeout_ms": 60000, "note": "seen",
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = string(text)
+		}
+		if strings.Contains(string(op.Parameters), `Reason"`) || strings.Contains(string(op.Parameters), `"reason"`) {
+			at += "?reason=why%20not"
+		}
+		return plainly(t, method, w.url+at, body, other, ids)
+	}
+	var routes []string
+	for path, methods := range contract.Paths {
+		for method := range methods {
+			if strings.Contains(path, "{") && method != "parameters" {
+				routes = append(routes, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	named := func(route string) string {
+		method, path, _ := strings.Cut(route, " ")
+		return contract.Paths[path][strings.ToLower(method)].ID
+	}
+	slices.SortFunc(routes, func(a, b string) int { // those that create what they name come last
+		return cmp.Or(cmp.Compare(len(notMissing[named(a)]), len(notMissing[named(b)])), cmp.Compare(a, b))
+	})
+	for _, route := range routes {
+		status, foreign := ask(route, theirs)
+		if _, absent := ask(route, none); foreign != absent {
+			t.Errorf("%s (%s):\n%s\nof another tenant, but\n%s\nof nobody", named(route), route, foreign, absent)
+		}
+		if want := notMissing[named(route)] == ""; (status == http.StatusNotFound) != want {
+			t.Errorf("%s (%s): %s", named(route), route, foreign)
+		}
+	}
+	if len(routes) < 100 {
+		t.Errorf("only %d operations were asked", len(routes))
+	}
+	if after := w.get("/api/v1/job-runs/" + theirs["run_id"]); after["version"] != before["version"] {
+		t.Errorf("the run was changed: %v, then %v", before, after)
+	}
+}
+
+// belongings makes one of everything that has an id or a name, and returns them by the name
+// of the parameter, with the proof that a worker holds the run.
+func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
+	w.t.Helper()
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w.t.Cleanup(target.Close)
+	ids = map[string]string{"name": "private-flow", "definition": "private-job", "topic": "private-topic", "fence_key": "private-fence",
+		"step": "one", "version": "1"}
+	w.do("registerWorkflow", `{"name":"private-flow","steps":[{"name":"one","action":{"http":{"url":"`+target.URL+`"}},"compensation":"none"}]}`)
+	ids["saga_id"] = w.do("createSaga", `{"workflow_name":"private-flow","payload":{}}`).text("saga_id")
+	ids["webhook_id"] = w.do("createWebhook", `{"url":"http://127.0.0.1:9/hook","reason":"billing"}`).text("id")
+	ids["delivery_id"] = w.do("testWebhook", "", ids["webhook_id"]).text("id")
+	ids["message_id"] = w.letter("private-topic", target.URL)
+	ids["fingerprint"] = w.get("/api/v1/dlq/groups?topic=private-topic")["groups"].([]any)[0].(map[string]any)["fingerprint"].(string)
+	ids["redrive_id"] = w.do("createRedrive", `{"action":"RETRY","filter":{"topic":"private-topic"},"reason":"again","scheduled_for":"`+
+		time.Now().UTC().Add(100*time.Hour).Format(time.RFC3339)+`"}`).text("id")
+	w.do("createJobDefinition", `{"name":"private-job","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"0"}}`)
+	hour := time.Now().UTC().Truncate(time.Hour)
+	ids["backfill_id"] = w.do("createBackfill", fmt.Sprintf(`{"from":%q,"to":%q,"max_active":1}`, hour.Add(-2*time.Hour).Format(time.RFC3339),
+		hour.Format(time.RFC3339)), "private-job").text("id")
+	ids["bulk_id"] = w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"private-job"},"reason":"a mistake"}`).text("id")
+	ids["event_id"] = w.do("publishJobEvent", `{"event_type":"orders.created","payload":{}}`).text("event_id")
+	ids["worker_id"] = w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
+	ids["run_id"] = w.do("createJobRun", `{"reason":"why not"}`, "private-job").text("id")
+	eventually(w.t, "the run is the worker's", func() bool {
+		_, doc := w.send("claim", "POST", "/api/v1/workers/"+ids["worker_id"]+"/claim", `{"slots":4}`)
+		runs, _ := doc["runs"].([]any)
+		for _, r := range runs {
+			if r := r.(map[string]any); r["run_id"] == ids["run_id"] {
+				proof = r
+			}
+		}
+		return proof != nil
+	})
+	w.exec(`INSERT INTO jobs.fences (tenant_id, key, epoch, seq, checked_at) SELECT tenant_id, 'private-fence', 1, 1, now() FROM jobs.workers WHERE id = $1`,
+		ids["worker_id"])
+	ids["key_id"] = w.do("createAPIKey", `{"name":"clerk","role":"auditor","reason":"for the auditors"}`)["api_key"].(map[string]any)["id"].(string)
+	return ids, proof
+}
+
+// changing is what differs between any two answers: new ids, and times.
+var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z`)
+
+// plainly makes a request and returns what a client can tell answers apart by, with each id and
+// name of the request replaced by that of its parameter.
+func plainly(t *testing.T, method, url, body, token string, ids map[string]string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("X-Request-Id", "r")
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Date", "Content-Length"} { // names differ in length
+		res.Header.Del(name)
+	}
+	said := fmt.Sprint(res.StatusCode, " ", res.Header, " ", string(text))
+	for name, value := range ids {
+		if name != "step" && name != "version" {
+			said = strings.ReplaceAll(said, value, "{"+name+"}")
+		}
+	}
+	return res.StatusCode, changing.ReplaceAllString(said, "{new}")
+}

@@ -1,0 +1,45 @@
+"""Checks of our own, which Schemathesis runs on every response."""
+
+import re
+
+import schemathesis
+
+# The pattern of If-Match and If-None-Match. Schemathesis 4.32 counts values such as 0 as
+# valid for a header, whatever its pattern says.
+ENTITY_TAGS = re.compile(r'(\*|(W/)?"[^",]*"( *, *(W/)?"[^",]*")*)')
+
+# What a response says of a member when the contract's schema rejects it.
+SCHEMA_REASONS = {
+    "type", "enum", "pattern", "format", "minLength", "maxLength", "minimum", "maximum",
+    "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "unknown",
+}
+
+
+@schemathesis.check
+def contract_is_what_is_enforced(ctx, response, case):
+    """A request that fits the contract is never rejected as one that does not."""
+    meta = case.meta
+    if meta is None or not meta.generation.mode.is_positive or response.status_code not in (400, 422):
+        return
+    problem = response.json()
+    assert problem.get("code") != "REQ_UNKNOWN_PARAMETER", problem
+    if problem.get("code") not in ("REQ_SCHEMA", "REQ_INVALID_PARAMETER"):
+        return
+    for error in problem["errors"]:
+        if error["pointer"] in ("If-Match", "If-None-Match"):
+            assert not ENTITY_TAGS.fullmatch((case.headers or {}).get(error["pointer"], "")), error
+            continue
+        # The name of a setting is a key of an open object: only the server knows them. And a
+        # schema counts characters, where the server may count bytes.
+        if not error["pointer"].startswith("/values/") and not error["message"].endswith(" bytes"):
+            assert error["code"] not in SCHEMA_REASONS, error
+
+
+@schemathesis.check
+def failures_are_problems(ctx, response, case):
+    """Every failure is a problem document with a code, and never an internal error."""
+    if response.status_code < 400:
+        return
+    problem = response.json()
+    assert problem["status"] == response.status_code and problem["code"], problem
+    assert problem["code"] != "SYS_INTERNAL", problem
