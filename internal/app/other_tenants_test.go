@@ -37,14 +37,16 @@ func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t)
 	theirs, proof := w.belongings()
-	other := w.do("createAPIKey", `{"name":"other","role":"admin","tenant_id":"`+uuid.NewString()+`","reason":"another tenant"}`).text("key")
+	other := w.do("createAPIKey",
+		`{"name":"other","role":"admin","tenant_id":"`+uuid.NewString()+`","reason":"another tenant"}`).text("key")
 	owner := w.token
 	mine := func() string { // a worker of the other tenant, which has ids of runs that are not its own
 		w.token = other
 		defer func() { w.token = owner }()
 		return w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
 	}()
-	missing := map[string]string{"name": "absent-flow", "definition": "absent-job", "topic": "absent-topic", "fence_key": "absent-fence",
+	missing := map[string]string{"name": "absent-flow", "definition": "absent-job", "topic": "absent-topic",
+		"fence_key":   "absent-fence",
 		"fingerprint": strings.Repeat("ab", 16), "step": "one", "version": "1"}
 	before := w.get("/api/v1/job-runs/" + theirs["run_id"])
 
@@ -67,8 +69,9 @@ func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 		body := ""
 		if schema := contract.body(op.RequestBody); schema != nil {
 			text, err := json.Marshal(contract.example(schema, map[string]any{
-				"run_id": ids["run_id"], "lease_token": proof["lease_token"], "attempt": proof["attempt"], "leader_epoch": proof["leader_epoch"],
-				"reason": "why not", "chunk": "a line", "timeout_ms": 60000, "note": "seen",
+				"run_id": ids["run_id"], "lease_token": proof["lease_token"], "attempt": proof["attempt"],
+				"leader_epoch": proof["leader_epoch"],
+				"reason":       "why not", "chunk": "a line", "timeout_ms": 60000, "note": "seen",
 			}))
 			if err != nil {
 				t.Fatal(err)
@@ -118,8 +121,9 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	w.t.Helper()
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w.t.Cleanup(target.Close)
-	ids = map[string]string{"name": "private-flow", "definition": "private-job", "topic": "private-topic", "fence_key": "private-fence",
-		"step": "one", "version": "1"}
+	ids = map[string]string{"name": "private-flow", "definition": "private-job", "topic": "private-topic",
+		"fence_key": "private-fence",
+		"step":      "one", "version": "1"}
 	w.do("registerWorkflow", `{"name":"private-flow","steps":[{"name":"one","action":{"http":{"url":"`+target.URL+`"}},"compensation":"none"}]}`)
 	ids["saga_id"] = w.do("createSaga", `{"workflow_name":"private-flow","payload":{}}`).text("saga_id")
 	ids["webhook_id"] = w.do("createWebhook", `{"url":"http://127.0.0.1:9/hook","reason":"billing"}`).text("id")
