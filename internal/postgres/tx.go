@@ -66,16 +66,17 @@ func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any
 // WriteEach runs one fixed statement that writes, by itself, or in a transaction with
 // the Idempotency-Key of the request it works for, and calls row for each row.
 func (db *DB) WriteEach(ctx context.Context, query string, row func(*sql.Rows) error, args ...any) error {
-	each := func(rows *sql.Rows, err error) error {
+	each := func(run QueryFunc) error {
+		rows, err := run(ctx, query, args...)
 		if err != nil {
 			return err
 		}
 		return EachRow(rows, func() error { return row(rows) })
 	}
 	if keyed.Of(ctx) == nil {
-		return each(db.QueryWrite(ctx, query, args...))
+		return each(db.QueryWrite)
 	}
-	return db.InWrite(ctx, func(tx *sqlx.Tx) error { return each(db.QueryIn(ctx, tx, query, args...)) })
+	return db.InWrite(ctx, func(tx *sqlx.Tx) error { return each(db.QueryFuncIn(tx)) })
 }
 
 // QueryFunc runs a query, in a transaction or on its own.
