@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,8 +17,10 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/listen"
 	"github.com/skald-saga/skald/internal/rest/ratelimit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
@@ -46,6 +49,8 @@ type node struct {
 	policy      *egress.Policy // where calls may go
 	metrics     *ops.Metrics
 	database    *condition
+	loops       *loop.Watchdog
+	tls         *tls.Config // nil: the API speaks plain HTTP
 	tail        *audit.Tail
 	archive     archive
 	writes      *writes
@@ -85,6 +90,8 @@ func build(
 		n.addJobs,
 		n.addChecker,
 		n.addHandler,
+		n.addTLS,
+		n.addWatchdog,
 	} {
 		if err := add(ctx); err != nil {
 			return nil, err
@@ -174,6 +181,19 @@ func (n *node) addJobs(ctx context.Context) (err error) {
 	}
 	n.leader = n.newScheduler()
 	return nil
+}
+
+// addTLS reads the certificate of the API, if it has one.
+func (n *node) addTLS(context.Context) (err error) {
+	s := n.cfg.Server
+	if s.TLSCertFile == "" {
+		return nil
+	}
+	files := listen.Files{Cert: s.TLSCertFile, Key: s.TLSKeyFile, ClientCA: s.TLSClientCAFile}
+	n.tls, err = listen.TLS(files, func(err error) {
+		n.opt.Log.Error("cannot read the new TLS certificate; the old one stays in use", slog.Any("error", err))
+	})
+	return err
 }
 
 func (n *node) addChecker(ctx context.Context) (err error) {

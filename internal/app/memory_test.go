@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/cache"
 )
 
+// Not in parallel: the cache belongs to the process, and each node that starts replaces it.
 func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {
-	t.Parallel()
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/two" {
 			w.WriteHeader(http.StatusConflict)

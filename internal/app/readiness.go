@@ -69,9 +69,17 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		c, err := n.database.get(ctx)
 		if err != nil {
 			n.opt.Log.WarnContext(ctx, "not ready: the database accepts no writes", slog.Any("error", err))
+			if of := postgres.Exhausted(err); of != "" {
+				return is, errors.New("the database accepts no writes: it has run out of " + of)
+			}
 			return is, errors.New("the database accepts no writes")
 		}
 		is.SchemaVersion, is.Warnings = c.Schema, c.Risks()
+	}
+	late, vital := n.late()
+	is.Warnings = append(is.Warnings, late...)
+	if vital != nil {
+		return is, vital
 	}
 	return is, n.engine.Healthy()
 }

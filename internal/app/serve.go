@@ -85,7 +85,13 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return requests },
 		ErrorLog: slog.NewLogLogger(n.opt.Log.Handler(), slog.LevelDebug),
 	}
-	go func() { failed <- server.Serve(listen.Limit(listener, s.MaxConnsPerAddr, n.metrics.ConnRefused)) }()
+	limited := listen.Limit(listener, s.MaxConnsPerAddr, n.metrics.ConnRefused)
+	if s.TLSCertFile == "" {
+		go func() { failed <- server.Serve(limited) }()
+	} else {
+		server.TLSConfig = n.tls
+		go func() { failed <- server.ServeTLS(limited, "", "") }()
+	}
 	closeDebug, err := n.serveProfiling(s.DebugAddr)
 	if err != nil {
 		failed <- err
@@ -146,6 +152,9 @@ func (n *node) announce(ctx context.Context, addr net.Addr) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	url := "http://" + addr.String()
+	if n.tls != nil {
+		url = "https://" + addr.String()
+	}
 	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version))
 	if n.opt.Ready != nil && ctx.Err() == nil {
 		n.opt.Ready(url)

@@ -93,6 +93,12 @@ var rules = []rule{
 		return unless(c.Database.IOTimeout > c.Database.StatementTimeout,
 			"must exceed database.statement_timeout")
 	}},
+	{"server.tls_cert_file", []string{"server.tls_key_file"}, func(c Config) string {
+		return unless((c.Server.TLSCertFile == "") == (c.Server.TLSKeyFile == ""), "must be set together with server.tls_key_file")
+	}},
+	{"server.tls_client_ca_file", []string{"server.tls_cert_file"}, func(c Config) string {
+		return unless(c.Server.TLSClientCAFile == "" || c.Server.TLSCertFile != "", "requires server.tls_cert_file")
+	}},
 	{"server.header_timeout", []string{"server.read_timeout"}, func(c Config) string {
 		return unless(c.Server.HeaderTimeout <= c.Server.ReadTimeout, "must not exceed server.read_timeout")
 	}},

@@ -99,6 +99,9 @@ type Database struct {
 // Server is the HTTP API. Byte counts are of the body as sent.
 type Server struct {
 	ListenAddr      string        `koanf:"listen_addr" env:"SKALD_LISTEN_ADDR" validate:"listen_addr" doc:"Address of the API. Port 0 picks a free one; an empty host means all interfaces."`
+	TLSCertFile     string        `koanf:"tls_cert_file" doc:"File of the API's certificate with its chain (PEM). Then the API speaks TLS, with HTTP/2; if empty, plain HTTP. It is read again when it changes. Requires tls_key_file."`
+	TLSKeyFile      string        `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
+	TLSClientCAFile string        `koanf:"tls_client_ca_file" doc:"File of CA certificates (PEM). If set, every connection needs a client certificate of one of them, also for /healthz and /metrics; requests need their credential as well. Requires tls_cert_file."`
 	DebugAddr       string        `koanf:"debug_addr" validate:"omitempty,loopback_addr" doc:"Address of profiling (pprof), on loopback only; empty means off."`
 	MaxBodyBytes    int64         `koanf:"max_body_bytes" validate:"min=1024,max=67108864" doc:"Maximum size of a request body, and so of a payload."`
 	ReadTimeout     time.Duration `koanf:"read_timeout" validate:"min=1s,max=10m" doc:"Maximum time to receive a request, headers and body."`

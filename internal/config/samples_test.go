@@ -53,6 +53,9 @@ var samples = map[string]struct {
 	"vault.jwt_file":                      {"/jwt", "/jwt"},
 	"vault.timeout":                       {"3s", 3 * time.Second},
 	"server.listen_addr":                  {"127.0.0.1:0", "127.0.0.1:0"},
+	"server.tls_cert_file":                {"/tls/cert.pem", "/tls/cert.pem"},
+	"server.tls_key_file":                 {"/tls/key.pem", "/tls/key.pem"},
+	"server.tls_client_ca_file":           {"/tls/clients.pem", "/tls/clients.pem"},
 	"server.debug_addr":                   {"localhost:6060", "localhost:6060"},
 	"server.max_body_bytes":               {"2048", int64(2048)},
 	"server.read_timeout":                 {"5s", 5 * time.Second},
@@ -185,6 +188,9 @@ const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 // beside is what a setting cannot do without.
 var beside = map[string][]string{
 	"auth.jwks_url":               {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
+	"server.tls_cert_file":        {"SKALD_SERVER_TLS_KEY_FILE=k"},
+	"server.tls_key_file":         {"SKALD_SERVER_TLS_CERT_FILE=c"},
+	"server.tls_client_ca_file":   {"SKALD_SERVER_TLS_CERT_FILE=c", "SKALD_SERVER_TLS_KEY_FILE=k"},
 	"ingest.topics":               {"SKALD_KAFKA_BROKERS=a:9092"},
 	"kafka.event_topic":           {"SKALD_KAFKA_BROKERS=a:9092"},
 	"kafka.event_tenants":         {"SKALD_KAFKA_BROKERS=a:9092", "SKALD_KAFKA_EVENT_TOPIC=e"},

@@ -32,6 +32,7 @@ type Metrics struct {
 	tuples   *prometheus.GaugeVec
 	stalled  *prometheus.CounterVec
 	loops    *prometheus.GaugeVec
+	done     func(loop string) // nil: nobody watches
 	notices  *notices
 	letters  *letters
 	ingest   *ingest
@@ -281,6 +282,19 @@ func (m *Metrics) Stalled(reason string) { m.stalled.WithLabelValues(reason).Inc
 // Loop records that a background loop has finished a round.
 func (m *Metrics) Loop(name string) {
 	m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000)
+	if m.done != nil {
+		m.done(name)
+	}
+}
+
+// Watch registers the metric of late loops, and has done called with each loop that
+// finishes a round. It may be called once, before any loop runs.
+func (m *Metrics) Watch(done func(loop string), late func() []string) {
+	m.done = done
+	m.registry.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "skald_loops_late", Help: "Background loops that have not finished a round within their limit; /readyz names them."},
+		func() float64 { return float64(len(late())) },
+	))
 }
 
 // Profiling serves net/http/pprof. Mount it on loopback only.

@@ -131,6 +131,9 @@ func (c *conn) judge(err error, alive bool) error {
 		c.spent = true
 		c.of.retired.CompareAndSwap(c.made, c.made+1)
 		return &repeatable{err}
+	case stalePlan(err):
+		c.spent = true // and with it what it has prepared
+		return &repeatable{err}
 	case permissionDenied(err) && c.mayChange():
 		// This is what PostgreSQL tells sessions whose role was dropped.
 		c.spent = true

@@ -31,6 +31,30 @@ func Collided(err error) bool {
 	return false
 }
 
+// Exhausted returns what the server has run out of: disk, memory, connections or
+// another of its limits; "" for other errors. Nothing was done, and everybody's next
+// statement may fail in the same way, so it is an outage.
+func Exhausted(err error) string {
+	switch s := SQLState(err); {
+	case s == "53100":
+		return "disk"
+	case s == "53200":
+		return "memory"
+	case s == "53300":
+		return "connections"
+	case strings.HasPrefix(s, "53"):
+		return "resources"
+	}
+	return ""
+}
+
+// stalePlan reports whether a prepared statement could not be run because the schema has
+// changed the type of its result since. On another connection it is prepared again.
+func stalePlan(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "0A000" && e.Routine == "RevalidateCachedQuery"
+}
+
 // TimedOut reports whether the server ended a statement because of statement_timeout.
 func TimedOut(err error) bool { return SQLState(err) == "57014" }
 

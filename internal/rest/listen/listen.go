@@ -1,7 +1,7 @@
 // Package listen is how connections reach the API: how many one client may hold, and
 // what their bytes say that net/http does not pass on.
 //
-// Files, each on top of those before it: framing, listen.
+// Files, each on top of those before it: framing, listen, tls.
 package listen
 
 import (

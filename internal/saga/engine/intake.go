@@ -29,13 +29,13 @@ func (s *session) intake(ctx context.Context) {
 			s.adoptStrays(ctx)
 			claim = true
 			poll.Reset(s.e.jittered(s.e.cfg.Poll))
-			s.e.cfg.Observer.Loop("intake")
 		case <-s.e.backlog:
 			claim = true
 		case <-s.readied:
 		case <-s.slots.freed:
 		}
 		for ctx.Err() == nil {
+			s.e.cfg.Observer.Loop("intake") // here, because a backlog keeps it in this loop
 			more := s.resumeReady(ctx)
 			if claim {
 				got, left := s.claimSome(ctx)
@@ -186,6 +186,7 @@ func (s *session) reapAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.e.cfg.Observer.Loop("reaper") // a page is progress, too
 		for _, l := range overdue {
 			s.flagOverdue(ctx, l)
 		}

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
+)
+
+// stillness is for how long a loop that goes round every few seconds may finish no round.
+const stillness = time.Minute
+
+// addWatchdog adds the watchdog of the loops, which are known by now.
+func (n *node) addWatchdog(context.Context) error {
+	n.watch()
+	return nil
+}
+
+// watch expects rounds of the loops that this node runs. Vital are those without which
+// sagas stand still: while one is late, the node is not ready, and new sagas go to
+// others. What the other loops do is not urgent, or done by every node.
+func (n *node) watch() {
+	n.loops = loop.NewWatchdog(time.Now)
+	n.metrics.Watch(n.loops.Done, func() []string {
+		var names []string
+		for _, l := range n.loops.Late() {
+			names = append(names, l.Name)
+		}
+		return names
+	})
+	several := func(every time.Duration) time.Duration { return max(stillness, 10*every) }
+	n.loops.Watch("intake", stillness, true)
+	n.loops.Watch("reaper", several(n.cfg.Engine.ReaperInterval), true)
+	n.loops.Watch("seal", several(n.cfg.Audit.SealInterval), false)
+	n.loops.Watch("webhooks", stillness, false)
+	if every := n.cfg.Retention.Interval; every > 0 {
+		n.loops.Watch("retention", 3*every+10*stillness, false)
+	}
+	if n.deadLetters != nil {
+		n.loops.Watch("seal_actions", several(n.cfg.Audit.SealInterval), false)
+	}
+	if n.letters != nil {
+		n.loops.Watch("dlq_automatic", several(n.cfg.DLQ.PollInterval), false)
+		n.loops.Watch("dlq_bulk", 10*stillness, false) // a round may send a whole batch
+		n.loops.Watch("dlq_reclaim", several(n.cfg.DLQ.Lease), false)
+		if n.letterUpkeep() >= 0 {
+			n.loops.Watch("dlq_upkeep", 40*stillness, false)
+		}
+	}
+	if n.jobs != nil {
+		n.loops.Watch("job_logs", max(10*stillness, 10*n.cfg.Jobs.UpkeepInterval), false)
+	}
+}
+
+// late returns what the watchdog has to say of this node, and whether it cannot work.
+func (n *node) late() (warnings []string, vital error) {
+	late := n.loops.Late()
+	for _, l := range late {
+		text := fmt.Sprintf("the loop %s has not finished a round for %s", l.Name, l.Since.Round(time.Second))
+		warnings = append(warnings, text)
+	}
+	if i := slices.IndexFunc(late, func(l loop.Late) bool { return l.Vital }); i >= 0 {
+		n.opt.Log.Error("not ready: a loop stands still; if it stays so, restart this node",
+			slog.String("loop", late[i].Name), slog.Duration("since", late[i].Since))
+		return warnings, fmt.Errorf("%s", warnings[i])
+	}
+	return warnings, nil
+}

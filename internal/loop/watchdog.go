@@ -1,0 +1,67 @@
+package loop
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Watchdog knows when each loop last finished a round, and which are late. It is safe
+// for concurrent use.
+type Watchdog struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	loops map[string]*watched // guarded by mu
+}
+
+type watched struct {
+	limit time.Duration
+	vital bool
+	last  time.Time
+}
+
+// Late is a loop that has not finished a round within its limit.
+type Late struct {
+	Name  string
+	Since time.Duration // the last round, or since it is watched
+	Vital bool          // the node cannot do its work without it
+}
+
+// NewWatchdog returns a watchdog of no loops.
+func NewWatchdog(now func() time.Time) *Watchdog {
+	return &Watchdog{now: now, loops: map[string]*watched{}}
+}
+
+// Watch expects the loop to finish a round at least every limit from now on.
+func (w *Watchdog) Watch(name string, limit time.Duration, vital bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loops[name] = &watched{limit: limit, vital: vital, last: w.now()}
+}
+
+// Done records that the loop has finished a round. Loops that are not watched are
+// ignored.
+func (w *Watchdog) Done(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l := w.loops[name]; l != nil {
+		l.last = w.now()
+	}
+}
+
+// Late returns the loops that are late, by name.
+func (w *Watchdog) Late() []Late {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Late
+	now := w.now()
+	for name, l := range w.loops {
+		if since := now.Sub(l.last); since > l.limit {
+			out = append(out, Late{Name: name, Since: since, Vital: l.vital})
+		}
+	}
+	slices.SortFunc(out, func(a, b Late) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
