@@ -63,7 +63,7 @@ func (i *issuer) issue(t *testing.T, serial int64, cert, key string) tls.Certifi
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "of a test"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, i.cert, &own.PublicKey, i.key)
 	if err != nil {
