@@ -10,6 +10,7 @@ import (
 
 // pages are the lists that have a page of their own, with the numbers of each.
 var pages = map[string][]string{
+	"api.md":         numbers("API-%02d", 1, 35),
 	"one-product.md": numbers("%d", 1, 10),
 	"traps.md":       numbers("X%d", 1, 47),
 	"invariants.md": append(append(append(append(append(append(append(append(
