@@ -18,7 +18,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store programs build run demo test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ chaos-jobs: postgres ## kill and pause workers, leaders and the database under j
 
 chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and recreated, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos
+
+mutants: postgres ## break the code behind fifty rows of docs/requirements, in a copy, and show that their tests fail (ten minutes; SEED=7, N=10, ROWS='X10,gap 2')
+	$(GO) run ./internal/test/mutants/mutate $(if $(SEED),-seed $(SEED)) $(if $(N),-n $(N)) $(if $(ROWS),-rows '$(ROWS)')
 
 lint: ## run vet, gofmt and golangci-lint
 	$(GO) vet ./...

@@ -215,6 +215,8 @@ func TestLettersThatContradictThemselvesAreRefused(t *testing.T) {
 		`(original_topic, error_message, status) VALUES ('t', 'e', 'LOST')`,
 		`(original_topic, error_message, status, resolution, terminal_at) VALUES ('t', 'e', 'RESOLVED', 'EXHAUSTED', now())`,
 		`(original_topic, error_message, source) VALUES ('t', 'e', 'FAX')`,
+		`(original_topic, error_message, error_class) VALUES ('t', 'e', 'ODD')`,
+		`(original_topic, error_message, payload_encoding) VALUES ('t', 'e', 'morse')`,
 	} {
 		_, err := pool.ExecContext(t.Context(), `INSERT INTO dlq.dlq_messages `+columns)
 		if e := (*pq.Error)(nil); !errors.As(err, &e) || e.Code != "23514" {

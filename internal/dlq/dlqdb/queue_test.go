@@ -219,7 +219,15 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	}
 	// A node dies for the last time.
 	pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, l.ID)
-	m.HandOver(t, m.ClaimDue(t, 1)...)
+	again := m.ClaimDue(t, 1)
+	taken := m.Read(t, l.ID)
+	if m.End(t, lost, dlq.Acknowledged) {
+		t.Error("the end of a lost retry was stored while another one holds the letter")
+	}
+	if diff := cmp.Diff(taken, m.Read(t, l.ID)); diff != "" {
+		t.Errorf("an end changed a letter that another retry holds:\n%s", diff)
+	}
+	m.HandOver(t, again...)
 	m.Expire(t)
 	if _, err := m.Queue.Reclaim(t.Context(), 10, pgtest.Chance); err != nil {
 		t.Fatal(err)

@@ -122,9 +122,11 @@ var arrows = map[string][]string{
 	"examples/worker":       {"api/worker"},
 	"examples/order/shop":   {"examples/order/ledger"},
 	// test support
-	"docs":                   {},
-	"internal/test/archtest": {},
-	"internal/test/chaos":    {},
+	"docs":                         {},
+	"internal/test/archtest":       {},
+	"internal/test/mutants":        {},
+	"internal/test/mutants/mutate": {"internal/test/mutants"},
+	"internal/test/chaos":          {},
 	"internal/test/pgtest": {"internal/access/accessdb", "internal/audit/auditdb", "internal/audit/operator",
 		"internal/dlq", "internal/dlq/dlqdb",
 		"internal/dlq/redrivedb", "internal/event/eventdb", "internal/jobrun", "internal/jobrun/jobdb",
@@ -147,7 +149,7 @@ var arrows = map[string][]string{
 var testArrows = map[string][]string{
 	"cmd/skald":           {"internal/test/apitest", "internal/test/testdb", "internal/test/testprogram"},
 	"db":                  {"internal/postgres", "internal/retry", "internal/saga", "internal/test/testdb", "internal/saga/workflow", "internal/saga/sagadb"},
-	"docs":                {"internal/saga", "internal/test/testdb"},
+	"docs":                {"internal/saga", "internal/test/mutants", "internal/test/testdb"},
 	"examples/order":      {"examples/order/ledger"},
 	"examples/worker":     {"internal/app", "internal/config", "internal/test/testdb"},
 	"internal/app":        {"api/webhooks", "api/worker", "internal/secret/vault/vaulttest", "internal/test/testdb"},
