@@ -24,6 +24,7 @@ const (
 	ClaimBefore       Name = "claim.before"
 	ClaimAfterCommit  Name = "claim.after_commit"
 	StepBeforeSend    Name = "step.before_send"
+	StepAfterSend     Name = "step.after_send" // of a compensation too: the request is sent, no answer was read
 	StepAfterReply    Name = "step.after_reply"
 	StepBeforeCommit  Name = "step.before_commit"
 	StepAfterCommit   Name = "step.after_commit"
@@ -34,6 +35,7 @@ const (
 	CommitUnknown     Name = "commit.unknown"
 	LeaseRenewBefore  Name = "lease.renew_before"
 	LeaseRenewAfter   Name = "lease.renew_after"
+	LeaseTakeover     Name = "lease.takeover_after" // a claim of another owner's sagas is committed
 	ReaperSelect      Name = "reaper.select"
 	ReaperBeforeFlag  Name = "reaper.before_commit"
 	CancelBefore      Name = "cancel.before"
@@ -80,9 +82,10 @@ var All = slices.Concat(Sagas, Letters, Jobs)
 // Sagas lists the points of a saga's life, in its order.
 var Sagas = []Name{
 	CreateBeforeTx, CreateAfterCommit, CreateBeforeReply, ClaimBefore, ClaimAfterCommit,
-	StepBeforeSend, StepAfterReply, StepBeforeCommit, StepAfterCommit,
+	StepBeforeSend, StepAfterSend, StepAfterReply, StepBeforeCommit, StepAfterCommit,
 	CompBeforeSend, CompAfterReply, CompBeforeCommit, CompAfterCommit,
 	CommitUnknown, LeaseRenewBefore, LeaseRenewAfter, ReaperSelect, ReaperBeforeFlag, CancelBefore, CancelAfter,
+	LeaseTakeover,
 }
 
 // ErrInjected is what a point in mode err or exec_err returns.

@@ -1,6 +1,7 @@
 package jobdb_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -56,11 +58,35 @@ func TestRetentionDeletesWhatHasExpiredAndNothingElse(t *testing.T) {
 	}
 }
 
-// Each check must be able to fail: a violation is created behind the rules' back.
+// looseTables lets a test store what the database otherwise refuses.
+const looseTables = `
+DO $$
+DECLARE
+    t regclass;
+    c record;
+BEGIN
+    FOREACH t IN ARRAY ARRAY['saga.saga_states', 'saga.saga_step_logs', 'jobs.job_runs', 'dlq.dlq_messages']::regclass[] LOOP
+        EXECUTE format('ALTER TABLE %s DISABLE TRIGGER ALL', t);
+        FOR c IN SELECT conname FROM pg_constraint WHERE conrelid = t AND contype IN ('c', 'f', 'u') LOOP
+            EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I CASCADE', t, c.conname);
+        END LOOP;
+        FOR c IN SELECT indexrelid::regclass AS name FROM pg_index WHERE indrelid = t AND indisunique AND NOT indisprimary LOOP
+            EXECUTE format('DROP INDEX %s', c.name);
+        END LOOP;
+        FOR c IN SELECT attname FROM pg_attribute a WHERE attrelid = t AND attnum > 0 AND attnotnull AND NOT attisdropped AND attidentity = ''
+             AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = t AND i.indisprimary AND a.attnum = ANY (i.indkey)) LOOP
+            EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', t, c.attname);
+        END LOOP;
+    END LOOP;
+END;
+$$`
+
+// Each check must be able to fail: a violation of each is created behind the rules' back.
 func TestProofsFindViolations(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	raw := pgtest.RawTables(t, j.Dsn)
+	pgtest.Execute(t, raw, looseTables)
 	broken := func() (names []string) {
 		t.Helper()
 		proofs, err := j.Prove(t.Context())
@@ -70,6 +96,9 @@ func TestProofsFindViolations(t *testing.T) {
 		for _, p := range proofs {
 			if p.Broken > 0 {
 				names = append(names, p.Name)
+				if p.Broken != 1 || len(p.Samples) != 1 {
+					t.Errorf("%s: %d places, %v", p.Name, p.Broken, p.Samples)
+				}
 			}
 		}
 		return names
@@ -77,17 +106,61 @@ func TestProofsFindViolations(t *testing.T) {
 	if names := broken(); names != nil {
 		t.Fatalf("broken from the start: %v", names)
 	}
-	first := j.CreateAll(t, j.NewRun(j.Job))[0]
-	pgtest.Execute(t, raw, `ALTER TABLE jobs.job_runs DISABLE TRIGGER ALL`)
-	pgtest.Execute(t, raw, `ALTER TABLE jobs.job_runs DROP CONSTRAINT chk_job_runs_finished`)
-	pgtest.Execute(t, raw, `UPDATE jobs.job_runs SET state = 'RUNNING', finished_at = now(), leader_epoch = 99, assigned_worker_id = gen_random_uuid(), assigned_at = now(),
-		lease_token = gen_random_uuid(), lease_expires_at = now(), started_at = now() WHERE id = $1`, first.ID)
-	want := []string{
-		"J3 what is with a worker has a fence", // its attempt is 0
-		"J4 no epoch is ahead of the leader's",
-		"J6 what has ended stays so",
+	var want []string
+	for i, name := range jobdb.Invariants {
+		plant, known := violations[name]
+		if !known {
+			t.Fatalf("nothing violates %q", name)
+		}
+		pgtest.Execute(t, raw, plant)
+		want = append(want, name)
+		if diff := cmp.Diff(want, broken()); diff != "" {
+			t.Fatalf("after violation %d, broken (-want +got):\n%s", i+1, diff)
+		}
 	}
-	if diff := cmp.Diff(want, broken()); diff != "" {
-		t.Errorf("broken (-want +got):\n%s", diff)
+	var names []string
+	rows, err := j.DB.SQL().QueryContext(t.Context(), `SELECT DISTINCT invariant FROM saga.invariants ORDER BY invariant`)
+	if err == nil {
+		err = postgres.EachRow(rows, func() error {
+			var name string
+			err := rows.Scan(&name)
+			names = append(names, name)
+			return err
+		})
 	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, names); err != nil || diff != "" {
+		t.Errorf("the view names (-want +got), %v:\n%s", err, diff)
+	}
+}
+
+// violations create one violation of each invariant, and of no other.
+var violations = map[string]string{
+	"I1 every unfinished saga is owned or due": `
+		INSERT INTO saga.saga_states (id, tenant_id, state) VALUES (gen_random_uuid(), gen_random_uuid(), 1)`,
+	"J1 a slot has one run": `
+		INSERT INTO jobs.job_runs (id, tenant_id, definition_id, state, trigger, scheduled_for)
+		SELECT gen_random_uuid(), t, t, 'PENDING', 'TIME', '2026-01-01' FROM gen_random_uuid() t, generate_series(1, 2)`,
+	"J2 one run of a concurrency key is with a worker": `
+		INSERT INTO jobs.job_runs (id, tenant_id, state, concurrency_key, lease_token, assigned_worker_id, leader_epoch, attempt)
+		SELECT gen_random_uuid(), t, 'RUNNING', 'k', t, t, 1, 1 FROM gen_random_uuid() t, generate_series(1, 2)`,
+	"J3 what is with a worker has a fence": `
+		INSERT INTO jobs.job_runs (id, tenant_id, state, lease_token, assigned_worker_id, leader_epoch, attempt)
+		SELECT t, t, 'RUNNING', t, t, 1, 0 FROM gen_random_uuid() t`,
+	"J4 no epoch is ahead of the leader's": `
+		INSERT INTO jobs.job_runs (id, tenant_id, state, lease_token, assigned_worker_id, leader_epoch, attempt)
+		SELECT t, t, 'RUNNING', t, t, 99, 1 FROM gen_random_uuid() t`,
+	"J6 what has ended stays so": `
+		INSERT INTO jobs.job_runs (id, tenant_id, state, finished_at) VALUES (gen_random_uuid(), gen_random_uuid(), 'PENDING', now())`,
+	"J7 a failure with budget left has its retry once": `
+		INSERT INTO jobs.job_runs (id, tenant_id, state, trigger, retry_of_run_id)
+		SELECT gen_random_uuid(), t, 'PENDING', 'RETRY', t FROM gen_random_uuid() t, generate_series(1, 2)`,
+	"a saga whose run has ended does not wait for it": `
+		WITH i AS MATERIALIZED (SELECT gen_random_uuid() AS id),
+		     r AS (INSERT INTO jobs.job_runs (id, tenant_id, state, finished_at) SELECT id, id, 'SUCCEEDED', now() - interval '1 hour' FROM i),
+		     l AS (INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, outcome_code) SELECT id, id, id, 'job_run' FROM i)
+		INSERT INTO saga.saga_states (id, tenant_id, state, next_run_at) SELECT id, id, 1, now() + interval '1 hour' FROM i`,
+	"a letter that is retried by a run waits for it": `
+		INSERT INTO dlq.dlq_messages (id, tenant_id, source, status, resolution, terminal_at)
+		VALUES (gen_random_uuid(), gen_random_uuid(), 'JOB', 'RESOLVED', 'CONFIRMED', now())`,
 }

@@ -86,6 +86,9 @@ func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	if lost := failpoint.Hit(failpoint.ClaimAfterCommit); err == nil {
 		err = lost
 	}
+	if err == nil && slices.ContainsFunc(loaded, func(l saga.Loaded) bool { return l.Saga.LeaseEpoch > 1 }) {
+		err = failpoint.Hit(failpoint.LeaseTakeover)
+	}
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot claim sagas", slog.Any("error", err))
 		loaded = nil // the claim may have been committed; if it was, the sagas are adopted as strays

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/skald-saga/skald/internal/failpoint"
 )
 
 const (
@@ -90,6 +92,7 @@ func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, 
 	if n == 0 && writeErr != nil {
 		return answer{}, false, writeErr
 	}
+	_ = failpoint.Hit(failpoint.StepAfterSend)
 	// A participant may refuse a large request and close before it has read all of it;
 	// its answer can then be read although the write failed.
 	a, err = c.receive(maxBody)

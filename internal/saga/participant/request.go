@@ -70,14 +70,16 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	b = strconv.AppendInt(b, call.Fence, 10)
 	b = append(b, "\r\nX-Saga-Deadline: "...)
 	b = deadline.AppendFormat(b, deadlineFormat)
+	span := c.cfg.NewSpanID()
+	b = append(b, "\r\ntraceparent: 00-"...)
 	if validTraceID(call.Trace) {
-		span := c.cfg.NewSpanID()
-		b = append(b, "\r\ntraceparent: 00-"...)
 		b = append(b, call.Trace...)
-		b = append(b, '-')
-		b = hex.AppendEncode(b, span[:])
-		b = append(b, "-01"...)
+	} else { // the same in every attempt of every step, and easy to find: the saga's id
+		b = hex.AppendEncode(b, call.SagaID[:])
 	}
+	b = append(b, '-')
+	b = hex.AppendEncode(b, span[:])
+	b = append(b, "-01"...)
 	return append(b, "\r\n\r\n"...), nil
 }
 

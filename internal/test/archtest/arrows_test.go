@@ -79,7 +79,7 @@ var arrows = map[string][]string{
 	"internal/loop/lease":        {"internal/loop"},
 	"internal/saga/engine":       {"internal/failpoint", "internal/fault", "internal/loop", "internal/loop/lease", "internal/retry", "internal/saga", "internal/saga/workflow"},
 	"internal/janitor":           {"internal/fault", "internal/loop", "internal/saga"},
-	"internal/saga/participant":  {"internal/egress", "internal/retry", "internal/saga", "internal/strictjson"},
+	"internal/saga/participant":  {"internal/egress", "internal/failpoint", "internal/retry", "internal/saga", "internal/strictjson"},
 	// the database's login
 	"internal/secret/credentials":     {},
 	"internal/secret/vault":           {"internal/secret/credentials"},
