@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -65,10 +66,23 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 			from, err = newest(ctx, db)
 		}
 		if err == nil {
-			n, err = set.ExecMaxContext(ctx, db, "postgres", source, dir, limit)
+			err = givingWay(ctx, func() error {
+				rest := limit
+				if limit > 0 {
+					rest = limit - n
+				}
+				done, err := set.ExecMaxContext(ctx, db, "postgres", source, dir, rest)
+				n += done
+				return err
+			})
 		}
 		if err == nil && dir == migrate.Up {
-			err = secure(ctx, db, n > 0)
+			err = givingWay(ctx, func() error { return secure(ctx, db, n > 0) })
+		}
+		if err == nil {
+			if err = keepChecksums(ctx, db); n == 0 && denied(err) {
+				err = nil // a login that found nothing to do need not own anything
+			}
 		}
 		if err == nil && n > 0 && verb != "" {
 			err = record(ctx, db, verb, from, n)
@@ -85,7 +99,8 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 // waits inside pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits
 // for that snapshot in turn, forever.
 func locked(ctx context.Context, dsn string, f func(*sql.DB) error) error {
-	return connected(dsn, func(db *sql.DB) error { return lockedOn(ctx, db, lockKey, f) })
+	return connectedBy(dsn, func(c driver.Connector) driver.Connector { return impatient{c} },
+		func(db *sql.DB) error { return lockedOn(ctx, db, lockKey, f) })
 }
 
 func lockedOn(ctx context.Context, db *sql.DB, key int64, f func(*sql.DB) error) error {
@@ -136,7 +151,8 @@ func Current(ctx context.Context, dsn string) error {
 	})
 }
 
-// Check returns nil when the schema is exactly the one this binary knows.
+// Check returns nil when the schema is exactly the one this binary knows, and a *Changed
+// when the files of applied migrations are not what they were.
 func Check(ctx context.Context, db Reader) error {
 	status, err := Status(ctx, db)
 	if err != nil {
@@ -150,5 +166,5 @@ func Check(ctx context.Context, db Reader) error {
 	if known, _ := source.FindMigrations(); len(status) > len(known) {
 		return fmt.Errorf("the database has migration %s: it belongs to a newer Skald", status[len(status)-1].ID)
 	}
-	return nil
+	return Unchanged(ctx, db)
 }

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"regexp"
@@ -190,11 +191,16 @@ func notOwner(ctx context.Context, db *sql.DB, err error) error {
 
 // connected calls f with a pool that is closed again.
 func connected(dsn string, f func(*sql.DB) error) error {
+	return connectedBy(dsn, func(c driver.Connector) driver.Connector { return c }, f)
+}
+
+// connectedBy is connected with connections that by makes.
+func connectedBy(dsn string, by func(driver.Connector) driver.Connector, f func(*sql.DB) error) error {
 	connector, err := pq.NewConnector(dsn)
 	if err != nil { // its cause would cite the address, and in it the password
 		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
 	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(by(connector))
 	defer db.Close()
 	return f(db)
 }

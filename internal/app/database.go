@@ -118,7 +118,11 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 // Without the latter, prod does not start; other environments log a warning and rely on
 // the WHERE of every statement alone.
 func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logger) (unsecured bool, err error) {
-	if err := db.Current(ctx, dsn); err != nil {
+	var changed *db.Changed
+	switch err := db.Current(ctx, dsn); {
+	case errors.As(err, &changed) && cfg.App.Environment != config.Prod:
+		log.Warn("the schema may not be what this binary expects; prod would not start", slog.Any("error", err))
+	case err != nil:
 		return false, err
 	}
 	err = db.Secured(ctx, dsn)

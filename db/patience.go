@@ -1,0 +1,64 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lib/pq"
+	migrate "github.com/rubenv/sql-migrate"
+)
+
+// A statement of a migration that waits for a lock blocks everything that comes after it
+// on that table, reads included. So it waits briefly, gives way, and tries again.
+const (
+	setLockWait = `SET lock_timeout = '3s'`
+	lockTries   = 100
+	lockPause   = time.Second
+)
+
+// impatient makes connections whose statements wait for a lock for at most 3 s.
+type impatient struct{ driver.Connector }
+
+func (c impatient) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setLockWait, nil); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("limit waits for locks: %w", err)
+	}
+	return conn, nil
+}
+
+// givingWay repeats f, whose transaction was rolled back, as long as it cannot get a lock.
+func givingWay(ctx context.Context, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		switch {
+		case !lockedOut(err):
+			return err
+		case try == lockTries:
+			return fmt.Errorf("a table stayed locked through %d attempts; find who holds the lock "+
+				"(pg_stat_activity, pg_blocking_pids), end that, and migrate again: %w", lockTries, err)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// lockedOut tells whether a statement has given up waiting for a lock.
+func lockedOut(err error) bool {
+	var of *migrate.TxError
+	if errors.As(err, &of) { // it does not unwrap
+		err = of.Err
+	}
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "55P03"
+}
