@@ -81,11 +81,15 @@ const ballast = 32 << 20
 
 type serveCmd struct {
 	Store string `enum:"postgres,memory," default:"" help:"Where sagas are stored: postgres, or memory for trials (lost at exit)."`
+	Roles string `placeholder:"ROLES" help:"What this process does, separated by commas: api, engine, scheduler, worker, ingest. All by default."`
 }
 
 func (s serveCmd) Run(ctx context.Context, c *cli) error {
 	if s.Store != "" {
 		c.overrides = append(c.overrides, "SKALD_STORE="+s.Store)
+	}
+	if s.Roles != "" {
+		c.overrides = append(c.overrides, "SKALD_ROLES="+s.Roles)
 	}
 	defer runtime.KeepAlive(make([]byte, ballast))
 	cfg, log, err := c.load()

@@ -263,7 +263,8 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
 			MaxSteps:         n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
 		},
-		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
+		ProbesOnly: !n.cfg.Has(config.RoleAPI),
+		Now:        n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
 		Limiter: ratelimit.New(ratelimit.Limits{
 			Key: n.cfg.Limits.KeyRequests, Tenant: n.cfg.Limits.TenantRequests, Creates: n.cfg.Limits.TenantCreates,
 		}, time.Now),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -38,9 +39,12 @@ func (n *node) ensureBuiltIns(ctx context.Context) error {
 	return n.jobStores.ensure(ctx, n.cfg.Tenant.DefaultID, all)
 }
 
+// works reports whether this node executes job runs.
+func (n *node) works() bool { return n.cfg.Jobs.Worker && n.cfg.Has(config.RoleWorker) }
+
 // runsBuiltIns reports whether this node runs built-in definitions.
 func (n *node) runsBuiltIns() bool {
-	return n.jobStores != nil && n.cfg.Jobs.Worker && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
+	return n.jobStores != nil && n.works() && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
 }
 
 // letterUpkeep is redrive.Config.Upkeep: where runs archive dead letters and purge the

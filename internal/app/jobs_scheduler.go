@@ -3,6 +3,7 @@ package app
 import (
 	"time"
 
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
@@ -18,7 +19,7 @@ type leading struct {
 // newScheduler returns this node's scheduler of job runs; nil where there are no job
 // runs, or the node is configured not to lead them.
 func (n *node) newScheduler() *scheduler.Scheduler {
-	if n.jobStores == nil || !n.cfg.Jobs.Scheduler {
+	if n.jobStores == nil || !n.cfg.Jobs.Scheduler || !n.cfg.Has(config.RoleScheduler) {
 		return nil
 	}
 	m := n.metrics

@@ -19,7 +19,7 @@ func (n *node) newJobWorker(j *jobs) *jobworker.Worker {
 			Allow: c.WorkerShellAllow, EnvAllow: c.WorkerShellEnvAllow, Spec: j.runs.Spec,
 		})
 	}
-	if !c.Worker || len(commands) == 0 {
+	if !n.works() || len(commands) == 0 {
 		return nil
 	}
 	w := jobworker.New(jobworker.Config{

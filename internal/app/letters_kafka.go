@@ -19,7 +19,7 @@ func deadTopics(cfg config.Config) (kafka.Pattern, error) {
 // newIngest returns the configuration of ingestion from Kafka, nil when it is off.
 func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
 	in, m := n.cfg.Ingest, n.metrics
-	if in.Topics == "" || len(n.cfg.Kafka.Brokers) == 0 || store == nil {
+	if in.Topics == "" || len(n.cfg.Kafka.Brokers) == 0 || store == nil || !n.cfg.Has(config.RoleIngest) {
 		return nil, nil //nolint:nilnil // it is off
 	}
 	tenant := n.cfg.Tenant.DefaultID

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -80,6 +81,9 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 	is.Warnings = append(is.Warnings, late...)
 	if vital != nil {
 		return is, vital
+	}
+	if !n.cfg.Has(config.RoleEngine) {
+		return is, nil // sagas that it accepts are driven by other nodes
 	}
 	return is, n.engine.Healthy()
 }

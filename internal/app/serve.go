@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/rest/listen"
@@ -23,11 +24,13 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	defer stopWork()
 	var parts sync.WaitGroup
 	failed := make(chan error, 4)
-	parts.Go(func() {
-		if err := n.engine.Run(work); err != nil {
-			failed <- err
-		}
-	})
+	if n.cfg.Has(config.RoleEngine) {
+		parts.Go(func() {
+			if err := n.engine.Run(work); err != nil {
+				failed <- err
+			}
+		})
+	}
 	parts.Go(func() {
 		janitor.Run(work, janitor.Config{
 			Store: n.sagas, Log: n.opt.Log, Counted: n.metrics.Counted, Storage: n.storage, Measured: n.metrics.Measured,
@@ -155,7 +158,8 @@ func (n *node) announce(ctx context.Context, addr net.Addr) {
 	if n.tls != nil {
 		url = "https://" + addr.String()
 	}
-	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version))
+	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version),
+		slog.Any("roles", n.cfg.Roles))
 	if n.opt.Ready != nil && ctx.Err() == nil {
 		n.opt.Ready(url)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/loop"
 )
 
@@ -32,8 +33,10 @@ func (n *node) watch() {
 		return names
 	})
 	several := func(every time.Duration) time.Duration { return max(stillness, 10*every) }
-	n.loops.Watch("intake", stillness, true)
-	n.loops.Watch("reaper", several(n.cfg.Engine.ReaperInterval), true)
+	if n.cfg.Has(config.RoleEngine) {
+		n.loops.Watch("intake", stillness, true)
+		n.loops.Watch("reaper", several(n.cfg.Engine.ReaperInterval), true)
+	}
 	n.loops.Watch("seal", several(n.cfg.Audit.SealInterval), false)
 	n.loops.Watch("webhooks", stillness, false)
 	if every := n.cfg.Retention.Interval; every > 0 {

@@ -11,6 +11,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,7 @@ import (
 // copy it freely, and do not write to its lists.
 type Config struct {
 	Store      StoreKind  `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Memory is lost when the process ends and is refused in prod."`
+	Roles      []string   `koanf:"roles" validate:"min=1,dive,oneof=api engine scheduler worker ingest" doc:"What this process does: api serves the API, engine drives sagas, scheduler may lead the job runs (with jobs.scheduler), worker executes Skald's own job runs (with jobs.worker), ingest reads dead letters from Kafka (with ingest.topics). Deliveries, redrives, retention and sealing run in every process. Some process must have each role."`
 	App        App        `koanf:"app" doc:"Identity and profile of this installation."`
 	Database   Database   `koanf:"database" doc:"The PostgreSQL that holds all state. Without url and host, Skald starts a private PostgreSQL."`
 	Vault      Vault      `koanf:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
@@ -57,6 +59,18 @@ const (
 
 // StoreKind is where sagas are kept.
 type StoreKind string
+
+// Roles of a process.
+const (
+	RoleAPI       = "api"
+	RoleEngine    = "engine"
+	RoleScheduler = "scheduler"
+	RoleWorker    = "worker"
+	RoleIngest    = "ingest"
+)
+
+// Has reports whether the process has a role.
+func (c Config) Has(role string) bool { return slices.Contains(c.Roles, role) }
 
 // The stores.
 const (

@@ -12,6 +12,7 @@ import (
 func Default(env Environment) Config {
 	c := Config{
 		Store: PostgreSQL,
+		Roles: []string{RoleAPI, RoleEngine, RoleScheduler, RoleWorker, RoleIngest},
 		App:   App{Name: "skald", Tier: "system", Environment: env},
 		Database: Database{
 			Port:             5432,

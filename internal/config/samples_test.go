@@ -17,6 +17,7 @@ var samples = map[string]struct {
 	"app.version":                         {"1.2.3", "1.2.3"},
 	"app.tier":                            {"business", "business"},
 	"store":                               {"memory", Memory},
+	"roles":                               {"api, engine", []string{"api", "engine"}},
 	"app.environment":                     {"staging", Staging},
 	"database.url":                        {"postgres://db/x", Secret("postgres://db/x")},
 	"database.host":                       {"db", "db"},

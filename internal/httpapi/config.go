@@ -56,6 +56,8 @@ type Config struct {
 	// Ready returns what is known of this node, with an error when it cannot serve; all of
 	// it is shown to every caller. Nil: always ready.
 	Ready func(context.Context) (Readiness, error)
+	// ProbesOnly: the process serves no API, only what says how it is.
+	ProbesOnly bool
 	// Stopping is closed when the server begins to stop: requests that wait for a saga's
 	// end are then answered with its current state. Nil: never closed.
 	Stopping <-chan struct{}

@@ -113,6 +113,18 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, fault.New(fault.NotFound, rest.CodeNotFound, "no such path"))
 }
 
+// apiOpen answers 404 to every operation of the API where the process has no such role.
+func (s *server) apiOpen(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.cfg.ProbesOnly && strings.HasPrefix(r.URL.Path, "/api/") {
+			s.fail(w, r, fault.New(fault.NotFound, rest.CodeNotFound,
+				"this process does not serve the API: its roles do not include api"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // unbound responds when the generated code could not bind a request that the checks before it
 // accepted.
 func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {

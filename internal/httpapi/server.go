@@ -77,7 +77,8 @@ func New(cfg Config) (http.Handler, error) {
 	s.assemble()
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters, s.keep)
+	checked := s.router.With(s.apiOpen, s.authorize, s.queueOpen,
+		s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters, s.keep)
 	decoded := api.Decode(s, api.Ways{Check: rest.Check, Unbound: s.unbound, Answer: s.answer})
 	api.HandlerWithOptions(decoded, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
 	s.ownPaths()
