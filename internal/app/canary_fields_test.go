@@ -16,7 +16,6 @@ import (
 var unplantable = map[string]string{
 	"previewSchedule": "looks into a calendar; nothing is stored, and it has no words",
 
-	"If-Match":    "a version",
 	"Prefer":      "a time",
 	"wait":        "a time",
 	"traceparent": "hexadecimal numbers",
