@@ -118,10 +118,13 @@ func retriable(r *Instance) bool {
 	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
 }
 
+// allows tells whether the saga accepts the verb now. One without content cannot go on.
+func (v *VerbRule) allows(r *Instance) bool { return !r.Erased() && v.allowed(r) }
+
 func allows(v Verb, r *Instance) bool {
 	for i := range Verbs {
 		if Verbs[i].Verb == v {
-			return Verbs[i].allowed(r)
+			return Verbs[i].allows(r)
 		}
 	}
 	return false
@@ -131,7 +134,7 @@ func allows(v Verb, r *Instance) bool {
 func (r *Instance) AllowedActions() []string {
 	out := []string{}
 	for i := range Verbs {
-		if Verbs[i].allowed(r) {
+		if Verbs[i].allows(r) {
 			out = append(out, string(Verbs[i].Verb))
 		}
 	}

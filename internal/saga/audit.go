@@ -46,6 +46,7 @@ const (
 	CompensationAsked AuditType = "saga.compensation_requested"
 	DeadlineReached   AuditType = "saga.deadline_passed"
 	SagaRestored      AuditType = "saga.restored" // from the archive
+	SagaErased        AuditType = "saga.erased"   // its content was
 
 	RetryAsked       AuditType = "saga.retry_requested"
 	ResumeAsked      AuditType = "saga.compensation_resumed"
@@ -65,7 +66,7 @@ var AuditTypes = []AuditType{
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
 	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
 	RetryAsked, ResumeAsked, Suspended, Unsuspended, DeadlineChanged, ForceAsked, AttentionRaised, AttentionCleared,
-	StepOrder, StepSkipped,
+	StepOrder, StepSkipped, SagaErased,
 }
 
 // NoState stands for "no state" in an AuditEvent.
@@ -201,6 +202,8 @@ type words struct {
 	Patched  bool       `json:"input_patched,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
 	Missing  []string   `json:"missing,omitempty"` // members of the result that had no value
+
+	Erased map[string]string `json:"erased_events,omitempty"` // digests of what is left, by event
 }
 
 // say sets the event's data.

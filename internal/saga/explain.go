@@ -52,7 +52,7 @@ type ExplainedStep struct {
 func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation {
 	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs)}
 	for _, rule := range Verbs {
-		if rule.allowed(r) {
+		if rule.allows(r) {
 			x.Allowed = append(x.Allowed, rule)
 		}
 	}

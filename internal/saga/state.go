@@ -7,7 +7,7 @@
 //
 // Files, each on top of those before it: state, interventions, saga, outcome, record,
 // run, audit, budget, event, actions, filter, trail, apply, explain, new, store,
-// archive, letter, patch, seal, faults, force, foresee, job, order, publications,
+// archive, letter, patch, seal, erase, faults, force, foresee, job, order, publications,
 // reopen, statistics, steps, storage, verification.
 package saga
 

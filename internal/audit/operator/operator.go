@@ -39,13 +39,14 @@ const (
 	APIKey    Kind = "api_key"
 	Retention Kind = "retention" // subject: what was cleaned up
 	Schema    Kind = "schema"    // subject: the migration
+	Erasure   Kind = "erasure"   // subject: what it was of, such as saga:ID
 )
 
 // Kinds lists every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
-	Workflow, Webhook, APIKey, Retention, Schema,
+	Workflow, Webhook, APIKey, Retention, Schema, Erasure,
 }
 
 // Deployment takes the place of the tenant in actions that concern all of them: no

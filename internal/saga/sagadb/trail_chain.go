@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/saga"
@@ -53,5 +54,37 @@ func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Pos
 func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position,
 	limit int) ([]saga.Link, error) {
 	events, err := t.Span(ctx, tenant, after, upTo, limit)
-	return saga.LinksOf(events), err
+	if err != nil {
+		return nil, err
+	}
+	links := saga.LinksOf(events)
+	var ids []uuid.UUID
+	for i := range links {
+		if !links[i].Intact {
+			ids = append(ids, events[i].SagaID)
+		}
+	}
+	if ids == nil {
+		return links, nil
+	}
+	erasures, err := t.erasures(ctx, tenant, ids)
+	saga.Account(links, events, erasures)
+	return links, err
+}
+
+var readErasures = `
+SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
+ WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.event_type = 'saga.erased'`
+
+// erasures returns the events of the erasures of sagas.
+func (t *Trail) erasures(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) (found []saga.StoredEvent, err error) {
+	err = t.db.ListTenant(ctx, tenant, readErasures, func(rows *sql.Rows) error {
+		e, err := storedEvent(rows)
+		found = append(found, e)
+		return err
+	}, tenant, pq.Array(ids))
+	if err != nil {
+		return nil, fmt.Errorf("read which events were erased: %w", err)
+	}
+	return found, nil
 }

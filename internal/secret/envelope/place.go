@@ -15,14 +15,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// A stored value that begins with reserved was written by Skald, and is either an
-// envelope or an escape: a client's own JSON that looks like one, nested one level
+// A stored value that begins with reserved was written by Skald, and is an
+// envelope, the mark of erased content, or an escape: a client's own JSON that looks like one, nested one level
 // down. Clients' JSON is canonical, so checking its first bytes is enough, and is the
 // only cost of this package where nothing is sealed.
 const (
 	reserved = `{"$skald_`
 	sealed   = `{"$skald_enc":"`
 	escaped  = `{"$skald_raw":`
+	erased   = `{"$skald_erased":true}` // what was here is no more; saga.ErasedContent
 	version  = "v1"
 )
 
@@ -85,7 +86,7 @@ func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {
 // Open returns the plain value of a stored field of the saga, given as canonical JSON.
 // The error is ErrUnreadable and contains no content.
 func (p *Sealer) Open(field Field, stored []byte) ([]byte, error) {
-	if !bytes.HasPrefix(stored, []byte(reserved)) {
+	if !bytes.HasPrefix(stored, []byte(reserved)) || bytes.Equal(stored, []byte(erased)) {
 		return stored, nil
 	}
 	if rest, ok := bytes.CutPrefix(stored, []byte(escaped)); ok {

@@ -203,7 +203,7 @@ var testArrows = map[string][]string{
 	"internal/jobrun/jobdb":     {"db", "internal/retry", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/jobrun/jobnotify": {"internal/test/testdb"},
 	"internal/jobrun/sweepdb":   {"internal/jobrun/schedule", "internal/retry", "internal/test/pgtest"},
-	"internal/saga/sagadb":      {"db", "internal/test/eventtest", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
+	"internal/saga/sagadb":      {"db", "internal/audit", "internal/test/eventtest", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
 }
 
 // support may be imported by tests only.

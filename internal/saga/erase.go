@@ -1,0 +1,158 @@
+package saga
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// CodeNotErasable is the fault of an erasure that would take the content of something
+// that still needs it.
+const CodeNotErasable = "SAGA_NOT_ERASABLE"
+
+// ErasedContent takes the place of erased content. No client's JSON is stored like this:
+// such a prefix is escaped (decision 0026).
+var ErasedContent = json.RawMessage(`{"$skald_erased":true}`)
+
+// Erased tells whether the saga's content was erased.
+func (s *Saga) Erased() bool { return s.State.Terminal() && bytes.Equal(s.Payload, ErasedContent) }
+
+// Erased returns the part of an error that stays when content is erased.
+func (e *Error) Erased() *Error {
+	b := e.Brief()
+	b.Message = "erased"
+	return b
+}
+
+// MaxErased is how many sagas, dead letters and job runs, each, one erasure takes.
+const MaxErased = 500
+
+// Subject selects what an erasure concerns; exactly one field is set. The keys select
+// sagas with all that belongs to them; CorrelationID also the dead letters and job runs
+// that have it themselves.
+type Subject struct {
+	SagaID, LetterID, RunID    uuid.UUID
+	BusinessKey, CorrelationID string
+}
+
+// Erasure is the request to erase content. ID becomes that of its record.
+type Erasure struct {
+	ID, TenantID     uuid.UUID
+	Subject          Subject
+	At               time.Time
+	Actor, RequestID string
+	Reason           string
+	DryRun           bool            // only count
+	Key              *IdempotencyKey // nil: none
+}
+
+// Erasures counts what an erasure erased.
+type Erasures struct {
+	Sagas      int  `json:"sagas"`
+	StepLogs   int  `json:"step_logs"`
+	Events     int  `json:"audit_events"`
+	Letters    int  `json:"dead_letters"`
+	Runs       int  `json:"job_runs"`
+	Deliveries int  `json:"webhook_deliveries"`
+	More       bool `json:"more"` // MaxErased was reached: repeat the request
+}
+
+// Eraser erases content. Faults: NotFound where the subject is an id that does not
+// exist; Conflict with CodeNotErasable when any of the content is still needed, and then
+// nothing is erased; Conflict with CodeKeyUsed when the key was used before.
+type Eraser interface {
+	Erase(ctx context.Context, e Erasure) (Erasures, error)
+	// ErasureOf returns what the erasure with an id erased. Fault: NotFound.
+	ErasureOf(ctx context.Context, tenant, id uuid.UUID) (Erasures, error)
+}
+
+// Event returns the event of a saga whose content e erases. It names each event that
+// loses content, with the digest of what remains: Stored stays that of the original,
+// which the chain's seals cover.
+func (e *Erasure) Event(id uuid.UUID, events []StoredEvent) (AuditEvent, error) {
+	w := words{Reason: e.Reason}
+	for i := range events {
+		digest := events[i].Digest()
+		if events[i].Altered || !bytes.Equal(digest[:], events[i].Stored) {
+			return AuditEvent{}, fault.New(fault.Conflict, CodeNotErasable,
+				"event %d of saga %s is not what was written, and erasing it would hide that: verify the audit trail first", events[i].ID, id)
+		}
+		left := events[i].AuditEvent
+		left.Error = left.Error.Erased()
+		digest = left.Digest()
+		if w.Erased == nil {
+			w.Erased = map[string]string{}
+		}
+		w.Erased[fmt.Sprint(events[i].ID)] = hex.EncodeToString(digest[:])
+	}
+	told := AuditEvent{TenantID: e.TenantID, SagaID: id, Type: SagaErased, StepIndex: NoStep, At: e.At,
+		Old: NoState, New: NoState, Actor: e.Actor, RequestID: e.RequestID}
+	told.say(w)
+	return told, nil
+}
+
+// Account marks as intact the links of events that only miss what erasures say that they
+// took: content with another digest than the one that an erasure of their saga recorded
+// was changed. links are those of events.
+func Account(links []Link, events, erasures []StoredEvent) {
+	left := map[string]string{}
+	for i := range erasures {
+		var w words
+		digest := erasures[i].Digest()
+		if erasures[i].Type != SagaErased || !bytes.Equal(digest[:], erasures[i].Stored) || json.Unmarshal(erasures[i].Data, &w) != nil {
+			continue
+		}
+		for id, digest := range w.Erased {
+			left[erasures[i].SagaID.String()+" "+id] = digest
+		}
+	}
+	for i := range links {
+		digest := events[i].Digest()
+		is, erased := left[links[i].Subject+" "+fmt.Sprint(links[i].ID)]
+		if !links[i].Intact && !events[i].Altered && erased && is == hex.EncodeToString(digest[:]) {
+			links[i].Intact = true
+		}
+	}
+}
+
+// NotErasable is the fault of an erasure of what is still active.
+func NotErasable(sagas, letters, runs []uuid.UUID) *fault.Error {
+	var active []string
+	for _, a := range []struct {
+		ids          []uuid.UUID
+		what, remedy string
+	}{
+		{runs, "job run", "wait for its end or cancel it"},
+		{letters, "dead letter", "resolve or discard it"},
+		{sagas, "saga", "end it, and acknowledge it if it needs attention"},
+	} {
+		if len(a.ids) > 0 {
+			active = append(active, fmt.Sprintf("%d active %ss (%s, …): %s first", len(a.ids), a.what, a.ids[0], a.remedy))
+		}
+	}
+	return fault.New(fault.Conflict, CodeNotErasable, "nothing was erased, because of %s", strings.Join(active, "; "))
+}
+
+// String names the subject in records. A key may name a person, and records stay: it is
+// left out.
+func (s *Subject) String() string {
+	switch {
+	case s.SagaID != uuid.Nil:
+		return "saga:" + s.SagaID.String()
+	case s.LetterID != uuid.Nil:
+		return "dead_letter:" + s.LetterID.String()
+	case s.RunID != uuid.Nil:
+		return "job_run:" + s.RunID.String()
+	case s.BusinessKey != "":
+		return "business_key"
+	}
+	return "correlation_id"
+}

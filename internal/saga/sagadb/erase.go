@@ -1,0 +1,222 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// The statements that find what an erasure by a key concerns. What was erased before is
+// not found again, so that a repeated request comes to an end.
+var (
+	ofBusinessKey = `
+SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+ UNION ALL
+SELECT s.id FROM saga.saga_states_archive s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+ ORDER BY 1 LIMIT $3`
+	ofCorrelation = `
+SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+ UNION ALL
+SELECT s.id FROM saga.saga_states_archive s WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+ ORDER BY 1 LIMIT $3`
+)
+
+const (
+	lettersOfCorrelation = `
+SELECT m.id FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
+ UNION ALL
+SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
+ ORDER BY 1 LIMIT $3`
+	runsOfCorrelation = `
+SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.correlation_id = $2
+   AND (r.args IS NOT NULL OR r.progress IS NOT NULL OR r.checkpoint IS NOT NULL OR r.result IS NOT NULL OR r.error->>'message' <> 'erased')
+ ORDER BY r.id LIMIT $3`
+)
+
+// withContent are the events of sagas that have content of a participant.
+var withContent = `
+SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
+ WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.error IS NOT NULL
+   AND (e.error->>'message' NOT IN ('erased', 'sealed') OR e.error ?| ARRAY['details', 'cause', 'stack_trace'])
+ ORDER BY e.id`
+
+// errCounted undoes what a dry run did: nothing counts better than doing it.
+var errCounted = errors.New("a dry run")
+
+// Erase implements saga.Eraser, in one transaction.
+func (st *Sagas) Erase(ctx context.Context, e saga.Erasure) (saga.Erasures, error) {
+	erased, err := postgres.RetryCollision(func() (saga.Erasures, error) {
+		var erased saga.Erasures
+		err := st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) {
+			erased, err = st.erase(ctx, tx, &e)
+			return err
+		})
+		return erased, err
+	})
+	if errors.Is(err, errCounted) {
+		return erased, nil
+	}
+	return erased, postgres.Wrap("erase content", err)
+}
+
+// purged is what saga.purge_contents answers.
+type purged struct {
+	saga.Erasures
+	Heads         []uuid.UUID `json:"erased_sagas"`
+	ActiveSagas   []uuid.UUID `json:"active_sagas"`
+	ActiveLetters []uuid.UUID `json:"active_letters"`
+	ActiveRuns    []uuid.UUID `json:"active_runs"`
+}
+
+func (st *Sagas) erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.Erasures, error) {
+	sagas, letters, runs, err := chosen(ctx, tx, e)
+	if err != nil {
+		return saga.Erasures{}, err
+	}
+	var doc []byte
+	err = tx.GetContext(ctx, &doc, `SELECT saga.purge_contents($1, $2::uuid[], $3::uuid[], $4::uuid[])`,
+		e.TenantID, pq.Array(sagas), pq.Array(letters), pq.Array(runs))
+	if err != nil {
+		return saga.Erasures{}, err
+	}
+	var p purged
+	if err := json.Unmarshal(doc, &p); err != nil {
+		return saga.Erasures{}, fmt.Errorf("what was erased: %w", err)
+	}
+	switch {
+	case p.ActiveSagas != nil || p.ActiveLetters != nil || p.ActiveRuns != nil:
+		return saga.Erasures{}, saga.NotErasable(p.ActiveSagas, p.ActiveLetters, p.ActiveRuns)
+	case p.Sagas < len(sagas) && e.Subject.SagaID != uuid.Nil:
+		return saga.Erasures{}, saga.NotFound(e.Subject.SagaID)
+	case p.Letters == 0 && e.Subject.LetterID != uuid.Nil:
+		return saga.Erasures{}, dlq.NotFound(e.Subject.LetterID)
+	case p.Runs == 0 && e.Subject.RunID != uuid.Nil:
+		return saga.Erasures{}, fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no job run %s", e.Subject.RunID)
+	}
+	p.More = max(len(sagas), len(letters), len(runs)) == saga.MaxErased
+	if p.Events, err = st.eraseEvents(ctx, tx, e, p.Heads); err != nil {
+		return saga.Erasures{}, err
+	}
+	if e.DryRun {
+		return p.Erasures, errCounted
+	}
+	return p.Erasures, st.tellErased(ctx, tx, e, p.Erasures)
+}
+
+// chosen finds what an erasure concerns.
+func chosen(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (sagas, letters, runs []uuid.UUID, err error) {
+	s, mark := &e.Subject, string(saga.ErasedContent)
+	switch {
+	case s.SagaID != uuid.Nil:
+		return []uuid.UUID{s.SagaID}, nil, nil, nil
+	case s.LetterID != uuid.Nil:
+		return nil, []uuid.UUID{s.LetterID}, nil, nil
+	case s.RunID != uuid.Nil:
+		return nil, nil, []uuid.UUID{s.RunID}, nil
+	case s.BusinessKey != "":
+		err = tx.SelectContext(ctx, &sagas, ofBusinessKey, e.TenantID, s.BusinessKey, saga.MaxErased, mark)
+		return sagas, nil, nil, err
+	}
+	if err = tx.SelectContext(ctx, &sagas, ofCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased, mark); err != nil {
+		return nil, nil, nil, err
+	}
+	term := dlqdb.Term(e.TenantID, dlqdb.TermCorrelation, s.CorrelationID)
+	if err = tx.SelectContext(ctx, &letters, lettersOfCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased, term); err != nil {
+		return nil, nil, nil, err
+	}
+	err = tx.SelectContext(ctx, &runs, runsOfCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased)
+	return sagas, letters, runs, err
+}
+
+// eraseEvents records for each saga which events lose content, then takes it: the
+// database lets no other change of an event happen.
+func (st *Sagas) eraseEvents(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, sagas []uuid.UUID) (int, error) {
+	if len(sagas) == 0 {
+		return 0, nil
+	}
+	rows, err := tx.QueryContext(ctx, withContent, e.TenantID, pq.Array(sagas))
+	if err != nil {
+		return 0, err
+	}
+	bySaga, ids := map[uuid.UUID][]saga.StoredEvent{}, []int64{}
+	err = postgres.EachRow(rows, func() error {
+		stored, err := storedEvent(rows)
+		bySaga[stored.SagaID] = append(bySaga[stored.SagaID], stored)
+		ids = append(ids, stored.ID)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	batch := newEventBatch(len(sagas))
+	for _, id := range sagas {
+		told, err := e.Event(id, bySaga[id])
+		if err == nil {
+			err = batch.add(&told)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, insertRestored.Text, insertRestored.Args(batch)...); err != nil {
+		return 0, err
+	}
+	var erased int
+	err = tx.GetContext(ctx, &erased, `SELECT saga.purge_events($1, $2::bigint[])`, e.TenantID, pq.Array(ids))
+	if err == nil && erased != len(ids) {
+		err = fmt.Errorf("%d of %d events were erased", erased, len(ids))
+	}
+	return erased, err
+}
+
+// tellErased records the erasure, with what it erased, and its idempotency key, which
+// stands for that record.
+func (st *Sagas) tellErased(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, erased saga.Erasures) error {
+	if e.Key != nil {
+		switch stored, err := storeKey(ctx, tx, e.Key, e.ID); {
+		case err != nil:
+			return err
+		case !stored:
+			return saga.KeyUsed()
+		}
+	}
+	detail, err := json.Marshal(erased)
+	if err != nil {
+		return err
+	}
+	return auditdb.PutAction(ctx, tx,
+		operator.Acting(ctx).Did(e.ID, e.TenantID, e.At, operator.Erasure, e.Subject.String(), "erase", detail))
+}
+
+// ErasureOf implements saga.Eraser.
+func (st *Sagas) ErasureOf(ctx context.Context, tenant, id uuid.UUID) (erased saga.Erasures, err error) {
+	found := false
+	err = st.db.ListTenant(ctx, tenant, `SELECT a.detail FROM saga.audit_actions a WHERE a.tenant_id = $1 AND a.id = $2 AND a.kind = 'erasure'`,
+		func(rows *sql.Rows) error {
+			var doc []byte
+			found = true
+			if err := rows.Scan(&doc); err != nil {
+				return err
+			}
+			return json.Unmarshal(doc, &erased)
+		}, tenant, id)
+	if err == nil && !found {
+		err = fault.New(fault.NotFound, saga.CodeNotFound, "there is no erasure %s", id)
+	}
+	return erased, postgres.Wrap("read an erasure", err)
+}

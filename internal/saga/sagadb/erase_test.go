@@ -1,0 +1,187 @@
+package sagadb_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// ended is withCanary whose compensation is done.
+func ended(t *testing.T, st *sagadb.Sagas) saga.Instance {
+	t.Helper()
+	run := withCanary(t, st)
+	for !run.State.Terminal() {
+		c := pgtest.Applied(run, saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, Code: "http", Request: pgtest.Says("undo"),
+			Output: pgtest.Says("undone"), StartedAt: pgtest.Now(), EndedAt: pgtest.Now()}})
+		pgtest.Commit(t, st, []saga.Change{c})
+		run = c.After
+	}
+	return run
+}
+
+// asPlainOwner has the functions of erasure run with the rights of a table's owner who is
+// no superuser, as in production.
+func asPlainOwner(t *testing.T, db *sql.DB) {
+	t.Helper()
+	owner := "owner_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	pgtest.Execute(t, db, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT saga_engine_role TO %[1]s; GRANT UPDATE ON saga.audit_events TO %[1]s`, owner))
+	pgtest.Execute(t, db, `ALTER FUNCTION saga.purge_events OWNER TO `+owner)
+	t.Cleanup(func() {
+		pgtest.Execute(t, db, `ALTER FUNCTION saga.purge_events OWNER TO CURRENT_USER; DROP OWNED BY `+owner+`; DROP ROLE `+owner)
+	})
+}
+
+func erasure(of saga.Subject) saga.Erasure {
+	return saga.Erasure{ID: uuid.New(), TenantID: pgtest.Big, Subject: of, At: time.Now().UTC().Truncate(time.Microsecond),
+		Actor: "key:ann", Reason: "the customer asked"}
+}
+
+func verified(t *testing.T, db *postgres.DB, tenant uuid.UUID) saga.Verification {
+	t.Helper()
+	trail := sagadb.NewTrail(db)
+	for {
+		n, err := trail.Seal(t.Context(), tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	v, err := audit.Verify(t.Context(), trail, tenant, 1, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// What was said is gone from every table, live and archived, sealed or not; what
+// happened is still there, and the chain is whole.
+func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
+	for name, keys := range map[string]string{"plain": "", "sealed": pgtest.KeyOne} {
+		t.Run(name, func(t *testing.T) {
+			dsn := testdb.DSN(t)
+			db, raw := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, keys)), pgtest.RawTables(t, dsn)
+			pgtest.Registered(t, db)
+			asPlainOwner(t, raw)
+			st := sagadb.NewSagas(db)
+			old := ended(t, st)
+			if n, err := st.ArchiveExpired(t.Context(), pgtest.Once, 10); err != nil || n != 1 {
+				t.Fatal(n, err)
+			}
+			live, active := ended(t, st), withCanary(t, st)
+			before := verified(t, db, pgtest.Big)
+			if before.FirstBad != nil || before.CheckedEvents < 10 {
+				t.Fatal(before)
+			}
+			rows := func() int { return pgtest.Ask[int](t, raw, `SELECT count(*) FROM saga.audit_events`) }
+
+			dry := erasure(saga.Subject{SagaID: live.ID})
+			dry.DryRun = true
+			was := rows()
+			counted, err := st.Erase(t.Context(), dry)
+			if err != nil || counted.Sagas != 1 || counted.StepLogs < 2 || rows() != was || !strings.Contains(dump(t, raw), string(live.ID.String())) {
+				t.Fatalf("the dry run: %+v, %v", counted, err)
+			}
+			if _, err := st.Erase(t.Context(), erasure(saga.Subject{SagaID: active.ID})); !fault.IsCode(err, saga.CodeNotErasable) {
+				t.Errorf("an active saga: %v", err)
+			}
+			if _, err := st.Erase(t.Context(), erasure(saga.Subject{SagaID: uuid.New()})); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("no saga: %v", err)
+			}
+			for _, id := range []uuid.UUID{live.ID, old.ID} {
+				e := erasure(saga.Subject{SagaID: id})
+				erased, err := st.Erase(t.Context(), e)
+				if err != nil || id == live.ID && erased != counted {
+					t.Fatalf("%+v, %v; the dry run said %+v", erased, err, counted)
+				}
+				if told, err := st.ErasureOf(t.Context(), pgtest.Big, e.ID); err != nil || told != erased {
+					t.Errorf("its record: %+v, %v, want %+v", told, err, erased)
+				}
+			}
+			pgtest.Execute(t, raw, `DELETE FROM saga.saga_step_logs WHERE saga_id = $1`, active.ID)
+			pgtest.Execute(t, raw, `DELETE FROM saga.saga_states WHERE id = $1`, active.ID)
+			for _, sign := range []string{pgtest.Canary, `"v1.`} {
+				if text := dump(t, raw); strings.Contains(text, sign) && !eventsOnly(t, raw, active.ID, sign) {
+					at := strings.Index(text, sign)
+					t.Errorf("%s is still there: …%s…", sign, text[max(0, at-300):at+40])
+				}
+			}
+			after := verified(t, db, pgtest.Big)
+			if after.FirstBad != nil || after.CheckedEvents != before.CheckedEvents+2 {
+				t.Errorf("the chain: %+v %+v, before %+v", after, after.FirstBad, before)
+			}
+			l, err := st.Load(t.Context(), pgtest.RefsOf(live.ID))
+			if err != nil || len(l) != 1 || !l[0].Saga.Erased() || l[0].Saga.State != live.State || len(l[0].Saga.AllowedActions()) > 0 {
+				t.Errorf("reads as %+v, %v", l, err)
+			}
+			if a, err := st.GetArchived(t.Context(), pgtest.Big, old.ID); err != nil || !a.Saga.Erased() || len(a.Logs) == 0 {
+				t.Errorf("the archived one reads as %+v, %v", a, err)
+			}
+		})
+	}
+}
+
+// eventsOnly tells whether the only rows with a text are events of a saga.
+func eventsOnly(t *testing.T, db *sql.DB, id uuid.UUID, text string) bool {
+	t.Helper()
+	others := pgtest.Ask[string](t, db, `SELECT coalesce(string_agg(e::text, E'\n'), '') FROM saga.audit_events e WHERE e.saga_id <> $1`, id)
+	rest := strings.ReplaceAll(dump(t, db), pgtest.Ask[string](t, db, `SELECT coalesce(string_agg(e::text, E'\n'), '') FROM saga.audit_events e`), "")
+	return !strings.Contains(others+rest, text)
+}
+
+// Erasure is no way to change the trail: neither what happened, nor what is left, nor an
+// event that no erasure names, nor by an erasure of what was changed before.
+func TestAnErasedEventIsStillGuarded(t *testing.T) {
+	dsn := testdb.DSN(t)
+	db, raw := pgtest.Connect(t, dsn), pgtest.RawTables(t, dsn)
+	pgtest.Registered(t, db)
+	asPlainOwner(t, raw)
+	st := sagadb.NewSagas(db)
+	run, other := ended(t, st), ended(t, st)
+	verified(t, db, pgtest.Big)
+	if _, err := st.Erase(t.Context(), erasure(saga.Subject{SagaID: run.ID})); err != nil {
+		t.Fatal(err)
+	}
+	failed := func(id uuid.UUID) int64 {
+		return pgtest.Ask[int64](t, raw, `SELECT id FROM saga.audit_events WHERE saga_id = $1 AND error IS NOT NULL LIMIT 1`, id)
+	}
+	// As the owner of the tables, who is no superuser, there is no way at all.
+	if _, err := raw.ExecContext(t.Context(), `SELECT saga.purge_events($1, ARRAY[$2::bigint])`, pgtest.Big, failed(other.ID)); err == nil ||
+		!strings.Contains(err.Error(), "append-only") {
+		t.Errorf("an event that no erasure names: %v", err)
+	}
+	// As a superuser there is, and it shows.
+	for name, change := range map[string]string{
+		"who did it":           `UPDATE saga.audit_events SET actor = 'nobody' WHERE id = $1`,
+		"what is left":         `UPDATE saga.audit_events SET error = jsonb_set(error, '{code}', '"none"') WHERE id = $1`,
+		"erased without trace": `UPDATE saga.audit_events SET error = NULL WHERE id = $1`,
+	} {
+		id := failed(run.ID)
+		was := pgtest.Ask[string](t, raw, `SELECT jsonb_build_object('actor', actor, 'error', error) FROM saga.audit_events WHERE id = $1`, id)
+		pgtest.Execute(t, raw, change, id)
+		if v := verified(t, db, pgtest.Big); v.FirstBad == nil || v.FirstBad.Kind != saga.DigestMismatch || v.FirstBad.EventID != id {
+			t.Errorf("%s: %+v", name, v.FirstBad)
+		}
+		pgtest.Execute(t, raw, `UPDATE saga.audit_events SET actor = $2::jsonb->>'actor', error = $2::jsonb->'error' WHERE id = $1`, id, was)
+	}
+	if v := verified(t, db, pgtest.Big); v.FirstBad != nil {
+		t.Fatal("put back, but", v.FirstBad)
+	}
+	pgtest.Execute(t, raw, `UPDATE saga.audit_events SET error = jsonb_set(error, '{code}', '"none"') WHERE id = $1`, failed(other.ID))
+	if _, err := st.Erase(t.Context(), erasure(saga.Subject{SagaID: other.ID})); !fault.IsCode(err, saga.CodeNotErasable) {
+		t.Errorf("an erasure that would hide a change: %v", err)
+	}
+}
