@@ -41,6 +41,7 @@ const (
 	ActionKindAPIKey          ActionKind = "api_key"
 	ActionKindDeadLetter      ActionKind = "dead_letter"
 	ActionKindDeadLetterGroup ActionKind = "dead_letter_group"
+	ActionKindErasure         ActionKind = "erasure"
 	ActionKindJobBackfill     ActionKind = "job_backfill"
 	ActionKindJobBulk         ActionKind = "job_bulk"
 	ActionKindJobDefinition   ActionKind = "job_definition"
@@ -65,6 +66,8 @@ func (e ActionKind) Valid() bool {
 	case ActionKindDeadLetter:
 		return true
 	case ActionKindDeadLetterGroup:
+		return true
+	case ActionKindErasure:
 		return true
 	case ActionKindJobBackfill:
 		return true
@@ -119,6 +122,7 @@ const (
 	AuditEventTypeSagaDeadlineChanged       AuditEventType = "saga.deadline_changed"
 	AuditEventTypeSagaDeadlinePassed        AuditEventType = "saga.deadline_passed"
 	AuditEventTypeSagaEndForced             AuditEventType = "saga.end_forced"
+	AuditEventTypeSagaErased                AuditEventType = "saga.erased"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
 	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
 	AuditEventTypeSagaResumed               AuditEventType = "saga.resumed"
@@ -172,6 +176,8 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaDeadlinePassed:
 		return true
 	case AuditEventTypeSagaEndForced:
+		return true
+	case AuditEventTypeSagaErased:
 		return true
 	case AuditEventTypeSagaFailed:
 		return true
@@ -4201,6 +4207,45 @@ type EndedRun struct {
 	Version int64       `json:"version"`
 }
 
+// ErasureInput defines model for ErasureInput.
+type ErasureInput struct {
+	// BusinessKey All sagas with this business key, of every workflow.
+	BusinessKey *Label `json:"business_key,omitempty"`
+
+	// CorrelationID All sagas, dead letters and job runs with this correlation id.
+	CorrelationID *Label `json:"correlation_id,omitempty"`
+
+	// DeadLetterID One dead letter, with the job runs that retried it.
+	DeadLetterID *UUID `json:"dead_letter_id,omitempty"`
+
+	// JobRunID One job run, with its dead letters.
+	JobRunID *UUID `json:"job_run_id,omitempty"`
+
+	// Reason Recorded in the audit trail for good, so it should not name the person whose
+	// data is erased.
+	Reason string `json:"reason"`
+	SagaID *UUID  `json:"saga_id,omitempty"`
+}
+
+// ErasureResult defines model for ErasureResult.
+type ErasureResult struct {
+	// AuditEvents Events whose error lost its text. All events remain.
+	AuditEvents int `json:"audit_events"`
+
+	// DeadLetters Dead letters that were deleted, live or archived.
+	DeadLetters int  `json:"dead_letters"`
+	DryRun      bool `json:"dry_run"`
+	JobRuns     int  `json:"job_runs"`
+
+	// More Whether there may be more to erase.
+	More     bool `json:"more"`
+	Sagas    int  `json:"sagas"`
+	StepLogs int  `json:"step_logs"`
+
+	// WebhookDeliveries Recorded deliveries whose event lost the text of its error.
+	WebhookDeliveries int `json:"webhook_deliveries"`
+}
+
 // ExpiredSagas defines model for ExpiredSagas.
 type ExpiredSagas struct {
 	Completed int `json:"completed"`
@@ -7375,6 +7420,18 @@ type Retry = RetryInput
 // WorkerAction The reason for the action.
 type WorkerAction = WorkerActionInput
 
+// EraseContentParams defines parameters for EraseContent.
+type EraseContentParams struct {
+	// DryRun Only count what would be erased.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
 	// DryRun Only count what would be archived, by workflow.
@@ -9277,6 +9334,9 @@ type GetContractParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// EraseContentJSONRequestBody defines body for EraseContent for application/json ContentType.
+type EraseContentJSONRequestBody = ErasureInput
+
 // RunRetentionJSONRequestBody defines body for RunRetention for application/json ContentType.
 type RunRetentionJSONRequestBody = RetentionInput
 
@@ -9794,6 +9854,20 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 
 // The interface specification for the client above.
 type ClientInterface interface {
+
+	// EraseContentWithBody Erase what was said, and keep what happened
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+	EraseContentWithBody(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EraseContent Erase what was said, and keep what happened
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+	EraseContent(ctx context.Context, params *EraseContentParams, body EraseContentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RunRetentionWithBody Archive the tenant's expired sagas
 	//
@@ -11390,6 +11464,40 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /version (the `GetVersion` operationId).
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// EraseContentWithBody Erase what was said, and keep what happened
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+func (c *Client) EraseContentWithBody(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseContentRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EraseContent Erase what was said, and keep what happened
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+func (c *Client) EraseContent(ctx context.Context, params *EraseContentParams, body EraseContentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseContentRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // RunRetentionWithBody Archive the tenant's expired sagas
@@ -15486,6 +15594,88 @@ func (c *Client) GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) 
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewEraseContentRequest calls the generic EraseContent builder with application/json body
+func NewEraseContentRequest(server string, params *EraseContentParams, body EraseContentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEraseContentRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewEraseContentRequestWithBody constructs an http.Request for the EraseContent method, with any body, and a specified content type
+func NewEraseContentRequestWithBody(server string, params *EraseContentParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/erasures")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
 }
 
 // NewRunRetentionRequest calls the generic RunRetention builder with application/json body
@@ -28301,6 +28491,20 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// EraseContentWithBodyWithResponse Erase what was said, and keep what happened
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+	EraseContentWithBodyWithResponse(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseContentResponse, error)
+
+	// EraseContentWithResponse Erase what was said, and keep what happened
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+	EraseContentWithResponse(ctx context.Context, params *EraseContentParams, body EraseContentJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseContentResponse, error)
+
 	// RunRetentionWithBodyWithResponse Archive the tenant's expired sagas
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -30050,6 +30254,54 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /version (the `GetVersion` operationId).
 	GetVersionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetVersionResponse, error)
+}
+
+type EraseContentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ErasureResult
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EraseContentResponse) GetJSON200() *ErasureResult {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r EraseContentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EraseContentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EraseContentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EraseContentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EraseContentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type RunRetentionResponse struct {
@@ -38085,6 +38337,32 @@ func (r GetVersionResponse) ContentType() string {
 	return ""
 }
 
+// EraseContentWithBodyWithResponse Erase what was said, and keep what happened
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+func (c *ClientWithResponses) EraseContentWithBodyWithResponse(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseContentResponse, error) {
+	rsp, err := c.EraseContentWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseContentResponse(rsp)
+}
+
+// EraseContentWithResponse Erase what was said, and keep what happened
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
+func (c *ClientWithResponses) EraseContentWithResponse(ctx context.Context, params *EraseContentParams, body EraseContentJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseContentResponse, error) {
+	rsp, err := c.EraseContent(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseContentResponse(rsp)
+}
+
 // RunRetentionWithBodyWithResponse Archive the tenant's expired sagas
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -41333,6 +41611,39 @@ func (c *ClientWithResponses) GetVersionWithResponse(ctx context.Context, reqEdi
 		return nil, err
 	}
 	return ParseGetVersionResponse(rsp)
+}
+
+// ParseEraseContentResponse parses an HTTP response from a EraseContentWithResponse call
+func ParseEraseContentResponse(rsp *http.Response) (*EraseContentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EraseContentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ErasureResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseRunRetentionResponse parses an HTTP response from a RunRetentionWithResponse call

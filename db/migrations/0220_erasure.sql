@@ -21,6 +21,23 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$
 $$;
 -- +migrate StatementEnd
 
+-- Nobody changes an event but saga.purge_events, also in the archive, and that only as
+-- the next function allows.
+-- +migrate StatementBegin
+CREATE OR REPLACE FUNCTION saga.refuse_audit_change() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND TG_TABLE_NAME LIKE 'audit\_events%' AND current_setting('skald.erasing', true) = 'on' THEN
+        RETURN NULL;
+    END IF;
+    IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NULL;
+END;
+$$;
+-- +migrate StatementEnd
+
 -- An event may lose the content of its error, and nothing else may happen to it; and
 -- only after an event of its saga that names it, and the digest of what remains.
 -- +migrate StatementBegin
@@ -31,18 +48,17 @@ BEGIN
         RETURN NEW;
     END IF;
     IF NEW.error = saga.erased_error(OLD.error) AND to_jsonb(NEW) - 'error' = to_jsonb(OLD) - 'error'
-       AND EXISTS (SELECT FROM saga.audit_events x WHERE x.tenant_id = OLD.tenant_id AND x.saga_id = OLD.saga_id
+       AND EXISTS (SELECT FROM saga.every_audit_event x WHERE x.tenant_id = OLD.tenant_id AND x.saga_id = OLD.saga_id
                       AND x.event_type = 'saga.erased' AND x.event_data->'erased_events' ? OLD.id::text) THEN
         RETURN NEW;
     END IF;
-    RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
 END;
 $$;
 -- +migrate StatementEnd
-DROP TRIGGER guard_audit_events ON saga.audit_events;
-CREATE TRIGGER guard_audit_events BEFORE DELETE OR TRUNCATE ON saga.audit_events
-    FOR EACH STATEMENT EXECUTE FUNCTION saga.refuse_audit_change();
 CREATE TRIGGER guard_audit_event BEFORE UPDATE ON saga.audit_events
+    FOR EACH ROW EXECUTE FUNCTION saga.guard_audit_event();
+CREATE TRIGGER guard_audit_event BEFORE UPDATE ON saga.audit_events_archive
     FOR EACH ROW EXECUTE FUNCTION saga.guard_audit_event();
 
 -- An ended saga may lose its content, and nothing else may happen to it. The version
@@ -166,14 +182,19 @@ $$;
 -- +migrate StatementEnd
 
 -- +migrate StatementBegin
-CREATE FUNCTION saga.purge_events(of_tenant uuid, events bigint[]) RETURNS integer
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+CREATE FUNCTION saga.purge_events(of_tenant uuid, events bigint[], of_sagas uuid[]) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog SET skald.erasing = 'on' AS $$
 DECLARE
     erased integer;
+    n integer;
 BEGIN
-    UPDATE saga.audit_events SET error = saga.erased_error(error) WHERE tenant_id = of_tenant AND id = ANY (events);
+    UPDATE saga.audit_events SET error = saga.erased_error(error)
+     WHERE tenant_id = of_tenant AND saga_id = ANY (of_sagas) AND id = ANY (events);
     GET DIAGNOSTICS erased = ROW_COUNT;
-    RETURN erased;
+    UPDATE saga.audit_events_archive SET error = saga.erased_error(error)
+     WHERE tenant_id = of_tenant AND saga_id = ANY (of_sagas) AND id = ANY (events);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN erased + n;
 END;
 $$;
 -- +migrate StatementEnd
@@ -183,14 +204,23 @@ INSERT INTO saga.saga_schema_version (version, description) VALUES (220, 'erasur
 
 -- +migrate Down
 DELETE FROM saga.saga_schema_version WHERE version = 220;
-DROP FUNCTION IF EXISTS saga.purge_events(uuid, bigint[]);
+DROP FUNCTION IF EXISTS saga.purge_events(uuid, bigint[], uuid[]);
 DROP FUNCTION IF EXISTS saga.purge_contents(uuid, uuid[], uuid[], uuid[]);
 DROP INDEX IF EXISTS dlq.idx_dlq_messages_saga_id, dlq.idx_dlq_messages_job_run_id,
     dlq.idx_dlq_messages_archive_saga_id, dlq.idx_dlq_messages_archive_job_run_id;
+DROP TRIGGER IF EXISTS guard_audit_event ON saga.audit_events_archive;
 DROP TRIGGER IF EXISTS guard_audit_event ON saga.audit_events;
-DROP TRIGGER IF EXISTS guard_audit_events ON saga.audit_events;
-CREATE TRIGGER guard_audit_events BEFORE UPDATE OR DELETE OR TRUNCATE ON saga.audit_events
-    FOR EACH STATEMENT EXECUTE FUNCTION saga.refuse_audit_change();
+-- +migrate StatementBegin
+CREATE OR REPLACE FUNCTION saga.refuse_audit_change() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+    IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NULL;
+END;
+$$;
+-- +migrate StatementEnd
 DROP FUNCTION IF EXISTS saga.guard_audit_event();
 -- +migrate StatementBegin
 CREATE OR REPLACE FUNCTION saga.refuse_transition() RETURNS trigger

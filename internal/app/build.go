@@ -233,7 +233,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 	edge := httpapi.Config{
 		Sagas: httpapi.Sagas{
 			CheckParticipant: checkEndpoint(n.policy, true),
-			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Reports: n.sagas,
+			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Reports: n.sagas, Eraser: n.eraser,
 			Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
 			Budget:    budget(n.cfg.Limits),

@@ -175,6 +175,8 @@ func (a *canaryNode) writeSagas() {
 		a.t.Errorf("the saga is not archived: %s", text)
 	}
 	a.does("restoreSaga", whyNot, restored)
+	a.does("eraseContent", `{"business_key":"#-unknown","reason":"#"}`)
+	a.does("eraseContent", `{"correlation_id":"#","reason":"#"}`, "answers:409")
 	stranded()
 	run("good", "completed")
 }

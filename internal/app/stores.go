@@ -39,6 +39,7 @@ type stores struct {
 	answers      keyed.Store
 	hooks        hookStore
 	publications saga.Publications
+	eraser       saga.Eraser       // nil: nothing can be erased
 	deadLetters  *deadLetterStores // nil: there are no dead letters without PostgreSQL
 	timeline     timeline.Store    // nil: there is none
 	jobStores    *jobStores        // nil: there are no job runs without PostgreSQL
@@ -114,7 +115,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: mathrand.Float64, NewID: newID}, tell)
 	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
-		sagas: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
+		sagas: sagas, eraser: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
 		answers: postgres.NewAnswers(db),
 		hooks:   eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{

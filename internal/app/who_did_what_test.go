@@ -131,6 +131,7 @@ func (w *walker) sagas() {
 	id = run("ends", func(s map[string]any) bool { return s["state"] == "completed" })
 	w.do("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
 	w.do("restoreSaga", why, id)
+	w.do("eraseContent", `{"saga_id":"`+id+`","reason":"a request of the 23rd"}`)
 }
 
 func (w *walker) webhooks() {

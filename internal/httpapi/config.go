@@ -75,6 +75,8 @@ type Sagas struct {
 	Workflows workflow.Store
 	Archive   saga.Archive
 	Reports   saga.Reports
+	// Eraser erases content. Nil: the memory store erases none.
+	Eraser saga.Eraser
 	// Create stores one saga and Commit writes one change, both durably before they
 	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)

@@ -90,7 +90,7 @@ func (s *server) assemble() {
 	cfg := &s.cfg
 	of := &cfg.Sagas
 	s.sagas = sagaapi.New(&sagas{
-		Kit: s.kit, Sagas: of.Store, Workflows: of.Workflows, Archive: of.Archive, Reports: of.Reports,
+		Kit: s.kit, Sagas: of.Store, Workflows: of.Workflows, Archive: of.Archive, Reports: of.Reports, Eraser: of.Eraser,
 		Create: of.Create, Commit: of.Commit, Engine: of.Engine, Node: of.Node, Tenant: cfg.Access.Tenant,
 		SagaTimeout: of.Timeout, CompensationTimeout: of.CompensationTimeout, Budget: of.Budget,
 		CheckParticipant: of.CheckParticipant,

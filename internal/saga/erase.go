@@ -50,8 +50,7 @@ type Erasure struct {
 	At               time.Time
 	Actor, RequestID string
 	Reason           string
-	DryRun           bool            // only count
-	Key              *IdempotencyKey // nil: none
+	DryRun           bool // only count
 }
 
 // Erasures counts what an erasure erased.
@@ -67,11 +66,9 @@ type Erasures struct {
 
 // Eraser erases content. Faults: NotFound where the subject is an id that does not
 // exist; Conflict with CodeNotErasable when any of the content is still needed, and then
-// nothing is erased; Conflict with CodeKeyUsed when the key was used before.
+// nothing is erased.
 type Eraser interface {
 	Erase(ctx context.Context, e Erasure) (Erasures, error)
-	// ErasureOf returns what the erasure with an id erased. Fault: NotFound.
-	ErasureOf(ctx context.Context, tenant, id uuid.UUID) (Erasures, error)
 }
 
 // Event returns the event of a saga whose content e erases. It names each event that

@@ -2,7 +2,7 @@
 // one rule and one store call, and their results into responses of the contract.
 //
 // Files, each on top of those before it: convert, actions, definitions, keys, handlers,
-// read, workflows_convert, create, workflows, admission, archive, explain,
+// read, workflows_convert, create, workflows, admission, archive, erase, explain,
 // interventions, list, retention, statistics, wait.
 package sagaapi
 
@@ -52,6 +52,8 @@ type Handlers struct {
 	Engine Engine
 	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
+	// Eraser erases content. Nil: nothing can be erased.
+	Eraser saga.Eraser
 	// Actions records what operators do. Nil: nothing is recorded.
 	Actions operator.Log
 	// Tenant is the tenant of requests whose credential names none; the idempotency keys

@@ -2,7 +2,6 @@ package sagadb
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +49,7 @@ SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.correlation_id = $
 
 // withContent are the events of sagas that have content of a participant.
 var withContent = `
-SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
+SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.error IS NOT NULL
    AND (e.error->>'message' NOT IN ('erased', 'sealed') OR e.error ?| ARRAY['details', 'cause', 'stack_trace'])
  ORDER BY e.id`
@@ -63,7 +62,7 @@ func (st *Sagas) Erase(ctx context.Context, e saga.Erasure) (saga.Erasures, erro
 	erased, err := postgres.RetryCollision(func() (saga.Erasures, error) {
 		var erased saga.Erasures
 		err := st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) {
-			erased, err = st.erase(ctx, tx, &e)
+			erased, err = erase(ctx, tx, &e)
 			return err
 		})
 		return erased, err
@@ -83,7 +82,7 @@ type purged struct {
 	ActiveRuns    []uuid.UUID `json:"active_runs"`
 }
 
-func (st *Sagas) erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.Erasures, error) {
+func erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.Erasures, error) {
 	sagas, letters, runs, err := chosen(ctx, tx, e)
 	if err != nil {
 		return saga.Erasures{}, err
@@ -109,13 +108,13 @@ func (st *Sagas) erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.
 		return saga.Erasures{}, fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no job run %s", e.Subject.RunID)
 	}
 	p.More = max(len(sagas), len(letters), len(runs)) == saga.MaxErased
-	if p.Events, err = st.eraseEvents(ctx, tx, e, p.Heads); err != nil {
+	if p.Events, err = eraseEvents(ctx, tx, e, p.Heads); err != nil {
 		return saga.Erasures{}, err
 	}
 	if e.DryRun {
 		return p.Erasures, errCounted
 	}
-	return p.Erasures, st.tellErased(ctx, tx, e, p.Erasures)
+	return p.Erasures, tellErased(ctx, tx, e, p.Erasures)
 }
 
 // chosen finds what an erasure concerns.
@@ -145,7 +144,7 @@ func chosen(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (sagas, letters, 
 
 // eraseEvents records for each saga which events lose content, then takes it: the
 // database lets no other change of an event happen.
-func (st *Sagas) eraseEvents(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, sagas []uuid.UUID) (int, error) {
+func eraseEvents(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, sagas []uuid.UUID) (int, error) {
 	if len(sagas) == 0 {
 		return 0, nil
 	}
@@ -177,46 +176,20 @@ func (st *Sagas) eraseEvents(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, 
 		return 0, err
 	}
 	var erased int
-	err = tx.GetContext(ctx, &erased, `SELECT saga.purge_events($1, $2::bigint[])`, e.TenantID, pq.Array(ids))
+	err = tx.GetContext(ctx, &erased, `SELECT saga.purge_events($1, $2::bigint[], $3::uuid[])`, e.TenantID, pq.Array(ids),
+		pq.Array(sagas))
 	if err == nil && erased != len(ids) {
 		err = fmt.Errorf("%d of %d events were erased", erased, len(ids))
 	}
 	return erased, err
 }
 
-// tellErased records the erasure, with what it erased, and its idempotency key, which
-// stands for that record.
-func (st *Sagas) tellErased(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, erased saga.Erasures) error {
-	if e.Key != nil {
-		switch stored, err := storeKey(ctx, tx, e.Key, e.ID); {
-		case err != nil:
-			return err
-		case !stored:
-			return saga.KeyUsed()
-		}
-	}
+// tellErased records the erasure, with what it erased.
+func tellErased(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, erased saga.Erasures) error {
 	detail, err := json.Marshal(erased)
 	if err != nil {
 		return err
 	}
 	return auditdb.PutAction(ctx, tx,
 		operator.Acting(ctx).Did(e.ID, e.TenantID, e.At, operator.Erasure, e.Subject.String(), "erase", detail))
-}
-
-// ErasureOf implements saga.Eraser.
-func (st *Sagas) ErasureOf(ctx context.Context, tenant, id uuid.UUID) (erased saga.Erasures, err error) {
-	found := false
-	err = st.db.ListTenant(ctx, tenant, `SELECT a.detail FROM saga.audit_actions a WHERE a.tenant_id = $1 AND a.id = $2 AND a.kind = 'erasure'`,
-		func(rows *sql.Rows) error {
-			var doc []byte
-			found = true
-			if err := rows.Scan(&doc); err != nil {
-				return err
-			}
-			return json.Unmarshal(doc, &erased)
-		}, tenant, id)
-	if err == nil && !found {
-		err = fault.New(fault.NotFound, saga.CodeNotFound, "there is no erasure %s", id)
-	}
-	return erased, postgres.Wrap("read an erasure", err)
 }

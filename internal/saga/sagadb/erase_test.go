@@ -36,7 +36,7 @@ func ended(t *testing.T, st *sagadb.Sagas) saga.Instance {
 func asPlainOwner(t *testing.T, db *sql.DB) {
 	t.Helper()
 	owner := "owner_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	pgtest.Execute(t, db, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT saga_engine_role TO %[1]s; GRANT UPDATE ON saga.audit_events TO %[1]s`, owner))
+	pgtest.Execute(t, db, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT saga_engine_role TO %[1]s; GRANT UPDATE ON saga.audit_events, saga.audit_events_archive TO %[1]s`, owner))
 	pgtest.Execute(t, db, `ALTER FUNCTION saga.purge_events OWNER TO `+owner)
 	t.Cleanup(func() {
 		pgtest.Execute(t, db, `ALTER FUNCTION saga.purge_events OWNER TO CURRENT_USER; DROP OWNED BY `+owner+`; DROP ROLE `+owner)
@@ -107,9 +107,6 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 				if err != nil || id == live.ID && erased != counted {
 					t.Fatalf("%+v, %v; the dry run said %+v", erased, err, counted)
 				}
-				if told, err := st.ErasureOf(t.Context(), pgtest.Big, e.ID); err != nil || told != erased {
-					t.Errorf("its record: %+v, %v, want %+v", told, err, erased)
-				}
 			}
 			pgtest.Execute(t, raw, `DELETE FROM saga.saga_step_logs WHERE saga_id = $1`, active.ID)
 			pgtest.Execute(t, raw, `DELETE FROM saga.saga_states WHERE id = $1`, active.ID)
@@ -159,7 +156,7 @@ func TestAnErasedEventIsStillGuarded(t *testing.T) {
 		return pgtest.Ask[int64](t, raw, `SELECT id FROM saga.audit_events WHERE saga_id = $1 AND error IS NOT NULL LIMIT 1`, id)
 	}
 	// As the owner of the tables, who is no superuser, there is no way at all.
-	if _, err := raw.ExecContext(t.Context(), `SELECT saga.purge_events($1, ARRAY[$2::bigint])`, pgtest.Big, failed(other.ID)); err == nil ||
+	if _, err := raw.ExecContext(t.Context(), `SELECT saga.purge_events($1, ARRAY[$2::bigint], ARRAY[$3::uuid])`, pgtest.Big, failed(other.ID)); err == nil ||
 		!strings.Contains(err.Error(), "append-only") {
 		t.Errorf("an event that no erasure names: %v", err)
 	}

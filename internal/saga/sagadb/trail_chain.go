@@ -73,7 +73,7 @@ func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Po
 }
 
 var readErasures = `
-SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
+SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.event_type = 'saga.erased'`
 
 // erasures returns the events of the erasures of sagas.

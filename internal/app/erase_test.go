@@ -1,0 +1,173 @@
+package app_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/config"
+)
+
+// What a person's sagas, letters, runs and deliveries said is in no table afterwards,
+// and only then: nothing is erased while any of it is active. What happened is still
+// told, and the chain holds.
+func TestErasureOfASubjectOverTheAPI(t *testing.T) {
+	t.Parallel()
+	const said = "zqperson"
+	w := newWalker(t, func(c *config.Config) { c.DLQ.AutoRetry = false })
+	services := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/refuse") {
+			http.Error(rw, `{"message":"no `+said+`"}`, http.StatusConflict)
+			return
+		}
+		_, _ = rw.Write([]byte(`{"answer":"` + said + `"}`))
+	}))
+	t.Cleanup(services.Close)
+	hook := w.do("createWebhook", `{"url":"`+services.URL+`/hook"}`).text("id")
+	w.do("registerWorkflow", `{"name":"sad","steps":[
+		{"name":"one","action":{"http":{"url":"`+services.URL+`/one"}},"compensation":{"http":{"url":"`+services.URL+`/refuse"}}},
+		{"name":"two","action":{"http":{"url":"`+services.URL+`/refuse"}},"compensation":"none"}]}`)
+	id := w.do("createSaga", `{"workflow_name":"sad","correlation_id":"c-81","payload":{"who":"`+said+`"},"metadata":{"who":"`+said+`"},
+		"name":"`+said+`","description":"`+said+`"}`).text("saga_id")
+	eventually(t, "the saga fails", func() bool { return w.get("/api/v1/sagas/" + id)["state"] == "failed" })
+	w.do("createJobDefinition", `{"name":"tell","type":"manual","command_name":"tell"}`)
+	run := w.do("createJobRun", `{"args":{"who":"`+said+`"},"correlation_id":"c-81"}`, "tell").text("id")
+	letter := w.do("pushDeadLetter", `{"original_topic":"people","error_message":"`+said+`","error_type":"odd","correlation_id":"c-81",
+		"payload":{"who":"`+said+`"},"target":{"kind":"http","url":"`+services.URL+`/one"}}`).text("id")
+	eventually(t, "every failure was delivered", func() bool {
+		var n int
+		err := w.db.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.webhook_deliveries WHERE saga_id = $1 AND status = 'delivered' AND body LIKE '%zqperson%'`, id).Scan(&n)
+		return err == nil && n >= 2
+	})
+
+	erase := func(body, query string) (int, map[string]any) {
+		t.Helper()
+		return w.send("erase-"+uuid.NewString(), "POST", "/api/v1/admin/erasures"+query, body)
+	}
+	const subject = `{"correlation_id":"c-81","reason":"request 7 of the 23rd"}`
+	for _, active := range []string{"job run", "dead letter", "saga"} {
+		status, doc := erase(subject, "")
+		if status != http.StatusConflict || doc["code"] != "SAGA_NOT_ERASABLE" || !strings.Contains(doc["detail"].(string), "active "+active) {
+			t.Fatalf("with an active %s: %d %v", active, status, doc)
+		}
+		switch active {
+		case "job run":
+			w.do("cancelJobRun", `{"reason":"not needed"}`, run)
+		case "dead letter":
+			w.do("discardDeadLetter", `{"reason":"not needed"}`, letter)
+			for _, m := range w.get("/api/v1/dlq/messages?saga_id=" + id)["messages"].([]any) {
+				w.do("discardDeadLetter", `{"reason":"done by hand","force":true}`, m.(map[string]any)["id"].(string))
+			}
+		case "saga":
+			w.do("acknowledgeSaga", `{"reason":"done by hand"}`, id)
+		}
+	}
+	status, counted := erase(subject, "?dry_run=true")
+	if status != http.StatusOK || counted["dry_run"] != true || counted["sagas"] != 1.0 || counted["job_runs"] != 1.0 || counted["dead_letters"] != 2.0 {
+		t.Fatalf("%d %v", status, counted)
+	}
+	if !w.stored(said) {
+		t.Fatal("a dry run has erased, or nothing said it")
+	}
+	if status, doc := erase(subject, ""); status != http.StatusOK || doc["sagas"] != 1.0 || doc["audit_events"] != counted["audit_events"] ||
+		doc["audit_events"] == 0.0 || doc["webhook_deliveries"] != counted["webhook_deliveries"] || doc["webhook_deliveries"] == 0.0 {
+		t.Errorf("%d %v, the dry run: %v", status, doc, counted)
+	}
+	if w.stored(said) {
+		t.Error("it is still stored")
+	}
+	if status, doc := erase(subject, ""); status != http.StatusOK || doc["sagas"] != 0.0 || doc["job_runs"] != 0.0 || doc["dead_letters"] != 0.0 {
+		t.Errorf("again: %d %v", status, doc)
+	}
+	if doc := w.get("/api/v1/sagas/" + id); doc["state"] != "failed" || len(doc["allowed_actions"].([]any)) != 0 {
+		t.Errorf("the saga: %v", doc)
+	}
+	for _, path := range []string{"/api/v1/sagas/" + id + "/step-logs", "/api/v1/sagas/" + id + "/steps", "/api/v1/sagas/" + id + "/explain",
+		"/api/v1/job-runs/" + run, "/api/v1/webhooks/" + hook + "/deliveries", "/api/v1/timeline/c-81", "/api/v1/events?saga_id=" + id} {
+		if status, doc := w.send("look", "GET", path, ""); status >= 500 || strings.Contains(strings.ToLower(asText(doc)), said) {
+			t.Errorf("%s: %d %v", path, status, doc)
+		}
+	}
+	if status, doc := w.send("resume", "POST", "/api/v1/sagas/"+id+"/resume-compensation", `{}`); status != http.StatusConflict {
+		t.Errorf("without content it goes on: %d %v", status, doc)
+	}
+	if status, doc := w.send("verify", "GET", "/api/v1/audit/verify?limit=1000", ""); status != http.StatusOK || doc["ok"] != true {
+		t.Errorf("verify: %d %v", status, doc)
+	}
+}
+
+// What names nothing, or two things, is refused.
+func TestRequestsForErasure(t *testing.T) {
+	t.Parallel()
+	w := newWalker(t)
+	const path = "/api/v1/admin/erasures"
+	run := func() string {
+		w.do("registerWorkflow", `{"name":"none","steps":[{"name":"one","action":{"http":{"url":"http://127.0.0.1:9/"}},"compensation":"none"}]}`)
+		id := w.do("createSaga", `{"workflow_name":"none","business_key":"k-1","payload":{}}`).text("saga_id")
+		w.do("forceFail", `{"reason":"not needed"}`, id)
+		eventually(t, "it ends", func() bool { return w.get("/api/v1/sagas/" + id)["status"] == "FAILED" })
+		w.send("acknowledge", "POST", "/api/v1/sagas/"+id+"/acknowledge", `{"reason":"seen"}`)
+		return id
+	}
+	id, zero := run(), uuid.Nil.String()
+	for body, want := range map[string]int{
+		`{"reason":"x"}`:         422,
+		`{"business_key":"k-1"}`: 422,
+		`{"business_key":"k-1","correlation_id":"c","reason":"x"}`:   422,
+		`{"saga_id":"` + zero + `","reason":"x"}`:                    422,
+		`{"saga_id":"` + uuid.NewString() + `","reason":"x"}`:        404,
+		`{"dead_letter_id":"` + uuid.NewString() + `","reason":"x"}`: 404,
+		`{"job_run_id":"` + uuid.NewString() + `","reason":"x"}`:     404,
+		`{"correlation_id":"nobody's","reason":"x"}`:                 200,
+	} {
+		if status, doc := w.send("bad", "POST", path, body); status != want {
+			t.Errorf("%s: %d %v, want %d", body, status, doc, want)
+		}
+	}
+	if status, doc := w.send("key", "POST", path, `{"business_key":"k-1","reason":"asked"}`); status != http.StatusOK || doc["sagas"] != 1.0 {
+		t.Fatal(status, doc)
+	}
+	if doc := w.get("/api/v1/sagas/" + id); asText(doc["payload"]) != `{"$skald_erased":true}` {
+		t.Errorf("the saga: %v", doc)
+	}
+	if doc := w.get("/api/v1/audit?kind=erasure"); len(doc["actions"].([]any)) != 2 {
+		t.Errorf("the record: %v", doc)
+	}
+}
+
+// stored tells whether any row of any table has a text, as it is or in bytes.
+func (w *walker) stored(text string) bool {
+	w.t.Helper()
+	rows, err := w.db.QueryContext(w.t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'jobs')`)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer rows.Close()
+	found := false
+	for rows.Next() {
+		var table string
+		var n int
+		if err := rows.Scan(&table); err != nil {
+			w.t.Fatal(err)
+		}
+		err := w.db.QueryRowContext(w.t.Context(), `SELECT count(*) FROM `+table+` r WHERE strpos(lower(r::text), $1) > 0
+			OR strpos(lower(r::text), encode(convert_to($1, 'UTF8'), 'hex')) > 0`, text).Scan(&n)
+		if err != nil {
+			w.t.Fatal(table, err)
+		}
+		if n > 0 {
+			w.t.Logf("%s has it in %d rows", table, n)
+			found = true
+		}
+	}
+	return found
+}
+
+func asText(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
