@@ -4221,8 +4221,8 @@ type ErasureInput struct {
 	// JobRunID One job run, with its dead letters.
 	JobRunID *UUID `json:"job_run_id,omitempty"`
 
-	// Reason Recorded in the audit trail for good, so it should not name the person whose
-	// data is erased.
+	// Reason Recorded in the audit trail permanently, so it should not name the person
+	// whose data is erased.
 	Reason string `json:"reason"`
 	SagaID *UUID  `json:"saga_id,omitempty"`
 }
@@ -9855,14 +9855,14 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// EraseContentWithBody Erase what was said, and keep what happened
+	// EraseContentWithBody Delete contents, and keep what happened
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
 	EraseContentWithBody(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EraseContent Erase what was said, and keep what happened
+	// EraseContent Delete contents, and keep what happened
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11466,7 +11466,7 @@ type ClientInterface interface {
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// EraseContentWithBody Erase what was said, and keep what happened
+// EraseContentWithBody Delete contents, and keep what happened
 //
 // Takes any type of body and a specified content type.
 //
@@ -11483,7 +11483,7 @@ func (c *Client) EraseContentWithBody(ctx context.Context, params *EraseContentP
 	return c.Client.Do(req)
 }
 
-// EraseContent Erase what was said, and keep what happened
+// EraseContent Delete contents, and keep what happened
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28491,14 +28491,14 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// EraseContentWithBodyWithResponse Erase what was said, and keep what happened
+	// EraseContentWithBodyWithResponse Delete contents, and keep what happened
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
 	EraseContentWithBodyWithResponse(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseContentResponse, error)
 
-	// EraseContentWithResponse Erase what was said, and keep what happened
+	// EraseContentWithResponse Delete contents, and keep what happened
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -38337,7 +38337,7 @@ func (r GetVersionResponse) ContentType() string {
 	return ""
 }
 
-// EraseContentWithBodyWithResponse Erase what was said, and keep what happened
+// EraseContentWithBodyWithResponse Delete contents, and keep what happened
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38350,7 +38350,7 @@ func (c *ClientWithResponses) EraseContentWithBodyWithResponse(ctx context.Conte
 	return ParseEraseContentResponse(rsp)
 }
 
-// EraseContentWithResponse Erase what was said, and keep what happened
+// EraseContentWithResponse Delete contents, and keep what happened
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

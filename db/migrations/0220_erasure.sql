@@ -174,6 +174,11 @@ BEGIN
     DELETE FROM dlq.dlq_messages WHERE tenant_id = of_tenant AND id = ANY (of_letters);
     DELETE FROM dlq.dlq_messages_archive WHERE tenant_id = of_tenant AND id = ANY (of_letters);
 
+    -- Answers kept for Idempotency-Keys may repeat any of it, and do not say what they
+    -- are about. Their keys still keep a request from taking effect twice.
+    UPDATE saga.idempotency_answers SET body = NULL, withheld = true
+     WHERE tenant_id = of_tenant AND body IS NOT NULL AND route NOT LIKE '%/admin/erasures';
+
     RETURN jsonb_build_object('erased_sagas', coalesce(heads, '{}') || coalesce(old_heads, '{}'), 'sagas',
         coalesce(cardinality(heads), 0) + coalesce(cardinality(old_heads), 0),
         'step_logs', logs, 'dead_letters', cardinality(of_letters), 'job_runs', cardinality(of_runs), 'webhook_deliveries', deliveries);

@@ -35,12 +35,14 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 		"name":"`+said+`","description":"`+said+`"}`).text("saga_id")
 	eventually(t, "the saga fails", func() bool { return w.get("/api/v1/sagas/" + id)["state"] == "failed" })
 	w.do("createJobDefinition", `{"name":"tell","type":"manual","command_name":"tell"}`)
-	run := w.do("createJobRun", `{"args":{"who":"`+said+`"},"correlation_id":"c-81"}`, "tell").text("id")
+	_, begun := w.send("run", "POST", "/api/v1/job-definitions/tell/runs", `{"correlation_id":"c-81","args":{"who":"`+said+`"}}`)
+	run := answered(begun).text("id")
 	letter := w.do("pushDeadLetter", `{"original_topic":"people","error_message":"`+said+`","error_type":"odd","correlation_id":"c-81",
 		"payload":{"who":"`+said+`"},"target":{"kind":"http","url":"`+services.URL+`/one"}}`).text("id")
 	eventually(t, "every failure was delivered", func() bool {
 		var n int
-		err := w.db.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.webhook_deliveries WHERE saga_id = $1 AND status = 'delivered' AND body LIKE '%zqperson%'`, id).Scan(&n)
+		err := w.db.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.webhook_deliveries
+			WHERE saga_id = $1 AND status = 'delivered' AND body LIKE '%zqperson%'`, id).Scan(&n)
 		return err == nil && n >= 2
 	})
 
@@ -51,7 +53,8 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 	const subject = `{"correlation_id":"c-81","reason":"request 7 of the 23rd"}`
 	for _, active := range []string{"job run", "dead letter", "saga"} {
 		status, doc := erase(subject, "")
-		if status != http.StatusConflict || doc["code"] != "SAGA_NOT_ERASABLE" || !strings.Contains(doc["detail"].(string), "active "+active) {
+		if status != http.StatusConflict || doc["code"] != "SAGA_NOT_ERASABLE" ||
+			!strings.Contains(answered(doc).text("detail"), "active "+active) {
 			t.Fatalf("with an active %s: %d %v", active, status, doc)
 		}
 		switch active {
@@ -67,32 +70,38 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 		}
 	}
 	status, counted := erase(subject, "?dry_run=true")
-	if status != http.StatusOK || counted["dry_run"] != true || counted["sagas"] != 1.0 || counted["job_runs"] != 1.0 || counted["dead_letters"] != 2.0 {
+	if status != http.StatusOK || counted["dry_run"] != true || counted["sagas"] != 1.0 || counted["job_runs"] != 1.0 ||
+		counted["dead_letters"] != 2.0 {
 		t.Fatalf("%d %v", status, counted)
 	}
 	if !w.stored(said) {
 		t.Fatal("a dry run has erased, or nothing said it")
 	}
-	if status, doc := erase(subject, ""); status != http.StatusOK || doc["sagas"] != 1.0 || doc["audit_events"] != counted["audit_events"] ||
-		doc["audit_events"] == 0.0 || doc["webhook_deliveries"] != counted["webhook_deliveries"] || doc["webhook_deliveries"] == 0.0 {
+	status, doc := erase(subject, "")
+	counted["dry_run"] = false
+	if status != http.StatusOK || asText(doc) != asText(counted) || doc["audit_events"] == 0.0 ||
+		doc["webhook_deliveries"] == 0.0 {
 		t.Errorf("%d %v, the dry run: %v", status, doc, counted)
 	}
 	if w.stored(said) {
 		t.Error("it is still stored")
 	}
-	if status, doc := erase(subject, ""); status != http.StatusOK || doc["sagas"] != 0.0 || doc["job_runs"] != 0.0 || doc["dead_letters"] != 0.0 {
+	if status, doc := erase(subject, ""); status != http.StatusOK || doc["sagas"] != 0.0 || doc["job_runs"] != 0.0 ||
+		doc["dead_letters"] != 0.0 {
 		t.Errorf("again: %d %v", status, doc)
 	}
 	if doc := w.get("/api/v1/sagas/" + id); doc["state"] != "failed" || len(doc["allowed_actions"].([]any)) != 0 {
 		t.Errorf("the saga: %v", doc)
 	}
-	for _, path := range []string{"/api/v1/sagas/" + id + "/step-logs", "/api/v1/sagas/" + id + "/steps", "/api/v1/sagas/" + id + "/explain",
-		"/api/v1/job-runs/" + run, "/api/v1/webhooks/" + hook + "/deliveries", "/api/v1/timeline/c-81", "/api/v1/events?saga_id=" + id} {
-		if status, doc := w.send("look", "GET", path, ""); status >= 500 || strings.Contains(strings.ToLower(asText(doc)), said) {
+	for _, path := range []string{"sagas/" + id + "/step-logs", "sagas/" + id + "/steps", "sagas/" + id + "/explain",
+		"sagas/" + id + "/events", "job-runs/" + run, "webhooks/" + hook + "/deliveries", "timeline?correlation_id=c-81"} {
+		status, doc := w.send("look", "GET", "/api/v1/"+path, "")
+		if status >= 400 || strings.Contains(strings.ToLower(asText(doc)), said) {
 			t.Errorf("%s: %d %v", path, status, doc)
 		}
 	}
-	if status, doc := w.send("resume", "POST", "/api/v1/sagas/"+id+"/resume-compensation", `{}`); status != http.StatusConflict {
+	status, doc = w.send("resume", "POST", "/api/v1/sagas/"+id+"/resume-compensation", `{}`)
+	if status != http.StatusConflict {
 		t.Errorf("without content it goes on: %d %v", status, doc)
 	}
 	if status, doc := w.send("verify", "GET", "/api/v1/audit/verify?limit=1000", ""); status != http.StatusOK || doc["ok"] != true {
@@ -106,7 +115,8 @@ func TestRequestsForErasure(t *testing.T) {
 	w := newWalker(t)
 	const path = "/api/v1/admin/erasures"
 	run := func() string {
-		w.do("registerWorkflow", `{"name":"none","steps":[{"name":"one","action":{"http":{"url":"http://127.0.0.1:9/"}},"compensation":"none"}]}`)
+		w.do("registerWorkflow", `{"name":"none","steps":[{"name":"one","compensation":"none",
+			"action":{"http":{"url":"http://127.0.0.1:9/"}}}]}`)
 		id := w.do("createSaga", `{"workflow_name":"none","business_key":"k-1","payload":{}}`).text("saga_id")
 		w.do("forceFail", `{"reason":"not needed"}`, id)
 		eventually(t, "it ends", func() bool { return w.get("/api/v1/sagas/" + id)["status"] == "FAILED" })
@@ -128,7 +138,8 @@ func TestRequestsForErasure(t *testing.T) {
 			t.Errorf("%s: %d %v, want %d", body, status, doc, want)
 		}
 	}
-	if status, doc := w.send("key", "POST", path, `{"business_key":"k-1","reason":"asked"}`); status != http.StatusOK || doc["sagas"] != 1.0 {
+	const asked = `{"business_key":"k-1","reason":"asked"}`
+	if status, doc := w.send("key", "POST", path, asked); status != http.StatusOK || doc["sagas"] != 1.0 {
 		t.Fatal(status, doc)
 	}
 	if doc := w.get("/api/v1/sagas/" + id); asText(doc["payload"]) != `{"$skald_erased":true}` {
@@ -142,7 +153,8 @@ func TestRequestsForErasure(t *testing.T) {
 // stored tells whether any row of any table has a text, as it is or in bytes.
 func (w *walker) stored(text string) bool {
 	w.t.Helper()
-	rows, err := w.db.QueryContext(w.t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'jobs')`)
+	rows, err := w.db.QueryContext(w.t.Context(),
+		`SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'jobs')`)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -104,7 +104,8 @@ func Account(links []Link, events, erasures []StoredEvent) {
 	for i := range erasures {
 		var w words
 		digest := erasures[i].Digest()
-		if erasures[i].Type != SagaErased || !bytes.Equal(digest[:], erasures[i].Stored) || json.Unmarshal(erasures[i].Data, &w) != nil {
+		if erasures[i].Type != SagaErased || !bytes.Equal(digest[:], erasures[i].Stored) ||
+			json.Unmarshal(erasures[i].Data, &w) != nil {
 			continue
 		}
 		for id, digest := range w.Erased {
@@ -132,7 +133,8 @@ func NotErasable(sagas, letters, runs []uuid.UUID) *fault.Error {
 		{sagas, "saga", "end it, and acknowledge it if it needs attention"},
 	} {
 		if len(a.ids) > 0 {
-			active = append(active, fmt.Sprintf("%d active %ss (%s, …): %s first", len(a.ids), a.what, a.ids[0], a.remedy))
+			active = append(active,
+				fmt.Sprintf("%d active %ss (%s, …): %s first", len(a.ids), a.what, a.ids[0], a.remedy))
 		}
 	}
 	return fault.New(fault.Conflict, CodeNotErasable, "nothing was erased, because of %s", strings.Join(active, "; "))

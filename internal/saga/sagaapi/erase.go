@@ -33,8 +33,8 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 		return nil, err
 	}
 	out := rest.Answer{Status: http.StatusOK, Body: api.ErasureResult{
-		DryRun: e.DryRun, Sagas: erased.Sagas, StepLogs: erased.StepLogs, AuditEvents: erased.Events, DeadLetters: erased.Letters,
-		JobRuns: erased.Runs, WebhookDeliveries: erased.Deliveries, More: erased.More,
+		DryRun: e.DryRun, Sagas: erased.Sagas, StepLogs: erased.StepLogs, AuditEvents: erased.Events,
+		DeadLetters: erased.Letters, JobRuns: erased.Runs, WebhookDeliveries: erased.Deliveries, More: erased.More,
 	}}
 	if e.DryRun {
 		return out, nil

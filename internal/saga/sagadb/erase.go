@@ -135,7 +135,8 @@ func chosen(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (sagas, letters, 
 		return nil, nil, nil, err
 	}
 	term := dlqdb.Term(e.TenantID, dlqdb.TermCorrelation, s.CorrelationID)
-	if err = tx.SelectContext(ctx, &letters, lettersOfCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased, term); err != nil {
+	err = tx.SelectContext(ctx, &letters, lettersOfCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased, term)
+	if err != nil {
 		return nil, nil, nil, err
 	}
 	err = tx.SelectContext(ctx, &runs, runsOfCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased)
