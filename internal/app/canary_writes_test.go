@@ -116,7 +116,7 @@ func workflowOf(name, second, undo string) string {
 
 func stepsOf(second, undo string) string {
 	const patient = `"retry":{"max_attempts":9,"initial_interval_ms":600000,"max_interval_ms":600000,"jitter":0}`
-	return fmt.Sprintf(`"steps":[{"name":"#-one","action":{"http":{"url":"@/#-one","headers":{"X-#":"#"}}},
+	return fmt.Sprintf(`"steps":[{"name":"#-one","metadata":{"#":"#"},"action":{"http":{"url":"@/#-one","headers":{"X-#":"#"}}},
 		"compensation":{"http":{"url":"@/#-%s","headers":{"X-#":"#"}}},"compensation_retry":{"max_attempts":1},%s},
 		{"name":"#-two","metadata":{"#":"#"},"depends_on":["#-one"],"action":{"http":{"url":"@/#-%s"}},"compensation":"none",%[2]s}]`, undo, patient, second)
 }
