@@ -8,6 +8,7 @@
 #                                        longer, for example after a larger change of the contract
 #
 # bin/skald must be built. Schemathesis is installed from PyPI into .skald-schemathesis/.
+# Exit status 3 means that it cannot be installed here; any other one except 0 is a failure.
 set -eu
 cd "$(dirname "$0")/.."
 version=4.32.5
@@ -19,7 +20,7 @@ if [ "$(cat "$home/version" 2>/dev/null)" != "$version" ]; then
 	mkdir -p "$home"
 	if ! { python3 -m venv "$home/venv" && "$home/venv/bin/pip" install -q "schemathesis==$version"; } >"$home/install.log" 2>&1; then
 		echo "Schemathesis $version could not be installed from PyPI: see $home/install.log; needed are python3 with venv and a package index that pip can reach" >&2
-		exit 1
+		exit 3
 	fi
 	echo "$version" >"$home/version"
 fi
