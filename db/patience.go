@@ -28,8 +28,7 @@ func (c impatient) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setLockWait, nil); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("limit waits for locks: %w", err)
+		return nil, errors.Join(fmt.Errorf("limit waits for locks: %w", err), conn.Close())
 	}
 	return conn, nil
 }

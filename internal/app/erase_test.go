@@ -176,6 +176,9 @@ func (w *walker) stored(text string) bool {
 			found = true
 		}
 	}
+	if err := rows.Err(); err != nil {
+		w.t.Fatal(err)
+	}
 	return found
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -72,7 +73,7 @@ func TestSQLStatesHaveTheirTreatment(t *testing.T) {
 		"53100": "disk", "53200": "memory", "53300": "connections", "53400": "resources",
 		"25006": "", "08006": "", "57P01": "", "XX000": "", "0A000": "",
 	} {
-		err := errors.Join(errors.New("claim"), &pq.Error{Code: pq.ErrorCode(code)})
+		err := errors.Join(errors.New("claim"), &pq.Error{Code: pqerror.Code(code)})
 		got := postgres.Exhausted(err)
 		for name, is := range map[string]bool{
 			"collided": postgres.Collided(err), "timed out": postgres.TimedOut(err), "data": postgres.DataError(err),

@@ -65,7 +65,7 @@ func Run(seed uint64, n int, rows string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if err := copyTree(dir); err != nil {
 		return fmt.Errorf("copy the tree: %w", err)
 	}
