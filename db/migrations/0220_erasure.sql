@@ -76,18 +76,12 @@ END;
 $$;
 -- +migrate StatementEnd
 
--- Letters of a saga and of a run are found by these; few letters have either.
-CREATE INDEX idx_dlq_messages_saga_id ON dlq.dlq_messages (tenant_id, saga_id) WHERE saga_id IS NOT NULL;
-CREATE INDEX idx_dlq_messages_job_run_id ON dlq.dlq_messages (tenant_id, job_run_id) WHERE job_run_id IS NOT NULL;
-CREATE INDEX idx_dlq_messages_archive_saga_id ON dlq.dlq_messages_archive (tenant_id, saga_id) WHERE saga_id IS NOT NULL;
-CREATE INDEX idx_dlq_messages_archive_job_run_id ON dlq.dlq_messages_archive (tenant_id, job_run_id) WHERE job_run_id IS NOT NULL;
-
 -- Erases the contents of sagas, dead letters and job runs of one tenant, with all that
 -- belongs to the sagas, live or archived. Changes nothing if any of it is active, and
--- says what. Locks in the order of everybody else: runs, letters, sagas. The events are
+-- says what. Letters of sagas and runs are found by of_terms. Locks in the order of everybody else: runs, letters, sagas. The events are
 -- left: saga.purge_events erases them once it is recorded which.
 -- +migrate StatementBegin
-CREATE FUNCTION saga.purge_contents(of_tenant uuid, of_sagas uuid[], of_letters uuid[], of_runs uuid[]) RETURNS jsonb
+CREATE FUNCTION saga.purge_contents(of_tenant uuid, of_sagas uuid[], of_letters uuid[], of_runs uuid[], of_terms integer[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 DECLARE
     marker constant jsonb := '{"$skald_erased": true}';
@@ -103,12 +97,12 @@ BEGIN
         SELECT id FROM jobs.job_runs WHERE tenant_id = of_tenant AND id = ANY (of_runs)
         UNION SELECT id FROM jobs.job_runs WHERE tenant_id = of_tenant AND saga_id = ANY (of_sagas)) r;
     SELECT coalesce(array_agg(m.id), '{}') INTO of_letters FROM (
-        SELECT id, root_id FROM dlq.dlq_messages WHERE tenant_id = of_tenant AND id = ANY (of_letters)
-        UNION SELECT id, root_id FROM dlq.dlq_messages_archive WHERE tenant_id = of_tenant AND id = ANY (of_letters)
-        UNION SELECT id, root_id FROM dlq.dlq_messages WHERE tenant_id = of_tenant AND saga_id = ANY (of_sagas)
-        UNION SELECT id, root_id FROM dlq.dlq_messages_archive WHERE tenant_id = of_tenant AND saga_id = ANY (of_sagas)
-        UNION SELECT id, root_id FROM dlq.dlq_messages WHERE tenant_id = of_tenant AND job_run_id = ANY (of_runs)
-        UNION SELECT id, root_id FROM dlq.dlq_messages_archive WHERE tenant_id = of_tenant AND job_run_id = ANY (of_runs)) m;
+        SELECT id FROM dlq.dlq_messages WHERE tenant_id = of_tenant AND id = ANY (of_letters)
+        UNION SELECT id FROM dlq.dlq_messages_archive WHERE tenant_id = of_tenant AND id = ANY (of_letters)
+        UNION SELECT id FROM dlq.dlq_messages WHERE tenant_id = of_tenant AND terms && of_terms AND saga_id = ANY (of_sagas)
+        UNION SELECT id FROM dlq.dlq_messages_archive WHERE tenant_id = of_tenant AND terms && of_terms AND saga_id = ANY (of_sagas)
+        UNION SELECT id FROM dlq.dlq_messages WHERE tenant_id = of_tenant AND terms && of_terms AND job_run_id = ANY (of_runs)
+        UNION SELECT id FROM dlq.dlq_messages_archive WHERE tenant_id = of_tenant AND terms && of_terms AND job_run_id = ANY (of_runs)) m;
     -- A retry of a letter may be a run, with the letter's content.
     SELECT coalesce(array_agg(r.id), '{}') INTO of_runs FROM (
         SELECT unnest(of_runs) AS id
@@ -210,9 +204,7 @@ INSERT INTO saga.saga_schema_version (version, description) VALUES (220, 'erasur
 -- +migrate Down
 DELETE FROM saga.saga_schema_version WHERE version = 220;
 DROP FUNCTION IF EXISTS saga.purge_events(uuid, bigint[], uuid[]);
-DROP FUNCTION IF EXISTS saga.purge_contents(uuid, uuid[], uuid[], uuid[]);
-DROP INDEX IF EXISTS dlq.idx_dlq_messages_saga_id, dlq.idx_dlq_messages_job_run_id,
-    dlq.idx_dlq_messages_archive_saga_id, dlq.idx_dlq_messages_archive_job_run_id;
+DROP FUNCTION IF EXISTS saga.purge_contents(uuid, uuid[], uuid[], uuid[], integer[]);
 DROP TRIGGER IF EXISTS guard_audit_event ON saga.audit_events_archive;
 DROP TRIGGER IF EXISTS guard_audit_event ON saga.audit_events;
 -- +migrate StatementBegin

@@ -74,10 +74,15 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 		counted["dead_letters"] != 2.0 {
 		t.Fatalf("%d %v", status, counted)
 	}
+	const one = `","reason":"request 7 of the 23rd"}`
+	status, doc := erase(`{"saga_id":"`+id+one, "?dry_run=true")
+	if status != http.StatusOK || doc["dead_letters"] != 1.0 {
+		t.Errorf("of the saga alone: %d %v", status, doc)
+	}
 	if !w.stored(said) {
 		t.Fatal("a dry run has erased, or nothing said it")
 	}
-	status, doc := erase(subject, "")
+	status, doc = erase(subject, "")
 	counted["dry_run"] = false
 	if status != http.StatusOK || asText(doc) != asText(counted) || doc["audit_events"] == 0.0 ||
 		doc["webhook_deliveries"] == 0.0 {

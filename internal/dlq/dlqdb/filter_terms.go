@@ -54,10 +54,10 @@ func (w *letterWhere) terms(t *LetterTable, tenant uuid.UUID, f *dlq.Filter) {
 		add(termFingerprint, f.Fingerprint)
 	}
 	if f.SagaID != uuid.Nil {
-		add(termSaga, f.SagaID.String())
+		add(TermSaga, f.SagaID.String())
 	}
 	if f.JobRunID != uuid.Nil {
-		add(termJobRun, f.JobRunID.String())
+		add(TermJobRun, f.JobRunID.String())
 	}
 	if f.Key != nil {
 		add(termKey, string(f.Key))

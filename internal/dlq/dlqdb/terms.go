@@ -30,8 +30,8 @@ const (
 	termFingerprint TermKind = 'f' // for the archive; live letters have an index
 	TermCorrelation TermKind = 'r'
 	termTrace       TermKind = 'x'
-	termSaga        TermKind = 'a'
-	termJobRun      TermKind = 'j'
+	TermSaga        TermKind = 'a'
+	TermJobRun      TermKind = 'j'
 	termAssignee    TermKind = 'n'
 	termLabel       TermKind = 'l'
 	termKey         TermKind = 'k'
@@ -93,10 +93,10 @@ func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	unlessEmpty(termTrace, l.TraceID)
 	unlessEmpty(termAssignee, l.Assignee)
 	if l.Link.SagaID != uuid.Nil {
-		add(termSaga, l.Link.SagaID.String())
+		add(TermSaga, l.Link.SagaID.String())
 	}
 	if l.Link.JobRunID != uuid.Nil {
-		add(termJobRun, l.Link.JobRunID.String())
+		add(TermJobRun, l.Link.JobRunID.String())
 	}
 	for _, label := range l.Labels {
 		add(termLabel, label)

@@ -109,8 +109,8 @@ func TestTermsOfALetter(t *testing.T) {
 	readable := []int32{
 		of(l, termSource, "KAFKA"), of(l, termConsumers, "g"), of(l, termFingerprint, "ff"), of(l, TermCorrelation, "c"),
 		of(l, termTrace, "t"), of(l, termAssignee, "ada"),
-		of(l, termLabel, "x"), of(l, termLabel, "y"), of(l, termSaga, uuid.Max.String()),
-		of(l, termJobRun, uuid.Max.String()),
+		of(l, termLabel, "x"), of(l, termLabel, "y"), of(l, TermSaga, uuid.Max.String()),
+		of(l, TermJobRun, uuid.Max.String()),
 		of(l, termErrorType, "E"), of(l, termErrorClass, "PERMANENT"), of(l, termWord, "no"),
 	}
 	content := []int32{of(l, termKey, "\x00"), of(l, termHeader, "h\x00v"), of(l, termPayload, "n\x001")}

@@ -47,6 +47,24 @@ SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.correlation_id = $
  ORDER BY r.id LIMIT $3`
 )
 
+// runsOf are the runs chosen themselves, and those of the sagas.
+const runsOf = `
+SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])
+ UNION
+SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.saga_id = ANY ($3::uuid[])`
+
+// termsOf are the terms by which the letters of sagas and runs are found.
+func termsOf(tenant uuid.UUID, sagas, runs []uuid.UUID) []int32 {
+	terms := make([]int32, 0, len(sagas)+len(runs))
+	for _, id := range sagas {
+		terms = append(terms, dlqdb.Term(tenant, dlqdb.TermSaga, id.String()))
+	}
+	for _, id := range runs {
+		terms = append(terms, dlqdb.Term(tenant, dlqdb.TermJobRun, id.String()))
+	}
+	return terms
+}
+
 // withContent are the events of sagas that have content of a participant.
 var withContent = `
 SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
@@ -87,9 +105,14 @@ func erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.Erasures, er
 	if err != nil {
 		return saga.Erasures{}, err
 	}
+	more := max(len(sagas), len(letters), len(runs)) == saga.MaxErased
+	var all []uuid.UUID
+	if err := tx.SelectContext(ctx, &all, runsOf, e.TenantID, pq.Array(runs), pq.Array(sagas)); err != nil {
+		return saga.Erasures{}, err
+	}
 	var doc []byte
-	err = tx.GetContext(ctx, &doc, `SELECT saga.purge_contents($1, $2::uuid[], $3::uuid[], $4::uuid[])`,
-		e.TenantID, pq.Array(sagas), pq.Array(letters), pq.Array(runs))
+	err = tx.GetContext(ctx, &doc, `SELECT saga.purge_contents($1, $2::uuid[], $3::uuid[], $4::uuid[], $5::integer[])`,
+		e.TenantID, pq.Array(sagas), pq.Array(letters), pq.Array(all), pq.Array(termsOf(e.TenantID, sagas, all)))
 	if err != nil {
 		return saga.Erasures{}, err
 	}
@@ -107,7 +130,7 @@ func erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.Erasures, er
 	case p.Runs == 0 && e.Subject.RunID != uuid.Nil:
 		return saga.Erasures{}, fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no job run %s", e.Subject.RunID)
 	}
-	p.More = max(len(sagas), len(letters), len(runs)) == saga.MaxErased
+	p.More = more
 	if p.Events, err = eraseEvents(ctx, tx, e, p.Heads); err != nil {
 		return saga.Erasures{}, err
 	}
