@@ -182,17 +182,20 @@ $$;
 
 -- +migrate StatementBegin
 CREATE FUNCTION saga.purge_events(of_tenant uuid, events bigint[], of_sagas uuid[]) RETURNS integer
-LANGUAGE plpgsql SET search_path = pg_catalog SET skald.erasing = 'on' AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 DECLARE
     erased integer;
     n integer;
 BEGIN
+    -- Not a SET clause of the function: only superusers may write one for a custom parameter.
+    PERFORM set_config('skald.erasing', 'on', true);
     UPDATE saga.audit_events SET error = saga.erased_error(error)
      WHERE tenant_id = of_tenant AND saga_id = ANY (of_sagas) AND id = ANY (events);
     GET DIAGNOSTICS erased = ROW_COUNT;
     UPDATE saga.audit_events_archive SET error = saga.erased_error(error)
      WHERE tenant_id = of_tenant AND saga_id = ANY (of_sagas) AND id = ANY (events);
     GET DIAGNOSTICS n = ROW_COUNT;
+    PERFORM set_config('skald.erasing', 'off', true);
     RETURN erased + n;
 END;
 $$;

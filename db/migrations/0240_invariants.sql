@@ -1,9 +1,10 @@
 -- The invariants that the job system.invariants checks, as a view: nothing in it means
 -- that all hold. Those that compare a lease or an end with a minute ago leave the sweeps
--- time to act.
+-- time to act. It is in the schema jobs, because a dump of the schema saga alone can be
+-- restored without the others.
 
 -- +migrate Up
-CREATE VIEW saga.invariants WITH (security_invoker = true) AS
+CREATE VIEW jobs.invariants WITH (security_invoker = true) AS
     SELECT 'I1 every unfinished saga is owned or due'::text AS invariant, s.id::text AS id FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.suspended_at IS NULL
        AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL ELSE NOT EXISTS (SELECT FROM saga.engine_nodes e WHERE e.id = s.lease_owner) END
 UNION ALL
@@ -35,4 +36,4 @@ INSERT INTO saga.saga_schema_version (version, description) VALUES (240, 'invari
 
 -- +migrate Down
 DELETE FROM saga.saga_schema_version WHERE version = 240;
-DROP VIEW saga.invariants;
+DROP VIEW jobs.invariants;

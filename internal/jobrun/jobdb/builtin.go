@@ -136,7 +136,7 @@ type Proof struct {
 	Samples []string `json:"samples,omitempty"` // ids, at most five
 }
 
-// Invariants are the names of the invariants that the view saga.invariants checks, in
+// Invariants are the names of the invariants that the view jobs.invariants checks, in
 // its order.
 var Invariants = []string{
 	"I1 every unfinished saga is owned or due",
@@ -150,7 +150,7 @@ var Invariants = []string{
 	"a letter that is retried by a run waits for it",
 }
 
-const proveOne = `SELECT count(*) OVER (), v.id FROM saga.invariants v WHERE v.invariant = $1 LIMIT 5`
+const proveOne = `SELECT count(*) OVER (), v.id FROM jobs.invariants v WHERE v.invariant = $1 LIMIT 5`
 
 // Prove checks the invariants over all tenants, and returns the result of each.
 func (st *Jobs) Prove(ctx context.Context) ([]Proof, error) {

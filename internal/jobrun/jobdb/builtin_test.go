@@ -119,7 +119,7 @@ func TestProofsFindViolations(t *testing.T) {
 		}
 	}
 	var names []string
-	rows, err := j.DB.SQL().QueryContext(t.Context(), `SELECT DISTINCT invariant FROM saga.invariants ORDER BY invariant`)
+	rows, err := j.DB.SQL().QueryContext(t.Context(), `SELECT DISTINCT invariant FROM jobs.invariants ORDER BY invariant`)
 	if err == nil {
 		err = postgres.EachRow(rows, func() error {
 			var name string
