@@ -186,7 +186,7 @@ func TestFieldsWithoutACanaryAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := apiDoc{t, nil}
+	d := apiDoc{t: t}
 	all := []string{".any", ".body_base64", ".labels.*", ".list[].url", ".name"}
 	if got := d.bare(schema, "", nil); !slices.Equal(slices.Sorted(slices.Values(got)), all) {
 		t.Errorf("%q, want %q", got, all)

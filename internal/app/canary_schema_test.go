@@ -10,8 +10,9 @@ import (
 
 // apiDoc is the contract as the server tells it.
 type apiDoc struct {
-	t   *testing.T
-	doc map[string]any
+	t     *testing.T
+	doc   map[string]any
+	given map[string]any // values of members, by name, wherever a schema has them
 }
 
 // apiOperation is one operation of the contract.
@@ -22,13 +23,13 @@ type apiOperation struct {
 	parameters       []map[string]any
 }
 
-func contractOf(t *testing.T, n *node) apiDoc {
+func contractOf(t *testing.T, url string) apiDoc {
 	t.Helper()
-	status, doc := call(t, "GET", n.url+"/openapi.json", "")
+	status, doc := call(t, "GET", url+"/openapi.json", "")
 	if status != 200 {
 		t.Fatalf("the contract: %d", status)
 	}
-	return apiDoc{t, doc}
+	return apiDoc{t: t, doc: doc}
 }
 
 // operations are those under /api/v1, in the order of their paths.
@@ -102,8 +103,8 @@ func (d apiDoc) resolve(s map[string]any) map[string]any {
 	return whole
 }
 
-// example makes a value that fits a schema: what is required, and a reason
-// wherever one may be given.
+// example makes a value that fits a schema: what is required or given, and a reason
+// wherever there may be one.
 func (d apiDoc) example(schema map[string]any, depth int) any {
 	s := d.resolve(schema)
 	if words, is := s["enum"].([]any); is {
@@ -144,7 +145,9 @@ func (d apiDoc) object(s map[string]any, depth int) any {
 	properties, _ := s["properties"].(map[string]any)
 	required, _ := s["required"].([]any)
 	for name, p := range properties {
-		if depth <= 8 && (name == "reason" || slices.Contains(required, any(name))) {
+		if value, is := d.given[name]; is {
+			out[name] = value
+		} else if depth <= 8 && (name == "reason" || slices.Contains(required, any(name))) {
 			out[name] = d.example(p.(map[string]any), depth+1)
 		}
 	}

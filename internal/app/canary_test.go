@@ -126,7 +126,7 @@ func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	a := newCanaryNode(t)
 	stream := a.listen()
 	a.quiet(a.send(a.stranger, "POST", "/api/v1/webhooks", `{"url":"`+a.participants.URL+`/heard","from":"beginning"}`))
-	contract := contractOf(t, a.node)
+	contract := contractOf(t, a.url)
 	operations := contract.operations()
 	if len(operations) < 140 {
 		t.Fatalf("only %d operations", len(operations))
