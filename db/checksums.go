@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,9 +103,8 @@ func Unchanged(ctx context.Context, db Reader) error {
 		return err
 	}
 	rows, err := db.QueryContext(ctx, allChecksums)
-	var e *pq.Error
 	switch {
-	case errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000"):
+	case absent(err):
 		return nil
 	case err != nil:
 		return err

@@ -96,6 +96,13 @@ func onRecord(ctx context.Context, db *sql.DB, f func(*sql.Tx, By) error) error 
 	return tx.Commit()
 }
 
+// absent reports whether a statement failed because its table, or the table's schema,
+// does not exist.
+func absent(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000")
+}
+
 // Status lists every migration known to this binary or to the database.
 func Status(ctx context.Context, db Reader) ([]Applied, error) {
 	known, err := source.FindMigrations()
@@ -104,9 +111,8 @@ func Status(ctx context.Context, db Reader) ([]Applied, error) {
 	}
 	at := map[string]time.Time{}
 	rows, err := db.QueryContext(ctx, `SELECT id, applied_at FROM skald.schema_migrations`)
-	var missing *pq.Error
 	switch {
-	case errors.As(err, &missing) && (missing.Code == "42P01" || missing.Code == "3F000"): // nothing was ever applied
+	case absent(err): // nothing was ever applied
 	case err != nil:
 		return nil, err
 	default:
