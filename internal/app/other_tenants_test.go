@@ -79,7 +79,9 @@ func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 		}
 		return plainly(t, op.method, w.url+at, encoded(body), other, ids)
 	}
-	operations := slices.DeleteFunc(contract.operations(), func(op apiOperation) bool { return !strings.Contains(op.path, "{") })
+	operations := slices.DeleteFunc(contract.operations(), func(op apiOperation) bool {
+		return !strings.Contains(op.path, "{")
+	})
 	slices.SortStableFunc(operations, func(a, b apiOperation) int { // those that create what they name come last
 		return cmp.Compare(len(notMissing[a.id]), len(notMissing[b.id]))
 	})
