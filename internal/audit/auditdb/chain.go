@@ -17,6 +17,19 @@ import (
 // transactions with a smaller id have ended (trap X8).
 const Settled = `e.txid < (SELECT saga.feed_horizon())`
 
+// tenants is a recursive query that steps through an index that begins with tenant_id, one
+// look-up for each tenant, however many rows they have. Its last row is NULL.
+const tenants = `tenants AS (
+	(SELECT e.tenant_id FROM ROWS e ORDER BY e.tenant_id LIMIT 1)
+	UNION ALL
+	SELECT (SELECT e.tenant_id FROM ROWS e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
+	  FROM tenants t WHERE t.tenant_id IS NOT NULL
+)`
+
+// TenantsWithEvents is the query "tenants" over the live events of the trail, for a
+// statement that begins with WITH RECURSIVE.
+var TenantsWithEvents = strings.ReplaceAll(tenants, "ROWS", "saga.audit_events")
+
 // Chain is a chain of seals: the statements that read and extend it.
 type Chain struct{ unsealed, seal, seals string }
 
@@ -36,12 +49,7 @@ func newChained(rows, seals, id, at string) Chain {
 // unsealed steps through the index of the feed from tenant to tenant, and reads for
 // each the first event after its last seal.
 const unsealed = `
-WITH RECURSIVE tenants AS (
-	(SELECT tenant_id FROM ROWS ORDER BY tenant_id LIMIT 1)
-	UNION ALL
-	SELECT (SELECT e.tenant_id FROM ROWS e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
-	  FROM tenants t WHERE t.tenant_id IS NOT NULL
-)
+WITH RECURSIVE ` + tenants + `
 SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.written))::float8, ` + Settled + `
   FROM tenants t
   LEFT JOIN LATERAL (SELECT s.to_txid, s.to_id FROM SEALS s WHERE s.tenant_id = t.tenant_id ORDER BY s.seq DESC LIMIT 1) AS last ON true

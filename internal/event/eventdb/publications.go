@@ -47,15 +47,9 @@ func (st *Publications) Resign(ctx context.Context, name string, epoch int64) er
 	return postgres.Wrap("release the publication lease", err)
 }
 
-// unpublished finds the tenants in the trail by stepping over idx_event_feed, one
-// look-up each, however many events they have.
-const unpublished = `
-WITH RECURSIVE tenants AS (
-	(SELECT e.tenant_id FROM saga.audit_events e ORDER BY e.tenant_id LIMIT 1)
-	UNION ALL
-	SELECT (SELECT e.tenant_id FROM saga.audit_events e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
-	  FROM tenants t WHERE t.tenant_id IS NOT NULL
-)
+// unpublished finds the tenants in the trail by stepping over idx_event_feed.
+var unpublished = `
+WITH RECURSIVE ` + auditdb.TenantsWithEvents + `
 SELECT t.tenant_id, coalesce(c.txid, '0'), coalesce(c.id, 0), next.timestamp
   FROM tenants t
   LEFT JOIN saga.publication_cursors c ON c.name = $1 AND c.tenant_id = t.tenant_id

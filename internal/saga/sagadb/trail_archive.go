@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -15,14 +16,7 @@ import (
 
 // Old audit events move to an archive by the seal (saga.EventArchive, migration 0182).
 
-// tenantsWithEvents jumps through the index of the feed from tenant to tenant.
-const tenantsWithEvents = `
-WITH RECURSIVE tenants AS (
-	(SELECT tenant_id FROM saga.audit_events ORDER BY tenant_id LIMIT 1)
-	UNION ALL
-	SELECT (SELECT e.tenant_id FROM saga.audit_events e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
-	  FROM tenants t WHERE t.tenant_id IS NOT NULL
-)
+var tenantsWithEvents = `WITH RECURSIVE ` + auditdb.TenantsWithEvents + `
 SELECT tenant_id FROM tenants WHERE tenant_id IS NOT NULL`
 
 const (
