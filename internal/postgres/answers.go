@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -100,15 +99,5 @@ DELETE FROM saga.idempotency_answers WHERE ctid = ANY (ARRAY(
 // Expire deletes what is older than keep, in batches, and returns how many. Several
 // nodes may do it at once.
 func (st *Answers) Expire(ctx context.Context, keep time.Duration) (int64, error) {
-	var total int64
-	for {
-		res, err := st.db.Read.ExecContext(ctx, expireAnswers, int64(keep.Seconds()))
-		if err != nil {
-			return total, fmt.Errorf("expire the answers of Idempotency-Keys: %w", err)
-		}
-		n, err := res.RowsAffected()
-		if total += n; err != nil || n == 0 {
-			return total, err
-		}
-	}
+	return st.db.ExecAll(ctx, "expire the answers of Idempotency-Keys", expireAnswers, int64(keep.Seconds()))
 }

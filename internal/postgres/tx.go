@@ -88,3 +88,19 @@ func (db *DB) QueryFuncIn(tx *sqlx.Tx) QueryFunc {
 		return db.QueryIn(ctx, tx, query, args...)
 	}
 }
+
+// ExecAll repeats a statement that changes a batch of rows until it changes none, and
+// returns how many it changed, also with an error. doing names the operation in errors.
+func (db *DB) ExecAll(ctx context.Context, doing, statement string, args ...any) (int64, error) {
+	var total int64
+	for {
+		res, err := db.Read.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return total, fmt.Errorf("%s: %w", doing, err)
+		}
+		n, err := res.RowsAffected()
+		if total += n; err != nil || n == 0 {
+			return total, err
+		}
+	}
+}

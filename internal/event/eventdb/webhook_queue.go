@@ -182,17 +182,7 @@ DELETE FROM saga.webhook_deliveries WHERE ctid = ANY (ARRAY(
 
 // Expire implements webhook.Queue, in batches.
 func (st *Webhooks) Expire(ctx context.Context, before time.Time) (int64, error) {
-	var total int64
-	for {
-		res, err := st.db.Read.ExecContext(ctx, expireDeliveries, before)
-		if err != nil {
-			return total, fmt.Errorf("expire deliveries: %w", err)
-		}
-		n, err := res.RowsAffected()
-		if total += n; err != nil || n == 0 {
-			return total, err
-		}
-	}
+	return st.db.ExecAll(ctx, "expire deliveries", expireDeliveries, before)
 }
 
 // Backlog implements webhook.Queue.

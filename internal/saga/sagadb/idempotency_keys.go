@@ -2,7 +2,6 @@ package sagadb
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,14 +34,6 @@ func (st *Sagas) ExpireKeys(ctx context.Context, keep time.Duration) (int64, err
 	if err != nil {
 		return total, err
 	}
-	for {
-		res, err := st.db.Read.ExecContext(ctx, expireKeys, int64(keep.Seconds()))
-		if err != nil {
-			return total, fmt.Errorf("expire idempotency keys: %w", err)
-		}
-		n, err := res.RowsAffected()
-		if total += n; err != nil || n == 0 {
-			return total, err
-		}
-	}
+	n, err := st.db.ExecAll(ctx, "expire idempotency keys", expireKeys, int64(keep.Seconds()))
+	return total + n, err
 }
