@@ -1,5 +1,7 @@
 package rest
 
+import "github.com/skald-saga/skald/internal/rest/keyed"
+
 // Codes of problems that requests to any subject may have.
 const (
 	CodeTooLarge         = "REQ_TOO_LARGE"
@@ -21,7 +23,7 @@ const (
 	CodeNotFound         = "REQ_NOT_FOUND"
 	CodeMethod           = "REQ_METHOD_NOT_ALLOWED"
 	CodeCrossSite        = "AUTH_CROSS_SITE"
-	CodeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
+	CodeKeyInUse         = keyed.CodeInUse
 	CodeAnswerNotKept    = "REQ_IDEMPOTENCY_ANSWER_NOT_KEPT"
 	CodeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
 	CodeUnavailable      = "SYS_UNAVAILABLE"

@@ -14,12 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// codeInUse is the API's code of it, rest.CodeKeyInUse.
-const codeInUse = "REQ_IDEMPOTENCY_KEY_IN_USE"
+// CodeInUse is the code of InUse.
+const CodeInUse = "REQ_IDEMPOTENCY_KEY_IN_USE"
 
 // InUse is the fault of a key whose first request is still being worked on.
 func InUse() error {
-	return fault.New(fault.Conflict, codeInUse, "a request with this Idempotency-Key is in progress: retry later")
+	return fault.New(fault.Conflict, CodeInUse, "a request with this Idempotency-Key is in progress: retry later")
 }
 
 // Key is an Idempotency-Key with what makes it unique, and the request it stands for.

@@ -27,10 +27,13 @@ func TLS(files Files, failed func(error)) (*tls.Config, error) {
 	if err := r.read(); err != nil {
 		return nil, err
 	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
-	}, nil
+	c := newConfig()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil }
+	return c, nil
+}
+
+func newConfig() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }
 
 type reloading struct {
@@ -80,9 +83,8 @@ func (r *reloading) read() error {
 	if err != nil {
 		return fmt.Errorf("read server.tls_cert_file and server.tls_key_file: %w", err)
 	}
-	c := &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{cert},
-	}
+	c := newConfig()
+	c.Certificates = []tls.Certificate{cert}
 	if r.files.ClientCA != "" {
 		text, err := os.ReadFile(r.files.ClientCA)
 		if err != nil {

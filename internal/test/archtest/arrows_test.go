@@ -94,7 +94,7 @@ var arrows = map[string][]string{
 	"internal/egress":           {},
 	"internal/rest/listen":      {},
 	"internal/rest/ratelimit":   {},
-	"internal/rest":             {"api", "internal/access", "internal/audit/operator", "internal/fault", "internal/saga", "internal/strictjson", "internal/rest/page"},
+	"internal/rest":             {"api", "internal/access", "internal/audit/operator", "internal/fault", "internal/saga", "internal/strictjson", "internal/rest/page", "internal/rest/keyed"},
 	"internal/saga/sagaapi":     {"api", "internal/audit/operator", "internal/fault", "internal/jobrun", "internal/rest", "internal/retry", "internal/saga", "internal/saga/workflow", "internal/strictjson", "internal/rest/page"},
 	"internal/dlq/dlqapi":       {"api", "internal/access", "internal/audit/operator", "internal/dlq", "internal/fault", "internal/rest", "internal/retry", "internal/saga", "internal/strictjson", "internal/rest/page"},
 	"internal/jobrun/jobapi":    {"api", "internal/access", "internal/audit/operator", "internal/fault", "internal/jobrun", "internal/jobrun/schedule", "internal/rest", "internal/saga", "internal/rest/page"},
