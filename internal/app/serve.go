@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/rest/listen"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // serve runs everything until ctx ends, a part fails or the database is lost.
@@ -47,24 +48,16 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 			Round: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "sagas", do) },
 		})
 	})
-	parts.Go(func() {
-		audit.Seal(
-			work,
-			audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed},
-		)
-	})
-	if n.deadLetters != nil {
+	seal := func(chain saga.Sealed, sealed func(events int, lag time.Duration)) {
 		parts.Go(func() {
-			audit.Seal(
-				work,
-				audit.SealConfig{
-					Chain:    n.deadLetters.actions,
-					Log:      n.opt.Log,
-					Interval: n.cfg.Audit.SealInterval,
-					Sealed:   n.metrics.ActionsSealed,
-				},
-			)
+			audit.Seal(work, audit.SealConfig{
+				Chain: chain, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: sealed,
+			})
 		})
+	}
+	seal(n.trail, n.metrics.Sealed)
+	if n.deadLetters != nil {
+		seal(n.deadLetters.actions, n.metrics.ActionsSealed)
 	}
 	parts.Go(func() { n.notices.run(work) })
 	if n.letters != nil {

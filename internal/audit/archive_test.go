@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"database/sql"
 	"sync"
 	"testing"
 	"time"
@@ -29,17 +30,18 @@ func (w world) archived(t *testing.T) (events int64) {
 	}
 }
 
+func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
 // The chain says the same of events wherever they are, and of those that are gone that
 // they are gone; what is wrong is found there as well.
 func TestTheChainOutlivesItsEvents(t *testing.T) {
 	t.Parallel()
 	w, super := inPostgres(t)
-	execute := func(statement string, args ...any) {
-		t.Helper()
-		if _, err := super.ExecContext(t.Context(), statement, args...); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
 	tenant := w.write(t)
 	if n := w.archived(t); n != 3*eventsEach {
 		t.Fatalf("%d events archived, want %d", n, 3*eventsEach)
@@ -70,13 +72,13 @@ func TestTheChainOutlivesItsEvents(t *testing.T) {
 			t.Errorf("%s: %+v, want %s in seal %d", what, v.FirstBad, kind, seq)
 		}
 	}
-	execute(`UPDATE saga.audit_events_archive SET actor = 'eve' WHERE saga_id = $1`, first)
+	execute(t, super, `UPDATE saga.audit_events_archive SET actor = 'eve' WHERE saga_id = $1`, first)
 	bad("a change in the archive", saga.DigestMismatch, 1)
-	execute(`DELETE FROM saga.audit_events_archive WHERE saga_id = $1`, first)
+	execute(t, super, `DELETE FROM saga.audit_events_archive WHERE saga_id = $1`, first)
 	bad("a hole in the archive", saga.MissingEvents, 1)
 	// The month of the events is over and so is their retention.
-	execute(`SELECT saga.purge_audit_events(now() + interval '2 months')`)
-	execute(`SELECT saga.purge_audit_events(now() + interval '2 months')`) // there is nothing left
+	execute(t, super, `SELECT saga.purge_audit_events(now() + interval '2 months')`)
+	execute(t, super, `SELECT saga.purge_audit_events(now() + interval '2 months')`) // there is nothing left
 	want.CheckedEvents, want.PurgedSeals, want.PurgedEvents = eventsEach, 3, 3*eventsEach
 	check("purged")
 	w.settle(t)
@@ -85,26 +87,20 @@ func TestTheChainOutlivesItsEvents(t *testing.T) {
 	}
 	want.CheckedSeals, want.Unsealed = 4, 0
 	check("purged, and sealed on")
-	execute(`DELETE FROM saga.audit_events WHERE tenant_id = $1`, tenant)
+	execute(t, super, `DELETE FROM saga.audit_events WHERE tenant_id = $1`, tenant)
 	bad("events that are gone, and not by retention", saga.MissingEvents, 4)
-	execute(`UPDATE saga.audit_seals SET hash = sha256('x') WHERE tenant_id = $1 AND seq = 2`, tenant)
+	execute(t, super, `UPDATE saga.audit_seals SET hash = sha256('x') WHERE tenant_id = $1 AND seq = 2`, tenant)
 	bad("a changed seal of purged events", saga.SealMismatch, 3)
 }
 
 func TestEventsAreArchivedOnceAndOnlyWhenTheyWereRead(t *testing.T) {
 	t.Parallel()
 	w, super := inPostgres(t)
-	execute := func(statement string, args ...any) {
-		t.Helper()
-		if _, err := super.ExecContext(t.Context(), statement, args...); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
 	tenant, broken := w.write(t), w.write(t)
-	execute(`INSERT INTO saga.webhooks (tenant_id, id, url, enabled, created_at, updated_at, version, cursor_txid, cursor_id)
+	execute(t, super, `INSERT INTO saga.webhooks (tenant_id, id, url, enabled, created_at, updated_at, version, cursor_txid, cursor_id)
 		SELECT $1, gen_random_uuid(), 'http://h/', true, now(), now(), 1, to_txid, to_id FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, tenant)
 	// Somebody has taken an event out of what is sealed: nothing of it is archived.
-	execute(`DELETE FROM saga.audit_events WHERE id = (SELECT min(id) FROM saga.audit_events WHERE tenant_id = $1)`, broken)
+	execute(t, super, `DELETE FROM saga.audit_events WHERE id = (SELECT min(id) FROM saga.audit_events WHERE tenant_id = $1)`, broken)
 	archive := w.chain.(saga.EventArchive)
 	n, _, err := archive.ArchiveEvents(t.Context(), atOnce)
 	if err == nil || n != eventsEach {
@@ -113,7 +109,7 @@ func TestEventsAreArchivedOnceAndOnlyWhenTheyWereRead(t *testing.T) {
 	if n, _, _ := archive.ArchiveEvents(t.Context(), atOnce); n != 0 {
 		t.Errorf("%d events archived that a webhook has not read", n)
 	}
-	execute(`UPDATE saga.webhooks SET enabled = false, disabled_at = now()`)
+	execute(t, super, `UPDATE saga.webhooks SET enabled = false, disabled_at = now()`)
 	var moved [4]int64
 	var wg sync.WaitGroup
 	for i := range moved {

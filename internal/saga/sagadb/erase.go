@@ -22,7 +22,7 @@ import (
 
 // The statements that find what an erasure by a key concerns. What was erased before is
 // not found again, so that a repeated request comes to an end.
-var (
+const (
 	ofBusinessKey = `
 SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
  UNION ALL
@@ -33,9 +33,6 @@ SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.correlation_id 
  UNION ALL
 SELECT s.id FROM saga.saga_states_archive s WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
  ORDER BY 1 LIMIT $3`
-)
-
-const (
 	lettersOfCorrelation = `
 SELECT m.id FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
  UNION ALL
