@@ -10,8 +10,8 @@ import (
 
 const module = "github.com/skald-saga/skald/"
 
-// arrows is the table: which packages of the module a package may import. A
-// package that is not in it is an error, so adding one is a visible decision.
+// arrows lists which packages of the module each package may import. A package that is not
+// listed is an error, so adding one is a visible decision.
 var arrows = map[string][]string{
 	// rules
 	"internal/fault":            {},
@@ -80,7 +80,7 @@ var arrows = map[string][]string{
 	"internal/saga/engine":       {"internal/failpoint", "internal/fault", "internal/loop", "internal/loop/lease", "internal/retry", "internal/saga", "internal/saga/workflow"},
 	"internal/janitor":           {"internal/fault", "internal/loop", "internal/saga"},
 	"internal/saga/participant":  {"internal/egress", "internal/failpoint", "internal/retry", "internal/saga", "internal/strictjson"},
-	// the database's login
+	// the database login
 	"internal/secret/credentials":     {},
 	"internal/secret/vault":           {"internal/secret/credentials"},
 	"internal/secret/vault/vaulttest": {},
@@ -110,7 +110,7 @@ var arrows = map[string][]string{
 	"internal/app":              {"db", "internal/access", "internal/access/accessdb", "internal/access/identity", "internal/audit", "internal/audit/auditdb", "internal/audit/operator", "internal/audit/timeline", "internal/audit/timelinedb", "internal/config", "internal/dlq", "internal/dlq/dlqapi", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/delivery", "internal/event/eventdb", "internal/event/publication", "internal/event/webhook", "internal/failpoint", "internal/fault", "internal/groupcommit", "internal/httpapi", "internal/janitor", "internal/jobrun", "internal/jobrun/jobdb", "internal/jobrun/joblog", "internal/jobrun/jobworker", "internal/jobrun/logstore", "internal/jobrun/redislease", "internal/jobrun/scheduler", "internal/jobrun/sweepdb", "internal/kafka", "internal/loop", "internal/memstore", "internal/ops", "internal/postgres", "internal/postgres/devpg", "internal/rest", "internal/rest/listen", "internal/rest/ratelimit", "internal/retry", "internal/saga", "internal/saga/cache", "internal/saga/engine", "internal/saga/participant", "internal/saga/sagadb", "internal/saga/workflow", "internal/secret/credentials", "internal/secret/envelope", "internal/secret/vault", "internal/rest/page", "internal/rest/keyed"},
 	"internal/app/demo":         {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
 	"cmd/skald":                 {"db", "internal/access", "internal/app", "internal/app/demo", "internal/config", "internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/saga/workflow", "internal/rest/page"},
-	// measuring and examples
+	// benchmarks and examples
 	"cmd/skald-bench": {"internal/bench", "internal/postgres/devpg"},
 	"internal/bench": {"db", "internal/dlq", "internal/fault", "internal/audit/operator", "internal/postgres",
 		"internal/saga/workflow",
@@ -145,7 +145,8 @@ var arrows = map[string][]string{
 	"internal/test/manual": {"internal/postgres/devpg", "internal/test/testdb"},
 }
 
-// testArrows is what a package's tests may import beside what it may: fakes, harnesses, what they test together.
+// testArrows lists what a package's tests may import in addition: fakes, harnesses, and
+// packages that they test together.
 var testArrows = map[string][]string{
 	"cmd/skald":           {"internal/test/apitest", "internal/test/testdb", "internal/test/testprogram"},
 	"db":                  {"internal/postgres", "internal/retry", "internal/saga", "internal/test/testdb", "internal/saga/workflow", "internal/saga/sagadb"},
@@ -206,13 +207,13 @@ var testArrows = map[string][]string{
 	"internal/saga/sagadb":      {"db", "internal/audit", "internal/test/eventtest", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
 }
 
-// support may be imported by tests only.
+// support may be imported only by tests.
 var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/eventtest",
 	"internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/testprogram",
 	"internal/test/archtest",
 	"internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
 
-// drivers may be imported by these packages only.
+// drivers may be imported only by these packages.
 var drivers = map[string][]string{
 	"github.com/adhocore/gronx":      {"internal/jobrun/schedule"},
 	"github.com/jmoiron/sqlx":        {"internal/postgres", "internal/dlq/dlqdb", "internal/dlq/redrivedb", "internal/saga/sagadb", "internal/jobrun/jobdb", "internal/jobrun/sweepdb", "internal/event/eventdb", "internal/access/accessdb", "internal/audit/auditdb", "internal/audit/timelinedb"},

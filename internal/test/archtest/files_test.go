@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// file is one Go file of the module. No test may change its syntax: all share it.
+// file is one Go file of the module. All tests share it, so none may change its syntax.
 type file struct {
 	path, pkg string
 	test      bool
@@ -38,11 +38,11 @@ func files(t *testing.T) []file {
 	return read.files
 }
 
-// positions are those of all syntax in files.
+// positions has the positions of all syntax in files.
 var positions = token.NewFileSet()
 
-// readFiles walks the tree once per process: parsing it takes longer than every check.
-// The test process opens the files itself, so that the test cache depends on them.
+// readFiles walks the tree once per process: parsing takes longer than all checks. The test
+// process opens the files itself, so that the test cache depends on them.
 var readFiles = sync.OnceValue(func() (read struct {
 	files []file
 	err   error

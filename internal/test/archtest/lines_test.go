@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// maxColumns is how wide a line of Go may be; a tab counts as one column, as
-// it does for the linters that people know.
+// maxColumns is the maximum width of a line of Go; a tab counts as one column, as in the common
+// linters.
 const maxColumns = 120
 
-// longText is the length from which a string literal does not count: a message
-// or a statement stays in one piece, so that it can be searched for.
+// longText is the length from which a string literal does not count: a message or a statement
+// stays in one piece, so that it can be searched for.
 const longText = 30
 
 // tableRow is a row of a test table, which stays on one line, so that rows can

@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// readTogether are the packages with files that refer to each other, and why.
+// readTogether lists the packages with files that refer to each other, and why.
 var readTogether = map[string]string{
 	"api/worker":           "a worker, its sessions, runs and reports know each other",
 	"cmd/skald":            "the command line names its commands, and a command reads the flags of all",
 	"internal/saga/engine": "an engine holds its session, and a session serves its engine",
 }
 
-// TestFilesOfAPackageHaveAReadingOrder: no two files need each other's
-// declarations, so that a package is read file by file, each on top of those
-// before it. Methods may stand in any file: a type does not need them to be read.
+// TestFilesOfAPackageHaveAReadingOrder: no two files use each other's declarations, so that a
+// package can be read file by file, each on top of those before it. Methods may be in any file:
+// they are not needed to read a type.
 func TestFilesOfAPackageHaveAReadingOrder(t *testing.T) {
 	all := packages(t)
 	for pkg, own := range all {
@@ -44,12 +44,12 @@ func TestFilesOfAPackageHaveAReadingOrder(t *testing.T) {
 	}
 }
 
-// manyFiles is from how many files on the comment of a package lists them.
+// manyFiles is the number of files from which on the comment of a package lists them.
 const manyFiles = 10
 
 const orderWords = "Files, each on top of those before it: "
 
-// checkStatedOrder holds the list in a package's comment against its files.
+// checkStatedOrder compares the list in a package's comment with its files.
 func checkStatedOrder(t *testing.T, pkg string, own map[string]*ast.File, order []string) {
 	t.Helper()
 	var stated []string
@@ -82,7 +82,7 @@ func checkStatedOrder(t *testing.T, pkg string, own map[string]*ast.File, order 
 	}
 }
 
-// packages are the files of each package, without tests and generated code.
+// packages returns the files of each package, without tests and generated code.
 func packages(t *testing.T) map[string]map[string]*ast.File {
 	t.Helper()
 	out := map[string]map[string]*ast.File{}
@@ -99,13 +99,13 @@ func packages(t *testing.T) map[string]map[string]*ast.File {
 	return out
 }
 
-// platform reports whether a file is one of several of which one is built.
+// platform reports whether a file is a variant for one platform.
 func platform(name string) bool {
 	return slices.ContainsFunc([]string{"_linux.go", "_unix.go", "_other.go"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// declared says in which file each name of a package stands.
+// declared returns the file in which each name of a package is declared.
 func declared(own map[string]*ast.File) map[string]string {
 	out := map[string]string{}
 	for name, f := range own {
@@ -132,7 +132,7 @@ func declared(own map[string]*ast.File) map[string]string {
 	return out
 }
 
-// needs are the other files whose declarations a file uses.
+// needs returns the other files whose declarations a file uses.
 func needs(name string, f *ast.File, where map[string]string) map[string]bool {
 	free := map[*ast.Ident]bool{} // receivers, and the fields of literals
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -168,8 +168,8 @@ func needs(name string, f *ast.File, where map[string]string) map[string]bool {
 	return out
 }
 
-// readingOrder sorts files so that each stands behind those that it needs, or
-// returns a circle of files.
+// readingOrder sorts files so that each comes after those that it needs, or returns a cycle of
+// files.
 func readingOrder(own map[string]*ast.File) (order, circle []string) {
 	where := declared(own)
 	state := map[string]int{} // 1: being visited, 2: in the order
@@ -195,7 +195,7 @@ func readingOrder(own map[string]*ast.File) (order, circle []string) {
 		order = append(order, name)
 		return true
 	}
-	wanted := map[string]int{} // by how many files each is needed: the most first
+	wanted := map[string]int{} // by how many files need each: the most first
 	for name, f := range own {
 		for needed := range needs(name, f, where) {
 			wanted[needed]++

@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// summaryVerbs are the verbs that a summary of openapi.yaml may begin with: one
-// word per idea, so that "List" is not "Show all" elsewhere. A new operation
-// takes one of them, or adds one that says more.
+// summaryVerbs are the verbs that a summary of openapi.yaml may begin with: one word per idea,
+// so that "List" is not "Show all" elsewhere. A new operation takes one of them, or adds a more
+// specific one.
 var summaryVerbs = strings.Fields(`
 	Acknowledge Append Approve Archive Cancel Change Check Claim Compensate Complete Confirm Count Create Delete
 	Detach Disable Discard Drain Enable Explain Export Fail Force Get Import List Make Pause Preview Publish Push
@@ -27,7 +27,7 @@ var summaryVerbs = strings.Fields(`
 
 const maxSummary = 59 // characters
 
-// summaryMistake says what is wrong with a summary, "" when it is right.
+// summaryMistake describes what is wrong with a summary, "" when it is right.
 func summaryMistake(summary string) string {
 	verb, rest, _ := strings.Cut(summary, " ")
 	switch n := len([]rune(summary)); {
@@ -96,8 +96,7 @@ func TestMistakesInSummariesAreFound(t *testing.T) {
 	}
 }
 
-// oddWords are phrases that users and operators do not read in other programs.
-// The message says what to write instead.
+// oddWords are phrases that other programs do not use. The message says what to write instead.
 var oddWords = []struct{ re, instead string }{
 	{`nobody`, `name the state: "no leader", "not claimed"`},
 	{`somebody( else)?`, `"another worker", "someone other than …", or the passive`},
@@ -137,8 +136,7 @@ var oddWords = []struct{ re, instead string }{
 	{`trying things out`, `"trials", "experiments"`},
 }
 
-// plainPages are the pages for users that have been rewritten. The contract is
-// looked at as well.
+// plainPages are the pages for users that have been rewritten. The contract is checked as well.
 var plainPages = []string{
 	"README.md", "Makefile", "config.example.yaml", "examples/order/README.md",
 	"docs/architecture.md", "docs/configuration.md", "docs/dlq-sagas.md", "docs/dlq.md", "docs/events.md", "docs/jobs.md",
@@ -169,7 +167,7 @@ func TestPagesAreIdiomatic(t *testing.T) {
 	}
 }
 
-// proseExempt are packages whose text only tests and benchmarks print.
+// proseExempt are packages whose texts are printed only by tests and benchmarks.
 var proseExempt = []string{
 	"internal/bench",
 	"internal/test/storetest",
@@ -178,7 +176,7 @@ var proseExempt = []string{
 	"internal/test/manual",
 }
 
-// oddIn returns what is odd about a text, "" when nothing is.
+// oddIn returns the first odd phrase in a text, "" when there is none.
 func oddIn(text string) string {
 	if !anyOdd.MatchString(text) {
 		return ""
@@ -193,8 +191,8 @@ func oddIn(text string) string {
 
 func oddPattern(re string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + re + `)\b`) }
 
-// anyOdd matches whatever one of oddWords matches: nearly every line passes this one
-// pattern and needs no other.
+// anyOdd matches every text that one of oddWords matches: nearly all lines are accepted by this
+// single pattern.
 var anyOdd = func() *regexp.Regexp {
 	var all []string
 	for _, w := range oddWords {
@@ -203,8 +201,8 @@ var anyOdd = func() *regexp.Regexp {
 	return oddPattern(strings.Join(all, "|"))
 }()
 
-// TestTextsAreIdiomatic looks at every string of two words or more: details of
-// errors, log lines, titles of problems, help of metrics and of flags.
+// TestTextsAreIdiomatic checks every string of two words or more: details of errors, log lines,
+// titles of problems, help of metrics and of flags.
 func TestTextsAreIdiomatic(t *testing.T) {
 	texts := 0
 	for _, f := range files(t) {

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestStoresReadRowsInOneWay: EachRow, which a Table's All is made of, closes rows and
-// looks at their error, which a loop of one's own forgets and the linter does not see
-// across packages. What is no row of a table, such as counts, sqlx reads into tagged
-// structs (GetContext, SelectContext), and does the same.
+// TestStoresReadRowsInOneWay: EachRow, on which a Table's All is built, closes rows and checks
+// their error. A hand-written loop forgets that, and the linter does not see it across
+// packages. Results that are not rows of a table, such as counts, are read by sqlx into tagged
+// structs (GetContext, SelectContext), which does the same.
 func TestStoresReadRowsInOneWay(t *testing.T) {
 	stores := 0
 	for _, f := range files(t) {

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// rules are the packages that decide without effects: values in, values out.
+// rules are the packages that decide without side effects: values in, values out.
 var rules = []string{
 	"internal/fault", "internal/retry", "internal/strictjson", "internal/saga/workflow", "internal/saga", "internal/dlq",
 	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent",
 	"internal/jobrun/schedule", "internal/rest/page",
 }
 
-// pure is what of the standard library and of other modules a rule package may
-// import. What is not here reaches for the world outside, or shares memory;
-// context appears in the contracts of stores, and is only passed on.
+// pure lists what a rule package may import of the standard library and of other modules.
+// Anything else has side effects or shares memory; context appears in the contracts of stores,
+// and is only passed on.
 var pure = []string{
 	"bytes", "cmp", "context", "crypto/sha256", "crypto/subtle", "encoding/base32", "encoding/base64", "encoding/binary",
 	"encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "io", "maps", "math", "math/bits", "mime", "net/url",
@@ -29,16 +29,15 @@ var pure = []string{
 	"golang.org/x/text/language", "golang.org/x/text/message",
 }
 
-// excused is what single packages may use all the same. Time zones are data that
-// come with the machine or the binary, and they are read once (decision 0032). The
-// tally of a round of retention travels in the round's context, where any goroutine
-// of the round may count into it.
+// excused lists exceptions of single packages. Time zones are data that come with the machine
+// or the binary, and they are read once (decision 0032). The tally of a round of retention
+// travels in the round's context, and any goroutine of the round may add to it.
 var excused = map[string][]string{
 	"internal/jobrun/schedule": {"sync", "time.LoadLocation"},
 	"internal/audit/operator":  {"sync"},
 }
 
-// worldly is what the pure packages offer all the same of clocks, chance and output.
+// worldly lists what the pure packages offer of clocks, randomness and output nevertheless.
 var worldly = map[string][]string{
 	"time":    {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Local", "LoadLocation"},
 	"uuid":    {"New", "NewString", "NewRandom", "NewRandomFromReader", "NewUUID", "NewV6", "NewV7", "NewV7FromReader", "NewDCEPerson", "NewDCEGroup", "NewDCESecurity", "SetRand"},
@@ -75,7 +74,7 @@ func TestRulesHaveNoEffects(t *testing.T) {
 	}
 }
 
-// effects lists what in a file reaches beyond its arguments.
+// effects lists what a file uses beyond its arguments.
 func effects(file *ast.File) []string {
 	var found []string
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestFewPackagesAreUnderInternal keeps what a stranger reads first short (decision 0049).
+// TestFewPackagesAreUnderInternal keeps the list that a newcomer reads first short (decision
+// 0049).
 func TestFewPackagesAreUnderInternal(t *testing.T) {
 	entries, err := os.ReadDir("../..")
 	if err != nil {
@@ -29,7 +30,7 @@ func TestFilesStayShort(t *testing.T) {
 	}
 }
 
-// isStore reports whether a package speaks SQL: the kit, and the store of each subject.
+// isStore reports whether a package contains SQL: the kit, and the store of each subject.
 func isStore(pkg string) bool {
 	return pkg == "internal/postgres" ||
 		strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
@@ -48,14 +49,14 @@ func TestRulesKnowNoStore(t *testing.T) {
 	}
 }
 
-// isEdge reports whether a package speaks HTTP: the kit, the edge of each subject, and
-// what puts them together.
+// isEdge reports whether a package serves HTTP: the kit, the edge of each subject, and the
+// package that combines them.
 func isEdge(pkg string) bool {
 	return pkg == "internal/rest" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "api")
 }
 
-// TestEdgesPointOneWay: what puts the API together knows the subjects' edges, these
-// know the kit, and no arrow leads back. They meet stores in app only.
+// TestEdgesPointOneWay: the package that combines the API imports the subjects' edges, these
+// import the kit, and nothing imports backwards. They meet stores only in app.
 func TestEdgesPointOneWay(t *testing.T) {
 	for _, f := range files(t) {
 		if f.test || !isEdge(f.pkg) {
@@ -74,7 +75,7 @@ func TestEdgesPointOneWay(t *testing.T) {
 	}
 }
 
-// TestStoresAndEdgesStaySmall keeps each to what a person can read in a day.
+// TestStoresAndEdgesStaySmall limits each to what a person can read in a day.
 func TestStoresAndEdgesStaySmall(t *testing.T) {
 	count, lines := map[string]int{}, map[string]int{}
 	stores, edges := 0, 0
@@ -112,7 +113,7 @@ func TestSQLIsNeverPutTogetherFromValues(t *testing.T) {
 	}
 }
 
-// quoted is the start of what stands between the quotes of a text in SQL.
+// quoted matches the start of a quoted text in SQL.
 var quoted = regexp.MustCompile("(?:^|[^'])'`\\+(?:string\\()?(\\w+)")
 
 // quotesAValue reports whether a line puts something between quotes that is not a

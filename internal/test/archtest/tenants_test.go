@@ -5,15 +5,14 @@ import (
 	"testing"
 )
 
-// acrossTenants are the store's ways into the database as the engine's role,
-// which sees every tenant.
+// acrossTenants are the ways of a store to use the database as the engine's role, which sees
+// every tenant.
 var acrossTenants = []string{
 	"read", "write", "lease", "queryRead", "queryWrite", "Read", "Write", "Lease", "QueryRead", "QueryWrite", "SQL",
 }
 
-// What takes a tenant acts as the role that sees that tenant alone (decision
-// 0022): in the stores, a function with a parameter of that name goes through
-// ReadTenant, ListTenant or InTenant.
+// A function with a tenant acts as the role that sees only that tenant (decision 0022): in the
+// stores, a function with a parameter of that name uses ReadTenant, ListTenant or InTenant.
 func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 	looked := 0
 	for _, f := range files(t) {

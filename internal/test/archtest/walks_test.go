@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTheWalksNameFunctionsThatExist keeps the walks of docs/architecture.md true:
-// somebody sets breakpoints by them.
+// TestTheWalksNameFunctionsThatExist keeps the walks of docs/architecture.md correct: readers
+// set breakpoints by them.
 func TestTheWalksNameFunctionsThatExist(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "architecture.md"))
 	if err != nil {

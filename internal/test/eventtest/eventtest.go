@@ -1,5 +1,5 @@
-// Package eventtest is the contracts of webhook.Store, webhook.Log, webhook.Queue
-// and saga.Publications as tests, for every store.
+// Package eventtest tests the contracts of webhook.Store, webhook.Log, webhook.Queue and
+// saga.Publications, for every store.
 package eventtest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
-// fixture is a tenant whose events are told to others.
+// fixture is a tenant whose events are delivered and published.
 type fixture struct {
 	*storetest.Fixture
 	t *testing.T
@@ -21,12 +21,12 @@ func begin(t *testing.T, env storetest.Env) *fixture {
 	return &fixture{storetest.Begin(t, env), t}
 }
 
-// in is the same tenant in a subtest.
+// in returns the fixture for a subtest.
 func (f *fixture) in(t *testing.T) *fixture { return &fixture{f.In(t), t} }
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// contract is a contract that is shown on one tenant.
+// contract is a contract that is tested on one tenant.
 type contract = storetest.Contract[*fixture]
 
 func run(t *testing.T, groups map[string][]contract, open func(t *testing.T) storetest.Env) {

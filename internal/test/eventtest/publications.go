@@ -20,7 +20,7 @@ func Publications(t *testing.T, open func(t *testing.T) storetest.Env) {
 	run(t, map[string][]contract{"publication leases": led}, open)
 }
 
-// led let time pass, and so need a store of their own.
+// led contains the contracts that let time pass, and so need their own store.
 var led = []contract{
 	{Name: "of twenty who want to lead, one does, until its lease ends", Test: publicationLead},
 }
@@ -32,7 +32,7 @@ var publications = []contract{
 	{Name: "each tenant with events after its cursor is found, and no other", Test: publicationUnpublished},
 }
 
-// lead fails unless owner leads afterwards.
+// lead fails the test unless owner leads afterwards.
 func (f *fixture) lead(name, owner string) int64 {
 	f.t.Helper()
 	epoch, err := f.Publications.Lead(f.t.Context(), name, owner, time.Minute)
@@ -54,7 +54,7 @@ func publicationLead(f *fixture) {
 			}
 		})
 		if n := len(slices.DeleteFunc(slices.Clone(epochs), func(e int64) bool { return e == 0 })); n != 1 {
-			f.t.Fatalf("%d lead", n)
+			f.t.Fatalf("%d leaders", n)
 		}
 	}
 	want()
@@ -123,7 +123,7 @@ func publicationResign(f *fixture) {
 	f.lead(name, "b")
 }
 
-// unpublished returns what is unpublished of the fixture's tenant, nil: nothing.
+// unpublished returns the unpublished events of the fixture's tenant. Nil: none.
 func (f *fixture) unpublished(name string) *saga.Unpublished {
 	f.t.Helper()
 	f.Settle(f.t)

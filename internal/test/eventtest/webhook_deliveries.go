@@ -20,8 +20,7 @@ var deliveries = []contract{
 	{Name: "the backlog is what is pending of enabled subscriptions", Test: deliveryBacklog},
 }
 
-// delivery makes one that is due.
-// hookMoment is what the rules of deliveries need.
+// hookMoment is the current time and the ids that the rules of deliveries need.
 func (f *fixture) hookMoment() webhook.Moment {
 	return webhook.Moment{Now: f.Tick(), Jitter: 0.5, NewID: newID}
 }
@@ -61,7 +60,7 @@ func (f *fixture) stands(d webhook.Delivery) webhook.Delivery {
 	return got
 }
 
-// claimDeliveries claims up to limit, for a minute.
+// claimDeliveries claims up to limit deliveries, for a minute.
 func (f *fixture) claimDeliveries(s webhook.Subscription, limit int) []webhook.Delivery {
 	f.t.Helper()
 	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.Tick(), time.Minute, limit)
@@ -71,7 +70,7 @@ func (f *fixture) claimDeliveries(s webhook.Subscription, limit int) []webhook.D
 	return claimed
 }
 
-// settle stores an outcome and fails unless that is accepted.
+// settle stores an outcome, which must be accepted.
 func (f *fixture) settle(d webhook.Delivery, o webhook.Outcome) webhook.Result {
 	f.t.Helper()
 	r, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &d, o, policy, f.hookMoment())
@@ -81,7 +80,7 @@ func (f *fixture) settle(d webhook.Delivery, o webhook.Outcome) webhook.Result {
 	return r
 }
 
-// policy allows two attempts, and three deliveries given up in a row.
+// policy allows two attempts, and three failed deliveries in a row.
 var policy = func() webhook.Policy {
 	p := webhook.DefaultPolicy
 	p.Retry.MaxAttempts, p.DisableAfter = 2, 3
@@ -93,8 +92,7 @@ var (
 	refused  = webhook.Outcome{Status: 500}
 )
 
-// giveUp claims a delivery, which must be the first that is due, and fails it
-// for good.
+// giveUp claims a delivery, which must be the first one due, and fails it permanently.
 func (f *fixture) giveUp(s webhook.Subscription, d webhook.Delivery) webhook.Result {
 	f.t.Helper()
 	claimed := f.claimDeliveries(s, 1)
@@ -197,7 +195,7 @@ func deliveryAgain(f *fixture) {
 	if diff := cmp.Diff(pending, want); diff != "" {
 		f.t.Errorf("after (-want +got):\n%s", diff)
 	}
-	f.giveUp(s, d) // a whole round again
+	f.giveUp(s, d) // another whole round
 	if _, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, f.hookMoment()); err != nil {
 		f.t.Fatal(err)
 	}
@@ -236,7 +234,7 @@ func deliveryExpires(f *fixture) {
 	nth := 0
 	all := f.added(s, 3, func(d *webhook.Delivery) {
 		if d.CreatedAt, nth = long, nth+1; nth == 2 {
-			d.EventID = 0 // a test: it has no dead letter that could have it sent again
+			d.EventID = 0 // a test delivery: it has no dead letter that could be retried
 		}
 	})
 	f.settle(f.claimDeliveries(s, 1)[0], accepted)
@@ -272,7 +270,7 @@ func deliveryBacklog(f *fixture) {
 	}
 }
 
-// workOf returns the work there is for a subscription, nil: none.
+// workOf returns the work of a subscription. Nil: none.
 func (f *fixture) workOf(s webhook.Subscription) *webhook.Work {
 	f.t.Helper()
 	ready, err := f.Env.Webhooks.Ready(f.t.Context(), f.Tick())

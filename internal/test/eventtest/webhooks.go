@@ -40,7 +40,7 @@ var subscriptions = []contract{
 	{Name: "what is deleted is gone with its deliveries", Test: hookDelete},
 }
 
-// hook makes a subscription of everything and stores it.
+// hook stores a subscription to everything.
 func (f *fixture) hook(change ...func(*webhook.Subscription)) webhook.Subscription {
 	f.t.Helper()
 	return f.hookFrom(false, change...)
@@ -68,7 +68,7 @@ func (f *fixture) hookFrom(beginning bool, change ...func(*webhook.Subscription)
 	return s
 }
 
-// wantHook fails unless the stored subscription is s.
+// wantHook checks that the stored subscription equals s.
 func (f *fixture) wantHook(s webhook.Subscription) {
 	f.t.Helper()
 	got, err := f.Env.Webhooks.Get(f.t.Context(), s.TenantID, s.ID)
@@ -95,7 +95,7 @@ func hookReadsBack(f *fixture) {
 	s := f.hook(func(s *webhook.Subscription) { s.URL = "http://h/" })
 	f.wantHook(s)
 	all := f.hook(everySetting(f))
-	all.Health = webhook.Health{} // a new one has done nothing yet
+	all.Health = webhook.Health{} // a new one has no deliveries yet
 	f.t.Run("every field", func(t *testing.T) {
 		f := f.in(t)
 		got, err := f.Env.Webhooks.Get(t.Context(), all.TenantID, all.ID)
@@ -235,7 +235,7 @@ func hookLimit(f *fixture) {
 		f.t.Fatal(err)
 	}
 	f.WantFault(f.Env.Webhooks.Create(f.t.Context(), s, false), fault.Conflict, webhook.CodeLimit)
-	begin(f.t, f.Env).hook() // a neighbour has room
+	begin(f.t, f.Env).hook() // another tenant has room
 }
 
 func hookDelete(f *fixture) {

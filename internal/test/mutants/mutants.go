@@ -33,9 +33,9 @@ import (
 type Mutant struct {
 	Rows []string // their numbers; those of one-product.md with "one-product " before them
 	File string
-	// Old occurs once in File; with New in its place, Test fails.
+	// Old occurs exactly once in File; with New instead, Test fails.
 	Old, New string
-	Test     string // package.Name, as the rows name it
+	Test     string // package.Name, as the rows write it
 }
 
 // drawn is a row and the mutant behind it.
@@ -51,8 +51,8 @@ const (
 	hung     = "NO RESULT"
 )
 
-// Run breaks what n rows rest on, drawn by the seed, or what the named rows rest on,
-// separated by commas, and prints a table. It is an error when a test does not fail.
+// Run breaks the code behind n rows drawn by the seed, or behind the given rows, separated by
+// commas, and prints a table. It returns an error when a test does not fail.
 func Run(seed uint64, n int, rows string) error {
 	all := draw(seed, n, rows)
 	if len(all) == 0 {
@@ -69,7 +69,7 @@ func Run(seed uint64, n int, rows string) error {
 	if err := copyTree(dir); err != nil {
 		return fmt.Errorf("copy the tree: %w", err)
 	}
-	results := map[*Mutant]string{} // several rows may rest on one piece of code
+	results := map[*Mutant]string{} // several rows may depend on the same code
 	alive := 0
 	fmt.Printf("%-15s %-16s %6s  %-60s %s\n", "row", "result", "time", "test", "broken in")
 	for _, d := range all {
@@ -93,7 +93,7 @@ func Run(seed uint64, n int, rows string) error {
 	return nil
 }
 
-// draw returns n rows that have a mutant, by the seed, or those that are named.
+// draw returns n rows that have a mutant, by the seed, or the given rows.
 func draw(seed uint64, n int, rows string) (all []drawn) {
 	wanted := strings.Split(rows, ",")
 	for i := range All {
@@ -111,8 +111,8 @@ func draw(seed uint64, n int, rows string) (all []drawn) {
 	return all[:min(n, len(all))]
 }
 
-// copyTree copies the files of the working tree, changed or not, so that nothing that is
-// broken there is ever in the way of anybody's work.
+// copyTree copies the files of the working tree, with uncommitted changes, so that the
+// mutations never touch the tree itself.
 func copyTree(to string) error {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	names, err := list.Output()
@@ -141,7 +141,7 @@ func copyTree(to string) error {
 	return nil
 }
 
-// try breaks the code in the copy, runs the test, and mends the copy.
+// try breaks the code in the copy, runs the test, and restores the copy.
 func try(dir string, m *Mutant) (string, error) {
 	path := filepath.Join(dir, m.File)
 	text, err := os.ReadFile(path)
@@ -182,7 +182,7 @@ func try(dir string, m *Mutant) (string, error) {
 	return killed, nil
 }
 
-// packageOf returns the directory of a test that is named package.Name.
+// packageOf returns the directory of a test given as package.Name.
 func packageOf(dir, test string) (string, error) {
 	pkg, name, _ := strings.Cut(test, ".")
 	declared := regexp.MustCompile(`(?m)^func ` + name + `\(`)

@@ -2,7 +2,7 @@ package mutants
 
 import "slices"
 
-// All is every mutant.
+// All lists every mutant.
 var All = slices.Concat(rules, stores)
 
 var rules = []Mutant{

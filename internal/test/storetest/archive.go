@@ -15,16 +15,16 @@ import (
 )
 
 var archives = []contract{
-	{"a saga is archived once its end is longer ago than its kind is kept", archiveByAge},
-	{"what a workflow's latest version says wins over the default", archiveByWorkflow},
+	{"a saga is archived when the retention of its kind is over", archiveByAge},
+	{"the retention of a workflow's latest version overrides the default", archiveByWorkflow},
 	{"unfinished sagas and those that need attention are never archived", archiveOnlyEnded},
 	{"a time given instead of retention archives what ended before it", archiveBefore},
-	{"as many are archived as were asked for, until none is left", archiveLimit},
-	{"several archive at once and share the work", archiveTogether},
-	{"an archived saga is live nowhere and reads back as it was", archiveReads},
+	{"at most limit sagas are archived, until none is left", archiveLimit},
+	{"concurrent archivers share the work", archiveTogether},
+	{"an archived saga is no longer live and reads back unchanged", archiveReads},
 	{"an archived saga's id and idempotency key stay taken", archiveKeepsNames},
-	{"what would be archived is counted by workflow, up to a bound", archiveCounts},
-	{"another tenant's archive does not exist", archiveForeign},
+	{"the sagas to archive are counted by workflow, up to a cap", archiveCounts},
+	{"another tenant's archive is not visible", archiveForeign},
 	{"the archive is listed by the same filters, in the same order and pages", archiveLists},
 }
 
@@ -43,7 +43,7 @@ func (f *fixture) endings() map[saga.State][]saga.Event {
 	}
 }
 
-// ended stores a saga that ended in state some time ago.
+// ended stores a saga that ended in state a while ago.
 func (f *fixture) ended(state saga.State, ago time.Duration, change ...func(*saga.NewSaga)) saga.Instance {
 	f.t.Helper()
 	at := f.now().Add(-ago)
@@ -60,7 +60,7 @@ func (f *fixture) ended(state saga.State, ago time.Duration, change ...func(*sag
 	return run
 }
 
-// archive archives what e selects of the fixture's tenant and returns how many.
+// archive archives the sagas of the fixture's tenant that e selects and returns how many.
 func (f *fixture) archive(e saga.Expiry) int {
 	f.t.Helper()
 	e.Tenant = f.tenant.ID
@@ -76,7 +76,7 @@ func (f *fixture) archive(e saga.Expiry) int {
 	}
 }
 
-// everythingEnded selects whatever may be archived at all.
+// everythingEnded selects every saga that can be archived at all.
 func (f *fixture) everythingEnded() saga.Expiry { return saga.Expiry{Before: f.now().Add(time.Hour)} }
 
 // wantArchived checks which of the sagas are in the archive; the others must be live.
@@ -110,7 +110,7 @@ func archiveByAge(f *fixture) {
 	}
 	for _, tt := range []struct {
 		keep saga.Retention
-		want []string // beyond those of the line before
+		want []string // in addition to those of the line before
 	}{
 		{saga.Retention{}, nil},
 		{saga.Retention{Completed: 365 * day, Failed: 365 * day}, nil},
@@ -166,7 +166,7 @@ func archiveByWorkflow(f *fixture) {
 		all[name+" completed"] = f.ended(saga.Completed, 90*time.Minute, ofWorkflow(name))
 		all[name+" cancelled"] = f.ended(saga.Cancelled, 90*time.Minute, ofWorkflow(name))
 	}
-	f.keep("changed", &workflow.Retention{CompletedMS: hour}) // of sagas of the version before, too
+	f.keep("changed", &workflow.Retention{CompletedMS: hour}) // of sagas of the previous version as well
 	f.keep("unsaid", nil)
 	day := saga.Expiry{Default: saga.Retention{Completed: 24 * time.Hour, Failed: 24 * time.Hour}}
 	f.archive(day)
@@ -183,7 +183,7 @@ func archiveByWorkflow(f *fixture) {
 		"unsaid cancelled",
 	)
 	f.wantArchived(all, want...)
-	f.archive(f.everythingEnded()) // whatever anybody says
+	f.archive(f.everythingEnded()) // whatever the policy says
 	f.wantArchived(all, append(want, "short cancelled", "ever completed", "ever cancelled")...)
 }
 
@@ -203,7 +203,7 @@ func archiveBefore(f *fixture) {
 		all[fmt.Sprintf("cancelled %d", hours)] = f.ended(saga.Cancelled, time.Duration(hours)*time.Hour)
 		all[fmt.Sprintf("completed %d", hours)] = f.ended(saga.Completed, time.Duration(hours)*time.Hour)
 	}
-	// The very moment is not before itself.
+	// A time is not before itself.
 	if n := f.archive(saga.Expiry{Before: *all["completed 3"].CompletedAt,
 		Default: saga.Retention{Completed: 1, Failed: 1}}); n != 3 {
 		f.t.Errorf("%d were archived, want 3", n)
@@ -234,7 +234,7 @@ func archiveTogether(f *fixture) {
 	e.Tenant = f.tenant.ID
 	moved := make([]int, 4)
 	together(len(moved), func(i int) {
-		for range 60 { // a call may find all that is left in another's hands
+		for range 60 { // one call may find all that is left locked by another call
 			n, err := f.Archive.ArchiveExpired(f.t.Context(), e, 5)
 			if err != nil {
 				f.t.Errorf("archive: %v", err)
@@ -284,7 +284,7 @@ func archiveReads(f *fixture) {
 	if found := f.list(saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}}); len(found.Items) > 0 || found.Total > 0 {
 		f.t.Errorf("the live list has %d sagas", found.Total)
 	}
-	// What a reader does to what it got is its own affair.
+	// A caller that changes what it has read must not change the store.
 	got := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 1}}).Items[0]
 	copy(got.Saga.Payload, `"`)
 	*got.Saga.CompletedAt = time.Time{}
@@ -347,7 +347,7 @@ func archiveCounts(f *fixture) {
 			f.t.Errorf("%s: %v, counts (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
-	f.wantArchived(map[string]saga.Instance{}) // counting changes nothing:
+	f.wantArchived(map[string]saga.Instance{}) // counting changes nothing
 	if found := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}}); found.Total != 0 {
 		f.t.Errorf("%d sagas are in the archive", found.Total)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// archiveLists asks for lists before and after archiving: what was live and
-// may be archived is then listed as it was.
+// archiveLists lists sagas before and after archiving: a saga that was live is then listed from
+// the archive as it was.
 func archiveLists(f *fixture) {
 	all := library(f)
 	f.archive(f.everythingEnded())

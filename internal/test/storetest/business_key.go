@@ -10,22 +10,22 @@ import (
 )
 
 var businessKeys = []contract{
-	{"an unfinished saga has its business key alone in its workflow and tenant", businessKeyAlone},
+	{"the business key of an unfinished saga is unique in its workflow and tenant", businessKeyAlone},
 	{"the key of a saga that has ended is free again", businessKeyFreed},
-	{"who joins gets the unfinished saga, and its idempotency key stands for it", businessKeyJoins},
-	{"of twenty creators of one business key one stores, the others meet it", businessKeyRace},
-	{"two sagas of one business key in one batch are one saga", businessKeyTwins},
+	{"a join returns the unfinished saga, and its idempotency key leads to that saga", businessKeyJoins},
+	{"of twenty concurrent creates with one business key one is stored, and the others find it", businessKeyRace},
+	{"two sagas with one business key in one batch become one saga", businessKeyTwins},
 	{"a saga cannot be reopened while another has its business key", businessKeyReopen},
 }
 
-// of gives a new saga a business key.
+// of sets the business key of a new saga.
 func of(key string) func(*saga.NewSaga) {
 	return func(n *saga.NewSaga) { n.BusinessKey = &key }
 }
 
 func joining(n *saga.NewSaga) { n.Join = true }
 
-// wantCreated checks a result and the saga that stands instead.
+// wantCreated checks a result and the id of the existing saga in it.
 func (f *fixture) wantCreated(r saga.CreateResult, want saga.Created, prior uuid.UUID) {
 	f.t.Helper()
 	if r.Created != want || r.Prior != prior {
@@ -61,11 +61,11 @@ func businessKeyJoins(f *fixture) {
 	f.wantCreated(f.create(second)[0], saga.Joined, first.ID)
 	f.absent(second.ID)
 	f.play(first, f.done(`1`), f.done(`2`), f.done(`3`))
-	// The key was answered with a saga: it stands for that one for good.
+	// The idempotency key was answered with this saga, so a replay returns it permanently.
 	f.wantCreated(f.create(withKey(f.unowned(of("k"), joining), key))[0], saga.Replayed, first.ID)
 	fresh := f.unowned(of("k"), joining)
 	if r := f.create(fresh)[0]; r.Created != saga.Stored {
-		f.t.Errorf("nobody to join: result %d, want stored", r.Created)
+		f.t.Errorf("no saga to join: result %d, want stored", r.Created)
 	}
 }
 
@@ -87,11 +87,11 @@ func businessKeyRace(f *fixture) {
 	for _, r := range results {
 		count[r.Created]++
 		if r.Prior != results[0].Prior {
-			f.t.Errorf("met saga %s, another met %s", r.Prior, results[0].Prior)
+			f.t.Errorf("found saga %s, another found %s", r.Prior, results[0].Prior)
 		}
 	}
 	if count[saga.Stored] != 1 || count[saga.Stored]+count[saga.KeyActive]+count[saga.Joined] != len(results) {
-		f.t.Errorf("results %v, want one stored and the others meeting it", count)
+		f.t.Errorf("results %v, want one stored, which the others find", count)
 	}
 }
 
@@ -112,7 +112,7 @@ func businessKeyReopen(f *fixture) {
 	f.unchanged(failed.ID, func() {
 		results := f.commit(c, bystander)
 		if !fault.IsCode(results[0], saga.CodeBusinessKey) || results[1] != nil {
-			f.t.Errorf("reopened beside %s: %v; bystander: %v", next.ID, results[0], results[1])
+			f.t.Errorf("reopened while %s exists: %v; unrelated saga: %v", next.ID, results[0], results[1])
 		}
 	})
 }

@@ -11,14 +11,14 @@ import (
 )
 
 var chains = []contract{
-	{"seals cover every event once, in the feed's order, each hashing what it covers and the one before", chainCovers},
-	{"of sixteen that seal at once each event is sealed once", chainRace},
-	{"a seal covers so many events and no more", chainLimit},
+	{"seals cover every event once, in feed order, and each hashes its events and the previous seal", chainCovers},
+	{"with sixteen concurrent sealers each event is sealed once", chainRace},
+	{"a seal covers at most limit events", chainLimit},
 	{"a tenant is unsealed until its last event is covered", chainUnsealed},
-	{"seals are read from any number on", chainPages},
+	{"seals can be read from any number on", chainPages},
 }
 
-// last is behind every event.
+// last is after every event.
 var last = saga.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
 
 func (f *fixture) seal() int {
@@ -39,7 +39,7 @@ func (f *fixture) seals(from int64, limit int) []saga.Seal {
 	return seals
 }
 
-// checkChain verifies all seals by hand and returns the events they cover.
+// checkChain verifies all seals itself and returns the events that they cover.
 func (f *fixture) checkChain() (covered []saga.Position) {
 	f.t.Helper()
 	prev, at := make([]byte, 32), saga.Position{}
@@ -50,7 +50,7 @@ func (f *fixture) checkChain() (covered []saga.Position) {
 		}
 		sum := s.Sum(saga.LinksOf(events))
 		if len(events) == 0 {
-			f.t.Fatalf("seal %d is of no events", i+1)
+			f.t.Fatalf("seal %d covers no events", i+1)
 		}
 		want := saga.Seal{
 			TenantID: f.tenant.ID, Seq: int64(i + 1), Prev: prev, Hash: sum[:], Events: len(events),
@@ -108,7 +108,7 @@ func chainRace(f *fixture) {
 	})
 	if covered := f.checkChain(); int64(len(covered)) != sealed.Load() ||
 		sealed.Load() != int64(len(f.feed(saga.EventFilter{}, 1000))) {
-		f.t.Errorf("%d events are covered, %d were said to be", len(covered), sealed.Load())
+		f.t.Errorf("%d events are covered, %d were reported", len(covered), sealed.Load())
 	}
 }
 
@@ -173,10 +173,10 @@ func chainPages(f *fixture) {
 	}
 	if links, err := f.Chain.Links(f.t.Context(), f.tenant.ID, saga.Position{}, last, 10); err != nil ||
 		!cmp.Equal(saga.LinksOf(f.span(last)), links) {
-		f.t.Errorf("links that are not those of the events: %+v, %v", links, err)
+		f.t.Errorf("links that do not match the events: %+v, %v", links, err)
 	}
 	if events, err := f.Chain.Span(f.t.Context(), newID(), saga.Position{}, last, 10); err != nil || len(events) != 0 {
-		f.t.Errorf("a foreign span has %d events, %v", len(events), err)
+		f.t.Errorf("a span of another tenant has %d events, %v", len(events), err)
 	}
 }
 

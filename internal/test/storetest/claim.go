@@ -15,18 +15,18 @@ import (
 var claims = []contract{
 	{"a saga that waits unowned is claimed when it is due, not before", claimDue},
 	{"ended sagas and those of living nodes are left alone", claimLeavesAlone},
-	{"a claim is up to limit sagas, and each is claimed once", claimLimit},
+	{"a claim returns at most limit sagas, and each is claimed once", claimLimit},
 	{"the first claim starts the saga", claimStarts},
 	{"a released saga is claimed as it was left", claimReleased},
-	{"a saga whose owner's lease has ended is taken over, its call in doubt", claimTakesOver},
-	{"a takeover while compensating stays an undo", claimTakesOverUndo},
+	{"a saga whose owner's lease has ended is taken over, with an unknown outcome of its call", claimTakesOver},
+	{"a saga taken over while compensating keeps compensating", claimTakesOverUndo},
 	{"a takeover does not shorten a wait", claimKeepsWait},
 	{"a takeover closes the rows its owner left RUNNING", claimClosesLogs},
-	{"what a dead node left behind is taken over the oldest first", claimOldest},
-	{"what a dead node left behind is taken over however long the backlog is", claimBacklog},
-	{"a restarted node takes its sagas back at once", claimAfterRestart},
-	{"what a former owner decided is stale", claimFences},
-	{"of eight claimers no two get one saga", claimRace},
+	{"a dead node's sagas are taken over oldest first", claimOldest},
+	{"a dead node's sagas are taken over even behind a long backlog", claimBacklog},
+	{"a restarted node reclaims its sagas immediately", claimAfterRestart},
+	{"a change of a former owner is stale", claimFences},
+	{"eight concurrent claimers never get the same saga", claimRace},
 }
 
 func (f *fixture) claim(owner int64, limit int) []saga.Loaded {
@@ -38,7 +38,7 @@ func (f *fixture) claim(owner int64, limit int) []saga.Loaded {
 	return loaded
 }
 
-// claimOne claims the one saga there is to claim.
+// claimOne claims the only saga that can be claimed.
 func (f *fixture) claimOne(owner int64) saga.Loaded {
 	f.t.Helper()
 	loaded := f.claim(owner, 10)
@@ -51,7 +51,7 @@ func (f *fixture) claimOne(owner int64) saga.Loaded {
 	return loaded[0]
 }
 
-// dead registers a node that dies when the test says so.
+// dead registers a node that dies when die is called.
 func (f *fixture) dead() (owner int64, die func()) {
 	f.t.Helper()
 	owner = f.register("mortal", 10*time.Second)
@@ -106,7 +106,7 @@ func claimLimit(f *fixture) {
 	}
 }
 
-// wantClaimed compares a claimed saga with what it must have become.
+// wantClaimed compares a claimed saga with its state before the claim, as changed by change.
 func (f *fixture) wantClaimed(before saga.Saga, got saga.Saga, change func(want *saga.Saga)) {
 	f.t.Helper()
 	near(f, "time of the claim", &got.UpdatedAt, f.Now())
@@ -167,7 +167,7 @@ func claimTakesOver(f *fixture) {
 	lost, repeated := running.Call(saga.Defaults{}), run.Call(saga.Defaults{})
 	if lost.Key != repeated.Key || string(lost.Body) != string(repeated.Body) || repeated.Attempt != 2 ||
 		repeated.Fence != 2 {
-		f.t.Errorf("the call after the takeover is no repetition: %+v, %+v", lost, repeated)
+		f.t.Errorf("the call after the takeover does not repeat the lost one: %+v, %+v", lost, repeated)
 	}
 	f.check(f.play(run, f.done(`{"n":2}`)))
 }
@@ -218,17 +218,17 @@ func claimClosesLogs(f *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		f.t.Errorf("the lost call's row (-want +got):\n%s", diff)
 	}
-	f.check(f.play(saga.Rebuild(l.Saga, f.def, l.Logs), f.done(`{}`))) // a row of its own
+	f.check(f.play(saga.Rebuild(l.Saga, f.def, l.Logs), f.done(`{}`))) // it has its own row
 	if logs := f.logsOf(bystander); logs[1].Status != saga.LogRunning {
 		f.t.Errorf("the row of a living node's call became %s", logs[1].Status)
 	}
 }
 
-// claimOldest: those that were in flight by their creation, of the same moment by
-// their id; then those that wait, by their due time.
+// claimOldest: first the sagas that were in flight, by creation time and then by id; then those
+// that wait, by due time.
 func claimOldest(f *fixture) {
 	dead, die := f.dead()
-	ids := []uuid.UUID{newID(), newID(), newID(), newID(), newID()} // in their order
+	ids := []uuid.UUID{newID(), newID(), newID(), newID(), newID()} // in ascending order
 	at := f.now()
 	stored := func(id uuid.UUID, age time.Duration) saga.Instance {
 		return f.stored(f.owned(dead, func(n *saga.NewSaga) { n.ID, n.CreatedAt = id, at.Add(-age) }))[0]
@@ -256,7 +256,7 @@ func claimBacklog(f *fixture) {
 	dead, die := f.dead()
 	run := f.stored(f.owned(dead))[0]
 	die()
-	for range 3 { // more comes than is claimed
+	for range 3 { // more sagas arrive than are claimed
 		f.stored(f.unowned(), f.unowned(), f.unowned(), f.unowned())
 		for _, l := range f.claim(f.owner, 2) {
 			if l.Saga.ID == run.ID {
@@ -270,7 +270,7 @@ func claimBacklog(f *fixture) {
 func claimAfterRestart(f *fixture) {
 	first := f.register("node", time.Hour)
 	run := f.stored(f.owned(first))[0]
-	f.stored(f.owned(f.owner)) // another node's
+	f.stored(f.owned(f.owner)) // of another node
 	second := f.register("node", time.Hour)
 	if got := f.claimOne(second).Saga; got.ID != run.ID || *got.LeaseOwner != second {
 		f.t.Errorf("claimed %s for %d, want %s for %d", got.ID, *got.LeaseOwner, run.ID, second)
@@ -289,7 +289,7 @@ func claimFences(f *fixture) {
 	for i, c := range late {
 		f.unchanged(c.After.ID, func() {
 			f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
-			c.Before.Version = f.load(c.After.ID).Saga.Version // the epoch alone must do
+			c.Before.Version = f.load(c.After.ID).Saga.Version // the epoch alone must fence it
 			f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
 		})
 		if f.t.Failed() {
@@ -317,7 +317,7 @@ func claimRace(f *fixture) {
 		owners[i] = f.register("claimer "+string(rune('a'+i)), time.Hour)
 	}
 	together(len(owners), func(i int) {
-		for empty := 0; empty < 3; { // what another one holds right now is skipped
+		for empty := 0; empty < 3; { // rows that another claim has locked are skipped
 			loaded, err := f.Ownership.Claim(f.t.Context(), owners[i], 7)
 			if err != nil {
 				f.t.Errorf("claim: %v", err)

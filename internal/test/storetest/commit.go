@@ -16,9 +16,9 @@ var commits = []contract{
 	{"a change of another epoch is stale and writes nothing", commitStaleEpoch},
 	{"a change of an unknown saga is stale", commitUnknown},
 	{"of twenty changes of one version one is written", commitRace},
-	{"of twenty batches over the same sagas one writes each of them", commitBatchRace},
-	{"a stale change costs its batch nothing", commitBatch},
-	{"a poisoned change spares its batch", commitPoisoned},
+	{"of twenty batches with the same sagas one writes each saga", commitBatchRace},
+	{"a stale change does not affect its batch", commitBatch},
+	{"a change that the database refuses does not affect its batch", commitPoisoned},
 	{"two changes of one saga in one batch are refused", commitTwins},
 	{"a change's key is stored with it", commitKey},
 	{"a change whose key is taken is not written", commitKeyTaken},
@@ -91,7 +91,7 @@ func commitBatchRace(f *fixture) {
 			batches[i] = append(batches[i], f.apply(run, f.done(`{}`)))
 		}
 		if i%2 == 1 {
-			slices.Reverse(batches[i]) // two nodes know nothing of each other's order
+			slices.Reverse(batches[i]) // two nodes lock sagas in different orders
 		}
 	}
 	var written atomic.Int32
@@ -155,7 +155,7 @@ func commitPoisoned(f *fixture) {
 		f.unchanged(run.ID, func() {
 			errs := f.commit(batch...)
 			if errs[0] != nil || errs[2] != nil {
-				f.t.Errorf("%s: its neighbours got %v and %v", what, errs[0], errs[2])
+				f.t.Errorf("%s: the changes beside it got %v and %v", what, errs[0], errs[2])
 			}
 			f.wantFault(errs[1], fault.Invalid, saga.CodeUnstorable)
 		})
@@ -173,7 +173,7 @@ func commitTwins(f *fixture) {
 	f.unchanged(a.ID, func() {
 		f.unchanged(b.ID, func() {
 			if errs, err := f.Sagas.Commit(f.t.Context(), batch); err == nil || fault.As(err) != nil {
-				f.t.Errorf("results %v, %v; want an error that is no fault", errs, err)
+				f.t.Errorf("results %v, %v; want an error without a fault", errs, err)
 			}
 		})
 	})
@@ -200,10 +200,10 @@ func commitKeyTaken(f *fixture) {
 		errs := f.commit(c, neighbour)
 		f.wantFault(errs[0], fault.Conflict, saga.CodeKeyUsed)
 		if errs[1] != nil {
-			f.t.Errorf("its neighbour got %v", errs[1])
+			f.t.Errorf("the change beside it got %v", errs[1])
 		}
-		// A request that was sent twice at once is stale and its key is taken:
-		// the key tells what became of it.
+		// A request that was sent twice concurrently is stale and its key is taken: the key
+		// leads to the result.
 		c.Before.Version--
 		f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeKeyUsed)
 		c.Key = f.key("fresh", "hash")
@@ -266,14 +266,14 @@ func commitEnded(f *fixture) {
 		c.After.UpdatedAt = f.now()
 		f.unchanged(run.ID, func() { f.wantFault(f.commit(c)[0], fault.Invalid, saga.CodeUnstorable) })
 	}
-	// A saga whose undo gave up is the one exception.
+	// A saga whose compensation failed is the only exception.
 	f.check(f.play(f.into(saga.Failed), saga.ResumeRequested{By: "op"}))
 }
 
 func commitCompensationDeadline(f *fixture) {
 	run := f.into(saga.Running)
 	if at := f.load(run.ID).Saga.CompensationTimeoutAt; at != nil {
-		f.t.Errorf("going forward the saga has a compensation deadline %v", at)
+		f.t.Errorf("the saga is not compensating, but has a compensation deadline %v", at)
 	}
 	timeout := f.load(run.ID).Saga.TimeoutAt
 	from := f.Now()

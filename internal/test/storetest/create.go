@@ -22,20 +22,20 @@ var creates = []contract{
 	{"a key used for another request is refused", createKeyReused},
 	{"the same key of another tenant, principal or route is another key", createKeyScope},
 	{"an id that the tenant has already is refused", createIDTaken},
-	{"a workflow that is unknown, foreign or disabled runs nothing", createNotRunnable},
+	{"a saga of an unknown, foreign or disabled workflow is refused", createNotRunnable},
 	{"a floating saga must be of the latest version, a pinned one need not", createNotCurrent},
 	{"content that the database refuses is unstorable", createUnstorable},
 	{"a refused saga does not touch the others of its batch", createBatch},
-	{"two sagas of one key in one batch are one saga", createTwinsInBatch},
-	{"of twenty creators of one key one stores, the others replay it", createKeyRace},
-	{"of twenty creators of one id one stores", createIDRace},
-	{"of eight batches of the same ids in different orders one stores each", createBatchRace},
+	{"two sagas with one key in one batch become one saga", createTwinsInBatch},
+	{"of twenty concurrent creates with one key one is stored, and the others are replays", createKeyRace},
+	{"of twenty concurrent creates with one id one is stored", createIDRace},
+	{"of eight batches with the same ids in different orders one stores each saga", createBatchRace},
 	{"a batch of three hundred is stored whole", createManyAtOnce},
-	{"an empty batch is nothing", createNothing},
-	{"what a key stands for can be asked", keyStates},
+	{"an empty batch does nothing", createNothing},
+	{"the saga of an idempotency key can be looked up", keyStates},
 }
 
-// everything fills every field that a client can fill with a value of its own.
+// everything sets every field that a client can set to a distinct value.
 func everything(n *saga.NewSaga) {
 	n.SagaType, n.Name, n.Description = "type ☃", new("name ñ"), new("description\nof two lines")
 	n.BusinessKey, n.CorrelationID = new("order-№7 "+n.ID.String()), new("correlation 𝄞")
@@ -72,7 +72,7 @@ func createReadsBack(f *fixture) {
 func createSetsTimeout(f *fixture) {
 	untimed := f.unowned()
 	untimed.TimeoutMS = nil
-	stale := f.unowned() // made long before it is stored: its own clock does not count
+	stale := f.unowned() // created long before it is stored: the caller's clock does not count
 	stale.CreatedAt = stale.CreatedAt.Add(-time.Hour)
 	from := f.Now()
 	results := f.create(untimed, stale)
@@ -82,7 +82,7 @@ func createSetsTimeout(f *fixture) {
 	near(f, "deadline", results[1].Saga.TimeoutAt, from.Add(time.Minute))
 }
 
-// near checks a time that the store has set on its own clock.
+// near checks a time that the store took from its own clock.
 func near(f *fixture, what string, got *time.Time, want time.Time) {
 	f.t.Helper()
 	if got == nil || got.Before(want.Add(-2*time.Second)) || got.After(want.Add(30*time.Second)) {
@@ -97,7 +97,7 @@ func createReplays(f *fixture) {
 		f.t.Fatalf("result %d, want stored", r.Created)
 	}
 	again := withKey(f.unowned(), key)
-	same := first // a client that names its saga's id sends the same one again
+	same := first // a client that chooses the saga's id sends the same id again
 	for _, n := range []saga.NewSaga{again, same} {
 		if r := f.create(n)[0]; r.Created != saga.Replayed || r.Prior != first.ID {
 			f.t.Errorf("result %d of saga %s, want a replay of %s", r.Created, r.Prior, first.ID)
@@ -180,7 +180,7 @@ func createNotRunnable(f *fixture) {
 			f.t.Fatal(err)
 		}
 		want := map[bool]saga.Created{false: saga.NotRunnable, true: saga.Stored}[enabled]
-		if r := f.create(disabled)[0]; r.Created != want { // its key was not used up
+		if r := f.create(disabled)[0]; r.Created != want { // its key is still free
 			f.t.Errorf("enabled %v: result %d, want %d", enabled, r.Created, want)
 		}
 	}
@@ -303,7 +303,7 @@ func createKeyRace(f *fixture) {
 		}
 	}
 	found, err := f.Sagas.List(f.t.Context(), f.tenant.ID, saga.Filter{ByTime: page.ByTime{Limit: 1, Total: true}})
-	if err != nil || found.Total != 21 { // and the twenty without a key
+	if err != nil || found.Total != 21 { // the one, and the twenty without a key
 		f.t.Errorf("the tenant has %d sagas, %v; want 21", found.Total, err)
 	}
 }

@@ -11,17 +11,17 @@ import (
 )
 
 var duties = []contract{
-	{"released sagas are anybody's, when they are due", releaseFrees},
+	{"released sagas can be claimed by any node when they are due", releaseFrees},
 	{"only the owner's unfinished sagas are released", releaseOnlyOwn},
 	{"a node's due sagas are those whose wait is over or that were flagged", dueWaits},
 	{"a node's due sagas include those it has neglected", dueIdle},
-	{"as many due sagas come as were asked for", dueLimit},
+	{"at most limit due sagas are returned", dueLimit},
 	{"a saga is overdue from its deadline until it is flagged", overdueForward},
 	{"a compensation is overdue from its own deadline until it is flagged", overdueUndo},
-	{"as many overdue sagas come as were asked for, of both phases together", overdueLimit},
-	{"overdue sagas come page by page, the oldest deadline first, each once", overduePages},
+	{"at most limit overdue sagas are returned, of both phases together", overdueLimit},
+	{"overdue sagas are listed in pages, oldest deadline first, each once", overduePages},
 	{"no saga is stuck, and the live ones are counted by state", stuckNone},
-	{"a saga that nobody will ever look at is stuck", stuckSome},
+	{"a saga that no node will ever look at is stuck", stuckSome},
 }
 
 func (f *fixture) release(owner int64, ids ...uuid.UUID) {
@@ -109,7 +109,7 @@ func (f *fixture) sameIDs(what string, want, got []uuid.UUID) {
 
 func dueWaits(f *fixture) {
 	waiting := f.play(f.into(saga.Running), f.unanswered()) // a second
-	f.into(saga.Running)                                    // driven right now
+	f.into(saga.Running)                                    // driven at this moment
 	flagged := f.into(saga.Running)
 	f.into(saga.Completed)
 	f.stored(f.unowned())
@@ -124,7 +124,7 @@ func dueWaits(f *fixture) {
 func dueIdle(f *fixture) {
 	o := f.unanswered().(saga.Answered)
 	o.RetryAfter = time.Hour
-	f.play(f.into(saga.Running), o) // waits, is not neglected
+	f.play(f.into(saga.Running), o) // waits, and so is not neglected
 	neglected := f.into(saga.Running)
 	f.Advance(time.Minute)
 	f.into(saga.Running)
@@ -171,7 +171,7 @@ func (f *fixture) passDeadline(id uuid.UUID) {
 }
 
 func overdueForward(f *fixture) {
-	// The workflow's timeout is a minute.
+	// The workflow's timeout is one minute.
 	f.into(saga.Completed)
 	f.into(saga.Failed)
 	f.stored(f.owned(f.owner, func(n *saga.NewSaga) { n.TimeoutMS = nil }))
@@ -194,7 +194,7 @@ func overdueForward(f *fixture) {
 }
 
 func overdueUndo(f *fixture) {
-	// The workflow's compensation timeout is half a minute, its timeout a minute.
+	// The workflow's compensation timeout is half a minute, its timeout one minute.
 	undoing := f.into(saga.Compensating)
 	f.into(saga.Compensated)
 	f.Advance(29 * time.Second)
@@ -206,7 +206,7 @@ func overdueUndo(f *fixture) {
 	}
 	f.passDeadline(undoing.ID)
 	f.wantOverdue()
-	f.Advance(time.Hour) // the deadline of the forward phase means nothing now
+	f.Advance(time.Hour) // the deadline of the forward phase no longer applies
 	f.wantOverdue()
 }
 
@@ -223,7 +223,8 @@ func overdueLimit(f *fixture) {
 	}
 }
 
-// overduePages: nobody flags these sagas, and yet each has its turn, once.
+// overduePages: these sagas stay overdue because they are not flagged, and still each is listed
+// exactly once.
 func overduePages(f *fixture) {
 	var want, got []uuid.UUID
 	for range 3 {
@@ -275,7 +276,7 @@ func stuckSome(f *fixture) {
 	const nobody = 1 << 40
 	f.stored(
 		f.unowned(func(n *saga.NewSaga) { n.NextRunAt = nil }), // waits for nothing
-		f.owned(nobody), // a node that never was
+		f.owned(nobody), // a node that never existed
 		f.unowned(), f.owned(f.owner),
 	)
 	f.wantStuck(2, map[saga.State]int{saga.Pending: 4})

@@ -14,15 +14,15 @@ import (
 )
 
 var feeds = []contract{
-	{"every event of every way through a saga is in it, as it was told, with its digest", feedReadsBack},
+	{"the feed contains every event of every path through a saga unchanged, with its digest", feedReadsBack},
 	{"calls of any size make up the whole feed, in order", feedPages},
 	{"every filter alone and combined selects exactly its events", feedFilters},
-	{"a filter that nothing matches still moves on, by bounded steps, and comes to rest at the end", feedOfNothing},
-	{"a reader that keeps reading while sixteen write misses nothing and gets nothing twice", feedWhileWriting},
-	{"a tenant sees only its own", feedForeign},
+	{"a filter without matches still advances in bounded steps, and stops at the end", feedOfNothing},
+	{"a reader that runs beside sixteen writers misses nothing and gets nothing twice", feedWhileWriting},
+	{"a tenant sees only its own events", feedForeign},
 }
 
-// feed returns everything of the fixture's tenant, read in calls of size.
+// feed returns all events of the fixture's tenant, read size at a time.
 func (f *fixture) feed(filter saga.EventFilter, size int) []saga.StoredEvent {
 	f.t.Helper()
 	f.Settle(f.t)
@@ -43,7 +43,7 @@ func (f *fixture) feed(filter saga.EventFilter, size int) []saga.StoredEvent {
 	}
 }
 
-// told plays every scenario and returns the events that were committed, saga by saga.
+// told plays every scenario and returns the events that were committed, by saga.
 func told(f *fixture) map[uuid.UUID][]saga.AuditEvent {
 	all := map[uuid.UUID][]saga.AuditEvent{}
 	i := 0
@@ -88,7 +88,7 @@ func feedReadsBack(f *fixture) {
 		}
 		last = e.Position
 		if digest := e.Digest(); !slices.Equal(digest[:], e.Stored) || e.Altered {
-			f.t.Errorf("event %d was stored with a digest that is not of what is read back: %+v", e.ID, e.AuditEvent)
+			f.t.Errorf("the digest of event %d does not match what is read back: %+v", e.ID, e.AuditEvent)
 		}
 		s := f.load(e.SagaID).Saga
 		if e.WorkflowName != "order" || cmp.Diff(s.CorrelationID, e.CorrelationID) != "" ||
@@ -129,7 +129,7 @@ func positions(events []saga.StoredEvent) []saga.Position {
 	return out
 }
 
-// eventFilters are filters and what they select from all.
+// eventFilters returns filters and the events of all that each selects.
 func eventFilters(all []saga.StoredEvent) map[string]struct {
 	filter saga.EventFilter
 	keep   func(*saga.StoredEvent) bool
@@ -222,7 +222,7 @@ func feedOfNothing(f *fixture) {
 			at = end
 		}
 		if at != last {
-			f.t.Errorf("%s: came to rest at %v after %d calls, the feed ends at %v", name, at, calls, last)
+			f.t.Errorf("%s: ended at %v after %d calls, the feed ends at %v", name, at, calls, last)
 		}
 	}
 	_, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, saga.Position{}, saga.EventFilter{Actor: "nobody"}, 10)
@@ -243,7 +243,7 @@ func feedWhileWriting(f *fixture) {
 					f.t.Error(err)
 					return
 				}
-				// Its attempts never run out: what matters here are the commits.
+				// It never runs out of attempts: only the commits matter here.
 				c.After.Failures = 0
 				if errs, err := f.Sagas.Commit(f.t.Context(), []saga.Change{c}); err != nil || errs[0] != nil {
 					f.t.Error(err, errs)
@@ -275,7 +275,7 @@ func feedWhileWriting(f *fixture) {
 	}
 	want := positions(f.feed(saga.EventFilter{}, 1000))
 	if diff := cmp.Diff(want, got); diff != "" || len(want) < writers*(each+1) {
-		f.t.Errorf("%d events; (-in the end +read meanwhile):\n%s", len(want), diff)
+		f.t.Errorf("%d events; (-at the end +read while they were written):\n%s", len(want), diff)
 	}
 }
 
@@ -285,13 +285,13 @@ func feedForeign(f *fixture) {
 	run := neighbour.stored(neighbour.owned(neighbour.owner))[0]
 	for _, filter := range []saga.EventFilter{{}, {SagaID: run.ID}, {Types: []saga.AuditType{saga.SagaStarted}}} {
 		if got := neighbour.feed(filter, 100); len(got) != 1 || got[0].SagaID != run.ID {
-			f.t.Errorf("%+v: the neighbour sees %d events, want its own one", filter, len(got))
+			f.t.Errorf("%+v: another tenant sees %d events, want its own one", filter, len(got))
 		}
 	}
 	if end, err := f.Trail.End(f.t.Context(), newID()); err != nil || end != (saga.Position{}) {
 		f.t.Errorf("the end of an empty feed is %v, %v", end, err)
 	}
 	if got := f.feed(saga.EventFilter{SagaID: run.ID}, 100); len(got) != 0 {
-		f.t.Errorf("%d events of a foreign saga", len(got))
+		f.t.Errorf("%d events of another tenant's saga", len(got))
 	}
 }

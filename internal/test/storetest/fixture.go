@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// fixture is a tenant with one workflow and one node, in the hands of one test.
+// fixture is a tenant with one workflow and one node, used by one test.
 type fixture struct {
 	Env
 	t      *testing.T
@@ -53,15 +53,15 @@ func begin(t *testing.T, env Env) *fixture {
 	return f
 }
 
-// in is the same tenant in another test: a subtest.
+// in returns the fixture for a subtest.
 func (f *fixture) in(t *testing.T) *fixture {
 	return &fixture{Env: f.Env, t: t, tenant: f.tenant, def: f.def, owner: f.owner, last: f.now()}
 }
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// now is the clock to the microsecond, and never the same twice: a change that
-// bears the time of the one before is not what a clock produces.
+// now is the current time to the microsecond, different at each call: a real clock does not
+// produce a change with the time of the previous one.
 func (f *fixture) now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *fixture) register(node string, ttl time.Duration) int64 {
 	return owner
 }
 
-// unowned makes a new saga that anybody may claim, at once.
+// unowned makes a new saga that any node can claim immediately.
 func (f *fixture) unowned(change ...func(*saga.NewSaga)) saga.NewSaga { return f.newSaga(nil, change) }
 
 // owned makes a new saga that owner drives.
@@ -123,7 +123,7 @@ func (f *fixture) key(key, hash string) *saga.IdempotencyKey {
 	}
 }
 
-// withKey gives n the key, which then stands for it.
+// withKey gives n the key, which then leads to n.
 func withKey(n saga.NewSaga, k *saga.IdempotencyKey) saga.NewSaga {
 	own := *k
 	own.SagaID = n.ID
@@ -131,7 +131,7 @@ func withKey(n saga.NewSaga, k *saga.IdempotencyKey) saga.NewSaga {
 	return n
 }
 
-// create stores batch and returns what became of each.
+// create stores batch and returns the result of each.
 func (f *fixture) create(batch ...saga.NewSaga) []saga.CreateResult {
 	f.t.Helper()
 	results, err := f.Sagas.Create(f.t.Context(), batch)
@@ -144,7 +144,7 @@ func (f *fixture) create(batch ...saga.NewSaga) []saga.CreateResult {
 	return results
 }
 
-// stored stores sagas that cannot be refused and returns their runs.
+// stored stores sagas that must not be refused and returns their instances.
 func (f *fixture) stored(batch ...saga.NewSaga) []saga.Instance {
 	f.t.Helper()
 	runs := make([]saga.Instance, len(batch))
@@ -157,7 +157,7 @@ func (f *fixture) stored(batch ...saga.NewSaga) []saga.Instance {
 	return runs
 }
 
-// apply decides; the rules must allow it.
+// apply applies an event by the rules, which must allow it.
 func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	f.t.Helper()
 	c, err := saga.Apply(run, e, f.moment())
@@ -167,7 +167,7 @@ func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	return c
 }
 
-// commit writes batch and returns what became of each.
+// commit writes batch and returns the error of each.
 func (f *fixture) commit(batch ...saga.Change) []error {
 	f.t.Helper()
 	errs, err := f.Sagas.Commit(f.t.Context(), batch)
@@ -180,7 +180,7 @@ func (f *fixture) commit(batch ...saga.Change) []error {
 	return errs
 }
 
-// moved writes a change that cannot be refused, and returns what is stored by it.
+// moved commits a change that must not be refused, and returns the saga as stored.
 func (f *fixture) moved(c saga.Change) saga.Instance {
 	f.t.Helper()
 	named := c.After.DeadLetter()
@@ -188,7 +188,7 @@ func (f *fixture) moved(c saga.Change) saga.Instance {
 		f.t.Fatalf("commit: %v", err)
 	}
 	if now := c.After.DeadLetter(); now != named {
-		f.t.Errorf("the store has changed the decision that it was given: it named letter %s, and now %s", named, now)
+		f.t.Errorf("the store has modified the caller's change: its letter was %s and is now %s", named, now)
 	}
 	if c.Letter != nil && f.OpenLetters == nil {
 		c = c.WithoutLetter()
@@ -196,7 +196,7 @@ func (f *fixture) moved(c saga.Change) saga.Instance {
 	return c.After
 }
 
-// play applies and commits events one after the other.
+// play applies and commits events one after another.
 func (f *fixture) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	f.t.Helper()
 	for _, e := range events {
@@ -205,7 +205,7 @@ func (f *fixture) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	return run
 }
 
-// into stores a saga and drives it into a state by the shortest way.
+// into stores a saga and drives it into a state on the shortest path.
 func (f *fixture) into(state saga.State, change ...func(*saga.NewSaga)) saga.Instance {
 	f.t.Helper()
 	if state == saga.Pending || state == saga.Cancelled || state == saga.TimedOut {
@@ -237,7 +237,7 @@ func (f *fixture) into(state saga.State, change ...func(*saga.NewSaga)) saga.Ins
 	return run
 }
 
-// refs are sagas of the fixture's tenant.
+// refs returns references to sagas of the fixture's tenant.
 func (f *fixture) refs(ids ...uuid.UUID) []saga.Ref {
 	refs := make([]saga.Ref, len(ids))
 	for i, id := range ids {
@@ -246,7 +246,7 @@ func (f *fixture) refs(ids ...uuid.UUID) []saga.Ref {
 	return refs
 }
 
-// load reads one saga that must be there.
+// load reads one saga, which must exist.
 func (f *fixture) load(id uuid.UUID) saga.Loaded {
 	f.t.Helper()
 	loaded, err := f.Sagas.Load(f.t.Context(), f.refs(id))
@@ -261,7 +261,7 @@ func (f *fixture) check(want saga.Instance) {
 	f.t.Helper()
 	l := f.load(want.ID)
 	got := saga.Rebuild(l.Saga, f.def, l.Logs)
-	// The store's own columns, set on its clock.
+	// The store sets these columns from its own clock.
 	want.TimeoutAt, want.CompensationTimeoutAt = got.TimeoutAt, got.CompensationTimeoutAt
 	if (want.SuspendedAt == nil) == (got.SuspendedAt == nil) {
 		want.SuspendedAt = got.SuspendedAt
@@ -271,7 +271,7 @@ func (f *fixture) check(want saga.Instance) {
 	}
 }
 
-// unchanged runs do and compares the saga and its logs before and after.
+// unchanged calls do and compares the saga and its logs before and after.
 func (f *fixture) unchanged(id uuid.UUID, do func()) {
 	f.t.Helper()
 	before := f.load(id)
@@ -281,7 +281,7 @@ func (f *fixture) unchanged(id uuid.UUID, do func()) {
 	}
 }
 
-// sameJSON compares values, not spellings; JSON null and no value are one.
+// sameJSON compares values, not their formatting; JSON null equals no value.
 var sameJSON = cmp.Comparer(func(a, b json.RawMessage) bool { return canonical(a) == canonical(b) })
 
 func canonical(j json.RawMessage) string {
@@ -321,7 +321,7 @@ func (f *fixture) refused(response string) saga.Event {
 	return saga.Answered{Outcome: o}
 }
 
-// unanswered is a call whose outcome nobody knows.
+// unanswered is a call with an unknown outcome.
 func (f *fixture) unanswered() saga.Event {
 	o := f.outcome(saga.Unknown, retry.Timeout, "timeout")
 	o.Message = "no answer in time"
@@ -336,7 +336,7 @@ func (f *fixture) wantFault(err error, kind fault.Kind, code string) {
 	}
 }
 
-// together runs f n times at once and returns when all are done.
+// together calls f n times concurrently and returns when all calls have returned.
 func together(n int, f func(i int)) {
 	start := make(chan struct{})
 	var wg sync.WaitGroup

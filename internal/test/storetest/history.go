@@ -41,7 +41,7 @@ func historyPages(f *fixture) {
 				plain = append(plain, e.AuditEvent)
 			}
 			if diff := cmp.Diff(events, plain, sameJSON); diff != "" {
-				f.t.Errorf("pages of %d (-told +read):\n%s", size, diff)
+				f.t.Errorf("pages of %d (-committed +read):\n%s", size, diff)
 			}
 			back := f.history(id, saga.EventFilter{}, true, size)
 			slices.Reverse(back)
@@ -81,7 +81,7 @@ func historyForeign(f *fixture) {
 	neighbour := begin(f.t, f.Env)
 	for _, id := range []uuid.UUID{run.ID, newID()} {
 		if got := neighbour.history(id, saga.EventFilter{}, false, 10); len(got) != 0 {
-			f.t.Errorf("%d events of a saga that is not there for the neighbour", len(got))
+			f.t.Errorf("another tenant sees %d events of the saga", len(got))
 		}
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// What operators change is stored with everything else of a change, and a
-// saga that was intervened in is rebuilt as its driver knew it.
+// What operators change is stored with the rest of a change, and a saga with interventions is
+// rebuilt exactly as its driver had it.
 var interventions = []contract{
 	{"after every intervention the rebuilt run is the one that was committed", intervenedStepByStep},
 	{"one batch holds ordinary changes and interventions", intervenedInABatch},
-	{"a compensation that gives up leaves a dead letter, where there are any", undoGivesUp},
+	{"a failed compensation creates a dead letter, if the store has dead letters", undoGivesUp},
 	{"a result and a retry policy read back", rareFields},
 }
 
@@ -26,12 +26,12 @@ func order(verb saga.OrderVerb, step int, output string) saga.Event {
 	return saga.StepOrdered{Step: step, Order: saga.Order{Verb: verb, Output: raw(output), By: "op", Reason: "because"}}
 }
 
-// retried is a retry; its logs are filled in when it is played.
+// retried is a retry; its logs are set when it is played.
 func retried(from int, patch string) saga.RetryRequested {
 	return saga.RetryRequested{By: "op", FromStep: &from, Patch: raw(patch)}
 }
 
-// patched is a retry by somebody who knows that nothing was applied.
+// patched is a retry by an operator who knows that nothing was applied.
 func patched(from int, patch string) saga.RetryRequested {
 	r := retried(from, patch)
 	r.NotApplied = true
@@ -78,7 +78,7 @@ func intervenedStepByStep(f *fixture) {
 					e = r
 				}
 				if run.LeaseOwner == nil && !run.State.Terminal() {
-					l := f.load(run.ID).Saga // nobody's: as a claim would make it
+					l := f.load(run.ID).Saga // unowned, as after a claim
 					run.TimeoutAt, run.CompensationTimeoutAt, run.SuspendedAt = l.TimeoutAt, l.CompensationTimeoutAt, l.SuspendedAt
 				}
 				run = f.play(run, e)
@@ -109,7 +109,7 @@ func intervenedInABatch(f *fixture) {
 	}
 	after := []saga.Saga{f.load(runs[0].ID).Saga, f.load(runs[1].ID).Saga, f.load(runs[2].ID).Saga}
 	if !after[0].TimeoutAt.Equal(*before.TimeoutAt) || after[0].SuspendedAt != nil || after[0].Interventions != nil {
-		f.t.Errorf("an ordinary change beside interventions: %+v", after[0])
+		f.t.Errorf("an ordinary change in a batch with interventions: %+v", after[0])
 	}
 	if after[1].SuspendedAt == nil || !after[1].TimeoutAt.Equal(*runs[1].TimeoutAt) {
 		f.t.Errorf("suspended: %+v", after[1])
@@ -121,7 +121,7 @@ func intervenedInABatch(f *fixture) {
 
 func undoGivesUp(f *fixture) {
 	run := f.play(f.stored(f.owned(f.owner))[0], f.done(`1`), f.refused(``))
-	lost := f.apply(run, f.refused(``)) // decided, and then somebody else was faster
+	lost := f.apply(run, f.refused(``)) // decided, and then another writer was faster
 	for range 3 {
 		run = f.play(run, f.refused(``))
 		f.check(run)
@@ -131,7 +131,7 @@ func undoGivesUp(f *fixture) {
 		}
 		switch {
 		case f.OpenLetters == nil && run.DeadLetter() != uuid.Nil:
-			f.t.Fatal("the saga names a letter of a store that has none")
+			f.t.Fatal("the saga names a letter of a store without dead letters")
 		case f.OpenLetters != nil && (len(open) != 1 || open[0] != run.DeadLetter()):
 			f.t.Fatalf("the open letters are %s, the saga names %s", open, run.DeadLetter())
 		}
@@ -143,10 +143,10 @@ func undoGivesUp(f *fixture) {
 	run = f.play(run, f.done(``))
 	f.check(run)
 	if run.State != saga.Compensated {
-		f.t.Errorf("undone at last, the saga is %s", run.State)
+		f.t.Errorf("after its compensation, the saga is %s", run.State)
 	}
 	if f.OpenLetters != nil && len(f.OpenLetters(f.t, run.ID)) != 0 {
-		f.t.Errorf("undone at last, it has the open letters %s", f.OpenLetters(f.t, run.ID))
+		f.t.Errorf("after its compensation, it has the open letters %s", f.OpenLetters(f.t, run.ID))
 	}
 }
 
@@ -164,10 +164,10 @@ func rareFields(f *fixture) {
 	}
 }
 
-// Suspended sagas and those who look for work (invariant I15).
+// Suspended sagas and the queries that look for work (invariant I15).
 var suspensions = []contract{
-	{"nobody claims, drives or reaps a suspended saga, and a resumed one has its time left", suspendedIsQuiet},
-	{"what makes no progress is found once", neglectedIsFound},
+	{"a suspended saga is not claimed, driven or timed out, and a resumed one keeps its remaining time", suspendedIsQuiet},
+	{"a saga without progress is found once", neglectedIsFound},
 }
 
 func suspendedIsQuiet(f *fixture) {
@@ -176,7 +176,7 @@ func suspendedIsQuiet(f *fixture) {
 	for _, run := range []*saga.Instance{&waiting, &driven} {
 		*run = f.play(*run, saga.SuspendRequested{By: "op"})
 	}
-	f.Advance(2 * time.Minute) // past the deadline of a minute, and past every due time
+	f.Advance(2 * time.Minute) // past the deadline of one minute, and past every due time
 	other := f.register("another node", time.Hour)
 	if got, err := f.Ownership.Claim(f.t.Context(), other, 10); err != nil || len(got) != 0 {
 		f.t.Errorf("claimed %d suspended sagas, %v", len(got), err)
@@ -198,15 +198,15 @@ func suspendedIsQuiet(f *fixture) {
 	}
 	left := got[0].Saga.TimeoutAt.Sub(f.now())
 	if left < 30*time.Second || left > 90*time.Second {
-		f.t.Errorf("%s are left of the minute it had", left)
+		f.t.Errorf("%s of its minute are left", left)
 	}
 }
 
 func neglectedIsFound(f *fixture) {
-	quiet := f.stored(f.unowned())[0]       // due, and nobody takes it
-	driven := f.stored(f.owned(f.owner))[0] // no answer
+	quiet := f.stored(f.unowned())[0]       // due, and not claimed
+	driven := f.stored(f.owned(f.owner))[0] // its call has no answer
 	retried := f.play(f.stored(f.owned(f.owner))[0], f.done(`1`), f.unanswered())
-	f.play(f.stored(f.unowned())[0], saga.SuspendRequested{}) // waits for somebody, and is not neglected
+	f.play(f.stored(f.unowned())[0], saga.SuspendRequested{}) // waits for an operator, and is not neglected
 	find := func(failures int) map[uuid.UUID]string {
 		out := map[uuid.UUID]string{}
 		q := saga.NeglectedQuery{Idle: time.Minute, Failures: failures, Limit: 2}
@@ -228,7 +228,7 @@ func neglectedIsFound(f *fixture) {
 		}
 	}
 	if got := find(2); len(got) != 0 {
-		f.t.Errorf("found at once: %v", got)
+		f.t.Errorf("found immediately: %v", got)
 	}
 	if got := find(1); len(got) != 1 || got[retried.ID] != "keeps_failing" {
 		f.t.Errorf("with one failure: %v", got)
@@ -242,6 +242,6 @@ func neglectedIsFound(f *fixture) {
 	l := f.load(quiet.ID)
 	f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.Neglected{Reason: "nobody_drives_it"})
 	if _, again := find(5)[quiet.ID]; again {
-		f.t.Error("found again though it needs attention already")
+		f.t.Error("found again although it already needs attention")
 	}
 }

@@ -20,18 +20,18 @@ import (
 
 var keys = []contract{
 	{"a key reads back whole, by its prefix and by its id", keyReadsBack},
-	{"a prefix belongs to one key, however many come at once", keyPrefixRace},
-	{"a key of another tenant, or for any tenant, does not exist for a tenant", keyForeign},
-	{"keys come newest first, in pages", keyList},
-	{"the list can be of keys that count or of those that do not", keyActive},
-	{"a key is revoked once and for good", keyRevoke},
-	{"of twenty that revoke a key at once, one is its revoker", keyRevokeRace},
+	{"a prefix belongs to one key, even with concurrent creates", keyPrefixRace},
+	{"a key of another tenant, or for any tenant, is not visible to a tenant", keyForeign},
+	{"keys are listed newest first, in pages", keyList},
+	{"the list can be limited to active or inactive keys", keyActive},
+	{"a key is revoked once and permanently", keyRevoke},
+	{"of twenty concurrent revocations of a key one is recorded", keyRevokeRace},
 	{"a use is recorded once a minute", keyUsed},
 }
 
-// apiKey is a key bound to the fixture's tenant with a token of its own.
+// apiKey is a key bound to the fixture's tenant, with its own token.
 func (f *fixture) apiKey(name string) (access.Key, access.Token) {
-	id, more := uuid.New(), uuid.New() // chance enough for a test
+	id, more := uuid.New(), uuid.New() // random enough for a test
 	var chance [access.EntropyBytes]byte
 	copy(chance[:], slices.Concat(id[:], more[:], bytes.Repeat(id[8:], 2)))
 	t := access.NewToken(chance)
@@ -78,7 +78,7 @@ func keyReadsBack(f *fixture) {
 		}
 	}
 	if k, _ := f.Keys.Find(f.t.Context(), bound.Prefix); k.Check(token, f.now()) != nil {
-		f.t.Error("the token is not the stored key's")
+		f.t.Error("the token does not match the stored key")
 	}
 	if _, err := f.Keys.Find(f.t.Context(), "aaaaaaaa"); fault.KindOf(err) != fault.NotFound {
 		f.t.Errorf("an unknown prefix: %v, want NotFound", err)
@@ -198,7 +198,7 @@ func keyActive(f *fixture) {
 		for _, k := range p.Items {
 			got = append(got, k.Name)
 			if k.Active(now) != active {
-				f.t.Errorf("the rule says otherwise of %s", k.Name)
+				f.t.Errorf("the rule disagrees about %s", k.Name)
 			}
 		}
 		slices.Sort(got)
@@ -221,7 +221,7 @@ func keyRevoke(f *fixture) {
 		f.t.Errorf("again, %v (-first time +second time):\n%s", err, diff)
 	}
 	if found, err := f.Keys.Find(f.t.Context(), k.Prefix); err != nil || found.RevokedAt == nil {
-		f.t.Errorf("by its prefix it is revoked at %v, %v", found.RevokedAt, err)
+		f.t.Errorf("read by its prefix it was revoked at %v, %v", found.RevokedAt, err)
 	}
 }
 
@@ -240,7 +240,7 @@ func keyRevokeRace(f *fixture) {
 	}
 	all.Wait()
 	if slices.Sort(by); by[0] != by[len(by)-1] {
-		f.t.Errorf("they say that %v revoked it", slices.Compact(by))
+		f.t.Errorf("they report that %v revoked it", slices.Compact(by))
 	}
 }
 
@@ -279,7 +279,7 @@ func keyUsed(f *fixture) {
 		all.Go(func() {
 			at := next.Add(time.Duration(i+1) * time.Hour)
 			if err := f.Keys.Used(f.t.Context(), map[uuid.UUID]time.Time{a.ID: at, b.ID: at}); err != nil {
-				f.t.Errorf("at once: %v", err)
+				f.t.Errorf("concurrently: %v", err)
 			}
 		})
 	}

@@ -8,8 +8,8 @@ var leases = []contract{
 	{"a lease is renewed until it ends, and then never again", leaseEnds},
 	{"renewing counts from now, not from the former end", leaseRenewedShorter},
 	{"a resigned lease has ended", leaseResigned},
-	{"a lease nobody took cannot be renewed", leaseUnknown},
-	{"who holds a node's lease is known until it ends", leaseFormer},
+	{"a lease that was never taken cannot be renewed", leaseUnknown},
+	{"the holder of a node's lease is known until it ends", leaseFormer},
 	{"a node that registers again ends its former lease and no other", leaseRestart},
 }
 
@@ -22,7 +22,7 @@ func (f *fixture) wantRenewed(owner int64, ttl time.Duration, want bool) {
 
 func leaseEnds(f *fixture) {
 	owner := f.register("node", 10*time.Second)
-	for range 3 { // longer in all than one lease
+	for range 3 { // in total longer than one lease
 		f.Advance(6 * time.Second)
 		f.wantRenewed(owner, 10*time.Second, true)
 	}

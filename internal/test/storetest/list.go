@@ -20,12 +20,12 @@ var lists = []contract{
 	{"pages by offset and by cursor, of any size, make up the whole list", listPages},
 	{"a cursor keeps its place while sagas are added", listGrowing},
 	{"metadata is matched by containment", listMetadata},
-	{"counting stops where it is told to", listCapped},
+	{"counting stops at the cap", listCapped},
 	{"a tenant without sagas has an empty list", listEmpty},
 }
 
-// library is a tenant's sagas in every state, with many values in every field
-// that can be asked for, and creation times that are equal or a microsecond apart.
+// library stores sagas of one tenant in every state, with many values in every field that can
+// be filtered by, and with creation times that are equal or a microsecond apart.
 func library(f *fixture) []saga.Saga {
 	base := f.now().Add(-time.Hour)
 	refund := *f.def
@@ -47,7 +47,7 @@ func library(f *fixture) []saga.Saga {
 				n.TraceID = pick([]string{"t1", "t2"}, i/3)
 				n.BusinessKey = pick([]string{"b1", "b2", "№3"}, i/4)
 				if !saga.States[i%len(saga.States)].Terminal() {
-					n.BusinessKey = new(fmt.Sprintf("unfinished %d", i)) // which has it alone
+					n.BusinessKey = new(fmt.Sprintf("unfinished %d", i)) // which is unique
 				}
 				n.Metadata = json.RawMessage(fmt.Sprintf(`{"n":%d,"team":"stock ñ"}`, i%4))
 			}
@@ -87,7 +87,7 @@ func only(sagas []saga.Saga, keep func(*saga.Saga) bool) []saga.Saga {
 
 func is(p *string, want string) bool { return p != nil && *p == want }
 
-// filterCase is a filter and what it selects, in other words.
+// filterCase is a filter and, independently expressed, what it selects.
 type filterCase struct {
 	name   string
 	filter saga.Filter
@@ -159,8 +159,8 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 	}
 }
 
-// textCases are all filters by a text that a saga has too, by each value that is
-// there: a filter that is added is compared with its rule without a case of its own.
+// textCases returns all filters by a text field of sagas, for each existing value: a new filter
+// is compared with its rule without a case of its own.
 func textCases(all []saga.Saga) []filterCase {
 	var out []filterCase
 	of := reflect.TypeFor[saga.Filter]()
@@ -196,7 +196,7 @@ func listFilters(f *fixture) {
 			tt.filter.Limit, tt.filter.Total = 200, true
 			want := only(all, tt.keep)
 			if diff := cmp.Diff(ids(want), ids(only(all, tt.filter.Matches))); diff != "" {
-				t.Errorf("sagas that the rule selects (-want +got):\n%s", diff)
+				t.Errorf("selected sagas (-want +got):\n%s", diff)
 			}
 			found := f.list(tt.filter)
 			if diff := cmp.Diff(want, found.Items); diff != "" && (len(want) > 0 || len(found.Items) > 0) {
@@ -207,7 +207,7 @@ func listFilters(f *fixture) {
 			}
 		})
 	}
-	// Every set of states: each is put together from live and ended ones.
+	// Every set of states: live and ended sagas are merged for each.
 	for set := range 1 << len(saga.States) {
 		states := []saga.State{}
 		for _, s := range saga.States {

@@ -14,8 +14,8 @@ import (
 var reads = []contract{
 	{"a foreign or unknown saga does not exist", readForeign},
 	{"loading leaves unknown ids out, names each saga once and keeps their logs apart", readLoad},
-	{"step logs come by step, start and attempt", readLogOrder},
-	{"what a reader does to what it got is its own affair", readOwnCopy},
+	{"step logs are ordered by step, start and attempt", readLogOrder},
+	{"a caller that modifies what it has read does not change the store", readOwnCopy},
 }
 
 func readForeign(f *fixture) {
@@ -48,7 +48,7 @@ func readForeign(f *fixture) {
 func readLoad(f *fixture) {
 	a, b, c := f.into(saga.Compensated), f.into(saga.Pending), f.into(saga.Running)
 	neighbour := begin(f.t, f.Env)
-	d := neighbour.into(saga.Completed) // Load is the engine's: it sees all tenants
+	d := neighbour.into(saga.Completed) // Load is for the engine, which sees all tenants
 	loaded, err := f.Sagas.Load(f.t.Context(), append(f.refs(a.ID, newID(), b.ID, c.ID, a.ID), d.Ref()))
 	if err != nil {
 		f.t.Fatal(err)
@@ -66,13 +66,14 @@ func readLoad(f *fixture) {
 		f.t.Errorf("%d sagas, logs of each (-want +got):\n%s", len(loaded), diff)
 	}
 	if loaded, err := f.Sagas.Load(f.t.Context(), nil); err != nil || len(loaded) > 0 {
-		f.t.Errorf("loading nothing: %d sagas, %v", len(loaded), err)
+		f.t.Errorf("loading no ids: %d sagas, %v", len(loaded), err)
 	}
 }
 
 func readLogOrder(f *fixture) {
 	run := f.stored(f.owned(f.owner))[0]
-	// The clock steps back between the attempts of label: its second attempt starts first.
+	// The clock goes back between the attempts of label: its second attempt has the earlier
+	// start.
 	events := []saga.Event{f.done(`{}`), f.unanswered(), f.done(`{}`), f.refused(``), f.done(``)}
 	first, second := events[1].(saga.Answered), events[2].(saga.Answered)
 	first.StartedAt, second.StartedAt = second.StartedAt, first.StartedAt
@@ -94,7 +95,7 @@ func readLogOrder(f *fixture) {
 func readOwnCopy(f *fixture) {
 	run := f.stored(f.owned(f.owner, everything))[0]
 	run = f.play(run, f.done(`{"a":1}`), f.unanswered())
-	text := func() string { // shares nothing with what was read
+	text := func() string { // shares no memory with what was read
 		f.t.Helper()
 		b, err := json.Marshal(f.load(run.ID))
 		if err != nil {
@@ -109,7 +110,7 @@ func readOwnCopy(f *fixture) {
 	}
 	l := f.load(run.ID)
 	found := f.list(saga.Filter{ByTime: page.ByTime{Limit: 1}})
-	// run went in, the others came out.
+	// run was written, the others were read.
 	for _, s := range []*saga.Saga{&run.Saga, &s, &l.Saga, &found.Items[0]} {
 		*s.CorrelationID, *s.LeaseOwner = "changed", 0
 		*s.NextRunAt = s.NextRunAt.AddDate(1, 0, 0)

@@ -12,18 +12,18 @@ import (
 )
 
 var restores = []contract{
-	{"a restored saga is live again exactly as it was", restoreAsItWas},
+	{"a restored saga is live again and unchanged", restoreAsItWas},
 	{"a restored saga stays for a whole retention, and is then archived again", restoreStays},
 	{"what is not in the tenant's archive cannot be restored", restoreNothing},
 	{"a restore stores its event and its idempotency key, and a taken key restores nothing", restoreKeys},
-	{"of several restores at once one succeeds", restoreOnce},
+	{"of several concurrent restores one succeeds", restoreOnce},
 }
 
 func (f *fixture) restore(id uuid.UUID) error {
 	return f.Archive.Restore(f.t.Context(), f.restoration(id))
 }
 
-// restoration asks for a saga whose head is not at hand.
+// restoration requests a restore of a saga whose revision the caller does not know.
 func (f *fixture) restoration(id uuid.UUID) saga.Restoration {
 	s := saga.Saga{ID: id, Tenant: f.tenant}
 	return saga.Restoration{
@@ -33,7 +33,7 @@ func (f *fixture) restoration(id uuid.UUID) saga.Restoration {
 	}
 }
 
-// restored counts the events of a saga's restores.
+// restored counts the restore events of a saga.
 func (f *fixture) restored(id uuid.UUID) int {
 	f.t.Helper()
 	f.Settle(f.t)
@@ -75,7 +75,7 @@ func restoreAsItWas(f *fixture) {
 		again := f.unowned()
 		again.ID = run.ID
 		if r := f.create(again)[0]; r.Created != saga.IDTaken {
-			f.t.Errorf("%s: its id is free: %d", state, r.Created)
+			f.t.Errorf("%s: its id can be used again: %d", state, r.Created)
 		}
 	}
 }
@@ -95,11 +95,11 @@ func restoreStays(f *fixture) {
 		}
 	}
 	f.archive(hour)
-	f.archive(saga.Expiry{Before: restored.Add(-time.Minute)}) // it was not live again before that
+	f.archive(saga.Expiry{Before: restored.Add(-time.Minute)}) // it was not live before that
 	f.wantArchived(all)
 	f.archive(f.everythingEnded())
 	f.wantArchived(all, "completed", "cancelled")
-	if err := f.restore(all["completed"].ID); err != nil { // as often as you like
+	if err := f.restore(all["completed"].ID); err != nil { // any number of times
 		f.t.Errorf("restore again: %v", err)
 	}
 }

@@ -10,26 +10,27 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Fixture is what the suites of other packages stand on: a tenant with one
-// workflow and one node, in the hands of one test.
+// Fixture is the base of the suites in other packages: a tenant with one workflow and one node,
+// used by one test.
 type Fixture = fixture
 
-// Begin makes a tenant in the store of env.
+// Begin creates a tenant in the store of env.
 func Begin(t *testing.T, env Env) *Fixture {
 	t.Helper()
 	return begin(t, env)
 }
 
-// In is the same tenant in a subtest.
+// In returns the fixture for a subtest.
 func (f *fixture) In(t *testing.T) *Fixture { return f.in(t) }
 
-// TenantID is the fixture's tenant.
+// TenantID returns the id of the fixture's tenant.
 func (f *fixture) TenantID() uuid.UUID { return f.tenant.ID }
 
-// Tick is the clock to the microsecond, and never the same twice.
+// Tick is the current time to the microsecond, different at each call.
 func (f *fixture) Tick() time.Time { return f.now() }
 
-// Happens stores a saga, which tells of its start, and waits until the feed shows it.
+// Happens stores a saga, which writes an event of its start, and waits until the feed contains
+// it.
 func (f *fixture) Happens() uuid.UUID {
 	f.t.Helper()
 	id := f.stored(f.unowned())[0].ID
@@ -49,5 +50,5 @@ func (f *fixture) WantFault(err error, kind fault.Kind, code string) {
 	f.wantFault(err, kind, code)
 }
 
-// Together runs f n times at once and returns when all are done.
+// Together calls f n times concurrently and returns when all calls have returned.
 func Together(n int, f func(i int)) { together(n, f) }

@@ -26,7 +26,7 @@ func (f *fixture) statistics(tenant uuid.UUID, filter saga.StatisticsFilter) sag
 	return got
 }
 
-// summed is what statistics must say of sagas; the order is not its matter.
+// summed computes the expected statistics of sagas, in any order.
 func summed(sagas []saga.Saga) []saga.DefinitionStatistics {
 	by := map[string]*saga.DefinitionStatistics{}
 	for _, s := range sagas {
@@ -64,7 +64,7 @@ func countedOnce(f *fixture) {
 		f.t.Errorf("statistics (-want +got):\n%s", diff)
 	}
 	if d := got.AsOf.Sub(before); d < -time.Second || d > time.Minute {
-		f.t.Errorf("they are as of %v, and it was %v", got.AsOf, before)
+		f.t.Errorf("they are as of %v, which is before %v", got.AsOf, before)
 	}
 }
 
@@ -77,7 +77,7 @@ func countedInPart(f *fixture) {
 		keep   func(*saga.Saga) bool
 	}{
 		{"a workflow", saga.StatisticsFilter{WorkflowName: "refund"}, func(s *saga.Saga) bool { return s.WorkflowName == "refund" }},
-		{"a workflow that nobody has", saga.StatisticsFilter{WorkflowName: "refun_"}, func(*saga.Saga) bool { return false }},
+		{"an unused workflow", saga.StatisticsFilter{WorkflowName: "refun_"}, func(*saga.Saga) bool { return false }},
 		{"from an hour", saga.StatisticsFilter{CreatedFrom: hour}, func(s *saga.Saga) bool { return !s.CreatedAt.Before(hour) }},
 		{"to an hour", saga.StatisticsFilter{CreatedTo: hour}, func(s *saga.Saga) bool { return s.CreatedAt.Before(hour) }},
 		{"within an hour, of a workflow", saga.StatisticsFilter{WorkflowName: "order", CreatedFrom: hour, CreatedTo: hour.Add(time.Hour)},

@@ -1,8 +1,7 @@
-// Package storetest is the contracts of saga.Store, saga.Ownership,
-// saga.Reports, saga.Archive, saga.Trail, saga.Chain, workflow.Store and
-// access.Store as tests. Every store runs them, so that the one in memory means
-// the same as the one on PostgreSQL. Those of webhooks and publications stand on
-// them in package eventtest.
+// Package storetest tests the contracts of saga.Store, saga.Ownership, saga.Reports,
+// saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store. Every store runs the
+// suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
+// on it for webhooks and publications.
 package storetest
 
 import (
@@ -17,15 +16,15 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// WebhookStore is everything a store does for webhooks.
+// WebhookStore contains all interfaces that a store implements for webhooks.
 type WebhookStore interface {
 	webhook.Store
 	webhook.Log
 	webhook.Queue
 }
 
-// Env is one empty store and its clock. All fields but OpenLetters and
-// BriefErrors are required.
+// Env is one empty store and its clock. All fields except OpenLetters and BriefErrors are
+// required.
 type Env struct {
 	Sagas        saga.Store
 	Ownership    saga.Ownership
@@ -37,37 +36,35 @@ type Env struct {
 	Keys         access.Store
 	Webhooks     WebhookStore
 	Publications saga.Publications
-	// Now is the clock of those who call the store. It agrees with the store's
-	// own to well under a second.
+	// Now is the clock of the store's callers. It is well within a second of the store's own
+	// clock.
 	Now func() time.Time
-	// Advance lets d pass: leases, due times, deadlines and the time since a
-	// saga's last change are d nearer to their end, or further past it. A store
-	// may do that by moving those times back, so a test that has advanced must
-	// not compare them with what it wrote before.
+	// Advance lets d pass: leases, due times, deadlines and the time since a saga's last change
+	// end d earlier, or ended d longer ago. A store may implement it by moving stored times
+	// back, so a test that has called it must not compare them with what it wrote before.
 	Advance func(d time.Duration)
-	// OpenLetters returns the dead letters of a saga that are not resolved; nil:
-	// the store has no dead letters.
+	// OpenLetters returns the dead letters of a saga that are not resolved. Nil: the store has
+	// no dead letters.
 	OpenLetters func(t *testing.T, saga uuid.UUID) []uuid.UUID
-	// BriefErrors: the audit trail keeps errors without what participants said.
+	// BriefErrors: the audit trail stores errors without the details from participants.
 	BriefErrors bool
-	// Settle returns when every transaction that is open now has ended: until
-	// then the feed may hold back what was committed.
+	// Settle returns when every transaction that is open now has ended: until then the feed may
+	// hold back committed events.
 	Settle func(t *testing.T)
 }
 
-// Contract is one sentence of a store's contract and the test that shows it. F is the
-// fixture that the test works on.
+// Contract is one sentence of a store's contract and its test. F is the fixture of the test.
 type Contract[F any] struct {
 	Name string
 	Test func(f F)
 }
 
-// contract is a Contract that is shown on one tenant.
+// contract is a Contract that is tested on one tenant.
 type contract = Contract[*fixture]
 
 // Sagas tests saga.Store and saga.Reports. open returns a new Env that lasts as long as its test.
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
-	env := open(t) // one store for all: each test has a tenant of its own
+	env := open(t) // one store for all: each test has its own tenant
 	run(t, map[string][]contract{
 		"create":        creates,
 		"business key":  businessKeys,
@@ -82,9 +79,8 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	}, func(*testing.T) Env { return env })
 }
 
-// Ownership tests saga.Ownership. open returns a new or emptied Env that lasts
-// as long as its test; it is called once per test, because ownership does not
-// know tenants.
+// Ownership tests saga.Ownership. open returns a new or emptied Env that lasts as long as its
+// test; it is called once per test, because the claims of a node cover all tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
 	run(
 		t,
@@ -129,7 +125,7 @@ func Keys(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"keys": keys}, func(*testing.T) Env { return env })
 }
 
-// Types returns the types of all events that the scenarios of the suite tell.
+// Types returns the types of all events that the scenarios of the suite produce.
 func Types(t *testing.T, open func(t *testing.T) Env) map[saga.AuditType]bool {
 	f := begin(t, open(t))
 	types := map[saga.AuditType]bool{}
@@ -144,8 +140,8 @@ func run(t *testing.T, groups map[string][]contract, open func(t *testing.T) Env
 	Run(t, groups, func(t *testing.T) *fixture { return begin(t, open(t)) })
 }
 
-// Run runs the contracts of each group as parallel subtests, each on a fixture of its
-// own, which begin makes for that subtest.
+// Run runs the contracts of each group as parallel subtests, each on its own fixture, which
+// begin makes for that subtest.
 func Run[F any](t *testing.T, groups map[string][]Contract[F], begin func(t *testing.T) F) {
 	for group, contracts := range groups {
 		t.Run(group, func(t *testing.T) {

@@ -15,12 +15,12 @@ import (
 
 var tenants = []contract{
 	{"no method that takes a tenant shows or changes anything of another", tenantMethods},
-	{"an id that one tenant has is free for another, and stays its saga", tenantTakenID},
+	{"an id that one tenant uses is free for another, and its saga is unchanged", tenantTakenID},
 	{"no change moves a saga to another tenant", tenantStays},
 }
 
-// foreignCalls calls each method that takes a tenant in the name of a stranger,
-// about a saga and a workflow of f's. It returns what was shown, and the error.
+// foreignCalls calls each method that takes a tenant with another tenant's id and the ids of a
+// saga and a workflow of f. It returns what each call returned.
 func foreignCalls(
 	f *fixture,
 	stranger uuid.UUID,
@@ -58,7 +58,8 @@ func foreignCalls(
 			return f.Workflows.SetEnabled(ctx, stranger, f.def.Name, false, 0, f.now())
 		},
 		"Workflows.Register": func(ctx context.Context) (any, error) {
-			// Its own workflow of the same name; that is not the other's next version.
+			// It has its own workflow of the same name, which is not the next version of the
+			// other's.
 			r, _, err := f.Workflows.Register(ctx, newID(), f.variant(f.def.Name, "foreign"), false, f.now())
 			return max(0, r.Version-1), err
 		},
@@ -74,7 +75,7 @@ func tenantMethods(f *fixture) {
 			takes := m.Type.NumIn() > 1 &&
 				(m.Type.In(1) == reflect.TypeFor[uuid.UUID]() || m.Type.In(1) == reflect.TypeFor[saga.IdempotencyKey]())
 			if _, called := calls[name+"."+m.Name]; takes && !called {
-				f.t.Errorf("%s.%s takes a tenant and is not called here", name, m.Name)
+				f.t.Errorf("%s.%s takes a tenant and is missing in foreignCalls", name, m.Name)
 			}
 		}
 	}
@@ -82,7 +83,7 @@ func tenantMethods(f *fixture) {
 	for name, call := range calls {
 		shown, err := call(f.t.Context())
 		if v := reflect.ValueOf(shown); !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0) {
-			f.t.Errorf("%s shows a foreign tenant %+v", name, shown)
+			f.t.Errorf("%s shows another tenant %+v", name, shown)
 		}
 		if err != nil && fault.KindOf(err) != fault.NotFound {
 			f.t.Errorf("%s: %v; want nothing, or not found", name, err)
@@ -90,33 +91,33 @@ func tenantMethods(f *fixture) {
 	}
 	after, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, f.def.Name, 0)
 	if diff := cmp.Diff(before, after, sameJSON); diff != "" || err != nil {
-		f.t.Errorf("strangers changed the workflow: %v\n%s", err, diff)
+		f.t.Errorf("other tenants changed the workflow: %v\n%s", err, diff)
 	}
 	if got := f.load(run.ID).Saga; got.Version != run.Version {
-		f.t.Errorf("strangers changed the saga: version %d, was %d", got.Version, run.Version)
+		f.t.Errorf("other tenants changed the saga: version %d, was %d", got.Version, run.Version)
 	}
 }
 
-// Trap X16: a saga of another tenant must not be overwritten through its id, nor
-// even be noticed.
+// Trap X16: a saga of another tenant must not be overwritten by a create with its id, and its
+// existence must not be revealed.
 func tenantTakenID(f *fixture) {
 	mine := f.into(saga.Running)
 	before := f.load(mine.ID)
 	neighbour := begin(f.t, f.Env)
 	theirs := neighbour.unowned(func(n *saga.NewSaga) { n.ID = mine.ID })
 	if r := neighbour.create(theirs)[0]; r.Created != saga.Stored {
-		f.t.Errorf("result %+v, want a saga of the neighbour's own", r)
+		f.t.Errorf("result %+v, want a new saga of the other tenant", r)
 	}
 	if diff := cmp.Diff(before, f.load(mine.ID), sameJSON); diff != "" {
 		f.t.Errorf("the saga (-before +after):\n%s", diff)
 	}
 	s, err := neighbour.Sagas.Get(f.t.Context(), neighbour.tenant.ID, mine.ID)
 	if err != nil || s.Tenant != neighbour.tenant || s.State != saga.Pending {
-		f.t.Errorf("the neighbour gets %+v, %v", s, err)
+		f.t.Errorf("the other tenant gets %+v, %v", s, err)
 	}
 }
 
-// Requirements S4-03 to S4-06: the tenant's four parts are set once.
+// Requirements S4-03 to S4-06: the four parts of the tenant are set once.
 func tenantStays(f *fixture) {
 	c := f.apply(f.stored(f.owned(f.owner))[0], f.done(`{}`))
 	moved := c

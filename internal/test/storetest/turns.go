@@ -10,13 +10,13 @@ import (
 )
 
 var turns = []contract{
-	{"tenants take turns in what waits unowned, each with its oldest sagas", turnsOfUnowned},
-	{"tenants take turns in what a dead node left behind", turnsOfLeftBehind},
-	{"a claim of one saga goes on with the next tenant", turnsOneByOne},
-	{"a tenant whose sagas are not due yet loses nobody a turn", turnsOfDue},
+	{"tenants take turns when unowned sagas are claimed, each with its oldest", turnsOfUnowned},
+	{"tenants take turns when a dead node's sagas are taken over", turnsOfLeftBehind},
+	{"a claim of a single saga continues with the next tenant", turnsOneByOne},
+	{"a tenant without due sagas costs no other tenant a turn", turnsOfDue},
 }
 
-// tenants returns two more tenants that have the fixture's workflow.
+// tenants returns the fixture's tenant and two more that have its workflow.
 func (f *fixture) tenants() [3]saga.Tenant {
 	f.t.Helper()
 	all := [3]saga.Tenant{f.tenant, {ID: newID()}, {ID: newID()}}
@@ -30,8 +30,8 @@ func (f *fixture) tenants() [3]saga.Tenant {
 
 func forTenant(t saga.Tenant) func(*saga.NewSaga) { return func(n *saga.NewSaga) { n.Tenant = t } }
 
-// crowd stores 40 sagas of the first tenant, and then 3 of the second and 1 of
-// the third, made by newSaga. It returns the ids of each, the oldest first.
+// crowd stores 40 sagas of the first tenant, then 3 of the second and 1 of the third, made by
+// newSaga. It returns the ids by tenant, oldest first.
 func (f *fixture) crowd(
 	all [3]saga.Tenant,
 	newSaga func(...func(*saga.NewSaga)) saga.NewSaga,
@@ -48,8 +48,8 @@ func (f *fixture) crowd(
 	return ids
 }
 
-// wantTurns claims three times four sagas. The tenants with few must have got
-// all of theirs, the one with many some of its oldest.
+// wantTurns claims four sagas, three times. The tenants with few sagas must have all of theirs
+// claimed, the tenant with many some of its oldest.
 func (f *fixture) wantTurns(all [3]saga.Tenant, ids map[uuid.UUID][]uuid.UUID) {
 	f.t.Helper()
 	got := map[uuid.UUID][]uuid.UUID{}
@@ -63,7 +63,7 @@ func (f *fixture) wantTurns(all [3]saga.Tenant, ids map[uuid.UUID][]uuid.UUID) {
 		if i == 0 {
 			n := len(got[t.ID])
 			if n < 4 {
-				f.t.Errorf("the tenant with many has got %d of 12", n)
+				f.t.Errorf("%d of 12 claimed sagas are of the tenant with many", n)
 			}
 			want = want[:n]
 		}
@@ -99,9 +99,9 @@ func turnsOneByOne(f *fixture) {
 			served[l.Saga.Tenant.ID]++
 		}
 	}
-	// The third has one only; the other two share the rest.
+	// The third tenant has only one; the other two share the rest.
 	if a, b, c := served[all[0].ID], served[all[1].ID], served[all[2].ID]; c != 1 || a+b != 5 || a < 2 || b < 2 {
-		f.t.Errorf("of six claims the tenants had %d, %d and %d", a, b, c)
+		f.t.Errorf("of six claimed sagas the tenants had %d, %d and %d", a, b, c)
 	}
 }
 
@@ -112,7 +112,7 @@ func turnsOfDue(f *fixture) {
 	f.stored(f.unowned(forTenant(all[1]), func(n *saga.NewSaga) { n.NextRunAt = &later }))
 	due := f.unowned(forTenant(all[2]))
 	f.stored(due)
-	for range 2 { // of two, one could be spent on each of the others
+	for range 2 { // of each two, one could go to each of the other tenants
 		for _, l := range f.claim(f.owner, 1) {
 			if l.Saga.ID == due.ID {
 				return

@@ -12,24 +12,24 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Two tenants have a saga of one id each: neither sees, drives or ends the
-// other's (decision 0047).
+// Two tenants each have a saga with the same id: neither sees, drives or ends the other's
+// (decision 0047).
 var twins = []contract{
-	{"sagas of one id of two tenants live side by side, in one batch too", twinsLive},
+	{"two tenants can have sagas with the same id, in one batch too", twinsLive},
 	{"an answer completes the step log of its own saga", twinsComplete},
-	{"the chain of each tenant covers its own events of a common id", twinsSealed},
-	{"one of two sagas of an id is archived and restored without the other", twinsArchived},
-	{"both sagas of an id are archived at once, each with its own logs", twinsArchivedTogether},
-	{"the dead letter of a saga is not that of its namesake", twinsLetters},
+	{"the chain of each tenant covers its own events of a shared id", twinsSealed},
+	{"one of two sagas with the same id is archived and restored without the other", twinsArchived},
+	{"both sagas with the same id are archived in one call, each with its own logs", twinsArchivedTogether},
+	{"sagas with the same id have separate dead letters", twinsLetters},
 }
 
 var twinsOwned = []contract{
-	{"a takeover closes the step logs of the saga it takes, not of its namesake", twinsClaimed},
-	{"one of two sagas of an id is due or released without the other", twinsReleased},
+	{"a takeover does not close the step logs of another saga with the same id", twinsClaimed},
+	{"one of two sagas with the same id is due or released without the other", twinsReleased},
 }
 
-// pair stores a saga of each of two tenants under one id, in one batch and with
-// the same idempotency key, and returns the other tenant.
+// pair stores a saga of each of two tenants with the same id and the same idempotency key, in
+// one batch, and returns the other tenant.
 func (f *fixture) pair(change ...func(*saga.NewSaga)) (other *fixture, mine, theirs saga.Instance) {
 	f.t.Helper()
 	other = begin(f.t, f.Env)
@@ -48,7 +48,7 @@ func (f *fixture) pairOf(other *fixture, a, b saga.NewSaga) (_ *fixture, mine, t
 	return other, f.rebuilt(a.ID), other.rebuilt(b.ID)
 }
 
-// rebuilt reads a saga as a run.
+// rebuilt reads a saga and rebuilds its instance.
 func (f *fixture) rebuilt(id uuid.UUID) saga.Instance {
 	f.t.Helper()
 	l := f.load(id)
@@ -74,7 +74,7 @@ func twinsLive(f *fixture) {
 	if err != nil || len(loaded) != 2 {
 		f.t.Fatalf("loaded %d, %v; want both", len(loaded), err)
 	}
-	// One batch with changes of both: both are written, with logs, events and keys.
+	// One batch with a change of each saga: both are written, with logs, events and keys.
 	c, d := f.apply(mine, f.done(`{"mine":1}`)), other.apply(theirs, other.done(`{"theirs":1}`))
 	c.Key, d.Key = f.key("c", "h"), other.key("c", "h")
 	c.Key.SagaID, d.Key.SagaID = mine.ID, theirs.ID
@@ -86,7 +86,7 @@ func twinsLive(f *fixture) {
 	f.check(c.After)
 	other.check(d.After)
 	mine, theirs = c.After, d.After
-	// A change of the one that is stale takes nothing from the other.
+	// A stale change of one saga has no effect on the other.
 	stale := other.apply(theirs, saga.CancelRequested{By: "eve"})
 	stale.Before.Version--
 	good := f.apply(mine, saga.CancelRequested{By: "ann"})
@@ -134,7 +134,7 @@ func twinsComplete(f *fixture) {
 	f.check(mine)
 	other.check(theirs)
 	if l := other.logsOf(theirs); len(l) != 1 || l[0].Status != saga.LogRunning {
-		f.t.Errorf("the namesake's logs: %+v", l)
+		f.t.Errorf("logs of the saga with the same id: %+v", l)
 	}
 }
 
@@ -159,7 +159,7 @@ func twinsSealed(f *fixture) {
 	}
 }
 
-// pairEnded is a pair whose sagas have ended, the one completed, the other compensated.
+// pairEnded is a pair whose sagas have ended, one completed, the other compensated.
 func (f *fixture) pairEnded() (other *fixture, mine, theirs saga.Instance) {
 	f.t.Helper()
 	other, mine, theirs = f.pair()
@@ -185,7 +185,7 @@ func twinsArchived(f *fixture) {
 		_, err := other.Archive.GetArchived(f.t.Context(), other.tenant.ID, theirs.ID)
 		other.wantFault(err, fault.NotFound, saga.CodeNotFound)
 		other.wantFault(other.restore(theirs.ID), fault.NotFound, saga.CodeNotFound)
-		// The id stays taken, where the saga is archived and where it lives; elsewhere it is free.
+		// The id stays taken for its tenant, archived or live; for others it is free.
 		for _, of := range []*fixture{f, other} {
 			if r := of.create(of.unowned(func(n *saga.NewSaga) { n.ID = mine.ID }))[0]; r.Created != saga.IDTaken {
 				f.t.Errorf("result %d, want taken", r.Created)
@@ -225,11 +225,11 @@ func twinsArchivedTogether(f *fixture) {
 	}
 	other.check(theirs)
 	if a := f.getArchived(mine.ID); a.Saga.State != saga.Completed {
-		f.t.Errorf("the namesake is %s", a.Saga.State)
+		f.t.Errorf("the saga with the same id is %s", a.Saga.State)
 	}
 }
 
-// everyLog is what an ended saga of pairEnded has: three attempts each.
+// everyLog has one element per log of an ended saga of pairEnded: three attempts.
 func (f *fixture) everyLog(saga.Instance) []struct{} { return make([]struct{}, 3) }
 
 func twinsLetters(f *fixture) {
@@ -284,7 +284,7 @@ func twinsReleased(f *fixture) {
 	_, mine, theirs := f.pairOf(other, f.owned(owner), other.owned(owner))
 	other.unchanged(theirs.ID, func() { f.release(owner, mine.ID) })
 	if s := f.load(mine.ID).Saga; s.LeaseOwner != nil {
-		f.t.Errorf("released, the saga is of owner %d", *s.LeaseOwner)
+		f.t.Errorf("the released saga still has owner %d", *s.LeaseOwner)
 	}
 	f.Advance(31 * time.Second)
 	refs, err := f.Ownership.Due(f.t.Context(), owner, 30*time.Second, 10)

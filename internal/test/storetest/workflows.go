@@ -15,18 +15,18 @@ import (
 
 var definitions = []contract{
 	{"a registered definition reads back whole", workflowReadsBack},
-	{"content that a version has is that version, not a new one", workflowSameContent},
-	{"twenty registrations at once make versions without gaps", workflowRace},
-	{"twenty registrations of one content make one version", workflowSameRace},
+	{"registering the content of an existing version creates no new version", workflowSameContent},
+	{"twenty concurrent registrations create versions without gaps", workflowRace},
+	{"twenty registrations of the same content create one version", workflowSameRace},
 	{"a foreign or unknown workflow does not exist", workflowForeign},
-	{"the list holds the latest version of each name, by name, in pages", workflowList},
-	{"versions come newest first, in pages", workflowVersions},
-	{"what was made for inline steps is not listed", workflowInline},
+	{"the list contains the latest version of each name, by name, in pages", workflowList},
+	{"versions are listed newest first, in pages", workflowVersions},
+	{"workflows created for inline steps are not listed", workflowInline},
 	{"enabling and disabling count as revisions only when they change something", workflowEnable},
 	{"If-Match on a former revision changes nothing", workflowIfMatch},
 }
 
-// variant is the fixture's definition with a name and a description of its own.
+// variant is the fixture's definition with another name and description.
 func (f *fixture) variant(name, description string) *workflow.Definition {
 	d := *f.def
 	d.Name, d.Description = name, description
@@ -70,7 +70,7 @@ func workflowReadsBack(f *fixture) {
 			f.t.Errorf("version %d, %v (-given +read):\n%s", version, err, diff)
 		}
 		if err == nil && string(got.Definition.Hash()) != string(d.Hash()) {
-			f.t.Errorf("version %d has another hash than what was registered", version)
+			f.t.Errorf("version %d does not have the hash of what was registered", version)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func workflowSameRace(f *fixture) {
 		made[i] = created
 	})
 	if n := len(slices.DeleteFunc(made, func(created bool) bool { return !created })); n != 1 {
-		f.t.Errorf("%d registrations say they made the version, want one", n)
+		f.t.Errorf("%d registrations report that they created the version, want one", n)
 	}
 }
 
@@ -197,7 +197,7 @@ func walk[C any](f *fixture, next page.Request[C], place func(workflow.Registere
 			next.After = new(place(found.Items[len(found.Items)-1]))
 		}
 	}
-	f.t.Fatalf("%+v: there is no end", next)
+	f.t.Fatalf("%+v: the listing does not end", next)
 	return nil
 }
 
@@ -232,7 +232,7 @@ func workflowList(f *fixture) {
 }
 
 func workflowVersions(f *fixture) {
-	for i := range 11 { // numbers, not texts: 10 comes before 9
+	for i := range 11 { // as numbers: 10 comes after 9
 		f.registered(f.variant("w", fmt.Sprint(i)))
 	}
 	var want []string

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// What a store gives back must drive a saga exactly as if its driver had never
-// forgotten it (invariant I7).
+// A saga that is read from the store must continue exactly as if its driver still had it in
+// memory (invariant I7).
 var written = []contract{
 	{"after every commit the rebuilt run is the driver's", writtenStepByStep},
 	{"rebuilt calls are byte-equal whatever the payload and the outputs are", writtenShapes},
@@ -22,7 +22,7 @@ var written = []contract{
 	{"an error reads back with its details and its cause", writtenError},
 }
 
-// scenarios are ways through a saga; each event is committed by itself.
+// scenarios are paths through a saga; each event is committed on its own.
 func (f *fixture) scenarios() map[string][]saga.Event {
 	slow := func() saga.Event { return saga.Slow{StartedAt: f.now()} }
 	cancel, deadline := saga.CancelRequested{By: "bob", Reason: "changed my mind"}, saga.DeadlinePassed{}
@@ -61,7 +61,7 @@ func writtenStepByStep(f *fixture) {
 	}
 }
 
-// shapes are JSON values as the edge lets them through: canonical.
+// shapes are JSON values in the form in which the edge accepts them: canonical.
 func shapes() []json.RawMessage {
 	var out []json.RawMessage
 	for _, src := range []string{
@@ -104,8 +104,8 @@ func writtenShapes(f *fixture) {
 			}
 		}
 	}
-	// Outputs are other values than the payload. The last step is given up in
-	// doubt, so that it is undone, and then the first one.
+	// The outputs differ from the payload. The last step is given up with an unknown outcome,
+	// so that it is compensated, and then the first one.
 	for _, event := range []func(i int) saga.Event{
 		func(i int) saga.Event { return f.done(string(values[(i+1)%len(values)])) },
 		func(i int) saga.Event { return f.done(string(values[(i+2)%len(values)])) },
@@ -131,7 +131,7 @@ func writtenShapes(f *fixture) {
 	}
 }
 
-// logsOf reads the logs of a saga through the API's method.
+// logsOf reads the logs of a saga through the method that the API uses.
 func (f *fixture) logsOf(run saga.Instance) []saga.StepLog {
 	f.t.Helper()
 	logs, err := f.Sagas.StepLogs(f.t.Context(), f.tenant.ID, run.ID)
@@ -141,8 +141,8 @@ func (f *fixture) logsOf(run saga.Instance) []saga.StepLog {
 	return logs
 }
 
-// logFields compares logs as they were committed with logs as they are read:
-// Completes is an instruction to the store and not kept.
+// logFields compares committed logs with logs that were read: Completes is an instruction to
+// the store and not stored.
 var logFields = cmp.Options{sameJSON, cmpopts.IgnoreFields(saga.StepLog{}, "Completes")}
 
 func writtenLogs(f *fixture) {
@@ -154,7 +154,8 @@ func writtenLogs(f *fixture) {
 		want = append(want, c.Logs...)
 		run = f.moved(c)
 	}
-	// Committed: reserve, label twice, charge, the undo of label skipped, that of reserve.
+	// Committed: reserve, label twice, charge, the skipped compensation of label, that of
+	// reserve.
 	order := []int{0, 5, 1, 2, 4, 3}
 	logs := f.logsOf(run)
 	if len(logs) != len(order) {
@@ -165,7 +166,7 @@ func writtenLogs(f *fixture) {
 			f.t.Errorf("log %d (-committed +read):\n%s", i, diff)
 		}
 	}
-	// Loading gives the same, in whatever order.
+	// Load returns the same logs, in any order.
 	byID := cmpopts.SortSlices(func(a, b saga.StepLog) bool { return a.ID.String() < b.ID.String() })
 	if diff := cmp.Diff(logs, f.load(run.ID).Logs, byID); diff != "" {
 		f.t.Errorf("logs (-read +loaded):\n%s", diff)

@@ -11,10 +11,9 @@ import (
 	"github.com/lib/pq"
 )
 
-// Login makes a database login that is no superuser, and returns dsn with it in
-// place of the superuser. options are those of CREATE ROLE, such as
-// "IN ROLE saga_app_role" or "CREATEROLE". It may create things in dsn's
-// database; they and it are dropped with the test.
+// Login creates a database login that is not a superuser, and returns dsn with it instead of
+// the superuser. options are those of CREATE ROLE, such as "IN ROLE saga_app_role" or
+// "CREATEROLE". It may create objects in dsn's database; they and it are dropped with the test.
 func Login(t testing.TB, dsn, options string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -48,7 +47,7 @@ func Login(t testing.TB, dsn, options string) string {
 			t.Errorf("drop the test's login: %v", err)
 		}
 	})
-	if !strings.Contains(dsn, "://") { // key=value form: the last word counts
+	if !strings.Contains(dsn, "://") { // key=value form: the last value counts
 		return dsn + " user=" + name + " password=" + password
 	}
 	u, err := url.Parse(dsn)

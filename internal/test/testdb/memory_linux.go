@@ -10,10 +10,10 @@ import (
 
 const tmpfs = 0x01021994 // the f_type of statfs(2)
 
-// inMemory returns a file system in memory with room for the servers of a whole
-// test run, or "". A copy of the template is some six hundred files: to make and to
-// remove them takes ten times the CPU time on a disk, most of all that many tests
-// take. Containers have 64 MB there unless told otherwise, which is too little.
+// inMemory returns a file system in memory with room for the servers of a whole test run, or
+// "". A copy of the template has some six hundred files: creating and removing them takes ten
+// times the CPU time on a disk, more than anything else in many tests. Containers have 64 MB
+// there by default, which is too little.
 func inMemory() string {
 	const dir, room = "/dev/shm", 4 << 30 // a server takes 0.1 to 0.4 GB
 	var fs syscall.Statfs_t
@@ -26,7 +26,7 @@ func inMemory() string {
 	return dir
 }
 
-// memoryAvailable is what the kernel thinks that it could give to programs.
+// memoryAvailable is the kernel's estimate of the memory that programs can still get.
 func memoryAvailable() (bytes uint64) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package testdb
 
-// inMemory is of Linux: elsewhere there is no such file system everywhere.
+// inMemory returns "": a file system in memory exists reliably on Linux only.
 func inMemory() string { return "" }

@@ -18,15 +18,15 @@ import (
 // urlEnv names the environment variable with the DSN of an existing server.
 const urlEnv = "SKALD_TEST_DATABASE_URL"
 
-// address is how to reach a server as a superuser.
+// address is how to connect to a server as a superuser.
 type address struct {
-	maintenance string                       // DSN of a database that is always there
-	dsn         func(database string) string // DSN of another one
-	private     bool                         // nobody else uses this server
+	maintenance string                       // DSN of a database that always exists
+	dsn         func(database string) string // DSN of another database
+	private     bool                         // only this process uses the server
 }
 
-// settings trade durability for speed: the data is worth nothing after a crash
-// of the machine. Autovacuum would make plans and timings depend on the hour.
+// settings trade durability for speed: the data is worthless after a crash of the machine.
+// Autovacuum would make plans and timings vary from run to run.
 var settings = map[string]string{
 	"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off",
 	"max_connections": "300", "max_wal_size": "64MB", "autovacuum": "off",
@@ -37,8 +37,8 @@ var started struct {
 	address *address
 }
 
-// server returns this process's server, starting it at the first call. A failed
-// start is tried again by the next call.
+// server returns this process's server, and starts it at the first call. After a failed start
+// the next call tries again.
 func server(ctx context.Context) (address, error) {
 	started.Lock()
 	defer started.Unlock()
@@ -56,12 +56,12 @@ func server(ctx context.Context) (address, error) {
 	return a, nil
 }
 
-// external is the server of dsn; the zero address when dsn is empty.
+// external returns the server of dsn, or the zero address when dsn is empty.
 func external(dsn string) (address, error) {
 	if dsn == "" {
 		return address{}, nil
 	}
-	if !strings.Contains(dsn, "://") { // key=value form: the last word counts
+	if !strings.Contains(dsn, "://") { // key=value form: the last value counts
 		return address{maintenance: dsn, dsn: func(database string) string { return dsn + " dbname=" + database }}, nil
 	}
 	u, err := url.Parse(dsn)
@@ -75,7 +75,7 @@ func external(dsn string) (address, error) {
 	}}, nil
 }
 
-// private starts a server of our own in the first free directory.
+// private starts a private server in the first free directory.
 func private(ctx context.Context) (address, error) {
 	base, err := baseDir()
 	if err != nil {
@@ -93,7 +93,7 @@ func private(ctx context.Context) (address, error) {
 		dir := filepath.Join(base, fmt.Sprintf("pg%d-%d", major, n))
 		s, err := devpg.Start(ctx, devpg.Config{Dir: dir, Bin: bin, Settings: settings, Exclusive: true})
 		if errors.Is(err, devpg.ErrInUse) {
-			continue // by another test process
+			continue // in use by another test process
 		}
 		if err != nil {
 			return address{}, fmt.Errorf("%w\n(if a crash of the machine has spoilt it: it holds nothing of worth, delete it)", err)
@@ -106,15 +106,15 @@ func private(ctx context.Context) (address, error) {
 	}
 }
 
-// baseDir makes the directory of all servers. Its name is known to everybody on
-// the machine, so it must be ours if it is there already.
+// baseDir creates the directory of all servers. Its name is known to all users of the machine,
+// so it must belong to us if it already exists.
 func baseDir() (string, error) {
 	parent := os.TempDir()
 	if memory := inMemory(); memory != "" && os.Getenv("TMPDIR") == "" {
 		parent = memory
 	}
 	base := filepath.Join(parent, fmt.Sprintf("skald-testdb-%d", os.Getuid()))
-	// Others may pass: root's servers run as another user.
+	// Others may traverse it: root's servers run as another user.
 	if err := os.Mkdir(base, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}

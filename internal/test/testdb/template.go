@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/db"
 )
 
-// templateLock is the advisory lock of whoever makes the template.
+// templateLock is the advisory lock of the process that creates the template.
 const templateLock = 0x74657374 // "test"
 
 var template struct {
@@ -21,8 +21,8 @@ var template struct {
 	name string
 }
 
-// migrated returns the name of a database with all migrations applied, to be
-// copied. It is made once per server and set of migrations.
+// migrated returns the name of a database with all migrations applied, to be copied. It is
+// created once per server and set of migrations.
 func migrated(ctx context.Context) (string, error) {
 	a, err := server(ctx)
 	if err != nil {
@@ -35,8 +35,8 @@ func migrated(ctx context.Context) (string, error) {
 	}
 	name := templatePrefix + db.Hash()
 	err = connected(ctx, a, func(conn *sql.Conn) error {
-		// Processes may share an external server. Polling, because a session
-		// that waits for the lock inside PostgreSQL holds a snapshot.
+		// Processes may share an external server. It polls, because a session that waits for
+		// the lock inside PostgreSQL holds a snapshot.
 		for {
 			var ours bool
 			if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, templateLock).Scan(&ours); err != nil {
@@ -59,8 +59,8 @@ func migrated(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// makeTemplate makes the template unless it is there. Only a finished one is
-// marked as a template; an unfinished one is made again.
+// makeTemplate creates the template unless it exists. Only a complete one is marked as a
+// template; an incomplete one is created again.
 func makeTemplate(ctx context.Context, a address, conn *sql.Conn, name string) error {
 	var finished bool
 	err := conn.QueryRowContext(ctx,
@@ -78,7 +78,7 @@ func makeTemplate(ctx context.Context, a address, conn *sql.Conn, name string) e
 	if err := db.Migrate(ctx, a.dsn(name)); err != nil {
 		return err
 	}
-	// A template that somebody is connected to cannot be copied.
+	// A template with open connections cannot be copied.
 	_, err = conn.ExecContext(ctx, "ALTER DATABASE "+quoted+" WITH IS_TEMPLATE true ALLOW_CONNECTIONS false")
 	return err
 }

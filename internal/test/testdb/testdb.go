@@ -1,20 +1,17 @@
-// Package testdb gives each test a PostgreSQL database of its own, migrated or
-// empty, in some tens of milliseconds, so that tests cannot disturb each other
-// and may run in parallel.
+// Package testdb gives each test its own PostgreSQL database, migrated or empty, within tens of
+// milliseconds, so that tests cannot disturb each other and can run in parallel.
 //
-// The first call in a test process starts a private server without fsync
-// (package devpg), which ends with the process. Its directory, skald-testdb-<uid>
-// in TMPDIR, or where that is not set in memory (/dev/shm) if there is plenty, else
-// in /tmp, is used again by the next process, and with it the migrated template; as
-// many directories exist as processes ever ran at once, of 0.1 to 0.4 GB each; while
-// no test runs they may be deleted. SKALD_TEST_DATABASE_URL, when set, names an
-// existing server to use instead, by the DSN of a superuser.
+// The first call in a test process starts a private server without fsync (package devpg), which
+// ends with the process. Its directory is skald-testdb-<uid> in TMPDIR; without TMPDIR it is in
+// /dev/shm (memory) if there is enough, else in /tmp. The next process reuses it, and the
+// migrated template in it. There are as many directories as there were processes at the same
+// time, of 0.1 to 0.4 GB each; they can be deleted while no test runs. SKALD_TEST_DATABASE_URL,
+// when set, is the DSN of a superuser of an existing server to use instead.
 //
 // Without PostgreSQL tests fail, with advice; they are never skipped.
 //
-// The server is watched by two goroutines that last as long as the process; a
-// package that looks for leaked goroutines calls DSN or Empty before it takes
-// goleak.IgnoreCurrent.
+// Two goroutines watch the server as long as the process lives; a package that looks for leaked
+// goroutines calls DSN or Empty before it calls goleak.IgnoreCurrent.
 package testdb
 
 import (
@@ -28,8 +25,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// patience bounds everything done for one test: a first start on a busy machine
-// takes seconds.
+// patience limits everything that is done for one test: a first start on a busy machine takes
+// seconds.
 const patience = 2 * time.Minute
 
 const (
@@ -37,8 +34,8 @@ const (
 	templatePrefix = "skald_template_"
 )
 
-// DSN returns the URL of a new database with all migrations applied. It is
-// dropped, whoever is still connected, when the test and its subtests end.
+// DSN returns the URL of a new database with all migrations applied. It is dropped when the
+// test and its subtests end, even with open connections.
 func DSN(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -78,15 +75,15 @@ func create(ctx context.Context, t testing.TB, template string) string {
 	return address.dsn(name)
 }
 
-// copyDatabase copies files. The other strategy writes every page to the WAL,
-// which without fsync is the slower way.
+// copyDatabase copies files. The other strategy writes every page to the WAL, which is slower
+// without fsync.
 func copyDatabase(ctx context.Context, a address, name, template string) error {
 	return run(ctx, a, "CREATE DATABASE "+pq.QuoteIdentifier(name)+
 		" TEMPLATE "+pq.QuoteIdentifier(template)+" STRATEGY file_copy")
 }
 
-// run executes statements one by one, on a connection that is closed again:
-// a pool would leave goroutines for the life of the process.
+// run executes statements one by one, on a connection that it closes: a pool would leave
+// goroutines for the life of the process.
 func run(ctx context.Context, a address, statements ...string) error {
 	return connected(ctx, a, func(conn *sql.Conn) error {
 		for _, statement := range statements {

@@ -34,7 +34,7 @@ func TestTestsInParallelDoNotSeeEachOther(t *testing.T) {
 		t.Run(fmt.Sprint("test ", n), func(t *testing.T) {
 			t.Parallel()
 			own := open(t, DSN(t))
-			execute(t, own, `CREATE TABLE mine (n int)`) // fails if it is there
+			execute(t, own, `CREATE TABLE mine (n int)`) // fails if it exists
 		})
 	}
 }
@@ -82,14 +82,14 @@ func TestNextProcessFindsServerDirectoryAndTemplate(t *testing.T) {
 	if first.template != second.template {
 		t.Errorf("the template was made twice: %+v and %+v", first, second)
 	}
-	if second.leftovers != "1" { // its own; the first process's is gone
+	if second.leftovers != "1" { // only its own; the first process's is gone
 		t.Errorf("the second process sees %s test databases, want 1", second.leftovers)
 	}
 	dirs, err := filepath.Glob(filepath.Join(tmp, "skald-testdb-*", "*"))
 	if err != nil || len(dirs) != 1 {
 		t.Fatalf("two processes in turn left the directories %v, %v; want one", dirs, err)
 	}
-	// Let the second one's server end before its directory is removed.
+	// Wait until the second process's server has ended before removing its directory.
 	s, err := devpg.Start(t.Context(), devpg.Config{Dir: dirs[0], Exclusive: true})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestForeignBaseDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// A report is what a child process tells of its databases.
+// A report contains what a child process says about its databases.
 type report struct{ port, template, leftovers string }
 
 const childEnv = "TESTDB_TEST_CHILD"
@@ -174,7 +174,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beChild makes a database, leaves it, and reports.
+// beChild creates a database, leaves it, and reports.
 func beChild() int {
 	ctx := context.Background()
 	err := func() error {
@@ -206,7 +206,7 @@ func beChild() int {
 	return 0
 }
 
-// child runs this test binary as a child, with more environment, to its end.
+// child runs this test binary as a child to its end, with env added to its environment.
 func child(t *testing.T, env ...string) (r report, err error) {
 	self, err := os.Executable()
 	if err != nil {

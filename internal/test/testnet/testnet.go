@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// ClosedAddress returns an address, host:port, that refuses connections until the test
-// ends. It is the port of an open connection: that of a closed listener could be
-// handed to another test.
+// ClosedAddress returns an address, host:port, that refuses connections until the test ends. It
+// is the local port of an open connection: the port of a closed listener could be given to
+// another test.
 func ClosedAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -21,5 +21,5 @@ func ClosedAddress(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = own.Close() })
-	return own.LocalAddr().String() // a connection's port: taken, and nobody listens at it
+	return own.LocalAddr().String() // the port of a connection: taken, without a listener
 }

@@ -10,9 +10,9 @@ import (
 
 // Write stores a program or script at dir/name with the given permissions and returns its path.
 //
-// It forks nothing meanwhile: a process started in that moment by another test would
-// inherit the file open for writing, and until it executes a program of its own the
-// kernel refuses to run this one ("text file busy").
+// It prevents forks while the file is open: a process that another test starts at that moment
+// would inherit the file open for writing, and until it executes its own program the kernel
+// refuses to run this one ("text file busy").
 func Write(t testing.TB, dir, name string, content []byte, perm os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
