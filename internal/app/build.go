@@ -26,6 +26,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/participant"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
 // Options of a run beyond the configuration.
@@ -231,13 +232,13 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 	}
 	server, engine := n.cfg.Server, n.cfg.Engine
 	edge := httpapi.Config{
-		Sagas: httpapi.Sagas{
+		Sagas: sagaapi.Sagas{
 			CheckParticipant: checkEndpoint(n.policy, true),
 			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Reports: n.sagas, Eraser: n.eraser,
 			Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
 			Budget:    budget(n.cfg.Limits),
-			Retention: n.retention(), RetentionBatch: n.cfg.Retention.BatchSize, Storage: n.storage,
+			Retention: n.retention(), RetentionBatch: n.cfg.Retention.BatchSize,
 		},
 		Trail: httpapi.Trail{
 			Events: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams, Timeline: n.timeline,
@@ -255,7 +256,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Minor:  n.cfg.Tenant.DefaultMinor,
 		}},
 		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(),
-		Answers: n.answers, CursorKey: cursorKey,
+		Storage: n.storage, Answers: n.answers, CursorKey: cursorKey,
 		Limits: rest.Limits{
 			ReadTimeout: server.ReadTimeout, BodyGrace: server.HeaderTimeout, MinBodyRate: server.MinBodyRate,
 			MaxBodyBytes: server.MaxBodyBytes, MaxWait: server.MaxWait, RequestTimeout: server.RequestTimeout,

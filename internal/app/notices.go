@@ -94,7 +94,7 @@ func (n *notices) run(ctx context.Context) {
 	n.sender.Close()
 }
 
-// checkEndpoint returns httpapi.Webhooks.CheckEndpoint or httpapi.Sagas.CheckParticipant.
+// checkEndpoint returns httpapi.Webhooks.CheckEndpoint or sagaapi.Sagas.CheckParticipant.
 func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 	return func(raw string) string {
 		u, err := url.Parse(raw)

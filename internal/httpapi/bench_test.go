@@ -19,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -57,7 +58,7 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			store := memstore.New(time.Now)
 			cfg := httpapi.Config{
-				Sagas: httpapi.Sagas{
+				Sagas: sagaapi.Sagas{
 					Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
 					Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 						return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil

@@ -18,7 +18,6 @@ import (
 	"github.com/skald-saga/skald/internal/rest/ratelimit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
-	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // Version describes the running program.
@@ -35,7 +34,7 @@ type Readiness struct {
 // Config configures the edge, by subject. Fields are required unless their comment says
 // otherwise.
 type Config struct {
-	Sagas    Sagas
+	Sagas    sagaapi.Sagas
 	Trail    Trail
 	Webhooks Webhooks
 	Access   Access
@@ -44,6 +43,8 @@ type Config struct {
 	DeadLetters *dlqapi.DeadLetters
 	// Jobs is job runs. Nil: there are none, and their operations return 503.
 	Jobs *Jobs
+	// Storage reports on the store's tables. Nil: it has none.
+	Storage func(context.Context) (saga.Storage, error)
 	// Answers keeps the responses of requests with an Idempotency-Key, where no resource
 	// carries the key.
 	Answers keyed.Store
@@ -67,37 +68,6 @@ type Config struct {
 	Limited func(limit string)
 	Version Version
 	Log     *slog.Logger
-}
-
-// Sagas is what the edge needs of sagas and workflows.
-type Sagas struct {
-	Store     saga.Store
-	Workflows workflow.Store
-	Archive   saga.Archive
-	Reports   saga.Reports
-	// Eraser erases content. Nil: the memory store erases none.
-	Eraser saga.Eraser
-	// Create stores one saga and Commit writes one change, both durably before they
-	// return, usually through a group commit. Their results are those of saga.Store.
-	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
-	Commit func(context.Context, saga.Change) error
-	Engine sagaapi.Engine
-	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
-	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
-	// CheckParticipant returns why a step could never call a URL, as CheckEndpoint does
-	// for webhooks. Nil: every URL may be called.
-	CheckParticipant func(url string) (reason string)
-	// Timeout and CompensationTimeout apply when neither the request nor the definition
-	// specifies them; 0: no deadline.
-	Timeout             time.Duration
-	CompensationTimeout time.Duration
-	Budget              saga.Budget // what a saga may hold and send
-	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
-	// many sagas are archived in one transaction, 500 when it is 0.
-	Retention      saga.Retention
-	RetentionBatch int
-	// Storage reports on the store's tables. Nil: it has none.
-	Storage func(context.Context) (saga.Storage, error)
 }
 
 // Trail is what the edge needs of the audit trail.
@@ -137,9 +107,8 @@ type Access struct {
 }
 
 func (c *Config) complete() error {
-	switch s, t, w := &c.Sagas, &c.Trail, &c.Webhooks; {
-	case s.Store == nil, s.Workflows == nil, s.Archive == nil, s.Reports == nil, s.Create == nil, s.Commit == nil,
-		s.Engine == nil:
+	switch t, w := &c.Trail, &c.Webhooks; {
+	case !c.Sagas.Complete():
 		return errors.New("Store, Workflows, Archive, Reports, Create, Commit and Engine of Sagas are required")
 	case t.Events == nil, t.Follow == nil, t.Verify == nil:
 		return errors.New("Events, Follow and Verify of Trail are required")
@@ -164,9 +133,6 @@ func (c *Config) complete() error {
 	}
 	if c.Trail.Streams == nil {
 		c.Trail.Streams = func(int) {}
-	}
-	if c.Sagas.RetentionBatch == 0 {
-		c.Sagas.RetentionBatch = 500
 	}
 	c.Limits.Complete()
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -60,7 +61,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 	}
 	store := memstore.New(time.Now)
 	handler, err := httpapi.New(httpapi.Config{
-		Sagas: httpapi.Sagas{
+		Sagas: sagaapi.Sagas{
 			Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
 			Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 				results, err := store.Sagas.Create(ctx, []saga.NewSaga{n})

@@ -65,9 +65,9 @@ func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) 
 		return nil, err
 	}
 	var report saga.Storage
-	if s.cfg.Sagas.Storage != nil {
+	if s.cfg.Storage != nil {
 		var err error
-		if report, err = s.cfg.Sagas.Storage(ctx); err != nil {
+		if report, err = s.cfg.Storage(ctx); err != nil {
 			return nil, err
 		}
 	}

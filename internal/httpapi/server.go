@@ -89,13 +89,7 @@ func New(cfg Config) (http.Handler, error) {
 func (s *server) assemble() {
 	cfg := &s.cfg
 	of := &cfg.Sagas
-	s.sagas = sagaapi.New(&sagas{
-		Kit: s.kit, Sagas: of.Store, Workflows: of.Workflows, Archive: of.Archive, Reports: of.Reports, Eraser: of.Eraser,
-		Create: of.Create, Commit: of.Commit, Engine: of.Engine, Node: of.Node, Tenant: cfg.Access.Tenant,
-		SagaTimeout: of.Timeout, CompensationTimeout: of.CompensationTimeout, Budget: of.Budget,
-		CheckParticipant: of.CheckParticipant,
-		Retention:        of.Retention, RetentionBatch: of.RetentionBatch, Jobs: cfg.Jobs != nil,
-	})
+	s.sagas = sagaapi.New(&sagas{Kit: s.kit, Sagas: cfg.Sagas, Tenant: cfg.Access.Tenant, Jobs: cfg.Jobs != nil})
 	s.trail = &trail{Kit: s.kit, Sagas: of.Store, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,

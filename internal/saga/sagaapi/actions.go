@@ -164,7 +164,7 @@ func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, e
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	after := change.After
-	found, getErr := s.Sagas.Get(ctx, after.Tenant.ID, after.ID)
+	found, getErr := s.Store.Get(ctx, after.Tenant.ID, after.ID)
 	if getErr != nil || found.Version != after.Version || !found.UpdatedAt.Equal(after.UpdatedAt) {
 		return err
 	}

@@ -44,7 +44,7 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 		return created{}, fault.New(fault.TooLarge, rest.CodeTooLarge, "the payload has more than %d bytes", limit)
 	}
 	if spec.ID != uuid.Nil {
-		switch _, err := s.Sagas.Get(ctx, spec.Tenant.ID, spec.ID); {
+		switch _, err := s.Store.Get(ctx, spec.Tenant.ID, spec.ID); {
 		case err == nil:
 			return created{}, sagaExists(spec.ID)
 		case fault.KindOf(err) != fault.NotFound:
@@ -132,7 +132,7 @@ func (s *Handlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga
 	}
 	ctx, cancel := s.Promised(ctx) // ctx may have expired: that may be the error
 	defer cancel()
-	found, getErr := s.Sagas.Get(ctx, n.Tenant.ID, n.ID)
+	found, getErr := s.Store.Get(ctx, n.Tenant.ID, n.ID)
 	if getErr != nil || !found.CreatedAt.Equal(n.CreatedAt) || !sameOwner(&found, n.LeaseOwner) {
 		return result, err
 	}

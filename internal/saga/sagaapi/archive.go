@@ -32,13 +32,13 @@ func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs
 
 // findLive reads a live saga, then its logs, so that they are never older than its state.
 func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs, error) {
-	sg, err := s.Sagas.Get(ctx, tenant, id)
+	sg, err := s.Store.Get(ctx, tenant, id)
 	if err != nil {
 		return sagaWithLogs{}, err
 	}
-	logs, err := s.Sagas.StepLogs(ctx, tenant, id)
+	logs, err := s.Store.StepLogs(ctx, tenant, id)
 	if err == nil && len(logs) == 0 && sg.State.Terminal() {
-		_, err = s.Sagas.Get(ctx, tenant, id) // it may have been archived since, with its logs
+		_, err = s.Store.Get(ctx, tenant, id) // it may have been archived since, with its logs
 	}
 	return sagaWithLogs{saga: sg, logs: logs}, err
 }
@@ -137,7 +137,7 @@ func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.Idempote
 		}
 	}
 	if gone {
-		live, err := s.Sagas.Get(ctx, req.Tenant.ID, id)
+		live, err := s.Store.Get(ctx, req.Tenant.ID, id)
 		if err != nil {
 			return false, err
 		}

@@ -167,7 +167,7 @@ func (s *Handlers) newSaga(req *rest.Request, spec saga.Spec, c chosen, owner *i
 	key *saga.IdempotencyKey, join bool) saga.NewSaga {
 	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
 	return saga.NewSaga{
-		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),
+		Saga:     saga.New(spec, c.def, c.version, owner, now, s.Timeout),
 		Floating: c.floating,
 		Key:      key,
 		Join:     join,

@@ -37,14 +37,15 @@ type Engine interface {
 	Watch(ref saga.Ref) (ended <-chan struct{}, stop func())
 }
 
-// Handlers are the operations on sagas and their workflows. Fields are required unless
-// their comment says otherwise.
-type Handlers struct {
-	*rest.Kit
-	Sagas     saga.Store
+// Sagas is what the edge needs of sagas and workflows. Fields are required unless their
+// comment says otherwise.
+type Sagas struct {
+	Store     saga.Store
 	Workflows workflow.Store
 	Archive   saga.Archive
 	Reports   saga.Reports
+	// Eraser erases content. Nil: nothing can be erased.
+	Eraser saga.Eraser
 	// Create stores one saga and Commit writes one change, both durably before they
 	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
@@ -52,25 +53,38 @@ type Handlers struct {
 	Engine Engine
 	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
-	// Eraser erases content. Nil: nothing can be erased.
-	Eraser saga.Eraser
+	// CheckParticipant returns why a step could never call a URL, in words that the tenant
+	// may read; "": it may be called. Nil: every URL may be called.
+	CheckParticipant func(url string) (reason string)
+	// Timeout and CompensationTimeout apply when neither the request nor the definition
+	// specifies them; 0: no deadline.
+	Timeout             time.Duration
+	CompensationTimeout time.Duration
+	Budget              saga.Budget // what a saga may hold and send
+	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
+	// many sagas are archived in one transaction, 500 when it is 0.
+	Retention      saga.Retention
+	RetentionBatch int
+}
+
+// Complete sets what has a default, and reports whether what is required is there.
+func (s *Sagas) Complete() bool {
+	if s.RetentionBatch == 0 {
+		s.RetentionBatch = 500
+	}
+	return s.Store != nil && s.Workflows != nil && s.Archive != nil && s.Reports != nil && s.Create != nil &&
+		s.Commit != nil && s.Engine != nil
+}
+
+// Handlers are the operations on sagas and their workflows.
+type Handlers struct {
+	*rest.Kit
+	Sagas
 	// Actions records what operators do. Nil: nothing is recorded.
 	Actions operator.Log
 	// Tenant is the tenant of requests whose credential names none; the idempotency keys
 	// of its sagas' calls do not contain it.
 	Tenant saga.Tenant
-	// SagaTimeout and CompensationTimeout apply when neither the request nor the
-	// definition specifies them; 0: no deadline.
-	SagaTimeout         time.Duration
-	CompensationTimeout time.Duration
-	Budget              saga.Budget
-	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
-	// many sagas are archived in one transaction.
-	Retention      saga.Retention
-	RetentionBatch int
-	// CheckParticipant returns why a URL could never be called, in words fit for the
-	// tenant; "": it may be. Nil: every URL may.
-	CheckParticipant func(url string) (reason string)
 	// Jobs reports that job runs are configured; steps of workflows may require them.
 	Jobs bool
 

@@ -12,7 +12,7 @@ import (
 // prior looks up an Idempotency-Key. known: it was used by the same request, whose saga
 // is id. Fault: Invalid with CodeKeyUsed when it was used by another request.
 func (s *Handlers) prior(ctx context.Context, key *saga.IdempotencyKey) (id uuid.UUID, known bool, err error) {
-	state, id, err := s.Sagas.Key(ctx, *key)
+	state, id, err := s.Store.Key(ctx, *key)
 	switch {
 	case err != nil:
 		return uuid.Nil, false, err

@@ -46,7 +46,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	}
 	var found page.Of[saga.Saga]
 	if !none {
-		if found, err = s.Sagas.List(ctx, req.Tenant.ID, filter); err != nil {
+		if found, err = s.Store.List(ctx, req.Tenant.ID, filter); err != nil {
 			return nil, err
 		}
 	}

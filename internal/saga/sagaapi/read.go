@@ -75,7 +75,7 @@ func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, running b
 
 // head reads a saga and returns it without step logs.
 func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (rest.Answer, error) {
-	sg, err := s.Sagas.Get(ctx, tenant, id)
+	sg, err := s.Store.Get(ctx, tenant, id)
 	f := sagaWithLogs{saga: sg}
 	if fault.KindOf(err) == fault.NotFound { // the saga of an idempotency key may be archived
 		f, err = s.find(ctx, tenant, id)
@@ -122,14 +122,14 @@ func (s *Handlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject)
 // load reads a live saga of the tenant and rebuilds its run, for an action.
 // Faults: NotFound, and Conflict for an archived one.
 func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instance, []saga.StepLog, error) {
-	sg, err := s.Sagas.Get(ctx, tenant, id)
+	sg, err := s.Store.Get(ctx, tenant, id)
 	if fault.KindOf(err) == fault.NotFound {
 		err = s.notLive(ctx, tenant, id)
 	}
 	if err != nil {
 		return saga.Instance{}, nil, err
 	}
-	logs, err := s.Sagas.StepLogs(ctx, tenant, id) // after the head: never older than it
+	logs, err := s.Store.StepLogs(ctx, tenant, id) // after the head: never older than it
 	if err != nil {
 		return saga.Instance{}, nil, err
 	}

@@ -106,7 +106,7 @@ func TestOlderThanMustBePast(t *testing.T) {
 func TestTheStorageReportComesFromTheStore(t *testing.T) {
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Sagas.Storage = func(context.Context) (saga.Storage, error) {
+		c.Storage = func(context.Context) (saga.Storage, error) {
 			return saga.Storage{DatabaseBytes: 9, Tables: []saga.Table{{
 				Name: "saga_states", TotalBytes: 8, HeapBytes: 1, ToastBytes: 2, IndexBytes: 3, LiveTuples: 4, DeadTuples: 5,
 				ModifiedSinceAnalyze: 6,
@@ -132,7 +132,7 @@ func TestTheStorageReportComesFromTheStore(t *testing.T) {
 		t.Errorf("a store without tables: %d %s", r.Status, r.Body)
 	}
 	broken := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Sagas.Storage = func(context.Context) (saga.Storage, error) { return saga.Storage{}, apitest.ErrOutage }
+		c.Storage = func(context.Context) (saga.Storage, error) { return saga.Storage{}, apitest.ErrOutage }
 	})
 	broken.Send("GET", "/api/v1/admin/storage", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
 }

@@ -44,7 +44,7 @@ func (s *Handlers) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan
 func (s *Handlers) terminal(ctx context.Context, tenant, id uuid.UUID) (bool, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	sg, err := s.Sagas.Get(ctx, tenant, id)
+	sg, err := s.Store.Get(ctx, tenant, id)
 	if fault.KindOf(err) == fault.NotFound {
 		return true, nil
 	}

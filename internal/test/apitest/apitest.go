@@ -24,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
 // Tenant is whose requests are those of edges that ask for no credential.
@@ -57,7 +58,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	e.Node = startNode(t, e.Store, clock.now, commit)
 	e.Tail = audit.NewTail(e.Store.Trail, slog.New(slog.DiscardHandler))
 	e.Cfg = httpapi.Config{
-		Sagas: httpapi.Sagas{
+		Sagas: sagaapi.Sagas{
 			Store: e.Store.Sagas, Workflows: e.Store.Workflows, Archive: e.Store.Sagas, Reports: e.Store.Sagas,
 			Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 				results, err := e.Store.Sagas.Create(ctx, []saga.NewSaga{n})
