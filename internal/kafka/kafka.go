@@ -30,6 +30,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		kgo.DefaultProduceTopic(c.Topic),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by key, as Kafka's own clients do
 		kgo.AllowAutoTopicCreation(),
+		kgo.ManualFlushing(), // see produce
 	), nil
 }
 
@@ -58,7 +59,9 @@ func (c Config) Open() (publication.Producer, error) {
 type producer struct {
 	client  *kgo.Client
 	topic   string
-	reached bool // a broker has answered once; used only by Send, one call at a time
+	// Used only by Send, one call at a time:
+	reached bool // a broker has answered once
+	known   bool // the client knows the topic's partitions; until then it does not buffer by partition
 	closed  sync.Once
 }
 
@@ -85,8 +88,29 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 	}
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
-	if err := p.client.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
+	if !p.known && len(records) > 0 {
+		if err := p.produce(records[:1]); err != nil {
+			return fmt.Errorf("kafka: produce to the topic %s: %w", p.topic, errors.Join(ctx.Err(), err))
+		}
+		p.known, records = true, records[1:]
+	}
+	if err := p.produce(records); err != nil {
 		return fmt.Errorf("kafka: produce to the topic %s: %w", p.topic, errors.Join(ctx.Err(), err))
 	}
 	return nil
+}
+
+// produce returns nil when the broker has stored the records. They are all buffered
+// before the first is sent: when the broker refuses some for good, the client drops what
+// is buffered for their partition after them, but it would send what is added later, and
+// the first copies would be out of order.
+func (p *producer) produce(records []*kgo.Record) error {
+	var refused kgo.FirstErrPromise
+	for _, r := range records {
+		p.client.Produce(context.Background(), r, refused.Promise())
+	}
+	if err := p.client.Flush(context.Background()); err != nil {
+		return err
+	}
+	return refused.Err()
 }
