@@ -57,8 +57,8 @@ func (c Config) Open() (publication.Producer, error) {
 }
 
 type producer struct {
-	client  *kgo.Client
-	topic   string
+	client *kgo.Client
+	topic  string
 	// Used only by Send, one call at a time:
 	reached bool // a broker has answered once
 	known   bool // the client knows the topic's partitions; until then it does not buffer by partition

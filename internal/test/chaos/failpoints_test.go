@@ -103,10 +103,23 @@ func TestLostClaimsAreRecovered(t *testing.T) {
 	if !(&client{w: w, dice: w.dice("registrar")}).register(ctx) {
 		t.Fatal("the workflows cannot be registered")
 	}
-	served := make(chan struct{})
-	go func() { w.round(ctx, 0); close(served) }()
-	for w.inFlight(ctx, t) < 3 && pause(ctx, 5*time.Millisecond) {
+	served, enough := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(served)
+		for number := 0; !closed(enough) && ctx.Err() == nil; number++ {
+			w.round(ctx, number)
+		}
+	}()
+	// The node is stopped before its sagas are counted, so that they are still in flight
+	// when it is killed.
+	for pause(ctx, 5*time.Millisecond) {
+		n.alive().signal(syscall.SIGSTOP)
+		if w.inFlight(ctx, t) >= 3 {
+			break
+		}
+		n.alive().signal(syscall.SIGCONT)
 	}
+	close(enough)
 	n.end(syscall.SIGKILL)
 	if err := n.start("SKALD_FAILPOINTS=" + string(failpoint.LeaseTakeover) + "=err@1"); err != nil {
 		t.Fatal(err)
@@ -119,11 +132,23 @@ func TestLostClaimsAreRecovered(t *testing.T) {
 	}
 }
 
-// inFlight counts the sagas that some node drives.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// inFlight counts the sagas that some node drives, and returns 0 while a statement of a
+// node may still change that.
 func (w *world) inFlight(ctx context.Context, t *testing.T) (n int) {
 	t.Helper()
 	err := w.db.sql().QueryRowContext(ctx, `
-		SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL AND lease_owner IS NOT NULL`).Scan(&n)
+		SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL AND lease_owner IS NOT NULL
+		   AND NOT EXISTS (SELECT FROM pg_stat_activity
+		                    WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid())`).Scan(&n)
 	if err != nil {
 		t.Fatal(err)
 	}
