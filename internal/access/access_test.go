@@ -27,7 +27,7 @@ var wanted = map[access.Role]string{
 	"root": "",
 }
 
-func TestEachRoleHoldsWhatTheTableSaysAndNothingElse(t *testing.T) {
+func TestRolesHaveExactlyThePermissionsOfTheTable(t *testing.T) {
 	all := strings.Fields(wanted[access.Admin])
 	for role, list := range wanted {
 		held := strings.Fields(list)
@@ -54,7 +54,7 @@ func TestEachRoleHoldsWhatTheTableSaysAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheManualHasTheTableOfRoles(t *testing.T) {
+func TestManualContainsTheTableOfRoles(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestTheManualHasTheTableOfRoles(t *testing.T) {
 	}
 }
 
-func TestAnOperatorHoldsAllOfWorkerAndAuditorAndAnAdminEverything(t *testing.T) {
+func TestOperatorIncludesWorkerAndAuditorAndAdminIncludesAll(t *testing.T) {
 	for _, pair := range [][2]access.Role{
 		{access.Worker, access.Operator}, {access.Auditor, access.Operator}, {access.Operator, access.Admin},
 	} {
@@ -88,7 +88,7 @@ func TestAnOperatorHoldsAllOfWorkerAndAuditorAndAnAdminEverything(t *testing.T) 
 	}
 }
 
-func TestTheTenantOfARequest(t *testing.T) {
+func TestTenantOfARequest(t *testing.T) {
 	home := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu", Major: 1, Minor: 2}
 	other := uuid.MustParse("00000000-0000-0000-0000-00000000000b")
 	fallback := saga.Tenant{

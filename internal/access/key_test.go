@@ -30,7 +30,7 @@ func chance(t *testing.T) (c [access.EntropyBytes]byte) {
 	return c
 }
 
-func TestATokenHasOneFormAndReadsBack(t *testing.T) {
+func TestTokenHasOneFormAndCanBeParsed(t *testing.T) {
 	if got, want := access.NewToken([access.EntropyBytes]byte{}), "skald_aaaaaaaa_"+strings.Repeat("A", 43); string(
 		got,
 	) != want {
@@ -62,7 +62,7 @@ func TestATokenHasOneFormAndReadsBack(t *testing.T) {
 	}
 }
 
-func TestNothingThatIsKeptIsTheToken(t *testing.T) {
+func TestStoredKeyDoesNotContainTheToken(t *testing.T) {
 	key, token, err := access.Issue(
 		access.Request{Name: "orders", Role: access.Operator, Tenant: &home},
 		root,
@@ -80,7 +80,7 @@ func TestNothingThatIsKeptIsTheToken(t *testing.T) {
 	}
 }
 
-func TestAKeyCountsWithItsTokenUntilItsEnd(t *testing.T) {
+func TestKeyIsValidWithItsTokenUntilItExpires(t *testing.T) {
 	expires := noon.Add(time.Hour)
 	key, token, err := access.Issue(
 		access.Request{Name: "orders", Role: access.Operator, Tenant: &home, ExpiresAt: &expires},
@@ -118,7 +118,7 @@ func TestAKeyCountsWithItsTokenUntilItsEnd(t *testing.T) {
 	}
 }
 
-func TestWhoUsesAKey(t *testing.T) {
+func TestPrincipalOfAKey(t *testing.T) {
 	id := uuid.New()
 	bound := access.Key{ID: id, Name: "orders", Role: access.Operator, Tenant: &home}
 	free := access.Key{ID: id, Name: "orders", Role: access.Admin}
@@ -135,7 +135,7 @@ func TestWhoUsesAKey(t *testing.T) {
 	}
 }
 
-func TestWhatAKeyMayBe(t *testing.T) {
+func TestRulesOfNewKeys(t *testing.T) {
 	other := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000b")}
 	elsewhere := home
 	elsewhere.Region = "us"

@@ -39,7 +39,7 @@ func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
 
 // The chain says the same of events wherever they are, and of those that are gone that
 // they are gone; what is wrong is found there as well.
-func TestTheChainOutlivesItsEvents(t *testing.T) {
+func TestChainOutlivesItsEvents(t *testing.T) {
 	t.Parallel()
 	w, super := inPostgres(t)
 	tenant := w.write(t)
@@ -93,7 +93,7 @@ func TestTheChainOutlivesItsEvents(t *testing.T) {
 	bad("a changed seal of purged events", saga.SealMismatch, 3)
 }
 
-func TestEventsAreArchivedOnceAndOnlyWhenTheyWereRead(t *testing.T) {
+func TestEventsAreArchivedOnceAndOnlyAfterTheyWereRead(t *testing.T) {
 	t.Parallel()
 	w, super := inPostgres(t)
 	tenant, broken := w.write(t), w.write(t)

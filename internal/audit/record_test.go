@@ -101,7 +101,7 @@ func (r record) verify(t *testing.T, tenant uuid.UUID) saga.Verification {
 
 // A change of any column of any action is found, and the action named: this fails if
 // the digest leaves out a column.
-func TestAChangedActionIsFoundWhateverWasChanged(t *testing.T) {
+func TestAnyChangeOfAnActionIsDetected(t *testing.T) {
 	r := newRecord(t)
 	tenant := uuid.New()
 	r.write(t, tenant)
@@ -175,7 +175,7 @@ func (r record) must(t *testing.T, query string, args ...any) {
 	}
 }
 
-func TestActionsThatAreTakenAwayPutInOrForgedAreFound(t *testing.T) {
+func TestRemovedInsertedAndForgedActionsAreDetected(t *testing.T) {
 	for _, tt := range []struct {
 		name, meddle string
 		want         saga.Tampering
@@ -213,7 +213,7 @@ func TestActionsThatAreTakenAwayPutInOrForgedAreFound(t *testing.T) {
 }
 
 // The hashes are those that jq and sha256sum compute of the same document.
-func TestHashesAreOfOrderedJSON(t *testing.T) {
+func TestHashesCoverOrderedJSON(t *testing.T) {
 	got := operator.Hash(map[string]any{"b": "<&\u2028é", "a": []int{1, 2}})
 	want := operator.Hash(struct {
 		A []int  `json:"a"`

@@ -56,7 +56,7 @@ func (c *fakeChain) run(t *testing.T, d time.Duration) (sealed []int, lags []tim
 	return sealed, lags
 }
 
-func TestARoundSealsAllThatIsThere(t *testing.T) {
+func TestRoundSealsAllExistingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeChain{events: map[uuid.UUID]int{uuid.New(): 2*saga.MaxSealed + 5, uuid.New(): 7}}
 		sealed, lags := c.run(t, 3*time.Second)
@@ -75,7 +75,7 @@ func TestEventsThatAnOpenTransactionHoldsBackAreLag(t *testing.T) {
 	})
 }
 
-func TestSealingGoesOnAfterAnOutage(t *testing.T) {
+func TestSealingContinuesAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeChain{events: map[uuid.UUID]int{uuid.New(): 1}, fail: 2}
 		if sealed, _ := c.run(t, 4*time.Second); len(sealed) == 0 || sealed[0] != 1 {

@@ -116,7 +116,7 @@ func TestFollowersShareOneLoopAndGetEverythingAfterTheirPosition(t *testing.T) {
 	})
 }
 
-func TestAFollowerThatDoesNotReadIsDismissedAndOthersAreNot(t *testing.T) {
+func TestOnlyAFollowerThatDoesNotReadIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeTrail{}
 		tail, tenant := newTail(f), uuid.New()
@@ -141,7 +141,7 @@ func TestAFollowerThatDoesNotReadIsDismissedAndOthersAreNot(t *testing.T) {
 	})
 }
 
-func TestWhatThisNodeWritesIsSeenAtOnce(t *testing.T) {
+func TestFollowersSeeEventsOfThisNodeImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeTrail{}
 		tail := newTail(f)
@@ -165,7 +165,7 @@ func TestWhatThisNodeWritesIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-func TestFollowingGoesOnAfterAnOutage(t *testing.T) {
+func TestFollowingContinuesAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeTrail{}
 		tail := newTail(f)

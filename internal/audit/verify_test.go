@@ -116,7 +116,7 @@ func (w world) verify(t *testing.T, tenant uuid.UUID, from int64, limit int) sag
 	return v
 }
 
-func TestWhatWasWrittenIsFoundToBeSo(t *testing.T) {
+func TestUnchangedTrailIsVerified(t *testing.T) {
 	onPostgres, _ := inPostgres(t)
 	for name, w := range map[string]world{"in memory": inMemory(), "in PostgreSQL": onPostgres} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestWhatWasWrittenIsFoundToBeSo(t *testing.T) {
 	}
 }
 
-func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
+func TestEachKindOfTamperingIsDetectedAndNamed(t *testing.T) {
 	w, db := inPostgres(t)
 	// $1 is the tenant; e is the n-th of its events, s the n-th of its seals.
 	const event = `(SELECT id FROM saga.audit_events WHERE tenant_id = $1 ORDER BY txid, id OFFSET %d LIMIT 1)`
@@ -217,7 +217,7 @@ func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
 
 // An event that was replaced together with its digest, by an attacker who knows how
 // digests are computed, still does not match the seal.
-func TestAnEventWithADigestOfItsOwnDoesNotFitTheSeal(t *testing.T) {
+func TestEventWithAForgedDigestDoesNotMatchItsSeal(t *testing.T) {
 	w, db := inPostgres(t)
 	tenant := w.write(t)
 	events, err := w.chain.Span(t.Context(), tenant, saga.Position{}, saga.Position{TxID: 1 << 62}, 100)

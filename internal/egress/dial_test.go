@@ -70,7 +70,7 @@ func port(l net.Listener) string {
 	return p
 }
 
-func TestADecoyIsNeverConnectedTo(t *testing.T) {
+func TestDeniedAddressIsNeverConnectedTo(t *testing.T) {
 	decoy := listen(t)
 	p := policy(t, "", "", false)
 	p.Resolver = resolver(t, func(int) []string { return []string{"127.0.0.1", "0.0.0.0", "127.0.0.2"} })
@@ -110,7 +110,7 @@ func TestAnAllowedConnectionIsMade(t *testing.T) {
 	conn.Close()
 }
 
-func TestRebindingIsCaughtAtTheNextConnection(t *testing.T) {
+func TestDNSRebindingIsRefusedAtTheNextConnection(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close") // so that every request dials
 		io.WriteString(w, "hello")
@@ -139,7 +139,7 @@ func TestRebindingIsCaughtAtTheNextConnection(t *testing.T) {
 	}
 }
 
-func TestADeniedNameIsNotLookedUp(t *testing.T) {
+func TestDeniedNameIsNotLookedUp(t *testing.T) {
 	p := policy(t, "", "*.evil.example:80", true)
 	p.Resolver = resolver(t, func(int) []string { t.Error("the name was looked up"); return nil })
 	_, err := p.DialContext(0)(t.Context(), "tcp", "a.evil.example:80")
@@ -149,7 +149,7 @@ func TestADeniedNameIsNotLookedUp(t *testing.T) {
 	}
 }
 
-func TestAnAddressInDisguiseIsNotLookedUp(t *testing.T) {
+func TestAddressInUnusualNotationIsNotLookedUp(t *testing.T) {
 	p := policy(t, "", "", true)
 	p.Resolver = resolver(t, func(int) []string { t.Error("it was looked up"); return nil })
 	for _, address := range []string{
@@ -163,7 +163,7 @@ func TestAnAddressInDisguiseIsNotLookedUp(t *testing.T) {
 	}
 }
 
-func TestAFailureOfAnAllowedAddressIsNotAMatterOfPolicy(t *testing.T) {
+func TestFailureOfAnAllowedAddressIsNotAPolicyError(t *testing.T) {
 	l := listen(t)
 	closed := port(l)
 	l.Close()
@@ -176,7 +176,7 @@ func TestAFailureOfAnAllowedAddressIsNotAMatterOfPolicy(t *testing.T) {
 	}
 }
 
-func TestOnlyTheInternetIsDialed(t *testing.T) {
+func TestUnixSocketsAreNotDialed(t *testing.T) {
 	_, err := policy(t, "", "", true).DialContext(0)(t.Context(), "unix", "/tmp/x:80")
 	var denied *Denied
 	if !errors.As(err, &denied) {

@@ -16,7 +16,7 @@ func policy(t *testing.T, allow, deny string, loopback bool) *Policy {
 	return p
 }
 
-func TestWhatMayBeReached(t *testing.T) {
+func TestAllowedAddresses(t *testing.T) {
 	const ok = ""
 	for _, tt := range []struct {
 		name        string

@@ -2,7 +2,7 @@ package egress
 
 import "testing"
 
-func TestWhatCanBeSaidOfAHostWithoutLookingItUp(t *testing.T) {
+func TestChecksOfAHostWithoutLookup(t *testing.T) {
 	policy := func(allow, deny []string, loopback bool) *Policy {
 		p, err := NewPolicy(allow, deny, loopback)
 		if err != nil {

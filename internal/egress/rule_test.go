@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestEntriesThatAreRefused(t *testing.T) {
+func TestInvalidEntriesAreRefused(t *testing.T) {
 	for _, entry := range []string{
 		"", " ", "*", "*.", "*:443", "a b", "-a.example", "a..b", "http://a", "a/b", "user@a", "a_.b:x",
 		"10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "fd00::/129", "fe80::1%eth0", "fe80::/10%eth0", "::ffff:10.0.0.0/90",
@@ -32,7 +32,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnEntryMatchesExactlyWhatItSays(t *testing.T) {
+func TestEntryMatchesExactlyItsAddresses(t *testing.T) {
 	type dial struct{ host, addr string }
 	for _, tt := range []struct {
 		entry    string

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestAnEdgeNeitherGuardedNorInDevelopmentDoesNotStart(t *testing.T) {
+func TestServerRequiresAuthenticationOrDevelopmentMode(t *testing.T) {
 	e := apitest.NewEdge(t)
 	for name, change := range map[string]func(*httpapi.Config){
 		"neither": func(c *httpapi.Config) { c.Access.Development = false },
@@ -30,7 +30,7 @@ func TestAnEdgeNeitherGuardedNorInDevelopmentDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestACredentialMayComeInSeveralWaysButOnlyOnce(t *testing.T) {
+func TestCredentialIsAcceptedInSeveralHeadersButOnlyOnce(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	for _, tt := range []struct {
 		name   string
@@ -77,7 +77,7 @@ func TestACredentialMayComeInSeveralWaysButOnlyOnce(t *testing.T) {
 	}
 }
 
-func TestHealthAndTheContractAreForEverybody(t *testing.T) {
+func TestHealthAndContractNeedNoCredential(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	for _, path := range []string{"/healthz", "/readyz", "/version", "/openapi.json"} {
 		for _, header := range [][]string{nil, apitest.As("stranger")} {
@@ -88,7 +88,7 @@ func TestHealthAndTheContractAreForEverybody(t *testing.T) {
 	}
 }
 
-func TestACredentialIsAskedForBeforeAnythingElseIsSaid(t *testing.T) {
+func TestAuthenticationComesBeforeAllOtherChecks(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	for _, tt := range []struct{ method, path, body string }{
 		{"GET", "/api/v1/sagas?colour=red", ""},
@@ -167,9 +167,9 @@ func noQueue(r apitest.Reply) bool {
 	return code == "DLQ_UNAVAILABLE" || code == "JOB_UNAVAILABLE"
 }
 
-// TestWhatIsAnotherTenantsDoesNotExist compares responses to requests for another tenant's
+// TestResourcesOfAnotherTenantAreNotFound compares responses to requests for another tenant's
 // resources with those for resources that do not exist.
-func TestWhatIsAnotherTenantsDoesNotExist(t *testing.T) {
+func TestResourcesOfAnotherTenantAreNotFound(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"),
 		apitest.As("admin")...); r.Status != 201 {
@@ -214,7 +214,7 @@ func TestWhatIsAnotherTenantsDoesNotExist(t *testing.T) {
 	}
 }
 
-func TestTheServerDoesNotStartOnAContractWithAHole(t *testing.T) {
+func TestServerRefusesAContractWithAnUnguardedOperation(t *testing.T) {
 	for name, tt := range map[string]struct{ path, security, permission, want string }{
 		"no permission":                       {"/api/v1/x", `[{"bearer":[]}]`, `null`, "x-permission"},
 		"a permission that is none":           {"/api/v1/x", `[{"bearer":[]}]`, `"sagas:delete"`, "no permission"},
@@ -281,9 +281,9 @@ func TestInDevelopmentModeWebPagesOfOtherSitesAreNotTrusted(t *testing.T) {
 	}
 }
 
-// What changes something needs the right to write, or to work, or to administer; a GET
-// has no body and no key that would make sense only for a change.
-func TestNoGetNeedsTheRightToWrite(t *testing.T) {
+// Operations that change something require the permission to write, to work or to administer; a
+// GET has no body and no idempotency key, which only a change could use.
+func TestNoGetRequiresAWritePermission(t *testing.T) {
 	t.Parallel()
 	gets := 0
 	for path, item := range apitest.OpenapiYAML(t).Paths.Map() {

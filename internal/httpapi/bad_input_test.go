@@ -14,10 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// leaks are traces of the inside that no answer may hold.
+// leaks matches implementation details that no response may contain.
 var leaks = regexp.MustCompile(`goroutine|\.go:|openapi3|kin-openapi|json: |encoding/|strconv|pq: |panic|runtime error|0x[0-9a-f]{6}`)
 
-func TestBadInputGetsItsProblem(t *testing.T) {
+func TestBadInputIsAnsweredWithItsProblem(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Limits.MaxBodyBytes, c.Limits.MaxWorkflowBytes, c.Limits.MaxJSONDepth = 4096, 2048, 10
 	})
@@ -167,7 +167,7 @@ func TestBadInputGetsItsProblem(t *testing.T) {
 				t.Errorf("type = %q", p.Type)
 			}
 			if leak := leaks.Find(r.Body); leak != nil {
-				t.Errorf("the answer leaks %q: %s", leak, r.Body)
+				t.Errorf("the response leaks %q: %s", leak, r.Body)
 			}
 			checkPointer(t, p, tt.pointer)
 		})
@@ -184,7 +184,7 @@ func manyHeaders(n int) (header []string) {
 	return header
 }
 
-func TestABodyMaySayThatItIsNotEncoded(t *testing.T) {
+func TestContentEncodingIdentityIsAccepted(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
@@ -228,7 +228,7 @@ func TestEveryMistakeIsListed(t *testing.T) {
 	}
 }
 
-func TestBoundsAreWrittenOut(t *testing.T) {
+func TestViolationsNameTheBounds(t *testing.T) {
 	e := apitest.NewEdge(t)
 	p := e.Send("POST", apitest.SagasPath, `{"workflow_name":"order","timeout_ms":99999999999999}`).Wants(422, "REQ_SCHEMA")
 	if got, want := p.Errors[0].Message, "must be at most 31622400000"; got != want {
@@ -236,7 +236,7 @@ func TestBoundsAreWrittenOut(t *testing.T) {
 	}
 }
 
-func TestABodyOfUnknownLengthHasTheSameLimit(t *testing.T) {
+func TestBodyOfUnknownLengthHasTheSameLimit(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.MaxBodyBytes = 1000 })
 	e.Register("order", "reserve")
 	for size, status := range map[int]int{10: http.StatusCreated, 2000: http.StatusRequestEntityTooLarge} {
@@ -253,7 +253,7 @@ func TestABodyOfUnknownLengthHasTheSameLimit(t *testing.T) {
 	}
 }
 
-func TestAProblemRepeatsLittleOfWhatWasSent(t *testing.T) {
+func TestProblemsQuoteLittleOfTheRequest(t *testing.T) {
 	e := apitest.NewEdge(t)
 	var body bytes.Buffer
 	body.WriteString(`{"workflow_name":"order"`)
@@ -271,7 +271,7 @@ func TestAProblemRepeatsLittleOfWhatWasSent(t *testing.T) {
 	}
 }
 
-func TestOddContentTypesAreUnderstood(t *testing.T) {
+func TestUnusualContentTypesAreUnderstood(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	for _, contentType := range []string{"application/json; charset=UTF-8", "Application/JSON", `application/json;charset="utf-8"`} {
@@ -282,7 +282,7 @@ func TestOddContentTypesAreUnderstood(t *testing.T) {
 	}
 }
 
-func TestOperationsWithoutABodyTakeAnEmptyObject(t *testing.T) {
+func TestOperationsWithoutABodyAcceptAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)
 	for _, tt := range []struct {
@@ -302,7 +302,7 @@ func TestOperationsWithoutABodyTakeAnEmptyObject(t *testing.T) {
 	} {
 		r := e.Send("POST", "/api/v1/webhooks/0192f0c1-0000-7000-8000-000000000001/test", tt.body, tt.header...)
 		if !tt.refused {
-			r.Wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND") // it has passed the body
+			r.Wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND") // the body was accepted
 			continue
 		}
 		if p := r.Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA"); !strings.Contains(p.Detail, "takes no body") {

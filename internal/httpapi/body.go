@@ -11,22 +11,22 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// paced is a body that must come at a minimum rate, so that nobody holds a connection
-// with a byte now and then. Only the time for which the server waits for the client
-// counts, not what it does between two pieces.
+// paced is a body that must arrive at a minimum rate, so that a client cannot hold a connection
+// by sending a byte now and then. Only the time that the server waits for the client counts,
+// not the time between two reads.
 type paced struct {
 	io.ReadCloser
 	out     *http.ResponseController
-	grace   time.Duration // for which the rate does not count
-	rate    int           // bytes per second; 0: any
-	each    time.Duration // for one piece; 0: any
-	until   time.Time     // for all of it; zero: any
+	grace   time.Duration // during which the rate does not apply
+	rate    int           // bytes per second; 0: no minimum
+	each    time.Duration // per read; 0: no limit
+	until   time.Time     // for the whole body; zero: no limit
 	waited  time.Duration
 	arrived int64
 }
 
-// pace bounds how long the server waits for the body of r, also for one that nobody
-// reads: net/http does that before it lets a connection go.
+// pace limits how long the server waits for the body of r, even if no handler reads it:
+// net/http drains it before it reuses the connection.
 func (s *server) pace(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -39,13 +39,12 @@ func (s *server) pace(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamed makes it a body that may come for as long as it likes, wait at most for each
-// piece.
+// streamed lets the body take any time in total, with at most wait for each read.
 func (b *paced) streamed(wait time.Duration) {
 	b.grace, b.each, b.until = wait, wait, time.Time{}
 }
 
-// bound sets until when the next piece must be there.
+// bound sets the deadline of the next read.
 func (b *paced) bound() error {
 	now := time.Now()
 	end := b.until
@@ -64,14 +63,14 @@ func (b *paced) bound() error {
 	return b.out.SetReadDeadline(end)
 }
 
-// Read reads what has come. Fault: Slow.
+// Read reads the next part. Fault: Slow.
 func (b *paced) Read(p []byte) (int, error) {
-	if b.arrived > 0 || b.each > 0 { // else pace has set it
+	if b.arrived > 0 || b.each > 0 { // otherwise pace has set it
 		if err := b.bound(); err != nil {
 			return 0, err
 		}
 	}
-	if b.each > 0 { // the answer gets as long after the last piece
+	if b.each > 0 { // the response gets the same time, counted from the last read
 		if err := b.out.SetWriteDeadline(time.Now().Add(2 * b.each)); err != nil {
 			return 0, err
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// checkQuery refuses query parameters that the operation does not have, or
-// has once and got twice, and text that no store could keep.
+// checkQuery refuses unknown query parameters, repeated parameters that the operation takes
+// once, and text that PostgreSQL cannot store.
 func (s *server) checkQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
@@ -63,12 +63,12 @@ func (rt *route) checkQuery(raw string) error {
 	return rest.ParameterFault(code, fields...)
 }
 
-// checkBody reads the body within its limit, makes JSON canonical and checks
-// it against the contract. What comes after sees only the canonical form.
+// checkBody reads the body within its limit, makes JSON canonical and checks it against the
+// contract. Later handlers see only the canonical form.
 func (s *server) checkBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			next.ServeHTTP(w, r) // a GET has no body; one that comes is never read
+			next.ServeHTTP(w, r) // a GET takes no body; one that is sent is never read
 			return
 		}
 		if err := plain(w, r); err != nil {
@@ -94,7 +94,7 @@ func (s *server) checkBody(next http.Handler) http.Handler {
 	})
 }
 
-// plain returns nil for a body that is sent as it is. Fault: Unsupported.
+// plain returns nil for a body without a Content-Encoding. Fault: Unsupported.
 func plain(w http.ResponseWriter, r *http.Request) error {
 	encodings := r.Header["Content-Encoding"]
 	if len(encodings) == 0 || r.ContentLength == 0 || len(encodings) == 1 && strings.EqualFold(encodings[0], "identity") {
@@ -104,8 +104,8 @@ func plain(w http.ResponseWriter, r *http.Request) error {
 	return fault.New(fault.Unsupported, rest.CodeEncoding, "the Content-Encoding %q is not supported: send the body without one", rest.Clip(encodings[0]))
 }
 
-// stream hands on a body that the handler reads as it comes, however much it is,
-// as long as something comes.
+// stream passes on a body that the handler reads as it arrives, of any size, as long as data
+// keeps arriving.
 func (s *server) stream(next http.Handler, rt *route, w http.ResponseWriter, r *http.Request) {
 	media := mediaType(r.Header.Get("Content-Type"))
 	if !slices.Contains(rt.media, media) {
@@ -138,7 +138,7 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 	if !slices.Contains(rt.media, media) {
 		return nil, wrongMedia(rt)
 	}
-	r.Header.Set("Content-Type", media) // as the generated code compares it
+	r.Header.Set("Content-Type", media) // in the spelling that the generated code compares with
 	if media != rest.MediaJSON {
 		if !utf8.Valid(data) {
 			return nil, fault.New(fault.Malformed, rest.CodeInvalidUTF8, "the body is not UTF-8")
@@ -157,9 +157,8 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 	return canonical, nil
 }
 
-// noBody returns nil when a request to an operation that takes no body says nothing:
-// no body, or an empty object, which many clients send with every POST. Faults:
-// Invalid, or what reading it says.
+// noBody returns nil when a request to an operation without a body sends none, or an empty
+// object, which many clients send with every POST. Faults: Invalid, or that of reading it.
 func noBody(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
@@ -173,20 +172,20 @@ func noBody(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// mostOfNothing is how much is read of a body that is to say nothing.
+// mostOfNothing is how many bytes are read of a body that should be empty.
 const mostOfNothing = 1 << 10
 
 func emptyObject(text []byte) bool {
 	return text[0] == '{' && text[len(text)-1] == '}' && len(bytes.TrimSpace(text[1:len(text)-1])) == 0
 }
 
-// readAtOnce is the largest body for which memory is set aside on the word of
-// its Content-Length; larger ones take it as they come.
+// readAtOnce is the largest body for which memory is allocated according to Content-Length; for
+// larger ones the buffer grows while reading.
 const readAtOnce = 64 << 10
 
 func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close") // nobody wants to read the rest
+		w.Header().Set("Connection", "close") // the rest is not read
 		return nil, tooLarge(limit)
 	}
 	body := http.MaxBytesReader(w.(*response).ResponseWriter, r.Body, limit)
@@ -214,8 +213,8 @@ func tooLarge(limit int64) error {
 	return fault.New(fault.TooLarge, rest.CodeTooLarge, "the body has more than %d bytes", limit)
 }
 
-// mediaType returns the media type of a Content-Type in the spelling of the
-// contract, "" when it is none or not in UTF-8.
+// mediaType returns the media type of a Content-Type in the spelling of the contract, "" when
+// it is invalid or its charset is not UTF-8.
 func mediaType(header string) string {
 	if header == rest.MediaJSON {
 		return header

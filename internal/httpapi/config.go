@@ -25,10 +25,10 @@ type Version struct {
 	Version, Commit, BuiltAt, Go string
 }
 
-// Readiness is what a node that can serve reports of itself.
+// Readiness is what a node that can serve reports about itself.
 type Readiness struct {
-	SchemaVersion int      // of the database; 0: there is none
-	Warnings      []string // what is wrong, though not with this node
+	SchemaVersion int      // of the database; 0: no database
+	Warnings      []string // problems outside this node
 }
 
 // Config configures the edge, by subject. Fields are required unless their comment says
@@ -43,10 +43,10 @@ type Config struct {
 	DeadLetters *dlqapi.DeadLetters
 	// Jobs is job runs. Nil: there are none, and their operations return 503.
 	Jobs *Jobs
-	// Storage reports on the store's tables. Nil: it has none.
+	// Storage reports the sizes of the store's tables. Nil: the store has none.
 	Storage func(context.Context) (saga.Storage, error)
-	// Answers keeps the responses of requests with an Idempotency-Key, where no resource
-	// carries the key.
+	// Answers stores the responses of requests with an Idempotency-Key for operations that
+	// create no resource with the key.
 	Answers keyed.Store
 	// CursorKey signs cursors: at least 32 random bytes, the same on every node and after
 	// every restart; otherwise cursors in clients' hands become invalid.
@@ -54,10 +54,10 @@ type Config struct {
 	Limits    rest.Limits
 	Now       func() time.Time
 	NewID     func() uuid.UUID
-	// Ready returns what is known of this node, with an error when it cannot serve; all of
-	// it is shown to every caller. Nil: always ready.
+	// Ready returns the state of this node, with an error when it cannot serve; every caller
+	// sees all of it. Nil: always ready.
 	Ready func(context.Context) (Readiness, error)
-	// ProbesOnly: the process serves no API, only what says how it is.
+	// ProbesOnly: the process serves no API, only health, readiness and version.
 	ProbesOnly bool
 	// Stopping is closed when the server begins to stop: requests that wait for a saga's
 	// end are then answered with its current state. Nil: never closed.
@@ -70,11 +70,11 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Trail is what the edge needs of the audit trail.
+// Trail is what the edge needs for the audit trail.
 type Trail struct {
 	Events saga.Trail
-	// Follow streams what is added to the events, and Verify checks a tenant's seals from
-	// a sequence number on, at most limit of them.
+	// Follow streams new events, and Verify checks at most limit of a tenant's seals from a
+	// sequence number on.
 	Follow auditapi.Follow
 	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
 	// Streams is called with the number of open live streams of events whenever it
@@ -84,16 +84,16 @@ type Trail struct {
 	Timeline timeline.Store
 }
 
-// Webhooks is what the edge needs of webhooks.
+// Webhooks is what the edge needs for webhooks.
 type Webhooks struct {
 	Store      webhook.Store
 	Deliveries webhook.Log
-	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, ""
-	// when they may; the text is shown to the tenant.
+	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" when they
+	// can; the text is shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
 }
 
-// Access is what the edge needs of who may do what.
+// Access is what the edge needs for authentication and authorization.
 type Access struct {
 	Keys access.Store
 	// Identify returns the principal of a credential. Fault: Unauthenticated with

@@ -28,34 +28,35 @@ type contract struct {
 	doc      *openapi3.T
 	routes   map[routeKey]*route
 	redactor rest.Redactor
-	letter   *openapi3.Schema // of a message of a batch, each of which is checked on its own
-	json     []byte           // the contract as it is published
+	letter   *openapi3.Schema // of one message of a batch; each is checked on its own
+	json     []byte           // the published contract
 	etag     string
 }
 
 type routeKey struct{ method, path string }
 
-// route is what the contract says of one operation's query and body.
+// route is what the contract defines for the query and the body of one operation.
 type route struct {
 	name         string            // method and path template
 	operation    string            // operationId
-	open         bool              // for everybody
-	permission   access.Permission // what else the operation needs; "": only to be known
+	open         bool              // requires no credential
+	permission   access.Permission // what the caller needs; "": only a valid credential
 	query        map[string]bool   // known parameters; true: repeatable
-	media        []string          // media types of the body; nil: it takes none
+	media        []string          // media types of the body; nil: no body
 	bodyRequired bool
-	bodyAtLeast  int64            // bytes that the contract lets the body have, whatever is configured
-	bodyLimit    int64            // bytes that it may have here
-	keeps        bool             // answers are kept with the Idempotency-Key
-	stream       bool             // the handler reads the body as it comes
+	bodyAtLeast  int64            // minimum of bodyLimit that the contract sets, whatever is configured
+	bodyLimit    int64            // maximum size of the body in bytes
+	keeps        bool             // responses are stored with the Idempotency-Key
+	stream       bool             // the handler reads the body as it arrives
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
-	feature      string           // deadLetters or jobRuns, which there may not be; "" is always there
-	checked      routers.Route    // of its parameters
-	// together finds mistakes beside those of the form; nil: the form alone is told.
+	feature      string           // deadLetters or jobRuns, which may not be configured; "": always there
+	checked      routers.Route    // for the validator of parameters
+	// together finds mistakes in addition to those of the schema; nil: only the schema is
+	// checked.
 	together func(body []byte, wrong func(pointer string) bool) []fault.Field
 }
 
-// loadContract is the embedded contract, with a configuration's limits.
+// loadContract returns the embedded contract with the configured limits.
 func loadContract(l rest.Limits) (*contract, error) {
 	read, err := embedded()
 	if err != nil {
@@ -74,9 +75,9 @@ func loadContract(l rest.Limits) (*contract, error) {
 	return &c, nil
 }
 
-// embedded reads the embedded contract, once in a process, however many servers
-// tests start in it: that takes a tenth of a second of CPU, and ten times as much
-// under the race detector. Nobody changes what it returns.
+// embedded parses the embedded contract once per process, which takes a tenth of a second of
+// CPU and ten times as much under the race detector: tests start many servers in one process.
+// Its result must not be changed.
 var embedded = sync.OnceValues(func() (*contract, error) {
 	doc, err := api.GetSpec()
 	if err != nil {
@@ -99,7 +100,7 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 			}
 			rt.checked = routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}
 			c.routes[routeKey{method, path}] = rt
-			op.Security = nil // authorize has seen to it before the validator
+			op.Security = nil // authorize checks it before the validator runs
 		}
 	}
 	doc.Security = nil
@@ -112,12 +113,11 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 	return c, nil
 })
 
-// anybody is the x-permission of operations that need no permission, only a
-// credential that counts.
+// anybody is the x-permission of operations that need only a valid credential.
 const anybody = "anybody"
 
-// guard reads who may call the operation. Under /api/v1 nothing is open: an
-// operation that does not say what it needs is a mistake in the contract.
+// guard reads which permission the operation requires. Nothing under /api/v1 is open: an
+// operation without x-permission is a mistake in the contract.
 func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.SecurityRequirements) error {
 	if op.Security != nil {
 		all = *op.Security
@@ -136,14 +136,15 @@ func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.Securit
 	return nil
 }
 
-// Features that a deployment may not have: the x-feature of tags and operations.
+// Features that a deployment may lack: the x-feature of tags and operations.
 const (
 	deadLetters = "dead-letters"
 	jobRuns     = "job-runs"
-	always      = "none" // of an operation that is there in spite of its tag's feature
+	always      = "none" // of an operation that is always there, unlike the others of its tag
 )
 
-// partOf reads which feature the operation is of: its own word, or that of its tags.
+// partOf reads the feature that the operation belongs to: its own x-feature, or that of its
+// tags.
 func (rt *route) partOf(tags openapi3.Tags, op *openapi3.Operation) error {
 	for _, name := range op.Tags {
 		if tag := tags.Get(name); tag != nil && tag.Extensions["x-feature"] != nil {
@@ -163,11 +164,11 @@ func (rt *route) partOf(tags openapi3.Tags, op *openapi3.Operation) error {
 	return nil
 }
 
-// definition is a body that its handler checks: the rulebook of workflows has codes
-// and messages that a schema would hide.
+// definition is a body that its handler checks: the rules of workflows return codes and
+// messages that a schema violation would hide.
 const definition = "#/components/schemas/WorkflowInput"
 
-// relax takes the schemas of what is checked by hand out of what is enforced.
+// relax removes the schemas of hand-checked bodies from what the validator enforces.
 func relax(doc *openapi3.T) {
 	free := doc.Components.Schemas["AnyJSON"]
 	doc.Components.Schemas["SagaInput"].Value.Properties["steps"] = free
@@ -186,7 +187,7 @@ func relax(doc *openapi3.T) {
 
 func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation) *route {
 	rt := &route{name: method + " " + path, operation: op.OperationID, query: map[string]bool{}}
-	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that carry records of others
+	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that contain many records
 		rt.bodyAtLeast = int64(most)
 	}
 	rt.stream, _ = op.Extensions["x-stream"].(bool)
@@ -211,7 +212,7 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 	return rt
 }
 
-// routeOf returns what the contract says of the operation that chi has chosen.
+// routeOf returns the route of the operation that chi has selected.
 func (c *contract) routeOf(ctx context.Context, method string) *route {
 	rt := c.routes[routeKey{method, chi.RouteContext(ctx).RoutePattern()}]
 	if rt == nil {
@@ -220,8 +221,8 @@ func (c *contract) routeOf(ctx context.Context, method string) *route {
 	return rt
 }
 
-// published is the contract for clients: without the hints about Go that the
-// generator's overlay has put in.
+// published returns the contract for clients, without the hints for Go that the generator's
+// overlay adds.
 func published() ([]byte, error) {
 	raw, err := api.GetSpecJSON()
 	if err != nil {
@@ -258,9 +259,9 @@ func withoutHints(v any) {
 	}
 }
 
-// matcherOf compiles a pattern of the contract. That of ids, of which a batch of job runs
-// has two for each run, is matched without a regular expression: a tenth of what checking
-// such a body costs.
+// matcherOf compiles a pattern of the contract. The pattern of ids is matched without a regular
+// expression: a batch of job runs has two ids per run, and this takes a tenth of the time for
+// checking such a body.
 func matcherOf(pattern string) (openapi3.RegexMatcher, error) {
 	if pattern == uuidPattern {
 		return uuidMatcher{}, nil
@@ -270,8 +271,8 @@ func matcherOf(pattern string) (openapi3.RegexMatcher, error) {
 
 const uuidPattern = `^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`
 
-// uuidMatcher matches what uuidPattern does. The other forms of ids that uuid knows have
-// other lengths.
+// uuidMatcher matches what uuidPattern matches. The other forms of ids that package uuid
+// accepts have other lengths.
 type uuidMatcher struct{}
 
 func (uuidMatcher) MatchString(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
+func TestEnumsOfTheContractMatchTheRules(t *testing.T) {
 	schemas := apitest.OpenapiYAML(t).Components.Schemas
 	var states, actions []string
 	lifecycles := map[string]bool{}
@@ -120,9 +120,9 @@ func TestThePublishedContractIsOpenapiYAML(t *testing.T) {
 	}
 }
 
-// TestTheContractAcceptsWhatTheRulebookAccepts keeps the schema of definitions correct, which
+// TestContractAcceptsWhatTheRulesAccept keeps the schema of definitions correct, which
 // serves only readers: the edge does not enforce it.
-func TestTheContractAcceptsWhatTheRulebookAccepts(t *testing.T) {
+func TestContractAcceptsWhatTheRulesAccept(t *testing.T) {
 	schema := apitest.OpenapiYAML(t).Components.Schemas["WorkflowDefinition"].Value
 	full, err := workflow.ParseYAML([]byte(apitest.YamlDefinition+`
   - {name: last, depends_on: [notify], action: {http: {url: "https://h/", method: PUT}}, compensation: none, compensation_retry: {retry_on: []}}

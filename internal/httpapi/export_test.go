@@ -26,7 +26,7 @@ func GuardOf(t *testing.T, path, security, permission string) error {
 	return rt.guard(path, &op, nil)
 }
 
-// Cover redacts the member payload in an answer's body.
+// Cover redacts the member payload in the body of a response.
 func Cover(body any) (covered any, ok bool) { return rest.Redactor{"payload": true}.Redact(body) }
 
 // Veiled lists the members that are redacted for callers without payloads:read.

@@ -103,7 +103,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, req)
 		if w.Code == 503 && strings.Contains(w.Body.String(), "DLQ_UNAVAILABLE") {
-			return // TestNoInputOfTheQueueIsAServerError has PostgreSQL
+			return // TestNoInputOfTheQueueIsAServerError covers it with PostgreSQL
 		}
 		if w.Code >= 500 {
 			t.Fatalf("%s %s answered %d %s", method, target, w.Code, w.Body)

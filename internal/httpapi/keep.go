@@ -15,15 +15,15 @@ import (
 	"github.com/skald-saga/skald/internal/rest/keyed"
 )
 
-// keptKey is the parameter of operations whose answers are kept with the
-// Idempotency-Key. Where a resource carries the key, its handler honours it.
+// keptKey is the parameter of operations whose responses are stored with the Idempotency-Key.
+// For resources that carry the key themselves, the handler replays.
 const keptKey = "#/components/parameters/KeptIdempotencyKey"
 
-// mostKept is the largest answer that is kept.
+// mostKept is the largest response that is stored, in bytes.
 const mostKept = 1 << 20
 
-// keep honours the Idempotency-Key of operations whose answers are kept. Requests
-// that were refused for their form never come here, so they use up no key.
+// keep implements the Idempotency-Key for operations whose responses are stored. Requests with
+// a wrong form are refused earlier, so they use up no key.
 func (s *server) keep(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := r.Header.Get("Idempotency-Key")
@@ -60,9 +60,8 @@ func (s *server) keep(next http.Handler) http.Handler {
 	})
 }
 
-// prior returns the answer of an earlier request with the key; nil: there was none.
-// Faults: Invalid when the key stands for another request, Conflict when its answer
-// is not there (yet).
+// prior returns the response of an earlier request with the key; nil: there was none. Faults:
+// Invalid when the key was used for another request, Conflict when there is no response (yet).
 func (s *server) prior(ctx context.Context, key keyed.Key) (*keyed.Answer, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
@@ -91,11 +90,11 @@ func (s *server) prior(ctx context.Context, key keyed.Key) (*keyed.Answer, error
 
 func replay(w http.ResponseWriter, a *keyed.Answer) {
 	answer := rest.Answer{Status: a.Status, Raw: a.Body, ETag: a.ETag, Location: a.Location, Replayed: true}
-	_ = answer.Write(w) // it is encoded already
+	_ = answer.Write(w) // it is already encoded
 }
 
-// settle stores what became of a request before its client is told. What fails
-// here leaves a key without an answer, and so no second effect.
+// settle stores the response before it is sent. If that fails, the key stays without a
+// response, so that a retry has no second effect.
 func (s *server) settle(ctx context.Context, claim *keyed.Claim, out *kept) {
 	ctx, cancel := s.kit.Promised(ctx)
 	defer cancel()
@@ -109,7 +108,7 @@ func (s *server) settle(ctx context.Context, claim *keyed.Claim, out *kept) {
 		}
 		err = s.cfg.Answers.Keep(ctx, claim, a)
 	case claim.Stored() && out.status < http.StatusInternalServerError, out.status == http.StatusBadGateway:
-		err = s.cfg.Answers.Drop(ctx, claim) // refused for certain: the same key may be tried again
+		err = s.cfg.Answers.Drop(ctx, claim) // refused without any effect: the same key may be used again
 	}
 	if err != nil {
 		s.cfg.Log.ErrorContext(ctx, "the response of an Idempotency-Key could not be stored",
@@ -117,7 +116,7 @@ func (s *server) settle(ctx context.Context, claim *keyed.Claim, out *kept) {
 	}
 }
 
-// kept holds an answer back until it is stored.
+// kept holds a response back until it is stored.
 type kept struct {
 	http.ResponseWriter
 	status int
@@ -128,12 +127,12 @@ func (k *kept) WriteHeader(status int) { k.status = status }
 
 func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// Unwrap serves http.ResponseController.
+// Unwrap is for http.ResponseController.
 func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 func (k *kept) send() {
 	k.ResponseWriter.WriteHeader(k.status)
 	if k.body.Len() > 0 {
-		_, _ = k.ResponseWriter.Write(k.body.Bytes()) // a client that left cannot be told
+		_, _ = k.ResponseWriter.Write(k.body.Bytes()) // a client that has left cannot be told
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// outage is a store of webhooks that fails when it creates one, while it is told to.
+// outage is a store of webhooks whose Create fails while fails is set.
 type outage struct {
 	webhook.Store
 	fails bool
-	began chan struct{} // nil: nobody waits
+	began chan struct{} // nil: not used
 	goOn  chan struct{}
 }
 
@@ -33,8 +33,8 @@ func (o *outage) Create(ctx context.Context, s webhook.Subscription, fromBeginni
 
 const hookBody = `{"url":"https://example.com/hook"}`
 
-// Requirement API Idempotency: server errors and refusals use up no key.
-func TestARequestThatFailedUsesUpNoKey(t *testing.T) {
+// Requirement API Idempotency: requests that fail or are refused use up no key.
+func TestFailedRequestLeavesItsKeyFree(t *testing.T) {
 	t.Parallel()
 	store := &outage{fails: true}
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { store.Store, c.Webhooks.Store = c.Webhooks.Store, store })
@@ -52,7 +52,7 @@ func TestARequestThatFailedUsesUpNoKey(t *testing.T) {
 	send("/api/v1/webhooks", hookBody, "a").Wants(http.StatusConflict, "REQ_IDEMPOTENCY_ANSWER_NOT_KEPT")
 
 	verb := first.Header.Get("Location") + "/disable"
-	once := send(verb, `{"reason":"noise"}`, "a") // of another route: another key
+	once := send(verb, `{"reason":"noise"}`, "a") // on another route it is another key
 	again := send(verb, `{"reason":"noise"}`, "a")
 	if once.Status != http.StatusOK || again.Status != once.Status || string(again.Body) != string(once.Body) ||
 		again.Header.Get("ETag") != once.Header.Get("ETag") || again.Header.Get("Idempotent-Replayed") != "true" ||
@@ -62,7 +62,7 @@ func TestARequestThatFailedUsesUpNoKey(t *testing.T) {
 	send(verb, `{"reason":"other"}`, "a").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
 }
 
-func TestAKeyInWorkIsInUse(t *testing.T) {
+func TestKeyOfARequestInProgressIsInUse(t *testing.T) {
 	t.Parallel()
 	store := &outage{began: make(chan struct{}), goOn: make(chan struct{})}
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { store.Store, c.Webhooks.Store = c.Webhooks.Store, store })

@@ -13,14 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// creating are the operations whose requests create what Skald then has to work on.
+// creating are the operations whose requests create work for Skald.
 var creating = map[string]bool{
 	"createSaga": true, "pushDeadLetter": true, "pushDeadLetters": true, "importDeadLetters": true,
 	"createJobRun": true, "rerunJobRun": true, "createBackfill": true, "publishJobEvent": true,
 }
 
-// limit counts a request against the limits of its credential and its tenant. What a
-// worker reports is not counted: it would lose its runs if it had to wait. Fault: TooMany.
+// limit counts a request against the limits of its credential and its tenant. Reports of
+// workers are not counted: a worker that had to wait would lose its runs. Fault: TooMany.
 func (s *server) limit(w http.ResponseWriter, req *rest.Request) error {
 	if s.cfg.Limiter == nil || req.Permission == access.JobsWork && req.Operation != "claimRuns" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestRequestsBeyondTheLimitAreToldWhenToComeBack(t *testing.T) {
+func TestRequestsOverTheLimitGetRetryAfter(t *testing.T) {
 	t.Parallel()
 	now, limited := time.Unix(1e9, 0), map[string]int{}
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
@@ -33,7 +33,7 @@ func TestRequestsBeyondTheLimitAreToldWhenToComeBack(t *testing.T) {
 	if r.Header.Get("Retry-After") != "1" || !strings.Contains(p.Detail, `"creates"`) || limited["creates"] != 1 {
 		t.Errorf("refused with %v %+v, counted %v", r.Header, p, limited)
 	}
-	for i := range 98 { // what creates nothing goes on, as far as the credential's own limit
+	for i := range 98 { // operations that create nothing continue, up to the credential's own limit
 		if r := e.Send("GET", apitest.SagasPath, ""); r.Status != http.StatusOK {
 			t.Fatalf("read %d: %d %s", i, r.Status, r.Body)
 		}
@@ -41,7 +41,7 @@ func TestRequestsBeyondTheLimitAreToldWhenToComeBack(t *testing.T) {
 	e.Send("GET", apitest.SagasPath, "").Wants(http.StatusTooManyRequests, "REQ_RATE_LIMITED")
 	for _, path := range []string{"/healthz", "/readyz", "/version", "/openapi.json"} {
 		if r := e.Send("GET", path, ""); r.Status != http.StatusOK || r.Header.Get("RateLimit") != "" {
-			t.Errorf("%s, which is for everybody: %d %v", path, r.Status, r.Header)
+			t.Errorf("%s, which needs no credential: %d %v", path, r.Status, r.Header)
 		}
 	}
 	now = now.Add(time.Second)
@@ -50,7 +50,7 @@ func TestRequestsBeyondTheLimitAreToldWhenToComeBack(t *testing.T) {
 	}
 }
 
-func TestWithoutLimitsNothingIsSaidOfThem(t *testing.T) {
+func TestWithoutLimitsThereAreNoRateLimitHeaders(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)
 	r := e.Send("GET", apitest.SagasPath, "")

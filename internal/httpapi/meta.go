@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// GetHealth succeeds as long as the process can respond at all.
+// GetHealth succeeds as long as the process can respond.
 func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.Response, error) {
 	return rest.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
 }
@@ -50,14 +50,13 @@ func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject)
 	return rest.Answer{Status: http.StatusOK, Raw: s.contract.json, ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// GetMetrics is in the contract, but another handler in front of this package serves it;
-// here it is not found.
+// GetMetrics is in the contract, but another handler in front of this package serves it; here
+// it returns 404.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {
 	return nil, fault.New(fault.NotFound, rest.CodeNotFound, "metrics are not served on this port")
 }
 
-// GetStorage reports the size of the store's tables and indexes: of all tenants, who share
-// them.
+// GetStorage reports the sizes of the store's tables and indexes, which all tenants share.
 func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.Response, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()

@@ -41,7 +41,7 @@ func TestHealthReadinessAndVersion(t *testing.T) {
 	}
 }
 
-func TestRequestIDsAreTakenWhenSane(t *testing.T) {
+func TestRequestIDsOfClientsAreUsedWhenValid(t *testing.T) {
 	e := apitest.NewEdge(t)
 	for sent, taken := range map[string]bool{
 		"abc-1.2:3/4+5=6@7_8":    true,
@@ -59,7 +59,7 @@ func TestRequestIDsAreTakenWhenSane(t *testing.T) {
 	}
 }
 
-func TestHeadIsGetWithoutTheBody(t *testing.T) {
+func TestHeadIsGetWithoutABody(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "a")
 	for _, path := range []string{"/healthz", apitest.WorkflowsPath, apitest.WorkflowsPath + "/order"} {
@@ -102,7 +102,7 @@ func TestRequestsThatSucceedAreNotLogged(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
+func TestInvalidConfigurationIsRefused(t *testing.T) {
 	good := apitest.NewEdge(t).Cfg
 	for name, spoil := range map[string]func(*httpapi.Config){
 		"no store":           func(c *httpapi.Config) { c.Sagas.Store = nil },

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// methods are those the contract uses, and HEAD, which every GET answers.
+// methods are those of the contract, and HEAD, which every GET supports.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 	http.MethodDelete}
 
-// methodNotAllowed names the methods the path has: chi leaves that to a
-// handler that replaces its own.
+// methodNotAllowed lists the methods of the path in Allow: a handler that replaces chi's own
+// must do that itself.
 func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, m := range methods {
@@ -34,9 +34,9 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
 }
 
-// ownPaths keeps a path that the contract writes out, such as /workflows/validate, from
-// being taken for a parameter of another one, such as /workflows/{name}, when it is asked
-// for with a method that only the other one has.
+// ownPaths keeps a literal path of the contract, such as /workflows/validate, from matching a
+// parameter of another one, such as /workflows/{name}, when the method exists only for the
+// other one.
 func (s *server) ownPaths() {
 	for key := range s.contract.routes {
 		if strings.HasSuffix(key.path, "}") {

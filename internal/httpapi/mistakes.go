@@ -12,9 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// together checks, for bodies that people write by hand, the rules of members whose form is
-// right when others are wrong, so that all mistakes are reported at once. A body whose form
-// is right goes through the rules later.
+// together contains, for bodies that people write by hand, checks of the members whose form is
+// right although others are wrong, so that all mistakes are reported in one response. A body
+// whose form is right passes through the rules later.
 var together = map[string]func(body []byte, wrong func(pointer string) bool) []fault.Field{
 	"#/components/schemas/JobDefinitionInput": wrongDefinition,
 	"#/components/schemas/SettingsPatch":      wrongSettings,
@@ -64,7 +64,7 @@ func wrongDefinition(body []byte, wrong func(string) bool) []fault.Field {
 	return nil
 }
 
-// wrongSettings checks settings whose values are numbers, or null.
+// wrongSettings checks settings whose values are numbers or null.
 func wrongSettings(body []byte, _ func(string) bool) (fields []fault.Field) {
 	var patch struct {
 		Values map[string]json.RawMessage `json:"values"`

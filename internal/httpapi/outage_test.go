@@ -41,7 +41,7 @@ func (b brokenSagas) List(context.Context, uuid.UUID, saga.Filter) (page.Of[saga
 
 func (b brokenSagas) Load(context.Context, []saga.Ref) ([]saga.Loaded, error) { return nil, b.fail() }
 
-func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
+func TestOutageIsA503WithoutDetails(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas.Store = brokenSagas{Store: c.Sagas.Store} })
 	e.Register("order", "a")
 	for _, path := range []string{apitest.SagasPath, apitest.MissingSaga, apitest.MissingSaga + "?wait=1s",
@@ -59,12 +59,12 @@ func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
 	}
 }
 
-func TestAPanicIsA500ThatTellsNothingAndIsLogged(t *testing.T) {
+func TestPanicIsA500WithoutDetailsAndIsLogged(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas.Store = brokenSagas{Store: c.Sagas.Store, panics: true} })
 	r := e.Send("GET", apitest.MissingSaga, "")
 	p := r.Wants(http.StatusInternalServerError, "SYS_INTERNAL")
 	if leak := leaks.Find(r.Body); leak != nil || bytes.Contains(r.Body, []byte("secret")) {
-		t.Errorf("the answer leaks: %s", r.Body)
+		t.Errorf("the response leaks: %s", r.Body)
 	}
 	if log := e.Log.String(); !strings.Contains(log, "secret state") || !strings.Contains(log, p.RequestID) ||
 		!strings.Contains(log, "outage_test.go") {
@@ -109,7 +109,7 @@ func TestASagaWhoseCommitIsLostAfterTheDiskIsAnsweredAndRun(t *testing.T) {
 	}
 }
 
-func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
+func TestSagaStoredByTheFirstAttemptOfABatchIsAccepted(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		create := c.Sagas.Create
 		c.Sagas.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
@@ -163,7 +163,7 @@ func fasterDriver(n int) func(*httpapi.Config) {
 	}
 }
 
-func TestAnActionIsDecidedAnewWhenTheSagaMovesOn(t *testing.T) {
+func TestActionIsDecidedAgainAfterTheSagaChanged(t *testing.T) {
 	e := apitest.NewEdge(t, fasterDriver(4))
 	at, g := apitest.Held(t, e, nil)
 	defer close(g.Open)
@@ -172,7 +172,7 @@ func TestAnActionIsDecidedAnewWhenTheSagaMovesOn(t *testing.T) {
 	}
 }
 
-func TestAnActionThatAlwaysLosesTheRaceGivesUp(t *testing.T) {
+func TestActionGivesUpAfterLosingEveryRace(t *testing.T) {
 	e := apitest.NewEdge(t, fasterDriver(1000))
 	at, g := apitest.Held(t, e, nil)
 	defer close(g.Open)
@@ -181,7 +181,7 @@ func TestAnActionThatAlwaysLosesTheRaceGivesUp(t *testing.T) {
 	e.Send("POST", at+"/cancel", "", "If-Match", present).Wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
 }
 
-func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
+func TestFullNodeStoresTheSagaForOtherNodes(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.MaxWait = time.Hour })
 	e.Register("order", "a")
 	e.Node.Full = true
@@ -198,11 +198,11 @@ func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 	<-g.Reached
 	time.AfterFunc(10*time.Millisecond, func() { close(g.Open) }) // while the request waits
 	if got := e.Saga(apitest.SagasPath + "/" + s.SagaID.String() + "?wait=1h"); got.Status != client.SagaStatusCOMPLETED {
-		t.Errorf("status %s, want the end that is in the store", got.Status)
+		t.Errorf("status %s, want the final state from the store", got.Status)
 	}
 }
 
-func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
+func TestSagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		create := c.Sagas.Create
@@ -225,7 +225,7 @@ func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 	<-reached
 	leave()
 	if err := <-left; err == nil {
-		t.Fatal("the client got an answer")
+		t.Fatal("the client got a response")
 	}
 	close(goOn)
 	deadline := time.After(10 * time.Second)

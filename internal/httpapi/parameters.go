@@ -16,14 +16,13 @@ import (
 
 var checkedParameters = openapi3filter.Options{
 	MultiError:          true,
-	ExcludeRequestBody:  true, // checkBody has done that, without decoding payloads
+	ExcludeRequestBody:  true, // checkBody does that, without decoding payloads
 	SkipSettingDefaults: true,
 }
 
-// checkParameters checks path, query and header parameters against the contract.
-// The operation is the one that chi has selected: searching for it again, as the validator's
-// router does with a regular expression for each path, was a fifth of the CPU of a worker's
-// call.
+// checkParameters checks path, query and header parameters against the contract, for the
+// operation that chi has selected: the validator's own router searches with a regular
+// expression per path, which took a fifth of the CPU of a worker's call.
 func (s *server) checkParameters(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, ok := pathParameters(r)
@@ -42,14 +41,14 @@ func (s *server) checkParameters(next http.Handler) http.Handler {
 	})
 }
 
-// pathParameters returns the parts of the path that its template names; false: one is empty,
-// or not valid text.
+// pathParameters returns the parameters in the path by name; false: one is empty, or not valid
+// UTF-8.
 func pathParameters(r *http.Request) (map[string]string, bool) {
 	of := chi.RouteContext(r.Context()).URLParams
 	found := make(map[string]string, len(of.Keys))
 	for i, name := range of.Keys {
 		value := of.Values[i]
-		if r.URL.RawPath != "" { // chi has taken the value from RawPath
+		if r.URL.RawPath != "" { // then chi takes the value from RawPath
 			var err error
 			if value, err = url.PathUnescape(value); err != nil {
 				return nil, false
@@ -63,7 +62,7 @@ func pathParameters(r *http.Request) (map[string]string, bool) {
 	return found, true
 }
 
-// badParameters responds to what the contract's validator refused.
+// badParameters responds to a mistake that the contract's validator found.
 func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error) {
 	var fields []fault.Field
 	unexplained := true // the only mistake is that the required reason is missing

@@ -64,7 +64,7 @@ func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int
 // detailed is an error that adds to its problem document.
 type detailed interface{ Describe(*api.Problem) }
 
-// writeProblemAbout is the only writer of problem documents. more is nil or adds its details.
+// writeProblemAbout is the only writer of problem documents. more adds details, or is nil.
 func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, more detailed) {
 	p := api.Problem{
 		Type:      typeOf(f.Code),
@@ -91,7 +91,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	}
 	h := w.Header()
 	for _, name := range []string{"ETag", "Location"} {
-		h.Del(name) // set for an answer that then failed
+		h.Del(name) // set for a response that then failed
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -113,7 +113,8 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, fault.New(fault.NotFound, rest.CodeNotFound, "no such path"))
 }
 
-// apiOpen answers 404 to every operation of the API where the process has no such role.
+// apiOpen responds 404 to every operation of the API when the process does not have the API
+// role.
 func (s *server) apiOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.cfg.ProbesOnly && strings.HasPrefix(r.URL.Path, "/api/") {

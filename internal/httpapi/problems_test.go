@@ -83,8 +83,8 @@ This page is generated from the code (` + "`go test ./internal/httpapi -update`"
 	return b.String()
 }
 
-// TestEveryCodeIsListed reads the constants that hold codes, so that a new
-// one cannot be forgotten.
+// TestEveryCodeIsListed reads the constants with codes from the source, so that a new one
+// cannot be forgotten.
 func TestEveryCodeIsListed(t *testing.T) {
 	shape := regexp.MustCompile(`^(REQ|AUTH|SAGA|WORKFLOW|WEBHOOK|DLQ|JOB|SYS)_[A-Z0-9_]+$`)
 	name := regexp.MustCompile(`^[cC]ode[A-Z]`)

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
+func TestWithoutPayloadsReadContentIsRedacted(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	e.Node.Script = func(c saga.Call) saga.Outcome {
 		if c.Step == "b" && c.Action == saga.Execute {
@@ -57,7 +57,7 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 			t.Errorf("%s shows an auditor %s", path, veiled.Body)
 		}
 		if strings.Contains(string(open.Body), "***") {
-			t.Errorf("%s hides from an operator: %s", path, open.Body)
+			t.Errorf("%s is redacted for an operator: %s", path, open.Body)
 		}
 		var want, got any
 		open.Into(&want)
@@ -72,11 +72,11 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 		}
 	}
 	if covered < 30 {
-		t.Errorf("only %d values were there to be covered", covered)
+		t.Errorf("only %d values were redacted", covered)
 	}
 	for member, kept := range map[string]string{`"message":"the participant refused"`: "an error's message", `"error_message":`: "a saga's"} {
 		if r := e.Send("GET", one, "", apitest.As("auditor")...); !strings.Contains(string(r.Body), member) {
-			t.Errorf("%s is gone: %s", kept, r.Body)
+			t.Errorf("%s is missing: %s", kept, r.Body)
 		}
 	}
 }
@@ -107,17 +107,17 @@ func cover(v any) (any, int) {
 	return v, n
 }
 
-func TestEveryMemberOfUnknownShapeInAnswersIsCovered(t *testing.T) {
+func TestEveryFreeFormMemberOfResponsesIsRedacted(t *testing.T) {
 	names := httpapi.Veiled(t)
 	for _, want := range []string{"payload", "metadata", "result", "request_payload", "response_payload", "input_data",
 		"output_data", "details"} {
 		if !slices.Contains(names, want) {
-			t.Errorf("%s is not covered", want)
+			t.Errorf("%s is not redacted", want)
 		}
 	}
 }
 
-func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
+func TestResponsesThatCannotBeRedactedAreNotSent(t *testing.T) {
 	type row struct {
 		Payload    json.RawMessage `json:"payload,omitempty"`
 		Definition json.RawMessage `json:"definition"`
@@ -150,12 +150,12 @@ func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
 		"anything": struct{ Payload any }{secret}, "a map in a row": struct{ Rows map[string]row }{map[string]row{"a": {Payload: secret}}},
 	} {
 		if _, ok := httpapi.Cover(body); ok {
-			t.Errorf("%s is returned", name)
+			t.Errorf("%s is sent", name)
 		}
 	}
 }
 
-func TestWhoMayNotSeeContentMayNotGuessIt(t *testing.T) {
+func TestWithoutPayloadsReadContentCannotBeFilteredBy(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	filter := `/api/v1/sagas?metadata=%7B%22card%22%3A%224111%22%7D`
 	if p := e.Send("GET", filter, "", apitest.As("auditor")...).Wants(403, access.CodeForbidden); !strings.Contains(

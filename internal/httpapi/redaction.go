@@ -13,10 +13,10 @@ type redactable interface {
 	Redacted(rest.Redactor) (api.Response, bool)
 }
 
-// redact removes from successful answers what the caller may not see. It is the only place
-// that does, and checks every answer of every operation. An answer that it cannot redact is
+// redact removes from successful responses what the caller may not see. It is the only place
+// that does, and covers every response of every operation. A response that it cannot redact is
 // not sent at all. A worker sees the content of the runs that it holds, because it could not
-// execute them without.
+// execute them without it.
 func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
 	req := rest.RequestOf(ctx)
 	if req.Who.Subject == "" || req.Who.Role.Allows(access.PayloadsRead) || req.Permission == access.JobsWork {

@@ -23,12 +23,12 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(rest.WithRequest(r.Context(), req))
 	defer s.recover(out, r)
 	if err := oneMeaning(r); err != nil {
-		w.Header().Set("Connection", "close") // what follows may belong to another request
+		w.Header().Set("Connection", "close") // the following bytes may belong to another request
 		s.writeProblem(out, r, err.status, err.fault)
 		return
 	}
 	if r.TLS != nil && r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		w.Header().Set("Connection", "close") // nobody has looked for a second length
+		w.Header().Set("Connection", "close") // net/http does not check for a second Content-Length
 	}
 	s.pace(w, r)
 	if r.Method == http.MethodHead {
@@ -38,14 +38,14 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		s.fail(out, r, fault.New(fault.Malformed, rest.CodeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
 		return
 	}
-	// Routed as it was sent: parameters are decoded after that, and only once. A
-	// topic may hold any character.
+	// Routing uses the path as it was sent: parameters are decoded afterwards, exactly once. A
+	// topic may contain any character.
 	r.URL.RawPath = r.URL.EscapedPath()
 	s.router.ServeHTTP(out, r)
 }
 
-// maxHeaders is how many header lines a request may have; proxies add some to the few
-// that clients send.
+// maxHeaders is the maximum number of header lines of a request; clients send a few, and
+// proxies add some.
 const maxHeaders = 100
 
 type unread struct {
@@ -53,8 +53,8 @@ type unread struct {
 	fault  *fault.Error
 }
 
-// oneMeaning returns what is wrong with a request that a proxy in front may have read in
-// another way, or that has more headers than anybody needs; else nil.
+// oneMeaning returns what is wrong with a request that a proxy in front may have read
+// differently, or that has too many headers; else nil.
 func oneMeaning(r *http.Request) *unread {
 	if len(r.TransferEncoding) > 0 && listen.TwoLengths(r.Context()) {
 		return &unread{http.StatusBadRequest, fault.New(0, rest.CodeTwoLengths, "the request has both Content-Length and Transfer-Encoding: send one of them")}
@@ -70,8 +70,8 @@ func oneMeaning(r *http.Request) *unread {
 	return nil
 }
 
-// requestID returns the client's id of the request, "" when it sent none that
-// is fit for a header and a log line.
+// requestID returns the client's id of the request, "" when it sent none that can be used in a
+// header and a log line.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if len(id) > 128 {
@@ -86,14 +86,13 @@ func requestID(r *http.Request) string {
 	return id
 }
 
-// recover turns a panic into a problem that tells nothing, and logs it with
-// its stack.
+// recover turns a panic into a problem without details, and logs it with its stack.
 func (s *server) recover(w *response, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
 	}
-	if p == http.ErrAbortHandler { //nolint:errorlint // the very value, not an error that wraps it
+	if p == http.ErrAbortHandler { //nolint:errorlint // this value itself, not an error that wraps it
 		panic(p)
 	}
 	req := rest.RequestOf(r.Context())
@@ -101,12 +100,12 @@ func (s *server) recover(w *response, r *http.Request) {
 		slog.String("request_id", req.ID), slog.String("route", req.Route),
 		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if w.begun {
-		panic(http.ErrAbortHandler) // half an answer must not look whole
+		panic(http.ErrAbortHandler) // an incomplete response must not look complete
 	}
 	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, rest.CodeInternal, "internal error: see the server log under the request id"))
 }
 
-// response tells whether an answer has begun.
+// response records whether the response has begun.
 type response struct {
 	http.ResponseWriter
 	begun bool
@@ -122,5 +121,5 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -45,11 +45,11 @@ type server struct {
 	kit      *rest.Kit
 	contract *contract
 	router   chi.Router
-	inUse    rest.InUse // Idempotency-Keys of requests in work
+	inUse    rest.InUse // Idempotency-Keys of requests in progress
 	*sagas
 	*trail
-	*letters // nil: there is no dead-letter queue, and its operations are unreachable
-	*jobs    // nil: there are no job runs, and their operations are unreachable
+	*letters // nil without a dead-letter queue; its operations are then unreachable
+	*jobs    // nil without job runs; their operations are then unreachable
 	*workers // nil: see jobs
 	*hooks
 	*keys
@@ -85,7 +85,7 @@ func New(cfg Config) (http.Handler, error) {
 	return http.HandlerFunc(s.serve), nil
 }
 
-// assemble passes to the handlers of each subject what they need.
+// assemble gives the handlers of each subject what they need.
 func (s *server) assemble() {
 	cfg := &s.cfg
 	of := &cfg.Sagas

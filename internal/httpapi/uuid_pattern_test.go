@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestIDsMatchAsTheirPatternSays(t *testing.T) {
+func TestUUIDMatcherAgreesWithThePattern(t *testing.T) {
 	pattern := regexp.MustCompile(uuidPattern)
 	id := uuid.NewString()
 	texts := []string{"", id, strings.ToUpper(id), id + "\n", id[1:], id + "0", "{" + id + "}",

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-func TestFieldsOfABodyGoTogether(t *testing.T) {
+func TestFieldsThatDependOnEachOther(t *testing.T) {
 	type part struct {
 		A *string `json:"a_name,omitempty" validate:"excluded_with=B C"`
 		B *int    `json:"b,omitempty"`

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestTraceparentIsTakenOnlyWhenWellFormed(t *testing.T) {
+func TestTraceparentIsUsedOnlyWhenWellFormed(t *testing.T) {
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	for header, want := range map[string]bool{
 		"00-" + trace + "-" + parent + "-01":                    true,
@@ -68,7 +68,7 @@ func TestHowLongARequestWaits(t *testing.T) {
 	}
 }
 
-func TestEveryFilterBelongsToACursor(t *testing.T) {
+func TestCursorIsBoundToEveryFilter(t *testing.T) {
 	tenant := uuid.MustParse("00000000-0000-0000-0000-00000000000a")
 	list := func(query string) ListID {
 		values, err := url.ParseQuery(query)

@@ -32,7 +32,7 @@ func checkOrder[C any](t *testing.T, name string, o Order[C], place C, want stri
 	}
 }
 
-func TestPlacesComeBackFromCursorsAsTheyWent(t *testing.T) {
+func TestPositionsSurviveTheirCursors(t *testing.T) {
 	id := uuid.MustParse("00112233-4455-6677-8899-aabbccddeeff")
 	at := time.Date(2026, 11, 21, 12, 0, 0, 123456000, time.UTC)
 	const micro, text = "000660c819a35240", "00112233445566778899aabbccddeeff"
@@ -53,7 +53,7 @@ func asked(t *testing.T, number, size *int32, cursor *string, include ...string)
 	return PageOf(ctx, Cursors{Key: bytes.Repeat([]byte("k"), 32)}, ByName, number, size, cursor, include)
 }
 
-func TestAPageIsAskedForByItsNumberOrAfterACursor(t *testing.T) {
+func TestPageIsRequestedByNumberOrByCursor(t *testing.T) {
 	self := func(s *string) string { return *s }
 	found := page.Of[string]{Items: []string{"a", "b"}, More: true, Total: 20_000}
 	var cursor string

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-func TestStreamsAreLimitedInAllAndPerTenant(t *testing.T) {
+func TestStreamsAreLimitedInTotalAndPerTenant(t *testing.T) {
 	as := func(n byte) context.Context {
 		return WithRequest(t.Context(), &Request{Tenant: saga.Tenant{ID: uuid.UUID{n}}})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestAKeyIsShownOnceAndFoundAgain(t *testing.T) {
+func TestTokenOfAKeyIsShownOnce(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	r := e.Send("POST", apitest.KeysPath, `{"name":"orders","role":"operator","expires_at":"2027-01-01T00:00:00+01:00"}`, apitest.As("admin")...)
 	var made client.CreatedAPIKey
@@ -53,7 +53,7 @@ func TestAKeyIsShownOnceAndFoundAgain(t *testing.T) {
 	}
 }
 
-func TestWhatAKeyMayNotBeIsToldWithEveryMistake(t *testing.T) {
+func TestEveryMistakeInANewKeyIsReported(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	for _, tt := range []struct {
 		name, who, body string
@@ -89,7 +89,7 @@ func TestWhatAKeyMayNotBeIsToldWithEveryMistake(t *testing.T) {
 	}
 }
 
-func TestEachSeesTheKeysItMayGive(t *testing.T) {
+func TestCallersSeeTheKeysThatTheyMayCreate(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	e.MakeKey("root", `{"name":"free","role":"admin","any_tenant":true}`)
 	e.MakeKey("root", `{"name":"theirs","role":"operator","tenant_id":"00000000-0000-0000-0000-00000000000f","tenant_region":"us","tenant_major":1,"tenant_minor":2}`)
@@ -143,7 +143,7 @@ func TestKeysAreListedInPages(t *testing.T) {
 		apitest.As("admin")...).Wants(400, "REQ_INVALID_PARAMETER")
 }
 
-func TestAKeyIsRevokedOnceAndForGood(t *testing.T) {
+func TestKeyIsRevokedOnceAndPermanently(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	path := apitest.KeysPath + "/" + e.MakeKey("admin", `{"name":"a","role":"auditor"}`).APIKey.ID.String()
 	var first, again client.APIKey
@@ -164,7 +164,7 @@ func TestAKeyIsRevokedOnceAndForGood(t *testing.T) {
 	e.Send("GET", apitest.KeysPath+"/x", "", apitest.As("root")...).Wants(400, "REQ_INVALID_PARAMETER")
 }
 
-func TestWhoIsWho(t *testing.T) {
+func TestWhoamiDescribesTheCaller(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	whoami := func(header ...string) client.CallerIdentity {
 		t.Helper()
@@ -234,7 +234,7 @@ func TestTenantHeadersAreReadStrictly(t *testing.T) {
 	e.Do(req).Wants(400, "REQ_INVALID_PARAMETER")
 }
 
-func TestWhatIsDoneForATenantIsItsAndBearsWhoDidIt(t *testing.T) {
+func TestActionsAreRecordedForTheChosenTenantWithTheirActor(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	header := append(apitest.As("root"), "X-Tenant-Id", apitest.ForeignTenant.ID.String(), "X-Tenant-Region", "us")
 	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"), header...); r.Status != 201 {
@@ -254,7 +254,7 @@ func TestWhatIsDoneForATenantIsItsAndBearsWhoDidIt(t *testing.T) {
 	e.Send("GET", "/api/v1/sagas/"+sg.SagaID.String(), "", apitest.As("root")...).Wants(404, "SAGA_NOT_FOUND")
 }
 
-func TestIdempotencyKeysAreEachSubjectsOwn(t *testing.T) {
+func TestIdempotencyKeysAreScopedToTheSubject(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a"),
 		apitest.As("admin")...); r.Status != 201 {

@@ -13,9 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestAnAPIKeyCannotBecomeAnother bypasses the store: the permissions of a key were
+// TestIdentityOfAnAPIKeyIsImmutable bypasses the store: the permissions of a key were
 // decided when it was created.
-func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
+func TestIdentityOfAnAPIKeyIsImmutable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
 	k := access.Key{ID: uuid.New(), Name: "a", Prefix: "aaaaaaaa", Hash: make([]byte, 32), Role: access.Admin,
@@ -55,7 +55,7 @@ func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
 	}
 }
 
-func TestTheTableOfKeysIsThatOfTheDatabase(t *testing.T) {
+func TestColumnsOfKeysMatchTheDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
 	pgtest.WantColumns(t, db, "saga.api_keys", accessdb.KeyTable.Without("hash").Nullable(), "hash")

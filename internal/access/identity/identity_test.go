@@ -94,7 +94,7 @@ func (w *world) wants(when, credential string, why error) {
 	}
 }
 
-func TestAKeyTellsWhoItIs(t *testing.T) {
+func TestKeyIdentifiesItsPrincipal(t *testing.T) {
 	w := newWorld(t)
 	k, token := w.issue("orders", 0)
 	got, err := w.checker.Identify(t.Context(), token)
@@ -103,7 +103,7 @@ func TestAKeyTellsWhoItIs(t *testing.T) {
 	}
 }
 
-func TestClientsAreNotToldWhyACredentialDoesNotCount(t *testing.T) {
+func TestCauseOfARefusedCredentialIsNotShown(t *testing.T) {
 	w := newWorld(t)
 	revoked, revokedToken := w.issue("revoked", 0)
 	if _, err := w.Revoke(t.Context(), nil, revoked.ID, "x", time.Now()); err != nil {
@@ -132,7 +132,7 @@ func TestClientsAreNotToldWhyACredentialDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestAKeyIsLookedUpOnceInAWhile(t *testing.T) {
+func TestLookupsOfAKeyAreCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		k, token := w.issue("orders", 0)
@@ -156,7 +156,7 @@ func TestAKeyIsLookedUpOnceInAWhile(t *testing.T) {
 	})
 }
 
-func TestARevocationCountsFromBeforeTheQuestion(t *testing.T) {
+func TestCacheAgeCountsFromTheStartOfTheLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		k, token := w.issue("orders", 0)
@@ -177,7 +177,7 @@ func TestARevocationCountsFromBeforeTheQuestion(t *testing.T) {
 	})
 }
 
-func TestAKeyExpiresWhileItIsCached(t *testing.T) {
+func TestCachedKeyExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		_, token := w.issue("orders", 2*time.Second)
@@ -192,7 +192,7 @@ func TestAKeyExpiresWhileItIsCached(t *testing.T) {
 	})
 }
 
-func TestRequestsThatComeAtOnceAskOnce(t *testing.T) {
+func TestConcurrentRequestsShareOneLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		_, token := w.issue("orders", 0)
@@ -215,7 +215,7 @@ func TestRequestsThatComeAtOnceAskOnce(t *testing.T) {
 	})
 }
 
-func TestAnOutageIsNoVerdict(t *testing.T) {
+func TestOutageIsNotCachedAsARefusal(t *testing.T) {
 	w := newWorld(t)
 	_, token := w.issue("orders", 0)
 	w.down = errors.New("connection refused")
@@ -269,7 +269,7 @@ func errForm(w *world) error {
 	return fault.As(err).Unwrap()
 }
 
-func TestStrangersCannotFillTheMemory(t *testing.T) {
+func TestUnknownCredentialsCannotFillTheCache(t *testing.T) {
 	w := newWorld(t)
 	_, token := w.issue("orders", 0)
 	w.wants("before", token, nil)

@@ -25,7 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-func TestATokenOfTheIssuerCounts(t *testing.T) {
+func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	alice := access.Principal{Subject: "jwt:alice", Role: access.Operator, Tenant: home}
@@ -62,7 +62,7 @@ func TestATokenOfTheIssuerCounts(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsNotAsItMustBeDoesNotCount(t *testing.T) {
+func TestInvalidTokensAreRefused(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	stranger := newIssuer(t)
@@ -159,7 +159,7 @@ func embedded(t *testing.T, payload string) string {
 	return text
 }
 
-func TestATokenWithoutAnEndDoesNotCountWithoutLeewayEither(t *testing.T) {
+func TestTokenWithoutExpiryIsRefusedWithoutLeewayToo(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	c := i.checker(func(j *identity.JWT) { j.Leeway = 0 })
@@ -170,7 +170,7 @@ func TestATokenWithoutAnEndDoesNotCountWithoutLeewayEither(t *testing.T) {
 	}
 }
 
-func TestTheKeysCanBeDiscovered(t *testing.T) {
+func TestKeysOfTheIssuerAreDiscovered(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	c := i.checker(func(j *identity.JWT) { j.JWKSURL = "" })
@@ -183,7 +183,7 @@ func TestTheKeysCanBeDiscovered(t *testing.T) {
 	}
 }
 
-func TestClaimsMayHaveOtherNames(t *testing.T) {
+func TestNamesOfClaimsAreConfigurable(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	claims := map[string]any{
@@ -199,7 +199,7 @@ func TestClaimsMayHaveOtherNames(t *testing.T) {
 	}
 }
 
-func TestATokenIsCheckedOnceAndNotPastItsEnd(t *testing.T) {
+func TestTokenIsCachedUntilItExpires(t *testing.T) {
 	i := newIssuer(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := i.checker(func(j *identity.JWT) { j.Transport, j.Leeway = i, 0 })
@@ -218,7 +218,7 @@ func TestATokenIsCheckedOnceAndNotPastItsEnd(t *testing.T) {
 	})
 }
 
-func TestTheIssuersKeysChange(t *testing.T) {
+func TestRotatedKeysOfTheIssuerAreFetched(t *testing.T) {
 	i := newIssuer(t)
 	next := newIssuer(t).keys["es"]
 	synctest.Test(t, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestTheIssuersKeysChange(t *testing.T) {
 	})
 }
 
-func TestTheFirstTokensWaitForOneFetch(t *testing.T) {
+func TestFirstTokensShareOneFetch(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	c := i.checker()
@@ -290,7 +290,7 @@ func TestTheFirstTokensWaitForOneFetch(t *testing.T) {
 	})
 }
 
-func TestAnIssuerThatIsAwayAtTheStartIsAnOutage(t *testing.T) {
+func TestUnreachableIssuerAtStartIsAnOutage(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	i.set(func() { i.down = true })
@@ -300,7 +300,7 @@ func TestAnIssuerThatIsAwayAtTheStartIsAnOutage(t *testing.T) {
 	}
 }
 
-func TestATokenWithoutATenantCountsOnlyWhereThatIsSaid(t *testing.T) {
+func TestTokenWithoutATenantNeedsTheSetting(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	without := i.token("es", map[string]any{"tenant_id": nil})

@@ -89,7 +89,7 @@ func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
 	}
 }
 
-func TestTheFeedGoesOnWhereItEnded(t *testing.T) {
+func TestFeedContinuesWhereItEnded(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	empty := e.Events(sagaEvents)
@@ -159,7 +159,7 @@ func TestEveryFilterOfTheFeedSelects(t *testing.T) {
 	}
 }
 
-func TestTheFeedWaitsForWhatFits(t *testing.T) {
+func TestFeedWaitsForMatchingEvents(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	cursor := *e.Events(sagaEvents).Pagination.NextCursor
@@ -189,7 +189,7 @@ func TestAWaitForEventsEndsWhenTheServerStops(t *testing.T) {
 	}
 }
 
-func TestTheTrailIsVerifiedByTheAPI(t *testing.T) {
+func TestAPIVerifiesTheTrail(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	verify := func(query string) (v client.AuditVerification) {

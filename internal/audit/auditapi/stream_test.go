@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestAStreamBeginsNowOrAtTheBeginningOrAfterAnID(t *testing.T) {
+func TestStreamStartsNowAtTheBeginningOrAfterAnID(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
 	e.Done(`{"workflow_name":"order"}`)
@@ -54,7 +54,7 @@ func TestAStreamBeginsNowOrAtTheBeginningOrAfterAnID(t *testing.T) {
 	}
 }
 
-func TestAStreamMissesNothingWhileSixteenWrite(t *testing.T) {
+func TestStreamMissesNothingBesideSixteenWriters(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
 	l := e.Follow(e.URL + sagaEvents + "/stream")
@@ -87,7 +87,7 @@ func TestAStreamMissesNothingWhileSixteenWrite(t *testing.T) {
 	}
 }
 
-func TestASilentStreamSaysThatItIsThereAndHowFarItIs(t *testing.T) {
+func TestIdleStreamSendsHeartbeatsWithItsPosition(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.StreamSilence = 20 * time.Millisecond })
 	e.Register("order", "reserve")
 	l := e.Follow(e.URL + sagaEvents + "/stream?event_type=saga.failed")
@@ -107,7 +107,7 @@ func TestASilentStreamSaysThatItIsThereAndHowFarItIs(t *testing.T) {
 	}
 }
 
-func TestAStreamEndsWithAHintWhenTheServerStopsOrItIsOld(t *testing.T) {
+func TestStreamEndsWithARetryHintOnShutdownOrMaximumAge(t *testing.T) {
 	stopping := make(chan struct{})
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Stopping = stopping })
 	young := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.StreamAge = 20 * time.Millisecond })
@@ -123,7 +123,7 @@ func TestAStreamEndsWithAHintWhenTheServerStopsOrItIsOld(t *testing.T) {
 	}
 }
 
-func TestOnlySoManyStreams(t *testing.T) {
+func TestNumberOfStreamsIsLimited(t *testing.T) {
 	var mu sync.Mutex
 	open := 0
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
@@ -148,7 +148,7 @@ func TestOnlySoManyStreams(t *testing.T) {
 	}
 }
 
-func TestAStreamOutlivesTheServersTimeouts(t *testing.T) {
+func TestStreamOutlivesTheServersTimeouts(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.StreamSilence = 20 * time.Millisecond })
 	const timeout = 50 * time.Millisecond
 	l := e.Follow(e.Serve(timeout) + sagaEvents + "/stream")
@@ -159,7 +159,7 @@ func TestAStreamOutlivesTheServersTimeouts(t *testing.T) {
 	}
 }
 
-func TestAReaderThatDoesNotReadIsDismissed(t *testing.T) {
+func TestReaderThatDoesNotReadIsDisconnected(t *testing.T) {
 	closed := make(chan struct{})
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Limits.StreamWrite = 50 * time.Millisecond

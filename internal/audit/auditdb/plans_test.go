@@ -63,10 +63,10 @@ func TestActionsAreFoundByIndex(t *testing.T) {
 	}
 }
 
-// TestSealingReadsOnlyWhatIsNew: for the role that seals, row-level security keeps
+// TestSealingReadsOnlyNewEvents: for the role that seals, row-level security keeps
 // every condition that is not LEAKPROOF out of the index; sealing then read all of the
 // tenant's events every second.
-func TestSealingReadsOnlyWhatIsNew(t *testing.T) {
+func TestSealingReadsOnlyNewEvents(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	fill := pgtest.Observer(t, dsn)

@@ -34,7 +34,7 @@ func TestEveryKindIsListedOnce(t *testing.T) {
 }
 
 // Tenants come in the order of their ids, not in that of a map.
-func TestARoundIsOnRecordInTheOrderOfTenants(t *testing.T) {
+func TestRoundIsRecordedInTheOrderOfTenants(t *testing.T) {
 	ctx, tally := operator.Tallied(t.Context())
 	for n := range byte(40) {
 		operator.Took(ctx, uuid.UUID{15: 40 - n}, "sagas_archived", int64(n)+1)

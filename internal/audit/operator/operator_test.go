@@ -18,7 +18,7 @@ import (
 )
 
 // The digests were computed with printf '%s' … | sha256sum.
-func TestASubjectsHashIsThatOfItsCanonicalJSON(t *testing.T) {
+func TestHashOfASubjectIsThatOfItsCanonicalJSON(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		subject   any
@@ -49,7 +49,7 @@ func TestASubjectsHashIsThatOfItsCanonicalJSON(t *testing.T) {
 	}
 }
 
-func TestADigestTellsFieldsApart(t *testing.T) {
+func TestDigestSeparatesFields(t *testing.T) {
 	fields := func(of ...any) (out []*string) {
 		for _, f := range of {
 			if f == nil {
@@ -78,7 +78,7 @@ func TestADigestTellsFieldsApart(t *testing.T) {
 }
 
 // A field of By that is missing in an Action would be missing in the audit trail.
-func TestAnActionSaysEverythingOfWhoActs(t *testing.T) {
+func TestActionRecordsEverythingAboutItsActor(t *testing.T) {
 	by := operator.By{
 		Actor:      "key:ann",
 		Reason:     "because",
@@ -127,7 +127,7 @@ func TestAnActionSaysEverythingOfWhoActs(t *testing.T) {
 	}
 }
 
-func TestWhoActsIsKnownFromTheContext(t *testing.T) {
+func TestActorIsInTheContext(t *testing.T) {
 	if by := operator.Acting(t.Context()); by != (operator.By{}) {
 		t.Errorf("nobody acts, and it is %+v", by)
 	}
@@ -141,7 +141,7 @@ func TestWhoActsIsKnownFromTheContext(t *testing.T) {
 	}
 }
 
-func TestARoundPutsOnRecordWhatItTookOfEachTenant(t *testing.T) {
+func TestRoundRecordsWhatItRemovedPerTenant(t *testing.T) {
 	operator.Took(t.Context(), uuid.UUID{1}, "sagas_archived", 1) // outside of a round
 	ctx, tally := operator.Tallied(t.Context())
 	var all sync.WaitGroup

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestHeadsWithTwoLengthsAreFoundHoweverTheirBytesArrive(t *testing.T) {
+func TestTwoContentLengthsAreFoundHoweverTheBytesArrive(t *testing.T) {
 	const (
 		get     = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 		sized   = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 47\r\n\r\n" + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n"

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-func TestTheItemTooManyTellsOfANextPage(t *testing.T) {
+func TestOneExtraItemMeansThereIsANextPage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		read []int
 		want page.Of[int]
@@ -28,7 +28,7 @@ func TestTheItemTooManyTellsOfANextPage(t *testing.T) {
 	}
 }
 
-func TestAPageOfAWholeListIsFoundByOffsetAndByPlace(t *testing.T) {
+func TestPageOfAListInMemoryByOffsetAndByCursor(t *testing.T) {
 	follows := func(item *int, place int) bool { return *item > place }
 	for name, tt := range map[string]struct {
 		asked page.Request[int]
@@ -47,7 +47,7 @@ func TestAPageOfAWholeListIsFoundByOffsetAndByPlace(t *testing.T) {
 	}
 }
 
-func TestATotalIsCappedAboveItsBoundOnly(t *testing.T) {
+func TestTotalIsCappedOnlyAboveTheCap(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total, most, want int64
 		capped            bool
@@ -61,7 +61,7 @@ func TestATotalIsCappedAboveItsBoundOnly(t *testing.T) {
 	}
 }
 
-func TestPlacesAreOrderedByTimeAndThenByID(t *testing.T) {
+func TestPositionsAreOrderedByTimeAndThenByID(t *testing.T) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	places := []page.TimeID{
 		{noon, uuid.UUID{2}}, {noon, uuid.UUID{2, 1}}, {noon, uuid.UUID{3}}, {noon.Add(time.Microsecond), uuid.UUID{1}},

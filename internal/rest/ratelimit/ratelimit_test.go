@@ -20,7 +20,7 @@ func allowed(l *Limiter, n int, key string, tenant uuid.UUID, creates bool) (pas
 	return passed, last
 }
 
-func TestEveryLimitHoldsByItself(t *testing.T) {
+func TestEachLimitAppliesOnItsOwn(t *testing.T) {
 	now := time.Unix(0, 0)
 	clock := func() time.Time { return now }
 	for _, tt := range []struct {
@@ -81,7 +81,7 @@ func TestTheClientIsToldHowLongToWait(t *testing.T) {
 	}
 }
 
-func TestBucketsDoNotPileUp(t *testing.T) {
+func TestUnusedBucketsAreRemoved(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New(Limits{Key: 1}, func() time.Time { return now })
 	for i := range 3 * maxBuckets {
