@@ -3,7 +3,7 @@
 //
 // Files, each on top of those before it: ids, logins, database, job_logs,
 // jobs_scheduler, jobs, access, jobs_sagas, notices, letters_kafka, letters, stores,
-// archive, pinned, readiness, reply, writes, build, builtin, watched, app, jobworker,
+// archive, certificates, pinned, readiness, reply, writes, build, builtin, watched, app, jobworker,
 // retained, serve, verify.
 package app
 

@@ -20,7 +20,6 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/listen"
 	"github.com/skald-saga/skald/internal/rest/ratelimit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
@@ -47,7 +46,9 @@ type node struct {
 	addr net.Addr
 	stores
 	now         func() time.Time
-	policy      *egress.Policy // where calls may go
+	policy      *egress.Policy     // where calls may go
+	trusted     func() *tls.Config // TLS to participants; nil: the system's authorities, no certificate
+	read        []reread
 	metrics     *ops.Metrics
 	database    *condition
 	loops       *loop.Watchdog
@@ -131,8 +132,12 @@ func (n *node) addCalls(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	p := n.cfg.Participants
+	if n.trusted, err = n.watchTLS("participants", p.TLSCertFile, p.TLSKeyFile, p.TLSCAFile); err != nil {
+		return err
+	}
 	n.calls = participant.New(participant.Config{
-		Policy: n.policy, Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
+		Policy: n.policy, TLS: n.trusted, Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: n.cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * n.cfg.Engine.MaxRunning, Now: n.now, Log: n.opt.Log,
 	})
 	return nil
@@ -182,19 +187,6 @@ func (n *node) addJobs(ctx context.Context) (err error) {
 	}
 	n.leader = n.newScheduler()
 	return nil
-}
-
-// addTLS reads the certificate of the API, if it has one.
-func (n *node) addTLS(context.Context) (err error) {
-	s := n.cfg.Server
-	if s.TLSCertFile == "" {
-		return nil
-	}
-	files := listen.Files{Cert: s.TLSCertFile, Key: s.TLSKeyFile, ClientCA: s.TLSClientCAFile}
-	n.tls, err = listen.TLS(files, func(err error) {
-		n.opt.Log.Error("cannot read the new TLS certificate; the old one stays in use", slog.Any("error", err))
-	})
-	return err
 }
 
 func (n *node) addChecker(ctx context.Context) (err error) {

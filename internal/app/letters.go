@@ -64,6 +64,7 @@ func (n *node) newLetters() (*letters, error) {
 		},
 		http: targets.NewHTTP(targets.HTTPConfig{
 			Policy:      n.policy,
+			TLS:         n.trusted,
 			Timeout:     d.HTTPTimeout,
 			Concurrency: d.HTTPConcurrency,
 			Version:     n.opt.Version.Version,

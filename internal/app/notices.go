@@ -28,8 +28,12 @@ type notices struct {
 
 func (n *node) newNotices() (*notices, error) {
 	w, k, log, m := n.cfg.Webhooks, n.cfg.Kafka, n.opt.Log, n.metrics
+	secure, err := n.watchTLS("webhooks", w.TLSCertFile, w.TLSKeyFile, w.TLSCAFile)
+	if err != nil {
+		return nil, err
+	}
 	out := &notices{sender: delivery.NewSender(delivery.SenderConfig{
-		Policy: n.policy, Timeout: w.Timeout, Version: n.opt.Version.Version, Now: n.now, Log: log,
+		Policy: n.policy, TLS: secure, Timeout: w.Timeout, Version: n.opt.Version.Version, Now: n.now, Log: log,
 	})}
 	out.hooks = delivery.Config{
 		Queue:       n.stores.hooks,

@@ -1,16 +1,11 @@
 package app_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,80 +13,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
-
-// issuer is a certificate authority of a test.
-type issuer struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newIssuer(t *testing.T) *issuer {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA of a test"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return &issuer{c, key}
-}
-
-func (i *issuer) pool() *x509.CertPool {
-	p := x509.NewCertPool()
-	p.AddCert(i.cert)
-	return p
-}
-
-// issue writes a certificate for 127.0.0.1 and its key to cert and key, at once as far
-// as a reader can tell.
-func (i *issuer) issue(t *testing.T, serial int64, cert, key string) tls.Certificate {
-	t.Helper()
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "of a test"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, i.cert, &own.PublicKey, i.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
-	for path, text := range map[string][]byte{cert: certPEM, key: keyPEM} {
-		if path == "" {
-			continue
-		}
-		if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair
-}
 
 // client returns a client that trusts pool and shows certs; no connection is used twice.
 func tlsClient(t *testing.T, pool *x509.CertPool, certs ...tls.Certificate) *http.Client {
@@ -105,9 +28,9 @@ func tlsClient(t *testing.T, pool *x509.CertPool, certs ...tls.Certificate) *htt
 
 func TestTheServerSpeaksTLSAndTakesNewCertificates(t *testing.T) {
 	t.Parallel()
-	ca, dir := newIssuer(t), t.TempDir()
+	ca, dir := testnet.NewIssuer(t), t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	ca.issue(t, 10, cert, key)
+	ca.Issue(t, 10, cert, key)
 	n := start(t, "", "a", func(c *config.Config) {
 		c.Store, c.Server.TLSCertFile, c.Server.TLSKeyFile = config.Memory, cert, key
 	})
@@ -122,10 +45,10 @@ func TestTheServerSpeaksTLSAndTakesNewCertificates(t *testing.T) {
 		res.Body.Close()
 		return res.TLS.PeerCertificates[0].SerialNumber.Int64(), res.Proto, nil
 	}
-	if serial, proto, err := get(tlsClient(t, ca.pool())); err != nil || serial != 10 || proto != "HTTP/2.0" {
+	if serial, proto, err := get(tlsClient(t, ca.Pool())); err != nil || serial != 10 || proto != "HTTP/2.0" {
 		t.Errorf("certificate %d, %s, %v", serial, proto, err)
 	}
-	if _, _, err := get(tlsClient(t, newIssuer(t).pool())); err == nil {
+	if _, _, err := get(tlsClient(t, testnet.NewIssuer(t).Pool())); err == nil {
 		t.Error("a client that trusts another CA is content")
 	}
 	if res, err := http.Get(strings.Replace(n.url, "https", "http", 1) + "/healthz"); err == nil {
@@ -137,17 +60,17 @@ func TestTheServerSpeaksTLSAndTakesNewCertificates(t *testing.T) {
 	if err := os.WriteFile(key, []byte("half a"), 0o600); err != nil { // somebody is writing
 		t.Fatal(err)
 	}
-	ca.issue(t, 11, cert, "")
+	ca.Issue(t, 11, cert, "")
 	time.Sleep(1100 * time.Millisecond) // until the files are looked at again
-	if serial, _, err := get(tlsClient(t, ca.pool())); err != nil || serial != 10 {
+	if serial, _, err := get(tlsClient(t, ca.Pool())); err != nil || serial != 10 {
 		t.Errorf("while the files do not fit: certificate %d, %v", serial, err)
 	}
 	if !strings.Contains(n.logs.String(), "tls_key_file") {
 		t.Error("nothing is logged about files that do not fit")
 	}
-	ca.issue(t, 12, cert, key)
+	ca.Issue(t, 12, cert, key)
 	for deadline := time.Now().Add(time.Minute); ; {
-		serial, _, err := get(tlsClient(t, ca.pool()))
+		serial, _, err := get(tlsClient(t, ca.Pool()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,13 +86,10 @@ func TestTheServerSpeaksTLSAndTakesNewCertificates(t *testing.T) {
 
 func TestClientsNeedACertificateWhereACAIsNamed(t *testing.T) {
 	t.Parallel()
-	ca, clients, dir := newIssuer(t), newIssuer(t), t.TempDir()
+	ca, clients, dir := testnet.NewIssuer(t), testnet.NewIssuer(t), t.TempDir()
 	cert, key, clientCA := filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem"), filepath.Join(dir, "ca.pem")
-	ca.issue(t, 1, cert, key)
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: clients.cert.Raw})
-	if err := os.WriteFile(clientCA, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ca.Issue(t, 1, cert, key)
+	clients.Write(t, clientCA)
 	n := start(t, "", "a", func(c *config.Config) {
 		c.Store, c.Server.TLSCertFile, c.Server.TLSKeyFile, c.Server.TLSClientCAFile = config.Memory, cert, key, clientCA
 	})
@@ -179,15 +99,64 @@ func TestClientsNeedACertificateWhereACAIsNamed(t *testing.T) {
 		fits  bool
 	}{
 		{"none", nil, false},
-		{"one of another CA", []tls.Certificate{ca.issue(t, 2, "", "")}, false},
-		{"its own", []tls.Certificate{clients.issue(t, 3, "", "")}, true},
+		{"one of another CA", []tls.Certificate{ca.Issue(t, 2, "", "")}, false},
+		{"its own", []tls.Certificate{clients.Issue(t, 3, "", "")}, true},
 	} {
-		res, err := tlsClient(t, ca.pool(), tt.certs...).Get(n.url + "/readyz")
+		res, err := tlsClient(t, ca.Pool(), tt.certs...).Get(n.url + "/readyz")
 		if err == nil {
 			res.Body.Close()
 		}
 		if (err == nil) != tt.fits {
 			t.Errorf("%s: %v", tt.name, err)
 		}
+	}
+}
+
+func TestParticipantsAndWebhooksSeeTheCertificatesOfTheirSettings(t *testing.T) {
+	t.Parallel()
+	ca, clients, dir := testnet.NewIssuer(t), testnet.NewIssuer(t), t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	ca.Write(t, path("ca.pem"))
+	clients.Issue(t, 20, path("p.pem"), path("p.key"))
+	clients.Issue(t, 30, path("w.pem"), path("w.key"))
+	shown := make(chan int64, 100)
+	serve := func(cert tls.Certificate) string {
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			shown <- r.TLS.PeerCertificates[0].SerialNumber.Int64()
+		}))
+		srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		srv.TLS = &tls.Config{
+			Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool(),
+		}
+		srv.StartTLS()
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	_, n := inMemory(t, func(c *config.Config) {
+		p, w := &c.Participants, &c.Webhooks
+		p.TLSCertFile, p.TLSKeyFile, p.TLSCAFile = path("p.pem"), path("p.key"), path("ca.pem")
+		w.TLSCertFile, w.TLSKeyFile, w.TLSCAFile = path("w.pem"), path("w.key"), path("ca.pem")
+	})
+	run := func(url string) map[string]any {
+		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=60s", `{"steps": [{"name": "a", "compensation": "none",
+			"retry": {"max_attempts": 1}, "action": {"http": {"url": "`+url+`"}}}]}`)
+		return doc
+	}
+	ours := serve(ca.Issue(t, 2, "", ""))
+	if doc := run(ours); doc["state"] != "completed" || <-shown != 20 {
+		t.Errorf("a participant that asks for a certificate: %v", doc)
+	}
+	doc := run(serve(testnet.NewIssuer(t).Issue(t, 3, "", "")))
+	failure, _ := doc["error"].(map[string]any)
+	if message, _ := failure["message"].(string); doc["status"] != "FAILED" || failure["code"] != "tls_failed" ||
+		!strings.Contains(message, "an authority that is not trusted") {
+		t.Errorf("a participant of a foreign authority: %v", doc)
+	}
+	_, hook := call(t, "POST", n.url+"/api/v1/webhooks", `{"url": "`+ours+`"}`)
+	if status, doc := call(t, "POST", n.url+"/api/v1/webhooks/"+hook["id"].(string)+"/test", ""); status >= 300 {
+		t.Fatalf("test the webhook: %d %v", status, doc)
+	}
+	if serial := <-shown; serial != 30 {
+		t.Errorf("the webhook saw certificate %d, want 30", serial)
 	}
 }

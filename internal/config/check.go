@@ -99,6 +99,14 @@ var rules = []rule{
 	{"server.tls_client_ca_file", []string{"server.tls_cert_file"}, func(c Config) string {
 		return unless(c.Server.TLSClientCAFile == "" || c.Server.TLSCertFile != "", "requires server.tls_cert_file")
 	}},
+	{"participants.tls_cert_file", []string{"participants.tls_key_file"}, func(c Config) string {
+		return unless((c.Participants.TLSCertFile == "") == (c.Participants.TLSKeyFile == ""),
+			"must be set together with participants.tls_key_file")
+	}},
+	{"webhooks.tls_cert_file", []string{"webhooks.tls_key_file"}, func(c Config) string {
+		return unless((c.Webhooks.TLSCertFile == "") == (c.Webhooks.TLSKeyFile == ""),
+			"must be set together with webhooks.tls_key_file")
+	}},
 	{"server.header_timeout", []string{"server.read_timeout"}, func(c Config) string {
 		return unless(c.Server.HeaderTimeout <= c.Server.ReadTimeout, "must not exceed server.read_timeout")
 	}},

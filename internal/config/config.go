@@ -21,28 +21,29 @@ import (
 // checked; Default returns it with nothing set. It is a value:
 // copy it freely, and do not write to its lists.
 type Config struct {
-	Store      StoreKind  `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Memory is lost when the process ends and is refused in prod."`
-	Roles      []string   `koanf:"roles" validate:"min=1,dive,oneof=api engine scheduler worker ingest" doc:"What this process does: api serves the API, engine drives sagas, scheduler may lead the job runs (with jobs.scheduler), worker executes Skald's own job runs (with jobs.worker), ingest reads dead letters from Kafka (with ingest.topics). Deliveries, redrives, retention and sealing run in every process. Some process must have each role."`
-	App        App        `koanf:"app" doc:"Identity and profile of this installation."`
-	Database   Database   `koanf:"database" doc:"The PostgreSQL that holds all state. Without url and host, Skald starts a private PostgreSQL."`
-	Vault      Vault      `koanf:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
-	Server     Server     `koanf:"server" doc:"The HTTP API."`
-	Engine     Engine     `koanf:"engine" doc:"The saga engine of this node."`
-	Egress     Egress     `koanf:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address; an address or port that is closed is refused as soon as a workflow, webhook or target names it. Ports of services that speak no HTTP (SSH, mail, databases) are closed unless an entry of allow names them. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
-	Audit      Audit      `koanf:"audit" doc:"The audit trail."`
-	Log        Log        `koanf:"log" doc:"Logging."`
-	Auth       Auth       `koanf:"auth" doc:"Authentication: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
-	Encryption Encryption `koanf:"encryption" doc:"Encryption of data from clients and participants before it is stored. Off without keys. See docs/security.md."`
-	Tenant     Tenant     `koanf:"tenant" doc:"The default tenant."`
-	Limits     Limits     `koanf:"limits" doc:"Limits on requests."`
-	Webhooks   Webhooks   `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
-	Kafka      Kafka      `koanf:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; audit events can be published to it. Off without brokers."`
-	Ingest     Ingest     `koanf:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
-	DLQ        DLQ        `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). Settings of letters are the defaults for topics without their own policy."`
-	Jobs       Jobs       `koanf:"jobs" doc:"Job runs."`
-	Retention  Retention  `koanf:"retention" doc:"How long ended sagas stay live before they are archived, unless their workflow sets it."`
-	Test       TestSeams  `koanf:"test" doc:"Settings for tests only; refused unless app.environment is test."`
-	Failpoints string     `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints honour it; refused in prod."`
+	Store        StoreKind    `koanf:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Memory is lost when the process ends and is refused in prod."`
+	Roles        []string     `koanf:"roles" validate:"min=1,dive,oneof=api engine scheduler worker ingest" doc:"What this process does: api serves the API, engine drives sagas, scheduler may lead the job runs (with jobs.scheduler), worker executes Skald's own job runs (with jobs.worker), ingest reads dead letters from Kafka (with ingest.topics). Deliveries, redrives, retention and sealing run in every process. Some process must have each role."`
+	App          App          `koanf:"app" doc:"Identity and profile of this installation."`
+	Database     Database     `koanf:"database" doc:"The PostgreSQL that holds all state. Without url and host, Skald starts a private PostgreSQL."`
+	Vault        Vault        `koanf:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
+	Server       Server       `koanf:"server" doc:"The HTTP API."`
+	Engine       Engine       `koanf:"engine" doc:"The saga engine of this node."`
+	Egress       Egress       `koanf:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address; an address or port that is closed is refused as soon as a workflow, webhook or target names it. Ports of services that speak no HTTP (SSH, mail, databases) are closed unless an entry of allow names them. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Participants Participants `koanf:"participants" doc:"How participants are called (docs/participants.md)."`
+	Audit        Audit        `koanf:"audit" doc:"The audit trail."`
+	Log          Log          `koanf:"log" doc:"Logging."`
+	Auth         Auth         `koanf:"auth" doc:"Authentication: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
+	Encryption   Encryption   `koanf:"encryption" doc:"Encryption of data from clients and participants before it is stored. Off without keys. See docs/security.md."`
+	Tenant       Tenant       `koanf:"tenant" doc:"The default tenant."`
+	Limits       Limits       `koanf:"limits" doc:"Limits on requests."`
+	Webhooks     Webhooks     `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
+	Kafka        Kafka        `koanf:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; audit events can be published to it. Off without brokers."`
+	Ingest       Ingest       `koanf:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
+	DLQ          DLQ          `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). Settings of letters are the defaults for topics without their own policy."`
+	Jobs         Jobs         `koanf:"jobs" doc:"Job runs."`
+	Retention    Retention    `koanf:"retention" doc:"How long ended sagas stay live before they are archived, unless their workflow sets it."`
+	Test         TestSeams    `koanf:"test" doc:"Settings for tests only; refused unless app.environment is test."`
+	Failpoints   string       `koanf:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints honour it; refused in prod."`
 }
 
 // Environment is the profile: it selects defaults, and prod refuses what is
@@ -159,6 +160,13 @@ type Egress struct {
 	AllowLoopback bool     `koanf:"allow_loopback" doc:"Whether loopback addresses may be called without an entry in allow."`
 }
 
+// Participants says how Skald and the participants of sagas know each other.
+type Participants struct {
+	TLSCertFile string `koanf:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
+	TLSKeyFile  string `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
+	TLSCAFile   string `koanf:"tls_ca_file" doc:"File of CA certificates (PEM) to verify https participants and targets of dead letters with; empty means the system's. It is read again when it changes."`
+}
+
 // Audit is the audit trail and its hash chain.
 type Audit struct {
 	SealInterval time.Duration `koanf:"seal_interval" validate:"min=50ms,max=1h" doc:"How often new audit events are sealed into their tenant's hash chain; until then only its own digest reveals a change of an event."`
@@ -243,6 +251,9 @@ type Limits struct {
 // Egress.
 type Webhooks struct {
 	AllowHTTP       bool          `koanf:"allow_http" doc:"Whether endpoints may use plain http. Others on the network can then read and replay deliveries."`
+	TLSCertFile     string        `koanf:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https endpoints that ask for one. Whoever registers a webhook chooses the endpoint, so it is not the one of participants. It is read again when it changes. Requires tls_key_file."`
+	TLSKeyFile      string        `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
+	TLSCAFile       string        `koanf:"tls_ca_file" doc:"File of CA certificates (PEM) to verify endpoints with; empty means the system's. It is read again when it changes."`
 	Timeout         time.Duration `koanf:"timeout" validate:"min=100ms,max=50s" doc:"Timeout of one attempt."`
 	Concurrency     int           `koanf:"concurrency" validate:"min=1,max=100" doc:"Attempts of one webhook at once, on each node. A failing webhook gets 1."`
 	MaxAttempts     int           `koanf:"max_attempts" validate:"min=1,max=100" doc:"Maximum number of attempts of a delivery."`

@@ -123,6 +123,12 @@ var samples = map[string]struct {
 	"limits.max_saga_bytes":               {"4096", int64(4096)},
 	"limits.max_request_bytes":            {"4096", int64(4096)},
 	"webhooks.allow_http":                 {"false", false},
+	"participants.tls_cert_file":          {"/c.pem", "/c.pem"},
+	"participants.tls_key_file":           {"/k.pem", "/k.pem"},
+	"participants.tls_ca_file":            {"/ca.pem", "/ca.pem"},
+	"webhooks.tls_cert_file":              {"/c.pem", "/c.pem"},
+	"webhooks.tls_key_file":               {"/k.pem", "/k.pem"},
+	"webhooks.tls_ca_file":                {"/ca.pem", "/ca.pem"},
 	"webhooks.timeout":                    {"3s", 3 * time.Second},
 	"webhooks.concurrency":                {"3", 3},
 	"webhooks.max_attempts":               {"5", 5},
@@ -189,6 +195,10 @@ const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 // beside is what a setting cannot do without.
 var beside = map[string][]string{
 	"auth.jwks_url":               {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
+	"participants.tls_cert_file":  {"SKALD_PARTICIPANTS_TLS_KEY_FILE=k"},
+	"participants.tls_key_file":   {"SKALD_PARTICIPANTS_TLS_CERT_FILE=c"},
+	"webhooks.tls_cert_file":      {"SKALD_WEBHOOKS_TLS_KEY_FILE=k"},
+	"webhooks.tls_key_file":       {"SKALD_WEBHOOKS_TLS_CERT_FILE=c"},
 	"server.tls_cert_file":        {"SKALD_SERVER_TLS_KEY_FILE=k"},
 	"server.tls_key_file":         {"SKALD_SERVER_TLS_CERT_FILE=c"},
 	"server.tls_client_ca_file":   {"SKALD_SERVER_TLS_CERT_FILE=c", "SKALD_SERVER_TLS_KEY_FILE=k"},

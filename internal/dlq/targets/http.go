@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -42,11 +41,11 @@ const (
 
 // HTTPConfig is what an HTTP driver needs. Policy, Now and Log are required.
 type HTTPConfig struct {
-	Policy      *egress.Policy // checked for every connection, on the resolved address
-	RootCAs     *x509.CertPool // nil: the system's
-	Timeout     time.Duration  // of one request including the response; 0: 10 s
-	Concurrency int            // concurrent requests, over all batches; 0: 8
-	Version     string         // shown in the User-Agent
+	Policy      *egress.Policy     // checked for every connection, on the resolved address
+	TLS         func() *tls.Config // as egress.Policy.NewClient wants it; nil: the system's authorities
+	Timeout     time.Duration      // of one request including the response; 0: 10 s
+	Concurrency int                // concurrent requests, over all batches; 0: 8
+	Version     string             // shown in the User-Agent
 	Now         func() time.Time
 	Log         *slog.Logger
 }
@@ -55,7 +54,7 @@ type HTTPConfig struct {
 // dlq.CarryOverHTTP defines. 2xx acknowledges; other 4xx, 503 and errors before
 // anything was sent are failures; everything else, above all timeouts, is uncertain.
 type HTTP struct {
-	client *http.Client
+	client *egress.Client
 	places chan struct{}
 	cfg    HTTPConfig
 }
@@ -70,26 +69,12 @@ func NewHTTP(cfg HTTPConfig) *HTTP {
 	}
 	return &HTTP{
 		cfg: cfg, places: make(chan struct{}, cfg.Concurrency),
-		client: &http.Client{
-			Timeout: cfg.Timeout,
-			Transport: &http.Transport{
-				Proxy:               nil, // a proxy would connect out of the policy's sight
-				DialContext:         cfg.Policy.DialContext(cfg.Timeout),
-				TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
-				TLSHandshakeTimeout: cfg.Timeout,
-				MaxIdleConnsPerHost: cfg.Concurrency, MaxIdleConns: 256, IdleConnTimeout: time.Minute,
-				MaxResponseHeaderBytes: 64 << 10,
-				DisableCompression:     true,
-				ForceAttemptHTTP2:      true,
-			},
-			// A redirect could lead to a URL that nobody has allowed.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		client: cfg.Policy.NewClient(cfg.Timeout, cfg.Concurrency, cfg.TLS),
 	}
 }
 
 // Close closes idle connections.
-func (h *HTTP) Close() { h.client.CloseIdleConnections() }
+func (h *HTTP) Close() { h.client.Close() }
 
 // AtOnce is the number of concurrent requests.
 func (h *HTTP) AtOnce() int { return h.cfg.Concurrency }
@@ -179,7 +164,6 @@ func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.Attempt
 	log := h.cfg.Log.With(slog.String("letter_id", d.ID.String()), slog.Int("attempt", d.Number))
 	var denied *egress.Denied
 	var lookup *net.DNSError
-	var certificate *tls.CertificateVerificationError
 	var dial *net.OpError
 	var call *url.Error
 	outcome, words := dlq.Uncertain, "the connection failed"
@@ -189,8 +173,10 @@ func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.Attempt
 		log.WarnContext(ctx, "egress denied", slog.Any("error", denied))
 	case errors.As(err, &lookup):
 		outcome, words = dlq.FailedDrive, "the host name cannot be resolved"
-	case errors.As(err, &certificate):
-		outcome, words = dlq.FailedDrive, "the TLS handshake failed"
+	case egress.Rejected(err) != "":
+		outcome, words = dlq.FailedDrive, "the TLS handshake failed: "+egress.Rejected(err)
+	case egress.RefusedUs(err):
+		words = "the TLS handshake failed: the target refused Skald's client certificate, or that there is none"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		outcome, words = dlq.FailedDrive, "no connection could be made"
 	case ctx.Err() != nil:

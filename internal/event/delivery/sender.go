@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
@@ -28,7 +27,7 @@ const maxAnswer = 16 << 10
 
 // Sender makes the requests. It is safe for concurrent use.
 type Sender struct {
-	client *http.Client
+	client *egress.Client
 	agent  string
 	now    func() time.Time
 	log    *slog.Logger
@@ -36,10 +35,10 @@ type Sender struct {
 
 // SenderConfig is what a Sender needs. Policy, Now and Log are required.
 type SenderConfig struct {
-	Policy  *egress.Policy // checked for every connection, on the resolved address
-	RootCAs *x509.CertPool // nil: the system's
-	Timeout time.Duration  // of one request including the response; 0: 10 s
-	Version string         // shown in the User-Agent
+	Policy  *egress.Policy     // checked for every connection, on the resolved address
+	TLS     func() *tls.Config // as egress.Policy.NewClient wants it; nil: the system's authorities
+	Timeout time.Duration      // of one request including the response; 0: 10 s
+	Version string             // shown in the User-Agent
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -50,27 +49,13 @@ func NewSender(cfg SenderConfig) *Sender {
 		cfg.Timeout = 10 * time.Second
 	}
 	return &Sender{
-		client: &http.Client{
-			Timeout: cfg.Timeout,
-			Transport: &http.Transport{
-				Proxy:               nil, // a proxy would connect out of the policy's sight
-				DialContext:         cfg.Policy.DialContext(cfg.Timeout),
-				TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
-				TLSHandshakeTimeout: cfg.Timeout,
-				MaxIdleConnsPerHost: 8, MaxIdleConns: 256, IdleConnTimeout: time.Minute,
-				MaxResponseHeaderBytes: 64 << 10,
-				DisableCompression:     true,
-				ForceAttemptHTTP2:      true,
-			},
-			// A redirect could lead to a URL that nobody has allowed.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		agent: "skald/" + cfg.Version, now: cfg.Now, log: cfg.Log,
+		client: cfg.Policy.NewClient(cfg.Timeout, 8, cfg.TLS),
+		agent:  "skald/" + cfg.Version, now: cfg.Now, log: cfg.Log,
 	}
 }
 
 // Close closes idle connections.
-func (s *Sender) Close() { s.client.CloseIdleConnections() }
+func (s *Sender) Close() { s.client.Close() }
 
 // Send makes one attempt and returns its outcome. When ctx ends the attempt is
 // Abandoned: it may have arrived all the same.
@@ -107,7 +92,6 @@ func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) web
 	}
 	var denied *egress.Denied
 	var lookup *net.DNSError
-	var certificate *tls.CertificateVerificationError
 	var call *url.Error
 	words := "the connection failed"
 	switch {
@@ -116,8 +100,10 @@ func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) web
 		s.log.WarnContext(ctx, "egress denied", slog.String("webhook_id", d.WebhookID.String()), slog.Any("error", denied))
 	case errors.As(err, &lookup):
 		words = "the host name cannot be resolved"
-	case errors.As(err, &certificate):
-		words = "the TLS handshake failed"
+	case egress.Rejected(err) != "":
+		words = "the TLS handshake failed: " + egress.Rejected(err)
+	case egress.RefusedUs(err):
+		words = "the TLS handshake failed: the endpoint refused Skald's client certificate, or that there is none"
 	case errors.As(err, &call) && call.Timeout():
 		words = "no answer in time"
 	}

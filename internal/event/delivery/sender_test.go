@@ -144,7 +144,7 @@ func TestAFailureIsReportedWithoutAddresses(t *testing.T) {
 	for _, tt := range []struct{ name, url, want string }{
 		{"nobody listens", closed.URL, "the connection failed"},
 		{"a name that does not exist", "http://nowhere.invalid/", "the host name cannot be resolved"},
-		{"a certificate nobody vouches for", secure.URL, "the TLS handshake failed"},
+		{"a certificate nobody vouches for", secure.URL, "the TLS handshake failed: its certificate was issued by an authority that is not trusted"},
 	} {
 		o := sender(t, io.Discard, true, 5*time.Second).Send(t.Context(), to(tt.url), parcel)
 		if o != (webhook.Outcome{Error: tt.want}) || strings.Contains(o.Error, "127.") {

@@ -3,6 +3,7 @@ package participant
 import (
 	"bufio"
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/failpoint"
 )
 
@@ -29,9 +31,11 @@ type conn struct {
 	net.Conn       // the TCP connection, or TLS over it
 	tcp      probe // looks at the TCP connection while it is idle
 	r        *bufio.Reader
-	left     int64     // bytes that may still be read; bounds the head of an answer
-	readErr  error     // the error that ended the stream, nil while it is open
-	since    time.Time // idle since, guarded by the pool
+	left     int64       // bytes that may still be read; bounds the head of an answer
+	readErr  error       // the error that ended the stream, nil while it is open
+	since    time.Time   // idle since, guarded by the pool
+	secure   *tls.Config // with which TLS began; nil: there is none
+	answered bool        // an answer has come over it
 }
 
 func newConn(tcp net.Conn) *conn {
@@ -96,10 +100,10 @@ func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, 
 	// A participant may refuse a large request and close before it has read all of it;
 	// its answer can then be read although the write failed.
 	a, err = c.receive(maxBody)
-	if err != nil && writeErr != nil {
+	if err != nil && writeErr != nil && !egress.RefusedUs(err) {
 		err = writeErr
 	}
-	a.reusable = a.reusable && writeErr == nil
+	a.reusable, c.answered = a.reusable && writeErr == nil, true
 	return a, true, err
 }
 

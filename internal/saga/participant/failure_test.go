@@ -235,7 +235,8 @@ func TestTLS(t *testing.T) {
 	roots.AddCert(srv.Certificate())
 	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
 	trusting := func(cfg *Config) {
-		cfg.TLS = &tls.Config{RootCAs: roots}
+		secure := &tls.Config{RootCAs: roots}
+		cfg.TLS = func() *tls.Config { return secure }
 		cfg.Policy.Resolver = resolver(func(int64) string { return "127.0.0.1" })
 	}
 

@@ -2,7 +2,6 @@ package participant
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +65,7 @@ func notConnected(ctx context.Context, err error) saga.Outcome {
 	case errors.As(err, &dns):
 		return failure(saga.NotApplied, retry.Network, CodeDNSFailed, "the participant's host name could not be resolved")
 	case errors.As(err, &tlsErr):
-		return failure(saga.NotApplied, retry.Network, CodeTLSFailed, "no TLS connection to the participant"+certificate(err))
+		return failure(saga.NotApplied, retry.Network, CodeTLSFailed, "no TLS connection to the participant"+handshake(err))
 	}
 	return failure(saga.NotApplied, retry.Network, CodeDialFailed, "no connection to the participant"+reason(err))
 }
@@ -127,12 +126,14 @@ func reason(err error) string {
 	return ""
 }
 
-// certificate returns ": its certificate was not accepted" if err has that cause, or "".
-// The error itself would list the names for which the certificate is valid.
-func certificate(err error) string {
-	var invalid *tls.CertificateVerificationError
-	if errors.As(err, &invalid) {
-		return ": its certificate was not accepted"
+// handshake returns what was wrong with one of the certificates, such as ": its certificate
+// is for another name", or "".
+func handshake(err error) string {
+	if why := egress.Rejected(err); why != "" {
+		return ": " + why
+	}
+	if egress.RefusedUs(err) {
+		return ": it refused Skald's client certificate, or that there is none"
 	}
 	return ""
 }

@@ -29,9 +29,11 @@ type Config struct {
 	// Policy decides which addresses participants may have; nil means the zero Policy,
 	// which does not allow loopback.
 	Policy *egress.Policy
-	// TLS is for https participants; nil means the system's roots, TLS 1.2 or
-	// later. ServerName and NextProtos are set by the Client.
-	TLS *tls.Config
+	// TLS returns the present configuration for https participants, always the same
+	// pointer until it changes; nil means the system's roots, TLS 1.2 or later. ServerName
+	// and NextProtos are set by the Client. A call after a change never uses a connection
+	// from before it.
+	TLS func() *tls.Config
 	// Version is part of the User-Agent, "skald/VERSION"; "" means "dev".
 	Version string
 	// MaxResponseBytes limits the body of an answer, both as received and as canonical
@@ -74,7 +76,8 @@ func New(cfg Config) *Client {
 		cfg.Policy = &egress.Policy{}
 	}
 	if cfg.TLS == nil {
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(256)}
+		fixed := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(256)}
+		cfg.TLS = func() *tls.Config { return fixed }
 	}
 	if cfg.Version == "" {
 		cfg.Version = "dev"
@@ -167,6 +170,7 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 		c.warn(ctx, call, err)
 		return notConnected(ctx, err)
 	}
+	fresh := !cn.answered
 	stop := context.AfterFunc(ctx, cn.abort)
 	a, sent, err := cn.exchange(head, call.Body, c.cfg.MaxResponseBytes)
 	// Once abort runs it may touch the connection at any later moment.
@@ -178,6 +182,10 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 	switch {
 	case err != nil && !sent:
 		return nothingSent(ctx, err)
+	case err != nil && fresh && ctx.Err() == nil && egress.RefusedUs(err):
+		err = &handshakeError{err}
+		c.warn(ctx, call, err)
+		return notConnected(ctx, err)
 	case err != nil:
 		return noAnswer(ctx, err)
 	}
@@ -206,10 +214,14 @@ func (c *Client) connection(ctx context.Context, t *target, deadline time.Time) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	var secure *tls.Config
+	if t.tls {
+		secure = c.cfg.TLS()
+	}
 	for cn := c.idle.get(t.key); cn != nil; cn = c.idle.get(t.key) {
 		// The deadline first: that of the previous call may have passed, and then quiet
 		// could not read.
-		if cn.SetDeadline(deadline) == nil && cn.quiet() {
+		if cn.secure == secure && cn.SetDeadline(deadline) == nil && cn.quiet() {
 			return cn, nil
 		}
 		cn.Close()
@@ -222,14 +234,14 @@ func (c *Client) connection(ctx context.Context, t *target, deadline time.Time) 
 	}
 	cn := newConn(tcp)
 	if t.tls {
-		cfg := c.cfg.TLS.Clone()
+		cfg := secure.Clone()
 		cfg.ServerName, cfg.NextProtos = t.host, []string{"http/1.1"}
-		secure := tls.Client(tcp, cfg)
-		if err := secure.HandshakeContext(ctx); err != nil {
+		over := tls.Client(tcp, cfg)
+		if err := over.HandshakeContext(ctx); err != nil {
 			tcp.Close()
 			return nil, &handshakeError{err}
 		}
-		cn.Conn = secure
+		cn.Conn, cn.secure = over, secure
 	}
 	return cn, cn.SetDeadline(deadline)
 }

@@ -8,8 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync"
-	"time"
+
+	"github.com/skald-saga/skald/internal/secret/files"
 )
 
 // maxFile is, in bytes, far above any password; it prevents reading a wrong path, such
@@ -21,18 +21,9 @@ const maxFile = 64 << 10
 // it has changed and when the server refuses the password (invariant T16). Open
 // connections stay open: PostgreSQL checks the password once.
 type File struct {
-	path, user string
-	observe    func(error)
-
-	mu    sync.Mutex
-	login Login   // guarded by mu
-	stamp version // guarded by mu: of the file that login was read from
-}
-
-// version detects a new content of a file without reading it.
-type version struct {
-	modified time.Time
-	size     int64
+	user     string
+	password *files.Watched[string]
+	observe  func(error)
 }
 
 // NewFile reads the password of user from path, and fails when it is empty. An empty
@@ -42,50 +33,27 @@ func NewFile(path, user string, observe func(error)) (*File, error) {
 	if observe == nil {
 		observe = func(error) {}
 	}
-	f := &File{path: path, user: user, observe: observe}
-	stamp, err := f.look()
+	password, err := files.Watch(func() (string, error) { return ReadSecret(path) }, nil, path)
 	if err != nil {
 		return nil, err
 	}
-	return f, f.read(stamp)
+	return &File{user, password, observe}, nil
 }
 
 // Login returns the present password in the file. While the file is missing, empty or
 // half written, it is the last password that was read.
 func (f *File) Login(_ context.Context, refused Login) (Login, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	stamp, err := f.look()
-	if err == nil && (stamp != f.stamp || refused == f.login) {
-		err = f.read(stamp)
-		f.observe(err)
-	} else if err != nil {
-		f.observe(err)
+	password, read, err := f.password.Look(func(last string) bool { return refused == Login{f.user, last} })
+	if err != nil {
+		f.observe(failure(err))
+	} else if read {
+		f.observe(nil)
 	}
-	return f.login, nil
+	return Login{User: f.user, Password: password}, nil
 }
 
 // Current is true: a session outlives its password.
 func (f *File) Current(Login) bool { return true }
-
-func (f *File) look() (version, error) {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return version{}, failure(err)
-	}
-	return version{info.ModTime(), info.Size()}, nil
-}
-
-// read stores the content of the file. stamp was taken before: after a change in
-// between the file is read once more.
-func (f *File) read(stamp version) error {
-	content, err := ReadSecret(f.path)
-	if err != nil {
-		return err
-	}
-	f.login, f.stamp = Login{User: f.user, Password: content}, stamp
-	return nil
-}
 
 // ReadSecret returns the content of a file that holds one secret, without the
 // line ends after it. The error names no path and no content.
@@ -108,11 +76,11 @@ func ReadSecret(path string) (string, error) {
 	return string(content), nil
 }
 
-// failure is the reason why a file cannot be read, without its path.
+// failure is err without the path of a file that cannot be read.
 func failure(err error) error {
 	var p *fs.PathError
-	if errors.As(err, &p) {
-		err = p.Err
+	if !errors.As(err, &p) {
+		return err
 	}
-	return fmt.Errorf("cannot be read: %w", err)
+	return fmt.Errorf("cannot be read: %w", p.Err)
 }

@@ -1,4 +1,4 @@
-// Package testnet gives tests addresses on loopback.
+// Package testnet gives tests addresses on loopback, and certificates for them.
 package testnet
 
 import (

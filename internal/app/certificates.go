@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/rest/listen"
+	"github.com/skald-saga/skald/internal/secret/files"
+)
+
+// reread is a setting whose files are read again without a restart.
+type reread struct {
+	setting string
+	now     func() error // reads them, changed or not
+}
+
+// readAgain records that the files of a setting are watched.
+func readAgain[T any](known *[]reread, setting string, w *files.Watched[T]) {
+	*known = append(*known, reread{setting, func() error {
+		_, _, err := w.Look(func(T) bool { return true })
+		return err
+	}})
+}
+
+// addTLS reads the certificate of the API, if it has one.
+func (n *node) addTLS(context.Context) error {
+	s := n.cfg.Server
+	if s.TLSCertFile == "" {
+		return nil
+	}
+	from := listen.Files{Cert: s.TLSCertFile, Key: s.TLSKeyFile, ClientCA: s.TLSClientCAFile}
+	c, w, err := listen.TLS(from, n.unreadable("server.tls_*_file"))
+	if err != nil {
+		return err
+	}
+	n.tls = c
+	readAgain(&n.read, "server.tls_*_file", w)
+	return nil
+}
+
+// watchTLS returns the present configuration of TLS to those who are called, nil when no
+// file is set.
+func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, error) {
+	if cert == "" && ca == "" {
+		return nil, nil
+	}
+	setting := section + ".tls_*_file"
+	from := egress.TLSFiles{Section: section, Cert: cert, Key: key, CA: ca}
+	w, err := from.Watch(n.unreadable(setting))
+	if err != nil {
+		return nil, err
+	}
+	readAgain(&n.read, setting, w)
+	return w.Current, nil
+}
+
+// unreadable logs that the files of a setting have changed and cannot be read.
+func (n *node) unreadable(setting string) func(error) {
+	return func(err error) {
+		n.opt.Log.Error("cannot read the new files of a setting; what was read before stays in use",
+			slog.String("setting", setting), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,103 @@
+// Package files keeps what was read from files up to date while they change: passwords,
+// certificates, keys (invariant T16). Whoever rewrites them, such as a Vault agent, need
+// not tell Skald.
+package files
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lookEvery is how often Current looks at the files, at most.
+const lookEvery = time.Second
+
+// Watched is a value that was read from files, and is read again when one of them has
+// changed. Its methods are safe for concurrent use.
+type Watched[T any] struct {
+	paths  []string
+	load   func() (T, error)
+	failed func(error)
+
+	mu     sync.Mutex
+	value  T         // guarded by mu, and so the others
+	stamps []version // of the files that value was read from
+	looked time.Time
+}
+
+// version detects a new content of a file without reading it.
+type version struct {
+	modified time.Time
+	size     int64
+}
+
+// Watch reads a value with load, which reads the files at paths. Empty paths are
+// ignored. failed is called with the error of every later attempt to read that Current
+// makes; nil: not called.
+func Watch[T any](load func() (T, error), failed func(error), paths ...string) (*Watched[T], error) {
+	if failed == nil {
+		failed = func(error) {}
+	}
+	w := &Watched[T]{
+		load: load, failed: failed, paths: slices.DeleteFunc(paths, func(p string) bool { return p == "" }),
+	}
+	stamps, _ := w.look() // load reports a missing file better
+	return w, w.read(stamps)
+}
+
+// Current returns the value. While the files are missing or wrong, it is the one that was
+// read last. It looks for changes at most once a second.
+func (w *Watched[T]) Current() T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); now.Sub(w.looked) >= lookEvery {
+		w.looked = now
+		if stamps, _ := w.look(); !slices.Equal(stamps, w.stamps) {
+			if err := w.read(stamps); err != nil {
+				w.failed(err)
+			}
+		}
+	}
+	return w.value
+}
+
+// Look looks for changes now, and reads the files if one has changed or again says so of
+// the present value. It returns the value and whether the files were read, or the error
+// for which they could not be; the value is then the one that was read last.
+func (w *Watched[T]) Look(again func(T) bool) (value T, read bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stamps, err := w.look()
+	if err != nil || slices.Equal(stamps, w.stamps) && !again(w.value) {
+		return w.value, false, err
+	}
+	err = w.read(stamps)
+	return w.value, err == nil, err
+}
+
+// look returns the versions of the files; that of a file that cannot be seen is zero, and
+// the error that of the first such file.
+func (w *Watched[T]) look() (stamps []version, err error) {
+	for _, path := range w.paths {
+		var v version
+		if info, failure := os.Stat(path); failure == nil {
+			v = version{info.ModTime(), info.Size()}
+		} else if err == nil {
+			err = failure
+		}
+		stamps = append(stamps, v)
+	}
+	return stamps, err
+}
+
+// read reads the value. stamps were taken before: after a change in between the files are
+// read once more.
+func (w *Watched[T]) read(stamps []version) error {
+	value, err := w.load()
+	if err != nil {
+		return err
+	}
+	w.value, w.stamps = value, stamps
+	return nil
+}
