@@ -18,6 +18,10 @@ const (
 	EngineRole = "saga_engine_role"
 	// ReadonlyRole reads those of all tenants: reports and monitoring.
 	ReadonlyRole = "saga_readonly_role"
+	// LettersRole reads the dead letters of all tenants, and nothing outside their schema.
+	LettersRole = "dlq_readonly_role"
+	// JobsRole does the same with job runs.
+	JobsRole = "jobs_readonly_role"
 )
 
 // RolesSQL returns the statements for an administrator to run when Skald's own login
@@ -25,7 +29,7 @@ const (
 // The owner of the schema must be among logins.
 func RolesSQL(logins ...string) string {
 	var b strings.Builder
-	for _, role := range []string{AppRole, EngineRole, ReadonlyRole} {
+	for _, role := range []string{AppRole, EngineRole, ReadonlyRole, LettersRole, JobsRole} {
 		fmt.Fprintf(&b, "DO $$ BEGIN CREATE ROLE %s NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;\n", role)
 	}
 	for _, login := range logins {
@@ -46,12 +50,29 @@ func secure(ctx context.Context, db *sql.DB, changed bool) error {
 	}
 	if !changed {
 		found, err := insecurity(ctx, db)
-		if err != nil || len(found) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(found) == 0 {
+			return secureReaders(ctx, db) // whose roles may be newer than the schema
 		}
 	}
 	if _, err := db.ExecContext(ctx, `SELECT saga.secure_tables()`); err != nil {
 		return fmt.Errorf("secure the tables: %w", err)
+	}
+	return secureReaders(ctx, db)
+}
+
+// secureReaders gives the roles that read one schema what they may read. The schema may
+// be of a version that knows none.
+func secureReaders(ctx context.Context, db *sql.DB) error {
+	var known bool
+	err := db.QueryRowContext(ctx, `SELECT to_regprocedure('saga.secure_readers()') IS NOT NULL`).Scan(&known)
+	if err == nil && known {
+		_, err = db.ExecContext(ctx, `SELECT saga.secure_readers()`)
+	}
+	if err != nil {
+		return fmt.Errorf("secure the tables for readers of one schema: %w", err)
 	}
 	return nil
 }

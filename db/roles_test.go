@@ -52,6 +52,9 @@ func as(t *testing.T, dsn, role string) *sql.Conn {
 
 var roles = []string{db.AppRole, db.EngineRole, db.ReadonlyRole}
 
+// readerOf are the roles that read one schema only.
+var readerOf = map[string]string{"dlq": db.LettersRole, "jobs": db.JobsRole}
+
 func denied(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "42501"
@@ -90,12 +93,16 @@ func TestEveryTableWithATenantIsSecured(t *testing.T) {
 		if !ask[bool](t, pool, `SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = $1::regclass`, table) {
 			t.Errorf("%s: row-level security is not forced", table)
 		}
-		got := texts(t, pool, `SELECT format('%s %s %s to %s: %s / %s', policyname, permissive, cmd, array_to_string(roles, ','), qual, with_check)
-			FROM pg_policies WHERE schemaname || '.' || tablename = $1 ORDER BY policyname`, table)
+		got := texts(t, pool, `SELECT format('%s %s %s to %s: %s / %s', policyname, permissive, cmd, array_to_string(sorted, ','), qual, with_check)
+			FROM (SELECT *, (SELECT array_agg(r ORDER BY r) FROM unnest(roles) r) AS sorted FROM pg_policies) p WHERE schemaname || '.' || tablename = $1 ORDER BY policyname`, table)
 		own := `(tenant_id = ( SELECT (NULLIF(current_setting('skald.tenant_id'::text, true), ''::text))::uuid AS "nullif"))`
+		readers := db.ReadonlyRole
+		if schema, _, _ := strings.Cut(table, "."); readerOf[schema] != "" {
+			readers = readerOf[schema] + "," + readers
+		}
 		want := []string{
 			"engine_rows PERMISSIVE ALL to saga_engine_role: true / true",
-			"readonly_rows PERMISSIVE SELECT to saga_readonly_role: true / ",
+			"readonly_rows PERMISSIVE SELECT to " + readers + ": true / ",
 			"tenant_rows PERMISSIVE ALL to saga_app_role: " + own + " / " + own,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -143,7 +150,12 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 		if strings.HasSuffix(table, "_archive") {
 			want[db.AppRole] = "SELECT"
 		}
-		for _, role := range roles {
+		for schema, role := range readerOf {
+			if strings.HasPrefix(table, schema+".") {
+				want[role] = want[db.ReadonlyRole]
+			}
+		}
+		for _, role := range append([]string{db.LettersRole, db.JobsRole}, roles...) {
 			if got := grants(table, role, "SELECT INSERT UPDATE DELETE TRUNCATE REFERENCES TRIGGER", "has_table_privilege"); got != want[role] {
 				t.Errorf("%s on %s: %q, want %q", role, table, got, want[role])
 			}
@@ -152,8 +164,16 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 			t.Errorf("%s: everybody has %d privileges", table, n)
 		}
 	}
+	for schema, role := range readerOf {
+		for _, other := range []string{"saga", "dlq", "jobs", "skald"} {
+			want := map[bool]string{true: "USAGE"}[other == schema]
+			if got := grants(other, role, "USAGE CREATE", "has_schema_privilege"); got != want {
+				t.Errorf("%s on the schema %s: %q, want %q", role, other, got, want)
+			}
+		}
+	}
 	for _, view := range texts(t, pool, `SELECT oid::regclass FROM pg_class WHERE relnamespace`+ourSchemas+` AND relkind = 'v'`) {
-		for _, role := range roles {
+		for _, role := range append([]string{db.LettersRole, db.JobsRole}, roles...) {
 			if got := grants(view, role, "INSERT UPDATE DELETE", "has_table_privilege"); got != "" {
 				t.Errorf("%s on the view %s: %q; views are for reading", role, view, got)
 			}
@@ -176,7 +196,7 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 		}
 	}
 	if rights := texts(t, pool, `SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)
-		AND (rolsuper OR rolcanlogin OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolreplication)`, pq.Array(roles)); len(rights) > 0 {
+		AND (rolsuper OR rolcanlogin OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolreplication)`, pq.Array(append([]string{db.LettersRole, db.JobsRole}, roles...))); len(rights) > 0 {
 		t.Errorf("%v have rights beyond the schema", rights)
 	}
 }
@@ -344,6 +364,57 @@ func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
 	var n int
 	if err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.saga_instances`).Scan(&n); err != nil || n != 2 {
 		t.Errorf("the view of sagas shows %d of both tenants' two, %v", n, err)
+	}
+}
+
+// A reader of one schema sees all tenants' rows there, and nothing of the others.
+func TestAReaderOfOneSchemaSeesNoOther(t *testing.T) {
+	t.Parallel()
+	dsn, _ := seeded(t)
+	pool := open(t, dsn)
+	for schema := range readerOf {
+		execute(t, pool, `CREATE TABLE `+schema+`.later (n int)`)
+		execute(t, pool, `CREATE TABLE `+schema+`.later_secrets (n int)`)
+		execute(t, pool, `CREATE TABLE `+schema+`.later_of_tenants (tenant_id uuid)`)
+	}
+	later := map[string]bool{}
+	for table := range tables(t, pool) {
+		later[table] = strings.Contains(table, ".later")
+	}
+	for _, when := range []string{"before", "after"} { // the next migrate up
+		for schema, role := range readerOf {
+			conn := as(t, dsn, role)
+			for table, isLater := range later {
+				var n int
+				err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&n)
+				switch {
+				case !strings.HasPrefix(table, schema+".") || when == "after" && secret(table):
+					if !denied(err) {
+						t.Errorf("%s reads %s %s it is secured: %v, want it denied", role, table, when, err)
+					}
+				case err != nil:
+					t.Errorf("%s reads %s %s it is secured: %v", role, table, when, err)
+				case !isLater && n == 0 && ask[int](t, pool, `SELECT count(*) FROM `+table) > 0:
+					t.Errorf("%s sees no row of %s", role, table)
+				}
+				if when == "before" || isLater {
+					continue
+				}
+				for _, statement := range []string{"INSERT INTO %s DEFAULT VALUES", "DELETE FROM %s", "TRUNCATE %s"} {
+					if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(statement, table)); !denied(err) {
+						t.Errorf("%s: "+statement+": %v, want it denied", role, table, err)
+					}
+				}
+			}
+			for _, view := range texts(t, pool, `SELECT schemaname || '.' || viewname FROM pg_views WHERE schemaname = $1 AND viewname <> 'invariants'`, schema) {
+				if _, err := conn.ExecContext(t.Context(), `SELECT * FROM `+view); err != nil {
+					t.Errorf("%s reads the view %s: %v", role, view, err)
+				}
+			}
+		}
+		if _, err := db.Up(t.Context(), dsn); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
