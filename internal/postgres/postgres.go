@@ -17,7 +17,7 @@
 //
 // Files, each on top of those before it: rows, columns, errors, dial, connector,
 // postgres, condition, statement, table, values, where, batch, listener, page, pooler,
-// sealing, sealing_keys, secrets, table_alike, table_columns, keyed, tenant, answers, tx.
+// sealing, sealing_keys, ordering, secrets, table_alike, table_columns, keyed, tenant, answers, tx.
 package postgres
 
 import (
@@ -86,6 +86,8 @@ type DB struct {
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source
 	statements sync.Map // statement → *sqlx.Stmt
+	ordering   sync.Mutex
+	order      []byte   // the secret of KeyDigest, guarded by ordering; nil: not read yet
 	preparing  sync.Map // queries that are being prepared in the background
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // keyCheck is the prefix of the name under which the check value of a key is stored.
@@ -16,6 +18,14 @@ const keyCheck = "envelope:"
 // the key that seals from now on, for the check of nodes that start later. Call it
 // before anything is written.
 func (db *DB) AdmitKeys(ctx context.Context) error {
+	if err := db.admitKeys(ctx); err != nil || db.Keys == nil {
+		return err
+	}
+	_, err := db.orderSecret(ctx)
+	return err
+}
+
+func (db *DB) admitKeys(ctx context.Context) error {
 	return db.InRead(ctx, func(tx *sqlx.Tx) error {
 		// One node at a time: otherwise two with different keys would lock each other out.
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck); err != nil {
@@ -28,14 +38,19 @@ func (db *DB) AdmitKeys(ctx context.Context) error {
 		if id == "" {
 			return nil
 		}
-		check, _ := db.Keys.Check(id)
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.deployment_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, keyCheck+id, check)
-		if err != nil {
-			return fmt.Errorf("register the encryption key: %w", err)
-		}
-		return nil
+		return registerKey(ctx, tx, db.Keys, id)
 	})
+}
+
+// registerKey notes that content is sealed with a key.
+func registerKey(ctx context.Context, tx *sqlx.Tx, keys *envelope.Keyring, id string) error {
+	check, _ := keys.Check(id)
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO saga.deployment_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, keyCheck+id, check)
+	if err != nil {
+		return fmt.Errorf("register the encryption key: %w", err)
+	}
+	return nil
 }
 
 // knowAll checks that the keyring has every key that was ever used for sealing.

@@ -156,7 +156,7 @@ func (st *Queue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 	}
 	letters := batchOf(st.db, len(batch))
 	for i := range batch {
-		if err := letters.add(&batch[i].Letter); err != nil {
+		if err := letters.add(ctx, &batch[i].Letter); err != nil {
 			return nil, err
 		}
 	}

@@ -85,7 +85,7 @@ func batchFrom(tb testing.TB, batch []dlq.Letter) *newLetters {
 	tb.Helper()
 	c := batchOf(&postgres.DB{NewID: uuid.New}, len(batch))
 	for i := range batch {
-		if err := c.add(&batch[i]); err != nil {
+		if err := c.add(context.Background(), &batch[i]); err != nil {
 			tb.Fatal(err)
 		}
 	}

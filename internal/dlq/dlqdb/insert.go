@@ -1,6 +1,7 @@
 package dlqdb
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -131,7 +132,7 @@ func (c *newLetters) bound(more ...postgres.Bound) []postgres.Bound {
 }
 
 // add appends one letter, sealed if db has encryption.
-func (c *newLetters) add(l *dlq.Letter) error {
+func (c *newLetters) add(ctx context.Context, l *dlq.Letter) error {
 	sealer := c.db.Keys.SealerFor(l.TenantID, l.ID)
 	content, err := sealContent(&sealer, contentFields, l.Content)
 	if err != nil {
@@ -145,11 +146,18 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	if err != nil {
 		return fmt.Errorf("encode target: %w", err)
 	}
+	var order []byte
+	if l.Ordered {
+		if order, err = c.db.KeyDigest(ctx, l.TenantID, l.OriginalTopic, l.Content.Key); err != nil {
+			return err
+		}
+	}
 	c.found = letterTerms(c.found[:0], l, sealer.Seals())
 	row := &c.row
 	*row = letterRow{
 		Letter: l, at: placeOf(l.Arrived), terms: int64(c.terms.N)<<termBits | int64(len(c.found)),
 		key: content[0], headers: content[1], payload: content[2], stack: stack, target: target,
+		order: order,
 	}
 	if l.Link.StepName != "" {
 		row.stepIndex = &l.Link.StepIndex

@@ -259,7 +259,7 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 		args    []any
 		indexes []string
 	}{
-		"what is due":            {dlqdb.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20, true}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
+		"what is due":            {dlqdb.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20, true}, []string{"idx_dlq_messages_due", "idx_dlq_messages_order"}},
 		"what is held no longer": {dlqdb.FreedLetters, []any{100, true}, []string{"idx_dlq_messages_held"}},
 		"what was pushed before": {dlqdb.KnownLetters, []any{"{1}", one(b.Tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}", one(uuid.Nil), one(uuid.Max)},
 			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},

@@ -126,7 +126,7 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUID]int64, error) {
 	c := batchOf(st.db, len(batch))
 	for i := range batch {
-		if err := c.add(&batch[i]); err != nil {
+		if err := c.add(ctx, &batch[i]); err != nil {
 			return nil, err
 		}
 	}

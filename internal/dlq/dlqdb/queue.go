@@ -33,9 +33,15 @@ func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
 }
 
 // OlderOfKey is the condition that an open letter, alias o, of the same key arrived
-// before letter m and so keeps it waiting.
-var OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
+// before letter m and so keeps it waiting. Sealed keys, which are never equal, are
+// compared by their digests (postgres.DB.KeyDigest).
+var OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND ` + KeyOf("o") + ` = ` + KeyOf("m") + `
 		   AND o.seq < m.seq AND o.ordered AND ` + IsOneOf("o.status", dlq.Blocking)
+
+// KeyOf is what tells the keys of ordered letters apart.
+func KeyOf(alias string) string {
+	return "coalesce(" + alias + ".order_key, " + alias + ".message_key)"
+}
 
 // ClaimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A
 // token of version 8 means that its holder notes what it hands over; nodes of earlier

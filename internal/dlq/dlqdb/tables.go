@@ -22,6 +22,7 @@ type letterRow struct {
 	view, target          []byte
 	key, headers, payload []byte // sealed
 	stack                 string // sealed
+	order                 []byte // the key's digest, of a letter that is ordered where there is encryption
 }
 
 // place is the position of a record in Kafka; all nil: the letter came in another way.
@@ -46,7 +47,7 @@ func (p place) position() *dlq.Position {
 	return &dlq.Position{Topic: *p.topic, Partition: *p.partition, Offset: *p.offset, TopicID: p.topicID}
 }
 
-// messageTable is dlq.dlq_messages. Derived values (payload, terms) are not read;
+// messageTable is dlq.dlq_messages. Derived values (payload, terms, order_key) are not read;
 // attempts, which only claims count, is not one of its columns.
 var messageTable = postgres.NewTable(
 	postgres.UUID("id", func(r *letterRow) *uuid.UUID { return &r.ID }),
@@ -107,6 +108,7 @@ var messageTable = postgres.NewTable(
 	postgres.UUIDOrZero("parent_id", func(r *letterRow) *uuid.UUID { return &r.ParentID }).Once(),
 	postgres.Int("generation", func(r *letterRow) *int { return &r.Generation }).Once(),
 	postgres.UUID("dlq_topic_id", func(r *letterRow) *uuid.UUID { return &r.at.topicID }),
+	postgres.Bytes("order_key", func(r *letterRow) *[]byte { return &r.order }).Once().WriteOnly(),
 )
 
 // LetterColumns are the columns of dlq_messages and of its archive, alias m, in

@@ -96,7 +96,7 @@ func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []Le
 				allowed[topic] = retries
 			}
 			l := told.Letter.Allowed(retries, told.At)
-			if err := fresh.add(&l); err != nil {
+			if err := fresh.add(ctx, &l); err != nil {
 				return err
 			}
 			if told.Letter.DedupeKey == "" {

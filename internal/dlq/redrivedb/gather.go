@@ -154,8 +154,9 @@ const (
 // TakeItems uses.
 var blockedKeys = `
 SELECT count(*) FROM (
-	SELECT m.tenant_id, m.original_topic, m.message_key, max(m.seq) AS seq FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
-	 WHERE m.ordered GROUP BY m.tenant_id, m.original_topic, m.message_key) AS m
+	SELECT m.tenant_id, m.original_topic, ` + dlqdb.KeyOf("m") + ` AS order_key, NULL::bytea AS message_key, max(m.seq) AS seq
+	  FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
+	 WHERE m.ordered GROUP BY 1, 2, 3) AS m
  CROSS JOIN LATERAL (SELECT o.id FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) AS o
   LEFT JOIN page x ON x.id = o.id
  WHERE x.id IS NULL`

@@ -270,6 +270,7 @@ func TestANodeWithoutAKeyThatSealedDoesNotStart(t *testing.T) {
 		{"the first key again", pgtest.KeyOne, ""},
 		{"another key of its name", strings.Replace(pgtest.KeyTwo, "two", "one", 1), "the database has content encrypted with a different key one than the one in encryption.keys"},
 		{"a second key, for later", pgtest.KeyOne + "," + pgtest.KeyTwo, ""},
+		{"the second key from now on", pgtest.KeyTwo + "," + pgtest.KeyOne, ""},
 	} {
 		err := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, tt.keys)).AdmitKeys(t.Context())
 		if err == nil && tt.want != "" || err != nil && err.Error() != tt.want {

@@ -2,7 +2,7 @@
 WITH locked AS MATERIALIZED (
 	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
 	 WHERE m.status = 'PENDING' AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
-	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
+	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND coalesce(o.order_key, o.message_key) = coalesce(m.order_key, m.message_key)
 		   AND o.seq < m.seq AND o.ordered AND o.status IN ('PENDING', 'RETRYING')))
 	   AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND (coalesce((SELECT p.hold_all FROM dlq.dlq_policies p WHERE p.tenant_id = m.tenant_id AND p.topic = ''), false) OR NOT coalesce((SELECT p.auto_retry FROM dlq.dlq_policies p WHERE p.tenant_id = m.tenant_id AND p.topic = m.original_topic), (SELECT p.auto_retry FROM dlq.dlq_policies p WHERE p.tenant_id = m.tenant_id AND p.topic = ''), $5::boolean)))
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3

@@ -1,0 +1,78 @@
+package dlqdb_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// Letters of one key are driven in the order of their arrival although their keys are
+// sealed, whichever master key was current when they arrived (invariant D7).
+func TestLettersOfASealedKeyAreClaimedAsTheyArrivedThroughARotation(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	tenant := pgtest.NewID()
+	// node starts a node with these keys; it stands for a restart, too.
+	node := func(keys string) pgtest.LetterQueue {
+		db := pgtest.ConnectWith(t, pgtest.PlainLogin(t, dsn), pgtest.Keyring(t, keys))
+		if err := db.AdmitKeys(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return pgtest.LetterQueue{LetterStore: pgtest.LetterStore{Letters: dlqdb.NewLetters(db, dlq.DefaultPolicy), DB: db, Dsn: dsn,
+			Tenant: tenant}, Queue: dlqdb.NewQueue(db, dlq.DefaultPolicy)}
+	}
+	push := func(m pgtest.LetterQueue, key, payload string) {
+		l := m.Due(func(l *dlq.Letter) { l.Content = dlq.Content{Key: []byte(key), Payload: []byte(payload)} })
+		l.Ordered = true // because the policy says so
+		m.PushAll(t, l)
+	}
+	before := node(pgtest.KeyOne)
+	push(before, pgtest.Canary, "1")
+	push(before, "another", "a")
+	during := node(pgtest.KeyOne + "," + pgtest.KeyTwo)
+	push(during, pgtest.Canary, "2")
+	after := node(pgtest.KeyTwo + "," + pgtest.KeyOne)
+	push(after, pgtest.Canary, "3")
+	push(during, pgtest.Canary, "4") // a node that has not been restarted yet
+	off := pgtest.ConnectWith(t, pgtest.PlainLogin(t, dsn), pgtest.Keyring(t, pgtest.KeyTwo+","+pgtest.KeyOne).OpenOnly())
+	plain := pgtest.LetterStore{Letters: dlqdb.NewLetters(off, dlq.DefaultPolicy), DB: off, Dsn: dsn, Tenant: tenant}
+	push(pgtest.LetterQueue{LetterStore: plain, Queue: dlqdb.NewQueue(off, dlq.DefaultPolicy)}, pgtest.Canary, "5")
+
+	again := node(pgtest.KeyTwo + "," + pgtest.KeyOne)
+	var driven [][]string
+	for range 5 {
+		batch := again.ClaimDue(t, 10)
+		var at []string
+		for _, d := range batch {
+			at = append(at, string(d.Content.Payload))
+		}
+		driven = append(driven, at)
+		if more := again.ClaimDue(t, 10); more != nil {
+			t.Fatalf("%q was claimed while %q were being driven", more[0].Content.Payload, driven)
+		}
+		for _, d := range batch {
+			again.End(t, d, dlq.Acknowledged)
+		}
+	}
+	if diff := cmp.Diff([][]string{{"1", "a"}, {"2"}, {"3"}, {"4"}, {"5"}}, driven); diff != "" {
+		t.Errorf("driven (-want +got):\n%s", diff)
+	}
+	sealed := pgtest.Ask[string](t, pgtest.RawTables(t, dsn), `SELECT string_agg(encode(m.order_key, 'escape') || encode(m.message_key, 'escape'), ' ')
+		FROM dlq.dlq_messages m WHERE m.payload_raw <> '5'`)
+	if strings.Contains(sealed, pgtest.Canary) {
+		t.Errorf("the key is readable in the database: %s", sealed)
+	}
+	if n := pgtest.Ask[int](t, pgtest.RawTables(t, dsn), `SELECT count(*) FROM dlq.dlq_messages m WHERE m.order_key IS NULL
+		OR m.order_key IN (sha256(m.message_key), sha256('another'::bytea), 'another'::bytea)`); n != 0 {
+		t.Errorf("%d letters have a digest that anybody can compute, or none", n)
+	}
+	// The secret is sealed by the current key, so that the old one can be retired.
+	pgtest.Execute(t, pgtest.RawTables(t, dsn), `DELETE FROM saga.deployment_secrets WHERE name = 'envelope:one'`)
+	node(pgtest.KeyTwo)
+}

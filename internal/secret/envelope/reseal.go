@@ -1,0 +1,45 @@
+package envelope
+
+import (
+	"bytes"
+
+	"github.com/google/uuid"
+)
+
+// Wrap seals a secret of the deployment with the first key, also in a keyring that only
+// opens: the secret has no plain form that could be stored instead. Unwrap opens it.
+// k is not nil.
+func (k *Keyring) Wrap(name string, secret []byte) ([]byte, error) {
+	p := (&Keyring{masters: k.masters}).SealerFor(uuid.Nil, uuid.Nil)
+	return p.SealBytes(Field{Name: name}, secret)
+}
+
+// Unwrap opens what Wrap returned, whichever key sealed it.
+func (k *Keyring) Unwrap(name string, stored []byte) ([]byte, error) {
+	p := k.SealerFor(uuid.Nil, uuid.Nil)
+	return p.OpenBytes(Field{Name: name}, stored)
+}
+
+// First is the id of the first key, also of a keyring that only opens; "" for nil.
+func (k *Keyring) First() string {
+	if k == nil {
+		return ""
+	}
+	return k.masters[0].id
+}
+
+// KeyOf returns the id of the key that sealed a stored value: what Seal (in canonical
+// form), SealBytes, SealText or Wrap returned. "": it is not sealed.
+func KeyOf(stored []byte) string {
+	rest, ok := bytes.CutPrefix(stored, []byte(sealed))
+	if !ok {
+		if rest, ok = bytes.CutPrefix(stored, []byte(sealedBytes)); !ok {
+			return ""
+		}
+	}
+	parts := bytes.SplitN(rest, []byte("."), 3)
+	if len(parts) != 3 {
+		return ""
+	}
+	return string(parts[1])
+}
