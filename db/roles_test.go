@@ -52,9 +52,6 @@ func as(t *testing.T, dsn, role string) *sql.Conn {
 
 var roles = []string{db.AppRole, db.EngineRole, db.ReadonlyRole}
 
-// readerOf are the roles that read one schema only.
-var readerOf = map[string]string{"dlq": db.LettersRole, "jobs": db.JobsRole}
-
 func denied(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "42501"
@@ -150,11 +147,8 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 		if strings.HasSuffix(table, "_archive") {
 			want[db.AppRole] = "SELECT"
 		}
-		for schema, role := range readerOf {
-			if strings.HasPrefix(table, schema+".") {
-				want[role] = want[db.ReadonlyRole]
-			}
-		}
+		schema, _, _ := strings.Cut(table, ".")
+		want[readerOf[schema]] = want[db.ReadonlyRole]
 		for _, role := range append([]string{db.LettersRole, db.JobsRole}, roles...) {
 			if got := grants(table, role, "SELECT INSERT UPDATE DELETE TRUNCATE REFERENCES TRIGGER", "has_table_privilege"); got != want[role] {
 				t.Errorf("%s on %s: %q, want %q", role, table, got, want[role])
@@ -162,14 +156,6 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 		}
 		if n := ask[int](t, pool, `SELECT count(*) FROM pg_class, aclexplode(relacl) a WHERE oid = $1::regclass AND a.grantee = 0`, table); n > 0 {
 			t.Errorf("%s: everybody has %d privileges", table, n)
-		}
-	}
-	for schema, role := range readerOf {
-		for _, other := range []string{"saga", "dlq", "jobs", "skald"} {
-			want := map[bool]string{true: "USAGE"}[other == schema]
-			if got := grants(other, role, "USAGE CREATE", "has_schema_privilege"); got != want {
-				t.Errorf("%s on the schema %s: %q, want %q", role, other, got, want)
-			}
 		}
 	}
 	for _, view := range texts(t, pool, `SELECT oid::regclass FROM pg_class WHERE relnamespace`+ourSchemas+` AND relkind = 'v'`) {
@@ -364,57 +350,6 @@ func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
 	var n int
 	if err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.saga_instances`).Scan(&n); err != nil || n != 2 {
 		t.Errorf("the view of sagas shows %d of both tenants' two, %v", n, err)
-	}
-}
-
-// A reader of one schema sees all tenants' rows there, and nothing of the others.
-func TestAReaderOfOneSchemaSeesNoOther(t *testing.T) {
-	t.Parallel()
-	dsn, _ := seeded(t)
-	pool := open(t, dsn)
-	for schema := range readerOf {
-		execute(t, pool, `CREATE TABLE `+schema+`.later (n int)`)
-		execute(t, pool, `CREATE TABLE `+schema+`.later_secrets (n int)`)
-		execute(t, pool, `CREATE TABLE `+schema+`.later_of_tenants (tenant_id uuid)`)
-	}
-	later := map[string]bool{}
-	for table := range tables(t, pool) {
-		later[table] = strings.Contains(table, ".later")
-	}
-	for _, when := range []string{"before", "after"} { // the next migrate up
-		for schema, role := range readerOf {
-			conn := as(t, dsn, role)
-			for table, isLater := range later {
-				var n int
-				err := conn.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&n)
-				switch {
-				case !strings.HasPrefix(table, schema+".") || when == "after" && secret(table):
-					if !denied(err) {
-						t.Errorf("%s reads %s %s it is secured: %v, want it denied", role, table, when, err)
-					}
-				case err != nil:
-					t.Errorf("%s reads %s %s it is secured: %v", role, table, when, err)
-				case !isLater && n == 0 && ask[int](t, pool, `SELECT count(*) FROM `+table) > 0:
-					t.Errorf("%s sees no row of %s", role, table)
-				}
-				if when == "before" || isLater {
-					continue
-				}
-				for _, statement := range []string{"INSERT INTO %s DEFAULT VALUES", "DELETE FROM %s", "TRUNCATE %s"} {
-					if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(statement, table)); !denied(err) {
-						t.Errorf("%s: "+statement+": %v, want it denied", role, table, err)
-					}
-				}
-			}
-			for _, view := range texts(t, pool, `SELECT schemaname || '.' || viewname FROM pg_views WHERE schemaname = $1 AND viewname <> 'invariants'`, schema) {
-				if _, err := conn.ExecContext(t.Context(), `SELECT * FROM `+view); err != nil {
-					t.Errorf("%s reads the view %s: %v", role, view, err)
-				}
-			}
-		}
-		if _, err := db.Up(t.Context(), dsn); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

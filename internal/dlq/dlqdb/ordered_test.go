@@ -24,8 +24,8 @@ func TestLettersOfASealedKeyAreClaimedAsTheyArrivedThroughARotation(t *testing.T
 		if err := db.AdmitKeys(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return pgtest.LetterQueue{LetterStore: pgtest.LetterStore{Letters: dlqdb.NewLetters(db, dlq.DefaultPolicy), DB: db, Dsn: dsn,
-			Tenant: tenant}, Queue: dlqdb.NewQueue(db, dlq.DefaultPolicy)}
+		letters := pgtest.LetterStore{Letters: dlqdb.NewLetters(db, dlq.DefaultPolicy), DB: db, Dsn: dsn, Tenant: tenant}
+		return pgtest.LetterQueue{LetterStore: letters, Queue: dlqdb.NewQueue(db, dlq.DefaultPolicy)}
 	}
 	push := func(m pgtest.LetterQueue, key, payload string) {
 		l := m.Due(func(l *dlq.Letter) { l.Content = dlq.Content{Key: []byte(key), Payload: []byte(payload)} })
