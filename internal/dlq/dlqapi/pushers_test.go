@@ -29,14 +29,14 @@ func TestWhoPushedALetterIsRecorded(t *testing.T) {
 	e := newQueueEdge(t, apitest.Guarded)
 	const batch = "/api/v1/dlq/messages/batch"
 	message := func(key string) string {
-		return `{"original_topic":"orders","error_message":"boom","payload":{"secret":"4111"},"dedupe_key":"` + key + `"}`
+		return `{"original_topic":"orders","error_message":"boom","payload":{"secret":"swordfish"},"dedupe_key":"` + key + `"}`
 	}
 	told := func(request string) []client.Action {
 		t.Helper()
 		var list client.ActionList
 		if r := e.Send("GET", "/api/v1/audit?request_id="+request, "", apitest.As("auditor")...); r.Status != http.StatusOK {
 			t.Fatalf("%d %s", r.Status, r.Body)
-		} else if r.Into(&list); strings.Contains(string(r.Body), "4111") {
+		} else if r.Into(&list); strings.Contains(string(r.Body), "swordfish") {
 			t.Errorf("the record shows a payload: %s", r.Body)
 		}
 		for _, a := range list.Actions {
