@@ -7363,6 +7363,9 @@ type JobRunFound = JobRun
 // JobRunReplayed defines model for JobRunReplayed.
 type JobRunReplayed = JobRun
 
+// PreconditionRequired RFC 9457.
+type PreconditionRequired = Problem
+
 // RedriveAccepted defines model for RedriveAccepted.
 type RedriveAccepted = Redrive
 
@@ -7777,7 +7780,8 @@ type ListDeadLetterGroupsParamsInclude string
 
 // UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7918,7 +7922,8 @@ type DeleteDeadLetterParams struct {
 	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7938,13 +7943,15 @@ type GetDeadLetterParamsInclude string
 
 // UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
 type UpdateDeadLetterParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -7956,7 +7963,8 @@ type AcknowledgeDeadLetterParams struct {
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -7968,7 +7976,8 @@ type DiscardDeadLetterParams struct {
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -7980,7 +7989,8 @@ type RequeueDeadLetterParams struct {
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -7992,7 +8002,8 @@ type ResolveDeadLetterParams struct {
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -8010,13 +8021,15 @@ type GetDefaultPolicyParams struct {
 
 // UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
 type UpdateDefaultPolicyParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8063,13 +8076,15 @@ type GetRedriveParams struct {
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
 type UpdateRedriveParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ApproveRedriveParams defines parameters for ApproveRedrive.
 type ApproveRedriveParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -8081,7 +8096,8 @@ type ApproveRedriveParams struct {
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -8106,7 +8122,8 @@ type ListRedriveItemsParams struct {
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -8118,7 +8135,8 @@ type PauseRedriveParams struct {
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -8146,13 +8164,15 @@ type GetTopicPolicyParams struct {
 
 // UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
 type UpdateTopicPolicyParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
 type PutTopicPolicyParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8317,7 +8337,8 @@ type DeleteJobDefinitionParams struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8329,13 +8350,15 @@ type GetJobDefinitionParams struct {
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
 type ReplaceJobDefinitionParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8377,7 +8400,8 @@ type ListNextJobRunsParams struct {
 
 // PauseJobDefinitionParams defines parameters for PauseJobDefinition.
 type PauseJobDefinitionParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -8389,7 +8413,8 @@ type PauseJobDefinitionParams struct {
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -8746,7 +8771,8 @@ type AcknowledgeSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8759,7 +8785,8 @@ type CancelSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8772,7 +8799,8 @@ type CompensateSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8803,7 +8831,8 @@ type ExtendDeadlineParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8816,7 +8845,8 @@ type ForceCompleteParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8829,7 +8859,8 @@ type ForceFailParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8838,7 +8869,8 @@ type RestoreSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8857,7 +8889,8 @@ type ResumeSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8870,7 +8903,8 @@ type ResumeCompensationParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8883,7 +8917,8 @@ type RetrySagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8915,7 +8950,8 @@ type CompleteStepParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8928,7 +8964,8 @@ type FailStepParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8941,7 +8978,8 @@ type SkipStepParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8954,7 +8992,8 @@ type SuspendSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8975,7 +9014,8 @@ type GetSettingsParams struct {
 
 // ChangeSettingsParams defines parameters for ChangeSettings.
 type ChangeSettingsParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9063,13 +9103,15 @@ type DeleteWebhookParams struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9108,7 +9150,8 @@ type RedeliverWebhookDeliveryParams struct {
 
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -9120,7 +9163,8 @@ type DisableWebhookParams struct {
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -9141,7 +9185,8 @@ type RedeliverFailedParams struct {
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -9254,7 +9299,8 @@ type ListWorkflowsParamsInclude string
 
 // RegisterWorkflowParams defines parameters for RegisterWorkflow.
 type RegisterWorkflowParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -9272,7 +9318,8 @@ type GetWorkflowParams struct {
 
 // DisableWorkflowParams defines parameters for DisableWorkflow.
 type DisableWorkflowParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -9284,7 +9331,8 @@ type DisableWorkflowParams struct {
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
@@ -31070,6 +31118,8 @@ type UpdateDeadLetterGroupResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterGroupFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31077,6 +31127,11 @@ type UpdateDeadLetterGroupResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r UpdateDeadLetterGroupResponse) GetJSON200() *DeadLetterGroupFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateDeadLetterGroupResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -31427,6 +31482,8 @@ type DeleteDeadLetterResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeletedDeadLetter
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31434,6 +31491,11 @@ type DeleteDeadLetterResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r DeleteDeadLetterResponse) GetJSON200() *DeletedDeadLetter {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r DeleteDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -31523,6 +31585,8 @@ type UpdateDeadLetterResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31530,6 +31594,11 @@ type UpdateDeadLetterResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r UpdateDeadLetterResponse) GetJSON200() *DeadLetterState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -31571,6 +31640,8 @@ type AcknowledgeDeadLetterResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31578,6 +31649,11 @@ type AcknowledgeDeadLetterResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r AcknowledgeDeadLetterResponse) GetJSON200() *DeadLetterState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r AcknowledgeDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -31667,6 +31743,8 @@ type DiscardDeadLetterResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31674,6 +31752,11 @@ type DiscardDeadLetterResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r DiscardDeadLetterResponse) GetJSON200() *DeadLetterState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r DiscardDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -31763,6 +31846,8 @@ type RequeueDeadLetterResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31770,6 +31855,11 @@ type RequeueDeadLetterResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r RequeueDeadLetterResponse) GetJSON200() *DeadLetterState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r RequeueDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -31811,6 +31901,8 @@ type ResolveDeadLetterResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31818,6 +31910,11 @@ type ResolveDeadLetterResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ResolveDeadLetterResponse) GetJSON200() *DeadLetterState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ResolveDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -31861,6 +31958,8 @@ type RetryDeadLetterResponse struct {
 	JSON200 *DeadLetterRetryResult
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *DeadLetterRetryResult
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -31873,6 +31972,11 @@ func (r RetryDeadLetterResponse) GetJSON200() *DeadLetterRetryResult {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r RetryDeadLetterResponse) GetJSON202() *DeadLetterRetryResult {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r RetryDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32010,6 +32114,8 @@ type UpdateDefaultPolicyResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32017,6 +32123,11 @@ type UpdateDefaultPolicyResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r UpdateDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateDefaultPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32058,6 +32169,8 @@ type PutDefaultPolicyResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32065,6 +32178,11 @@ type PutDefaultPolicyResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r PutDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r PutDefaultPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32257,6 +32375,8 @@ type UpdateRedriveResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *RedriveFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32264,6 +32384,11 @@ type UpdateRedriveResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r UpdateRedriveResponse) GetJSON200() *RedriveFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32305,6 +32430,8 @@ type ApproveRedriveResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *RedriveFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32312,6 +32439,11 @@ type ApproveRedriveResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ApproveRedriveResponse) GetJSON200() *RedriveFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ApproveRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32353,6 +32485,8 @@ type CancelRedriveResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *RedriveFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32360,6 +32494,11 @@ type CancelRedriveResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r CancelRedriveResponse) GetJSON200() *RedriveFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r CancelRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32449,6 +32588,8 @@ type PauseRedriveResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *RedriveFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32456,6 +32597,11 @@ type PauseRedriveResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r PauseRedriveResponse) GetJSON200() *RedriveFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r PauseRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32497,6 +32643,8 @@ type ResumeRedriveResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *RedriveFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32504,6 +32652,11 @@ type ResumeRedriveResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ResumeRedriveResponse) GetJSON200() *RedriveFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ResumeRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32737,6 +32890,8 @@ type UpdateTopicPolicyResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32744,6 +32899,11 @@ type UpdateTopicPolicyResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r UpdateTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateTopicPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32785,6 +32945,8 @@ type PutTopicPolicyResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -32792,6 +32954,11 @@ type PutTopicPolicyResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r PutTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r PutTopicPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -33375,6 +33542,8 @@ type DeleteJobDefinitionResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -33382,6 +33551,11 @@ type DeleteJobDefinitionResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r DeleteJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r DeleteJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -33471,6 +33645,8 @@ type UpdateJobDefinitionResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -33478,6 +33654,11 @@ type UpdateJobDefinitionResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r UpdateJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -33519,6 +33700,8 @@ type ReplaceJobDefinitionResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -33526,6 +33709,11 @@ type ReplaceJobDefinitionResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ReplaceJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ReplaceJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -33718,6 +33906,8 @@ type PauseJobDefinitionResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -33725,6 +33915,11 @@ type PauseJobDefinitionResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r PauseJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r PauseJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -33766,6 +33961,8 @@ type ResumeJobDefinitionResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *JobDefinitionFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -33773,6 +33970,11 @@ type ResumeJobDefinitionResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ResumeJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ResumeJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35181,6 +35383,8 @@ type AcknowledgeSagaResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35193,6 +35397,11 @@ func (r AcknowledgeSagaResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r AcknowledgeSagaResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r AcknowledgeSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35236,6 +35445,8 @@ type CancelSagaResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35248,6 +35459,11 @@ func (r CancelSagaResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r CancelSagaResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r CancelSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35291,6 +35507,8 @@ type CompensateSagaResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35303,6 +35521,11 @@ func (r CompensateSagaResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r CompensateSagaResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r CompensateSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35442,6 +35665,8 @@ type ExtendDeadlineResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35454,6 +35679,11 @@ func (r ExtendDeadlineResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r ExtendDeadlineResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ExtendDeadlineResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35497,6 +35727,8 @@ type ForceCompleteResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35509,6 +35741,11 @@ func (r ForceCompleteResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r ForceCompleteResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ForceCompleteResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35552,6 +35789,8 @@ type ForceFailResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35564,6 +35803,11 @@ func (r ForceFailResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r ForceFailResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ForceFailResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35605,6 +35849,8 @@ type RestoreSagaResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *Saga
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35612,6 +35858,11 @@ type RestoreSagaResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r RestoreSagaResponse) GetJSON200() *Saga {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r RestoreSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35703,6 +35954,8 @@ type ResumeSagaResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35715,6 +35968,11 @@ func (r ResumeSagaResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r ResumeSagaResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ResumeSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35758,6 +36016,8 @@ type ResumeCompensationResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35770,6 +36030,11 @@ func (r ResumeCompensationResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r ResumeCompensationResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ResumeCompensationResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35813,6 +36078,8 @@ type RetrySagaResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35825,6 +36092,11 @@ func (r RetrySagaResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r RetrySagaResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r RetrySagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -35964,6 +36236,8 @@ type CompleteStepResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -35976,6 +36250,11 @@ func (r CompleteStepResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r CompleteStepResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r CompleteStepResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36019,6 +36298,8 @@ type FailStepResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -36031,6 +36312,11 @@ func (r FailStepResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r FailStepResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r FailStepResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36074,6 +36360,8 @@ type SkipStepResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -36086,6 +36374,11 @@ func (r SkipStepResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r SkipStepResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r SkipStepResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36129,6 +36422,8 @@ type SuspendSagaResponse struct {
 	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -36141,6 +36436,11 @@ func (r SuspendSagaResponse) GetJSON200() *DryRunAnswer {
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
 func (r SuspendSagaResponse) GetJSON202() *ActionAccepted {
 	return r.JSON202
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r SuspendSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36374,6 +36674,8 @@ type ChangeSettingsResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *SettingsFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -36381,6 +36683,11 @@ type ChangeSettingsResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ChangeSettingsResponse) GetJSON200() *SettingsFound {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ChangeSettingsResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36660,8 +36967,15 @@ func (r CreateWebhookResponse) ContentType() string {
 type DeleteWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r DeleteWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36751,6 +37065,8 @@ type UpdateWebhookResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *WebhookState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -36758,6 +37074,11 @@ type UpdateWebhookResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r UpdateWebhookResponse) GetJSON200() *WebhookState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36943,6 +37264,8 @@ type DisableWebhookResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *WebhookState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -36950,6 +37273,11 @@ type DisableWebhookResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r DisableWebhookResponse) GetJSON200() *WebhookState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r DisableWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36991,6 +37319,8 @@ type EnableWebhookResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *WebhookState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -36998,6 +37328,11 @@ type EnableWebhookResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r EnableWebhookResponse) GetJSON200() *WebhookState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r EnableWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -37087,6 +37422,8 @@ type RotateWebhookSecretResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *WebhookState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -37094,6 +37431,11 @@ type RotateWebhookSecretResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r RotateWebhookSecretResponse) GetJSON200() *WebhookState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r RotateWebhookSecretResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -37958,6 +38300,8 @@ type DisableWorkflowResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *WorkflowState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -37965,6 +38309,11 @@ type DisableWorkflowResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r DisableWorkflowResponse) GetJSON200() *WorkflowState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r DisableWorkflowResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -38006,6 +38355,8 @@ type EnableWorkflowResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *WorkflowState
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
@@ -38013,6 +38364,11 @@ type EnableWorkflowResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r EnableWorkflowResponse) GetJSON200() *WorkflowState {
 	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r EnableWorkflowResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -42191,6 +42547,13 @@ func ParseUpdateDeadLetterGroupResponse(rsp *http.Response) (*UpdateDeadLetterGr
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -42443,6 +42806,13 @@ func ParseDeleteDeadLetterResponse(rsp *http.Response) (*DeleteDeadLetterRespons
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -42512,6 +42882,13 @@ func ParseUpdateDeadLetterResponse(rsp *http.Response) (*UpdateDeadLetterRespons
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -42544,6 +42921,13 @@ func ParseAcknowledgeDeadLetterResponse(rsp *http.Response) (*AcknowledgeDeadLet
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -42611,6 +42995,13 @@ func ParseDiscardDeadLetterResponse(rsp *http.Response) (*DiscardDeadLetterRespo
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -42677,6 +43068,13 @@ func ParseRequeueDeadLetterResponse(rsp *http.Response) (*RequeueDeadLetterRespo
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -42709,6 +43107,13 @@ func ParseResolveDeadLetterResponse(rsp *http.Response) (*ResolveDeadLetterRespo
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -42749,6 +43154,13 @@ func ParseRetryDeadLetterResponse(rsp *http.Response) (*RetryDeadLetterResponse,
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -42852,6 +43264,13 @@ func ParseUpdateDefaultPolicyResponse(rsp *http.Response) (*UpdateDefaultPolicyR
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -42884,6 +43303,13 @@ func ParsePutDefaultPolicyResponse(rsp *http.Response) (*PutDefaultPolicyRespons
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -43024,6 +43450,13 @@ func ParseUpdateRedriveResponse(rsp *http.Response) (*UpdateRedriveResponse, err
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -43057,6 +43490,13 @@ func ParseApproveRedriveResponse(rsp *http.Response) (*ApproveRedriveResponse, e
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -43089,6 +43529,13 @@ func ParseCancelRedriveResponse(rsp *http.Response) (*CancelRedriveResponse, err
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -43156,6 +43603,13 @@ func ParsePauseRedriveResponse(rsp *http.Response) (*PauseRedriveResponse, error
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -43188,6 +43642,13 @@ func ParseResumeRedriveResponse(rsp *http.Response) (*ResumeRedriveResponse, err
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -43357,6 +43818,13 @@ func ParseUpdateTopicPolicyResponse(rsp *http.Response) (*UpdateTopicPolicyRespo
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -43389,6 +43857,13 @@ func ParsePutTopicPolicyResponse(rsp *http.Response) (*PutTopicPolicyResponse, e
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -43800,6 +44275,13 @@ func ParseDeleteJobDefinitionResponse(rsp *http.Response) (*DeleteJobDefinitionR
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -43869,6 +44351,13 @@ func ParseUpdateJobDefinitionResponse(rsp *http.Response) (*UpdateJobDefinitionR
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -43901,6 +44390,13 @@ func ParseReplaceJobDefinitionResponse(rsp *http.Response) (*ReplaceJobDefinitio
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -44041,6 +44537,13 @@ func ParsePauseJobDefinitionResponse(rsp *http.Response) (*PauseJobDefinitionRes
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -44073,6 +44576,13 @@ func ParseResumeJobDefinitionResponse(rsp *http.Response) (*ResumeJobDefinitionR
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -45062,6 +45572,13 @@ func ParseAcknowledgeSagaResponse(rsp *http.Response) (*AcknowledgeSagaResponse,
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45102,6 +45619,13 @@ func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45141,6 +45665,13 @@ func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, e
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -45248,6 +45779,13 @@ func ParseExtendDeadlineResponse(rsp *http.Response) (*ExtendDeadlineResponse, e
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45287,6 +45825,13 @@ func ParseForceCompleteResponse(rsp *http.Response) (*ForceCompleteResponse, err
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -45328,6 +45873,13 @@ func ParseForceFailResponse(rsp *http.Response) (*ForceFailResponse, error) {
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45360,6 +45912,13 @@ func ParseRestoreSagaResponse(rsp *http.Response) (*RestoreSagaResponse, error) 
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -45437,6 +45996,13 @@ func ParseResumeSagaResponse(rsp *http.Response) (*ResumeSagaResponse, error) {
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45477,6 +46043,13 @@ func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationRes
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45516,6 +46089,13 @@ func ParseRetrySagaResponse(rsp *http.Response) (*RetrySagaResponse, error) {
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -45629,6 +46209,13 @@ func ParseCompleteStepResponse(rsp *http.Response) (*CompleteStepResponse, error
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45668,6 +46255,13 @@ func ParseFailStepResponse(rsp *http.Response) (*FailStepResponse, error) {
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -45709,6 +46303,13 @@ func ParseSkipStepResponse(rsp *http.Response) (*SkipStepResponse, error) {
 		}
 		response.JSON202 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -45748,6 +46349,13 @@ func ParseSuspendSagaResponse(rsp *http.Response) (*SuspendSagaResponse, error) 
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -45916,6 +46524,13 @@ func ParseChangeSettingsResponse(rsp *http.Response) (*ChangeSettingsResponse, e
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -46111,6 +46726,13 @@ func ParseDeleteWebhookResponse(rsp *http.Response) (*DeleteWebhookResponse, err
 	case rsp.StatusCode == 204:
 		break // No content-type
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -46176,6 +46798,13 @@ func ParseUpdateWebhookResponse(rsp *http.Response) (*UpdateWebhookResponse, err
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -46309,6 +46938,13 @@ func ParseDisableWebhookResponse(rsp *http.Response) (*DisableWebhookResponse, e
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -46341,6 +46977,13 @@ func ParseEnableWebhookResponse(rsp *http.Response) (*EnableWebhookResponse, err
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -46407,6 +47050,13 @@ func ParseRotateWebhookSecretResponse(rsp *http.Response) (*RotateWebhookSecretR
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -47012,6 +47662,13 @@ func ParseDisableWorkflowResponse(rsp *http.Response) (*DisableWorkflowResponse,
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -47044,6 +47701,13 @@ func ParseEnableWorkflowResponse(rsp *http.Response) (*EnableWorkflowResponse, e
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure

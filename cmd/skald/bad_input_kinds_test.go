@@ -220,6 +220,9 @@ func badRequests(method, path string, item *openapi3.PathItem, op *openapi3.Oper
 		if r.path == "" {
 			r.path = at("", "")
 		}
+		if op.Extensions["x-if-match"] == "required" && (len(r.header) == 0 || r.header[0][0] != "If-Match") {
+			r.header = append([][2]string{{"If-Match", "*"}}, r.header...)
+		}
 		if len(query) > 0 && !strings.Contains(r.path, "?") {
 			r.path += "?" + query.Encode()
 		}

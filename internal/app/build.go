@@ -256,7 +256,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			MaxWorkflowBytes: n.cfg.Limits.MaxWorkflowBytes,
 			MaxSteps:         n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
 		},
-		ProbesOnly: !n.cfg.Has(config.RoleAPI),
+		RequireIfMatch: server.RequireIfMatch, ProbesOnly: !n.cfg.Has(config.RoleAPI),
 		Now:        n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
 		Limiter: ratelimit.New(ratelimit.Limits{
 			Key: n.cfg.Limits.KeyRequests, Tenant: n.cfg.Limits.TenantRequests, Creates: n.cfg.Limits.TenantCreates,

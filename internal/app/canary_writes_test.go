@@ -61,6 +61,9 @@ func (a *canaryNode) does(id, body string, more ...string) string {
 		header = append(header, "Content-Type", "application/yaml")
 		said.other += "application/yaml=" + body + "\n"
 	}
+	if op.method == "PUT" || op.method == "PATCH" {
+		header = append(header, "If-Match", "*")
+	}
 	status, text := a.send(as, op.method, path+strings.Replace(query, "&", "?", 1), body, header...)
 	if want == "" && status >= 300 || want != "" && want != fmt.Sprint(status) {
 		text, _, _ = strings.Cut(text, "\nmap[")

@@ -155,6 +155,9 @@ func plainly(t *testing.T, method, url, body, token string, ids map[string]strin
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
+	if method == "PUT" || method == "PATCH" {
+		req.Header.Set("If-Match", "*")
+	}
 	req.Header.Set("X-Request-Id", "r")
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")

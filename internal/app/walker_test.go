@@ -88,6 +88,9 @@ func (w *walker) request(id, method, path, body, key string) (*http.Response, ma
 	case body != "":
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if method == "PUT" || method == "PATCH" {
+		req.Header.Set("If-Match", "*")
+	}
 	req.Header.Set("X-Request-Id", id)
 	req.Header.Set("X-API-Key", w.token)
 	if key != "" {

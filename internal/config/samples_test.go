@@ -66,6 +66,7 @@ var samples = map[string]struct {
 	"server.write_timeout":                {"3m", 3 * time.Minute},
 	"server.idle_timeout":                 {"90s", 90 * time.Second},
 	"server.request_timeout":              {"20s", 20 * time.Second},
+	"server.require_if_match":             {"true", true},
 	"server.max_wait":                     {"10s", 10 * time.Second},
 	"server.max_streams":                  {"7", 7},
 	"server.drain_delay":                  {"7s", 7 * time.Second},

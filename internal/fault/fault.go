@@ -21,6 +21,7 @@ const (
 	NotFound                        // no such thing for this tenant: 404
 	Conflict                        // the thing's state forbids it: 409
 	Precondition                    // If-Match named another version: 412
+	Unguarded                       // If-Match is missing, and this change requires it: 428
 	TooLarge                        // 413
 	Unsupported                     // media type: 415
 	Unavailable                     // try again later, nothing was done: 503

@@ -30,6 +30,7 @@ var problems = slices.Concat([]problemKind{
 	{rest.CodeSchema, []int{422}, "Request does not match the contract", "The body is valid JSON but does not match the contract. `errors` lists every error with a JSON Pointer; unknown members count as errors."},
 	{rest.CodeInvalidParameter, []int{400}, "Invalid parameter", "A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is damaged, belongs to another list, or is used with other filters is also reported this way."},
 	{rest.CodeUnknownParameter, []int{400}, "Unknown parameter", "The operation has no such query parameter. It is not ignored, because the answer could then be wrong."},
+	{rest.CodeIfMatch, []int{428}, "If-Match required", "The operation changes what another client may have changed meanwhile, and requires If-Match: always where the contract marks it `x-if-match: required`, otherwise because of `server.require_if_match`. Read the resource with the GET that `detail` names, and send its ETag. `If-Match: *` changes whatever version there is."},
 	{rest.CodeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
 	{rest.CodeEncoding, []int{415}, "Unsupported content encoding", "The body was sent with a Content-Encoding, such as gzip. Send it without one."},
 	{rest.CodeNotFound, []int{404}, "No such path", "The API has no such path."},

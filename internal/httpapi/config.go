@@ -57,6 +57,9 @@ type Config struct {
 	// Ready returns the state of this node, with an error when it cannot serve; every caller
 	// sees all of it. Nil: always ready.
 	Ready func(context.Context) (Readiness, error)
+	// RequireIfMatch: every operation that accepts If-Match requires it, except those that
+	// the contract marks as optional.
+	RequireIfMatch bool
 	// ProbesOnly: the process serves no API, only health, readiness and version.
 	ProbesOnly bool
 	// Stopping is closed when the server begins to stop: requests that wait for a saga's

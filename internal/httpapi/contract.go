@@ -47,6 +47,8 @@ type route struct {
 	bodyAtLeast  int64            // minimum of bodyLimit that the contract sets, whatever is configured
 	bodyLimit    int64            // maximum size of the body in bytes
 	keeps        bool             // responses are stored with the Idempotency-Key
+	guarded      guarded          // by If-Match
+	read         string           // the GET that returns the ETag for If-Match
 	stream       bool             // the handler reads the body as it arrives
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
 	feature      string           // deadLetters or jobRuns, which may not be configured; "": always there
@@ -92,6 +94,9 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op)
+			if rt.guarded, rt.read, err = guardOf(doc, path, op); err != nil {
+				return nil, fmt.Errorf("%s: %w", rt.name, err)
+			}
 			if err := rt.partOf(doc.Tags, op); err != nil {
 				return nil, err
 			}

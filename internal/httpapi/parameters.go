@@ -30,11 +30,16 @@ func (s *server) checkParameters(next http.Handler) http.Handler {
 			s.notFound(w, r)
 			return
 		}
+		rt := s.contract.routeOf(r.Context(), r.Method)
 		err := openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
-			Request: r, PathParams: path, Route: &s.contract.routeOf(r.Context(), r.Method).checked, Options: &checkedParameters,
+			Request: r, PathParams: path, Route: &rt.checked, Options: &checkedParameters,
 		})
 		if err != nil {
 			s.badParameters(w, r, err)
+			return
+		}
+		if err := s.unguarded(rt, r); err != nil {
+			s.fail(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -102,4 +107,15 @@ func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 		fields = append(fields, field)
 	}
 	return fields
+}
+
+// unguarded returns the fault of a request that has to say with If-Match which version it
+// changes, and does not. Fault: Unguarded.
+func (s *server) unguarded(rt *route, r *http.Request) error {
+	if rt.guarded == never || rt.guarded == configured && !s.cfg.RequireIfMatch || r.Header["If-Match"] != nil {
+		return nil
+	}
+	return fault.New(fault.Unguarded, rest.CodeIfMatch,
+		"the header If-Match is required: send the ETag of GET %s, or * to change whatever version there is", rt.read).
+		With(fault.Field{Pointer: "If-Match", Code: "required", Message: "is required"})
 }

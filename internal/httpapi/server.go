@@ -3,11 +3,12 @@
 //
 // Every request passes, in this order: routing; authentication, authorization and the choice
 // of the tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which
-// replaces the body by its canonical form; the contract's schema; its Idempotency-Key; binding; the handler, which
-// checks what depends on meaning; redaction of what the caller may not see. Every failure
-// ends in one writer of problem documents (problem.go).
+// replaces the body by its canonical form; the contract's schema; If-Match where it is
+// required; its Idempotency-Key; binding; the handler, which checks what depends on meaning;
+// redaction of what the caller may not see. Every failure ends in one writer of problem
+// documents (problem.go).
 //
-// Files, each on top of those before it: keep, mistakes, contract, job_codes, codes, jobs, body,
+// Files, each on top of those before it: ifmatch, keep, mistakes, contract, job_codes, codes, jobs, body,
 // config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server.
 package httpapi
 

@@ -19,6 +19,7 @@ const (
 	CodeSchema           = "REQ_SCHEMA"
 	CodeInvalidParameter = "REQ_INVALID_PARAMETER"
 	CodeUnknownParameter = "REQ_UNKNOWN_PARAMETER"
+	CodeIfMatch          = "REQ_IF_MATCH_REQUIRED"
 	CodeMediaType        = "REQ_UNSUPPORTED_MEDIA_TYPE"
 	CodeNotFound         = "REQ_NOT_FOUND"
 	CodeMethod           = "REQ_METHOD_NOT_ALLOWED"

@@ -112,6 +112,8 @@ func StatusOf(k fault.Kind) int {
 		return http.StatusConflict
 	case fault.Precondition:
 		return http.StatusPreconditionFailed
+	case fault.Unguarded:
+		return http.StatusPreconditionRequired
 	case fault.TooLarge:
 		return http.StatusRequestEntityTooLarge
 	case fault.Unsupported:

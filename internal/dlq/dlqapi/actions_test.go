@@ -64,6 +64,11 @@ func TestPatchChangesNotesAndNeverContent(t *testing.T) {
 		t.Errorf("stale: %+v", p.Current)
 	}
 	q.Send("PATCH", at(l), `{"note":"x"}`, "If-Match", "1").Wants(400, "REQ_INVALID_PARAMETER")
+	blind, err := q.UpdateDeadLetterWithResponse(t.Context(), l.ID, nil, client.DeadLetterPatch{Note: new("mine")})
+	if p := blind.ApplicationProblemJSON428; err != nil || p == nil || p.Code != "REQ_IF_MATCH_REQUIRED" ||
+		!strings.Contains(p.Detail, "GET /api/v1/dlq/messages/{message_id}") {
+		t.Errorf("without If-Match: %v %s", err, blind.Body)
+	}
 	for _, body := range []string{"", `{}`, `{"reason":""}`, `{"reason":" \n"}`, `{"force":true}`} {
 		if p := q.Send("POST", at(l)+"/discard", body).Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 ||
 			p.Errors[0].Pointer != "/reason" {
