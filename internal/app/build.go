@@ -257,7 +257,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			MaxSteps:         n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
 		},
 		RequireIfMatch: server.RequireIfMatch, ProbesOnly: !n.cfg.Has(config.RoleAPI),
-		Now:        n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
+		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
 		Limiter: ratelimit.New(ratelimit.Limits{
 			Key: n.cfg.Limits.KeyRequests, Tenant: n.cfg.Limits.TenantRequests, Creates: n.cfg.Limits.TenantCreates,
 		}, time.Now),
