@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -151,10 +153,11 @@ func (r *Instance) explainEnd(x *Explanation) {
 			Attempts:    r.Attempt - r.base(r.CurrentStep, Compensate),
 			MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
 		}
-		x.Summary = fmt.Sprintf(
-			"The compensation of step %q gave up; that step and those before it are not compensated.",
-			x.Step.Name,
-		)
+		x.Summary = fmt.Sprintf("The compensation of step %q gave up.", x.Step.Name)
+		if r.Error != nil {
+			x.Summary = sentence(r.Error.Message) // says the same, and why
+		}
+		x.Summary += fmt.Sprintf(" Step %q and those before it are not compensated.", x.Step.Name)
 		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
 			x.Summary += fmt.Sprintf(
 				" It waits for its dead letter %s: retry that, or resolve it once the step was compensated elsewhere.",
@@ -165,9 +168,15 @@ func (r *Instance) explainEnd(x *Explanation) {
 		x.WaitsFor = WaitsNothing
 		x.Summary = fmt.Sprintf("It ended as %s.", r.State)
 	}
-	if r.Error != nil {
-		x.Summary += " " + strings.TrimSuffix(r.Error.Message, ".") + "."
+	if r.Error != nil && x.Step == nil {
+		x.Summary += " " + sentence(r.Error.Message)
 	}
+}
+
+// sentence writes a message as a sentence.
+func sentence(message string) string {
+	first, size := utf8.DecodeRuneInString(message)
+	return string(unicode.ToUpper(first)) + strings.TrimSuffix(message[size:], ".") + "."
 }
 
 // lastErrors returns the errors of the last attempts that failed.
