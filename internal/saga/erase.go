@@ -19,8 +19,20 @@ import (
 const CodeNotErasable = "SAGA_NOT_ERASABLE"
 
 // ErasedContent takes the place of erased content. No client's JSON is stored like this:
-// such a prefix is escaped (decision 0026).
+// such a prefix is escaped (decision 0026), and no saga is created with it as its payload
+// (CheckPayload), because read again it would pass for erased.
 var ErasedContent = json.RawMessage(`{"$skald_erased":true}`)
+
+// CheckPayload returns nil unless a new saga's payload is the mark of erased content, given
+// as canonical JSON. Fault: Invalid.
+func CheckPayload(p json.RawMessage) error {
+	if !bytes.Equal(p, ErasedContent) {
+		return nil
+	}
+	const message = `must not be {"$skald_erased":true}, which marks erased content`
+	return fault.New(fault.Invalid, CodeUnstorable, "/payload %s", message).
+		With(fault.Field{Pointer: "/payload", Code: "reserved", Message: message})
+}
 
 // Erased tells whether the saga's content was erased.
 func (s *Saga) Erased() bool { return s.State.Terminal() && bytes.Equal(s.Payload, ErasedContent) }

@@ -5,10 +5,10 @@
 // Moment; a decision comes out as a Change, which a store writes completely if its
 // precondition still holds, and otherwise not at all.
 //
-// Files, each on top of those before it: state, interventions, saga, outcome, record,
-// run, audit, budget, event, actions, filter, trail, apply, explain, new, store,
-// archive, letter, patch, seal, erase, faults, force, foresee, job, order, publications,
-// reopen, statistics, steps, storage, verification.
+// Files, each on top of those before it: state, interventions, saga, outcome, record, run,
+// audit, budget, event, actions, filter, trail, seal, apply, explain, new, store, archive,
+// faults, letter, patch, erase, force, foresee, job, order, publications, reopen, statistics,
+// steps, storage, verification.
 package saga
 
 import "slices"

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
@@ -126,6 +127,11 @@ func TestAPutSagaIsTheTenantsActiveOne(t *testing.T) {
 		}
 		if all := w.GetAll(w.ctx); len(all) != 1 || all[0].TransactionID != s.TransactionID {
 			w.t.Errorf("all: %+v", all)
+		}
+		err := w.Put(w.ctx, cache.Saga{TransactionID: uuid.New(), Tenant: s.Tenant,
+			Data: cache.Data{Payload: saga.ErasedContent, Workflow: cache.Workflow{Name: "order", Version: 1}}})
+		if !fault.IsCode(err, saga.CodeUnstorable) {
+			w.t.Errorf("the mark of erased content as a payload: %v", err)
 		}
 		for what, ctx := range map[string]context.Context{
 			"another tenant": cache.WithTenant(w.ctx, saga.Tenant{ID: uuid.New()}), "no tenant": w.t.Context(),

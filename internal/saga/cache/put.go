@@ -30,6 +30,9 @@ func (c *Stored) add(ctx context.Context, t saga.Tenant, s Saga) error {
 		ID: s.TransactionID, Tenant: t, SagaType: s.SagaType, InitiatedBy: s.InitiatedBy, Payload: s.Data.Payload,
 		TenantInKeys: t.ID != c.cfg.DefaultTenant,
 	}
+	if err := saga.CheckPayload(spec.Payload); err != nil {
+		return err
+	}
 	if spec.ID == uuid.Nil {
 		spec.ID = c.cfg.NewID()
 	}

@@ -83,6 +83,9 @@ func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error
 	if string(b.Payload) == "null" {
 		spec.Payload = nil
 	}
+	if err := saga.CheckPayload(spec.Payload); err != nil {
+		return spec, err
+	}
 	if b.InitiatedBy != nil {
 		spec.InitiatedBy = *b.InitiatedBy
 	}

@@ -31,6 +31,27 @@ func TestAPayloadBeyondTheBudgetIsRefused(t *testing.T) {
 	}
 }
 
+// A saga that was created with the mark of erased content passed for erased once it had
+// ended: operators could no longer act on it.
+func TestThePayloadOfANewSagaIsNotTheMarkOfErasure(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	create := func(payload string) apitest.Reply {
+		return e.Send("POST", apitest.SagasPath, `{"workflow_name":"order","payload":`+payload+`}`)
+	}
+	for _, mark := range []string{`{"$skald_erased":true}`, ` { "\u0024skald_erased" : true } `} {
+		p := create(mark).Wants(http.StatusUnprocessableEntity, "SAGA_UNSTORABLE")
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != "/payload" || p.Errors[0].Code != "reserved" {
+			t.Errorf("%s is refused with %+v", mark, p.Errors)
+		}
+	}
+	for _, other := range []string{`{"$skald_erased":false}`, `{"$skald_erased":true,"a":1}`, `[{"$skald_erased":true}]`} {
+		if r := create(other); r.Status != http.StatusCreated {
+			t.Errorf("%s: %d %s", other, r.Status, r.Body)
+		}
+	}
+}
+
 func TestACreateReturnsTheWholeSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
