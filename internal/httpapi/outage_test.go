@@ -176,7 +176,7 @@ func TestActionGivesUpAfterLosingEveryRace(t *testing.T) {
 	e := apitest.NewEdge(t, fasterDriver(1000))
 	at, g := apitest.Held(t, e, nil)
 	defer close(g.Open)
-	e.Send("POST", at+"/cancel", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	e.Send("POST", at+"/cancel", "").Wants(http.StatusConflict, "REQ_KEEPS_CHANGING")
 	present := e.Send("GET", at, "").Header.Get("ETag")
 	e.Send("POST", at+"/cancel", "", "If-Match", present).Wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
 }

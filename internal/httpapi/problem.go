@@ -16,8 +16,10 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// retryAfter is the Retry-After of a 503 and of a key in use, in seconds.
+// retryAfter is the Retry-After of a 503, and of problems that end by themselves, in seconds.
 const retryAfter = "1"
+
+var soon = map[string]bool{rest.CodeKeyInUse: true, rest.CodeTooManyStreams: true, rest.CodeKeepsChanging: true}
 
 // answer sends the result of an operation, redacted for callers who may not see all of it.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
@@ -102,7 +104,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	case access.CodeInvalid:
 		h.Set("WWW-Authenticate", `Bearer realm="skald", error="invalid_token"`)
 	}
-	if status == http.StatusServiceUnavailable || f.Code == rest.CodeKeyInUse || f.Code == rest.CodeTooManyStreams {
+	if status == http.StatusServiceUnavailable || soon[f.Code] {
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)

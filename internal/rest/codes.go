@@ -22,6 +22,7 @@ const (
 	CodeIfMatch          = "REQ_IF_MATCH_REQUIRED"
 	CodeMediaType        = "REQ_UNSUPPORTED_MEDIA_TYPE"
 	CodeNotFound         = "REQ_NOT_FOUND"
+	CodeKeepsChanging    = "REQ_KEEPS_CHANGING"
 	CodeMethod           = "REQ_METHOD_NOT_ALLOWED"
 	CodeCrossSite        = "AUTH_CROSS_SITE"
 	CodeKeyInUse         = keyed.CodeInUse

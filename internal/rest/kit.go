@@ -8,10 +8,14 @@ package rest
 
 import (
 	"context"
+	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
 )
 
 // Limits are the limits on requests. Zero fields mean the defaults in the comments, except
@@ -98,6 +102,36 @@ func (k *Kit) Promised(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(context.WithoutCancel(ctx), k.Limits.RequestTimeout)
 }
 
-// MaxReloads limits how often an action is decided again because its saga
-// has changed meanwhile.
+// MaxReloads limits how often a change is decided again because its resource has changed
+// meanwhile.
 const MaxReloads = 5
+
+// Reloads are the attempts at a change, with a pause between them that is random and grows:
+// clients that change one resource at once would otherwise all read it again at once, and
+// all but one of them in vain. After the last, KeepsChanging is the answer.
+func Reloads(ctx context.Context) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range MaxReloads {
+			if i > 0 {
+				pause := time.NewTimer(rand.N(time.Duration(i) * reloadPause)) //nolint:gosec // spreads load, guards nothing
+				select {
+				case <-pause.C:
+				case <-ctx.Done(): // the store will say so
+				}
+				pause.Stop()
+			}
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+const reloadPause = 20 * time.Millisecond
+
+// KeepsChanging returns the fault of a change that came too late in every attempt. It is not
+// an outage: the server is in order, and others were served meanwhile.
+func KeepsChanging(what string) error {
+	return fault.New(fault.Conflict, CodeKeepsChanging,
+		"others changed the %s each of the %d times that this change was decided: nothing was done, send it again", what, MaxReloads)
+}

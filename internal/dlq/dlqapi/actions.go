@@ -106,7 +106,7 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 	}
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		l, err := s.live(ctx, in.MessageID, in.Params.IfMatch)
 		if err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 			return nil, err
 		}
 	}
-	return nil, letterKeepsChanging()
+	return nil, rest.KeepsChanging("dead letter")
 }
 
 // AcknowledgeDeadLetter records a consumer's confirmation of a redriven letter.
@@ -150,7 +150,7 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	force := in.Params.Force != nil && *in.Params.Force
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		l, err := s.live(ctx, in.MessageID, in.Params.IfMatch)
 		if err == nil {
 			if err = l.Deletable(); err == nil && !force {
@@ -168,7 +168,7 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 			return nil, err
 		}
 	}
-	return nil, letterKeepsChanging()
+	return nil, rest.KeepsChanging("dead letter")
 }
 
 // RestoreDeadLetter makes an archived letter live again.

@@ -53,7 +53,7 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 	if b.State != nil {
 		edit.State = new(dlq.GroupState(*b.State))
 	}
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		g, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, in.Fingerprint)
 		if err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 			return nil, err
 		}
 	}
-	return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "the group keeps changing; try again")
+	return nil, rest.KeepsChanging("group")
 }
 
 func groupAnswer(g *dlq.Group) rest.Answer {

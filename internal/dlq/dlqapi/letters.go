@@ -78,7 +78,7 @@ func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string
 	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		l, err := s.live(ctx, id, match)
 		if err != nil {
 			return rest.Answer{}, err
@@ -97,11 +97,7 @@ func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string
 			return rest.Answer{}, err
 		}
 	}
-	return rest.Answer{}, letterKeepsChanging()
-}
-
-func letterKeepsChanging() error {
-	return fault.New(fault.Unavailable, rest.CodeUnavailable, "the dead letter keeps changing; try again")
+	return rest.Answer{}, rest.KeepsChanging("dead letter")
 }
 
 // letterAnswer returns a letter with its content.

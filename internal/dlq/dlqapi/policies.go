@@ -81,7 +81,7 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	req := rest.RequestOf(ctx)
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		there, err := s.Overview.Policy(ctx, req.Tenant.ID, topic)
 		if err != nil {
 			return rest.Answer{}, err
@@ -116,7 +116,7 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 			return rest.Answer{}, err
 		}
 	}
-	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the policy keeps changing; try again")
+	return rest.Answer{}, rest.KeepsChanging("policy")
 }
 
 // policyAnswer returns a policy, and whether its topic is known.

@@ -87,7 +87,7 @@ func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *strin
 	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		r, err := s.Redrives.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 		if err != nil {
 			return rest.Answer{}, err
@@ -111,7 +111,7 @@ func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *strin
 			return rest.Answer{}, err
 		}
 	}
-	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the redrive keeps changing; try again")
+	return rest.Answer{}, rest.KeepsChanging("redrive")
 }
 
 func (s *Handlers) redriveAnswer(r *dlq.Redrive) rest.Answer {

@@ -27,7 +27,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 	}
 	work, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.MaxReloads {
+	for range rest.Reloads(work) {
 		l, err := s.live(work, in.MessageID, in.Params.IfMatch)
 		if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 			return nil, s.withCurrentState(work, err, &l)
 		}
 	}
-	return nil, letterKeepsChanging()
+	return nil, rest.KeepsChanging("dead letter")
 }
 
 // withCurrentState adds the letter's present state to a conflict, which may have caused it.

@@ -89,7 +89,7 @@ func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reaso
 	webhook.Subscription, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		sub, err := s.Webhooks.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 		if err != nil {
 			return sub, err
@@ -111,7 +111,7 @@ func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reaso
 			return sub, err
 		}
 	}
-	return webhook.Subscription{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the webhook keeps changing; try again")
+	return webhook.Subscription{}, rest.KeepsChanging("webhook")
 }
 
 // UpdateWebhook changes the members of a webhook that the body contains.

@@ -27,7 +27,7 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		before, err := s.definitionAt(ctx, ref, match)
 		if err != nil {
 			return rest.Answer{}, err
@@ -56,7 +56,7 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 			return rest.Answer{}, err
 		}
 	}
-	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the job definition keeps changing; try again")
+	return rest.Answer{}, rest.KeepsChanging("job definition")
 }
 
 // definitionAt reads a definition that is to be changed. Faults: NotFound, also when it
@@ -240,7 +240,7 @@ func (s *Handlers) DeleteJobDefinition(ctx context.Context,
 	if force && strings.TrimSpace(rest.Text(p.Reason)) == "" {
 		return nil, rest.SchemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, so the audit trail must say why"})
 	}
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		d, err := s.definitionAt(ctx, in.Definition, p.IfMatch)
 		if err != nil {
 			return nil, err
@@ -258,5 +258,5 @@ func (s *Handlers) DeleteJobDefinition(ctx context.Context,
 			return nil, err
 		}
 	}
-	return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "the job definition keeps changing; try again")
+	return nil, rest.KeepsChanging("job definition")
 }

@@ -133,7 +133,7 @@ func (s *Handlers) decide(ctx context.Context,
 // it committed. used reports that the same request was committed by another node meanwhile.
 func (s *Handlers) apply(ctx context.Context, a action,
 	key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
-	for range rest.MaxReloads {
+	for range rest.Reloads(ctx) {
 		change, _, _, err := s.decide(ctx, a)
 		if err != nil {
 			return change, false, err
@@ -152,7 +152,7 @@ func (s *Handlers) apply(ctx context.Context, a action,
 			return change, false, s.afterUnknownChange(ctx, change, err)
 		}
 	}
-	return change, false, fault.New(fault.Unavailable, rest.CodeUnavailable, "the saga keeps changing; try again")
+	return change, false, rest.KeepsChanging("saga")
 }
 
 // afterUnknownChange returns nil when a change was stored although its commit returned
