@@ -6,15 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +31,7 @@ var declared = map[string]bool{"DLQ_NO_KAFKA": true}
 type badServer struct {
 	t      *testing.T
 	url    string
+	log    string // the path of what it logs
 	key    string
 	client *http.Client
 
@@ -97,47 +94,18 @@ func newBadServer(t *testing.T) *badServer {
 		t.Fatalf("key generate: %s", out)
 	}
 	s := &badServer{t: t, key: regexp.MustCompile(`sk_\S+|skald_\S+`).FindString(out), kinds: map[string]int{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "serve")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), log, log
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "SKALD_ENV=test",
-		"SKALD_LISTEN_ADDR=" + addr,
-		"SKALD_DATABASE_URL=" + testdb.DSN(t), "SKALD_DATABASE_MAX_OPEN_CONNS=20", "SKALD_BOOTSTRAP_ADMIN_KEY=" + s.key}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		hurry := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		hurry.Stop()
-		s.readLog(log.Name())
+	t.Cleanup(func() { // when the server has ended
+		if s.log != "" {
+			s.readLog()
+		}
 	})
-	s.url = "http://" + addr
+	s.url, s.log = serve(t, testdb.DSN(t),
+		[]string{"SKALD_DATABASE_MAX_OPEN_CONNS=20", "SKALD_BOOTSTRAP_ADMIN_KEY=" + s.key})
 	transport := &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{Transport: apitest.Checked(t, unfollowed{transport}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if res, err := http.Get(s.url + "/readyz"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return s
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server is not ready after two minutes")
-		}
-	}
+	return s
 }
 
 // unfollowed ends a stream after its headers: it would go on.
@@ -238,8 +206,8 @@ func (s *badServer) try(r badRequest) {
 }
 
 // readLog fails the test when an input made the server log an error.
-func (s *badServer) readLog(path string) {
-	text, err := os.ReadFile(path)
+func (s *badServer) readLog() {
+	text, err := os.ReadFile(s.log)
 	if err != nil {
 		s.t.Error(err)
 	}

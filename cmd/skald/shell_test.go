@@ -4,9 +4,7 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -91,31 +89,10 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 	if !strings.HasPrefix(base, "http://") {
 		t.Fatalf("it does not start: %s", base)
 	}
-	send := func(method, path, body string) map[string]any {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		var doc map[string]any
-		if err := json.NewDecoder(res.Body).Decode(&doc); err != nil || res.StatusCode >= 300 {
-			t.Fatalf("%s %s: %d %v %v", method, path, res.StatusCode, doc, err)
-		}
-		return doc
-	}
-	send(
-		"POST",
-		"/api/v1/job-definitions",
-		`{"name":"who","type":"manual","command_name":"shell","queue":"shell","default_args":{"script":"test $(id -u) != 0"}}`,
-	)
-	id := send("POST", "/api/v1/job-definitions/who/runs", `{"args":{"script":"exit 7"}}`)["id"].(string)
-	if run := send("GET", "/api/v1/job-runs/"+id+"?wait=60s", ""); run["state"] != "SUCCEEDED" {
+	must(t, "POST", base+"/api/v1/job-definitions",
+		`{"name":"who","type":"manual","command_name":"shell","queue":"shell","default_args":{"script":"test $(id -u) != 0"}}`)
+	id := must(t, "POST", base+"/api/v1/job-definitions/who/runs", `{"args":{"script":"exit 7"}}`)["id"].(string)
+	if run := must(t, "GET", base+"/api/v1/job-runs/"+id+"?wait=60s", ""); run["state"] != "SUCCEEDED" {
 		t.Errorf("the run is %v", run)
 	}
 	page, err := os.ReadFile("../../docs/workers.md")
