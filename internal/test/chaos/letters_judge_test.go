@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-saga/skald/internal/dlq"
 )
 
 // letterRow is what the database says of a letter, live or archived.
@@ -141,4 +145,17 @@ func (p *post) tombstones(ctx context.Context) (map[string]bool, error) {
 		ids[id] = true
 	}
 	return ids, rows.Err()
+}
+
+func sameContent(r *kgo.Record, c dlq.Content) bool {
+	if !bytes.Equal(r.Key, c.Key) || !bytes.Equal(r.Value, c.Payload) || len(r.Headers) != len(c.Headers) {
+		return false
+	}
+	for i, h := range r.Headers {
+		if h.Key != c.Headers[i].Name || !bytes.Equal(h.Value, c.Headers[i].Value) ||
+			(h.Value == nil) != (c.Headers[i].Value == nil) {
+			return false
+		}
+	}
+	return true
 }
