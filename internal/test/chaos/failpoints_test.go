@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,46 +24,60 @@ var sweep = plan{lease: time.Second, nodes: 1, clients: 6, drain: 30 * time.Seco
 func TestEveryFailpointIsSurvived(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildFailpoints)
-	names := make(chan failpoint.Name)
+	// A first node takes nothing over: TestLostClaimsAreRecovered has that point.
+	names := slices.DeleteFunc(slices.Clone(failpoint.Sagas), func(n failpoint.Name) bool {
+		return n == failpoint.LeaseTakeover
+	})
+	eachLife(t, names, func(t *testing.T, names []failpoint.Name) { dieAt(t, bin, names) })
+}
+
+// eachLife divides points into some lists, each of which is the deaths of one node, one
+// after the other, and runs them side by side; in a long run a node dies only once.
+func eachLife(t *testing.T, names []failpoint.Name, run func(*testing.T, []failpoint.Name)) {
+	lives := 6
+	if chaosMode(t) == "long" {
+		lives = 1
+	}
+	lists := make(chan []failpoint.Name)
 	var runners sync.WaitGroup
 	for range 4 { // more than t.Parallel would run at once: they mostly wait
 		runners.Go(func() {
-			for name := range names {
-				t.Run(string(name), func(t *testing.T) { dieAt(t, bin, name) })
+			for list := range lists {
+				t.Run(fmt.Sprint(list), func(t *testing.T) { run(t, list) })
 			}
 		})
 	}
-	for _, name := range failpoint.Sagas {
-		if name != failpoint.LeaseTakeover { // a first node takes nothing over: TestLostClaimsAreRecovered
-			names <- name
-		}
+	for list := range slices.Chunk(names, lives) {
+		lists <- list
 	}
-	close(names)
+	close(lists)
 	runners.Wait()
 }
 
-// dieAt makes a node die when it reaches a point for the first, second or third time.
-func dieAt(t *testing.T, bin string, name failpoint.Name) {
+// perPoint is how long a node has to reach a point.
+const perPoint = 20 * time.Second
+
+// dieAt makes a node die at each of the points, when it reaches it for the first,
+// second or third time.
+func dieAt(t *testing.T, bin string, names []failpoint.Name) {
 	w := newSweep(t, bin, sweep)
-	spec := fmt.Sprintf("%s=kill@%d", name, 1+w.dice("hit "+string(name)).IntN(3))
+	var points []string
+	for _, name := range names {
+		points = append(points, fmt.Sprintf("%s=kill@%d", name, 1+w.dice("hit "+string(name)).IntN(3)))
+	}
 	n := w.nodes[0]
-	died := n.startDoomed(t, "SKALD_FAILPOINTS="+spec)
-	v := w.sweep(t, died)
-	t.Logf(
-		"%s: %d sagas, %d calls of which %d repeated, %d takeovers",
-		spec,
-		len(v.sagas),
-		v.calls,
-		v.duplicates,
-		v.takeovers,
-	)
-	if !n.log.passed(string(name)) {
-		t.Errorf("%s: the point was never reached", spec)
+	died := n.startDoomed(t, points...)
+	v := w.sweep(t, died, perPoint*time.Duration(len(points)))
+	t.Logf("%v: %d sagas, %d calls of which %d repeated, %d takeovers", points, len(v.sagas), v.calls, v.duplicates, v.takeovers)
+	for i, name := range names {
+		if !n.log.passed(string(name)) {
+			t.Errorf("%s: the point was never reached", points[i])
+		}
 	}
 	select {
 	case <-died:
 	default:
-		t.Errorf("%s: the node did not die of it in %d sagas", spec, len(v.sagas))
+		t.Errorf("%v: the node did not die of each in %d sagas", points, len(v.sagas))
 	}
 }
 
@@ -81,7 +96,7 @@ func TestLostCommitAnswersAreReadBack(t *testing.T) {
 	}
 	rounds := make(chan struct{})
 	time.AfterFunc(4*time.Second, func() { close(rounds) })
-	v := w.sweep(t, rounds)
+	v := w.sweep(t, rounds, perPoint)
 	t.Logf("%d sagas, %d calls of which %d repeated", len(v.sagas), v.calls, v.duplicates)
 	if !n.log.passed(string(failpoint.CommitUnknown)) {
 		t.Error("no commit passed the point")
@@ -166,11 +181,11 @@ func newSweep(t *testing.T, bin string, p plan) *world {
 	return w
 }
 
-// startDoomed starts a node that will kill itself, and when it has, starts it again
-// without the failpoint. died is closed in between.
-func (n *node) startDoomed(t *testing.T, extra string) (died <-chan struct{}) {
+// startDoomed starts a node that kills itself at the first of the points, starts it again
+// to die at the next one, and at last to live. died is closed when it does.
+func (n *node) startDoomed(t *testing.T, points ...string) (died <-chan struct{}) {
 	t.Helper()
-	if err := n.start(extra); err != nil {
+	if err := n.start("SKALD_FAILPOINTS=" + points[0]); err != nil {
 		t.Fatal(err)
 	}
 	proc := n.take() // supervise must not report its end
@@ -178,16 +193,30 @@ func (n *node) startDoomed(t *testing.T, extra string) (died <-chan struct{}) {
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		<-proc.done
-		if t.Context().Err() != nil {
-			return // the test ended it
-		}
-		if !proc.killed() {
-			n.w.add("node", "", "", "%s ended by itself: %v", n.name, proc.cmd.ProcessState)
-		}
-		n.w.log.write("%s: died at its failpoint", n.name)
-		if err := n.start(); err != nil {
-			n.w.add("node", "", "", "%v", err)
+		for i, point := range points {
+			select {
+			case <-proc.done:
+			case <-t.Context().Done():
+				return
+			}
+			if t.Context().Err() != nil {
+				return // the test ended it
+			}
+			if !proc.killed() {
+				n.w.add("node", "", "", "%s ended by itself: %v", n.name, proc.cmd.ProcessState)
+			}
+			n.w.log.write("%s: died at %s", n.name, point)
+			var next []string
+			if i+1 < len(points) {
+				next = []string{"SKALD_FAILPOINTS=" + points[i+1]}
+			}
+			if err := n.start(next...); err != nil {
+				n.w.add("node", "", "", "%v", err)
+				return
+			}
+			if next != nil {
+				proc = n.take()
+			}
 		}
 		close(done)
 	}()
@@ -195,11 +224,11 @@ func (n *node) startDoomed(t *testing.T, extra string) (died <-chan struct{}) {
 	return done
 }
 
-// sweep executes orders of every kind, repeatedly until enough is closed, and judges
-// the result.
-func (w *world) sweep(t *testing.T, enough <-chan struct{}) *verdict {
+// sweep executes orders of every kind, repeatedly until enough is closed, but not for
+// longer than limit, and judges the result.
+func (w *world) sweep(t *testing.T, enough <-chan struct{}, limit time.Duration) *verdict {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit+time.Minute)
 	defer cancel()
 	if !(&client{w: w, dice: w.dice("registrar")}).register(ctx) {
 		t.Fatal("the workflows cannot be registered")
@@ -209,7 +238,7 @@ func (w *world) sweep(t *testing.T, enough <-chan struct{}) *verdict {
 		select {
 		case <-enough:
 		case <-time.After(100 * time.Millisecond):
-			if time.Since(began) < 20*time.Second {
+			if time.Since(began) < limit {
 				continue
 			}
 		}

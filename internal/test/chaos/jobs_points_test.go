@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,25 +18,12 @@ import (
 func TestEveryFailpointOfJobRunsIsSurvived(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildFailpoints)
-	names := make(chan failpoint.Name)
-	var runners sync.WaitGroup
-	for range 4 { // more than t.Parallel would run at once: they mostly wait
-		runners.Go(func() {
-			for name := range names {
-				t.Run(string(name), func(t *testing.T) { dieAtJob(t, bin, name) })
-			}
-		})
-	}
-	for _, name := range failpoint.Jobs {
-		names <- name
-	}
-	close(names)
-	runners.Wait()
+	eachLife(t, failpoint.Jobs, func(t *testing.T, names []failpoint.Name) { dieAtJob(t, bin, names) })
 }
 
-// dieAtJob has a node die at one point, while jobs of several kinds run.
-func dieAtJob(t *testing.T, bin string, name failpoint.Name) {
-	length := map[string]time.Duration{"": 5 * time.Second, "long": 9 * time.Second}[chaosMode(t)]
+// dieAtJob has a node die at each of the points, while jobs of several kinds run.
+func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
+	length := map[string]time.Duration{"": 7 * time.Second, "long": 9 * time.Second}[chaosMode(t)]
 	p := jobsPlan{
 		plan:    plan{lease: time.Second, nodes: 1, clients: 2, think: 200 * time.Millisecond},
 		length:  length,
@@ -49,7 +35,7 @@ func dieAtJob(t *testing.T, bin string, name failpoint.Name) {
 	if err := w.db.use(testdb.DSN(t)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+perPoint*time.Duration(len(names)))
 	defer cancel()
 	few := []string{"every-second", "queue", "chain", "chained", "listener", "flaky", jobBook, jobUnbook, jobBill}
 	c := newCampaign(t, w, p)
@@ -57,29 +43,32 @@ func dieAtJob(t *testing.T, bin string, name failpoint.Name) {
 	from := c.begin(ctx, func(from, to time.Time) []*job {
 		return slices.DeleteFunc(campaignJobs(from, to), func(j *job) bool { return !slices.Contains(few, j.name) })
 	})
-	n, nth := w.nodes[0], 1+w.dice("hit "+string(name)).IntN(3)
-	if slices.Contains(
-		[]failpoint.Name{failpoint.LeaderAcquireAfter, failpoint.SchedTickBefore, failpoint.SchedTickInserted},
-		name,
-	) {
-		nth = 1 // it may not come there again before the last slot is made
+	var points []string
+	for _, name := range names {
+		nth := 1 + w.dice("hit "+string(name)).IntN(3)
+		switch name { // it may not come there again before the last slot is made
+		case failpoint.LeaderAcquireAfter, failpoint.SchedTickBefore, failpoint.SchedTickInserted:
+			nth = 1
+		}
+		points = append(points, fmt.Sprintf("%s=kill@%d", name, nth))
 	}
+	n := w.nodes[0]
 	n.end(syscall.SIGKILL)
-	died := n.startDoomed(t, fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", name, nth))
+	died := n.startDoomed(t, points...)
 	r, v := c.through(ctx, from, func() {
 		select {
 		case <-died:
-		case <-time.After(30 * time.Second):
-			t.Errorf("%s@%d: the node did not die of it", name, nth)
-			n.end(syscall.SIGKILL)
-			<-died
+		case <-time.After(30*time.Second + perPoint*time.Duration(len(points))):
+			t.Fatalf("%v: the node did not die of each", points)
 		}
-		if !n.log.passed(string(name)) {
-			t.Errorf("%s: the point was never reached", name)
+		for _, name := range names {
+			if !n.log.passed(string(name)) {
+				t.Errorf("%s: the point was never reached", name)
+			}
 		}
 	})
 	c.tell(r, w.reportFindings())
-	t.Logf("%s@%d: %d runs, %d slots, %d epochs, %d violations", name, nth, len(r.runs), v.fired, v.epochs, len(w.all()))
+	t.Logf("%v: %d runs, %d slots, %d epochs, %d violations", points, len(r.runs), v.fired, v.epochs, len(w.all()))
 	if v.ends["SUCCEEDED"] < 5 || v.epochs < 2 {
 		t.Errorf("the run proves nothing: %v in %d epochs", v.ends, v.epochs)
 	}

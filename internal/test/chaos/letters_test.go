@@ -161,7 +161,7 @@ func dieAtLetter(t *testing.T, bin string, name failpoint.Name) {
 		n.end(syscall.SIGKILL)
 		hit = 1
 	}
-	died := n.startDoomed(t, fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", name, hit))
+	died := n.startDoomed(t, fmt.Sprintf("%s=kill@%d", name, hit))
 	work()
 	isDead := func() bool {
 		select {
