@@ -29,6 +29,7 @@ var withoutTenant = map[string]string{
 	"saga.api_keys":            "read before it is known who asks; the engine's alone",
 	"dlq.dlq_readers":          "who reads topics for all tenants; the engine's alone",
 	"dlq.dlq_inflows":          "where topics began, whose records are not yet anybody's; the engine's alone",
+	"jobs.event_sources":       "how far topics have become events; the engine's alone",
 	"jobs.leader":              "who leads the scheduler of all tenants; the engine's alone",
 	"jobs.schedulers":          "nodes that would lead; the engine's alone",
 	"jobs.settings":            "of the deployment; the engine's alone",

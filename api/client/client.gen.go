@@ -5054,6 +5054,9 @@ type JobEventRecord struct {
 	// ProcessedAt When the last of its runs was created or given up; absent before that.
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
 
+	// Record The record of a Kafka topic that the event is.
+	Record *JobEventSource `json:"record,omitempty"`
+
 	// SourceRunID The run that emitted it.
 	SourceRunID *openapi_types.UUID `json:"source_run_id,omitempty"`
 }
@@ -5062,6 +5065,13 @@ type JobEventRecord struct {
 type JobEventRecordList struct {
 	Events     []JobEventRecord `json:"events"`
 	Pagination Pagination       `json:"pagination"`
+}
+
+// JobEventSource The record of a Kafka topic that the event is.
+type JobEventSource struct {
+	Offset    int64  `json:"offset"`
+	Partition int32  `json:"partition"`
+	Topic     string `json:"topic"`
 }
 
 // JobEventTrigger Which events create runs.

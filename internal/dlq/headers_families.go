@@ -112,6 +112,14 @@ type told struct {
 	correlation, trace string
 }
 
+// CorrelationOf returns the correlation id that the headers of a record name, "" if none
+// does.
+func CorrelationOf(headers []Header) string {
+	var t told
+	t.tell(headers)
+	return t.correlation
+}
+
 // tell sorts headers into t, which must be empty. It visits each once, because it runs
 // for every record.
 func (t *told) tell(headers []Header) {

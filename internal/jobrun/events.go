@@ -30,11 +30,19 @@ type PublishedEvent struct {
 	CreatedAt   time.Time
 	ProcessedAt *time.Time // nil: its runs are not all made yet
 	SourceRunID uuid.UUID
+	Record      *EventRecord // the record of a Kafka topic that it is; nil: none
 	Deliveries  []EventDelivery
 }
 
 // Place is where it stands in a list.
 func (e *PublishedEvent) Place() page.TimeID { return page.TimeID{At: e.CreatedAt, ID: e.ID} }
+
+// EventRecord is where a record of a Kafka topic is.
+type EventRecord struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
 
 // EventDelivery is what an event has led to for one definition.
 type EventDelivery struct {

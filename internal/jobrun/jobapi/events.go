@@ -133,6 +133,9 @@ func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {
 		OccurredAt:    *e.OccurredAt, CreatedAt: e.CreatedAt, ProcessedAt: e.ProcessedAt,
 		SourceRunID: rest.UnlessNil(e.SourceRunID),
 	}
+	if r := e.Record; r != nil {
+		out.Record = &api.JobEventSource{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
+	}
 	for i := range e.Deliveries {
 		d := &e.Deliveries[i]
 		out.Deliveries = append(out.Deliveries, api.JobEventDelivery{

@@ -51,6 +51,9 @@ func (db *DB) scanEvent(row postgres.Scanner, more ...any) (jobrun.PublishedEven
 	if err != nil {
 		return e.PublishedEvent, err
 	}
+	if e.record.Topic != "" {
+		e.Record = &e.record
+	}
 	sealer := db.Keys.SealerFor(e.TenantID, e.ID)
 	e.Payload, err = postgres.Unseal(&sealer, fieldEventPayload, e.payload)
 	return e.PublishedEvent, err

@@ -99,6 +99,7 @@ var workerColumns = workerTable.Selected("w")
 type publishedEvent struct {
 	jobrun.PublishedEvent
 	payload []byte
+	record  jobrun.EventRecord // without a topic: none
 }
 
 var publishedEventTable = postgres.NewTable(
@@ -114,6 +115,9 @@ var publishedEventTable = postgres.NewTable(
 	postgres.Time("created_at", func(e *publishedEvent) *time.Time { return &e.CreatedAt }).From("now()"),
 	postgres.TimeOrNil("processed_at", func(e *publishedEvent) **time.Time { return &e.ProcessedAt }).ReadOnly(),
 	postgres.TextOrEmpty("published_by", func(e *publishedEvent) *string { return &e.By }),
+	postgres.TextOrEmpty("source_topic", func(e *publishedEvent) *string { return &e.record.Topic }).ReadOnly(),
+	postgres.IntOr(0, "source_partition", func(e *publishedEvent) *int32 { return &e.record.Partition }).ReadOnly(),
+	postgres.IntOr(0, "source_offset", func(e *publishedEvent) *int64 { return &e.record.Offset }).ReadOnly(),
 )
 
 var publishedEventColumns = publishedEventTable.Selected("v")

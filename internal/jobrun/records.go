@@ -1,0 +1,192 @@
+package jobrun
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// RecordEvent is an event that is a record of a Kafka topic.
+type RecordEvent struct {
+	NewEvent
+	TenantID uuid.UUID
+	Place    dlq.Position
+}
+
+// RecordEvents stores events of records.
+type RecordEvents interface {
+	// PublishRecords stores a batch of events durably, all or none, and returns how many
+	// are new: a record below the mark of its partition is one already, and so is one
+	// whose dedupe key counts. A partition's records come in its order. Fault: Invalid
+	// when the content of one cannot be stored.
+	PublishRecords(ctx context.Context, batch []RecordEvent) (stored int, err error)
+}
+
+// FromKafka begins the publisher of an event that is a record, before its topic.
+const FromKafka = "kafka:"
+
+// EventOf returns the event that a record of a Kafka topic is, without an id: a
+// CloudEvent in structured or binary mode, or else a JSON value whose type is in the
+// header event_type, otherwise the name of the topic. The error says why the record is
+// no event; it is shown to users.
+func EventOf(r *dlq.Record) (e NewEvent, err error) {
+	h := headersOf(r)
+	e = NewEvent{CorrelationID: dlq.CorrelationOf(r.Content.Headers), By: dlq.Storable(FromKafka+r.Place.Topic, MaxWord)}
+	if t := r.Timestamp; t.Year() >= 1970 && t.Year() <= 9999 {
+		e.OccurredAt = new(t.UTC().Truncate(time.Microsecond))
+	}
+	media, _, _ := strings.Cut(strings.ToLower(h["content-type"]), ";")
+	media = strings.TrimSpace(media)
+	switch {
+	case media == "application/cloudevents+json":
+		err = e.structured(r.Content.Payload)
+	case strings.HasPrefix(media, "application/cloudevents"):
+		err = fmt.Errorf("the content type %s is not supported: only single CloudEvents as JSON are", dlq.Storable(media, 100))
+	case h["ce_specversion"] != "":
+		err = e.binary(h, media, r.Content.Payload)
+	default:
+		if e.Type, e.DedupeKey = h["event_type"], h["dedupe_key"]; e.Type == "" {
+			e.Type = r.Place.Topic
+		}
+		e.Payload, err = jsonOf("the value", r.Content.Payload)
+	}
+	if err == nil {
+		err = e.wrong()
+	}
+	return e, err
+}
+
+// headersOf returns the first value of each header that matters, by its name in lower
+// case.
+func headersOf(r *dlq.Record) map[string]string {
+	out := map[string]string{}
+	for _, h := range r.Content.Headers {
+		switch name := strings.ToLower(h.Name); name {
+		case "content-type", "event_type", "dedupe_key", "ce_specversion", "ce_id", "ce_source", "ce_type", "ce_time",
+			"ce_correlationid":
+			if _, is := out[name]; !is {
+				out[name] = string(h.Value)
+			}
+		}
+	}
+	return out
+}
+
+// structured reads a CloudEvent that is the record's value.
+func (e *NewEvent) structured(value []byte) error {
+	doc, err := jsonOf("the CloudEvent", value)
+	if err != nil {
+		return err
+	}
+	var ce struct {
+		SpecVersion, ID, Source, Type, Time, CorrelationID string
+		Data                                               json.RawMessage
+		Base64                                             *string `json:"data_base64"`
+	}
+	if json.Unmarshal(doc, &ce) != nil {
+		return errors.New("the CloudEvent is not an object with texts as attributes")
+	}
+	if ce.Base64 != nil {
+		return errors.New("the CloudEvent has data_base64: its data must be JSON")
+	}
+	e.Payload = ce.Data
+	return e.cloudEvent(ce.SpecVersion, ce.ID, ce.Source, ce.Type, ce.Time, ce.CorrelationID)
+}
+
+// binary reads a CloudEvent whose attributes are headers.
+func (e *NewEvent) binary(h map[string]string, media string, value []byte) (err error) {
+	if media != "" && media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return fmt.Errorf("its content type %s is not JSON", dlq.Storable(media, 100))
+	}
+	if e.Payload, err = jsonOf("the value", value); err != nil {
+		return err
+	}
+	return e.cloudEvent(h["ce_specversion"], h["ce_id"], h["ce_source"], h["ce_type"], h["ce_time"], h["ce_correlationid"])
+}
+
+func (e *NewEvent) cloudEvent(version, id, source, kind, at, correlation string) error {
+	switch {
+	case version != "1.0":
+		return errors.New("the version of CloudEvents (specversion) is not 1.0")
+	case id == "" || source == "" || kind == "":
+		return errors.New("a CloudEvent needs id, source and type")
+	}
+	if at != "" {
+		t, err := time.Parse(time.RFC3339Nano, at)
+		if err != nil || t.UTC().Year() < 1970 || t.UTC().Year() > 9999 {
+			return errors.New("the time of the CloudEvent is not in the form of RFC 3339, or not in the years 1970 to 9999")
+		}
+		e.OccurredAt = new(t.UTC().Truncate(time.Microsecond))
+	}
+	if correlation != "" {
+		e.CorrelationID = dlq.Storable(correlation, MaxWord)
+	}
+	// Together they identify the event: a producer that sends it again gives it the same.
+	if e.Type, e.DedupeKey = kind, source+" "+id; utf8.RuneCountInString(e.DedupeKey) > MaxWord {
+		sum := sha256.Sum256([]byte(e.DedupeKey))
+		e.DedupeKey = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return nil
+}
+
+// wrong returns why an event that was read cannot be one.
+func (e *NewEvent) wrong() error {
+	for _, is := range []struct{ what, text string }{{"event type", e.Type}, {"dedupe key", e.DedupeKey}} {
+		if !utf8.ValidString(is.text) || strings.ContainsRune(is.text, 0) || utf8.RuneCountInString(is.text) > MaxWord {
+			return fmt.Errorf("its %s is not a text of at most %d characters", is.what, MaxWord)
+		}
+	}
+	switch {
+	case strings.HasSuffix(e.Type, "*"):
+		return errors.New("its event type ends with *: that is for the selectors of definitions")
+	case len(e.Payload) > MaxArgs:
+		return tooLarge(len(e.Payload))
+	}
+	return nil
+}
+
+func tooLarge(n int) error {
+	return fmt.Errorf("it has %d bytes: an event has at most %d", n, MaxArgs)
+}
+
+// jsonOf returns a value in canonical form; nil for none. what names it in the error.
+func jsonOf(what string, value []byte) (json.RawMessage, error) {
+	if len(value) == 0 {
+		return nil, nil
+	}
+	if len(value) > 2*MaxArgs {
+		return nil, tooLarge(len(value))
+	}
+	doc, err := strictjson.Canonical(nil, value, strictjson.Limits{})
+	var wrong *strictjson.Error
+	if errors.As(err, &wrong) {
+		return nil, fmt.Errorf("%s is not JSON that can be stored: %s at byte %d", what, wrong.Detail, wrong.Offset)
+	}
+	return doc, err
+}
+
+// NoEvent makes the dead letter of a record that is no event, for this reason. Nothing
+// retries it automatically: as it is, it would be refused again, and other consumers
+// of the topic would get it twice.
+func NoEvent(r dlq.Record, tenant uuid.UUID, why string, id uuid.UUID, p dlq.Policy, m dlq.Moment) dlq.Arrival {
+	a := dlq.Intake{Tenant: tenant}.Arrival(r)
+	a.OriginalTopic = r.Place.Topic
+	a.Origin.Partition, a.Origin.Offset = &r.Place.Partition, &r.Place.Offset
+	a.Failure = dlq.Failure{
+		Message: dlq.Storable("the record is no event: "+why, dlq.MaxError), Type: "INVALID_EVENT", Class: dlq.Permanent,
+	}
+	p.AutoRetry = false
+	a.Letter = dlq.New(a.Letter, id, &p, m)
+	return a
+}
