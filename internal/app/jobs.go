@@ -37,6 +37,7 @@ type jobStores struct {
 	// admitted calls woke whenever runs of a queue have become claimable, until ctx ends.
 	admitted func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
 	events   jobrun.Events
+	records  jobrun.RecordEvents
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
 	joinSteps   func(sagadb.JobSteps)
 	ensure      func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
@@ -47,11 +48,12 @@ type jobStores struct {
 func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas) *jobStores {
 	settings := jobdb.NewSettings(db.DB)
 	runs := jobdb.NewJobs(db, settings.Current)
+	events := jobdb.NewEvents(db, settings.Current)
 	kept := &jobStores{
 		definitions: jobdb.NewDefinitions(db), runs: runs, bulks: sweepdb.NewBulks(db, runs),
 		workers: jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
-		current: settings.Current, admitted: db.Hub.Run, events: jobdb.NewEvents(db, settings.Current),
+		current: settings.Current, admitted: db.Hub.Run, events: events, records: events,
 		ensure: jobdb.NewDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
 	}
 	kept.leading = leading{

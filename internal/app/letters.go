@@ -39,6 +39,7 @@ type letters struct {
 	http     *targets.HTTP
 	kafka    *targets.Kafka      // nil: no brokers
 	ingest   *kafka.IngestConfig // nil: no dead-letter topics
+	sources  *kafka.IngestConfig // of events; nil: no such topics
 	topics   kafka.Pattern
 }
 
@@ -77,6 +78,9 @@ func (n *node) newLetters() (*letters, error) {
 		return nil, err
 	}
 	if l.ingest, err = n.newIngest(n.deadLetters.queue); err != nil {
+		return nil, err
+	}
+	if l.sources, err = n.newSources(n.deadLetters.queue); err != nil {
 		return nil, err
 	}
 	if l.kafka, err = n.newKafkaDriver(); err != nil {
@@ -158,20 +162,22 @@ func (n *node) lettersEdge() *dlqapi.DeadLetters {
 	}
 }
 
-// run drives letters and ingests those of Kafka until ctx ends. It calls failed with an
+// run drives letters and ingests those of Kafka, and events, until ctx ends. It calls failed with an
 // error after which ingestion cannot continue.
 func (l *letters) run(ctx context.Context, failed func(error)) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { l.redriver.Run(ctx) })
-	if l.ingest == nil {
-		return
-	}
-	parts.Go(func() {
-		if err := kafka.Ingest(ctx, *l.ingest); err != nil {
-			failed(err)
+	for _, in := range []*kafka.IngestConfig{l.ingest, l.sources} {
+		if in == nil {
+			continue
 		}
-	})
+		parts.Go(func() {
+			if err := kafka.Ingest(ctx, *in); err != nil {
+				failed(err)
+			}
+		})
+	}
 }
 
 // close closes the drivers' connections. Call it after run has returned.

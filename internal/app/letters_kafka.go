@@ -2,6 +2,10 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -47,6 +51,40 @@ func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
 		Observer: kafka.IngestObserver{
 			Stored: m.Ingested, Refused: m.IngestReduced, Failed: m.IngestFailed, Paused: m.IngestPaused, Lag: m.IngestLag,
 			Held: m.IngestHeld, Topics: m.IngestTopics, Round: func() { m.Loop("ingest") },
+		},
+	}
+	return cfg, cfg.Check()
+}
+
+// newSources returns the configuration of reading events from Kafka, nil when it is off.
+func (n *node) newSources(letters kafka.Arrivals) (*kafka.IngestConfig, error) {
+	k, m := n.cfg.Kafka, n.metrics
+	if len(k.SourceTopics) == 0 || letters == nil || n.jobStores == nil || !n.cfg.Has(config.RoleIngest) {
+		return nil, nil //nolint:nilnil // it is off
+	}
+	tenants, names := map[string]uuid.UUID{}, []string{}
+	for _, s := range k.Sources() {
+		if tenants[s.Topic] = s.Tenant; s.Tenant == uuid.Nil {
+			tenants[s.Topic] = n.cfg.Tenant.DefaultID
+		}
+		names = append(names, regexp.QuoteMeta(s.Topic))
+	}
+	slices.Sort(names) // the expression says whether these topics were read before
+	cfg := &kafka.IngestConfig{
+		Connection: brokers(n.cfg),
+		Topics:     "^(?:" + strings.Join(names, "|") + ")$",
+		Group:      k.SourceGroup,
+		Member:     n.name,
+		Store:      letters,
+		Sources:    &kafka.Sources{Tenants: tenants, Earliest: k.SourceStart == "earliest", Store: n.jobStores.records},
+		NewID:      newID,
+		Now:        n.now,
+		Log:        n.opt.Log.With(slog.String("group", k.SourceGroup)),
+		Batch:      n.cfg.Ingest.Batch,
+		MaxBytes:   int32(n.cfg.Ingest.MaxBytes), //nolint:gosec // validated
+		Observer: kafka.IngestObserver{
+			Stored: m.SourceRead, NoEvent: m.SourceRefused, Failed: m.SourceFailed, Paused: m.SourcePaused, Lag: m.SourceLag,
+			Held: m.SourceSkipped, Round: func() { m.Loop("kafka_sources") },
 		},
 	}
 	return cfg, cfg.Check()

@@ -53,6 +53,9 @@ func (n *node) watch() {
 			n.loops.Watch("dlq_upkeep", 40*stillness, false)
 		}
 	}
+	if n.letters != nil && n.letters.sources != nil {
+		n.loops.Watch("kafka_sources", stillness, false)
+	}
 	if n.jobs != nil {
 		n.loops.Watch("job_logs", max(10*stillness, 10*n.cfg.Jobs.UpkeepInterval), false)
 	}

@@ -36,6 +36,7 @@ func newChecker() *validator.Validate {
 		"offload_url":   offloadURL,
 		"redis_url":     redisURL,
 		"broker":        broker,
+		"source_topic":  sourceTopic,
 		"pattern":       pattern,
 		"api_key":       apiKey,
 		"issuer_url":    issuerURL,
@@ -151,6 +152,15 @@ var rules = []rule{
 				c.Ingest.Exclude != "" && regexp.MustCompile(c.Ingest.Exclude).MatchString(c.Kafka.EventTopic),
 			"must not match ingest.topics: every event would become a dead letter",
 		)
+	}},
+	{"kafka.source_topics", []string{"kafka.brokers", "store"}, func(c Config) string {
+		return unless(len(c.Kafka.SourceTopics) == 0 || len(c.Kafka.Brokers) > 0 && c.Store == PostgreSQL,
+			"requires kafka.brokers and the store postgres")
+	}},
+	{"kafka.source_topics", []string{"kafka.event_topic", "ingest.topics", "ingest.exclude"}, brokenSources},
+	{"kafka.source_group", []string{"kafka.source_topics", "ingest.group"}, func(c Config) string {
+		return unless(len(c.Kafka.SourceTopics) == 0 || c.Kafka.SourceGroup != c.Ingest.Group,
+			"must not be ingest.group: its members read other topics")
 	}},
 	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
 		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),

@@ -7,7 +7,7 @@
 // config.example.yaml are all derived from these tags.
 //
 // Files, each on top of those before it: address, secret, config, field, rule, conninfo,
-// mistake, defaults, jobs, vault, check, database, load.
+// mistake, defaults, jobs, sources, vault, check, database, load.
 package config
 
 import (
@@ -37,7 +37,7 @@ type Config struct {
 	Tenant       Tenant       `koanf:"tenant" doc:"The default tenant."`
 	Limits       Limits       `koanf:"limits" doc:"Limits on requests."`
 	Webhooks     Webhooks     `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
-	Kafka        Kafka        `koanf:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; audit events can be published to it. Off without brokers."`
+	Kafka        Kafka        `koanf:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; records can start job runs; audit events can be published to it. Off without brokers."`
 	Ingest       Ingest       `koanf:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
 	DLQ          DLQ          `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). Settings of letters are the defaults for topics without their own policy."`
 	Jobs         Jobs         `koanf:"jobs" doc:"Job runs."`
@@ -270,6 +270,9 @@ type Kafka struct {
 	Brokers      []string `koanf:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
 	EventTopic   string   `koanf:"event_topic" validate:"max=249" doc:"Topic to which audit events are published, such as skald.saga.events; empty means that they are not published."`
 	EventTenants []string `koanf:"event_tenants" validate:"dive,uuid" doc:"Tenants whose events are published; empty means all."`
+	SourceTopics []string `koanf:"source_topics" validate:"dive,source_topic" doc:"Topics whose records become events, which start job runs: orders, or orders=TENANT if the events do not belong to tenant.default_id. Emitted events are never published to them."`
+	SourceGroup  string   `koanf:"source_group" validate:"required,max=249" doc:"Consumer group that reads source_topics; nodes that share it share the partitions."`
+	SourceStart  string   `koanf:"source_start" validate:"oneof=earliest latest" doc:"Which records of a topic become events when the group reads it for the first time: earliest (all), or latest to skip those that are in it by then."`
 	TLS          bool     `koanf:"tls" doc:"Whether to connect to brokers over TLS."`
 	CAFile       string   `koanf:"ca_file" doc:"File of CA certificates to verify brokers with; empty means the system's."`
 	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none."`

@@ -120,6 +120,7 @@ func Default(env Environment) Config {
 			RedisPrefix:       "scheduler",
 			UpkeepInterval:    30 * time.Second,
 		},
+		Kafka: Kafka{SourceGroup: "skald-events", SourceStart: "latest"},
 		Ingest: Ingest{
 			Group: "skald-dlq", Start: "earliest", Backlog: "hold", Batch: 1000, MaxBytes: 16 << 20,
 			Suffixes: []string{".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt"}, Prefixes: []string{"dlq."},

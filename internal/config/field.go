@@ -219,6 +219,7 @@ var customRules = map[string]string{
 	"node_id":       "1 to 128 letters, digits and . _ : -",
 	"pattern":       "a regular expression (RE2)",
 	"broker":        "a list whose entries are host:port",
+	"source_topic":  "a list whose entries are the name of a topic, alone or with = and the UUID of a tenant",
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and optionally a port, such as https://vault.internal:8200",

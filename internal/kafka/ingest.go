@@ -3,10 +3,8 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"regexp"
 	"sync"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/loop"
 )
 
@@ -30,8 +29,18 @@ type Arrivals interface {
 	dlq.Inflows
 }
 
+// Sources makes events of records: they start job runs. A record that is no event
+// becomes a dead letter with the reason, so that it neither stops its partition nor is
+// lost. Fields are required unless a comment says otherwise.
+type Sources struct {
+	Tenants map[string]uuid.UUID // whose events each topic's records are
+	// Earliest makes events of the records too that are in a topic when it is first seen.
+	Earliest bool
+	Store    jobrun.RecordEvents
+}
+
 // IngestConfig configures the loop that makes letters from the records of dead-letter
-// topics. Fields are required unless a comment says otherwise.
+// topics, or events. Fields are required unless a comment says otherwise.
 type IngestConfig struct {
 	Connection
 	Topics  string // regular expression: the dead-letter topics
@@ -45,6 +54,7 @@ type IngestConfig struct {
 	Backlog bool
 	Intake  dlq.Intake
 	Store   Arrivals
+	Sources *Sources // makes events of the records; nil: all become letters
 	NewID   func() uuid.UUID
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -62,6 +72,7 @@ type IngestConfig struct {
 type IngestObserver struct {
 	Stored  func(read, stored int)    // records of a batch, and how many of them were new
 	Refused func()                    // PostgreSQL refused a record as it was; it is stored in a reduced form
+	NoEvent func()                    // a record is no event, and is stored as a letter
 	Failed  func()                    // a batch could not be stored, or a fetch or a commit failed
 	Paused  func(paused bool)         // the database is unavailable
 	Lag     func(records int64)       // unread records in the partitions of this node
@@ -79,6 +90,9 @@ func (c IngestConfig) complete() IngestConfig {
 	}
 	if o.Refused == nil {
 		o.Refused = func() {}
+	}
+	if o.NoEvent == nil {
+		o.NoEvent = func() {}
 	}
 	if o.Failed == nil {
 		o.Failed = func() {}
@@ -153,36 +167,8 @@ func (c IngestConfig) Check() error {
 	return kgo.ValidateOpts(append(opts, c.options()...)...)
 }
 
-// Pattern decides which topics are dead-letter topics. The zero value matches none.
-type Pattern struct{ topics, exclude *regexp.Regexp }
-
-// NewPattern compiles the expressions of an IngestConfig. An empty expression for
-// topics matches none.
-func NewPattern(topics, exclude string) (Pattern, error) {
-	var p Pattern
-	var err error
-	if topics == "" {
-		return p, nil
-	}
-	if p.topics, err = regexp.Compile(topics); err != nil {
-		return Pattern{}, fmt.Errorf("kafka: the pattern of dead-letter topics: %w", err)
-	}
-	if exclude != "" {
-		if p.exclude, err = regexp.Compile(exclude); err != nil {
-			return Pattern{}, fmt.Errorf("kafka: the pattern of excluded topics: %w", err)
-		}
-	}
-	return p, nil
-}
-
-// Forbidden tells whether ingestion reads a topic, so that nothing may be driven there:
-// it would come back at once (invariant D6).
-func (p Pattern) Forbidden(topic string) bool {
-	return p.topics != nil && p.topics.MatchString(topic) && (p.exclude == nil || !p.exclude.MatchString(topic))
-}
-
-// Ingest reads dead-letter topics until ctx ends: records are stored, and only then are
-// their offsets committed. Several nodes share the partitions. It returns an error only
+// Ingest reads topics until ctx ends: records are stored, as dead letters or as events,
+// and only then are their offsets committed. Several nodes share the partitions. It returns an error only
 // for an invalid configuration; all other errors are retried.
 func Ingest(ctx context.Context, cfg IngestConfig) error {
 	in := &ingest{IngestConfig: cfg.complete()}
@@ -196,7 +182,7 @@ func Ingest(ctx context.Context, cfg IngestConfig) error {
 			return nil
 		}
 		in.Observer.Failed()
-		in.Log.ErrorContext(ctx, "restarting dead-letter ingestion", slog.Any("error", err))
+		in.Log.ErrorContext(ctx, "restarting ingestion from Kafka", slog.Any("error", err))
 		pause(ctx, time.Second)
 	}
 	return nil
@@ -308,7 +294,7 @@ func (in *ingest) poll(ctx context.Context) ([]read, error) {
 		case ctx.Err() != nil:
 		case err != nil:
 			in.Observer.Failed()
-			in.Log.WarnContext(ctx, "dead-letter ingestion cannot reach a broker", slog.Any("error", err))
+			in.Log.WarnContext(ctx, "ingestion cannot reach a broker of Kafka", slog.Any("error", err))
 			pause(ctx, time.Second)
 		case failed:
 			pause(ctx, time.Second)
@@ -332,7 +318,7 @@ func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed boo
 		in.Observer.Failed()
 		in.Log.WarnContext(
 			ctx,
-			"fetching dead letters failed",
+			"fetching records failed",
 			slog.String("topic", f.Topic),
 			slog.Int("partition", int(f.Partition)),
 			slog.Any("error", f.Err),

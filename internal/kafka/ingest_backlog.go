@@ -105,15 +105,15 @@ func (in *ingest) firstSight(
 	}
 	read, err := in.readBefore(ctx, partitions)
 	if err != nil {
-		return nil, fmt.Errorf("read the group's offsets of dead-letter topics: %w", err)
+		return nil, fmt.Errorf("read the group's offsets of topics: %w", err)
 	}
 	ends, err := in.offsets(ctx, partitions, -1)
 	if err != nil {
-		return nil, fmt.Errorf("read the end offsets of dead-letter topics: %w", err)
+		return nil, fmt.Errorf("read the end offsets of topics: %w", err)
 	}
 	begins, err := in.offsets(ctx, partitions, -2)
 	if err != nil {
-		return nil, fmt.Errorf("read the first offsets of dead-letter topics: %w", err)
+		return nil, fmt.Errorf("read the first offsets of topics: %w", err)
 	}
 	var fresh []dlq.Inflow
 	for s := range unseen {
@@ -238,12 +238,19 @@ func (in *ingest) tell(
 	backlog map[string]int64,
 ) {
 	matched := slices.Sorted(maps.Keys(lives))
-	near := in.nearly(topics)
+	var near []string
+	if in.Sources == nil { // those of events are named, not matched
+		near = in.nearly(topics)
+	}
 	in.Observer.Topics(matched, near)
 	if slices.Equal(matched, in.told) && slices.Equal(near, in.toldNear) && in.told != nil {
 		return
 	}
 	in.told, in.toldNear = append([]string{}, matched...), near
+	if in.Sources != nil {
+		in.tellSources(ctx, matched, backlog)
+		return
+	}
 	in.Log.InfoContext(
 		ctx,
 		"reading dead-letter topics",

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -81,45 +80,6 @@ func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
 			}
 		}
 	}
-}
-
-// begin chooses where newly assigned partitions are read from: the group's offset,
-// unless it was committed in another life of the topic. A life that follows one that
-// was read is read from its beginning, whatever the configuration is for topics that
-// were never read.
-func (in *ingest) begin(
-	ctx context.Context,
-	offsets map[string]map[int32]kgo.Offset,
-) (map[string]map[int32]kgo.Offset, error) {
-	lives, err := in.lives(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the ids of topics: %w", err)
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for topic, partitions := range offsets {
-		now := lives[topic]
-		before, was := in.assumed[topic]
-		in.assumed[topic] = now
-		for p := range partitions {
-			then, committed := in.committed[topicPartition{topic, p}]
-			anew := committed && then != uuid.Nil && now != uuid.Nil && then != now
-			if anew || !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
-				in.Log.InfoContext(
-					ctx,
-					"a dead-letter topic was recreated; reading it from the beginning",
-					slog.String(
-						"topic",
-						topic,
-					),
-					slog.Int("partition", int(p)),
-					slog.String("topic_id", dlq.Position{TopicID: now}.ID()),
-				)
-				partitions[p] = kgo.NewOffset().AtStart()
-			}
-		}
-	}
-	return offsets, nil
 }
 
 // lives returns the ids of all topics that are read.
@@ -200,7 +160,7 @@ func (in *ingest) lookAround(ctx context.Context) {
 	defer cancel()
 	if err := in.look(within, nil); err != nil {
 		in.Observer.Failed()
-		in.Log.WarnContext(ctx, "cannot list the dead-letter topics", slog.Any("error", err))
+		in.Log.WarnContext(ctx, "cannot list the topics", slog.Any("error", err))
 		return
 	}
 	in.looked = time.Now()
@@ -232,7 +192,7 @@ func (in *ingest) leave(ctx context.Context) {
 		return
 	}
 	slices.Sort(topics)
-	in.Log.InfoContext(ctx, "dead-letter topics were deleted or recreated", slog.Any("topics", topics))
+	in.Log.InfoContext(ctx, "topics were deleted or recreated", slog.Any("topics", topics))
 	in.client.PurgeTopicsFromConsuming(topics...)
 	in.client.ForceMetadataRefresh()
 }

@@ -61,7 +61,7 @@ func (in *ingest) round(ctx context.Context, records []read) error {
 		// The next commit includes these offsets; until then the records may be read
 		// again, and are recognised by their place.
 		in.Observer.Failed()
-		in.Log.WarnContext(ctx, "cannot commit the offsets of stored dead letters", slog.Any("error", err))
+		in.Log.WarnContext(ctx, "cannot commit the offsets of stored records", slog.Any("error", err))
 	}
 	return nil
 }
@@ -144,24 +144,35 @@ func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 		if len(ours) == 0 {
 			return nil
 		}
-		letters, held, err := in.letters(ctx, ours)
-		if err == nil {
-			err = in.arrive(ctx, letters, form(0))
-		}
+		err := in.put(ctx, ours)
 		switch {
 		case err == nil:
-			in.Observer.Held(held)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
 		in.Observer.Failed()
 		in.hold()
-		in.Log.WarnContext(ctx, "cannot store dead letters; retrying", slog.Int("records", len(ours)), slog.Any("error", err))
+		in.Log.WarnContext(ctx, "cannot store records; retrying", slog.Int("records", len(ours)), slog.Any("error", err))
 		wait := min(storeBackoff<<min(failures, 10), maxStoreBackoff)
 		failures++
 		pause(ctx, wait)
 	}
+}
+
+// put stores what records become: events, or letters.
+func (in *ingest) put(ctx context.Context, records []read) error {
+	if in.Sources != nil {
+		return in.putEvents(ctx, records)
+	}
+	letters, held, err := in.letters(ctx, records)
+	if err == nil {
+		err = in.arrive(ctx, letters, form(0))
+	}
+	if err == nil {
+		in.Observer.Held(held)
+	}
+	return err
 }
 
 const (
@@ -245,7 +256,7 @@ const (
 func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error {
 	stored, err := in.Store.Arrive(ctx, batch)
 	if err == nil {
-		in.Observer.Stored(len(batch), stored)
+		in.arrived(len(batch), stored)
 		return nil
 	}
 	if fault.KindOf(err) != fault.Invalid {

@@ -1,5 +1,9 @@
-// Package kafka is the connection to Kafka brokers: it publishes events and reads the
-// records of dead-letter topics. (Package targets drives dead letters back.)
+// Package kafka is the connection to Kafka brokers: it publishes events, and reads the
+// records of dead-letter topics and of topics whose records start job runs. (Package
+// targets drives dead letters back.)
+//
+// Files, each on top of those before it: ingest_lives, ingest_backlog, connection, pattern,
+// ingest, ingest_share, ingest_store, ingest_begin, ingest_events, kafka.
 package kafka
 
 import (

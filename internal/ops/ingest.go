@@ -57,6 +57,56 @@ func newIngest(
 	}
 }
 
+// sources holds the metrics of records of Kafka topics that become events.
+type sources struct {
+	read, stored, refused, failures, skipped prometheus.Counter
+	lag, paused                              prometheus.Gauge
+}
+
+func newSources(
+	counter func(name, help string, labels ...string) *prometheus.CounterVec,
+	gauge func(name, help string, labels ...string) *prometheus.GaugeVec,
+) *sources {
+	return &sources{
+		read:     counter("skald_kafka_source_records_total", "Records that this node read as events and stored.").WithLabelValues(),
+		stored:   counter("skald_kafka_source_events_total", "Records that became a new event.").WithLabelValues(),
+		refused:  counter("skald_kafka_source_refused_total", "Records that are no event and became dead letters.").WithLabelValues(),
+		skipped:  counter("skald_kafka_source_skipped_total", "Records that were skipped because they were in the topic before it was first read.").WithLabelValues(),
+		failures: counter("skald_kafka_source_failures_total", "Failed fetches, batches and offset commits; they are retried.").WithLabelValues(),
+		lag:      gauge("skald_kafka_source_lag_records", "Unread records in the partitions of this node.").WithLabelValues(),
+		paused:   gauge("skald_kafka_source_paused", "1 while this node waits for the database to store what it has read.").WithLabelValues(),
+	}
+}
+
+// SourceRead counts a stored batch of records, of which stored became new events.
+func (m *Metrics) SourceRead(read, stored int) {
+	m.sources.read.Add(float64(read))
+	m.sources.stored.Add(float64(stored))
+}
+
+// SourceRefused counts a record that is no event.
+func (m *Metrics) SourceRefused() { m.sources.refused.Inc() }
+
+// SourceSkipped counts records that are older than the first look at their topic.
+func (m *Metrics) SourceSkipped(records int) { m.sources.skipped.Add(float64(records)) }
+
+// SourceFailed counts a failure that is retried.
+func (m *Metrics) SourceFailed() { m.sources.failures.Inc() }
+
+// SourceLag records how many records have not been read yet.
+func (m *Metrics) SourceLag(records int64) { m.sources.lag.Set(float64(records)) }
+
+// SourcePaused records whether reading waits for the database.
+func (m *Metrics) SourcePaused(paused bool) { set(m.sources.paused, paused) }
+
+func set(g prometheus.Gauge, on bool) {
+	v := 0.0
+	if on {
+		v = 1
+	}
+	g.Set(v)
+}
+
 // Ingested counts a stored batch of read records, of which stored were new.
 func (m *Metrics) Ingested(read, stored int) {
 	m.ingest.read.Add(float64(read))
@@ -74,13 +124,7 @@ func (m *Metrics) IngestFailed() { m.ingest.failures.Inc() }
 func (m *Metrics) IngestLag(records int64) { m.ingest.lag.Set(float64(records)) }
 
 // IngestPaused records whether ingestion waits for the database.
-func (m *Metrics) IngestPaused(paused bool) {
-	v := 0.0
-	if paused {
-		v = 1
-	}
-	m.ingest.paused.Set(v)
-}
+func (m *Metrics) IngestPaused(paused bool) { set(m.ingest.paused, paused) }
 
 // IngestHeld counts records whose letters are held.
 func (m *Metrics) IngestHeld(records int) { m.ingest.held.Add(float64(records)) }

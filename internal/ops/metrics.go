@@ -36,6 +36,7 @@ type Metrics struct {
 	notices  *notices
 	letters  *letters
 	ingest   *ingest
+	sources  *sources
 	upkeep   *jobUpkeep
 	jobs     *jobs
 	refused  prometheus.Counter
@@ -116,6 +117,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.notices = newNotices(counter, gauge)
 	m.letters = newLetters(counter, gauge)
 	m.ingest = newIngest(counter, gauge)
+	m.sources = newSources(counter, gauge)
 	m.upkeep = newJobUpkeep(counter)
 	m.jobs = newJobs(counter, gauge, histogram)
 	m.writable = gauge("skald_database_writable", "1 if the last write that readiness tried succeeded, else 0.").WithLabelValues()

@@ -114,6 +114,18 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			"skald_dlq_ingest_reduced_total":  1,
 			"skald_dlq_ingest_failures_total": 1, "skald_dlq_ingest_held_total": 2, "skald_dlq_ingest_lag_records": 7,
 		}},
+		{"records that are events", func(m *ops.Metrics) {
+			m.SourceRead(10, 8)
+			m.SourceRefused()
+			m.SourceSkipped(3)
+			m.SourceFailed()
+			m.SourceLag(7)
+			m.SourcePaused(true)
+		}, map[string]float64{
+			"skald_kafka_source_records_total": 10, "skald_kafka_source_events_total": 8, "skald_kafka_source_refused_total": 1,
+			"skald_kafka_source_skipped_total": 3, "skald_kafka_source_failures_total": 1, "skald_kafka_source_lag_records": 7,
+			"skald_kafka_source_paused": 1,
+		}},
 		{"reading that waits", func(m *ops.Metrics) { m.IngestPaused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
 		{"logs that move", func(m *ops.Metrics) { m.LogsMoved(2, 1, 3, 100) }, map[string]float64{
 			`skald_job_logs_offloaded_total{outcome="moved"}`: 2, `skald_job_logs_offloaded_total{outcome="failed"}`: 1,

@@ -1,0 +1,58 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// begin chooses where newly assigned partitions are read from: the group's offset,
+// unless it was committed in another life of the topic. A life that follows one that
+// was read is read from its beginning, whatever the configuration is for topics that
+// were never read.
+func (in *ingest) begin(
+	ctx context.Context,
+	offsets map[string]map[int32]kgo.Offset,
+) (map[string]map[int32]kgo.Offset, error) {
+	lives, err := in.lives(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the ids of topics: %w", err)
+	}
+	if in.skipsBacklog() {
+		if err := in.look(ctx, nil); err != nil {
+			return nil, err
+		}
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for topic, partitions := range offsets {
+		now := lives[topic]
+		before, was := in.assumed[topic]
+		in.assumed[topic] = now
+		for p := range partitions {
+			then, committed := in.committed[topicPartition{topic, p}]
+			anew := committed && then != uuid.Nil && now != uuid.Nil && then != now
+			if anew || !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
+				in.Log.InfoContext(
+					ctx,
+					"a topic was recreated; reading it from the beginning",
+					slog.String(
+						"topic",
+						topic,
+					),
+					slog.Int("partition", int(p)),
+					slog.String("topic_id", dlq.Position{TopicID: now}.ID()),
+				)
+				partitions[p] = kgo.NewOffset().AtStart()
+			} else if end := in.backlogEnd(source{topic, now, p}); !committed && end > 0 {
+				partitions[p] = kgo.NewOffset().At(end)
+			}
+		}
+	}
+	return offsets, nil
+}

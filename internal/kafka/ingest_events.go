@@ -1,0 +1,151 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// recordEvent is an event, and the record that it is.
+type recordEvent struct {
+	jobrun.RecordEvent
+	record dlq.Record
+}
+
+// skipsBacklog tells whether records that were in a topic when it was first seen are
+// skipped.
+func (in *ingest) skipsBacklog() bool { return in.Sources != nil && !in.Sources.Earliest }
+
+// backlogEnd returns where to begin in a partition that was never read: at the end of
+// the records that are skipped; 0: at the beginning. mu is held.
+func (in *ingest) backlogEnd(s source) int64 {
+	f := in.inflows[s]
+	if !in.skipsBacklog() || !f.BacklogBefore.IsZero() {
+		return 0 // the record's time decides as well
+	}
+	return f.BacklogEnd
+}
+
+// arrived counts letters that are stored.
+func (in *ingest) arrived(read, stored int) {
+	if in.Sources == nil {
+		in.Observer.Stored(read, stored)
+		return
+	}
+	for range stored {
+		in.Observer.NoEvent()
+	}
+}
+
+// putEvents stores records as events, and as letters those that are none.
+func (in *ingest) putEvents(ctx context.Context, records []read) error {
+	var events []recordEvent
+	skipped := 0
+	for _, r := range records {
+		if in.skipsBacklog() {
+			switch is, err := in.isBacklog(ctx, r); {
+			case err != nil:
+				return fmt.Errorf("read the backlog of a topic: %w", err)
+			case is:
+				skipped++
+				continue
+			}
+		}
+		record := recordOf(r)
+		if record.Place.TopicID == uuid.Nil {
+			record.Place.TopicID = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 return it only with metadata
+		}
+		if record.Place.TopicID == uuid.Nil {
+			return errors.New("the brokers do not tell the id of a topic, without which a record could become two events: they must be Kafka 2.8 or later")
+		}
+		e, err := jobrun.EventOf(&record)
+		if err != nil {
+			if err := in.noEvent(ctx, record, err.Error()); err != nil {
+				return err
+			}
+			continue
+		}
+		e.ID = in.NewID()
+		if e.OccurredAt == nil {
+			now := in.Now()
+			e.OccurredAt = &now
+		}
+		of := jobrun.RecordEvent{NewEvent: e, TenantID: in.Sources.Tenants[r.Topic], Place: record.Place}
+		events = append(events, recordEvent{of, record})
+	}
+	if err := in.publish(ctx, events); err != nil {
+		return err
+	}
+	in.Observer.Held(skipped)
+	return nil
+}
+
+// publish stores a batch of events. One that is refused is split until the record is
+// found that PostgreSQL does not accept; that one becomes a letter.
+func (in *ingest) publish(ctx context.Context, batch []recordEvent) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	events := make([]jobrun.RecordEvent, len(batch))
+	for i := range batch {
+		events[i] = batch[i].RecordEvent
+	}
+	stored, err := in.Sources.Store.PublishRecords(ctx, events)
+	switch n := len(batch); {
+	case err == nil:
+		in.Observer.Stored(n, stored)
+		return nil
+	case fault.KindOf(err) != fault.Invalid:
+		return err
+	case n > 1:
+		if err := in.publish(ctx, batch[:n/2]); err != nil {
+			return err
+		}
+		return in.publish(ctx, batch[n/2:])
+	}
+	return in.noEvent(ctx, batch[0].record, "the database cannot store its content")
+}
+
+// noEvent stores the letter of a record that is no event.
+func (in *ingest) noEvent(ctx context.Context, r dlq.Record, why string) error {
+	tenant := in.Sources.Tenants[r.Place.Topic]
+	policy, err := in.Store.PolicyOf(ctx, tenant, r.Place.Topic)
+	if err != nil {
+		return fmt.Errorf("read the policy of a topic: %w", err)
+	}
+	in.Log.DebugContext(ctx, "a record of a topic is no event; it becomes a dead letter",
+		slog.Any("place", r.Place), slog.String("reason", why))
+	letter := jobrun.NoEvent(r, tenant, why, in.NewID(), policy, dlq.Moment{Now: in.Now()})
+	return in.arrive(ctx, []dlq.Arrival{letter}, form(0))
+}
+
+// tellSources logs the topics whose records become events, those that do not exist, and
+// how many records were there before.
+func (in *ingest) tellSources(ctx context.Context, there []string, backlog map[string]int64) {
+	for _, topic := range slices.Sorted(maps.Keys(in.Sources.Tenants)) {
+		if !slices.Contains(there, topic) {
+			in.Log.WarnContext(ctx, "a topic of kafka.source_topics does not exist; it is read once it does",
+				slog.String("topic", topic))
+		}
+	}
+	in.Log.InfoContext(ctx, "reading topics whose records become events", slog.Any("topics", there))
+	for _, topic := range there {
+		if n := backlog[topic]; n > 0 {
+			does := "they are skipped (kafka.source_start)"
+			if in.Sources.Earliest {
+				does = "they become events too (kafka.source_start)"
+			}
+			in.Log.InfoContext(ctx, "a topic had records before it was first read; "+does,
+				slog.String("topic", topic), slog.Int64("records", n))
+		}
+	}
+}

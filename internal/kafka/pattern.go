@@ -1,0 +1,34 @@
+package kafka
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// Pattern decides which topics are dead-letter topics. The zero value matches none.
+type Pattern struct{ topics, exclude *regexp.Regexp }
+
+// NewPattern compiles the expressions of an IngestConfig. An empty expression for
+// topics matches none.
+func NewPattern(topics, exclude string) (Pattern, error) {
+	var p Pattern
+	var err error
+	if topics == "" {
+		return p, nil
+	}
+	if p.topics, err = regexp.Compile(topics); err != nil {
+		return Pattern{}, fmt.Errorf("kafka: the pattern of dead-letter topics: %w", err)
+	}
+	if exclude != "" {
+		if p.exclude, err = regexp.Compile(exclude); err != nil {
+			return Pattern{}, fmt.Errorf("kafka: the pattern of excluded topics: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// Forbidden tells whether ingestion reads a topic, so that nothing may be driven there:
+// it would come back at once (invariant D6).
+func (p Pattern) Forbidden(topic string) bool {
+	return p.topics != nil && p.topics.MatchString(topic) && (p.exclude == nil || !p.exclude.MatchString(topic))
+}
