@@ -24,6 +24,9 @@ type connector struct {
 	// once is for statements that must not run twice: when the connection dies
 	// under one, the caller gets the error, instead of database/sql repeating it.
 	once bool
+	// prompt is for statements that end with their context even while they commit. A
+	// renewal of a lease that got no answer in time is not counted, committed or not.
+	prompt bool
 }
 
 // Driver implements driver.Connector.
@@ -36,7 +39,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := c.retired.Load() // before the server is chosen
+	retired := c.retired.Load() // before the server is chosen
 	raw, at, err := c.connect(ctx, login)
 	if loginRefused(err) {
 		newer, e := c.logins.Login(ctx, login)
@@ -48,7 +51,15 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{pqConn: raw, of: c, login: login, made: made, socket: at}, nil
+	if c.config.Runtime != nil { // RequireOwnSessions, which sets nothing, changes nothing
+		if _, err := raw.ExecContext(ctx, sayWarnings, nil); err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
+	}
+	made := &conn{pqConn: raw, of: c, login: login, retired: retired, socket: at}
+	pq.SetNoticeHandler(raw, made.commits.heard)
+	return made, nil
 }
 
 func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, probe, error) {
@@ -94,16 +105,17 @@ type pqConn interface {
 // one from two goroutines at once.
 type conn struct {
 	pqConn
-	of     *connector
-	login  credentials.Login
-	made   int64 // of connector.retired
-	socket probe
-	spent  bool
+	of      *connector
+	login   credentials.Login
+	retired int64 // of connector.retired, when it was made
+	socket  probe
+	spent   bool
+	commits commits
 }
 
 // IsValid reports, after each use, whether the connection is kept.
 func (c *conn) IsValid() bool {
-	return !c.spent && c.made >= c.of.retired.Load() && c.of.logins.Current(c.login) && c.pqConn.IsValid()
+	return !c.spent && c.retired >= c.of.retired.Load() && c.of.logins.Current(c.login) && c.pqConn.IsValid()
 }
 
 // ResetSession is called before each use but the first. It looks at the socket and so
@@ -117,19 +129,18 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return c.pqConn.ResetSession(ctx)
 }
 
-// errLost is the error of a statement whose connection was lost while it ran.
-var errLost = errors.New("the connection was lost during the statement; whether it was carried out is unknown")
-
 // judge decides by a statement's error whether the connection is kept, and returns the
 // error for the caller. alive is whether the connection could be used before.
 func (c *conn) judge(err error, alive bool) error {
 	switch {
+	case err == nil && c.commits.notReplicated:
+		return errUnconfirmed
 	case err == nil:
 		return nil
 	case serverReadOnly(err):
 		// The primary has become a standby, and all other connections lead to it, too.
 		c.spent = true
-		c.of.retired.CompareAndSwap(c.made, c.made+1)
+		c.of.retired.CompareAndSwap(c.retired, c.retired+1)
 		return &repeatable{err}
 	case stalePlan(err):
 		c.spent = true // and with it what it has prepared
@@ -158,6 +169,29 @@ func (e *repeatable) Error() string        { return e.cause.Error() }
 func (e *repeatable) Unwrap() error        { return e.cause }
 func (e *repeatable) Is(target error) bool { return target == driver.ErrBadConn }
 
+// BeginTx implements driver.ConnBeginTx. The driver would watch ctx until the
+// transaction has ended, and cancel COMMIT as well. Statements have contexts of their
+// own, and when ctx ends before COMMIT, database/sql rolls back.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	begun, err := c.pqConn.BeginTx(context.WithoutCancel(ctx), opts)
+	if err != nil {
+		return nil, err
+	}
+	c.commits.inTx = true
+	return &tx{begun, &c.commits}, nil
+}
+
+func (c *conn) begin(ctx context.Context, writes bool) context.Context {
+	return c.commits.begin(ctx, writes && !c.of.prompt)
+}
+
+func (c *conn) rows(r driver.Rows, err error, alive bool) (driver.Rows, error) {
+	if err = c.judge(err, alive); err != nil {
+		return nil, err
+	}
+	return c.commits.rows(r)
+}
+
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	s, err := c.pqConn.PrepareContext(ctx, query)
@@ -168,20 +202,20 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if !ok {
 		return nil, fmt.Errorf("the driver's %T lacks methods", s)
 	}
-	return &stmt{full, c}, nil
+	return &stmt{full, c, writes(query)}, nil
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	alive := c.pqConn.IsValid()
-	rows, err := c.pqConn.QueryContext(ctx, query, args)
-	return rows, c.judge(err, alive)
+	r, err := c.pqConn.QueryContext(c.begin(ctx, writes(query)), query, args)
+	return c.rows(r, err, alive)
 }
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	alive := c.pqConn.IsValid()
-	result, err := c.pqConn.ExecContext(ctx, query, args)
+	result, err := c.pqConn.ExecContext(c.begin(ctx, writes(query)), query, args)
 	return result, c.judge(err, alive)
 }
 
@@ -193,20 +227,21 @@ type pqStmt interface {
 
 type stmt struct {
 	pqStmt
-	c *conn
+	c      *conn
+	writes bool
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	alive := s.c.pqConn.IsValid()
-	rows, err := s.pqStmt.QueryContext(ctx, args)
-	return rows, s.c.judge(err, alive)
+	r, err := s.pqStmt.QueryContext(s.c.begin(ctx, s.writes), args)
+	return s.c.rows(r, err, alive)
 }
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	alive := s.c.pqConn.IsValid()
-	result, err := s.pqStmt.ExecContext(ctx, args)
+	result, err := s.pqStmt.ExecContext(s.c.begin(ctx, s.writes), args)
 	return result, s.c.judge(err, alive)
 }
 

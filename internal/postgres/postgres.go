@@ -15,7 +15,7 @@
 // connections, so that they are renewed however busy the others are (invariant F30):
 // one for the engine's lease, one for the lease of the leader of the job runs.
 //
-// Files, each on top of those before it: rows, columns, errors, dial, connector,
+// Files, each on top of those before it: rows, columns, errors, dial, commits, connector,
 // postgres, condition, statement, table, values, where, batch, listener, page, pooler,
 // sealing, sealing_keys, ordering, secrets, table_alike, table_columns, keyed, tenant, answers, tx.
 package postgres
@@ -153,7 +153,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		}
 		maps.Copy(set, p.set)
 		c := prepare(base.Clone(), cfg, p.name, p.timeout, set)
-		c.retired, c.once = &retired, p.pool == &db.Write
+		c.retired, c.once, c.prompt = &retired, p.pool == &db.Write, p.pool == &db.Lease
 		c.config.BinaryParameters = p.pool == &db.Write // for column
 		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
 		db.idle[*p.pool] = p.open

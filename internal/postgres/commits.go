@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// A primary with a synchronous standby commits by itself and then waits for the
+// standby. When the wait is canceled, it answers COMMIT with success and a warning: the
+// rows are there and visible, and lost if the standby takes over. So nothing of Skald
+// cancels a commit, and one that somebody else canceled has an unknown outcome
+// (invariant F63, decision 0066).
+
+// errUnconfirmed is the error of a commit that PostgreSQL answered with a warning.
+var errUnconfirmed = errors.New("PostgreSQL stopped waiting for its synchronous standby: the transaction " +
+	"is committed on the primary and may be missing on the standby, so its outcome is unknown")
+
+// errLost is the error of a statement whose connection was lost while it ran.
+var errLost = errors.New("the connection was lost during the statement; whether it was carried out is unknown")
+
+// commits knows how far the current transaction of a connection is, and what the server
+// has warned of during the current statement.
+type commits struct {
+	inTx                  bool
+	warned, notReplicated bool
+}
+
+// sayWarnings is run on each new connection: a role or a database may be set to suppress
+// them. As a startup parameter it would have to be configured in each PgBouncer.
+const sayWarnings = `SET client_min_messages = warning`
+
+// heard takes a message that is no error.
+func (c *commits) heard(notice *pq.Error) {
+	if notice.Code.Class() == "01" {
+		c.warned = true
+		// Others may come from the statement itself, from auto_explain for example.
+		c.notReplicated = c.notReplicated || notice.Routine == "SyncRepWaitForLSN"
+	}
+}
+
+// begin prepares for a statement and returns the context to run it with. Outside a
+// transaction, one that writes runs to its end: it commits, and the server's timeouts
+// bound it.
+func (c *commits) begin(ctx context.Context, writes bool) context.Context {
+	c.warned, c.notReplicated = false, false
+	if writes && !c.inTx {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// writes reports whether a statement changes rows.
+func writes(statement string) bool {
+	for _, word := range []string{"INSERT INTO ", "UPDATE ", "DELETE FROM "} {
+		if strings.Contains(statement, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// tx is a transaction of a connection.
+type tx struct {
+	driver.Tx
+	of *commits
+}
+
+// Commit implements driver.Tx.
+func (t *tx) Commit() error {
+	*t.of = commits{}
+	err := t.Tx.Commit()
+	switch {
+	case err == nil && t.of.warned:
+		return errUnconfirmed
+	case errors.Is(err, driver.ErrBadConn):
+		return errLost
+	}
+	return err
+}
+
+// Rollback implements driver.Tx.
+func (t *tx) Rollback() error {
+	*t.of = commits{}
+	return t.Tx.Rollback()
+}
+
+// pqRows lists the interfaces of the rows of lib/pq that database/sql uses.
+type pqRows interface {
+	driver.RowsNextResultSet
+	driver.RowsColumnTypeScanType
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeLength
+	driver.RowsColumnTypePrecisionScale
+}
+
+// rows are those of a statement. One that commits by itself does so after the last.
+type rows struct {
+	pqRows
+	of *commits
+}
+
+func (c *commits) rows(r driver.Rows) (driver.Rows, error) {
+	full, ok := r.(pqRows)
+	if !ok {
+		return nil, fmt.Errorf("the driver's %T lacks methods", r)
+	}
+	return &rows{full, c}, nil
+}
+
+// Next implements driver.Rows.
+func (r *rows) Next(dest []driver.Value) error {
+	err := r.pqRows.Next(dest)
+	if err == io.EOF && r.of.notReplicated {
+		return errUnconfirmed
+	}
+	return err
+}
+
+// Close implements driver.Rows.
+func (r *rows) Close() error {
+	err := r.pqRows.Close()
+	if err == nil && r.of.notReplicated {
+		return errUnconfirmed
+	}
+	return err
+}
