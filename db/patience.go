@@ -12,14 +12,16 @@ import (
 )
 
 // A statement of a migration that waits for a lock blocks everything that comes after it
-// on that table, reads included. So it waits briefly, gives way, and tries again.
+// on that table, reads included. So it waits briefly, gives way, and tries again. It
+// waits for less than PostgreSQL's deadlock_timeout (1 s), so that it is the migration
+// that gives way in a deadlock, and not a writer.
 const (
-	setLockWait = `SET lock_timeout = '3s'`
+	setLockWait = `SET lock_timeout = '900ms'`
 	lockTries   = 100
 	lockPause   = time.Second
 )
 
-// impatient makes connections whose statements wait for a lock for at most 3 s.
+// impatient makes connections whose statements wait for a lock for less than a second.
 type impatient struct{ driver.Connector }
 
 func (c impatient) Connect(ctx context.Context) (driver.Conn, error) {
@@ -52,12 +54,13 @@ func givingWay(ctx context.Context, f func() error) error {
 	}
 }
 
-// lockedOut tells whether a statement has given up waiting for a lock.
+// lockedOut tells whether a statement has given up waiting for a lock, or was ended
+// because of a deadlock.
 func lockedOut(err error) bool {
 	var of *migrate.TxError
 	if errors.As(err, &of) { // it does not unwrap
 		err = of.Err
 	}
 	var e *pq.Error
-	return errors.As(err, &e) && e.Code == "55P03"
+	return errors.As(err, &e) && (e.Code == "55P03" || e.Code == "40P01")
 }

@@ -8,6 +8,7 @@
 //	skald-bench dlq [flags]          measure ingestion from Kafka and a redrive to it
 //	skald-bench jobs [flags]         measure job runs through the worker protocol
 //	skald-bench soak [flags]         keep a server under load for long, and see whether anything grows
+//	skald-bench migrate [flags]      migrate large tables under load, by eight processes at once
 //	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
@@ -53,6 +54,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return jobs(ctx, args[1:], os.Stdout)
 		case "soak":
 			return soak(ctx, args[1:], os.Stdout)
+		case "migrate":
+			return migrate(ctx, args[1:], os.Stdout)
 		case "participant":
 			return serveParticipant(ctx, args[1:])
 		case "load":

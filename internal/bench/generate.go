@@ -33,6 +33,8 @@ type GenerateConfig struct {
 	Tenant uuid.UUID
 	// Over is the time over which the sagas were created, up to now. Zero: 90 days.
 	Over time.Duration
+	// sagasOnly leaves out the step logs.
+	sagasOnly bool
 	// Out hears how far it is. Nil: nobody does.
 	Out io.Writer
 }
@@ -235,6 +237,9 @@ func generate(ctx context.Context, conn *sql.Conn, cfg GenerateConfig, first, la
 		{"store sagas", generateSagas, []any{cfg.LogsPerSaga}},
 		{"store step logs", generateLogs, []any{cfg.LogsPerSaga, pq.Array(generatedSteps)}},
 	} {
+		if cfg.sagasOnly && s.text == generateLogs {
+			continue
+		}
 		if _, err := tx.ExecContext(ctx, s.text, s.args...); err != nil {
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
