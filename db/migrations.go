@@ -4,12 +4,36 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"slices"
 	"time"
 
 	migrate "github.com/rubenv/sql-migrate"
 )
 
-var source = migrate.EmbedFileSystemMigrationSource{FileSystem: files, Root: "migrations"}
+var source = orderly{migrate.EmbedFileSystemMigrationSource{FileSystem: files, Root: "migrations"}}
+
+// lockFirst are statements to run before those of a migration that locks tables in
+// another order than writers, who lock saga_states before saga_step_logs. Under a steady
+// load it would get into a deadlock each time it is tried. The file itself must stay as
+// it was applied elsewhere.
+var lockFirst = map[string][]string{
+	"0180_seed_names.sql": {
+		`LOCK TABLE saga.saga_states IN SHARE ROW EXCLUSIVE MODE`,
+		`LOCK TABLE saga.saga_step_logs IN ACCESS EXCLUSIVE MODE`,
+	},
+}
+
+// orderly are the migrations of the files, with lockFirst.
+type orderly struct{ migrate.MigrationSource }
+
+// FindMigrations implements migrate.MigrationSource.
+func (o orderly) FindMigrations() ([]*migrate.Migration, error) {
+	all, err := o.MigrationSource.FindMigrations()
+	for _, m := range all {
+		m.Up = append(slices.Clone(lockFirst[m.Id]), m.Up...)
+	}
+	return all, err
+}
 
 //go:embed migrations/*.sql
 var files embed.FS
