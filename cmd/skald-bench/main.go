@@ -14,6 +14,9 @@
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
 //	skald-bench generate-letters [flags]  fill a database with dead letters
 //	skald-bench read-letters [flags]      measure every list and filter of dead letters on such data
+//
+// Files, each on top of those before it: database, flags, dlq, generate, jobs, letters,
+// migrate, read, soak, main.
 package main
 
 import (

@@ -9,8 +9,8 @@
 //
 // Files, each on top of those before it: procfs, workflow, database, latency, report,
 // generate_sql, generate, table, child, level, bench, dlq_kafka, load, servers, dlq,
-// jobs, read_cases, growth, jobs_worker, letters_generate, read, dlq_phases, jobs_phases,
-// letters_read, participant, soak.
+// jobs, letters_generate, read_cases, growth, jobs_worker, read, dlq_phases, jobs_phases,
+// letters_read, migrate, participant, soak.
 package bench
 
 import (
