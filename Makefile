@@ -18,7 +18,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs bench-migrate soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help object-store programs build run demo test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +124,10 @@ bench-jobs: postgres build ## measure job runs through the worker protocol, in b
 bench-migrate: postgres ## migrate 10,000,000 sagas under load, fifty times by eight processes at once (an hour, 15 GB; SAGAS=1000000)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench migrate $(if $(SAGAS),-sagas $(SAGAS))
+
+bench-xmin: postgres build ## measure sagas and job runs while somebody holds a snapshot (three minutes; HELD=10m)
+	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+	./bin/skald-bench xmin $(if $(HELD),-held $(HELD))
 
 soak: postgres build ## load a server steadily and fail if its goroutines, files, connections or memory grow (half an hour; DURATION=4h RATE=50)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench

@@ -9,6 +9,7 @@
 //	skald-bench jobs [flags]         measure job runs through the worker protocol
 //	skald-bench soak [flags]         keep a server under load for long, and see whether anything grows
 //	skald-bench migrate [flags]      migrate large tables under load, by eight processes at once
+//	skald-bench xmin [flags]         measure while somebody holds a snapshot for long
 //	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
@@ -16,7 +17,7 @@
 //	skald-bench read-letters [flags]      measure every list and filter of dead letters on such data
 //
 // Files, each on top of those before it: database, flags, dlq, generate, jobs, letters,
-// migrate, read, soak, main.
+// migrate, read, soak, xmin, main.
 package main
 
 import (
@@ -59,6 +60,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return soak(ctx, args[1:], os.Stdout)
 		case "migrate":
 			return migrate(ctx, args[1:], os.Stdout)
+		case "xmin":
+			return xmin(ctx, args[1:], os.Stdout)
 		case "participant":
 			return serveParticipant(ctx, args[1:])
 		case "load":

@@ -30,6 +30,7 @@ type Metrics struct {
 	archived prometheus.Counter
 	bytes    *prometheus.GaugeVec
 	tuples   *prometheus.GaugeVec
+	snapshot *prometheus.GaugeVec
 	stalled  *prometheus.CounterVec
 	loops    *prometheus.GaugeVec
 	done     func(loop string) // nil: nobody watches
@@ -107,6 +108,11 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 		"Rows of a table as PostgreSQL estimates them, by kind: live or dead.",
 		"table",
 		"kind",
+	)
+	m.snapshot = gauge(
+		"skald_postgres_oldest_snapshot",
+		"Age of the oldest snapshot that PostgreSQL keeps dead rows for, by unit: seconds of its transaction, or transactions since.",
+		"unit",
 	)
 	m.stalled = counter(
 		"skald_sagas_stalled_total",
@@ -275,6 +281,11 @@ func (m *Metrics) Measured(s saga.Storage) {
 		m.bytes.WithLabelValues(t.Name, "index").Set(float64(t.IndexBytes))
 		m.tuples.WithLabelValues(t.Name, "live").Set(float64(t.LiveTuples))
 		m.tuples.WithLabelValues(t.Name, "dead").Set(float64(t.DeadTuples))
+	}
+	m.snapshot.Reset()
+	if s.Snapshot != nil {
+		m.snapshot.WithLabelValues("seconds").Set(s.Snapshot.Age.Seconds())
+		m.snapshot.WithLabelValues("transactions").Set(float64(s.Snapshot.Transactions))
 	}
 }
 

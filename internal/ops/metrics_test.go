@@ -201,6 +201,13 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 	m.Measured(saga.Storage{Tables: []saga.Table{{Name: "kept", HeapBytes: 3}}})
 	expect("skald_table_bytes", `{part="heap",table="kept"}`, `{part="index",table="kept"}`, `{part="toast",table="kept"}`)
 	expect("skald_table_tuples", `{kind="dead",table="kept"}`, `{kind="live",table="kept"}`)
+	m.Measured(saga.Storage{Snapshot: &saga.Snapshot{Age: 90 * time.Second, Transactions: 7}})
+	got := scrape(t, m)
+	if got[`skald_postgres_oldest_snapshot{unit="seconds"}`] != 90 || got[`skald_postgres_oldest_snapshot{unit="transactions"}`] != 7 {
+		t.Errorf("the oldest snapshot is shown as %v", shown("skald_postgres_oldest_snapshot"))
+	}
+	m.Measured(saga.Storage{}) // which may not see it
+	expect("skald_postgres_oldest_snapshot")
 
 	m.IngestTopics([]string{"a.dlq", "b.dlq"}, []string{"C.DLQ"})
 	m.IngestTopics([]string{"b.dlq"}, nil)
@@ -211,7 +218,7 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 		jobrun.Backlog{Waiting: 1, Claimable: 2, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon},
 		noon.Add(time.Minute),
 	)
-	got := scrape(t, m)
+	got = scrape(t, m)
 	maps.DeleteFunc(got, func(name string, _ float64) bool {
 		return !strings.HasPrefix(name, "skald_job_runs{") && !strings.HasPrefix(name, "skald_job_leader") &&
 			name != "skald_job_runs_claimable_age_seconds"

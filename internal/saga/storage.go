@@ -7,6 +7,15 @@ import "time"
 type Storage struct {
 	DatabaseBytes int64   // of the whole database
 	Tables        []Table // largest first
+	// Snapshot is the oldest one that any session of the server holds; nil: what other
+	// logins do is hidden from the engine's role.
+	Snapshot *Snapshot
+}
+
+// Snapshot keeps PostgreSQL from removing rows that were changed since it was taken.
+type Snapshot struct {
+	Age          time.Duration // of the transaction that holds it; 0: nobody's is open
+	Transactions int64         // that have begun since
 }
 
 // Table is one table of a store. TotalBytes includes its indexes and TOAST data.

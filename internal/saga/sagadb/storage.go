@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -27,6 +28,16 @@ SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.r
  WHERE u.schemaname IN ('saga', 'dlq', 'jobs')
  ORDER BY 1, 2`
 
+// oldestSnapshot looks at sessions, prepared transactions and replication slots, but not
+// at its own session. Without pg_read_all_stats, sessions of other logins show nothing.
+const oldestSnapshot = `
+SELECT pg_has_role('pg_read_all_stats', 'USAGE') OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+       coalesce(extract(epoch FROM clock_timestamp() - least(a.since, (SELECT min(prepared) FROM pg_prepared_xacts))), 0)::float8,
+       coalesce(greatest(a.age, (SELECT max(age(transaction)) FROM pg_prepared_xacts),
+                         (SELECT max(greatest(age(xmin), age(catalog_xmin))) FROM pg_replication_slots)), 0)::bigint
+  FROM (SELECT min(xact_start) AS since, max(age(backend_xmin)) AS age FROM pg_stat_activity
+         WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker') AS a`
+
 // Storage reports the size of all tables, including those of dead letters and job runs,
 // and how they and their indexes are used (S2-126, S2-127).
 func (st *Sagas) Storage(ctx context.Context) (saga.Storage, error) {
@@ -45,6 +56,16 @@ func (st *Sagas) Storage(ctx context.Context) (saga.Storage, error) {
 func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
 	if err := tx.GetContext(ctx, &s.DatabaseBytes, `SELECT pg_database_size(current_database())`); err != nil {
 		return s, err
+	}
+	var visible bool
+	var age float64
+	var held saga.Snapshot
+	if err := tx.QueryRowContext(ctx, oldestSnapshot).Scan(&visible, &age, &held.Transactions); err != nil {
+		return s, err
+	}
+	if visible {
+		held.Age = time.Duration(age * float64(time.Second))
+		s.Snapshot = &held
 	}
 	rows, err := tx.QueryContext(ctx, tableUsage)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -65,5 +66,33 @@ func TestTheStorageReportMatchesPostgreSQL(t *testing.T) {
 	}
 	if logs := found["saga_step_logs_archive"]; logs.HeapBytes == 0 {
 		t.Errorf("saga_step_logs_archive: %+v", logs)
+	}
+}
+
+func TestTheOldestSnapshotIsReportedToThoseWhoMaySeeIt(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	hidden, err := sagadb.NewSagas(pgtest.Connect(t, dsn)).Storage(t.Context())
+	if err != nil || hidden.Snapshot != nil {
+		t.Errorf("the engine's role, without pg_read_all_stats, reports %+v, %v", hidden.Snapshot, err)
+	}
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, Unsecured: true}) // a superuser
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	holder := pgtest.Observer(t, dsn)
+	pgtest.Execute(t, holder, `BEGIN ISOLATION LEVEL REPEATABLE READ`)
+	held := pgtest.Ask[int64](t, holder, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`)
+	for range 10 {
+		pgtest.Execute(t, db.SQL(), `SELECT pg_current_xact_id()`)
+	}
+	next := pgtest.Ask[int64](t, db.SQL(), `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`)
+	seen, err := sagadb.NewSagas(db).Storage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := seen.Snapshot; s == nil || s.Age <= 0 || s.Transactions < next-held || s.Transactions < 10 {
+		t.Errorf("a snapshot that was held for %d transactions is reported as %+v", next-held, s)
 	}
 }
