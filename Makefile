@@ -125,7 +125,7 @@ bench-migrate: postgres ## migrate 10,000,000 sagas under load, fifty times by e
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench migrate $(if $(SAGAS),-sagas $(SAGAS))
 
-bench-xmin: postgres build ## measure sagas and job runs while somebody holds a snapshot (three minutes; HELD=10m)
+bench-xmin: postgres build ## measure sagas and job runs while a snapshot is held (three minutes; HELD=10m)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench xmin $(if $(HELD),-held $(HELD))
 
