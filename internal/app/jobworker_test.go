@@ -1,11 +1,19 @@
 package app_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -54,4 +62,79 @@ func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {
 	y.becomes(long, "RUNNING")
 	y.must("POST", "/api/v1/job-runs/"+long+"/cancel", "", 202)
 	y.becomes(long, "CANCELED")
+}
+
+// A detached worker of a node does as the library for workers does: it confirms and
+// finishes what it has, and registers under a new id.
+func TestANodesDetachedWorkerFinishesWhatItHas(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n := start(t, testdb.DSN(t), "own", func(cfg *config.Config) {
+		cfg.Jobs.WorkerQueues, cfg.Jobs.WorkerShell = []string{"default"}, true
+		cfg.Jobs.WorkerShellAllow = []string{"/bin/sh"}
+	})
+	y := &workerNode{node: n, t: t}
+	y.must("PATCH", "/api/v1/settings", `{"values":{"heartbeat_interval_seconds":0.5,"run_lease_seconds":600}}`, 200)
+	script := `: > ` + dir + `/began; until [ -e ` + dir + `/go ]; do sleep 0.1; done`
+	y.must("POST", "/api/v1/job-definitions",
+		`{"name":"slow","type":"manual","command_name":"shell","default_args":{"script":"`+script+`"}}`, 201)
+	run := y.must("POST", "/api/v1/job-definitions/slow/runs", "", 201)["id"].(string)
+	eventually(t, "the script runs", func() bool {
+		_, err := os.Stat(dir + "/began")
+		return err == nil
+	})
+	id := y.active()[0]
+	y.must("POST", "/api/v1/workers/"+id+"/detach", `{"reason":"test"}`, 200)
+	eventually(t, "the worker confirms its run", func() bool {
+		return y.must("GET", "/api/v1/job-runs/"+run, "", 200)["continuation_state"] == "NONE"
+	})
+	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if doc := y.becomes(run, "SUCCEEDED"); doc["attempt"] != float64(1) || doc["assigned_worker_id"] != id {
+		t.Errorf("the run of the detached worker: %v", doc)
+	}
+	eventually(t, "the worker is there again", func() bool {
+		now := y.active()
+		return len(now) == 1 && now[0] != id
+	})
+}
+
+// A node of which the database says that an older leader assigned a run does not begin it.
+func TestANodesWorkerRefusesAnOlderEpoch(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	n := start(t, dsn, "own", func(cfg *config.Config) {
+		cfg.Jobs.Scheduler = false // the test is the leader
+		cfg.Jobs.WorkerQueues, cfg.Jobs.WorkerShell = []string{"default"}, true
+		cfg.Jobs.WorkerShellAllow = []string{"/bin/sh"}
+	})
+	y := &workerNode{node: n, t: t}
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	if _, _, err := jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	y.must("POST", "/api/v1/job-definitions",
+		`{"name":"report","type":"manual","command_name":"shell","default_args":{"script":"true"}}`, 201)
+	epoch := func(n int) {
+		t.Helper()
+		if _, err := db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET epoch = $1`, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	epoch(7)
+	y.becomes(y.run("{}"), "SUCCEEDED")
+	epoch(3)
+	stale := y.run("{}")
+	y.becomes(stale, "ORPHANED")
+	attempts := y.must("GET", "/api/v1/job-runs/"+stale+"/attempts", "", 200)["attempts"].([]any)
+	if a := attempts[0].(map[string]any); a["started_at"] != nil || !strings.Contains(fmt.Sprint(a["reason"]), "epoch") {
+		t.Errorf("a run of an older epoch: %v", a)
+	}
+	epoch(8)
+	y.becomes(y.run("{}"), "SUCCEEDED")
 }

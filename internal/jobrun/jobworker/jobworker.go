@@ -6,6 +6,7 @@ package jobworker
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -41,8 +42,9 @@ type Config struct {
 
 // Worker runs commands of one tenant. Run it once.
 type Worker struct {
-	cfg  Config
-	wake chan struct{} // capacity 1
+	cfg   Config
+	wake  chan struct{} // capacity 1
+	epoch int64         // the newest under which runs were assigned; of the goroutine that claims
 }
 
 // New returns a worker. It does nothing until Run.
@@ -103,7 +105,9 @@ type session struct {
 	held map[uuid.UUID]*held
 }
 
-// work claims and executes runs until ctx ends or the id is detached.
+// work claims and executes runs until ctx ends or the id is detached. A detached worker
+// finishes what it has, as the library for workers does: nobody else has its runs, and
+// their leases end as they were granted. What takes longer is released in time.
 func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	here, end := context.WithCancel(ctx)
 	defer end()
@@ -121,12 +125,17 @@ func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 			timer.Stop()
 		}
 	}
-	why := ErrStopping
-	if ctx.Err() == nil {
-		why = ErrLost
+	done := make(chan struct{})
+	go func() { s.busy.Wait(); close(done) }()
+	enough := time.NewTimer(settings.Seconds(jobrun.RunLease) / 2)
+	defer enough.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-enough.C:
 	}
-	s.each(func(h *held) { h.stop(why) })
-	s.busy.Wait()
+	s.each(func(h *held) { h.stop(ErrStopping) })
+	<-done
 	stopBeats()
 	beating.Wait()
 }
@@ -156,6 +165,10 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 		}
 		return false
 	}
+	asked := len(offers) == n
+	if offers = s.current(ctx, offers); len(offers) == 0 {
+		return false
+	}
 	fences := make([]jobrun.RunFence, len(offers))
 	for i := range offers {
 		fences[i] = jobrun.RunFence{RunID: offers[i].ID, Fence: offers[i].Fence()}
@@ -175,10 +188,31 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 			s.begin(&offers[i].Run, sent, settings.Seconds(jobrun.RunLease))
 		}
 	}
-	return len(offers) == n
+	return asked
 }
 
-// beat sends heartbeats until ctx ends; gone is called when the id is no longer known.
+// current returns the runs that were assigned under the newest epoch that this process has
+// seen, and gives the others back. Epochs never fall, so whoever assigns under an older one
+// does not know the current leader: the database is an abandoned or restored copy, and
+// another worker may have the run in the current one.
+func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current []jobrun.Offer) {
+	for i := range offers {
+		r := &offers[i].Run
+		f := r.Fence()
+		if s.w.epoch = max(s.w.epoch, f.LeaderEpoch); f.LeaderEpoch == s.w.epoch {
+			current = append(current, offers[i])
+			continue
+		}
+		s.w.cfg.Log.ErrorContext(ctx, "refused a run of an older epoch: is this database an abandoned copy? "+
+			"After a restore from a backup, restart the nodes", slog.String("run_id", r.ID.String()),
+			slog.Int64("epoch", f.LeaderEpoch), slog.Int64("seen", s.w.epoch))
+		reason := fmt.Sprintf("epoch %d is older than %d, which the worker has seen", f.LeaderEpoch, s.w.epoch)
+		_, _ = s.w.cfg.Work.Release(context.WithoutCancel(ctx), s.w.cfg.Tenant, r.ID, f, reason) // else its lease expires
+	}
+	return current
+}
+
+// beat sends heartbeats until ctx ends or the id is no longer known; then gone is called.
 func (s *session) beat(ctx context.Context, interval time.Duration, gone func()) {
 	for seq := int64(1); ctx.Err() == nil; seq++ {
 		var beats []jobrun.Beat
@@ -195,14 +229,30 @@ func (s *session) beat(ctx context.Context, interval time.Duration, gone func())
 			}
 		}
 		if fault.KindOf(err) == fault.Gone {
-			s.each(func(h *held) { h.stop(ErrLost) })
+			s.w.cfg.Log.WarnContext(ctx, "the node's own worker was detached: it finishes its runs and registers again")
 			gone()
+			s.confirm(ctx)
 			return
 		}
 		if err != nil && ctx.Err() == nil {
 			s.w.cfg.Log.WarnContext(ctx, "heartbeat of the node's own worker failed", slog.Any("error", err))
 		}
 		loop.Sleep(ctx, interval)
+	}
+}
+
+// confirm tells that the runs of the detached worker continue, and stops those that it may
+// not keep. It does not extend their leases.
+func (s *session) confirm(ctx context.Context) {
+	var doubted []*held
+	s.each(func(h *held) { doubted = append(doubted, h) })
+	for _, h := range doubted {
+		bounded, cancel := context.WithTimeout(ctx, confirmFor)
+		_, err := s.w.cfg.Work.Confirm(bounded, s.w.cfg.Tenant, h.run.ID, h.run.Fence())
+		cancel()
+		if fault.As(err) != nil {
+			h.stop(ErrLost)
+		}
 	}
 }
 

@@ -97,4 +97,6 @@ const reportFor = 2 * time.Minute
 const (
 	lookEvery = time.Second // interval without a wake, and up to as much again
 	tryAgain  = time.Second // after an outage
+
+	confirmFor = 5 * time.Second // for one run of a detached worker
 )
