@@ -18,9 +18,6 @@ type Actions struct{ db *postgres.DB }
 // NewActions returns the audit trail of operators' actions in db.
 func NewActions(db *postgres.DB) *Actions { return &Actions{db} }
 
-// maxActions is up to which number actions are counted.
-const maxActions = 10_000
-
 // Record implements operator.Log.
 func (st *Actions) Record(ctx context.Context, a operator.Action) error {
 	return postgres.Wrap("record an action",
@@ -48,7 +45,11 @@ func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any
 		w.Add("a.at < ?", f.To)
 	}
 	const newest = " ORDER BY a.at DESC, a.id DESC"
-	count, counted = fmt.Sprintf(`SELECT count(*) FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s LIMIT %d) AS few`, w.Text(), newest, maxActions+1), w.Args
+	most := ""
+	if f.TotalCap > 0 {
+		most = fmt.Sprintf("%s LIMIT %d", newest, f.TotalCap+1)
+	}
+	count, counted = fmt.Sprintf(`SELECT count(*) FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s) AS few`, w.Text(), most), w.Args
 	if f.After != nil {
 		w.Add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
 	}
@@ -82,6 +83,6 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 	}
 	found := page.Cut(f.ByTime, read)
 	found.Total = total
-	found.CapTotal(maxActions)
+	found.CapTotal(f.TotalCap)
 	return found, postgres.Wrap("list operators' actions", err)
 }

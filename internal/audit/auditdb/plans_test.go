@@ -32,7 +32,15 @@ func TestActionsAreFoundByIndex(t *testing.T) {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
-	tx := pgtest.InTenant(t, pgtest.Connect(t, dsn), tenant)
+	db := pgtest.Connect(t, dsn)
+	for most, want := range map[int64]int64{0: 60_000, 10_000: 10_000, 60_000: 60_000} {
+		found, err := auditdb.NewActions(db).Actions(t.Context(), tenant,
+			operator.Filter{ByTime: page.ByTime{Limit: 1, Total: true, TotalCap: most}})
+		if err != nil || found.Total != want || found.TotalCapped != (want < 60_000) {
+			t.Errorf("60000 actions counted up to %d: %d, capped %v, %v", most, found.Total, found.TotalCapped, err)
+		}
+	}
+	tx := pgtest.InTenant(t, db, tenant)
 	for _, tt := range []struct {
 		name, index string
 		filter      operator.Filter
@@ -45,6 +53,7 @@ func TestActionsAreFoundByIndex(t *testing.T) {
 		{"by subject", "idx_audit_actions_subject", operator.Filter{Subject: "letter-100", ByTime: page.ByTime{Limit: 50}}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.filter.TotalCap = 10_000
 			query, args, count, counted := auditdb.ActionsQuery(tenant, tt.filter)
 			p := pgtest.Explain(t, tx, query, args...)
 			pgtest.WantIndexes(t, p, tt.index)

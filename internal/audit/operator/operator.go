@@ -139,7 +139,7 @@ type Filter struct {
 	From      time.Time // inclusive
 	To        time.Time // exclusive
 
-	page.ByTime // counted up to ten thousand
+	page.ByTime
 }
 
 // Log shows the actions of a tenant.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -160,21 +161,20 @@ func (st *Events) ListEvents(
 	}
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		var total int64
-		var capped bool
 		if p.Total {
-			most := p.TotalCap
-			if most <= 0 {
-				most = 1 << 62
+			most := int64(math.MaxInt64)
+			if p.TotalCap > 0 {
+				most = p.TotalCap + 1 // the one above it tells whether there are more
 			}
 			count := fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)
 			if err := tx.GetContext(ctx, &total, count, append(w.Args[:len(w.Args):len(w.Args)], most)...); err != nil {
 				return err
 			}
-			capped = total == most
 		}
 		l := postgres.NewestFirst{Columns: publishedEventColumns, From: "jobs.events v", At: "v.created_at", ID: "v.id"}
 		found, err = postgres.ReadPage(ctx, tx, l, &w, p, st.db.scanEvent)
-		found.Total, found.TotalCapped = total, capped
+		found.Total = total
+		found.CapTotal(p.TotalCap)
 		return err
 	})
 	return found, postgres.Wrap("list events", err)

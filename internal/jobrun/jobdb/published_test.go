@@ -106,6 +106,13 @@ func TestEventsAreListedByFilterAndPage(t *testing.T) {
 	if len(seen) != 5 {
 		t.Errorf("the pages have %d events; want 5", len(seen))
 	}
+	for most, capped := range map[int64]bool{0: false, 4: true, 5: false, 6: false} {
+		found, err := events.ListEvents(t.Context(), tenant, jobrun.EventFilter{Type: "a"},
+			page.ByTime{Limit: 2, Total: true, TotalCap: most})
+		if want := int64(5); err != nil || found.TotalCapped != capped || !capped && found.Total != want {
+			t.Errorf("5 events counted up to %d: %d, capped %v, %v", most, found.Total, found.TotalCapped, err)
+		}
+	}
 	yes := true
 	for name, tt := range map[string]struct {
 		f    jobrun.EventFilter
