@@ -46,8 +46,9 @@ demo: postgres build ## run three orders through a private server and check the 
 LONGEST = ./internal/test/chaos ./internal/app
 
 # Test programs are not debugged: leaving out debug information saves a third of the
-# linker's time. Their files are in memory if there is room (scripts/tmpdir.sh).
-TEST = TMPDIR=$$(sh scripts/tmpdir.sh) $(GO) test -vet=off -ldflags=-w -timeout 15m
+# linker's time. Their files are in memory if there is room (scripts/tmpdir.sh). Their
+# heaps are small, and collecting them less often takes 3 to 20 % less CPU time.
+TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-w -timeout 15m
 
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.

@@ -71,9 +71,13 @@ func shape(t *testing.T, pool *sql.DB) []string {
 	var all []string
 	for _, query := range []string{
 		// Their order counts, not their numbers: one that was dropped and made again has a new one.
-		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', table_schema || '.' || table_name, column_name,
-		               row_number() OVER (PARTITION BY table_schema, table_name ORDER BY ordinal_position), data_type,
-		               is_nullable, column_default, generation_expression) FROM information_schema.columns WHERE table_schema IN ('saga', 'dlq', 'jobs')`,
+		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', a.attrelid::regclass, a.attname,
+		               row_number() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), format_type(a.atttypid, a.atttypmod),
+		               NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attgenerated::text || a.attidentity::text)
+		   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		       LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		  WHERE c.relnamespace::regnamespace::text IN ('saga', 'dlq', 'jobs') AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+		    AND a.attnum > 0 AND NOT a.attisdropped`,
 		`SELECT format('constraint %s on %s: %s', conname, conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace::regnamespace::text IN ('saga', 'dlq', 'jobs')`,
 		`SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname IN ('saga', 'dlq', 'jobs')`,
 		`SELECT 'trigger ' || pg_get_triggerdef(g.oid) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid WHERE c.relnamespace::regnamespace::text IN ('saga', 'dlq', 'jobs') AND NOT g.tgisinternal`,
