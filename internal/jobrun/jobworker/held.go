@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,17 @@ type held struct {
 	run   jobrun.Run
 	stop  context.CancelCauseFunc
 	lease *time.Timer // stops it when its lease expires by this machine's clock (J4)
+
+	mu         sync.Mutex
+	progress   *jobrun.Progress // guarded by mu, as checkpoint is
+	checkpoint []byte
+}
+
+// beat is what a heartbeat says of the run.
+func (h *held) beat() jobrun.Beat {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return jobrun.Beat{RunID: h.run.ID, Fence: h.run.Fence(), Progress: h.progress, Checkpoint: h.checkpoint}
 }
 
 // renew counts the lease from when the call was sent, less a tenth.
@@ -62,7 +74,7 @@ func (s *session) do(ctx context.Context, h *held) {
 		_, err := s.w.cfg.Work.AppendLog(call, s.w.cfg.Tenant, h.run.ID, h.run.Fence(), c)
 		return err
 	})
-	r := &Run{Run: h.run, Stdout: out.writer("stdout"), Stderr: out.writer("stderr")}
+	r := &Run{Run: h.run, Stdout: out.writer("stdout"), Stderr: out.writer("stderr"), held: h}
 	result, err := s.call(ctx, r)
 	out.close()
 	cause := context.Cause(ctx)
@@ -150,6 +162,16 @@ type Run struct {
 	// ExitCode and Resources are reported with the end, when the command sets them.
 	ExitCode  *int
 	Resources jobrun.Resources
+
+	held *held
+}
+
+// Report says how far the command has come, and from where the next attempt would
+// continue. It goes out with the next heartbeat; only the last report does.
+func (r *Run) Report(p jobrun.Progress, checkpoint json.RawMessage) {
+	r.held.mu.Lock()
+	defer r.held.mu.Unlock()
+	r.held.progress, r.held.checkpoint = &p, checkpoint
 }
 
 // Failure is an error with more details than its text.

@@ -216,7 +216,7 @@ func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current [
 func (s *session) beat(ctx context.Context, interval time.Duration, gone func()) {
 	for seq := int64(1); ctx.Err() == nil; seq++ {
 		var beats []jobrun.Beat
-		s.each(func(h *held) { beats = append(beats, jobrun.Beat{RunID: h.run.ID, Fence: h.run.Fence()}) })
+		s.each(func(h *held) { beats = append(beats, h.beat()) })
 		settings, err := s.w.cfg.Settings(ctx)
 		sent := time.Now()
 		if err == nil {
