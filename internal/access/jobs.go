@@ -15,6 +15,7 @@ var jobRights = []struct {
 	{"system.jobs.log_offload", JobsAdmin, ""},
 	{"system.jobs.retention", JobsAdmin, ""},
 	{"system.invariants", JobsWrite, ""}, // read only
+	{"system.reseal", JobsAdmin, ""},
 }
 
 // ForJob returns the permission that a run of a command requires, besides that of

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
@@ -35,9 +36,10 @@ type jobStores struct {
 	// current returns the settings, at most seconds old.
 	current func(context.Context) (jobrun.Settings, error)
 	// admitted calls woke whenever runs of a queue have become claimable, until ctx ends.
-	admitted func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
-	events   jobrun.Events
-	records  jobrun.RecordEvents
+	admitted  func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
+	events    jobrun.Events
+	records   jobrun.RecordEvents
+	resealing resealing
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
 	joinSteps   func(sagadb.JobSteps)
 	ensure      func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
@@ -45,7 +47,7 @@ type jobStores struct {
 		cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
 }
 
-func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas) *jobStores {
+func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobStores {
 	settings := jobdb.NewSettings(db.DB)
 	runs := jobdb.NewJobs(db, settings.Current)
 	events := jobdb.NewEvents(db, settings.Current)
@@ -55,6 +57,7 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas) *jobStores {
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, admitted: db.Hub.Run, events: events, records: events,
 		ensure: jobdb.NewDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
+		resealing: resealing{db.DB, letters, runs},
 	}
 	kept.leading = leading{
 		sweeps: sweepdb.NewSweeps(db), wanted: db.Hub.OnLeaderWanted,

@@ -49,6 +49,7 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 			error) {
 			return prove(ctx, j.runs, r)
 		},
+		jobrun.SystemReseal: j.resealing.sealAgain,
 		// One round of what every node does periodically: for those who do not want to wait
 		// for the next one.
 		jobrun.SystemOffload: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {

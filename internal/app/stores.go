@@ -125,7 +125,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 			actions:  auditdb.NewActions(db),
 		},
 		timeline:  timelinedb.NewTimelines(db),
-		jobStores: postgresJobs(jobs, sagas),
+		jobStores: postgresJobs(jobs, sagas, queue),
 		secret:    db.Secret, storage: sagas.Storage, ping: db.Ping, condition: db.Condition,
 	}, nil
 }

@@ -26,6 +26,7 @@ const (
 	SystemOffload    = SystemPrefix + "jobs.log_offload"
 	SystemRetention  = SystemPrefix + "jobs.retention"
 	SystemInvariants = SystemPrefix + "invariants"
+	SystemReseal     = SystemPrefix + "reseal"
 )
 
 // Beyond tells whether a run of a command with these arguments may touch more than
@@ -53,6 +54,11 @@ var BuiltIns = []BuiltIn{
 	// Nodes do that continuously; this runs one round now.
 	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
 	{SystemRetention, daily("03:40", "deletes processed events, answered claims and forgotten fences of job runs whose time has passed")},
+	{SystemReseal, Spec{
+		Description: "seals with the current key what older ones have sealed, and says what still needs them",
+		Type:        OnTime, Misfire: FireOnce, Schedule: &schedule.Spec{Type: schedule.DailyAt, Value: "04:10"},
+		TimeoutMS: 24 * hourMS, Concurrency: Forbid,
+	}},
 	{SystemInvariants, every("1h", "checks the invariants, and fails when one is violated")},
 }
 

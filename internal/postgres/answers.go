@@ -101,3 +101,11 @@ DELETE FROM saga.idempotency_answers WHERE ctid = ANY (ARRAY(
 func (st *Answers) Expire(ctx context.Context, keep time.Duration) (int64, error) {
 	return st.db.ExecAll(ctx, "expire the answers of Idempotency-Keys", expireAnswers, int64(keep.Seconds()))
 }
+
+// SealedTables are the tables of this package with sealed content.
+func SealedTables() []SealedTable {
+	return []SealedTable{{
+		Name: "saga.idempotency_answers", Key: []string{"tenant_id", "principal", "route", "key"}, Place: "request_id",
+		Values: []SealedValue{{Column: "body", Form: SealedBytes, Field: fieldAnswer.Name}},
+	}}
+}

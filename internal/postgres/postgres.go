@@ -17,7 +17,8 @@
 //
 // Files, each on top of those before it: rows, columns, errors, dial, commits, connector,
 // postgres, condition, statement, table, values, where, batch, listener, page, pooler,
-// sealing, sealing_keys, ordering, secrets, table_alike, table_columns, keyed, tenant, answers, tx.
+// sealing, sealing_keys, ordering, secrets, table_alike, table_columns, keyed, tenant,
+// sealed_tables, answers, reseal, tx.
 package postgres
 
 import (

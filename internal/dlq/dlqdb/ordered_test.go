@@ -76,3 +76,31 @@ func TestLettersOfASealedKeyAreClaimedAsTheyArrivedThroughARotation(t *testing.T
 	pgtest.Execute(t, pgtest.RawTables(t, dsn), `DELETE FROM saga.deployment_secrets WHERE name = 'envelope:one'`)
 	node(pgtest.KeyTwo)
 }
+
+// Letters from before the first key, or from nodes of earlier versions, have no digest.
+func TestOpenLettersGetTheDigestOfTheirKey(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	db := pgtest.ConnectWith(t, pgtest.PlainLogin(t, dsn), pgtest.Keyring(t, pgtest.KeyOne))
+	m := pgtest.LetterStore{Letters: dlqdb.NewLetters(db, dlq.DefaultPolicy), DB: db, Dsn: dsn, Tenant: pgtest.NewID()}
+	plain := m
+	plain.DB = pgtest.Connect(t, pgtest.PlainLogin(t, dsn))
+	plain.Letters = dlqdb.NewLetters(plain.DB, dlq.DefaultPolicy)
+	for _, b := range []pgtest.LetterStore{plain, m, m} {
+		l := b.NewLetter(func(l *dlq.Letter) { l.Content.Key = []byte("k") })
+		l.Ordered = true
+		b.PushAll(t, l)
+	}
+	raw := pgtest.RawTables(t, dsn)
+	// Two as an earlier version stored them, one plain and one sealed.
+	pgtest.Execute(t, raw, `UPDATE dlq.dlq_messages SET order_key = NULL, updated_at = '2026-01-02' WHERE seq < (SELECT max(seq) FROM dlq.dlq_messages)`)
+	for _, want := range []int64{2, 0} {
+		if n, err := dlqdb.NewQueue(db, dlq.DefaultPolicy).DigestKeys(t.Context()); err != nil || n != want {
+			t.Errorf("%d letters got a digest, %v; want %d", n, err, want)
+		}
+	}
+	if got := pgtest.Ask[string](t, raw, `SELECT concat_ws(' ', count(*), count(order_key), count(DISTINCT order_key), count(*) FILTER (WHERE updated_at = '2026-01-02'))
+		FROM dlq.dlq_messages`); got != "3 3 1 2" {
+		t.Errorf("letters, digests, different ones, untouched times: %s, want 3 3 1 2", got)
+	}
+}

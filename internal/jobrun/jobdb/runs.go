@@ -11,7 +11,7 @@
 // worker_calls, decisions, claim_statement, definitions, published, emit, finish, claim,
 // log, read, builtin, changes, claim_queue, definitions_delete, definitions_list,
 // deliver, fences, heartbeat, history, insert, leader, letters, list, log_read, offload,
-// operate, records, settings, start, workers.
+// operate, records, sealed, settings, start, workers.
 package jobdb
 
 import (

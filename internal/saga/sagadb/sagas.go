@@ -9,7 +9,7 @@
 //
 // Files, each on top of those before it: trail_write, sealing, tables, idempotency_keys,
 // business_key, claim, commit, steer, workflows, jobs, list, read, trail, archive, create,
-// erase, letters, neglected, ownership, retention, sagas, statistics, storage, trail_chain,
+// erase, letters, neglected, ownership, retention, sagas, sealed, statistics, storage, trail_chain,
 // trail_archive.
 package sagadb
 

@@ -59,6 +59,9 @@ func (f Field) String() string {
 // Seals tells whether Seal will encrypt.
 func (p *Sealer) Seals() bool { return p.ring.Seals() }
 
+// Key is the id of the key that seals; "": none does.
+func (p *Sealer) Key() string { return p.ring.Current() }
+
 // Seal returns what to store for plain, canonical JSON, in a field of the saga. The
 // result is canonical JSON too. nil stays nil: the absence of a value is not secret.
 func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {

@@ -28,6 +28,14 @@ func (k *Keyring) First() string {
 	return k.masters[0].id
 }
 
+// Count is the number of keys.
+func (k *Keyring) Count() int {
+	if k == nil {
+		return 0
+	}
+	return len(k.masters)
+}
+
 // KeyOf returns the id of the key that sealed a stored value: what Seal (in canonical
 // form), SealBytes, SealText or Wrap returned. "": it is not sealed.
 func KeyOf(stored []byte) string {

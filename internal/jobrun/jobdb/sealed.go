@@ -1,0 +1,43 @@
+package jobdb
+
+import (
+	"context"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// SealedTables are the tables of job runs with sealed content. Logs that have left the
+// database are not among them: they never change.
+func SealedTables() []postgres.SealedTable {
+	return []postgres.SealedTable{
+		{Name: "jobs.job_runs", Key: []string{"id"}, Place: "id", Values: []postgres.SealedValue{
+			{Column: "args", Field: fieldRunArgs.Name}, {Column: "checkpoint", Field: fieldRunCheckpoint.Name},
+			{Column: "result", Field: fieldRunResult.Name}, {Column: "error", Field: fieldRunError.Name},
+		}},
+		{
+			Name: "jobs.job_run_logs", Key: []string{"run_id", "attempt", "seq"}, Place: "run_id",
+			Step: "seq", Attempt: "attempt",
+			Values: []postgres.SealedValue{
+				{Column: "body", Form: postgres.SealedBytes, Field: fieldRunLog(jobrun.LogPosition{}).Name},
+			},
+		},
+		{Name: "jobs.events", Key: []string{"id"}, Place: "id", Values: []postgres.SealedValue{
+			{Column: "payload_json", Field: fieldEventPayload.Name},
+		}},
+	}
+}
+
+// logsBeforeKey counts runs whose log may have left the database before a key sealed:
+// those that ended before it was used first, or in the hour after, in which other nodes
+// may have gone on with the key before.
+const logsBeforeKey = `
+SELECT count(*) FROM jobs.job_runs r
+ WHERE r.log_ref IS NOT NULL AND r.finished_at < (SELECT s.created_at FROM saga.deployment_secrets s WHERE s.name = 'envelope:' || $1) + interval '1 hour'`
+
+// LogsBeforeKey counts the logs in the log store that may be sealed with an older key
+// than this one. They are never sealed again.
+func (st *Jobs) LogsBeforeKey(ctx context.Context, key string) (n int64, err error) {
+	err = st.db.Read.GetContext(ctx, &n, logsBeforeKey, key)
+	return n, postgres.Wrap("count the logs in the log store", err)
+}
