@@ -116,6 +116,7 @@ type Queue interface {
 type Backlog struct {
 	ByStatus map[Status]int64 // PENDING, RETRYING and DEAD ones that were not handled
 	Oldest   time.Time        // arrival of the oldest PENDING one; zero: none
+	Leaving  int64            // DEAD ones that nobody decided about, and that the archive takes within a week
 }
 
 // Redrives is bulk operations: as users see them, and as the loop does.

@@ -12,6 +12,7 @@ import (
 type letters struct {
 	live      *prometheus.GaugeVec
 	age       prometheus.Gauge
+	leaving   prometheus.Gauge
 	drives    *prometheus.CounterVec
 	reclaimed prometheus.Counter
 	archived  prometheus.Counter
@@ -27,6 +28,10 @@ func newLetters(
 		age: gauge(
 			"skald_dead_letters_pending_age_seconds",
 			"Age of the oldest PENDING dead letter; 0 if there is none.",
+		).WithLabelValues(),
+		leaving: gauge(
+			"skald_dead_letters_archived_within_week",
+			"DEAD letters without a decision that will be archived within seven days.",
 		).WithLabelValues(),
 		drives: counter(
 			"skald_dead_letter_drives_total",
@@ -61,6 +66,7 @@ func (m *Metrics) LettersWaiting(b dlq.Backlog, now time.Time) {
 		age = max(0, now.Sub(b.Oldest))
 	}
 	m.letters.age.Set(age.Seconds())
+	m.letters.leaving.Set(float64(b.Leaving))
 }
 
 // LetterRetried counts a retry.

@@ -251,8 +251,11 @@ func TestAgesAreNeverNegative(t *testing.T) {
 	if n, is := got[`skald_dead_letters{status="RESOLVED"}`]; is {
 		t.Errorf("%v resolved letters are shown as unresolved", n)
 	}
-	m.LettersWaiting(dlq.Backlog{Oldest: noon.Add(-time.Hour)}, noon)
+	m.LettersWaiting(dlq.Backlog{Oldest: noon.Add(-time.Hour), Leaving: 3}, noon)
 	got = scrape(t, m)
+	if got["skald_dead_letters_archived_within_week"] != 3 {
+		t.Errorf("%v", got)
+	}
 	if got["skald_dead_letters_pending_age_seconds"] != 3600 || got[`skald_dead_letters{status="PENDING"}`] != 0 {
 		t.Errorf("%v", got)
 	}

@@ -97,6 +97,16 @@ func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n 
 	return n, postgres.Wrap(what, err)
 }
 
+// leavingLetters counts what dlq.archive_batch will take within a week although nobody has
+// decided about it (B8).
+const leavingLetters = `
+SELECT count(*) FROM dlq.dlq_messages m
+  LEFT JOIN dlq.dlq_policies own ON own.tenant_id = m.tenant_id AND own.topic = m.original_topic
+  LEFT JOIN dlq.dlq_policies common ON common.tenant_id = m.tenant_id AND common.topic = ''
+ WHERE m.status = 'DEAD' AND m.resolution IN ('EXHAUSTED', 'POISON')
+   AND m.terminal_at < clock_timestamp() + interval '7 days'
+       - make_interval(days => 3 * coalesce(own.retention_days, common.retention_days, $1::integer))`
+
 // Backlog implements dlq.Queue.
 func (st *Queue) Backlog(ctx context.Context) (dlq.Backlog, error) {
 	b := dlq.Backlog{ByStatus: map[dlq.Status]int64{}}
@@ -113,6 +123,9 @@ func (st *Queue) Backlog(ctx context.Context) (dlq.Backlog, error) {
 		if f.Status == dlq.Pending {
 			b.Oldest = f.Oldest.UTC()
 		}
+	}
+	if err == nil {
+		err = st.db.Read.GetContext(ctx, &b.Leaving, leavingLetters, st.common.RetentionDays)
 	}
 	return b, postgres.Wrap("count dead letters", err)
 }

@@ -26,6 +26,18 @@ func TestUpkeepOfLetters(t *testing.T) {
 		b.Oldest.IsZero() {
 		t.Fatalf("backlog %+v, %v", b, err)
 	}
+	leaving := func(days int, resolution dlq.Resolution, want int64) {
+		t.Helper()
+		pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_messages SET resolution = $2, terminal_at = now() - make_interval(days => $3) WHERE id = $1`,
+			old.ID, resolution, days)
+		if b, err := m.Queue.Backlog(ctx); err != nil || b.Leaving != want {
+			t.Errorf("%s for %d days: %d letters leave within a week, %v; want %d", resolution, days, b.Leaving, err, want)
+		}
+	}
+	leaving(82, dlq.Exhausted, 0) // it stays three times 30 days
+	leaving(84, dlq.Exhausted, 1)
+	leaving(95, dlq.Poison, 1)
+	leaving(31, dlq.Discarded, 0) // somebody has decided
 	for name, f := range map[string]func(context.Context, int) (int, error){"archived": m.Queue.Archive,
 		"then": m.Queue.Archive} {
 		if _, err := f(ctx, 10); err != nil {
