@@ -20,8 +20,7 @@ var plans = map[string]plan{
 	},
 }
 
-// TestChaos is the proof that nothing a saga was promised depends on a process
-// staying alive.
+// TestChaos proves that no promise to a saga depends on a process staying alive.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	p := plans[chaosMode(t)]

@@ -4,5 +4,5 @@ package chaos
 
 import "syscall"
 
-// dieWithParent is Linux's alone.
+// dieWithParent does nothing: only Linux has a parent-death signal.
 func dieWithParent(*syscall.SysProcAttr) {}

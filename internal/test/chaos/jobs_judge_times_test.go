@@ -50,7 +50,7 @@ func (r *jobRecord) executions() []*executed {
 				span:    span{from: e.Mono},
 			}
 			_, seq, _ := strings.Cut(e.Fencing, ".")
-			x.order, _ = strconv.ParseInt(seq, 10, 64) // 0 if it is none, which is then nobody's successor
+			x.order, _ = strconv.ParseInt(seq, 10, 64) // 0 if it has none: then it follows no other execution
 			switch {
 			case e.Rude:
 				x.excuse = "rude"
@@ -134,8 +134,8 @@ const lateRounds = 3
 func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	var rounds []time.Time
 	for i, l := range r.reigns {
-		// The first note of a reign is that it could begin. A node that is stopped may
-		// hold rows, which sweeps pass over, until the database ends its transaction.
+		// The first record of a term is that the term began. A node that is stopped may hold
+		// row locks, which sweeps skip, until the database ends its transaction.
 		if l.round && i > 0 && r.reigns[i-1].round &&
 			!slices.ContainsFunc(r.held, func(h interval) bool { return l.at.After(h.from) && l.at.Before(h.to) }) {
 			rounds = append(rounds, l.at)

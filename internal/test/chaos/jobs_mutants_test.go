@@ -185,8 +185,8 @@ func validJobRecord() *jobRecord {
 	return r
 }
 
-// TestTheJudgeOfJobRunsSeesWhatIsWrong shows the judge records that are false in
-// one place each: a rule that cannot fail proves nothing.
+// TestTheJudgeOfJobRunsSeesWhatIsWrong gives the judge records with one mistake each: a rule
+// that cannot fail proves nothing.
 func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	if v := judgeJobs(validJobRecord()); len(v.violations) > 0 {

@@ -18,7 +18,7 @@ type jobFaults struct {
 	deposals, pauses        int // of the leader, and of definitions, by operators
 }
 
-// jobNemesis injects the faults.
+// jobNemesis injects faults.
 type jobNemesis struct {
 	nemesis
 	h *fleet

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Points of a worker's life at which something may happen to it.
+// Points of a worker's life at which a fault can be injected.
 const (
 	atClaiming   = "claiming"   // a claim is in flight
 	atBeating    = "beating"    // a heartbeat is in flight
@@ -16,7 +16,7 @@ const (
 	atStarting   = "starting"   // a start is in flight
 	atRunning    = "running"    // in the middle of the work
 	atConfirming = "confirming" // its lease has run out, and Skald is in doubt
-	atFinished   = "finished"   // the work is done and not reported
+	atFinished   = "finished"   // the work is done and not yet reported
 	atReporting  = "reporting"  // the report is in flight
 )
 
@@ -31,14 +31,14 @@ var workerPoints = []string{
 	atReporting,
 }
 
-// What happens to a worker at a point.
+// Faults of a worker at a point.
 const (
 	toKill  = "kill"  // SIGKILL
 	toPause = "pause" // SIGSTOP; the test sends SIGCONT after a while
-	toMute  = "mute"  // at atConfirming only: it keeps silent until it is in doubt, and then confirms
+	toMute  = "mute"  // only atConfirming: it stays silent until it is in doubt, and then confirms
 )
 
-// pointFault is what is to happen to a worker when it next passes a point.
+// pointFault is a fault that a worker injects when it next reaches a point.
 type pointFault struct {
 	point, what string
 	hold        time.Duration // of a pause
@@ -55,8 +55,8 @@ func parsePointFault(line string) (d pointFault, ok bool) {
 	return d, err == nil && n == 3
 }
 
-// orders are the deeds that a worker was told to do to itself: it alone knows
-// when it passes a point.
+// orders are the faults that a worker was told to inject into itself: only the worker knows
+// when it reaches a point.
 type orders struct {
 	mu   sync.Mutex
 	wait []pointFault // guarded by mu
@@ -83,22 +83,22 @@ func (o *orders) next(point string) (pointFault, bool) {
 	return pointFault{}, false
 }
 
-// at does what was ordered for a point. After a kill it does not return, after a
-// pause it returns when that is over.
+// at injects the fault that was ordered for a point. After a kill it does not return, after a
+// pause it returns when the pause is over.
 func (o *orders) at(point string) {
 	if d, ok := o.next(point); ok {
 		d.do()
 	}
 }
 
-// during does what was ordered for a point in a moment, while the caller goes on.
+// during injects the fault that was ordered for a point shortly, while the caller continues.
 func (o *orders) during(point string, w *jobWorker) {
 	if d, ok := o.next(point); ok {
 		time.AfterFunc(w.between(0, 6*time.Millisecond), d.do)
 	}
 }
 
-// do tells the test, and does it.
+// do reports the fault to the test, and injects it.
 func (d pointFault) do() {
 	fmt.Println(d)
 	switch d.what {

@@ -12,16 +12,16 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestEveryFailpointOfJobRunsIsSurvived kills the only node at each point of a job
-// run's life at which something has just become true, or is about to, and has it
-// go on: the same judge as after a campaign must find nothing.
+// TestEveryFailpointOfJobRunsIsSurvived kills the only node at each point of a job run's life
+// at which something has just become durable, or is about to, and restarts it: the judge of the
+// campaigns must find nothing wrong.
 func TestEveryFailpointOfJobRunsIsSurvived(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildFailpoints)
 	eachLife(t, failpoint.Jobs, func(t *testing.T, names []failpoint.Name) { dieAtJob(t, bin, names) })
 }
 
-// dieAtJob has a node die at each of the points, while jobs of several kinds run.
+// dieAtJob makes a node die at each of the points, while jobs of several kinds run.
 func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
 	length := map[string]time.Duration{"": 7 * time.Second, "long": 9 * time.Second}[chaosMode(t)]
 	p := jobsPlan{
@@ -46,7 +46,7 @@ func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
 	var points []string
 	for _, name := range names {
 		nth := 1 + w.dice("hit "+string(name)).IntN(3)
-		switch name { // it may not come there again before the last slot is made
+		switch name { // it may not reach the point again before the last slot is created
 		case failpoint.LeaderAcquireAfter, failpoint.SchedTickBefore, failpoint.SchedTickInserted:
 			nth = 1
 		}

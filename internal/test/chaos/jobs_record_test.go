@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// jobRecord is everything that is known about job runs after a campaign. The judge
-// looks at nothing else, so that each of its rules can be shown a false one.
+// jobRecord is everything that is known about job runs after a campaign. The judge uses nothing
+// else, so that each of its rules can be tested with a false record.
 type jobRecord struct {
 	// From the database.
 	runs      map[string]*jobRow
@@ -19,9 +19,9 @@ type jobRecord struct {
 	decisions []decision
 	published []publishedRow
 	letters   map[string]int  // of runs: dead letters
-	detached  map[string]bool // workers that an operator has given up
+	detached  map[string]bool // workers that an operator has detached
 
-	// From those who asked, and those who worked.
+	// From the clients and the workers.
 	jobs    []*job
 	asked   []*wish
 	journal []entry
@@ -30,7 +30,7 @@ type jobRecord struct {
 	sagas   []sagaRow
 }
 
-// jobRow is a run as it stands in the end.
+// jobRow is the final state of a run.
 type jobRow struct {
 	id, job, trigger, state        string
 	version                        int64
@@ -60,7 +60,7 @@ type attemptRow struct {
 	outcome         string
 }
 
-// decision is an event of a run, and who led when it was written.
+// decision is an event of a run, and the leader when it was written.
 type decision struct {
 	run, kind, from, to, reason, actor string
 	at                                 time.Time
@@ -72,7 +72,7 @@ type decision struct {
 	leader                             string
 }
 
-// publishedRow is an event with the runs that it has led to.
+// publishedRow is an event and the runs that it triggered.
 type publishedRow struct {
 	id, kind, dedupe, source string
 	processed                bool
@@ -91,7 +91,7 @@ func (r *jobRecord) read(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
-	// Skald's own jobs are not the campaign's, and no worker of it has a journal of them.
+	// Skald's built-in jobs are not part of the campaign, and no worker has a journal of them.
 	r.moves = slices.DeleteFunc(r.moves, func(m move) bool { return r.runs[m.run] == nil })
 	r.attempts = slices.DeleteFunc(r.attempts, func(a attemptRow) bool { return r.runs[a.run] == nil })
 	r.decisions = slices.DeleteFunc(r.decisions, func(d decision) bool { return r.runs[d.run] == nil })

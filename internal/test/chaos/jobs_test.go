@@ -17,9 +17,9 @@ import (
 type jobsPlan struct {
 	plan
 	jobFaults
-	length  time.Duration // of the schedules, and of the jobFaults within them
+	length  time.Duration // of the schedules, and of the faults within them
 	workers int
-	settle  time.Duration // how long after it everything may take to end
+	settle  time.Duration // how long after that everything may take to end
 }
 
 var jobsPlans = map[string]jobsPlan{
@@ -63,7 +63,7 @@ var jobsPlans = map[string]jobsPlan{
 	},
 }
 
-// campaign is a running one.
+// campaign is a campaign in progress.
 type campaign struct {
 	*world
 	p jobsPlan
@@ -71,9 +71,9 @@ type campaign struct {
 	a *asker
 }
 
-// TestJobRunsSurvive is the proof that of a run there is one result, and of a slot
-// one run, whoever dies or sleeps: workers, the leader, nodes, the database, with
-// clocks five minutes apart.
+// TestJobRunsSurvive proves that every run has one result and every slot one run, whichever
+// process is killed or stopped: workers, the leader, nodes, the database, with clocks that
+// differ by five minutes.
 func TestJobRunsSurvive(t *testing.T) {
 	t.Parallel()
 	p := jobsPlans[chaosMode(t)]
@@ -103,8 +103,8 @@ func TestJobRunsSurvive(t *testing.T) {
 	}
 }
 
-// through has operators ask while jobFaults strikes, until the schedules that began at
-// from are over, and judges what is then there.
+// through lets operators make requests while jobFaults injects faults, until the schedules that
+// began at from are over, and judges the result.
 func (c *campaign) through(ctx context.Context, from time.Time, jobFaults func()) (*jobRecord, *jobsVerdict) {
 	more, enough := context.WithCancel(ctx)
 	defer enough()
@@ -124,10 +124,10 @@ func (c *campaign) through(ctx context.Context, from time.Time, jobFaults func()
 	return r, v
 }
 
-// clocks are how wrong those of the nodes are.
+// clocks are the errors of the nodes' clocks.
 var clocks = []string{"0s", "5m", "-5m"}
 
-// newCampaign gives each node a clock of its own.
+// newCampaign gives each node its own clock.
 func newCampaign(t *testing.T, w *world, p jobsPlan) *campaign {
 	t.Helper()
 	w.env = []string{
@@ -144,11 +144,11 @@ func newCampaign(t *testing.T, w *world, p jobsPlan) *campaign {
 	return &campaign{world: w, p: p, h: h, a: &asker{w: w, dealt: map[string]int{}}}
 }
 
-// begin starts the nodes, the record and the workers, and defines jobs, whose
-// schedules begin at the time that it returns.
+// begin starts the nodes, the record and the workers, and defines jobs, whose schedules begin
+// at the time that it returns.
 func (c *campaign) begin(ctx context.Context, jobs func(from, to time.Time) []*job) (from time.Time) {
 	c.t.Helper()
-	if err := c.nodes[0].start(); err != nil { // which makes the tables
+	if err := c.nodes[0].start(); err != nil { // which creates the tables
 		c.t.Fatal(err)
 	}
 	if err := c.nodes[0].awaitReady(ctx); err != nil {
@@ -175,7 +175,7 @@ func (c *campaign) begin(ctx context.Context, jobs func(from, to time.Time) []*j
 	return from
 }
 
-// end waits until everything has ended, ends the workers, and reads what there is.
+// end waits until everything has ended, ends the workers, and reads the result.
 func (c *campaign) end(ctx context.Context) *jobRecord {
 	c.t.Helper()
 	calm, cancel := context.WithTimeout(ctx, c.p.settle)
@@ -186,10 +186,10 @@ func (c *campaign) end(ctx context.Context) *jobRecord {
 			SELECT (SELECT count(*) FROM jobs.job_runs WHERE finished_at IS NULL AND definition_name NOT LIKE 'system.%') + (SELECT count(*) FROM jobs.events WHERE processed_at IS NULL)
 			     + (SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL)`).Scan(&left)
 		if err == nil && left == 0 || !pause(calm, 100*time.Millisecond) {
-			break // who is left the judge will find
+			break // the judge will find those that have not ended
 		}
 	}
-	pause(ctx, time.Second) // until the last reports are heard
+	pause(ctx, time.Second) // until the last reports have arrived
 	r := &jobRecord{held: c.log.stops, jobs: c.a.jobs, asked: c.a.wishes, lives: c.h.end(), logs: map[string]string{}}
 	var err error
 	if r.journal, err = readJournals(c.h.dir); err != nil {
@@ -206,7 +206,7 @@ func (c *campaign) end(ctx context.Context) *jobRecord {
 	return r
 }
 
-// logged is the runs of which a worker knows that there is a log.
+// logged returns the runs of which a worker knows that there is a log.
 func (r *jobRecord) logged() map[string]bool {
 	runs := map[string]bool{}
 	for i := range r.journal {
@@ -239,7 +239,7 @@ func (c *campaign) readLog(ctx context.Context, r *jobRecord, run string) error 
 	return nil
 }
 
-// complain adds what nodes must not have said.
+// complain adds forbidden lines from the logs of nodes.
 func (c *campaign) complain() {
 	for _, n := range c.nodes {
 		for _, line := range n.log.complaints() {
@@ -248,7 +248,7 @@ func (c *campaign) complain() {
 	}
 }
 
-// summary is the campaign in a few lines.
+// summary describes the campaign in a few lines.
 func (c *campaign) summary(r *jobRecord, v *jobsVerdict, took time.Duration) string {
 	var at []string
 	c.h.mu.Lock()

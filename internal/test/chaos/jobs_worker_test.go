@@ -22,19 +22,19 @@ import (
 // workerEnv makes the test binary a worker: its value is a workerConfig as JSON.
 const workerEnv = "CHAOS_JOB_WORKER"
 
-// workerConfig is what a worker process is told when it starts.
+// workerConfig is what a worker process gets when it starts.
 type workerConfig struct {
 	Name    string
 	Nodes   []string // base URLs
 	Journal string
 	Seed    uint64
 	Runs    int           // at once
-	Confirm time.Duration // how long Skald waits for a run in doubt
+	Confirm time.Duration // how long Skald waits for the confirmation of a run in doubt
 }
 
-// jobWorker is a worker as anybody might write one: it speaks the protocol by
-// hand, keeps to its leases by its own monotonic clock, and writes down what it
-// does. It is a process of its own, so that it can be killed and stopped.
+// jobWorker is a worker as a user might write one: it speaks the protocol without a library,
+// keeps its leases by its own monotonic clock, and records what it does. It is a separate
+// process, so that it can be killed and stopped.
 type jobWorker struct {
 	cfg     workerConfig
 	journal *journal
@@ -45,10 +45,10 @@ type jobWorker struct {
 	dice   *rand.Rand // guarded by diceMu
 
 	mu   sync.Mutex
-	self *registration // guarded by mu: what it is at present; never nil once it runs
+	self *registration // guarded by mu: the current one; never nil once it runs
 }
 
-// registration is the worker under one id; after a 410 there is another one.
+// registration is the worker under one id; after a 410 it gets another one.
 type registration struct {
 	ctx  context.Context
 	gone context.CancelFunc
@@ -59,8 +59,8 @@ type registration struct {
 	held map[string]*execution // guarded by mu, by fence
 }
 
-// serveAsWorker runs a worker until its standard input ends, which it does with
-// the test, or something kills it.
+// serveAsWorker runs a worker until its standard input ends, which happens when the test ends,
+// or until it is killed.
 func serveAsWorker(text string) int {
 	w := &jobWorker{
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
@@ -87,7 +87,7 @@ func serveAsWorker(text string) int {
 	}
 }
 
-// live is one registration, from its beginning to its 410.
+// live handles one registration, from its beginning to its 410.
 func (w *jobWorker) live() {
 	r := w.register()
 	w.mu.Lock()
@@ -106,15 +106,14 @@ func (w *jobWorker) chance(share float64) bool {
 	return w.dice.Float64() < share
 }
 
-// between is a random time from least to most.
+// between returns a random duration from least to most.
 func (w *jobWorker) between(least, most time.Duration) time.Duration {
 	w.diceMu.Lock()
 	defer w.diceMu.Unlock()
 	return least + time.Duration(w.dice.Int64N(int64(most-least)+1))
 }
 
-// heard is an answer; status 0: none came, and nobody knows whether the call was
-// carried out.
+// heard is an answer; status 0: none arrived, and it is unknown whether the call was executed.
 type heard struct {
 	status int
 	body   []byte
@@ -128,12 +127,12 @@ func (h heard) code() string {
 
 func (h heard) into(v any) bool { return h.status < 300 && json.Unmarshal(h.body, v) == nil }
 
-// unknown reports whether the call is to be made again.
+// unknown reports whether the call must be repeated.
 func (h heard) unknown() bool {
 	return h.status == 0 || h.status >= 500 || h.status == http.StatusTooManyRequests
 }
 
-// call makes one call at one of the nodes.
+// call sends one call to one of the nodes.
 func (w *jobWorker) call(ctx context.Context, path string, body any, patience time.Duration) heard {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -144,7 +143,7 @@ func (w *jobWorker) call(ctx context.Context, path string, body any, patience ti
 	if err != nil {
 		return heard{}
 	}
-	req.GetBody = nil // net/http must not repeat it behind our back
+	req.GetBody = nil // net/http must not repeat it on its own
 	req.Header.Set("Content-Type", "application/json")
 	res, err := w.http.Do(req)
 	if err != nil {
@@ -162,7 +161,7 @@ func (w *jobWorker) call(ctx context.Context, path string, body any, patience ti
 	return h
 }
 
-// insist repeats a call until somebody has answered it, or ctx ends.
+// insist repeats a call until it is answered, or ctx ends.
 func (w *jobWorker) insist(ctx context.Context, path string, body any) heard {
 	for ctx.Err() == nil {
 		if h := w.call(ctx, path, body, 1500*time.Millisecond); !h.unknown() {
@@ -208,7 +207,7 @@ func (w *jobWorker) beatOn(r *registration) {
 	var beats sync.WaitGroup
 	defer beats.Wait()
 	for seq := 1; r.ctx.Err() == nil; seq++ {
-		beats.Go(func() { w.beat(r, seq) }) // one that hangs must not keep back the next
+		beats.Go(func() { w.beat(r, seq) }) // one that hangs must not delay the next
 		pause(r.ctx, r.beat)
 	}
 }
@@ -270,7 +269,7 @@ func (w *jobWorker) beat(r *registration, seq int) {
 	}
 }
 
-// claimed is a run as a claim gives it.
+// claimed is a run in the response to a claim.
 type claimed struct {
 	ID      string `json:"run_id"`
 	Job     string `json:"definition"`
@@ -284,8 +283,8 @@ type claimed struct {
 	Key     string `json:"concurrency_key"`
 }
 
-// claimOn asks for runs until the worker is gone, and executes them. A claim whose
-// answer was lost is repeated, or forgotten: what it was given then lies there.
+// claimOn claims runs until the worker is gone, and executes them. A claim whose answer was
+// lost is repeated, or forgotten: then its runs stay assigned to the worker.
 func (w *jobWorker) claimOn(r *registration) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -331,17 +330,17 @@ func (w *jobWorker) claimOn(r *registration) {
 	}
 }
 
-// manner is how a job behaves: the arguments of its runs.
+// manner is the behavior of a job: the arguments of its runs.
 type manner struct {
 	Least    int64   // ms of work
 	Most     int64   // ms of work
-	Fail     float64 // share of executions that fail and may be tried again
-	Perma    float64 // share that fail for good
-	Release  float64 // share that are given back
-	Rude     float64 // share that heed neither a time limit nor a cancel
+	Fail     float64 // share of executions that fail and may be retried
+	Perma    float64 // share that fail permanently
+	Release  float64 // share that are released
+	Rude     float64 // share that ignore time limits and cancellation
 	Logs     int     // chunks of log
-	EmitType string  // of an event that a success leaves behind
-	EmitJob  string  // of a run that a success leaves behind
+	EmitType string  // of an event that a success emits
+	EmitJob  string  // of a run that a success emits
 }
 
 func cutCode(code string) string { return cmp.Or(strings.TrimPrefix(code, "JOB_"), "-") }

@@ -17,28 +17,27 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// clumsy is how long a call may lie at a participant on a busy machine before
-// anybody notices that it has arrived.
+// clumsy is how long a call may wait at a participant on a busy machine before it is recorded.
 const clumsy = 2 * time.Second
 
-// verdict is what a run came to.
+// verdict is the result of a run.
 type verdict struct {
 	sagas map[string]*record
 	ends  map[saga.State]int
-	// calls were received in all; duplicates are those beyond the first of a
-	// step and action; stragglers those that a stopped node had under way.
+	// calls were received in total; duplicates are those beyond the first of a step and action;
+	// stragglers those that a stopped node had in progress.
 	calls, duplicates, stragglers int
 	// takeovers are changes of owner beyond the first, and lost the calls that
 	// were recorded as running when their owner died.
 	takeovers, lost int
 	unknown         int // creates whose outcome no client knows
-	outsideDirty    int // effects that remain, of sagas that say so
+	outsideDirty    int // remaining effects of sagas that report them
 	letters         int // dead letters of compensations
 }
 
-// judge compares all there is, after the run has come to rest.
+// judge compares all records, after the run has become idle.
 func (w *world) judge(ctx context.Context) (*verdict, error) {
-	if !pause(ctx, pauses) { // until the last call that somebody kept waiting is in the ledger
+	if !pause(ctx, pauses) { // until the last call that a participant delayed is in the ledger
 		return nil, ctx.Err()
 	}
 	prints, err := w.fingerprints(ctx)
@@ -86,8 +85,8 @@ func (w *world) judge(ctx context.Context) (*verdict, error) {
 	return v, nil
 }
 
-// lastRestart kills everything once more when all is done. What has ended must
-// stay as it is, to the byte, and nobody must be called again (I5, I9).
+// lastRestart restarts everything once more at the end. What has ended must stay as it is, to
+// the byte, and no participant may be called again (I5, I9).
 func (w *world) lastRestart(ctx context.Context, prints map[string]string, calls int) error {
 	for _, n := range w.nodes {
 		n.end(syscall.SIGKILL)
@@ -118,7 +117,7 @@ func (w *world) lastRestart(ctx context.Context, prints map[string]string, calls
 	return nil
 }
 
-// gather hands the calls to their sagas and counts.
+// gather assigns the calls to their sagas and counts.
 func (v *verdict) gather(entries []ledger.Entry) {
 	seen := map[callID]bool{}
 	for _, e := range entries {
@@ -142,7 +141,7 @@ func (v *verdict) gather(entries []ledger.Entry) {
 	}
 }
 
-// checkHistory joins what the clients know with what the database has (I0, I11).
+// checkHistory compares what the clients know with the database (I0, I11).
 func (w *world) checkHistory(ctx context.Context, v *verdict) error {
 	byMarker := map[string][]*record{}
 	for _, r := range v.sagas {
@@ -184,7 +183,7 @@ func (w *world) checkHistory(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-// createKeys returns which saga each key of a create stands for.
+// createKeys returns the saga of each idempotency key of a create.
 func (w *world) createKeys(ctx context.Context) (map[string]string, error) {
 	rows, err := w.db.sql().QueryContext(ctx, `SELECT key, saga_id FROM saga.idempotency_keys WHERE key LIKE 'create-%'`)
 	if err != nil {
@@ -205,8 +204,8 @@ func (w *world) createKeys(ctx context.Context) (map[string]string, error) {
 	return keys, rows.Err()
 }
 
-// checkThroughAPI asks a node for the saga: it must say what the database says,
-// and name every effect that remains after a dirty end (I2).
+// checkThroughAPI reads the saga from a node: the API must agree with the database, and name
+// every effect that remains after a dirty end (I2).
 func (w *world) checkThroughAPI(ctx context.Context, r *record, v *verdict) error {
 	reply, err := w.ask(ctx, "/api/v1/sagas/"+r.id)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// letterRow is what the database says of a letter, live or archived.
+// letterRow is a letter in the database, live or archived.
 type letterRow struct {
 	id, root, status, resolution string
 	place                        recordPosition
@@ -48,9 +48,8 @@ func (p *post) rows(ctx context.Context) (all []letterRow, err error) {
 	return all, rows.Err()
 }
 
-// judge compares what was written to Kafka, what the database has and what came
-// back (invariants D1 to D6; D7 has tests of its own). deleted are the ids that
-// the audit trail says were deleted.
+// judge compares what was written to Kafka, the database and what came back (invariants D1 to
+// D6; D7 has its own tests). deleted are the ids of deleted letters, from the audit trail.
 func (p *post) judge(ctx context.Context) error {
 	rows, err := p.rows(ctx)
 	if err != nil {
@@ -101,7 +100,7 @@ func (p *post) judge(ctx context.Context) error {
 	return nil
 }
 
-// judgeOne looks at one letter. p.mu is held.
+// judgeOne checks one letter. p.mu is held.
 func (p *post) judgeOne(r *letterRow) {
 	copies := p.seen[fmt.Sprintf("%s/%d", r.root, r.generation)]
 	redriven := r.resolution == "REDRIVEN" || r.resolution == "BOUNCED" || r.resolution == "CONFIRMED"

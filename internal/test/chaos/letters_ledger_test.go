@@ -17,9 +17,9 @@ var ledgerLetters = map[string]int{"": 1500, "long": 10_000}
 
 const ledgerKills = 5
 
-// TestARedriveTellsExactlyWhatItHasSent kills the node five times with SIGKILL in a
-// bulk redrive, and compares what the redrive and the attempts of its letters tell
-// with what the target has seen.
+// TestARedriveTellsExactlyWhatItHasSent kills the node five times with SIGKILL during a bulk
+// redrive, and compares the figures of the redrive and the attempts of its letters with what
+// the target has received.
 func TestARedriveTellsExactlyWhatItHasSent(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildPlain)
@@ -45,7 +45,7 @@ func TestARedriveTellsExactlyWhatItHasSent(t *testing.T) {
 	})
 }
 
-// copies counts the records of ordersTopic by the letter that they are of.
+// copies counts the records of ordersTopic by their letter.
 func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 	t.Helper()
 	client, err := kgo.NewClient(
@@ -83,8 +83,8 @@ func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 	return seen
 }
 
-// bulkUnderKills redrives letters to a target while the node is killed again and
-// again, and judges what it tells. ledger is what the target has seen of each.
+// bulkUnderKills redrives letters to a target while the node is killed repeatedly, and judges
+// the figures. ledger returns what the target has received of each letter.
 func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[string]int) {
 	m.extra = append(m.extra, "SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_BATCH=200")
 	p, letters := m.start(m.extra...), ledgerLetters[chaosMode(m.t)]
@@ -93,7 +93,7 @@ func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[st
 		"reason": "ledger"})["id"].(string)
 	came := func() int { return m.ask(`SELECT done + failed + skipped FROM dlq.dlq_redrives WHERE id = $1`, id) }
 	for kill := range ledgerKills {
-		// Not only where ends are stored: some way into a batch, too.
+		// Not only at points where results are stored: within a batch as well.
 		m.await("the redrive to go on", func() bool {
 			return came() >= kill*letters/(2*ledgerKills) &&
 				m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING'`) > 0
@@ -109,9 +109,9 @@ func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[st
 	m.judgeLedger(id, ids, ledger())
 }
 
-// judgeLedger compares what was told of a redrive with what its target has seen:
-// what was not handed over was not seen, what was answered was, and no letter was
-// seen more often than it was handed over.
+// judgeLedger compares the figures of a redrive with what its target has received: letters that
+// were not handed over were not received, those that were answered were, and no letter was
+// received more often than it was handed over.
 func (m *letterWorld) judgeLedger(redrive string, ids []string, seen map[string]int) {
 	told := map[string]int{}
 	for _, name := range []string{"matched", "done", "failed", "skipped", "sent", "maybe_sent", "repeated"} {
@@ -180,7 +180,7 @@ func (m *letterWorld) judgeLedger(redrive string, ids []string, seen map[string]
 	}
 }
 
-// pushMany stores letters that nobody retries by themselves.
+// pushMany stores letters that are not retried automatically.
 func (m *letterWorld) pushMany(n int, target map[string]any) (ids []string) {
 	m.t.Helper()
 	for len(ids) < n {

@@ -21,16 +21,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Letters of a sweep: so many are due by themselves, and as many are redriven,
-// in batches.
+// Letters of a sweep: so many are retried automatically, and as many are redriven, in batches.
 const (
 	sweepLetters = 30
 	sweepBatch   = 7
 )
 
-// TestEveryPointOfALetterIsSurvived kills a node at each point of a dead
-// letter's life but those of ingestion, and has it go on: every letter reaches
-// its target and is counted once.
+// TestEveryPointOfALetterIsSurvived kills a node at each point of a dead letter's life except
+// those of ingestion, and restarts it: every letter reaches its target and is counted once.
 func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 	bin := binary(t, buildFailpoints)
 	for _, name := range failpoint.Letters {
@@ -38,7 +36,7 @@ func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 			[]failpoint.Name{failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit},
 			name,
 		) {
-			continue // internal/kafka has them
+			continue // internal/kafka tests them
 		}
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +45,7 @@ func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 	}
 }
 
-// letterWorld is a node with dead letters, over its lives, and the target of letters.
+// letterWorld is a node with dead letters, over all its processes, and the target of letters.
 type letterWorld struct {
 	t      *testing.T
 	bin    string
@@ -57,7 +55,7 @@ type letterWorld struct {
 	log    *nodeLog
 	dir    string
 	target string
-	extra  []string // environment of each life
+	extra  []string // environment of each process
 
 	mu   sync.Mutex
 	sent map[string]int // requests by letter
@@ -87,7 +85,7 @@ func newMail(t *testing.T, bin string) *letterWorld {
 	return m
 }
 
-// start begins a life of the node and waits until it is ready or has ended.
+// start starts a process of the node and waits until it is ready or has ended.
 func (m *letterWorld) start(extra ...string) *process {
 	m.t.Helper()
 	m.log.newLife()
@@ -176,7 +174,7 @@ func (m *letterWorld) execute(statement string, args ...any) {
 	}
 }
 
-// push stores letters that wait for somebody.
+// push stores letters that are retried only on request.
 func (m *letterWorld) push(n int) (ids []string) {
 	m.t.Helper()
 	for range n {
@@ -219,7 +217,7 @@ func (m *letterWorld) dieAt(point failpoint.Name) {
 		m.through(redrive)
 		m.execute(`UPDATE dlq.dlq_messages SET terminal_at = now() - interval '100 days' WHERE status = 'RESOLVED'`)
 		m.doomed(point, 1)
-		m.start() // where the run that died is taken up again
+		m.start() // continue where the previous run died
 		m.await("all letters to be archived", func() bool { return m.ask(`SELECT count(*) FROM dlq.dlq_messages`) == 0 })
 		if n := m.ask(`SELECT count(*) FROM dlq.dlq_messages_archive`); n != 2*sweepLetters {
 			m.t.Errorf("%d letters are archived, of %d", n, 2*sweepLetters)
@@ -231,11 +229,11 @@ func (m *letterWorld) dieAt(point failpoint.Name) {
 	m.check(append(due, bulk...), redrive)
 }
 
-// doomed has a node die at the nth passing of a point.
+// doomed makes a node die when it reaches a point for the nth time.
 func (m *letterWorld) doomed(point failpoint.Name, nth int) {
 	m.t.Helper()
 	p := m.start(fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", point, nth))
-	if point == failpoint.LetterMidArchive { // a node archives when its day has come, or when it is asked to
+	if point == failpoint.LetterMidArchive { // a node archives once a day, or on request
 		m.request(http.MethodPatch, "/settings", map[string]any{"values": jobSettings})
 		m.call("/job-definitions/system.dlq.archive/runs", map[string]any{"reason": "sweep"})
 	}
@@ -245,7 +243,7 @@ func (m *letterWorld) doomed(point failpoint.Name, nth int) {
 	}
 }
 
-// through has another life of the node do what is left, and stops it.
+// through starts another process of the node, which completes the rest, and stops it.
 func (m *letterWorld) through(redrive string) {
 	m.t.Helper()
 	p := m.start()
@@ -260,8 +258,8 @@ func (m *letterWorld) through(redrive string) {
 	<-p.done
 }
 
-// check compares what there is with what may be after one death: each letter
-// was sent, and counted once; a batch that was under way may have been sent twice.
+// check compares the result with what is allowed after one death: each letter was sent and
+// counted once; a batch that was in progress may have been sent twice.
 func (m *letterWorld) check(ids []string, redrive string) {
 	m.t.Helper()
 	m.mu.Lock()

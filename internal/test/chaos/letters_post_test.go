@@ -16,36 +16,36 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The topics of a run: where records are given up, and where they belong.
+// The topics of a run: the dead-letter topic, and the topic that records come from.
 const (
 	ordersTopic = "orders"
 	deadTopic   = "orders.dlq"
 )
 
-// recordPosition is where a record lies in Kafka.
+// recordPosition is the position of a record in Kafka.
 type recordPosition struct {
 	topic     string
 	partition int32
 	offset    int64
 }
 
-// post is Kafka and those who use it: producers that give records up, and the
-// consumer of what comes back.
+// post is Kafka and its clients: producers that write dead letters, and the consumer of
+// redriven records.
 type post struct {
 	w      *world
 	broker *kfake.Cluster
 	client *kgo.Client
-	away   atomic.Bool // the broker hangs up on everybody
+	away   atomic.Bool // the broker closes every connection
 
 	mu   sync.Mutex
-	sent map[recordPosition]*kgo.Record // guarded by mu: everything that lies in deadTopic
+	sent map[recordPosition]*kgo.Record // guarded by mu: every record of deadTopic
 	seen map[string]int                 // guarded by mu: root/generation → copies that came back to ordersTopic
-	odd  []string                       // guarded by mu: records of ordersTopic that are not what they should be
+	odd  []string                       // guarded by mu: unexpected records of ordersTopic
 
 	stop func()
 }
 
-// openPost starts a broker and the consumer of what is driven back.
+// openPost starts a broker and the consumer of redriven records.
 func openPost(w *world) (*post, error) {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, ordersTopic, deadTopic))
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *post) giveUp(ctx context.Context, dice *rand.Rand, n int) error {
 	return nil
 }
 
-// write produces one record and notes it. While the broker is away the client tries again.
+// write produces one record and notes it. While the broker is down the client retries.
 func (p *post) write(ctx context.Context, r *kgo.Record) error {
 	if err := p.client.ProduceSync(ctx, r).FirstErr(); err != nil {
 		return err
@@ -117,7 +117,8 @@ func (p *post) write(ctx context.Context, r *kgo.Record) error {
 	return nil
 }
 
-// consume takes what is driven back, and gives every sixth up again: a bounce.
+// consume reads redriven records, and writes every sixth to the dead-letter topic again: a
+// bounce.
 func (p *post) consume(ctx context.Context) {
 	for ctx.Err() == nil {
 		fetches := p.client.PollFetches(ctx)
@@ -163,7 +164,7 @@ func header(r *kgo.Record, name string) (value string) {
 	return value
 }
 
-// written returns how many records lie in the dead-letter topic.
+// written returns how many records the dead-letter topic has.
 func (p *post) written() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

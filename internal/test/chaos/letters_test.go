@@ -17,12 +17,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// letterPlans are runs of the dead-letter queue: records given up in all.
+// letterPlans are runs of the dead-letter queue, with the total number of dead records.
 var letterPlans = map[string]struct {
 	plan
 	records  int
 	absences int           // of the broker
-	outage   time.Duration // how long the broker is away each time, and at last the database
+	outage   time.Duration // how long the broker is down each time, and at the end the database
 }{
 	"":     {plan{lease: time.Second, nodes: 2, kills: 6, cuts: 3, crashes: 1, gap: 1500 * time.Millisecond}, 3000, 2, 2 * time.Second},
 	"long": {plan{lease: time.Second, nodes: 2, kills: 80, stops: 10, terms: 10, cuts: 20, crashes: 5, gap: 2 * time.Second}, 60_000, 12, 30 * time.Second},
@@ -40,8 +40,8 @@ func postEnv(p *post) []string {
 	}
 }
 
-// TestDeadLettersSurvive is the proof that no record that was given up is lost
-// or invented, whoever dies: nodes, the database, the broker.
+// TestDeadLettersSurvive proves that no dead record is lost or invented, whichever process
+// dies: nodes, the database, the broker.
 func TestDeadLettersSurvive(t *testing.T) {
 	t.Parallel()
 	mode := chaosMode(t)
@@ -115,8 +115,8 @@ func TestDeadLettersSurvive(t *testing.T) {
 	}
 }
 
-// kafkaPoints are where a node dies between Kafka and the database. The other
-// points of a letter's life are TestEveryPointOfALetterIsSurvived's.
+// kafkaPoints are where a node dies between Kafka and the database.
+// TestEveryPointOfALetterIsSurvived covers the other points of a letter's life.
 var kafkaPoints = []failpoint.Name{
 	failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit, failpoint.LetterAfterDrive,
 	failpoint.LetterMidArchive,
@@ -132,8 +132,8 @@ func TestEveryFailpointOfDeadLettersIsSurvived(t *testing.T) {
 	}
 }
 
-// dieAtLetter has a node die at a point of a letter's life, and looks whether
-// everything is there when it is back.
+// dieAtLetter makes a node die at a point of a letter's life, and checks that everything is
+// there after its restart.
 func dieAtLetter(t *testing.T, bin string, name failpoint.Name) {
 	t.Parallel()
 	w := newWorld(t, plan{lease: time.Second, nodes: 1}, seed(t), bin)
@@ -189,7 +189,7 @@ func dieAtLetter(t *testing.T, bin string, name failpoint.Name) {
 	w.reportFindings()
 }
 
-// complain adds what nodes must not have said.
+// complain adds forbidden lines from the logs of nodes.
 func (p *post) complain() {
 	for _, n := range p.w.nodes {
 		for _, line := range n.log.complaints() {
@@ -198,7 +198,7 @@ func (p *post) complain() {
 	}
 }
 
-// age makes what is resolved old enough for the archive.
+// age makes resolved letters old enough for the archive.
 func (p *post) age(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := p.w.db.sql().ExecContext(ctx, `UPDATE dlq.dlq_messages SET terminal_at = terminal_at - interval '40 days' WHERE status = 'RESOLVED'`); err != nil {
@@ -217,7 +217,7 @@ func startPost(t *testing.T, w *world) *post {
 	return p
 }
 
-// leave takes the broker away for a while, several times.
+// leave takes the broker down for a while, several times.
 func (p *post) leave(ctx context.Context, times int, each time.Duration) {
 	for range times {
 		pause(ctx, 2*time.Second)
@@ -228,7 +228,7 @@ func (p *post) leave(ctx context.Context, times int, each time.Duration) {
 	}
 }
 
-// ingested waits until the database has everything that lies in the topic.
+// ingested waits until the database has every record of the topic.
 func (p *post) ingested(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var n int
@@ -248,7 +248,8 @@ func (p *post) ingested(ctx context.Context, t *testing.T) {
 
 func (p *post) until(ctx context.Context, t *testing.T, what string, done func() bool) {
 	t.Helper()
-	// Patient: a busy machine is slow after an outage, and what is judged is what comes of it.
+	// The timeout is generous: a busy machine is slow after an outage, and only the result is
+	// judged.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for !done() {
@@ -259,7 +260,7 @@ func (p *post) until(ctx context.Context, t *testing.T, what string, done func()
 	}
 }
 
-// settle redrives until no letter is open, and returns how often it took.
+// settle redrives until no letter is open, and returns how many rounds it took.
 func (p *post) settle(ctx context.Context, t *testing.T) (rounds int) {
 	t.Helper()
 	for ; rounds < 8; rounds++ {
@@ -292,7 +293,7 @@ func (p *post) settle(ctx context.Context, t *testing.T) (rounds int) {
 	return rounds
 }
 
-// counted compares a redrive's numbers with its items.
+// counted compares a redrive's figures with its items.
 func (p *post) counted(ctx context.Context, id string) {
 	var matched, done, failed, skipped, items, itemsDone, itemsFailed, itemsSkipped int
 	err := p.w.db.sql().QueryRowContext(ctx, `
@@ -312,7 +313,8 @@ func (p *post) open(ctx context.Context, status string) (n int, err error) {
 	return n, err
 }
 
-// redrive asks for all that is open, and again until somebody has heard it.
+// redrive starts a redrive of everything that is open, and repeats the request until it is
+// answered.
 func (p *post) redrive(ctx context.Context, t *testing.T) (id string) {
 	t.Helper()
 	p.until(ctx, t, "a redrive is accepted", func() bool {
@@ -327,8 +329,8 @@ func (p *post) redrive(ctx context.Context, t *testing.T) (id string) {
 	return id
 }
 
-// archive deletes five letters by hand and moves what is left to the archive,
-// with several archivers at once.
+// archive deletes five letters by request and archives the rest, with several concurrent
+// archivers.
 func (p *post) archive(ctx context.Context, t *testing.T) {
 	t.Helper()
 	rows, err := p.rows(ctx)
@@ -356,7 +358,7 @@ func (p *post) archive(ctx context.Context, t *testing.T) {
 	archivers.Wait()
 }
 
-// call asks one node after the other; nil when there was no good answer.
+// call tries one node after another; nil when none gave a successful answer.
 func (p *post) call(ctx context.Context, method, path string, body any) map[string]any {
 	for _, n := range p.w.nodes {
 		var doc io.Reader

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// nemesis is what goes wrong around the sagas.
+// nemesis injects the faults around the sagas.
 type nemesis struct {
 	w    *world
 	dice *rand.Rand
-	// back is what is still to come back by itself: nodes that are down, or stopped.
+	// back tracks what will recover on its own: nodes that are down, or stopped.
 	back sync.WaitGroup
 }
 
-// run does everything the plan has for it and returns when all is back.
+// run injects all faults of the plan and returns when everything is running again.
 func (n *nemesis) run(ctx context.Context) {
 	p := n.w.plan
 	var faults []func(context.Context)
@@ -46,7 +46,7 @@ func (n *nemesis) rest(ctx context.Context, least, most time.Duration) bool {
 	return pause(ctx, least+time.Duration(n.dice.Int64N(int64(most-least))))
 }
 
-// victim is a node that is up; when none is, one that soon will be.
+// victim returns a node that is up; when none is, one that soon will be.
 func (n *nemesis) victim(ctx context.Context) *node {
 	for {
 		var up []*node
@@ -64,8 +64,8 @@ func (n *nemesis) victim(ctx context.Context) *node {
 	}
 }
 
-// absence is how long a node stays down: often so short that it finds its own
-// sagas again, often so long that another has taken them over.
+// absence is how long a node stays down: often so short that it reclaims its own sagas, often
+// so long that another node has taken them over.
 func (n *nemesis) absence() time.Duration {
 	if n.dice.IntN(2) == 0 {
 		return time.Duration(n.dice.Int64N(int64(300 * time.Millisecond)))
@@ -85,7 +85,8 @@ func (n *nemesis) kill(ctx context.Context) {
 	n.back.Go(func() { n.bringBack(v, down) })
 }
 
-// bringBack starts a node after a while, whatever else ends: a run ends whole.
+// bringBack starts a node after a while, even when the run is ending: a run ends with all nodes
+// up.
 func (n *nemesis) bringBack(v *node, after time.Duration) {
 	pause(context.Background(), after)
 	if err := v.start(); err != nil {
@@ -93,8 +94,8 @@ func (n *nemesis) bringBack(v *node, after time.Duration) {
 	}
 }
 
-// stop holds a node for longer than its lease: it comes back as a zombie, with
-// calls under way and decisions in hand, and must notice before it acts.
+// stop holds a node for longer than its lease: it continues as a zombie, with calls and
+// decisions in progress, and must notice that before it acts.
 func (n *nemesis) stop(ctx context.Context) {
 	v := n.victim(ctx)
 	if v == nil {
@@ -116,11 +117,11 @@ func (n *nemesis) stop(ctx context.Context) {
 	})
 }
 
-// term is a deploy: a node may end its calls, hands over the rest and goes. No
-// saga may suffer for it.
+// term is a deployment: a node may finish its calls, hands over the rest and exits. No saga may
+// suffer from it.
 func (n *nemesis) term(ctx context.Context) {
 	v := n.victim(ctx)
-	if v == nil || v.awaitReady(ctx) != nil { // before, SIGTERM is any program's sudden end
+	if v == nil || v.awaitReady(ctx) != nil { // earlier than that, SIGTERM simply ends a process
 		return
 	}
 	n.w.log.write("%s: SIGTERM", v.name)
@@ -136,8 +137,8 @@ func (n *nemesis) term(ctx context.Context) {
 	})
 }
 
-// restartShop takes the participants down, in the middle of their answers, and
-// has them go on from their ledger.
+// restartShop stops the participants, in the middle of their answers, and restarts them from
+// their ledger.
 func (n *nemesis) restartShop(ctx context.Context) {
 	n.w.log.write("participants: down")
 	if err := n.w.shop.close(); err != nil {
@@ -152,14 +153,14 @@ func (n *nemesis) restartShop(ctx context.Context) {
 	n.w.tally.shops.Add(1)
 }
 
-// steady waits until all nodes are up: one that starts without its database
-// rightly gives up, and that is not what is tested here.
+// steady waits until all nodes are up: one that starts without its database gives up, as it
+// should, and that is not tested here.
 func (n *nemesis) steady(ctx context.Context) bool {
 	n.back.Wait()
 	return n.w.allReady(ctx) == nil
 }
 
-// crashDatabase has PostgreSQL crash and recover under the nodes' feet.
+// crashDatabase makes PostgreSQL crash and recover while the nodes run.
 func (n *nemesis) crashDatabase(ctx context.Context) {
 	if !n.steady(ctx) {
 		return
@@ -173,7 +174,7 @@ func (n *nemesis) crashDatabase(ctx context.Context) {
 	n.w.log.write("PostgreSQL: back")
 }
 
-// cutDatabase ends connections of the nodes in the middle of whatever they do.
+// cutDatabase ends connections of the nodes, whatever they are doing.
 func (n *nemesis) cutDatabase(ctx context.Context) {
 	kind := []string{"writer", "writer", "api", "lease"}[n.dice.IntN(4)]
 	n.w.log.write("PostgreSQL: all %s connections are cut", kind)
@@ -184,8 +185,8 @@ func (n *nemesis) cutDatabase(ctx context.Context) {
 	n.w.tally.cuts.Add(1)
 }
 
-// blackout kills the database and all nodes at once. PostgreSQL comes back at
-// another port, so the nodes are told.
+// blackout kills the database and all nodes. PostgreSQL starts again on another port, so the
+// nodes get its new address.
 func (n *nemesis) blackout(ctx context.Context) {
 	if !n.steady(ctx) {
 		return

@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// node is one skald of a run, over all its lives: it keeps its name and port.
+// node is one skald of a run, over all its processes: it keeps its name and port.
 type node struct {
 	w    *world
 	name string
 	addr string
 	url  string
 	log  *nodeLog
-	env  []string // of this node alone, beside what all have
+	env  []string // of this node only, in addition to what all have
 
 	mu      sync.Mutex
-	proc    *process // guarded by mu: its last life; nil before the first
-	mayExit bool     // guarded by mu: the end of this life is expected
+	proc    *process // guarded by mu: the latest process; nil before the first
+	mayExit bool     // guarded by mu: the end of this process is expected
 }
 
 func newNode(w *world, name string) (*node, error) {
@@ -38,9 +38,8 @@ func newNode(w *world, name string) (*node, error) {
 	return &node{w: w, name: name, addr: addr, url: "http://" + addr, log: log}, err
 }
 
-// steadyAddr picks a port that is free now and will still be after the server
-// on it was down for a while: below those the kernel gives to whoever asks for
-// any.
+// steadyAddr picks a port that is free now and stays free while the server on it is down: one
+// below the range of ephemeral ports.
 func steadyAddr() (string, error) {
 	for range 100 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
@@ -53,7 +52,7 @@ func steadyAddr() (string, error) {
 	return "", errors.New("found no free port in a hundred tries")
 }
 
-// start begins a new life and returns at once. extra is added to its environment.
+// start starts a new process and returns immediately. extra is added to its environment.
 func (n *node) start(extra ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +78,7 @@ func (n *node) start(extra ...string) error {
 	return nil
 }
 
-// supervise reports a life that ended though nobody ended it.
+// supervise reports a process that ended unexpectedly.
 func (n *node) supervise(proc *process) {
 	<-proc.done
 	n.mu.Lock()
@@ -99,7 +98,7 @@ func (n *node) alive() *process {
 	return n.proc
 }
 
-// take makes the caller the one who ends this life; nil when there is none.
+// take returns the process to the one caller that will end it; nil when there is none.
 func (n *node) take() *process {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,8 +106,8 @@ func (n *node) take() *process {
 	return n.proc
 }
 
-// end takes the node down with sig and returns when it is. A node that is down
-// is left so.
+// end ends the node with sig and returns when it is down. It does nothing to a node that is
+// down.
 func (n *node) end(sig syscall.Signal) {
 	if proc := n.take(); proc != nil {
 		proc.signal(sig)
@@ -116,8 +115,7 @@ func (n *node) end(sig syscall.Signal) {
 	}
 }
 
-// awaitReady returns nil once the node says it can serve, and an error when it
-// ended instead or ctx did.
+// awaitReady returns nil when the node is ready, and an error when it ended instead or ctx did.
 func (n *node) awaitReady(ctx context.Context) error {
 	proc := n.alive()
 	for proc != nil && !proc.ended() {

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/examples/order/shop"
 )
 
-// participants is the other side of all sagas: one shop in this process, which
-// survives the kills, and is itself restarted from its ledger now and then.
+// participants is the participant of all sagas: one shop in this process, which survives the
+// kills, and is itself restarted from its ledger now and then.
 type participants struct {
 	addr    string
 	cfg     shop.Config
@@ -25,10 +25,10 @@ type participants struct {
 	server *http.Server // guarded by mu
 }
 
-// pauses bounds how long a participant keeps a call waiting on its own account.
+// pauses is the maximum by which a participant delays a call.
 const pauses = 400 * time.Millisecond
 
-// rude faults make about one call in five end in doubt.
+// unreliable faults give about one call in five an unknown outcome.
 func unreliable(dir string, seed uint64) shop.Config {
 	return shop.Config{
 		Ledger: filepath.Join(dir, "ledger.jsonl"), Seed: seed,
@@ -68,7 +68,7 @@ func (p *participants) open() error {
 	return nil
 }
 
-// close drops all connections, whatever is being answered, and closes the ledger.
+// close drops all connections, even in the middle of an answer, and closes the ledger.
 func (p *participants) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,14 +80,13 @@ func (p *participants) close() error {
 	return err
 }
 
-// entries reads the ledger as it is on disk.
+// entries reads the ledger from disk.
 func (p *participants) entries() ([]ledger.Entry, error) { return ledger.Read(p.cfg.Ledger) }
 
-// witness looks at the database whenever a call of its kind arrives for the
-// first time: what must have been committed before the call has to be there
-// (I3: every step before it; I4: the turn, and every later undo). A commit is
-// visible from the moment it is acknowledged, so an orchestrator that sends
-// only after its commit can never be caught.
+// witness reads the database whenever a call of its kind arrives for the first time: what must
+// have been committed before the call has to be there (I3: every step before it; I4: the start
+// of the compensation, and every later compensation). A commit is visible from the moment it is
+// acknowledged, so an orchestrator that sends only after its commit never fails this check.
 type witness struct {
 	db    *database
 	found *findings
@@ -95,8 +94,8 @@ type witness struct {
 	mu      sync.Mutex
 	seen    map[callID]bool // guarded by mu
 	looked  int             // guarded by mu
-	missed  int             // guarded by mu: the database did not answer, or there were too many at once
-	looking chan struct{}   // bounds questions under way
+	missed  int             // guarded by mu: the database did not answer, or there were too many calls at once
+	looking chan struct{}   // limits concurrent queries
 	wait    sync.WaitGroup
 }
 
@@ -117,14 +116,14 @@ func (w *witness) watch(next http.Handler) http.Handler {
 		w.seen[id] = true
 		w.mu.Unlock()
 		if first {
-			w.wait.Go(func() { w.look(id) }) // beside the call: the run is not to wait for us
+			w.wait.Go(func() { w.look(id) }) // in the background: the call must not wait for the witness
 		}
 		next.ServeHTTP(rw, r)
 	})
 }
 
-// look asks for what must be committed when the call arrives. All of it stays
-// so for ever, so a late answer can hide a broken promise but not make one up.
+// look checks what must be committed when the call arrives. All of it is permanent, so a late
+// query can hide a violation but not invent one.
 func (w *witness) look(id callID) {
 	select {
 	case w.looking <- struct{}{}:

@@ -9,16 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// probe looks at every saga again and again while everything goes wrong. It
-// finds what no end shows: a saga that nobody would ever look at again (I1), a
-// way back (I5), an epoch that sinks (I6).
+// probe samples every saga repeatedly while faults are injected. It finds violations that the
+// end does not show: a saga that no node would ever look at again (I1), a move backwards (I5),
+// an epoch that decreases (I6).
 type probe struct {
 	w     *world
 	known map[string]sample
 	looks int
 }
 
-// sample is a saga's head as it was seen once.
+// sample is the head of a saga at one time.
 type sample struct {
 	state   saga.State
 	version int64
@@ -30,11 +30,11 @@ func newProbe(w *world) *probe {
 	return &probe{w: w, known: map[string]sample{}}
 }
 
-// run looks until ctx ends.
+// run takes samples until ctx ends.
 func (p *probe) run(ctx context.Context) {
 	for n := 0; pause(ctx, 300*time.Millisecond); n++ {
 		if err := p.look(ctx); err != nil {
-			continue // the database is down; it is looked at again
+			continue // the database is down; the next sample will do
 		}
 		p.looks++
 		if n%10 == 0 {
@@ -87,7 +87,7 @@ func (p *probe) look(ctx context.Context) error {
 	return nil
 }
 
-// compare holds a saga to what was seen of it before.
+// compare checks a saga against its previous samples.
 func (p *probe) compare(id string, now sample) {
 	was, known := p.known[id]
 	p.known[id] = now
@@ -106,7 +106,7 @@ func (p *probe) compare(id string, now sample) {
 	}
 }
 
-// metrics asks every node that is up whether it knows of stuck sagas.
+// metrics reads from every node that is up whether there are stuck sagas.
 func (p *probe) metrics(ctx context.Context) {
 	for _, n := range p.w.nodes {
 		if n.alive() == nil {

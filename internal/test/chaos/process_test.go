@@ -42,7 +42,7 @@ var (
 
 func build(name string, flags ...string) (string, error) {
 	path := filepath.Join(binDir, name)
-	args := append([]string{"build", "-ldflags=-w", "-o", path}, flags...) // nobody debugs it
+	args := append([]string{"build", "-ldflags=-w", "-o", path}, flags...) // without debug information
 	cmd := exec.Command("go", append(args, "./cmd/skald")...)
 	cmd.Dir = filepath.Join("..", "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -68,10 +68,10 @@ type process struct {
 	err  error         // how it ended; read after done
 }
 
-// launch starts cmd. Should this test be killed, the kernel kills the child
-// where it can: when the thread that started it ends. So that thread waits.
+// launch starts cmd. If this test is killed, the kernel kills the child where it can: when the
+// thread that started it ends. So that thread waits for the child.
 func launch(cmd *exec.Cmd) (*process, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the test alone
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C reaches only the test
 	dieWithParent(cmd.SysProcAttr)
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -89,7 +89,7 @@ func launch(cmd *exec.Cmd) (*process, error) {
 	return p, <-started
 }
 
-// signal fails only when the process has ended already.
+// signal fails only when the process has already ended.
 func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
 func (p *process) ended() bool {
@@ -107,7 +107,7 @@ func (p *process) killed() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// environment is ours without any setting of skald, with extra on top.
+// environment is the environment of this process without settings of Skald, and with extra.
 func environment(extra ...string) []string {
 	var kept []string
 	for _, pair := range os.Environ() {
@@ -118,14 +118,14 @@ func environment(extra ...string) []string {
 	return append(kept, extra...)
 }
 
-// nodeLog keeps what a node says on stderr, over its restarts, and notices
-// what it must not say.
+// nodeLog keeps what a node writes to stderr, over its restarts, and recognizes forbidden
+// lines.
 type nodeLog struct {
 	mu      sync.Mutex
 	file    *os.File
-	line    []byte          // begun, not ended
+	line    []byte          // incomplete
 	reached map[string]bool // failpoints passed
-	bad     []string        // lines that no run may have
+	bad     []string        // forbidden lines
 }
 
 func openNodeLog(path string) (*nodeLog, error) {
@@ -149,7 +149,7 @@ func (l *nodeLog) Write(p []byte) (int, error) {
 	return l.file.Write(p)
 }
 
-// forbidden are the beginnings of, or messages in, lines that betray a defect.
+// forbidden are the beginnings of lines, or messages in them, that reveal a defect.
 var forbidden = []string{
 	"panic:", "fatal error:", "WARNING: DATA RACE", "request handler panicked",
 	"sagas are stuck", "an outcome no longer matches its saga",
@@ -166,7 +166,7 @@ func (l *nodeLog) inspect(line string) {
 	}
 }
 
-// newLife forgets a line that a kill cut short, and marks the place.
+// newLife drops a line that a kill cut short, and marks the restart.
 func (l *nodeLog) newLife() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +186,7 @@ func (l *nodeLog) complaints() []string {
 	return append([]string(nil), l.bad...)
 }
 
-// pause waits for d, or until ctx ends, and reports whether it was d.
+// pause waits for d, or until ctx ends, and reports whether d has passed.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// checkRecord holds one ended saga to what its row, its step logs and the
-// ledger must say together. The ledger alone is judged by ledger.Checker.
+// checkRecord checks an ended saga: its row, its step logs and the ledger must agree.
+// ledger.Checker judges the ledger alone.
 func checkRecord(r *record, add func(invariant, step, format string, args ...any)) {
 	if !r.state.Terminal() {
 		add("I1", "", "is %s at step %d long after everything is well again", r.state, r.step)
@@ -51,8 +51,8 @@ func checkHead(r *record, add func(invariant, step, format string, args ...any))
 	}
 }
 
-// checkBounds is I8: the policy's attempts, and one more per owner that may
-// have lost the answer to a call.
+// checkBounds is I8: the attempts of the policy, and one more per owner that may have lost the
+// answer to a call.
 func checkBounds(r *record, add func(invariant, step, format string, args ...any)) {
 	type call struct {
 		step   string
@@ -81,7 +81,7 @@ func checkBounds(r *record, add func(invariant, step, format string, args ...any
 	}
 }
 
-// checkLogs compares the executions recorded with the end.
+// checkLogs compares the recorded executions with the final state.
 func checkLogs(r *record, add func(invariant, step, format string, args ...any)) {
 	done := map[int]bool{}
 	failures := map[int]int{}
@@ -117,17 +117,16 @@ func checkLogs(r *record, add func(invariant, step, format string, args ...any))
 	}
 }
 
-// checkUndoLogs compares the undos recorded with the end: in strictly
-// descending order, without a gap down to the first step or to the one that
-// gave up.
+// checkUndoLogs compares the recorded compensations with the final state: in strictly
+// descending order, without a gap down to the first step or to the one that gave up.
 func checkUndoLogs(r *record, add func(invariant, step, format string, args ...any)) {
-	highest := -1 // of the steps recorded as done
+	highest := -1 // of the steps recorded as completed
 	for _, l := range r.logs {
 		if l.action == "EXECUTE" && l.status == "SUCCESS" {
 			highest = max(highest, l.step)
 		}
 	}
-	next, gaveUp := -1, false // the step whose undo is to come; -1 before the first
+	next, gaveUp := -1, false // the step to be compensated next; -1 before the first
 	for _, l := range r.logs {
 		if l.action != "COMPENSATE" || !l.final {
 			continue
@@ -149,7 +148,7 @@ func checkUndoLogs(r *record, add func(invariant, step, format string, args ...a
 			gaveUp = true
 		}
 		if next = l.step - 1; next < 0 {
-			next = len(r.flow.steps) // nothing may follow
+			next = len(r.flow.steps) // no further one may follow
 		}
 	}
 	whole := next < 0 || next == len(r.flow.steps)
@@ -164,7 +163,7 @@ func checkUndoLogs(r *record, add func(invariant, step, format string, args ...a
 	}
 }
 
-// checkLogsAgainstLedger looks for what is recorded and never happened.
+// checkLogsAgainstLedger looks for recorded calls that never happened.
 func checkLogsAgainstLedger(r *record, add func(invariant, step, format string, args ...any)) {
 	action := map[string]ledger.Action{"EXECUTE": ledger.Execute, "COMPENSATE": ledger.Compensate}
 	for _, l := range r.logs {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// record is all that is known about one saga at the end of a run.
+// record is everything that is known about one saga at the end of a run.
 type record struct {
 	id        string
 	flow      *flow
@@ -29,7 +29,7 @@ type record struct {
 
 	logs  []stepLog
 	calls []ledger.Entry // as received
-	order *order         // nil when no client knows it
+	order *order         // nil when no client knows the saga
 }
 
 // stepLog is a row of saga_step_logs.
@@ -44,8 +44,8 @@ type stepLog struct {
 	finished *time.Time
 }
 
-// records reads every saga of the database. It reads SQL itself: the product's
-// own reader could err as its writer does.
+// records reads every saga of the database. It uses SQL directly: the product's own reader
+// could have the same defect as its writer.
 func (w *world) records(ctx context.Context) (map[string]*record, error) {
 	flows := map[string]*flow{}
 	for i := range w.flows {
@@ -102,8 +102,7 @@ func (w *world) addLogs(ctx context.Context, sagas map[string]*record) error {
 	return rows.Err()
 }
 
-// fingerprints are of whole rows: those that may never change again are
-// compared with themselves later.
+// fingerprints returns hashes of whole rows that may never change again, to compare them later.
 func (w *world) fingerprints(ctx context.Context) (map[string]string, error) {
 	rows, err := w.db.sql().QueryContext(ctx, `
 		SELECT s.id, md5(s::text || coalesce((SELECT string_agg(l::text, '|' ORDER BY l.id) FROM saga.saga_step_logs l WHERE l.saga_id = s.id), ''))
@@ -123,7 +122,7 @@ func (w *world) fingerprints(ctx context.Context) (map[string]string, error) {
 	return out, rows.Err()
 }
 
-// end is what the ledger's checker wants to know.
+// end is the final state in the form of the ledger's checker.
 func (r *record) end() ledger.SagaEnd {
 	end := ledger.SagaEnd{Outcome: ledger.Compensated, Steps: r.flow.steps, WithoutUndo: r.flow.withoutUndo}
 	switch r.state {
@@ -135,7 +134,7 @@ func (r *record) end() ledger.SagaEnd {
 	return end
 }
 
-// effect is what the participants hold of a step.
+// effect is what the participants have stored for a step.
 func (r *record) effect(step string) (applied, undone bool) {
 	for _, c := range r.calls {
 		if c.Step == step && c.Effect == ledger.Applied {

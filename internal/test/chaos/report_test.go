@@ -13,10 +13,10 @@ import (
 
 const (
 	maxShown     = 30 // violations that are printed
-	maxTimelines = 3  // sagas whose whole story is printed
+	maxTimelines = 3  // sagas whose timeline is printed
 )
 
-// summary is the run in one line.
+// summary describes the run in one line.
 func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 	looked, missed := w.shop.witness.counts()
 	return fmt.Sprintf(
@@ -54,7 +54,7 @@ func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 	)
 }
 
-// report prints what went wrong, and the stories of the first sagas concerned.
+// report prints the violations, and the timelines of the first sagas concerned.
 func (w *world) report(v *verdict) {
 	found := w.reportFindings()
 	told := map[string]bool{}
@@ -66,7 +66,7 @@ func (w *world) report(v *verdict) {
 	}
 }
 
-// reportFindings prints what went wrong and returns it.
+// reportFindings prints the violations and returns them.
 func (w *world) reportFindings() []ledger.Violation {
 	found := w.all()
 	for i, f := range found {
@@ -79,7 +79,7 @@ func (w *world) reportFindings() []ledger.Violation {
 	return found
 }
 
-// timeline is everything that happened to a saga, and around it, in order.
+// timeline is everything that happened to a saga and around it, in order.
 func (w *world) timeline(r *record) string {
 	var story []note
 	tell := func(at time.Time, format string, args ...any) {

@@ -8,15 +8,14 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// putBack puts the calls of stopped nodes where they belong. Nobody can prevent
-// that a node is stopped between its last look at the clock and the sending of
-// a call, which then leaves when the node goes on, seconds later, under a fence
-// that is not valid any more (invariant I6 allows for one). Such a call counts
-// as received where it was sent: before the first call of the next owner. That
-// it arrives late must hurt nobody, and that the participants' effects tell.
+// putBack moves the calls of stopped nodes to where they belong. A node can be stopped between
+// its last check of the clock and the sending of a call. The call is then sent when the node
+// continues, seconds later, with a fence that is no longer valid (invariant I6 allows for one).
+// Such a call counts as received when it was decided: before the first call of the next owner.
+// Its late arrival must do no harm, which the participants' effects show.
 //
-// It takes the entries of one ledger in any order, returns them in order of
-// arrival under new numbers, and says how many were put back.
+// It takes the entries of one ledger in any order, returns them in order of arrival with new
+// numbers, and how many were moved.
 func putBack(entries []ledger.Entry, stops []interval) ([]ledger.Entry, int) {
 	calls := slices.Clone(entries)
 	slices.SortStableFunc(calls, func(a, b ledger.Entry) int { return int(a.Seq - b.Seq) })
@@ -48,7 +47,7 @@ func putBack(entries []ledger.Entry, stops []interval) ([]ledger.Entry, int) {
 	return out, len(late)
 }
 
-// afterStop returns which stop had just ended at a time, -1 when none had.
+// afterStop returns the index of the stop that had just ended at a time, -1 when there is none.
 func afterStop(at time.Time, stops []interval) int {
 	return slices.IndexFunc(
 		stops,
@@ -64,7 +63,7 @@ func TestOneCallOfAStoppedNodePerSagaIsPutBack(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		attempts []int // the order of saga a afterwards
+		attempts []int // the expected order of saga a
 		moved    int
 		entries  []ledger.Entry
 	}{

@@ -21,14 +21,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// topicPlan is a run of topics that are deleted and made anew.
+// topicPlan is a run with topics that are deleted and recreated.
 type topicPlan struct {
 	plan
-	topics, lives, records int           // records of all lives together
+	topics, lives, records int           // records is the total of all lives
 	absences               int           // of a broker
-	up                     time.Duration // how long none is away before
-	rest                   time.Duration // longest pause of a topic before it is written to
-	outage                 time.Duration // how long it is away; how long at most before a real one is started again
+	up                     time.Duration // minimum time between two absences
+	rest                   time.Duration // longest pause before a topic is written to
+	outage                 time.Duration // how long a broker is down; for a real one, the maximum before it is started again
 }
 
 var topicPlans = map[string]topicPlan{
@@ -36,18 +36,16 @@ var topicPlans = map[string]topicPlan{
 	"long": {plan{lease: time.Second, nodes: 2, kills: 25, cuts: 10, gap: 4 * time.Second}, 20, 5, 10_000, 12, 2 * time.Second, 2 * time.Second, 3 * time.Second},
 }
 
-// realTopicPlans are those of an Apache Kafka, which takes its time to come back.
+// realTopicPlans are those for Apache Kafka, which takes longer to restart.
 var realTopicPlans = map[string]topicPlan{
 	"":     {plan{lease: time.Second, nodes: 2, kills: 2, gap: 3 * time.Second}, 3, 2, 180, 1, 2 * time.Second, time.Second, 0},
 	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 10, 20 * time.Second, 30 * time.Second, 3 * time.Second},
 }
 
-// TestDeadLettersSurviveRecreatedTopics is the proof that every record of a topic that
-// is deleted and made anew is one letter, byte for byte, whoever dies meanwhile. A life
-// of a topic ends as soon as all of it is stored: before, Kafka itself loses records.
-//
-// Its brokers are of this process, and hang up; with SKALD_TEST_KAFKA_LIBS it is also
-// an Apache Kafka that dies of SIGKILL.
+// TestDeadLettersSurviveRecreatedTopics proves that every record of a topic that is deleted and
+// recreated becomes one letter, byte for byte, whichever process dies meanwhile. A life of a
+// topic ends only when all of it is stored: before that, Kafka itself loses records.
+// With SKALD_TEST_KAFKA_LIBS it also runs with an Apache Kafka that is killed with SIGKILL.
 func TestDeadLettersSurviveRecreatedTopics(t *testing.T) {
 	t.Parallel()
 	mode, libs := chaosMode(t), os.Getenv("SKALD_TEST_KAFKA_LIBS")
@@ -96,20 +94,21 @@ func surviveTopics(t *testing.T, tp topicPlan, libs string) {
 		})
 	}
 	topics.Wait()
-	kills, lived := w.tally.kills.Load(), absences.Load() // while topics lived
+	kills, lived := w.tally.kills.Load(), absences.Load() // while topics existed
 	trouble.Wait()
 	lives := c.judge(ctx, t)
 	w.reportFindings()
 	t.Logf("topics made anew on %s: seed=%d topics=%d lives=%d records=%d kills=%d (%d while topics lived) pg_cuts=%d broker_absences=%d (%d) violations=%d in %s",
 		c.brokers, w.seed, tp.topics, lives, len(c.sent), w.tally.kills.Load(), kills, w.tally.cuts.Load(),
 		absences.Load(), lived, len(w.all()), time.Since(began).Round(time.Second))
-	// A node that was not told a topic's id may have put a substitute in its place (decision 0044), so there can be more.
+	// A node that did not get a topic's id may have stored a substitute for it (decision 0044),
+	// so there can be more.
 	if len(c.sent) != tp.records || kills == 0 || lived == 0 || lives < tp.topics*tp.lives {
 		t.Errorf("the run proves nothing: %d records, %d lives, %d kills of nodes and %d absences of brokers while topics lived", len(c.sent), lives, kills, lived)
 	}
 }
 
-// topicLives are topics that come and go, and what was written to them.
+// topicLives are topics that are created and deleted, and what was written to them.
 type topicLives struct {
 	w       *world
 	plan    topicPlan
@@ -117,12 +116,12 @@ type topicLives struct {
 	client  *kgo.Client
 
 	mu   sync.Mutex
-	sent map[string]*kgo.Record // guarded by mu: by value, which no two share
+	sent map[string]*kgo.Record // guarded by mu: by value, which is unique
 }
 
 const topicPartitions = 3
 
-// openTopics has brokers of this process, or, with the jars of one, an Apache Kafka.
+// openTopics starts brokers in this process, or, given its jars, an Apache Kafka.
 func openTopics(w *world, tp topicPlan, libs string) (*topicLives, error) {
 	c := &topicLives{w: w, plan: tp, sent: map[string]*kgo.Record{}}
 	var err error
@@ -148,9 +147,9 @@ func (c *topicLives) close() {
 	c.brokers.close()
 }
 
-// live makes a topic, fills it, waits until all is stored, and deletes it, life after
-// life. In its last one it waits, with a part of the records written, until struck: else
-// a fast machine would be done before anything has gone wrong.
+// live creates a topic, fills it, waits until all of it is stored, and deletes it,
+// repeatedly. In the last life it waits with a part of the records written until struck:
+// otherwise a fast machine would be done before any fault was injected.
 func (c *topicLives) live(ctx context.Context, i, lives, records int, struck func() bool) error {
 	topic, dice := fmt.Sprintf("topic-%d.dlq", i), c.w.dice(fmt.Sprintf("topic %d", i))
 	for life := range lives {
@@ -184,7 +183,8 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int, struck fun
 		if err := c.again(ctx, func() error { return c.remove(ctx, topic) }); err != nil {
 			return err
 		}
-		// The controller has deleted it; the broker takes records for it until it hears of that.
+		// The controller has deleted it; the broker accepts records for it until it learns of
+		// that.
 		if err := c.again(ctx, func() error { return c.gone(ctx, topic) }); err != nil {
 			return err
 		}
@@ -192,10 +192,11 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int, struck fun
 	return nil
 }
 
-// write returns when all records of a partition are acknowledged and lie in it. A broker that has
-// just come back acknowledges some into the life that it still knows, and deletes them
-// with it; or refuses them for it. Each try has a client, and so a producer id, of its
-// own: else the broker takes the sequence numbers of one life for repeats of another's.
+// write returns when all records of a partition are acknowledged and stored in it. A broker
+// that has just restarted acknowledges some for the previous life, which it still knows, and
+// deletes them with it, or refuses them. Each attempt has its own client, and so its own
+// producer id: otherwise the broker takes the sequence numbers of one life for repetitions of
+// another's.
 func (c *topicLives) write(ctx context.Context, topic string, records []*kgo.Record) error {
 	for {
 		client, err := c.open()
@@ -228,7 +229,7 @@ func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic str
 	}
 	if err := results.FirstErr(); err != nil {
 		if end != 0 {
-			return fmt.Errorf("%d of %d records lie in partition %d: %v", end, len(records), records[0].Partition, err) //nolint:errorlint // not to be tried again
+			return fmt.Errorf("%d of %d records lie in partition %d: %v", end, len(records), records[0].Partition, err) //nolint:errorlint // not to be retried
 		}
 		return err
 	}
@@ -247,7 +248,7 @@ func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic str
 	return fmt.Errorf("%d of %d records lie in partition %d, and all are acknowledged", end, len(records), records[0].Partition)
 }
 
-// gone returns nil when brokers know a topic no more.
+// gone returns nil when the brokers no longer know a topic.
 func (c *topicLives) gone(ctx context.Context, topic string) error {
 	_, err := c.end(ctx, topic, 0)
 	switch {
@@ -259,7 +260,7 @@ func (c *topicLives) gone(ctx context.Context, topic string) error {
 	return err
 }
 
-// end is where a partition ends.
+// end returns the end offset of a partition.
 func (c *topicLives) end(ctx context.Context, topic string, partition int32) (int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	rt, rp := kmsg.NewListOffsetsRequestTopic(), kmsg.NewListOffsetsRequestTopicPartition()
@@ -279,7 +280,7 @@ func (c *topicLives) end(ctx context.Context, topic string, partition int32) (in
 	return at.Offset, kerr.ErrorForCode(at.ErrorCode)
 }
 
-// stored waits until the database has so many letters of a topic.
+// stored waits until the database has want letters of a topic.
 func (c *topicLives) stored(ctx context.Context, topic string, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
@@ -294,7 +295,7 @@ func (c *topicLives) stored(ctx context.Context, topic string, want int) error {
 	}
 }
 
-// again tries until something is done, or ctx ends: brokers go and come.
+// again retries until do succeeds, or ctx ends: brokers come and go.
 func (c *topicLives) again(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -334,8 +335,8 @@ func (c *topicLives) remove(ctx context.Context, topic string) error {
 	return nil
 }
 
-// judge compares every letter with its record, and returns how many lives of topics
-// there are letters of.
+// judge compares every letter with its record, and returns how many lives of topics have
+// letters.
 func (c *topicLives) judge(ctx context.Context, t *testing.T) (lives int) {
 	t.Helper()
 	if err := c.w.heal(ctx); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// checkTrail replays the audit trail (I10): each saga's events pass legal edges
-// only, from one state to the next without a gap, and arrive where its row is;
-// and the hash chain says that they are as they were written.
+// checkTrail replays the audit trail (I10): each saga's events follow legal edges only, from
+// one state to the next without a gap, and end in the state of its row; and the hash chain
+// proves that they are unchanged.
 func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 	rows, err := w.db.sql().QueryContext(ctx, `
 		SELECT saga_id, event_type, coalesce(old_state, -1), coalesce(new_state, -1) FROM saga.saga_events ORDER BY saga_id, id`)
@@ -52,7 +52,7 @@ func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 	return w.verifyTrail(ctx)
 }
 
-// verifyTrail has a node check the whole chain.
+// verifyTrail makes a node check the whole chain.
 func (w *world) verifyTrail(ctx context.Context) error {
 	for next := int64(1); next > 0; {
 		r, err := w.ask(ctx, fmt.Sprintf("/api/v1/audit/verify?from_seq=%d", next))

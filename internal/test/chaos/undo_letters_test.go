@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// checkUndoLetters looks at the dead letters of sagas: one that ended dirty has
-// exactly one that is open, which it names, and no other has any.
+// checkUndoLetters checks the dead letters of sagas: one that ended dirty has exactly one open
+// letter, which it names, and no other saga has any.
 func (w *world) checkUndoLetters(ctx context.Context, v *verdict) error {
 	rows, err := w.db.sql().QueryContext(ctx, `
 		SELECT coalesce(s.id, m.saga_id), coalesce(s.state, -1) = 6, count(m.id),

@@ -15,7 +15,7 @@ type flow struct {
 	steps       []string
 	withoutUndo []string
 	attempts    int // max_attempts of a step
-	undos       int // max_attempts of an undo
+	undos       int // max_attempts of a compensation
 	definition  []byte
 }
 
@@ -30,9 +30,9 @@ func stepIndex(name string) int {
 	return i
 }
 
-// makeFlows makes workflows of three to six steps, some without an undo. Half of them
-// give calls less time than participants sometimes take (shortTimeout); every fourth
-// gives up undos early, so that there are dirty ends.
+// makeFlows generates workflows of three to six steps, some without a compensation. Half of
+// them give calls less time than participants sometimes take (shortTimeout); every fourth gives
+// up compensations early, so that there are dirty ends.
 func makeFlows(r *rand.Rand, participant string) []flow {
 	var flows []flow
 	for i := range 8 {

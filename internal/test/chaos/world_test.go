@@ -23,23 +23,23 @@ type plan struct {
 	nodes   int
 	clients int
 	think   time.Duration // longest pause of a client between two orders
-	sagas   int           // orders at least
-	drain   time.Duration // T_drain: how long after healing sagas may still take
+	sagas   int           // minimum number of orders
+	drain   time.Duration // T_drain: how long sagas may take after healing
 
-	calm bool // nobody dies and no call is given up, so none may be repeated
+	calm bool // no node dies and no call is given up, so no call may be repeated
 
-	// What the nemesis does, in random order, and the longest pause between two deeds.
+	// What the nemesis does, in random order, and the longest pause between two faults.
 	kills, stops, terms, shops, crashes, cuts, blackouts int
 	gap                                                  time.Duration
 }
 
-// world is a running system with its clients and its enemies.
+// world is a running system with its clients and its faults.
 type world struct {
 	*findings
 	t     *testing.T
 	dir   string
 	bin   string
-	env   []string // of every node, beside what a node always has
+	env   []string // of every node, in addition to what a node always has
 	plan  plan
 	seed  uint64
 	log   *eventLog
@@ -55,7 +55,7 @@ type world struct {
 	tally struct{ kills, stops, terms, shops, crashes, cuts, blackouts, replays atomic.Int64 }
 }
 
-// newWorld prepares a run. Its directory is kept when the test fails, else removed.
+// newWorld prepares a run. Its directory is kept when the test fails, otherwise removed.
 func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "skald-chaos-")
@@ -65,7 +65,7 @@ func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 	w := &world{findings: &findings{}, t: t, dir: dir, bin: bin, plan: p, seed: seed,
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}}
 	t.Cleanup(func() { w.close() })
-	// PostgreSQL may have to run as another user, who must be able to pass.
+	// PostgreSQL may have to run as another user, who must be able to traverse it.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 	return w
 }
 
-// open brings the database and the participants into the world.
+// open adds the database and the participants to the world.
 func (w *world) open(db *database, faults shop.Config) {
 	w.t.Helper()
 	w.db = db
@@ -94,7 +94,7 @@ func (w *world) open(db *database, faults shop.Config) {
 	w.flows = makeFlows(w.dice("flows"), p.addr)
 }
 
-// dice are a source of chance that depends on the seed and its purpose only.
+// dice is a source of randomness that depends only on the seed and its purpose.
 func (w *world) dice(purpose string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(purpose) {
@@ -132,7 +132,7 @@ func (w *world) close() {
 	}
 }
 
-// newOrder invents an order and writes it down before anybody sends it.
+// newOrder generates an order and records it before it is sent.
 func (w *world) newOrder(r *rand.Rand, k kind) *order {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,14 +141,14 @@ func (w *world) newOrder(r *rand.Rand, k kind) *order {
 	return o
 }
 
-// stored counts the sagas that there are: not every order comes to one.
+// stored counts the existing sagas: not every order leads to one.
 func (w *world) stored(ctx context.Context) (n int) {
-	_ = w.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM saga.saga_states`).Scan(&n) // the database may be away
+	_ = w.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM saga.saga_states`).Scan(&n) // the database may be down
 	return n
 }
 
-// trade lets the clients work until more ends. What they have begun they bring
-// to an end, unless run ends before.
+// trade lets the clients work until more ends. They complete what they have begun, unless run
+// ends before.
 func (w *world) trade(run, more context.Context) {
 	var clients sync.WaitGroup
 	for i := range w.plan.clients {
@@ -163,7 +163,7 @@ func (w *world) trade(run, more context.Context) {
 	clients.Wait()
 }
 
-// heal brings everything up again.
+// heal starts everything that is down.
 func (w *world) heal(ctx context.Context) error {
 	for _, n := range w.nodes {
 		if n.alive() == nil {
@@ -186,7 +186,7 @@ func (w *world) allReady(ctx context.Context) error {
 	return nil
 }
 
-// drained waits until no saga is unfinished, for as long as the plan allows.
+// drained waits until no saga is unfinished, at most as long as the plan allows.
 func (w *world) drained(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.plan.drain)
 	defer cancel()
@@ -194,7 +194,7 @@ func (w *world) drained(ctx context.Context) {
 		var left int
 		err := w.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL`).Scan(&left)
 		if err == nil && left == 0 || !pause(ctx, 50*time.Millisecond) {
-			return // who is left the judge will find
+			return // the judge will find those that have not ended
 		}
 	}
 }
