@@ -22,6 +22,10 @@ var Statuses = []Status{Pending, Retrying, Resolved, Dead}
 // Terminal tells whether a letter of this status never changes on its own.
 func (s Status) Terminal() bool { return s == Resolved || s == Dead }
 
+// OpenStatuses are the statuses of letters that may still need attention: those that are
+// not RESOLVED. A letter that was discarded is not open either.
+var OpenStatuses = []Status{Pending, Retrying, Dead}
+
 // Resolution says how a letter became terminal (defects B14, B15).
 type Resolution string
 

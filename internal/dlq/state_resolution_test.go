@@ -1,6 +1,7 @@
 package dlq_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -16,6 +17,15 @@ func TestAResolutionIsOfOneStatus(t *testing.T) {
 		}
 		if got := r.Status(); got != want {
 			t.Errorf("%s is of %s letters, want %s", r, got, want)
+		}
+	}
+}
+
+func TestALetterIsOpenUntilItIsResolved(t *testing.T) {
+	t.Parallel()
+	for _, s := range dlq.Statuses {
+		if open := slices.Contains(dlq.OpenStatuses, s); open != (s != dlq.Resolved) {
+			t.Errorf("%s is an open status: %t", s, open)
 		}
 	}
 }

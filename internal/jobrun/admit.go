@@ -62,7 +62,7 @@ func AdmitKey(all []Candidate) []Admission {
 	for i := range all {
 		c := &all[i]
 		switch {
-		case c.State != Pending || c.Admitted:
+		case slices.Contains(HoldingStates, c.State) || c.Admitted:
 			k.holders = append(k.holders, c)
 		case c.Trigger == ByRetry && c.HoldsKey && k.retry == nil:
 			k.retry = c

@@ -33,6 +33,14 @@ var States = []State{Pending, Assigned, Running, Orphaned, Succeeded, Failed, Ti
 // ActiveStates are the states of runs that have not ended.
 var ActiveStates = []State{Pending, Assigned, Running, Orphaned}
 
+// HoldingStates are the states of runs that hold their concurrency key whether or not they
+// were admitted: a worker has them, or they may be assigned again.
+var HoldingStates = []State{Assigned, Running, Orphaned}
+
+// UnsuccessfulStates are the states of runs that were executed, or were to be, and ended
+// without success.
+var UnsuccessfulStates = []State{Failed, TimedOut, Canceled}
+
 // Terminal tells whether runs of this state never change again (J-15).
 func (s State) Terminal() bool { return !slices.Contains(ActiveStates, s) }
 

@@ -1,6 +1,7 @@
 package jobrun_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -39,5 +40,26 @@ func TestNothingGoesBack(t *testing.T) {
 	}
 	if jobrun.CanMove(jobrun.Running, jobrun.Assigned, jobrun.Leader) {
 		t.Error("a running run is assigned again without having been given up")
+	}
+}
+
+// TestEachStateIsInOneListOfStates: statements take their lists from these, so a new state
+// must be put into one of them.
+func TestEachStateIsInOneListOfStates(t *testing.T) {
+	for _, s := range jobrun.States {
+		in := 0
+		for _, list := range [][]jobrun.State{
+			{jobrun.Pending, jobrun.Succeeded, jobrun.Skipped}, jobrun.HoldingStates, jobrun.UnsuccessfulStates,
+		} {
+			if slices.Contains(list, s) {
+				in++
+			}
+		}
+		if in != 1 {
+			t.Errorf("%s is in %d lists, want one", s, in)
+		}
+		if active := s == jobrun.Pending || slices.Contains(jobrun.HoldingStates, s); active == s.Terminal() {
+			t.Errorf("%s is pending or holding: %t, terminal: %t", s, active, s.Terminal())
+		}
 	}
 }

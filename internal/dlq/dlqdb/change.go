@@ -29,12 +29,12 @@ var (
 var changeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m
    SET `+changedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[], held_retry_at = @held_retry_at, retry_asked = @retry_asked
- WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status <> 'RETRYING' AND @m.status::varchar <> 'RETRYING'`,
+ WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status <> '`+string(dlq.Retrying)+`' AND @m.status::varchar <> '`+string(dlq.Retrying)+`'`,
 	changedLetter.As("m"), postgres.Single("terms", "held_retry_at", "retry_asked"))
 
 var describeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[]
- WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status || '' = 'RETRYING'`,
+ WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND `+IsOneOf("m.status || ''", []dlq.Status{dlq.Retrying}),
 	describedLetter.As("m"), postgres.Single("terms"))
 
 // Change implements dlq.Letters. The letter must be loaded with its content, from which
@@ -84,7 +84,8 @@ func changedFault(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sq
 func (st *Letters) Delete(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	return postgres.Wrap("delete dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
-			DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 AND m.status <> 'RETRYING'`, l.TenantID, l.ID, l.Version)
+			DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 AND m.status <> '`+string(dlq.Retrying)+`'`,
+			l.TenantID, l.ID, l.Version)
 		if err := changedFault(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
 			return err
 		}

@@ -5,8 +5,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Statements that move many letters at once use the transition table as well: their
-// conditions on statuses are made from it once, when the program starts.
+// Statements that move many letters at once use the transition table as well, and others
+// the lists of statuses in the rules: their conditions are made once, when the program
+// starts.
 
 // Leaves is the condition that a column holds a status from which one of the triggers
 // leads away; it is false when there is none.
@@ -22,6 +23,9 @@ func IsOneOf[T ~string](column string, words []T) string {
 	}
 	return column + " IN (" + postgres.QuotedList(words) + ")"
 }
+
+// notDiscarded is the condition that a letter m that has ended was not discarded.
+var notDiscarded = "m.resolution <> '" + string(dlq.Discarded) + "'"
 
 // retriedAutomatically is the condition that the letters, alias at, have a source whose
 // letters may be retried automatically.

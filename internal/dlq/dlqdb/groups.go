@@ -27,7 +27,7 @@ const (
 
 // openLetter is the condition that a letter m still needs attention. It repeats the
 // predicate of the partial indexes, so that no row is read.
-const openLetter = `(m.status IN ('PENDING', 'RETRYING', 'DEAD') AND (m.resolution IS NULL OR m.resolution <> 'DISCARDED'))`
+var openLetter = `(` + IsOneOf("m.status", dlq.OpenStatuses) + ` AND (m.resolution IS NULL OR ` + notDiscarded + `))`
 
 // groupTable is dlq.dlq_groups.
 var groupTable = postgres.NewTable(

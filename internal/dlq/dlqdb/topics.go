@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,6 +93,21 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 	return out, postgres.Wrap("read the statistics of a topic", err)
 }
 
+// oldestOpen reads when the oldest open letter of each status of a topic arrived, which is
+// the first one in the index.
+var oldestOpen = func() string {
+	var each []string
+	for _, s := range dlq.OpenStatuses {
+		of := IsOneOf("m.status", []dlq.Status{s})
+		if s == dlq.Discarded.Status() {
+			of += " AND " + notDiscarded
+		}
+		each = append(each, `(SELECT m.created_at FROM dlq.dlq_messages m
+			  WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND `+of+` ORDER BY m.created_at LIMIT 1)`)
+	}
+	return strings.Join(each, " UNION ALL ")
+}()
+
 // topicStats counts the letters of topics, in their order.
 func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []string) ([]dlq.TopicStats, error) {
 	out := make([]dlq.TopicStats, len(topics))
@@ -110,7 +126,6 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 	for _, c := range counts {
 		at[c.Topic].Counts[c.Status] = c.N
 	}
-	// The oldest letter of each status is the first in the index.
 	var arrived []struct {
 		Topic   string     `db:"topic"`
 		Oldest  *time.Time `db:"oldest"`
@@ -119,13 +134,7 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		Last24h int64      `db:"last_24h"`
 	}
 	err = tx.SelectContext(ctx, &arrived, `
-		SELECT t.topic, (SELECT min(o.created_at) FROM (
-			(SELECT m.created_at FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = 'PENDING' ORDER BY m.created_at LIMIT 1)
-			UNION ALL
-			(SELECT m.created_at FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = 'RETRYING' ORDER BY m.created_at LIMIT 1)
-			UNION ALL
-			(SELECT m.created_at FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = 'DEAD' AND m.resolution <> 'DISCARDED'
-			  ORDER BY m.created_at LIMIT 1)) AS o) AS oldest,
+		SELECT t.topic, (SELECT min(o.created_at) FROM (`+oldestOpen+`) AS o) AS oldest,
 		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '5 minutes'), 0) AS last_5m,
 		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '1 hour'), 0) AS last_1h,
 		       coalesce(sum(a.received), 0) AS last_24h

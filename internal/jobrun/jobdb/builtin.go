@@ -92,7 +92,7 @@ WITH gone AS (
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Fences }},
 	{jobrun.RunRetentionDays, "workers_deleted", `
 WITH gone AS (
-	DELETE FROM jobs.workers w WHERE w.id IN (SELECT id FROM jobs.workers WHERE state = 'DETACHED' AND detached_at < now() - $1 * interval '1 day' LIMIT $2)
+	DELETE FROM jobs.workers w WHERE w.id IN (SELECT id FROM jobs.workers WHERE state` + Is(jobrun.WorkerDetached) + ` AND detached_at < now() - $1 * interval '1 day' LIMIT $2)
 	RETURNING w.tenant_id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Workers }},

@@ -44,7 +44,7 @@ func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, as
 	var active []uuid.UUID
 	if err := tx.SelectContext(ctx, &active, `
 		SELECT r.id FROM jobs.job_runs r
-		 WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.phase IN ('PENDING', 'HELD', 'ORPHANED') AND (NOT $3 OR r.cancel_requested_at IS NULL)
+		 WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.phase`+Unfinished+` AND (NOT $3 OR r.cancel_requested_at IS NULL)
 		 LIMIT 1`, d.TenantID, d.ID, asked); err != nil {
 		return err
 	}

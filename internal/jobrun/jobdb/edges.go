@@ -9,7 +9,8 @@ import (
 
 // Statements that move many runs at once take their conditions from the table of
 // transitions (jobrun.Edges), once, when the process starts: no statement can make a
-// transition that is not in the table.
+// transition that is not in the table. Other statements take their lists of states from
+// the rules as well.
 
 // stateIn is the condition that a column holds one of words, which need no quoting;
 // false without words.
@@ -43,6 +44,25 @@ func phaseMovableTo(to jobrun.State, by jobrun.Mover) string {
 	})
 	return stateIn(phases)
 }
+
+// Is is the condition that a column holds one of words; false without words.
+func Is[W ~string](words ...W) string { return stateIn(words) }
+
+// Conditions on column phase, which the indexes contain.
+var (
+	// Unfinished is the condition that a run has not ended.
+	Unfinished = stateIn(jobrun.Phases(jobrun.ActiveStates))
+	// HoldsKey is the condition that a run holds its concurrency key even if it was not
+	// admitted.
+	HoldsKey = stateIn(jobrun.Phases(jobrun.HoldingStates))
+	// Claimable is the condition that workers may claim a run once it was admitted.
+	Claimable = phaseMovableTo(jobrun.Assigned, jobrun.Worker)
+	// Waits, WithWorker and WaitsAgain are the conditions that a run was never assigned,
+	// that a worker has it, and that its worker is gone.
+	Waits      = stateIn(jobrun.Phases([]jobrun.State{jobrun.Pending}))
+	WithWorker = stateIn([]jobrun.Phase{jobrun.Held})
+	WaitsAgain = stateIn(jobrun.Phases([]jobrun.State{jobrun.Orphaned}))
+)
 
 // Movable is the condition that a state is from, if by may move a run from there to
 // another; else false.

@@ -103,8 +103,8 @@ func alternatives(f jobrun.Filter) [][]condition {
 	}
 	if f.WorkerID != uuid.Nil { // partial indexes: whose it was at its end, and whose it is
 		either(condition{"r.assigned_worker_id = ? AND r.finished_at IS NOT NULL", []any{f.WorkerID}},
-			condition{"r.assigned_worker_id = ? AND r.phase = 'HELD'", []any{f.WorkerID}},
-			condition{"r.assigned_worker_id = ? AND r.phase = 'ORPHANED'", []any{f.WorkerID}})
+			condition{"r.assigned_worker_id = ? AND r.phase" + WithWorker, []any{f.WorkerID}},
+			condition{"r.assigned_worker_id = ? AND r.phase" + WaitsAgain, []any{f.WorkerID}})
 	}
 	if f.RootRunID != uuid.Nil {
 		either(condition{"r.id = ?", []any{f.RootRunID}}, condition{"r.root_run_id = ? AND r.retry_number > 0", []any{f.RootRunID}})
@@ -112,7 +112,8 @@ func alternatives(f jobrun.Filter) [][]condition {
 	if f.LateByMS > 0 { // idx_job_runs_late, and those not started yet
 		late := float64(f.LateByMS) / 1000
 		either(condition{"r.late AND r.started_at - r.scheduled_for >= make_interval(secs => ?)", []any{late}},
-			condition{"r.started_at IS NULL AND r.phase IN ('PENDING', 'HELD', 'ORPHANED') AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
+			condition{"r.started_at IS NULL AND r.phase" + Unfinished +
+				" AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
 	}
 	return all
 }

@@ -68,7 +68,7 @@ func (st *Jobs) cancelAll(ctx context.Context, tenant, definition uuid.UUID, by 
 		var ids []uuid.UUID
 		err := st.db.ListTenant(ctx, tenant, `
 			SELECT r.id FROM jobs.job_runs r
-			 WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.phase IN ('PENDING', 'HELD', 'ORPHANED') AND r.cancel_requested_at IS NULL
+			 WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.phase`+Unfinished+` AND r.cancel_requested_at IS NULL
 			 LIMIT 500`, func(rows *sql.Rows) error {
 			var id uuid.UUID
 			err := rows.Scan(&id)

@@ -85,13 +85,13 @@ const lockKey = `SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 
 
 // activeOfKey finds a run that prevents creating another one of its key: a worker has
 // it, it may be assigned again, or it is due earlier.
-const activeOfKey = `
+var activeOfKey = `
 SELECT id, state FROM (
 	(SELECT r.id, r.state FROM jobs.job_runs r
-	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase IN ('HELD', 'ORPHANED') LIMIT 1)
+	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase` + HoldsKey + ` LIMIT 1)
 	UNION ALL
 	(SELECT r.id, r.state FROM jobs.job_runs r
-	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase = 'PENDING' AND r.available_at <= $4 LIMIT 1)) AS r
+	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase` + Waits + ` AND r.available_at <= $4 LIMIT 1)) AS r
  LIMIT 1`
 
 func (st *Jobs) create(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, by operator.Action) (jobrun.Run, bool, error) {

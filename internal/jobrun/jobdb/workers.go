@@ -81,8 +81,8 @@ func (st *Workers) ListWorkers(
 var moveWorker = postgres.Named(`
 UPDATE jobs.workers w SET state = @state::text, version = w.version + 1, reason = @reason,
        drain_at = CASE WHEN @drains THEN coalesce(w.drain_at, clock_timestamp()) END,
-       lost_at = CASE WHEN @state::text = 'LOST' THEN CASE w.state WHEN 'DETACHED' THEN clock_timestamp() ELSE w.lost_at END END,
-       detached_at = CASE WHEN @state::text = 'DETACHED' THEN clock_timestamp() END
+       lost_at = CASE WHEN @state::text`+Is(jobrun.WorkerLost)+` THEN CASE w.state WHEN '`+string(jobrun.WorkerDetached)+`' THEN clock_timestamp() ELSE w.lost_at END END,
+       detached_at = CASE WHEN @state::text`+Is(jobrun.WorkerDetached)+` THEN clock_timestamp() END
  WHERE w.tenant_id = @tenant AND w.id = @id AND w.version = @version RETURNING `+workerColumns,
 	postgres.Single("tenant", "id", "state", "reason", "drains", "version"))
 
@@ -124,14 +124,14 @@ func (st *Workers) Move(
 
 var doubtRuns = postgres.Named(`WITH doubted AS (
 	UPDATE jobs.job_runs r SET lease_expires_at = least(r.lease_expires_at, clock_timestamp()), version = r.version + 1, updated_at = clock_timestamp(),
-	       continuation_state = CASE r.state WHEN 'RUNNING' THEN 'CONFIRMING' ELSE 'NONE' END,
-	       continuation_check_started_at = CASE r.state WHEN 'RUNNING' THEN coalesce(r.continuation_check_started_at, clock_timestamp()) END,
-	       continuation_check_deadline_at = CASE r.state WHEN 'RUNNING' THEN coalesce(r.continuation_check_deadline_at, clock_timestamp() + make_interval(secs => @confirm)) END
-	 WHERE r.tenant_id = @tenant AND r.assigned_worker_id = @worker AND r.phase = 'HELD'
+	       continuation_state = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN '`+string(jobrun.Confirming)+`' ELSE '`+string(jobrun.NoDoubt)+`' END,
+	       continuation_check_started_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_started_at, clock_timestamp()) END,
+	       continuation_check_deadline_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_deadline_at, clock_timestamp() + make_interval(secs => @confirm)) END
+	 WHERE r.tenant_id = @tenant AND r.assigned_worker_id = @worker AND r.phase`+WithWorker+`
 	RETURNING r.id, r.tenant_id, r.state, r.version, r.attempt)
 	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, from_state, to_state, version, attempt, worker_id, actor, reason)
 	SELECT d.id, d.tenant_id, clock_timestamp(), '`+string(jobrun.WasDoubted)+`', d.state, d.state, d.version, d.attempt, @worker, @actor, '`+jobrun.WasDetached+`'
-	  FROM doubted d WHERE d.state = 'RUNNING'`, postgres.Single("tenant", "worker", "confirm", "actor"))
+	  FROM doubted d WHERE d.state`+Is(jobrun.Running), postgres.Single("tenant", "worker", "confirm", "actor"))
 
 // doubtRunsOf puts the runs of a worker in doubt: a started one is CONFIRMING, and one
 // that was not started is given up by the leader's next sweep.

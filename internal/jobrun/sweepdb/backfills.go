@@ -55,7 +55,7 @@ func (st *Bulks) CreateBackfill(
 // activeOf counts the runs of a backfill that have not ended.
 func activeOf(tenant, backfill string) string {
 	return `(SELECT count(*) FROM jobs.job_runs r
-  WHERE r.tenant_id = ` + tenant + ` AND r.backfill_id = ` + backfill + ` AND r.phase IN ('PENDING', 'HELD', 'ORPHANED'))`
+  WHERE r.tenant_id = ` + tenant + ` AND r.backfill_id = ` + backfill + ` AND r.phase` + jobdb.Unfinished + `)`
 }
 
 var getBackfill = postgres.OfTenant(`SELECT `+backfills.columns+`, `+activeOf("b.tenant_id", "b.id")+` AS active
@@ -111,13 +111,14 @@ func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by ope
 
 // slotStates reads the states of slots: runs of the schedule and of backfills, and
 // their retries.
-const slotStates = `
-SELECT first.slot, bool_or(run.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')), bool_or(run.state = 'SUCCEEDED'), bool_or(run.state IN ('FAILED', 'TIMED_OUT', 'CANCELED'))
+var slotStates = `
+SELECT first.slot, bool_or(run.state` + jobdb.Is(jobrun.ActiveStates...) + `), bool_or(run.state` +
+	jobdb.Is(jobrun.Succeeded) + `), bool_or(run.state` + jobdb.Is(jobrun.UnsuccessfulStates...) + `)
   FROM (SELECT r.scheduled_for AS slot, r.id, r.state FROM jobs.job_runs r
-         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger = 'TIME'
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger` + jobdb.Is(jobrun.ByTime) + `
         UNION ALL
         SELECT r.scheduled_for, r.id, r.state FROM jobs.job_runs r
-         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger = 'BACKFILL') AS first
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger` + jobdb.Is(jobrun.ByBackfill) + `) AS first
   CROSS JOIN LATERAL (SELECT first.state
         UNION ALL
         SELECT c.state FROM jobs.job_runs c WHERE c.tenant_id = $1 AND c.root_run_id = first.id AND c.retry_number > 0) AS run (state)

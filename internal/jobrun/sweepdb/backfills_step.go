@@ -33,7 +33,7 @@ func (st *Bulks) backfill(
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		runs, created, swept = nil, nil, jobrun.Swept{}
 		b, err := backfillTable.One(tx.QueryRowContext(ctx, `
-			SELECT `+backfills.columns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
+			SELECT `+backfills.columns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+jobdb.Is(jobrun.BulkRunning)+` FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil // it has ended, or another transaction is ending it
 		}
@@ -87,7 +87,7 @@ var (
 		"ended_at")
 	saveBackfill = postgres.Named(`
 		UPDATE jobs.backfills b SET `+backfillProgress.Set("b", "id", "tenant_id")+`
-		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state = 'RUNNING'`, backfillProgress.As("b"))
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(jobrun.BulkRunning), backfillProgress.As("b"))
 )
 
 // putBackfill stores the progress of a locked backfill.

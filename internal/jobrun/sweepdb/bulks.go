@@ -118,7 +118,9 @@ func (st *Bulks) bulk(
 		after, done := b, 0
 		var version int64
 		var now time.Time
-		if err := tx.QueryRowContext(ctx, `SELECT b.version, clock_timestamp() FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE`, m.Tenant, m.ID).Scan(&version, &now); err != nil {
+		row := tx.QueryRowContext(ctx, `SELECT b.version, clock_timestamp() FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
+			jobdb.Is(jobrun.BulkRunning)+` FOR UPDATE`, m.Tenant, m.ID)
+		if err := row.Scan(&version, &now); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil // canceled meanwhile
 			}
@@ -154,7 +156,7 @@ var (
 		"skipped", "ended_at")
 	saveBulk = postgres.Named(`
 		UPDATE jobs.bulks b SET `+bulkProgress.Set("b", "id", "tenant_id")+`
-		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state = 'RUNNING'`, bulkProgress.As("b"))
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(jobrun.BulkRunning), bulkProgress.As("b"))
 )
 
 // putBulk stores the progress of a locked bulk operation.

@@ -138,7 +138,7 @@ var (
 	unwanted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at IS NOT NULL`
 
 	// givenUp reads the index of runs that wait for their time, in any order.
-	givenUp = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'ORPHANED' AND r.admitted_at IS NULL AND `
+	givenUp = `SELECT r.id FROM jobs.job_runs r WHERE r.phase` + jobdb.WaitsAgain + ` AND r.admitted_at IS NULL AND `
 )
 
 var (
@@ -171,11 +171,11 @@ func (st *Sweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Setti
 	return both(lost, fenced), err
 }
 
-const (
-	silent = `r.state || '' = 'RUNNING' AND r.continuation_state = 'NONE' AND r.lease_expires_at <= clock_timestamp()`
+var (
+	silent = `r.state || ''` + jobdb.Is(jobrun.Running) + ` AND r.continuation_state` + jobdb.Is(jobrun.NoDoubt) + ` AND r.lease_expires_at <= clock_timestamp()`
 
 	// inHand reads the index of runs held by workers, which is small, in any order.
-	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'HELD' AND `
+	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase` + jobdb.WithWorker + ` AND `
 )
 
 func both(a, b jobrun.Swept) jobrun.Swept {

@@ -12,10 +12,10 @@ func (st *Sweeps) AskToStop(ctx context.Context, t jobrun.Term, asked []jobrun.A
 }
 
 // SlotStates is the query of backfills for slots.
-const SlotStates = slotStates
+var SlotStates = slotStates
 
 // The conditions by which the sweeps of job runs find rows.
-const (
+var (
 	FindKeys      = findKeys
 	KeyCandidates = keyCandidates
 	FindReady     = findReady

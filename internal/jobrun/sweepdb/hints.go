@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -13,9 +14,9 @@ func (st *Sweeps) UseHints(hints jobrun.LeaseHints) { st.hints = hints }
 
 // silentFences finds the same runs as doubtSilent, with the fences of those whose lease
 // expired less than $2 microseconds ago: only these may be spared.
-const silentFences = `
+var silentFences = `
 SELECT r.id, r.assigned_worker_id, r.attempt, r.lease_token, r.lease_expires_at > clock_timestamp() - $2::bigint * interval '1 microsecond'
-  FROM jobs.job_runs r WHERE r.phase = 'HELD' AND ` + silent + ` LIMIT $1`
+  FROM jobs.job_runs r WHERE r.phase` + jobdb.WithWorker + ` AND ` + silent + ` LIMIT $1`
 
 // doubt puts silent runs in doubt, except those whose worker has given a sign of life
 // according to hints: for example while the database was unavailable. A run is spared

@@ -125,7 +125,8 @@ func (k *kind[T]) step(
 }
 
 func (k *kind[T]) running(ctx context.Context, db *jobdb.DB) (list []bulkRef, err error) {
-	rows, err := db.QueryRead(ctx, fmt.Sprintf(`SELECT b.tenant_id, b.id FROM %s b WHERE b.state = 'RUNNING' ORDER BY b.created_at LIMIT $1`, k.table), bulksAtOnce)
+	rows, err := db.QueryRead(ctx, fmt.Sprintf(`SELECT b.tenant_id, b.id FROM %s b WHERE b.state%s ORDER BY b.created_at LIMIT $1`,
+		k.table, jobdb.Is(jobrun.BulkRunning)), bulksAtOnce)
 	if err != nil {
 		return nil, err
 	}

@@ -115,11 +115,12 @@ WITH late AS MATERIALIZED (
 	       clock_timestamp(), '` + jobrun.AttemptOrphaned + `', '` + reason + `' FROM late l
 ), told AS (
 	INSERT INTO jobs.job_run_events (` + jobdb.RunEventTable.Inserted() + `)
-	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, 'ORPHANED', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
+	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, '` +
+		string(jobrun.Orphaned) + `', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
 )
 UPDATE jobs.job_runs r
-   SET state = 'ORPHANED', version = r.version + 1, losses_used = r.losses_used + 1, admitted_at = NULL,
-       available_at = clock_timestamp() + @backoff::bigint * interval '1 microsecond', continuation_state = 'NONE',
+   SET state = '` + string(jobrun.Orphaned) + `', version = r.version + 1, losses_used = r.losses_used + 1, admitted_at = NULL,
+       available_at = clock_timestamp() + @backoff::bigint * interval '1 microsecond', continuation_state = '` + string(jobrun.NoDoubt) + `',
        continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, updated_at = clock_timestamp()
   FROM late l WHERE r.id = l.id
 RETURNING r.id`
@@ -127,7 +128,8 @@ RETURNING r.id`
 
 var (
 	notStarted  = `r.state || ''` + jobdb.Movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + ` AND r.lease_expires_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
-	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) + ` AND r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at <= clock_timestamp()`
+	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) + ` AND r.continuation_state` +
+		jobdb.Is(jobrun.Confirming) + ` AND r.continuation_check_deadline_at <= clock_timestamp()`
 )
 
 var (
@@ -143,11 +145,11 @@ WITH late AS MATERIALIZED (
 	  FROM jobs.job_runs r WHERE r.id = ANY (@ids::uuid[]) AND `+silent+` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), told AS (
 	INSERT INTO jobs.job_run_events (`+jobdb.RunEventTable.Inserted()+`)
-	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', 'RUNNING', 'RUNNING', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '',
+	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', '`+string(jobrun.Running)+`', '`+string(jobrun.Running)+`', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '',
 	       '`+jobrun.LeaseRanOut+`' FROM late l
 )
 UPDATE jobs.job_runs r
-   SET version = r.version + 1, continuation_state = 'CONFIRMING', continuation_check_started_at = clock_timestamp(),
+   SET version = r.version + 1, continuation_state = '`+string(jobrun.Confirming)+`', continuation_check_started_at = clock_timestamp(),
        continuation_check_deadline_at = clock_timestamp() + @confirm_for::bigint * interval '1 microsecond', updated_at = clock_timestamp()
   FROM late l WHERE r.id = l.id
 RETURNING r.id`, nil, "confirm_for", "epoch")
@@ -169,14 +171,14 @@ func (st *Sweeps) Doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, l
 	return both(given, doubted), err
 }
 
-const (
-	quiet = `w.state IN ('ACTIVE', 'DRAINING') AND w.heartbeat_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
-	gone  = `w.state = 'LOST' AND w.lost_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
+var (
+	quiet = `w.state` + jobdb.Is(jobrun.WorkerActive, jobrun.WorkerDraining) + ` AND w.heartbeat_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
+	gone  = `w.state` + jobdb.Is(jobrun.WorkerLost) + ` AND w.lost_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
 )
 
 // moveWorkers makes a sweep that applies change to the workers that meet condition.
 func moveWorkers(doing, condition, change string) move {
-	return newMove(doing, `SELECT w.id FROM jobs.workers w WHERE w.state <> 'DETACHED' AND `+condition+` LIMIT @limit`, `
+	return newMove(doing, `SELECT w.id FROM jobs.workers w WHERE w.state <> '`+string(jobrun.WorkerDetached)+`' AND `+condition+` LIMIT @limit`, `
 WITH late AS MATERIALIZED (
 	SELECT w.id FROM jobs.workers w WHERE w.id = ANY (@ids::uuid[]) AND `+condition+` ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED
 )
@@ -185,8 +187,8 @@ RETURNING w.id`, []string{"after"})
 }
 
 var (
-	loseWorkers   = moveWorkers("mark silent workers as LOST", quiet, `state = 'LOST', lost_at = clock_timestamp(), reason = 'its heartbeats stopped'`)
-	detachWorkers = moveWorkers("detach workers", gone, `state = 'DETACHED', detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
+	loseWorkers   = moveWorkers("mark silent workers as LOST", quiet, `state = '`+string(jobrun.WorkerLost)+`', lost_at = clock_timestamp(), reason = 'its heartbeats stopped'`)
+	detachWorkers = moveWorkers("detach workers", gone, `state = '`+string(jobrun.WorkerDetached)+`', detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
 )
 
 // WatchWorkers implements jobrun.Sweeps. A lost worker has the whole grace period to
