@@ -28,39 +28,39 @@ import (
 type Config struct {
 	// Skald is the path of the server binary. Required.
 	Skald string
-	// ServerEnv holds KEY=VALUE pairs added to the server's environment; they
-	// win over what the run sets.
+	// ServerEnv contains KEY=VALUE pairs added to the server's environment; they override what
+	// the run sets.
 	ServerEnv []string
 	// DatabaseURL names a database the run may write to: the server migrates it,
 	// and the sagas of the run stay in it. Required.
 	DatabaseURL string
 	// Dir is an existing directory for logs. Required.
 	Dir string
-	// Self is the program that answers to "participant" and "load", normally
-	// the running executable. Required.
+	// Self is the program with the commands "participant" and "load", normally the running
+	// executable. Required.
 	Self string
-	// Clients and Modes span the levels of the successful workflow.
+	// Clients and Modes define the levels of the successful workflow.
 	Clients []int
 	Modes   []Mode
-	// Compensated is the number of clients for the workflow whose last step is
-	// refused; 0 leaves it out.
+	// Compensated is the number of clients for the workflow whose last step is refused; 0 skips
+	// it.
 	Compensated int
-	// Duration is how long the clients of one level submit, Warmup how long
-	// they do so before anything is counted (0: not at all).
+	// Duration is how long the clients of one level submit, Warmup how long they submit before
+	// counting starts (0: no warm-up).
 	Duration, Warmup time.Duration
-	// Drain is how long the sagas accepted in one level may take to end after
-	// the last one was accepted; after that they count as lost.
+	// Drain is how long the sagas accepted in one level may take to end after the last one was
+	// accepted; the others then count as lost.
 	Drain time.Duration
-	// Out receives the table while it grows.
+	// Out receives the table row by row.
 	Out io.Writer
 }
 
-// Run makes one whole run and prints it to cfg.Out. The report holds whatever
-// was measured, also when there is an error. An error means that the figures
-// do not count: something could not be started, or a saga was lost.
+// Run makes one complete run and prints it to cfg.Out. The report contains everything that was
+// measured, even after an error. An error means that the figures are invalid: something could
+// not be started, or a saga was lost.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	// The server is started elsewhere, and another directory is no reason for a
-	// relative path to mean something else.
+	// The server is started in another directory, where a relative path would mean another
+	// file.
 	binary, err := filepath.Abs(cfg.Skald)
 	if err != nil {
 		return nil, fmt.Errorf("resolve the path of the server: %w", err)
@@ -85,7 +85,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return report, err
 }
 
-// run holds what one run has started.
+// run holds the processes of one run.
 type run struct {
 	cfg    Config
 	db     *database
@@ -105,8 +105,7 @@ func (r *run) measure(ctx context.Context) error {
 	if err := r.measureStart(ctx, &r.report.Ready.EmptyDatabase); err != nil {
 		return err
 	}
-	// Restarted, the server finds its schema in place: this start is the one
-	// that operators see day by day.
+	// After a restart the schema exists: this is the start that operators usually see.
 	if err := r.restartServer(ctx, &r.report.Ready.ExistingDatabase); err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (r *run) measure(ctx context.Context) error {
 	return r.restartServer(ctx, &r.report.Ready.AfterLoad)
 }
 
-// levels lists what is measured, in order.
+// levels lists the levels to measure, in order.
 func (r *run) levels() []levelSpec {
 	var specs []levelSpec
 	flows := workflows(r.participantAddr)
@@ -145,8 +144,8 @@ func (r *run) levels() []levelSpec {
 	return specs
 }
 
-// restartServer stops the server and starts it again, noting into ready how
-// long it took to be ready.
+// restartServer stops the server and starts it again, and sets ready to how long it took to
+// become ready.
 func (r *run) restartServer(ctx context.Context, ready *Millis) error {
 	if err := r.server.stop(); err != nil {
 		return err
@@ -168,7 +167,7 @@ func (r *run) stopChildren() error {
 
 func (r *run) serverLog() string { return filepath.Join(r.cfg.Dir, "skald.log") }
 
-// Validate reports what is wrong with the figures of a Config, all at once.
+// Validate reports all mistakes in the figures of a Config.
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Clients) == 0 && c.Compensated == 0 {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stopGrace is how long a child may take to stop by itself.
+// stopGrace is how long a child may take to stop after SIGTERM.
 const stopGrace = 20 * time.Second
 
 // child is a process that runs until it is stopped.
@@ -22,17 +22,17 @@ type child struct {
 	err  error         // how it ended; read it only after done
 }
 
-// startChild starts cmd in a process group of its own, so that Ctrl-C reaches
-// the run alone, which then stops its children in order. Should the run itself
-// be killed, the kernel ends the child where it can.
+// startChild starts cmd in its own process group, so that Ctrl-C reaches only the run, which
+// then stops its children in order. If the run itself is killed, the kernel ends the child
+// where it can.
 func startChild(name string, cmd *exec.Cmd) (*child, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 	c := &child{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// What counts as the child's parent is this thread, not the process it
-		// belongs to: it must stay as long as the child does.
+		// The kernel considers this thread, not its process, the child's parent: the thread
+		// must live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := cmd.Start(); err != nil {
@@ -51,8 +51,8 @@ func startChild(name string, cmd *exec.Cmd) (*child, error) {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// stop asks the process to end, and makes it end when it does not. Any end but
-// an orderly one is an error; stopping twice is not.
+// stop asks the process to end, and kills it when it does not. Only an orderly end is not an
+// error; stop may be called twice.
 func (c *child) stop() error {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", c.name, err)
@@ -74,8 +74,8 @@ func (c *child) stop() error {
 	return nil
 }
 
-// endedWithin is ended for a process that may be dying: its connections are reset
-// before its end can be seen.
+// endedWithin is ended for a process that may be dying: its connections are reset before its
+// end is visible.
 func (c *child) endedWithin(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -86,7 +86,7 @@ func (c *child) endedWithin(d time.Duration) error {
 	return c.ended()
 }
 
-// ended returns an error once the process has ended, and nil before.
+// ended returns an error when the process has ended, otherwise nil.
 func (c *child) ended() error {
 	select {
 	case <-c.done:
@@ -96,8 +96,8 @@ func (c *child) ended() error {
 	}
 }
 
-// environment is this process's without the SKALD_ settings of whoever runs
-// it, which would make two runs incomparable, and with extra on top.
+// environment is this process's without its SKALD_ settings, which would make runs
+// incomparable, and with extra.
 func environment(extra ...string) []string {
 	var kept []string
 	for _, pair := range os.Environ() {

@@ -23,7 +23,7 @@ func TestChild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		input, err := cmd.StdinPipe() // nothing ever comes, so read waits
+		input, err := cmd.StdinPipe() // nothing is ever written, so read blocks
 		if err != nil {
 			t.Fatal(err)
 		}

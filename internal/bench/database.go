@@ -20,7 +20,7 @@ type database struct {
 	settings   map[string]string
 }
 
-// openDatabase connects and refuses a database that is not durable.
+// openDatabase connects, and refuses a database that is not durable.
 func openDatabase(ctx context.Context, url string) (*database, error) {
 	pool, err := sql.Open("postgres", url)
 	if err != nil {
@@ -55,8 +55,8 @@ func (d *database) checkDurable(ctx context.Context) error {
 	return errors.Join(off...)
 }
 
-// findPostmaster learns the postmaster from the process that serves this
-// connection, when it is one of this machine's.
+// findPostmaster finds the postmaster from the process that serves this connection, if it runs
+// on this machine.
 func (d *database) findPostmaster(ctx context.Context, proc procfs) error {
 	var backend int
 	var local bool
@@ -69,7 +69,7 @@ SELECT pg_backend_pid(), coalesce(inet_server_addr() <<= '127.0.0.0/8' OR inet_s
 	if !local {
 		return nil
 	}
-	// Behind a port forwarded to a container that pid is foreign to us.
+	// Behind a port that is forwarded to a container, the pid belongs to another namespace.
 	if found, err := proc.process(backend); err == nil && found.name == "postgres" {
 		d.postmaster = found.parent
 	}
@@ -82,8 +82,8 @@ type counters struct {
 	updates, hot int64 // rows of saga_states updated, and updated in place
 }
 
-// counters reads them. PostgreSQL publishes the row counts up to a second late
-// per connection, so only their ratio over seconds of load means something.
+// counters reads them. PostgreSQL publishes row counts with up to a second of delay per
+// connection, so only their ratio over seconds of load is meaningful.
 func (d *database) counters(ctx context.Context) (counters, error) {
 	var c counters
 	err := d.pool.QueryRowContext(ctx, `
@@ -99,14 +99,14 @@ SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, n_tup_upd, n
 const (
 	// lookupChunk is how many sagas one query looks up by key.
 	lookupChunk = 2000
-	// endedPoll is how often the first saga that has not ended is looked at:
-	// seldom, because the database is being measured.
+	// endedPoll is how often the first saga that has not ended is read: rarely, because the
+	// database is being measured.
 	endedPoll = 50 * time.Millisecond
 )
 
-// awaitEnded returns when every saga with one of these ids has ended, or when
-// ctx does. It looks at them in order and never again at those which have
-// ended, so that asking costs the database little.
+// awaitEnded returns when every saga with one of these ids has ended, or when ctx ends. It
+// checks them in order and never reads an ended one again, so that polling costs the database
+// little.
 func (d *database) awaitEnded(ctx context.Context, ids []string, alive func() error) error {
 	ended := 0
 	for chunk := range slices.Chunk(ids, lookupChunk) {
@@ -136,17 +136,17 @@ SELECT cardinality($1::uuid[]) - count(*) FROM saga.saga_states
 	return nil
 }
 
-// outcome is what the database knows of a set of sagas.
+// outcome is what the database contains about a set of sagas.
 type outcome struct {
 	states  map[int]int // how many per state
 	lastEnd time.Time
-	// endToEnd holds for each saga the time from its creation to its end.
+	// endToEnd has the time from creation to end for each saga.
 	endToEnd []time.Duration
 	// executed and compensated count successful step logs.
 	executed, compensated int
 }
 
-// outcome looks all ids up.
+// outcome looks up all ids.
 func (d *database) outcome(ctx context.Context, ids []string) (outcome, error) {
 	o := outcome{states: map[int]int{}}
 	for chunk := range slices.Chunk(ids, lookupChunk) {
@@ -197,8 +197,7 @@ SELECT state, created_at, completed_at FROM saga.saga_states WHERE id = ANY($1::
 	return nil
 }
 
-// check says what is wrong when accepted sagas of flow did not all end as they
-// must.
+// check describes what is wrong when the accepted sagas of flow did not all end as expected.
 func (o outcome) check(flow workflow, accepted int) error {
 	var errs []error
 	if o.states[flow.wantState] != accepted {
@@ -222,6 +221,5 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// durableSettings must all be on, or the rates are not those of a database
-// that keeps what it confirmed.
+// durableSettings must all be on; otherwise the rates are not those of a durable database.
 var durableSettings = []string{"fsync", "synchronous_commit", "full_page_writes"}

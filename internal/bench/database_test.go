@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
-// startPostgres returns a private server with these settings on top of its own.
+// startPostgres returns a private server with additional settings.
 func startPostgres(t *testing.T, settings map[string]string) *devpg.Server {
 	t.Helper()
 	server, err := devpg.Start(t.Context(), devpg.Config{Dir: t.TempDir(), Settings: settings})

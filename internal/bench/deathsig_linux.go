@@ -2,6 +2,6 @@ package bench
 
 import "syscall"
 
-// dieWithParent has the kernel send SIGTERM to the child when the thread that
-// started it ends.
+// dieWithParent makes the kernel send SIGTERM to the child when the thread that started it
+// ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGTERM }

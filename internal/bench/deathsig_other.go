@@ -4,5 +4,5 @@ package bench
 
 import "syscall"
 
-// dieWithParent can do nothing here: a child outlives a killed parent.
+// dieWithParent does nothing here: a child outlives a killed parent.
 func dieWithParent(*syscall.SysProcAttr) {}

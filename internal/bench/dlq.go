@@ -14,23 +14,22 @@ import (
 	"time"
 )
 
-// DLQConfig describes a measurement of what goes through the dead-letter queue.
+// DLQConfig describes a measurement of the dead-letter queue.
 type DLQConfig struct {
 	Skald       string // path of the server binary
-	Self        string // path of this program, which is the broker too
+	Self        string // path of this program, which also runs the broker
 	DatabaseURL string // of a durable database
 	Dir         string // an existing directory for the server's log
-	// Brokers are those of a Kafka that is there; nil: a fake one in a process of
-	// its own.
+	// Brokers are those of an existing Kafka; nil: a fake one in its own process.
 	Brokers   []string
 	Records   int // small records to ingest
-	Redriven  int // letters to drive back, at most Records
+	Redriven  int // letters to redrive, at most Records
 	Large     int // records of 10 MB; 0: none
 	ServerEnv []string
 	Out       io.Writer
 }
 
-// The promises (issue 4), on two cores.
+// The targets (issue 4), on two cores.
 const (
 	ingestTarget  = 20_000 // small records a second, from Kafka to rows
 	redriveTarget = 5_000  // letters a second, to a local broker
@@ -46,9 +45,9 @@ const (
 	phaseTimeout   = 10 * time.Minute
 )
 
-// DLQ measures ingestion from Kafka, a bulk redrive to it and the memory that
-// large records take, and prints them to cfg.Out. Every record is counted at
-// both ends. An error means that a promise is broken or a record is missing.
+// DLQ measures ingestion from Kafka, a bulk redrive to it, and the memory that large records
+// take, and prints them to cfg.Out. Every record is counted at both ends. An error means that a
+// target was missed or a record is missing.
 func DLQ(ctx context.Context, cfg DLQConfig) (err error) {
 	if cfg.Records < 1 || cfg.Redriven < 0 || cfg.Redriven > cfg.Records || cfg.Large < 0 {
 		return errors.New("records must be at least 1, redriven at most as many, large not negative")
@@ -84,7 +83,7 @@ type letterRun struct {
 	cfg     DLQConfig
 	db      *database
 	brokers []string
-	broker  *child // nil when it is somebody else's
+	broker  *child // nil for an existing broker
 	topics  *topics
 	run     *run // the server
 	missed  []error
@@ -120,7 +119,7 @@ func (r *letterRun) start(ctx context.Context) error {
 			Out:         r.cfg.Out,
 			ServerEnv: append([]string{
 				"SKALD_KAFKA_BROKERS=" + strings.Join(r.brokers, ","), "SKALD_INGEST_TOPICS=^bench[.].*[.]dlq$",
-				// Jitter would make some due while the redrive runs, which it then skips.
+				// Jitter would make some letters due during the redrive, which then skips them.
 				"SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_MAX_REDRIVE_RATE=1000000",
 			}, r.cfg.ServerEnv...),
 		},
@@ -143,7 +142,7 @@ func (r *letterRun) stop() error {
 	return errors.Join(errs...)
 }
 
-// ingest measures from the first letter that is stored to the last.
+// ingest measures from the first letter stored to the last.
 func (r *letterRun) ingest(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
@@ -175,8 +174,8 @@ func (r *letterRun) ingest(ctx context.Context) error {
 	return nil
 }
 
-// watch waits until the server has stored n letters since it started. It
-// returns how many there were when the first were seen, and when that was.
+// watch waits until the server has stored n letters since it started. It returns how many there
+// were at the first poll that found any, and when that was.
 func (r *letterRun) watch(ctx context.Context, n int64) (first int64, begun, ended time.Time, cpu string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, phaseTimeout)
 	defer cancel()
@@ -204,19 +203,19 @@ func (r *letterRun) watch(ctx context.Context, n int64) (first int64, begun, end
 	}
 }
 
-// metricsPoll is how often the server is asked how far it is: seldom, because
-// telling costs it some.
+// metricsPoll is how often the server's metrics are read: rarely, because each read costs some
+// CPU.
 const metricsPoll = 200 * time.Millisecond
 
-// used tells what server and database have used for n letters, which says more
-// than the rate where a machine does other things too.
+// used describes the CPU that server and database have used for n letters, which says more than
+// the rate when the machine is busy with other work.
 func used(server, postgres, wall time.Duration, n int64) string {
 	each := func(cpu time.Duration) float64 { return float64(cpu.Microseconds()) / float64(max(n, 1)) }
 	return fmt.Sprintf("server %.2f cores (%.0f µs each), PostgreSQL %.2f (%.0f µs each)",
 		server.Seconds()/wall.Seconds(), each(server), postgres.Seconds()/wall.Seconds(), each(postgres))
 }
 
-// cpu is what the server and the database have used; zero where it cannot be read.
+// cpu is the CPU time that the server and the database have used; zero where it cannot be read.
 func (r *letterRun) cpu() (server, postgres time.Duration) { return cpuOf(r.run.server, r.db) }
 
 func cpuOf(c *child, db *database) (server, postgres time.Duration) {
@@ -229,7 +228,7 @@ func cpuOf(c *child, db *database) (server, postgres time.Duration) {
 	return server, postgres
 }
 
-// stored is how many letters the server has stored since it started.
+// stored returns how many letters the server has stored since it started.
 func (r *letterRun) stored(ctx context.Context) (int64, error) {
 	body, err := r.call(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
@@ -245,7 +244,7 @@ func (r *letterRun) stored(ctx context.Context) (int64, error) {
 	return 0, fmt.Errorf("the metrics lack %s", name)
 }
 
-// call makes a request of the server and returns the body of a good answer.
+// call makes a request to the server and returns the body of a successful response.
 func (r *letterRun) call(ctx context.Context, method, path string, body any) ([]byte, error) {
 	return request(ctx, http.DefaultClient, method, r.run.serverURL+path, body)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxRecord is what the topics of a run take.
+// maxRecord is the largest record that the topics of a run accept.
 const maxRecord = "20000000"
 
 // ServeBroker serves one fake Kafka broker, in memory and on loopback, until
@@ -37,7 +37,7 @@ func ServeBroker(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// topics is a cluster as the run fills and counts it.
+// topics is a cluster with methods to fill it and count its records.
 type topics struct{ client *kgo.Client }
 
 func openTopics(brokers []string) (*topics, error) {
@@ -71,8 +71,8 @@ func (t *topics) create(ctx context.Context, name string, partitions int32) erro
 	return nil
 }
 
-// fill writes n small dead letters, as Spring for Apache Kafka leaves them: a
-// JSON of about 200 bytes, a key and six headers, of ten kinds of errors.
+// fill writes n small dead letters in the form of Spring for Apache Kafka: about 200 bytes of
+// JSON, a key and six headers, of ten kinds of errors.
 func (t *topics) fill(ctx context.Context, topic, original string, n int) error {
 	var failed atomic.Pointer[error]
 	for i := range n {
@@ -125,7 +125,7 @@ func smallLetter(topic, original string, i int) *kgo.Record {
 
 // fillLarge writes n records of ten megabytes that do not compress.
 func (t *topics) fillLarge(ctx context.Context, brokers []string, topic, original string, n int) error {
-	// Of its own: a batch may be as large as one of these.
+	// It has its own client: a batch may be as large as one of these records.
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(brokers...),
 		kgo.ProducerBatchMaxBytes(19_000_000),
@@ -153,7 +153,7 @@ func (t *topics) fillLarge(ctx context.Context, brokers []string, topic, origina
 	return nil
 }
 
-// count returns how many records a topic has ever got.
+// count returns how many records a topic has ever received.
 func (t *topics) count(ctx context.Context, topic string, partitions int32) (sum int64, err error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// redriveState is what is read of a redrive.
+// redriveState contains the fields of a redrive that are read.
 type redriveState struct {
 	ID      string `json:"id"`
 	State   string `json:"state"`
@@ -20,7 +20,7 @@ type redriveState struct {
 	Skipped int64  `json:"skipped"`
 }
 
-// drive makes a redrive of the letters of a topic and waits until it is complete.
+// drive creates a redrive of the letters of a topic and waits until it is complete.
 func (r *letterRun) drive(ctx context.Context, topic string, n int) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, phaseTimeout)
 	defer cancel()
@@ -54,8 +54,8 @@ func (r *letterRun) drive(ctx context.Context, topic string, n int) (took time.D
 	return took, nil
 }
 
-// redrive measures a bulk redrive from the request to its completion, the
-// gathering of its letters included.
+// redrive measures a bulk redrive from the request to its completion, including the collection
+// of its letters.
 func (r *letterRun) redrive(ctx context.Context) error {
 	if r.cfg.Redriven == 0 {
 		return nil
@@ -75,8 +75,8 @@ func (r *letterRun) redrive(ctx context.Context) error {
 	return nil
 }
 
-// large measures the memory that records of ten megabytes take: a server that
-// starts with a backlog of them, and then drives them back.
+// large measures the memory that records of ten megabytes take: a server starts with a backlog
+// of them, and then redrives them.
 func (r *letterRun) large(ctx context.Context) error {
 	if r.cfg.Large == 0 {
 		return nil
@@ -127,13 +127,13 @@ func (r *letterRun) large(ctx context.Context) error {
 	return nil
 }
 
-// peak returns the most memory that the server has had since it was last asked.
+// peak returns the highest memory use of the server since the last call.
 func (r *letterRun) peak() (int64, error) {
 	m, err := hostProc.memory(r.run.server.pid())
 	if err != nil {
 		return 0, err
 	}
-	// What cannot be reset counts twice, which is on the safe side.
+	// If the peak cannot be reset, it counts twice, which errs on the safe side.
 	_ = os.WriteFile(hostProc.path(strconv.Itoa(r.run.server.pid()), "clear_refs"), []byte("5"), 0)
 	return m.peak, nil
 }

@@ -19,36 +19,34 @@ import (
 	definition "github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// GenerateConfig says how many sagas to make and where.
+// GenerateConfig describes how many sagas to generate and where.
 type GenerateConfig struct {
-	// DatabaseURL names the database; it is migrated first and keeps what it
-	// has. Required.
+	// DatabaseURL names the database; it is migrated first and keeps its content. Required.
 	DatabaseURL string
 	Sagas       int
-	// LogsPerSaga is how many steps the workflows have, 2 to 8, and so how many
-	// logs a saga leaves that simply completes; the others have some more or less.
+	// LogsPerSaga is the number of steps of the workflows, 2 to 8, and so the number of logs of
+	// a saga that completes without errors; other sagas have a few more or less.
 	LogsPerSaga int
-	// Tenant gets four sagas of five. Zero: the tenant of a server that was told
-	// of no other.
+	// Tenant gets four sagas of five. Zero: the default tenant of a server.
 	Tenant uuid.UUID
-	// Over is the time over which the sagas were created, up to now. Zero: 90 days.
+	// Over is the period in which the sagas were created, up to now. Zero: 90 days.
 	Over time.Duration
 	// sagasOnly leaves out the step logs.
 	sagasOnly bool
-	// Out hears how far it is. Nil: nobody does.
+	// Out receives the progress. Nil: it is not printed.
 	Out io.Writer
 }
 
-// defaultTenant is the tenant of requests that name none, if nobody configured another.
+// defaultTenant is the tenant of requests that name none, unless another one is configured.
 var defaultTenant = uuid.MustParse("00000000-0000-0000-0000-000000000001")
 
-// otherTenants share the fifth that is not the main tenant's.
+// otherTenants share the fifth that does not belong to the main tenant.
 var otherTenants = []string{
 	"0a000000-0000-4000-8000-000000000001", "0a000000-0000-4000-8000-000000000002",
 	"0a000000-0000-4000-8000-000000000003", "0a000000-0000-4000-8000-000000000004",
 }
 
-// generatedWorkflows are in order of how often they run.
+// generatedWorkflows are ordered by how often they run.
 var generatedWorkflows = []string{
 	"order", "payment", "shipment", "return", "refund", "invoice", "subscription", "onboarding", "booking", "transfer",
 	"claim", "restock", "payout", "delivery", "exchange", "renewal", "verification", "migration", "settlement", "audit",
@@ -59,13 +57,12 @@ var generatedSteps = []string{
 	"update-ledger", "close-order",
 }
 
-// generatePieceSize is how many sagas one transaction makes.
+// generatePieceSize is the number of sagas per transaction.
 const generatePieceSize = 20_000
 
-// Generate fills a database with sagas and step logs as a service leaves them
-// behind in ninety days, and brings its statistics up to date. What is there
-// already stays; generating twice makes everything twice. All of it is durable
-// on return, and after an error whole pieces of it are.
+// Generate fills a database with the sagas and step logs that a service leaves in ninety days,
+// and updates its statistics. Existing data stays; generating twice creates everything twice.
+// All of it is durable on return, and after an error the complete pieces are.
 func Generate(ctx context.Context, cfg GenerateConfig) error {
 	if cfg.Sagas < 1 || cfg.LogsPerSaga < 2 || cfg.LogsPerSaga > len(generatedSteps) {
 		return fmt.Errorf("sagas must be at least 1 and logs per saga 2 to %d", len(generatedSteps))
@@ -99,7 +96,7 @@ func Generate(ctx context.Context, cfg GenerateConfig) error {
 		`VACUUM (ANALYZE) saga.saga_counts, saga.saga_counts_pending`)
 }
 
-// settle brings a database to rest after its data has been generated.
+// settle prepares a database for measurements after its data was generated.
 func settle(ctx context.Context, pool *sql.DB, out io.Writer, statements ...string) error {
 	for _, finish := range statements {
 		begun := time.Now()
@@ -108,15 +105,15 @@ func settle(ctx context.Context, pool *sql.DB, out io.Writer, statements ...stri
 		}
 		fmt.Fprintf(out, "%s: %s\n", finish, time.Since(begun).Round(time.Millisecond))
 	}
-	// What has been generated is written out now, not while the first questions
-	// are asked. Not every login may; then PostgreSQL does so in its own time.
+	// Writes the generated data now, not during the first measurements. Logins without the
+	// right leave that to PostgreSQL.
 	if _, err := pool.ExecContext(ctx, `CHECKPOINT`); err != nil {
 		fmt.Fprintf(out, "no checkpoint: %v\n", err)
 	}
 	return nil
 }
 
-// registerGenerated makes the workflows known to every tenant.
+// registerGenerated registers the workflows for every tenant.
 func registerGenerated(ctx context.Context, cfg GenerateConfig) error {
 	store, err := postgres.Open(ctx, postgres.Config{DSN: cfg.DatabaseURL, Application: "skald-bench"})
 	if err != nil {
@@ -153,8 +150,8 @@ func generatedDefinition(name string, steps int) []byte {
 	return append(def, `]}`...)
 }
 
-// generatePieces makes the sagas piece by piece on two connections, oldest
-// first: their ids then grow as those of real ones do.
+// generatePieces generates the sagas in pieces on two connections, oldest first: their ids then
+// increase like those of real ones.
 func generatePieces(ctx context.Context, pool *sql.DB, cfg GenerateConfig) error {
 	until := time.Now().UTC().Truncate(time.Second)
 	var next, made atomic.Int64
@@ -187,7 +184,7 @@ func generatePieces(ctx context.Context, pool *sql.DB, cfg GenerateConfig) error
 	return twice(ctx, work)
 }
 
-// twice runs work two times at once; when one fails, the other's context ends.
+// twice calls work twice concurrently; when one call fails, the context of the other ends.
 func twice(ctx context.Context, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -208,8 +205,8 @@ func prepareGenerator(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, generateHelpers); err != nil {
 		return fmt.Errorf("prepare the generator: %w", err)
 	}
-	// A superuser may leave out what needs no check: that every log has its
-	// saga. Anybody else pays for it.
+	// A superuser can skip the foreign keys, which hold by construction. For other logins they
+	// are checked.
 	_, err := conn.ExecContext(ctx, `SET session_replication_role = replica`)
 	var refused *pq.Error
 	if errors.As(err, &refused) && refused.Code == "42501" {
@@ -218,8 +215,8 @@ func prepareGenerator(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// generate makes the sagas first to last in one transaction. Whoever adds a
-// table that grows with every saga adds a statement here.
+// generate generates the sagas first to last in one transaction. A new table that grows with
+// every saga needs a statement here.
 func generate(ctx context.Context, conn *sql.Conn, cfg GenerateConfig, first, last int64, until time.Time) error {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {

@@ -1,10 +1,10 @@
 package bench
 
-// What a generated saga is follows from its number alone, so that two runs
-// with the same figures make the same data; only times move with the clock.
+// A generated saga depends only on its number, so that two runs with the same figures generate
+// the same data; only times depend on the clock.
 
-// generateHelpers live as long as their connection. u is a number in [0, 1)
-// and v7 a UUID of version 7 for a time, both decided by a number and a salt.
+// generateHelpers last as long as their connection. u is a number in [0, 1) and v7 a UUID of
+// version 7 for a time, both determined by a number and a salt.
 const generateHelpers = `
 CREATE OR REPLACE FUNCTION pg_temp.u(i bigint, salt bigint) RETURNS float8 LANGUAGE sql IMMUTABLE AS
 $$ SELECT (hashint8extended(i, salt) & 1073741823) / 1073741824.0::float8 $$;
@@ -13,15 +13,13 @@ $$ SELECT (lpad(to_hex((date_part('epoch', at) * 1000)::bigint), 12, '0') || '7'
            lpad(to_hex(hashint8extended(i, salt) & 4095), 3, '0') || to_hex(8 + (hashint8extended(i, salt) >> 20 & 3)) ||
            lpad(to_hex(hashint8extended(i, salt + 1) & 1152921504606846975), 15, '0'))::uuid $$`
 
-// generatePiece decides what the sagas $1 to $2 of $3 are; they were created
-// between $4 and $5 and have $6 steps. $7 is the tenant of four in five of
-// them, $8 holds the others; $9 are the workflows, whose share falls with their
-// place, and each has six callers.
+// generatePiece determines the sagas $1 to $2 of $3; they were created between $4 and $5 and
+// have $6 steps. $7 is the tenant of four in five of them, $8 contains the others; $9 are the
+// workflows, whose share decreases with their position, and each has six callers.
 //
-// Of the latest fiftieth a quarter is not finished. Of the others 97.3 % are
-// completed, 1.45 % compensated, 0.7 % cancelled, 0.5 % timed out and 0.05 %
-// failed. bad is the step at which a saga turned back or is now, again the step
-// that needed a second attempt.
+// Of the latest fiftieth a quarter is unfinished. Of the others 97.3 % are completed, 1.45 %
+// compensated, 0.7 % cancelled, 0.5 % timed out and 0.05 % failed. bad is the step at which a
+// saga began to compensate or is now, again the step that needed a second attempt.
 const generatePiece = `
 CREATE TEMPORARY TABLE generated ON COMMIT DROP AS
 SELECT i, pg_temp.v7(created_at, i, 1) AS id, created_at, state, CASE WHEN state IN (4, 6) THEN greatest(bad0, 1) ELSE bad0 END AS bad,
@@ -42,8 +40,8 @@ SELECT i, pg_temp.v7(created_at, i, 1) AS id, created_at, state, CASE WHEN state
                     ELSE interval '50 ms' + pg_temp.u(i, 14) ^ 4 * interval '20 seconds' END AS lasted
           FROM generate_series($1::bigint, $2::bigint) AS i) AS decided`
 
-// generateSagas stores the heads of a piece. Unfinished ones wait for a retry
-// far in the future, so that a server on this data calls nobody.
+// generateSagas stores the heads of a piece. Unfinished ones wait for a retry far in the
+// future, so that a server on this data makes no calls.
 const generateSagas = `
 INSERT INTO saga.saga_states (
        id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, current_step, state, payload, correlation_id, initiated_by,
@@ -71,8 +69,8 @@ SELECT id, tenant_id, workflow_name, 1, workflow_name, $1::int,
        31536000000, CASE WHEN state IN (4, 5, 6, 7, 8) THEN CASE WHEN ended THEN created_at ELSE now() END + interval '365 days' END
   FROM (SELECT *, ended_at - created_at AS lasted, state IN (3, 5, 6, 7, 8) AS ended FROM generated) AS g`
 
-// generateLogs stores their step logs: the way forward up to the end or to bad,
-// there the attempt that failed, and the way back.
+// generateLogs stores their step logs: the executed steps up to the end or to bad, the failed
+// attempt there, and the compensations.
 const generateLogs = `
 INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code,
        request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)

@@ -83,7 +83,7 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 	}
 }
 
-// checkGenerated checks that steps, and so head and logs, fit the state.
+// checkGenerated checks that the steps, and so head and logs, match the state.
 func checkGenerated(t *testing.T, l saga.Loaded, steps []saga.StepView) {
 	t.Helper()
 	s := l.Saga

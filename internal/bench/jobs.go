@@ -18,33 +18,32 @@ type JobsConfig struct {
 	Skald       string // path of the server binary
 	DatabaseURL string // of a durable, empty database
 	Dir         string // an existing directory for the server's log
-	Runs        int    // to be taken in batches of 100
-	Singles     int    // to be taken one by one
+	Runs        int    // to be executed in batches of 100
+	Singles     int    // to be executed one by one
 	Probes      int    // runs that a waiting worker gets, one after the other
 	Due         int    // definitions that are due in the same minute; 0: none
-	Takeover    bool   // kill the leader, and see how long it takes until another node leads
+	Takeover    bool   // kill the leader, and measure how long it takes until another node leads
 	ServerEnv   []string
 	Out         io.Writer
 }
 
-// The promises (issue 5), on two cores.
+// The targets (issue 5), on two cores.
 const (
 	batchedTarget = 6_000                 // runs a second, claimed, started and completed 100 at a time
 	singleTarget  = 1_200                 // runs a second, one at a time
-	latencyTarget = 50                    // ms, p99, from the request for a run to the answer of a claim that waits
-	dueTarget     = 20 * time.Second      // 100,000 definitions that are due at once
-	takeoverExtra = 2 * time.Second       // beyond the leader's lease
+	latencyTarget = 50                    // ms, p99, from the request for a run to the response of a waiting claim
+	dueTarget     = 20 * time.Second      // 100,000 definitions that are due at the same time
+	takeoverExtra = 2 * time.Second       // in addition to the leader's lease
 	leaderWait    = 60 * time.Second      // how long a server may take to lead
 	beatEvery     = 5 * time.Second       // of the workers of a measurement
-	jobsPoll      = 50 * time.Millisecond // how often the database is asked how far it is
+	jobsPoll      = 50 * time.Millisecond // how often the database is polled for progress
 	runsOfClaim   = 100
 )
 
-// Jobs measures claims, starts and completions in batches and one by one, how
-// soon a waiting worker gets a run, how soon the runs of many definitions exist
-// that are due at once, and how soon another node leads; and prints them to
-// cfg.Out. Every run is counted in the database. An error means that a promise is
-// broken, or a run missing.
+// Jobs measures claims, starts and completions in batches and one by one, how soon a waiting
+// worker gets a run, how soon the runs of many definitions that are due at the same time exist,
+// and how soon another node leads; and prints them to cfg.Out. Every run is counted in the
+// database. An error means that a target was missed, or a run is missing.
 func Jobs(ctx context.Context, cfg JobsConfig) (err error) {
 	if cfg.Runs < 1 || cfg.Singles < 0 || cfg.Probes < 0 || cfg.Due < 0 {
 		return errors.New("runs must be at least 1, the others not negative")
@@ -88,7 +87,7 @@ type jobsRun struct {
 	db         *database
 	client     *http.Client
 	first      *run // the server that is measured
-	second     *run // who takes over; nil until then
+	second     *run // the node that takes over; nil until then
 	url        string
 	definition string
 	tenant     string
@@ -117,8 +116,7 @@ func (r *jobsRun) stop() error {
 	return errors.Join(errs...)
 }
 
-// call makes a request of the server, and reads its answer into out unless that
-// is nil.
+// call makes a request to the server, and reads its response into out unless that is nil.
 func (r *jobsRun) call(ctx context.Context, method, path string, body, out any) error {
 	raw, err := request(ctx, r.client, method, r.url+path, body)
 	if err != nil || out == nil {
@@ -130,7 +128,7 @@ func (r *jobsRun) call(ctx context.Context, method, path string, body, out any) 
 	return nil
 }
 
-// define makes the definition of all runs, and learns whose it is.
+// define creates the definition of all runs, and reads its tenant.
 func (r *jobsRun) define(ctx context.Context) error {
 	var d struct {
 		ID string `json:"id"`
@@ -146,7 +144,7 @@ func (r *jobsRun) define(ctx context.Context) error {
 	return nil
 }
 
-// fill stores n runs that may be claimed, with rows like those of the API.
+// fill stores n claimable runs, with rows like those of the API.
 func (r *jobsRun) fill(ctx context.Context, n int) error {
 	_, err := r.db.pool.ExecContext(ctx, `
 INSERT INTO jobs.job_runs (id, tenant_id, definition_id, definition_name, spec_version, command_name, trigger, scheduled_for, available_at, admitted_at,
@@ -190,7 +188,7 @@ SELECT count(*) FILTER (WHERE state = 'SUCCEEDED' AND attempt = 1), count(*) FIL
 	return succeeded, others, err
 }
 
-// awaitLeader waits until somebody leads under a later epoch than that.
+// awaitLeader waits until a node leads under a later epoch than epoch.
 func (r *jobsRun) awaitLeader(ctx context.Context, epoch int64) error {
 	ctx, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()
@@ -214,7 +212,7 @@ func (r *jobsRun) awaitLeader(ctx context.Context, epoch int64) error {
 	}
 }
 
-// epoch is the one under which somebody leads; 0: nobody does.
+// epoch returns the epoch of the leader; 0: there is none.
 func (r *jobsRun) epoch(ctx context.Context) (epoch int64, err error) {
 	err = r.db.pool.QueryRowContext(ctx, `SELECT epoch FROM jobs.leader WHERE expires_at > clock_timestamp()`).Scan(&epoch)
 	if errors.Is(err, sql.ErrNoRows) {

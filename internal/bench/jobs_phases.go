@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// How many workers ask at once.
+// How many workers claim concurrently.
 const (
 	batchWorkers  = 4
 	singleWorkers = 32
 )
 
-// take lets so many workers take n runs, and returns how long it took.
+// take makes workers execute n runs, and returns how long it took.
 func (r *jobsRun) take(
 	ctx context.Context,
 	n, workers int,
@@ -120,8 +120,8 @@ func (r *jobsRun) singles(ctx context.Context) error {
 	)
 }
 
-// latency measures from the request for a run to the answer of a claim that waits
-// for it: one after the other, with a pause in between.
+// latency measures from the request for a run to the response of a claim that waits for it: one
+// after another, with a pause in between.
 func (r *jobsRun) latency(ctx context.Context) error {
 	if r.cfg.Probes == 0 {
 		return nil
@@ -176,19 +176,20 @@ func (r *jobsRun) latency(ctx context.Context) error {
 	return nil
 }
 
-// due measures how long it takes to make the runs of definitions that are all due
-// in the same minute, from the first to the last.
+// due measures how long it takes to create the runs of definitions that are all due in the same
+// minute, from the first to the last.
 func (r *jobsRun) due(ctx context.Context) error {
 	if r.cfg.Due == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, phaseTimeout)
 	defer cancel()
-	var at time.Time // of the slots: far enough that the leader does not begin before all are there
+	var at time.Time // of the slots: late enough that the leader does not begin before all definitions exist
 	if err := r.db.pool.QueryRowContext(ctx, `SELECT date_trunc('minute', now()) + interval '3 minutes'`).Scan(&at); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	// The ids are random, so that the definitions lie as those of the API do.
+	// The ids are random, so that the definitions are stored in random order, like those of the
+	// API.
 	if _, err := r.db.pool.ExecContext(ctx, `
 WITH new AS (
 	SELECT gen_random_uuid() AS id, n, jsonb_build_object('type', 'time', 'command_name', 'nothing', 'retry', '{}'::jsonb,
@@ -234,7 +235,7 @@ SELECT count(*), coalesce(extract(epoch FROM max(created_at) - min(created_at)),
 	return nil
 }
 
-// takeover measures from the death of the node that leads to the next epoch.
+// takeover measures from the death of the leader to the next epoch.
 func (r *jobsRun) takeover(ctx context.Context) (err error) {
 	if !r.cfg.Takeover {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// claimedRun is what a worker needs of a run that it gets: its fence.
+// claimedRun contains what a worker needs of a claimed run: its fence.
 type claimedRun struct {
 	RunID       string `json:"run_id"`
 	Attempt     int    `json:"attempt"`
@@ -15,7 +15,7 @@ type claimedRun struct {
 	LeaderEpoch int64  `json:"leader_epoch"`
 }
 
-// runEnd is how a worker says that a run has succeeded, in a batch.
+// runEnd reports in a batch that a run has succeeded.
 type runEnd struct {
 	claimedRun
 	Result map[string]any `json:"result"`
@@ -50,7 +50,7 @@ func (r *jobsRun) keepAlive(ctx context.Context, worker string) {
 			"/api/v1/workers/"+worker+"/heartbeat",
 			map[string]any{"seq": seq, "running": []any{}},
 			nil,
-		) // the next one says it again
+		) // the next one repeats it
 		pause(ctx, beatEvery)
 	}
 }
@@ -69,7 +69,7 @@ func (r *jobsRun) claim(ctx context.Context, worker string, slots int, wait time
 	return got.Runs, err
 }
 
-// all makes a call about many runs, and returns an error unless each was done.
+// all makes a call about many runs, and returns an error unless each succeeded.
 func (r *jobsRun) all(ctx context.Context, worker, verb string, runs any, n int) error {
 	var got struct {
 		Results []struct {

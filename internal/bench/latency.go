@@ -13,7 +13,7 @@ func millis(d time.Duration) Millis {
 	return Millis(float64(d) / float64(time.Millisecond))
 }
 
-// Latency sums up a set of durations. All are zero when Count is.
+// Latency summarizes a set of durations. All fields are zero when Count is.
 type Latency struct {
 	Count int    `json:"count"`
 	P50   Millis `json:"p50_ms"`
@@ -22,8 +22,8 @@ type Latency struct {
 	Max   Millis `json:"max_ms"`
 }
 
-// summarize sorts samples in place and sums them up. Percentiles are nearest
-// rank: always a time that was really seen.
+// summarize sorts samples in place and summarizes them. Percentiles are nearest rank: always a
+// measured value.
 func summarize(samples []time.Duration) Latency {
 	if len(samples) == 0 {
 		return Latency{}

@@ -20,28 +20,25 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// LettersConfig says how many dead letters to make and where.
+// LettersConfig describes how many dead letters to generate and where.
 type LettersConfig struct {
-	// DatabaseURL names the database; it is migrated first and keeps what it
-	// has. Required.
+	// DatabaseURL names the database; it is migrated first and keeps its content. Required.
 	DatabaseURL string
 	Letters     int
-	// Tenant gets nine letters of ten. Zero: the tenant of a server that was told
-	// of no other.
+	// Tenant gets nine letters of ten. Zero: the default tenant of a server.
 	Tenant uuid.UUID
-	// Over is the time over which they came, up to now. Zero: 90 days.
+	// Over is the period in which they arrived, up to now. Zero: 90 days.
 	Over time.Duration
-	// Out hears how far it is. Nil: nobody does.
+	// Out receives the progress. Nil: it is not printed.
 	Out io.Writer
 }
 
-// lettersPerPush is how many letters one transaction stores: a full batch.
+// lettersPerPush is the number of letters per transaction: a full batch.
 const lettersPerPush = dlq.MaxPushed
 
-// GenerateLetters fills a database with dead letters as the store itself writes
-// them, and brings its statistics up to date. What is there already stays;
-// generating twice makes everything twice. All of it is durable on return, and
-// after an error whole batches of it are.
+// GenerateLetters fills a database with dead letters as the store itself writes them, and
+// updates its statistics. Existing data stays; generating twice creates everything twice. All
+// of it is durable on return, and after an error the complete batches are.
 func GenerateLetters(ctx context.Context, cfg LettersConfig) error {
 	if cfg.Letters < 1 {
 		return errors.New("letters must be at least 1")
@@ -76,13 +73,13 @@ func GenerateLetters(ctx context.Context, cfg LettersConfig) error {
 	}
 	defer pool.Close()
 	return settle(ctx, pool, cfg.Out,
-		// A retry that no server ends while lists are read.
+		// The lease of a retry does not expire while lists are read.
 		`UPDATE dlq.dlq_messages SET retry_lease_until = now() + interval '365 days' WHERE status = 'RETRYING'`,
 		`VACUUM (ANALYZE) dlq.dlq_messages, dlq.dlq_groups, dlq.dlq_arrivals`)
 }
 
-// keepGenerated gives tenants a policy by which no server archives their letters
-// while it is measured; one that has a policy keeps it.
+// keepGenerated gives tenants a policy by which no server archives their letters while it is
+// measured; an existing policy stays.
 func keepGenerated(ctx context.Context, letters *dlqdb.Letters, cfg LettersConfig) error {
 	for _, tenant := range append([]string{cfg.Tenant.String()}, otherTenants...) {
 		p := dlq.DefaultPolicy
@@ -134,26 +131,26 @@ func pushGenerated(ctx context.Context, letters *dlqdb.Letters, cfg LettersConfi
 	return twice(ctx, work)
 }
 
-// The spread of generated letters.
+// The distribution of generated letters.
 const (
 	generatedTopics = 40
 	generatedGroups = 300
 )
 
-// letterGenerator makes letters. What one is follows from its number alone; only
-// its times move with the clock.
+// letterGenerator generates letters. A letter depends only on its number; only its times depend
+// on the clock.
 type letterGenerator struct {
 	cfg    LettersConfig
 	until  time.Time
 	groups []generatedGroup
 }
 
-// generatedGroup is one kind of error. It occurs all the time, or as an incident
-// of a few days: then all its letters lie together.
+// generatedGroup is one kind of error. It occurs all the time, or as an incident of a few days:
+// then all its letters are close together.
 type generatedGroup struct {
 	topic, consumers, kind, message string
 	class                           dlq.ErrorClass
-	from, to                        float64 // of the whole time
+	from, to                        float64 // fractions of the whole period
 }
 
 func newLetterGenerator(cfg LettersConfig, until time.Time) *letterGenerator {
@@ -184,7 +181,7 @@ func newLetterGenerator(cfg LettersConfig, until time.Time) *letterGenerator {
 	return g
 }
 
-// group chooses one that occurs at a moment, 0 to 1 of the whole time.
+// group chooses one that occurs at a moment, 0 to 1 of the whole period.
 func (g *letterGenerator) group(r *rand.Rand, moment float64) *generatedGroup {
 	for {
 		u := r.Float64()
@@ -217,7 +214,7 @@ func (g *letterGenerator) letter(i int) dlq.Letter {
 	if r.IntN(10) == 0 {
 		l.TenantID = uuid.MustParse(otherTenants[r.IntN(len(otherTenants))])
 	}
-	// Mean policies: nobody retries these by themselves while they are measured.
+	// A policy without automatic retries, so that nothing is retried during measurements.
 	p := dlq.DefaultPolicy
 	p.AutoRetry = false
 	g.from(&l, r, i)
@@ -241,7 +238,7 @@ func generatedID(at time.Time, r *rand.Rand) (id uuid.UUID) {
 	return id
 }
 
-// from says where a letter came from.
+// from sets the source of a letter.
 func (g *letterGenerator) from(l *dlq.Letter, r *rand.Rand, i int) {
 	switch u := r.Float64(); {
 	case u < 0.88:
@@ -311,7 +308,7 @@ func (g *letterGenerator) content(l *dlq.Letter, r *rand.Rand, i int) {
 	}
 }
 
-// marks are what people add.
+// marks sets what operators add.
 func (g *letterGenerator) marks(l *dlq.Letter, r *rand.Rand, i int) {
 	if r.Float64() < 0.03 {
 		l.Labels = append(l.Labels, "vip")
@@ -331,7 +328,7 @@ func (g *letterGenerator) marks(l *dlq.Letter, r *rand.Rand, i int) {
 	}
 }
 
-// fate is what became of a letter: the older, the likelier it is done with.
+// fate sets the state of a letter: the older, the more likely it has ended.
 func (g *letterGenerator) fate(l *dlq.Letter, r *rand.Rand, moment float64, at time.Time) {
 	if l.Status != dlq.Pending {
 		return
@@ -351,7 +348,7 @@ func (g *letterGenerator) fate(l *dlq.Letter, r *rand.Rand, moment float64, at t
 			l.LastRetryAt, l.UpdatedAt = &later, later
 		}
 		if r.IntN(1000) == 0 {
-			l.Status, l.LastRetryAt = dlq.Retrying, &later // the lease is the schema's
+			l.Status, l.LastRetryAt = dlq.Retrying, &later // the schema sets the lease
 		}
 	case u < 0.34:
 		end(dlq.Dead, dlq.Exhausted, 6)

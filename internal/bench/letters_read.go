@@ -13,22 +13,22 @@ import (
 type LettersReadConfig struct {
 	// Skald is the path of the server binary. Required.
 	Skald string
-	// Data says what is generated first, and in which database; with Letters 0 the
-	// database holds generated letters already.
+	// Data describes what is generated first, and in which database; with Letters 0 the
+	// database already has generated letters.
 	Data LettersConfig
 	// Dir is an existing directory for the server's log. Required.
 	Dir string
-	// Samples is how often each question is asked, at least 20.
+	// Samples is how often each query is sent, at least 20.
 	Samples int
-	// Depth is how many rows lie before a deep cursor, if there are as many.
+	// Depth is how many rows precede a deep cursor, if there are as many.
 	Depth int
-	// Out receives the table while it grows.
+	// Out receives the table row by row.
 	Out io.Writer
 }
 
-// ReadLetters measures every list of dead letters of a server, each filter alone,
-// with a status and with a topic, and the overviews. It prints them to cfg.Out.
-// An error means that a promise is broken, or that an answer was none.
+// ReadLetters measures every list of dead letters of a server, each filter alone, with a status
+// and with a topic, and the overviews. It prints them to cfg.Out. An error means that a target
+// was missed, or that a response was an error.
 func ReadLetters(ctx context.Context, cfg LettersReadConfig) error {
 	generate := func() error {
 		if cfg.Data.Letters <= 0 {
@@ -76,9 +76,9 @@ func (r *reader) measureLetters(ctx context.Context) error {
 	return r.verdict()
 }
 
-// knownLetters is what generated letters can be asked for.
+// knownLetters contains values of generated letters to filter by.
 type knownLetters struct {
-	samples []letterSample // of the main tenant, from all over the table
+	samples []letterSample // of the main tenant, from the whole table
 	latest  time.Time
 }
 
@@ -118,8 +118,8 @@ func (r *reader) knowLetters(ctx context.Context) (knownLetters, error) {
 
 func (k knownLetters) at(i int) letterSample { return k.samples[i%len(k.samples)] }
 
-// letterFilters are every filter of GET /dlq/messages, with values that many, few
-// and no letters have.
+// letterFilters returns every filter of GET /dlq/messages, with values that many, few and no
+// letters have.
 func letterFilters(k knownLetters) []filter {
 	ago := func(days float64) string {
 		return k.latest.Add(-time.Duration(days * 24 * float64(time.Hour))).UTC().Format(time.RFC3339)
@@ -181,7 +181,7 @@ func letterFilters(k knownLetters) []filter {
 	return all
 }
 
-// lettersOf asks for a page of letters.
+// lettersOf reads a page of letters.
 func lettersOf(name string, values func(i int) url.Values) question {
 	return question{name, readLimit, func(i int) string {
 		v := values(i)
@@ -190,8 +190,8 @@ func lettersOf(name string, values func(i int) url.Values) question {
 	}}
 }
 
-// letterLists are lists without a filter, with one, and with a status or a topic
-// beside it.
+// letterLists are lists without a filter, with one filter, and with a status or a topic in
+// addition.
 func letterLists(k knownLetters) []question {
 	nothing := func(int) url.Values { return url.Values{} }
 	out := []question{
@@ -230,7 +230,7 @@ func letterLookups(k knownLetters) []question {
 		{"a group", readLimit, func(i int) string { return "/api/v1/dlq/groups/" + k.at(i).fingerprint }},
 		{"groups", statisticsLimit, same("/api/v1/dlq/groups")},
 		{"a topic", statisticsLimit, same("/api/v1/dlq/topics/orders.created")},
-		// These count every letter, exactly.
+		// These count every letter exactly.
 		{"topics (no target)", 0, same("/api/v1/dlq/topics")},
 		{"statistics (no target)", 0, same("/api/v1/dlq/stats")},
 	}

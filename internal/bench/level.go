@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// levelSpec says what one level measures.
+// levelSpec describes one level.
 type levelSpec struct {
 	flow    workflow
 	mode    Mode
 	clients int
 }
 
-// snapshot is what the machine and the database had used up at one moment.
+// snapshot contains the totals that the machine and the database have used at one moment.
 type snapshot struct {
 	at                          time.Time
 	skald, participant, machine time.Duration
@@ -29,7 +29,7 @@ func (r *run) runLevel(ctx context.Context, spec levelSpec) (Level, error) {
 		if err != nil {
 			return Level{}, fmt.Errorf("warm up: %w", err)
 		}
-		// Nothing of the warm-up may still be running when counting begins.
+		// No saga of the warm-up may still be running when counting begins.
 		if _, err := r.settle(ctx, spec, warm.Accepted, nil); err != nil {
 			return Level{}, fmt.Errorf("warm up: %w", err)
 		}
@@ -75,7 +75,7 @@ func (r *run) settle(ctx context.Context, spec levelSpec, ids []string, ended fu
 	return out, errors.Join(waited, err)
 }
 
-// snapshot reads all totals, as close together as it can.
+// snapshot reads all totals, as simultaneously as possible.
 func (r *run) snapshot(ctx context.Context) (snapshot, error) {
 	var s snapshot
 	var err error
@@ -134,16 +134,16 @@ func newLevel(spec levelSpec, load LoadResult, out outcome, before, after snapsh
 		level.Cores.Postgres = &postgres
 		known += postgres
 	}
-	// The totals are counted in ticks, so that their difference may fall below 0.
+	// The totals are counted in ticks, so that their difference can be negative.
 	level.Cores.Other = max(0, cores(after.machine-before.machine)-known)
 	return level
 }
 
-// LoadResult is what a load generator saw. Its JSON form goes from the
-// generator's process to the one that started it.
+// LoadResult is the result of a load generator. Its JSON form is sent from the generator's
+// process to the run.
 type LoadResult struct {
 	StartedAt time.Time `json:"started_at"`
-	// Accepted holds the id of every saga the server said it had accepted.
+	// Accepted contains the id of every saga that the server accepted.
 	Accepted []string `json:"accepted"`
 	// Answers times the requests that were answered as expected.
 	Answers Latency `json:"answers"`

@@ -36,7 +36,7 @@ func TestNewLevelTurnsTotalsIntoRates(t *testing.T) {
 	postgres := 0.4
 	want := Level{
 		Workflow: "bench-ok", Mode: Submit, Clients: 64,
-		Sagas: 1000, PerSecond: 250, // until the last saga ended, not until we noticed
+		Sagas: 1000, PerSecond: 250, // until the last saga ended, not until that was noticed
 		Submit:   &load.Answers,
 		EndToEnd: Latency{Count: 1, P50: 1000, P95: 1000, P99: 1000, Max: 1000},
 		Cores:    Cores{Skald: 0.8, Postgres: &postgres, Participant: 0.2, Load: 0.2, Other: 0.2},

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// waitFor is what a waiting client asks of the server, answerTimeout the
-	// silence after which it gives up on any answer.
+	// waitFor is the wait that a waiting client requests from the server, answerTimeout how
+	// long it waits for any response.
 	waitFor       = 30 * time.Second
 	answerTimeout = waitFor + 30*time.Second
-	// errorPause keeps a failing server from being drowned in repeats and the
-	// generator from taking the CPU the server needs to recover.
+	// errorPause protects a failing server from a flood of repeated requests, and keeps the
+	// generator from taking the CPU that the server needs to recover.
 	errorPause = 10 * time.Millisecond
 )
 
@@ -34,8 +34,8 @@ type LoadConfig struct {
 	WantStatus string
 }
 
-// Load lets cfg.Clients clients create sagas, each as soon as its last request
-// was answered, until cfg.Duration is over and the last answer is there.
+// Load lets cfg.Clients clients create sagas, each as soon as its previous request was
+// answered, until cfg.Duration is over and the last response has arrived.
 func Load(ctx context.Context, cfg LoadConfig) (LoadResult, error) {
 	transport := &http.Transport{
 		MaxIdleConns:          cfg.Clients,
@@ -78,8 +78,8 @@ func Load(ctx context.Context, cfg LoadConfig) (LoadResult, error) {
 	return result, nil
 }
 
-// loadClient sends the same request over and over. It allocates next to
-// nothing of its own, because it shares the machine with what it measures.
+// loadClient sends the same request repeatedly. It allocates almost nothing, because it shares
+// the machine with the server that it measures.
 type loadClient struct {
 	transport *http.Transport
 	request   *http.Request
@@ -140,14 +140,14 @@ func (c *loadClient) run(ctx context.Context, end time.Time) {
 	}
 }
 
-// create makes one saga. A saga that was accepted is kept in c.accepted also
-// when the answer is otherwise an error.
+// create creates one saga. A saga that was accepted is kept in c.accepted even if the response
+// is otherwise an error.
 func (c *loadClient) create() error {
 	if _, err := c.body.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("rewind the request body: %w", err)
 	}
-	// RoundTrip instead of Client.Do: no redirects and no cookies to look for.
-	// The request is free for reuse because the last answer was read and closed.
+	// RoundTrip instead of Client.Do, which would handle redirects and cookies. The request can
+	// be reused because the last response was read and closed.
 	response, err := c.transport.RoundTrip(c.request)
 	if err != nil {
 		return fmt.Errorf("create a saga: %w", err)
@@ -176,7 +176,7 @@ var sagaIDKey = []byte(`"saga_id":"`)
 
 const uuidLength = 36
 
-// sagaID finds the first saga_id in an answer without parsing all of it.
+// sagaID finds the first saga_id in a response without parsing all of it.
 func sagaID(answer []byte) (string, bool) {
 	_, rest, found := bytes.Cut(answer, sagaIDKey)
 	if !found || len(rest) <= uuidLength || rest[uuidLength] != '"' {
@@ -188,7 +188,7 @@ func sagaID(answer []byte) (string, bool) {
 // ownCPU is the user and system time of this process so far.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
-	// Getrusage of the process itself has no way to fail.
+	// Getrusage of the process itself cannot fail.
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

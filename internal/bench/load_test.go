@@ -51,8 +51,8 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"saga_id":"%s","status":"%s"}`, id, f.status)
 }
 
-// loadAgainst runs a short load and checks that the generator's accepted ids
-// are exactly those the server gave out.
+// loadAgainst runs a short load and checks that the generator's accepted ids are exactly those
+// that the server returned.
 func loadAgainst(t *testing.T, f *fakeServer, cfg LoadConfig) LoadResult {
 	t.Helper()
 	f.ids = map[string]bool{}

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// Participant answers calls of steps: 200 with a small JSON body, or 409 when
-// the path ends in /refuse. It keeps nothing and remembers nothing, so that
-// what is measured is Skald and not its participants.
+// Participant answers calls of steps: 200 with a small JSON body, or 409 when the path ends in
+// /refuse. It stores nothing, so that Skald is measured and not its participants.
 var Participant http.Handler = http.HandlerFunc(answerStep)
 
 // The header values are shared by all answers; net/http only reads them.
@@ -24,7 +23,7 @@ var (
 )
 
 func answerStep(w http.ResponseWriter, r *http.Request) {
-	// Only a body read to its end lets the connection be used again.
+	// The connection is reused only if the body was read to its end.
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		http.Error(w, "unreadable body", http.StatusBadRequest)
 		return
@@ -35,12 +34,12 @@ func answerStep(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		body = refusedBody
 	}
-	// A caller that hung up has its own record of the failed call.
+	// A caller that has disconnected records the failed call itself.
 	_, _ = w.Write(body)
 }
 
-// ServeParticipant serves Participant on addr until ctx ends and writes the
-// address it listens on, one line, to out as soon as it accepts calls.
+// ServeParticipant serves Participant on addr until ctx ends, and writes its address, one line,
+// to out as soon as it accepts calls.
 func ServeParticipant(ctx context.Context, addr string, out io.Writer) error {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

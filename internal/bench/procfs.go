@@ -24,8 +24,8 @@ const tick = 10 * time.Millisecond
 type process struct {
 	name   string
 	parent int
-	cpu    time.Duration // its own user and system time
-	reaped time.Duration // that of its children which ended
+	cpu    time.Duration // the user and system time of the process itself
+	reaped time.Duration // that of its ended children
 }
 
 // process reads /proc/<pid>/stat.
@@ -71,8 +71,8 @@ func parseProcess(line string) (process, error) {
 	}, nil
 }
 
-// familyCPU is the CPU time of a process and its direct children, living and
-// ended: a postmaster with all its backends.
+// familyCPU is the CPU time of a process and its direct children, running and ended: a
+// postmaster with all its backends.
 func (p procfs) familyCPU(pid int) (time.Duration, error) {
 	head, err := p.process(pid)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p procfs) familyCPU(pid int) (time.Duration, error) {
 		}
 		proc, err := p.process(member)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // ended since the listing
+			continue // ended since it was listed
 		}
 		if err != nil {
 			return 0, err
@@ -161,7 +161,7 @@ func (p procfs) busy() (time.Duration, error) {
 	return time.Duration(total) * tick, nil
 }
 
-// processor is the model name of the first core, or "" where it has none.
+// processor is the model name of the first core, or "" if it is unknown.
 func (p procfs) processor() string {
 	raw, err := os.ReadFile(p.path("cpuinfo"))
 	if err != nil {
@@ -175,8 +175,8 @@ func (p procfs) processor() string {
 	return ""
 }
 
-// loadAverage is the mean number of runnable processes of the last minute, or
-// "" where it cannot be read: it warns of neighbours, nothing more.
+// loadAverage is the mean number of runnable processes of the last minute, or "" if it cannot
+// be read: it only indicates other load on the machine.
 func (p procfs) loadAverage() string {
 	raw, err := os.ReadFile(p.path("loadavg"))
 	if err != nil {

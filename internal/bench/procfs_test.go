@@ -68,11 +68,11 @@ func TestFamilyCPUAddsChildrenLivingAndEnded(t *testing.T) {
 		"100/stat":  stat("postgres", 1, 10, 10, 100, 100), // postmaster: 2.2 s with reaped backends
 		"101/stat":  stat("postgres", 100, 30, 0, 0, 0),    // backend: 0.3 s
 		"102/stat":  stat("postgres", 100, 0, 50, 0, 0),    // backend: 0.5 s
-		"200/stat":  stat("postgres", 1, 999, 999, 0, 0),   // somebody else's
+		"200/stat":  stat("postgres", 1, 999, 999, 0, 0),   // of another server
 		"self/stat": stat("bench", 100, 999, 0, 0, 0),      // not a number: a link to one
 		"uptime":    "1 1\n",
 	})
-	if err := os.Mkdir(proc.path("103"), 0o755); err != nil { // ended while we looked
+	if err := os.Mkdir(proc.path("103"), 0o755); err != nil { // ended while the others were read
 		t.Fatal(err)
 	}
 	got, err := proc.familyCPU(100)

@@ -17,22 +17,21 @@ import (
 type ReadConfig struct {
 	// Skald is the path of the server binary. Required.
 	Skald string
-	// Data says what is generated first, and in which database; with Sagas 0
-	// the database holds generated data already.
+	// Data describes what is generated first, and in which database; with Sagas 0 the database
+	// already has generated data.
 	Data GenerateConfig
 	// Dir is an existing directory for the server's log. Required.
 	Dir string
-	// Samples is how often each question is asked, at least 20.
+	// Samples is how often each query is sent, at least 20.
 	Samples int
-	// Depth is how many rows lie before a deep cursor, if there are as many.
+	// Depth is how many rows precede a deep cursor, if there are as many.
 	Depth int
-	// Out receives the table while it grows.
+	// Out receives the table row by row.
 	Out io.Writer
 }
 
-// Read measures every list, filter and lookup of a server on a large database,
-// and prints them to cfg.Out. An error means that a promise is broken, or that
-// an answer was none.
+// Read measures every list, filter and lookup of a server on a large database, and prints them
+// to cfg.Out. An error means that a target was missed, or that a response was an error.
 func Read(ctx context.Context, cfg ReadConfig) error {
 	generate := func() error {
 		if cfg.Data.Sagas <= 0 {
@@ -45,7 +44,7 @@ func Read(ctx context.Context, cfg ReadConfig) error {
 	return ask(ctx, cfg, generate, (*reader).measure)
 }
 
-// ask prepares the data, starts a server on it and has measure ask it.
+// ask prepares the data, starts a server on it and calls measure.
 func ask(
 	ctx context.Context,
 	cfg ReadConfig,
@@ -71,7 +70,7 @@ func ask(
 		return err
 	}
 	printMachine(cfg.Out, machine)
-	// The server is started as for a whole run.
+	// The server is started as in a complete run.
 	server := &run{cfg: Config{Skald: cfg.Skald, DatabaseURL: cfg.Data.DatabaseURL, Dir: cfg.Dir, Out: cfg.Out}}
 	var ready Millis
 	if err := server.measureStart(ctx, &ready); err != nil {
@@ -88,7 +87,7 @@ func ask(
 	return measure(r, ctx)
 }
 
-// reader asks one question after the other.
+// reader sends one query after another.
 type reader struct {
 	ReadConfig
 	db     *sql.DB
@@ -144,7 +143,7 @@ func (r *reader) measure(ctx context.Context) error {
 	return r.verdict()
 }
 
-// verdict prints how many questions missed their target; an error if any did.
+// verdict prints how many queries missed their target; an error if any did.
 func (r *reader) verdict() error {
 	fmt.Fprintf(r.Out, "\n%d questions, %d missed their target\n", r.asked, r.missed)
 	if r.missed > 0 {
@@ -153,7 +152,7 @@ func (r *reader) verdict() error {
 	return nil
 }
 
-// list measures a list at its first page and at a deep cursor.
+// list measures the first page of a list and one at a deep cursor.
 func (r *reader) list(ctx context.Context, q question) error {
 	first, err := r.time(ctx, q, func(i int) error { return r.get(ctx, q.path(i), nil) })
 	if err != nil {
@@ -200,7 +199,7 @@ func (r *reader) query(ctx context.Context, q question) error {
 	return err
 }
 
-// time asks a question cfg.Samples times.
+// time sends a query cfg.Samples times.
 func (r *reader) time(ctx context.Context, q question, ask func(i int) error) (Latency, error) {
 	samples := make([]time.Duration, r.Samples)
 	for i := range samples {
@@ -216,8 +215,8 @@ func (r *reader) time(ctx context.Context, q question, ask func(i int) error) (L
 	return summarize(samples), nil
 }
 
-// walk reads a list in large pages up to cfg.Depth rows, and returns the last
-// few cursors on the way and how deep the last of them is.
+// walk reads a list in large pages up to cfg.Depth rows, and returns the last few cursors and
+// the depth of the last one.
 func (r *reader) walk(ctx context.Context, path string) (cursors []string, depth int, err error) {
 	const keep = 8
 	path = with(path, "page_size", fmt.Sprint(walkSize))
@@ -241,7 +240,7 @@ func (r *reader) walk(ctx context.Context, path string) (cursors []string, depth
 	return cursors[max(0, len(cursors)-keep):], depth, nil
 }
 
-// get asks the server; anything but 200 is an error.
+// get sends a request to the server; any response but 200 is an error.
 func (r *reader) get(ctx context.Context, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	if err != nil {

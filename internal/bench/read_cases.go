@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// question is one that is asked many times, with other words each time.
+// question is a query that is sent many times, with different values each time.
 type question struct {
 	name  string
-	limit Millis // of its p95; 0: none
+	limit Millis // for its p95; 0: none
 	path  func(i int) string
 }
 
-// known is what the generated data holds and can be asked for.
+// known contains values of the generated data to filter by.
 type known struct {
-	samples []sample // of the main tenant, from all over the table
+	samples []sample // of the main tenant, from the whole table
 	latest  time.Time
 }
 
 type sample struct{ id, correlation, trace, key, customer string }
 
-// shareOf is the percentage of a table's pages to sample: all of a small one, of
-// which a few in a hundred may be none.
+// shareOf is the percentage of a table's pages to sample: all of a small one, because a small
+// share of few pages may be empty.
 func shareOf(table string) string {
 	return fmt.Sprintf(
 		`(SELECT least(100, 1 + 1000000 / greatest(reltuples, 1)) FROM pg_class WHERE oid = '%s'::regclass)`,
@@ -66,8 +66,8 @@ func (r *reader) know(ctx context.Context) (known, error) {
 
 func (k known) at(i int) sample { return k.samples[i%len(k.samples)] }
 
-// filter is one way to restrict the list of sagas. The parameters that two
-// filters both have cannot be combined.
+// filter is one way to restrict the list of sagas. Filters with a common parameter cannot be
+// combined.
 type filter struct {
 	name   string
 	values func(i int) url.Values
@@ -77,8 +77,7 @@ func one(name, value string) func(int) url.Values {
 	return func(int) url.Values { return url.Values{name: {value}} }
 }
 
-// filters are every filter of GET /sagas, with values that many, few and no
-// sagas have.
+// filters returns every filter of GET /sagas, with values that many, few and no sagas have.
 func filters(k known) []filter {
 	ago := func(days float64) string {
 		return k.latest.Add(-time.Duration(days * 24 * float64(time.Hour))).UTC().Format(time.RFC3339)
@@ -125,7 +124,7 @@ func filters(k known) []filter {
 	return all
 }
 
-// listOf asks for a page of sagas.
+// listOf reads a page of sagas.
 func listOf(name string, values func(i int) url.Values) question {
 	return question{name, readLimit, func(i int) string {
 		v := values(i)
@@ -134,7 +133,7 @@ func listOf(name string, values func(i int) url.Values) question {
 	}}
 }
 
-// singles are lists with one filter, and those without.
+// singles are lists with one filter, and lists without.
 func singles(k known) []question {
 	out := []question{listOf("all sagas", func(int) url.Values { return url.Values{} })}
 	for _, f := range filters(k) {
@@ -162,8 +161,8 @@ func pairs(k known) []question {
 	return out
 }
 
-// merged combines two filters unless they have a parameter in common or speak
-// of the same (status and state, or two words for live and ended).
+// merged combines two filters unless they have a parameter in common or restrict the same
+// property (status and state, or two parameters for live and ended).
 func merged(a, b func(int) url.Values) (func(int) url.Values, bool) {
 	for name := range a(0) {
 		if b(0).Has(name) || name == "status" && b(0).Has("state") {
@@ -179,7 +178,7 @@ func merged(a, b func(int) url.Values) (func(int) url.Values, bool) {
 	}, true
 }
 
-// lookups are reads of one saga, of the workflows, and the statistics.
+// lookups reads single sagas, the workflows, and the statistics.
 func lookups(k known) []question {
 	of := func(suffix string) func(int) string {
 		return func(i int) string { return "/api/v1/sagas/" + k.at(i).id + suffix }
@@ -204,8 +203,8 @@ func lookups(k known) []question {
 	}
 }
 
-// queries are what operators ask the database itself: the views of the seeds
-// and their queries.
+// queries are what operators query in the database directly: the views of the seeds and their
+// queries.
 func queries(k known) []question {
 	of := func(text string) func(int) string {
 		return func(i int) string {
@@ -255,15 +254,13 @@ func queries(k known) []question {
 	}
 }
 
-// The promises: a p95 in milliseconds of one client that asks one question
-// after the other.
+// The targets: a p95 in milliseconds for one client that sends one query after another.
 const (
 	readLimit       = Millis(50)
 	statisticsLimit = Millis(200)
 )
 
-// walkSize is the page size with which a deep cursor is reached; pages that are
-// measured have readSize.
+// walkSize is the page size with which a deep cursor is reached; measured pages have readSize.
 const (
 	walkSize = 200
 	readSize = 20

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pages is a server whose every list has three pages. Each answer takes a
-// millisecond of the given clock, that to a slow question sixty.
+// pages is a server whose lists all have three pages. Each response takes a millisecond of the
+// given clock, and sixty for a slow query.
 func pages(t *testing.T, clock *time.Time, slow ...string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

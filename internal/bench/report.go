@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Report is what a run measured, in a form for machines.
+// Report contains the results of a run in a machine-readable form.
 type Report struct {
 	StartedAt time.Time `json:"started_at"`
 	Machine   Machine   `json:"machine"`
@@ -16,7 +16,7 @@ type Report struct {
 	Targets   []Target  `json:"targets"`
 }
 
-// Machine says where a run took place.
+// Machine describes where a run took place.
 type Machine struct {
 	OS          string `json:"os"`
 	Processor   string `json:"processor"`
@@ -28,8 +28,8 @@ type Machine struct {
 	DatabaseSettings map[string]string `json:"postgresql_settings"`
 }
 
-// Ready holds the times from starting the server's process to its first
-// positive answer about readiness; 0 where that was not measured.
+// Ready holds the times from the start of the server's process to its first positive readiness
+// response; 0 if it was not measured.
 type Ready struct {
 	EmptyDatabase    Millis `json:"empty_database_ms"` // includes the migrations
 	ExistingDatabase Millis `json:"existing_database_ms"`
@@ -47,8 +47,8 @@ type Level struct {
 	// Submit times the requests that were answered on acceptance; nil for
 	// waiting clients, whose requests are answered at the end.
 	Submit *Latency `json:"submit"`
-	// EndToEnd is what waiting clients saw. For submitting ones it is the time
-	// between the saga's created_at and completed_at, queueing included.
+	// EndToEnd is the time that waiting clients measured. For submitting ones it is the time
+	// between the saga's created_at and completed_at, including queueing.
 	EndToEnd   Latency `json:"end_to_end"`
 	Cores      Cores   `json:"cores"`
 	RSS        int64   `json:"skald_rss_bytes"`
@@ -67,12 +67,12 @@ type Cores struct {
 	Postgres    *float64 `json:"postgres"`
 	Participant float64  `json:"participant"`
 	Load        float64  `json:"load"`
-	// Other is everything else on the machine, stolen time included: the more
-	// there is, the less the rates mean.
+	// Other is everything else on the machine, including stolen time: the higher it is, the
+	// less reliable are the rates.
 	Other float64 `json:"other"`
 }
 
-// Target compares one figure with what the project promises on two cores.
+// Target compares one figure with the project's target on two cores.
 type Target struct {
 	Name     string  `json:"name"`
 	Limit    float64 `json:"limit"`
@@ -80,7 +80,7 @@ type Target struct {
 	Met      bool    `json:"met"`
 }
 
-// judge compares the report with the targets it holds figures for.
+// judge compares the report with the targets that apply to its figures.
 func judge(r *Report) []Target {
 	var targets []Target
 	atLeast := func(name string, limit, measured float64) {
@@ -138,8 +138,8 @@ func (r *Report) level(workflow string, mode Mode, clients int) *Level {
 	return nil
 }
 
-// describeMachine reads what there is to know before the run. server is the
-// path of the server binary.
+// describeMachine reads the properties of the machine before the run. server is the path of the
+// server binary.
 func describeMachine(server string, db *database) (Machine, error) {
 	build, err := buildinfo.ReadFile(server)
 	if err != nil {
@@ -156,14 +156,14 @@ func describeMachine(server string, db *database) (Machine, error) {
 	}, nil
 }
 
-// Mode says what a client of the load generator waits for.
+// Mode is what a client of the load generator waits for.
 type Mode string
 
 const (
-	// Submit clients send the next saga as soon as the last one was accepted.
-	// The rate is that of sagas ended, counted until the last one has ended.
+	// Submit clients send the next saga as soon as the previous one was accepted. The rate is
+	// that of ended sagas, counted until the last one has ended.
 	Submit Mode = "submit"
-	// Wait clients ask with ?wait= for the ended saga, so that exactly one saga
-	// per client is in flight.
+	// Wait clients wait for the end of each saga with ?wait=, so that exactly one saga per
+	// client is in flight.
 	Wait Mode = "wait"
 )

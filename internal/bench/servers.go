@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// readyTimeout is how long any process may take to start answering.
+	// readyTimeout is how long any process may take to become ready.
 	readyTimeout = 30 * time.Second
-	// readyPoll is how often the server is asked; it bounds the error of the
-	// measured time to ready.
+	// readyPoll is how often the server is polled; it limits the error of the measured time to
+	// ready.
 	readyPoll = 2 * time.Millisecond
 )
 
-// startParticipant starts the participant's process and learns its address.
+// startParticipant starts the participant's process and reads its address.
 func (r *run) startParticipant(ctx context.Context) (err error) {
 	r.participant, r.participantAddr, err = startAnnounced(
 		ctx,
@@ -35,13 +35,12 @@ func (r *run) startParticipant(ctx context.Context) (err error) {
 	return err
 }
 
-// startAnnounced starts a process of this program that writes its address, one
-// line, as soon as it serves.
+// startAnnounced starts a process of this program that writes its address, one line, as soon as
+// it serves.
 func startAnnounced(ctx context.Context, name, self string, args ...string) (c *child, addr string, err error) {
 	cmd := exec.Command(self, args...)
 	cmd.Env, cmd.Stderr = environment(), os.Stderr
-	// A pipe of our own: one from StdoutPipe would be closed by Wait, which
-	// startChild calls at once.
+	// Not a pipe from StdoutPipe: Wait, which startChild calls immediately, would close it.
 	output, input, err := os.Pipe()
 	if err != nil {
 		return nil, "", fmt.Errorf("start %s: %w", name, err)
@@ -49,7 +48,7 @@ func startAnnounced(ctx context.Context, name, self string, args ...string) (c *
 	defer output.Close()
 	cmd.Stdout = input
 	c, err = startChild(name, cmd)
-	// Without our copy of it the pipe ends when the process does.
+	// Once our copy is closed, the pipe ends when the process does.
 	_ = input.Close()
 	if err != nil {
 		return nil, "", err
@@ -66,8 +65,8 @@ func startAnnounced(ctx context.Context, name, self string, args ...string) (c *
 	return c, strings.TrimSpace(line), nil
 }
 
-// measureStart starts the server and notes into ready how long it took from
-// there to its first positive answer about readiness.
+// measureStart starts the server and sets ready to the time until its first positive readiness
+// response.
 func (r *run) measureStart(ctx context.Context, ready *Millis) error {
 	addr, err := freeAddr()
 	if err != nil {
@@ -101,7 +100,7 @@ func (r *run) measureStart(ctx context.Context, ready *Millis) error {
 	return nil
 }
 
-// awaitReady asks url until it answers 200, the process ends, or time is up.
+// awaitReady polls url until it returns 200, the process ends, or the time is up.
 func awaitReady(ctx context.Context, server *child, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -133,8 +132,8 @@ func answersOK(ctx context.Context, url string) bool {
 	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
-// freeAddr picks a port that was free a moment ago. Somebody may take it first;
-// the server then says so in its log and the run ends.
+// freeAddr picks a port that was free a moment ago. If another process takes it first, the
+// server logs that and the run ends.
 func freeAddr() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,7 +146,7 @@ func freeAddr() (string, error) {
 	return addr, nil
 }
 
-// runLoad runs a load generator in a process of its own and returns what it saw.
+// runLoad runs a load generator in its own process and returns its result.
 func (r *run) runLoad(ctx context.Context, spec levelSpec, duration time.Duration) (LoadResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, duration+2*answerTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// column is one of the table's, as wide as its longest usual value.
+// column is a column of the table, as wide as its longest usual value.
 type column struct {
 	title string
 	width int
@@ -37,7 +37,7 @@ var columns = []column{
 	{"errors", 6, func(l Level) string { return strconv.Itoa(l.Errors) }},
 }
 
-// submitTime shows a figure of s, or a dash when there is none to show.
+// submitTime returns a figure of s, or a dash when there is none.
 func submitTime(s *Latency, figure func(Latency) Millis) string {
 	if s == nil {
 		return "-"
@@ -58,8 +58,8 @@ func shortCores(c float64) string { return fmt.Sprintf("%.2f", c) }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/1e6) }
 
-// The table goes to a terminal; should that be gone there is nobody left to
-// tell, so the print functions drop write errors.
+// The table goes to a terminal; if that is gone, errors cannot be shown anywhere, so the print
+// functions ignore write errors.
 
 func printMachine(w io.Writer, m Machine) {
 	fmt.Fprintf(w, "machine     %d cores, %s, %s, load average %s\n", m.Cores, m.Processor, m.OS, m.LoadAverage)
@@ -94,7 +94,7 @@ func printRow(w io.Writer, l Level) {
 	}
 }
 
-// printCells writes one line, texts to the left and figures to the right.
+// printCells writes one line, texts left-aligned and figures right-aligned.
 func printCells(w io.Writer, cells []string) {
 	var line strings.Builder
 	for i, cell := range cells {
@@ -107,8 +107,8 @@ func printCells(w io.Writer, cells []string) {
 	fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 }
 
-// disturbed is how many cores other processes may use before the rates of a
-// level must be doubted.
+// disturbed is how many cores other processes may use before the rates of a level are
+// unreliable.
 const disturbed = 0.1
 
 func printSummary(w io.Writer, r *Report) {
@@ -142,7 +142,7 @@ func startTime(m Millis) string {
 	return fmt.Sprintf("%.0f ms", float64(m))
 }
 
-// printServerLog shows the end of what the server had to complain about.
+// printServerLog shows the end of the server's log.
 func printServerLog(w io.Writer, path string) {
 	const show = 20
 	raw, err := os.ReadFile(path)

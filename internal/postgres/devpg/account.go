@@ -13,25 +13,25 @@ import (
 	"syscall"
 )
 
-// An account is who PostgreSQL runs as. It refuses to run as root, and initdb
-// also refuses users without a passwd entry (containers with an arbitrary uid).
+// An account is the user that PostgreSQL runs as. It refuses to run as root, and initdb also
+// refuses users without a passwd entry (containers with an arbitrary uid).
 type account struct {
 	name     string // for messages
-	uid, gid int    // as we see them; they own the files
-	// namespace runs it in a user namespace where our own uid is called nobody.
-	// To the rest of the system, and so to files, it is still us: this needs no
-	// chown and passes every directory that we pass.
+	uid, gid int    // as seen by this process; they own the files
+	// namespace runs it in a user namespace in which our own uid is called nobody. To the rest
+	// of the system, including file permissions, it has our uid: this needs no chown and can
+	// traverse every directory that we can.
 	namespace bool
 }
 
-// accounts lists who a new server may run as, best first.
+// accounts lists the users that a new server may run as, best first.
 func accounts() []account {
 	self := account{name: "the current user", uid: os.Getuid(), gid: os.Getgid()}
 	if self.uid != 0 {
 		if _, err := user.LookupId(strconv.Itoa(self.uid)); err == nil {
 			return []account{self}
 		}
-		return append(namespaced(self), self) // the latter for initdb's own words
+		return append(namespaced(self), self) // self last: its error is initdb's own message
 	}
 	var list []account
 	for _, name := range []string{"postgres", "nobody"} {
@@ -49,7 +49,7 @@ func accounts() []account {
 	return append(list, namespaced(self)...)
 }
 
-// accountsOf lists who the server of existing data may run as: its owner.
+// accountsOf lists the users that the server of existing data may run as: its owner.
 func accountsOf(pgdata string) ([]account, error) {
 	info, err := os.Stat(pgdata)
 	if err != nil {
@@ -75,8 +75,8 @@ func accountsOf(pgdata string) ([]account, error) {
 	return list, nil
 }
 
-// command prepares a PostgreSQL program to run as a, in dir. Of our environment,
-// which may hold secrets, it sees next to nothing.
+// command prepares a PostgreSQL program to run as a, in dir. It gets almost nothing of our
+// environment, which may contain secrets.
 func (a account) command(dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
@@ -88,24 +88,23 @@ func (a account) command(dir, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// probe reports whether a can work in dir and run the binaries in bin. Trying is
-// the only sure way: permissions, ACLs, seccomp and the limits of containers
-// all have a say.
+// probe reports whether a can work in dir and run the binaries in bin. Trying is the only
+// reliable way: permissions, ACLs, seccomp and the limits of containers all matter.
 func (a account) probe(ctx context.Context, dir, bin string) error {
 	_, err := run(ctx, a.command(dir, filepath.Join(bin, "postgres"), "--version"))
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	// The kernel's bare "permission denied" names the program, even when the
-	// directory is what is closed.
+	// The kernel's "permission denied" names the program, even when the directory is not
+	// accessible.
 	if closed := errors.Join(a.closedDir(dir), a.closedDir(bin)); closed != nil && !a.namespace {
 		return fmt.Errorf("as %s: %w", a.name, closed)
 	}
 	return fmt.Errorf("as %s: %w", a.name, err)
 }
 
-// closedDir returns an error that names the first directory on the way to dir,
-// itself included, which the mode bits close to a; nil if there is none.
+// closedDir returns an error that names the first directory on the path to dir, including dir,
+// which the mode bits deny to a; nil if there is none.
 func (a account) closedDir(dir string) error {
 	way := "/"
 	for _, part := range strings.Split(dir, "/") {
@@ -132,7 +131,7 @@ func (a account) closedDir(dir string) error {
 	return nil
 }
 
-// own gives path to a. Only root can and must.
+// own makes a the owner of path. Only root can do that, and has to.
 func (a account) own(path string) error {
 	if a.uid == os.Getuid() {
 		return nil

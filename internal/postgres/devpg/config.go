@@ -13,28 +13,27 @@ const (
 	Database = "skald"
 )
 
-// ErrVersionMismatch is returned, wrapped in an explanation, when the data
-// directory was made by another major version of PostgreSQL than the programs
-// found. Nothing was changed.
+// ErrVersionMismatch is returned, wrapped in an explanation, when another major version of
+// PostgreSQL than that of the binaries created the data directory. Nothing was changed.
 var ErrVersionMismatch = errors.New("another major version of PostgreSQL made this data")
 
-// Config says what to start. Dir is required.
+// Config describes the server to start. Dir is required.
 type Config struct {
-	// Dir is made when missing. Its server is reachable by this directory alone:
-	// two processes with the same Dir share one server.
+	// Dir is created when missing. The server is identified by this directory: two processes
+	// with the same Dir share one server.
 	Dir string
 	// Bin is the directory of `postgres` and `initdb`. Empty: FindBinaries
 	// chooses, and prefers the version that made the data.
 	Bin string
-	// Settings are PostgreSQL settings, by name, for example fsync=off for data
-	// that may be lost. They hold for this run of the server, not for a server
-	// that is merely attached to. The address and port cannot be set.
+	// Settings are PostgreSQL settings, by name, for example fsync=off for data that may be
+	// lost. They apply to a server that is started, not to one that is attached to. The address
+	// and port cannot be set.
 	Settings map[string]string
 	// Exclusive refuses with ErrInUse instead of attaching.
 	Exclusive bool
-	// Log hears of starts, stops and crashes. Nil: nobody does.
+	// Log receives starts, stops and crashes. Nil: they are not logged.
 	Log *slog.Logger
 }
 
-// pollEvery is how often files of another process are looked at again.
+// pollEvery is how often files of another process are read again.
 const pollEvery = 10 * time.Millisecond

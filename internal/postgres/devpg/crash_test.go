@@ -32,14 +32,14 @@ func ownersDeath(t *testing.T, dir string) {
 
 	ended := sleepOn(t, attached)
 	owner.kill()
-	if err := <-ended; err == nil { // it never ends while the server lives
+	if err := <-ended; err == nil { // it can only end with the server
 		t.Error("the attached one's query outlived the owner")
 	}
 	if log := logOf(t, dir); strings.Count(log, "received fast shutdown request") != 1 {
 		t.Errorf("want one shutdown request, from the kernel; the log says:\n%s", log)
 	}
 
-	next := start(t, dir) // waits for the former server to end
+	next := start(t, dir) // waits for the previous server to end
 	if next.Attached() || next.PID() == attached.PID() {
 		t.Fatalf("the next start attached to process %d, whose owner is dead", next.PID())
 	}
@@ -74,7 +74,7 @@ func TestInterruptAtTheTerminalSparesTheServer(t *testing.T) {
 func TestInterruptedInitdbIsNotTakenForData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// This initdb makes half a data directory, says so, and never ends.
+	// This initdb creates half of a data directory, reports it, and never ends.
 	bin, said := t.TempDir(), filepath.Join(t.TempDir(), "said")
 	if err := syscall.Mkfifo(said, 0o600); err != nil {
 		t.Fatal(err)
@@ -109,8 +109,8 @@ func TestInterruptedInitdbIsNotTakenForData(t *testing.T) {
 
 func TestStalePidFileDoesNotPreventAStart(t *testing.T) {
 	t.Parallel()
-	// A program of the same user that has the pid of the former server by now.
-	// PostgreSQL alone would believe the file.
+	// A program of the same user that now has the pid of the previous server. PostgreSQL would
+	// trust the file.
 	other := exec.Command("cat")
 	in, err := other.StdinPipe()
 	if err != nil {
@@ -169,7 +169,7 @@ func TestServerKilledUnderItsChildrenIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A child that does not notice its server's death, because it is stopped.
+	// A child that does not notice the end of its server, because it is stopped.
 	for _, kill := range []struct {
 		pid int
 		sig syscall.Signal
@@ -179,7 +179,7 @@ func TestServerKilledUnderItsChildrenIsReplaced(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { _ = syscall.Kill(orphan, syscall.SIGCONT) })
-	<-s.Done() // so the directory is free
+	<-s.Done() // so the directory can be used again
 
 	started := make(chan *Server, 1)
 	go func() {
@@ -208,8 +208,7 @@ func TestServerKilledUnderItsChildrenIsReplaced(t *testing.T) {
 	}
 }
 
-// sleepOn starts a query that would last for ever, and returns how it ends once
-// it does.
+// sleepOn starts a query that would last forever, and returns the error with which it ends.
 func sleepOn(t *testing.T, s *Server) <-chan error {
 	t.Helper()
 	db, err := s.open(Database)

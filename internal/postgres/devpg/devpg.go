@@ -1,23 +1,22 @@
-// Package devpg runs a private PostgreSQL: a server of our own, made from the
-// PostgreSQL programs found on the machine, durable in one directory, reachable
-// on 127.0.0.1 only and stopped with the process that started it. `skald serve`
-// uses it when no database is configured; tests and benchmarks use it too.
+// Package devpg runs a private PostgreSQL: a server that is started from the PostgreSQL
+// programs on the machine, stores its data durably in one directory, is reachable only on
+// 127.0.0.1, and stops with the process that started it. `skald serve` uses it when no
+// database is configured; tests and benchmarks use it too.
 //
-// A directory belongs to one process at a time, its owner, by a lock that the
-// kernel drops when the owner dies. Whoever else starts on the same directory
-// attaches to the owner's server. When the owner ends, even by kill -9, the
-// server shuts down cleanly, also under those who are attached: they lose their
-// connections and may Start again, and then the first of them is the owner.
-// (On systems other than Linux a server outlives the kill -9 of its owner until
-// the next Start on its directory.)
+// A directory belongs to one process at a time, its owner, by a lock that the kernel releases
+// when the owner dies. Other processes that start on the same directory attach to the owner's
+// server. When the owner ends, even by kill -9, the server shuts down cleanly, for attached
+// processes as well: they lose their connections and may call Start again, and the first of
+// them becomes the owner. (On systems other than Linux a server survives the kill -9 of its
+// owner until the next Start on its directory.)
 //
 // In the directory:
 //
 //	postgres.lock   locked by the owner
-//	postgres.log    what PostgreSQL says; set aside as postgres.log.1 when large
+//	postgres.log    PostgreSQL's log; renamed to postgres.log.1 when large
 //	pgdata/         the data directory, with the password in skald.password
 //
-// Nothing here ever deletes a finished data directory.
+// Nothing here ever deletes a complete data directory.
 package devpg
 
 import (
@@ -37,12 +36,12 @@ import (
 // owns the directory.
 var ErrInUse = errors.New("the directory belongs to another running process")
 
-// Start starts the server of cfg.Dir, making its data directory first if there
-// is none, or attaches to the server that another process runs there. When it
-// returns, the server accepts connections and Database exists. A server whose
-// owner died is awaited or stopped first, and crash recovery is waited for; ctx
-// bounds all of that and means nothing to the running server. Data made by
-// another major version is refused with ErrVersionMismatch.
+// Start starts the server of cfg.Dir, and creates its data directory first if there is none, or
+// attaches to the server that another process runs there. When it returns, the server accepts
+// connections and Database exists. If the owner of a server has died, Start first waits until
+// that server has stopped, or stops it, and waits for crash recovery. ctx limits all of that
+// and does not affect the running server. Data of another major version is refused with
+// ErrVersionMismatch.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -52,7 +51,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("private PostgreSQL: %w", err)
 	}
 	cfg.Dir = dir
-	if cfg.Bin != "" { // programs are started from elsewhere
+	if cfg.Bin != "" { // programs run in another working directory
 		if cfg.Bin, err = filepath.Abs(cfg.Bin); err != nil {
 			return nil, fmt.Errorf("private PostgreSQL: %w", err)
 		}
@@ -91,7 +90,7 @@ func startOrAttach(ctx context.Context, cfg Config) (*Server, error) {
 	}
 }
 
-// prepareDir makes dir and returns its one true name: attaching compares names.
+// prepareDir creates dir and returns its canonical path: attaching compares paths.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("no directory given")
@@ -101,8 +100,8 @@ func prepareDir(dir string) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		// Root must let the account through that PostgreSQL will run as; all
-		// that lies inside is closed to others by itself.
+		// Root must let the account through that PostgreSQL will run as; everything inside has
+		// permissions of its own.
 		mode := os.FileMode(0o700)
 		if os.Getuid() == 0 {
 			mode = 0o711
@@ -110,7 +109,7 @@ func prepareDir(dir string) (string, error) {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return "", err
 		}
-		if err := os.Chmod(dir, mode); err != nil { // whatever the umask
+		if err := os.Chmod(dir, mode); err != nil { // regardless of the umask
 			return "", err
 		}
 	}

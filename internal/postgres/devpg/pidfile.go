@@ -15,17 +15,16 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// pidFile is what we use of postmaster.pid, PostgreSQL's word on its state.
+// pidFile is the part of postmaster.pid, PostgreSQL's file about its state, that we use.
 type pidFile struct {
 	pid   int
-	port  int  // 0 while the server has not come that far
+	port  int  // 0 while the server has not got that far
 	ready bool // accepts connections
 }
 
 func pidFilePath(pgdata string) string { return filepath.Join(pgdata, "postmaster.pid") }
 
-// readPidFile reads the file as far as it has been written. A missing file is
-// fs.ErrNotExist.
+// readPidFile reads as much of the file as has been written. A missing file is fs.ErrNotExist.
 func readPidFile(pgdata string) (pidFile, error) {
 	b, err := os.ReadFile(pidFilePath(pgdata))
 	if err != nil {
@@ -46,15 +45,14 @@ func readPidFile(pgdata string) (pidFile, error) {
 	return pidFile{pid: pid, port: port, ready: line(8) == "ready"}, nil
 }
 
-// endFormerServer is called by the owner of the directory and returns when no
-// server runs on pgdata. One that still does has lost its owner: on Linux it is
-// stopping already, and asking again does no harm.
+// endFormerServer is called by the owner of the directory and returns when no server runs on
+// pgdata. A server that is still running has lost its owner: on Linux it is stopping already,
+// and another request does no harm.
 //
-// A postmaster.pid whose process is gone is left to PostgreSQL, which also
-// looks for forgotten children by the shared memory named in it. But when the
-// number belongs to some other program by now (the rule in containers, where
-// numbers repeat from run to run), or the file is garbled, PostgreSQL would
-// refuse to start for ever, so that file is removed.
+// A postmaster.pid whose process is gone is left to PostgreSQL, which also looks for remaining
+// children by the shared memory named in it. But when another program has that pid by now
+// (usual in containers, where pids repeat from run to run), or the file is garbled, PostgreSQL
+// would refuse to start forever, so the file is removed.
 func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error {
 	former, err := readPidFile(pgdata)
 	switch {

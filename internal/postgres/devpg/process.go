@@ -18,9 +18,9 @@ type process struct {
 	err  error         // how it exited; set before done is closed
 }
 
-// launch starts cmd. The kernel sends a child its parent-death signal when the
-// *thread* that started it ends, so the goroutine that starts it is locked to
-// its thread and stays until the child has exited.
+// launch starts cmd. The kernel sends the parent-death signal to a child when the *thread* that
+// started it ends, so the goroutine that starts it is locked to its thread and stays until the
+// child has exited.
 func launch(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -63,17 +63,16 @@ func run(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-// quitGrace is how long a server has to end without a checkpoint. PostgreSQL
-// kills its own children after 5 s of it.
+// quitGrace is how long a server may take to end without a checkpoint. PostgreSQL kills its own
+// children after 5 s of it.
 const quitGrace = 10 * time.Second
 
-// end stops the child and returns when it has exited. It asks for a fast stop
-// (SIGINT: no new work, checkpoint, clean exit), and from the end of ctx on for
-// an immediate one (SIGQUIT: crash recovery at the next start), and reports
-// whether the fast stop was enough.
+// end stops the child and returns when it has exited. It requests a fast stop (SIGINT: no new
+// work, checkpoint, clean exit), and when ctx ends an immediate one (SIGQUIT: crash recovery at
+// the next start), and reports whether the fast stop was enough.
 func (p *process) end(ctx context.Context) bool {
 	select {
-	case <-p.done: // long ago, whatever ctx says
+	case <-p.done: // it exited before, whatever ctx says
 		return true
 	default:
 	}
@@ -93,12 +92,12 @@ func (p *process) end(ctx context.Context) bool {
 	return false
 }
 
-// abort ends a server that has not served yet.
+// abort ends a server that is not serving yet.
 func (p *process) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), quitGrace)
 	defer cancel()
 	p.end(ctx)
 }
 
-// signal fails only when the child has exited already.
+// signal fails only when the child has already exited.
 func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }

@@ -20,7 +20,7 @@ type Server struct {
 	password  string
 	port, pid int
 
-	// The rest is for the owner only; proc is nil when attached.
+	// The rest is only for the owner; proc is nil when attached.
 	proc     *process
 	lock     *os.File
 	log      *slog.Logger
@@ -28,7 +28,7 @@ type Server struct {
 	done     chan struct{}
 }
 
-// Dir is the absolute directory the server lives in.
+// Dir is the absolute path of the server's directory.
 func (s *Server) Dir() string { return s.dir }
 
 // Port is the server's TCP port on 127.0.0.1. It changes from start to start.
@@ -40,12 +40,12 @@ func (s *Server) PID() int { return s.pid }
 // Attached reports whether another process owns the server.
 func (s *Server) Attached() bool { return s.proc == nil }
 
-// Done is closed when the server has ended, by Stop or by itself. It is nil, and
-// so never closed, when merely attached.
+// Done is closed when the server has ended, by Stop or on its own. It is nil, and so never
+// closed, when attached.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// DSN is the URL to connect to database as User, with the password in it, in a
-// form that lib/pq and pgx understand.
+// DSN is the URL for connecting to database as User, with the password, in a form that lib/pq
+// and pgx understand.
 func (s *Server) DSN(database string) string { return s.url(database).String() }
 
 func (s *Server) url(database string) *url.URL {
@@ -58,12 +58,11 @@ func (s *Server) url(database string) *url.URL {
 	}
 }
 
-// Stop ends the server if we own it, and returns when its process has exited
-// and the directory is free. It is a fast stop: open transactions are rolled
-// back, everything committed is on disk. When ctx ends first, the server is
-// stopped the hard way, which loses nothing committed either but costs crash
-// recovery at the next start, and an error says so. Merely attached, Stop does
-// nothing. Stopping twice is fine.
+// Stop ends the server if we own it, and returns when its process has exited and the directory
+// is free. It is a fast stop: open transactions are rolled back, everything committed is on
+// disk. When ctx ends first, the server is stopped immediately, which loses no committed data
+// either but requires crash recovery at the next start, and Stop returns an error. When
+// attached, Stop does nothing. It may be called twice.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.Attached() {
 		return nil
@@ -91,7 +90,7 @@ func (s *Server) watch() {
 	close(s.done)
 }
 
-// attach returns the server of the directory's owner, or why there is none yet.
+// attach returns the server of the directory's owner, or an error when it is not ready.
 func attach(ctx context.Context, cfg Config) (*Server, error) {
 	pgdata := filepath.Join(cfg.Dir, "pgdata")
 	state, err := readPidFile(pgdata)
@@ -105,8 +104,8 @@ func attach(ctx context.Context, cfg Config) (*Server, error) {
 	if s.password, err = readPassword(pgdata); err != nil {
 		return nil, err
 	}
-	// The file may be from before the owner's start, and the port another's by
-	// now: ask.
+	// The file may be older than the owner's start, and the port may belong to another program
+	// by now: ask the server.
 	db, err := s.open(Database)
 	if err != nil {
 		return nil, err
@@ -124,8 +123,8 @@ func attach(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// startOwned starts the server of a directory that lock has made ours. On
-// success the server has taken over lock.
+// startOwned starts the server of a directory that we own by lock. On success the server owns
+// lock.
 func startOwned(ctx context.Context, cfg Config, lock *os.File) (*Server, error) {
 	if err := endFormerServer(ctx, filepath.Join(cfg.Dir, "pgdata"), cfg.Log); err != nil {
 		return nil, err

@@ -179,5 +179,5 @@ func TestServerThatCannotStartSaysWhy(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "shared_buffers") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("Start = %v, want an error with the directory and the server's own words", err)
 	}
-	start(t, dir) // the data was not harmed
+	start(t, dir) // the data is intact
 }

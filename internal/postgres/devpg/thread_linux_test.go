@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The kernel counts the thread that forked as the parent, and Go ends threads.
+// The kernel considers the thread that forked the parent, and Go ends threads.
 func TestServerOutlivesTheThreadThatStartedIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,8 +52,8 @@ func onLastThread(f func()) {
 		f()
 		return
 	}
-	// But Go parks the main thread instead of ending it. Occupy it meanwhile, so
-	// that the next goroutine gets another.
+	// But Go parks the main thread instead of ending it. Keep it busy, so that the next
+	// goroutine gets another one.
 	defer runtime.UnlockOSThread()
 	done := make(chan struct{})
 	go func() {

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestThePageOfKafka runs docs/kafka.md on the brokers of SKALD_TEST_KAFKA_BROKERS,
-// such as the Apache Kafka of scripts/kafka.sh test, else on one of its own.
+// TestThePageOfKafka runs docs/kafka.md on the brokers of SKALD_TEST_KAFKA_BROKERS, such as the
+// Apache Kafka of scripts/kafka.sh test; otherwise on a broker of its own.
 func TestThePageOfKafka(t *testing.T) {
 	t.Parallel()
 	brokers := os.Getenv("SKALD_TEST_KAFKA_BROKERS")

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testprogram"
 )
 
-// participant answers 200, or never while it is held.
+// participant answers 200, or not at all while it is held.
 func participant(t *testing.T) (host string, held *atomic.Bool) {
 	t.Helper()
 	held = &atomic.Bool{}
@@ -69,7 +69,8 @@ func psql(t *testing.T, p *Postgres, database, statements string) (string, error
 	return string(out), err
 }
 
-// vaultStatement is the SQL that the page gives to Vault, as Vault fills it in.
+// vaultStatement returns the SQL that the page gives to Vault, with the values that Vault
+// inserts.
 func vaultStatement(t *testing.T, login, password string) string {
 	t.Helper()
 	page := content(t, root(t), "docs/operations.md")
@@ -81,7 +82,7 @@ func vaultStatement(t *testing.T, login, password string) string {
 		Replace(m[1])
 }
 
-// notGoneOnWith runs the way back with a pg_dump that lies, and wants it to stop
+// notGoneOnWith runs the recovery with a pg_dump that behaves as in lie, and wants it to stop
 // before anything is restored.
 func notGoneOnWith(t *testing.T, s Session, lie string, other *Postgres) {
 	t.Helper()
@@ -122,8 +123,8 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 		Env: append(append(pg.Admin(), given...), "SKALD_LISTEN_ADDR="+FreeAddress(t)),
 	}.Run(t)
 
-	// Its node is gone. Another one, with a login as Vault makes them, has sagas
-	// under way when it goes as well.
+	// Its node is stopped. Another one, with a login as Vault creates them, has sagas in
+	// progress when it is stopped as well.
 	held.Store(true)
 	if out, err := psql(t, pg, "postgres", vaultStatement(t, "v_ops", "of vault")); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// block is commands of a page, and what it says they print.
+// block is the commands of one block of a page, and the output that it shows.
 type block struct {
 	line   int // of its first command in the page
 	script string
-	output string // printed beneath it
+	output string // shown below it
 	kind   outputKind
 	at     int // line of the output
 }

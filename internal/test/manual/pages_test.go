@@ -9,19 +9,18 @@ import (
 	"testing"
 )
 
-// page is one session from top to bottom: a user who copies its commands in order
-// gets what it shows. Each has a server of its own on 127.0.0.1:8080, and the
-// directory examples where it runs.
+// page is one session from top to bottom: a user who copies its commands in order gets what it
+// shows. Each has its own server on 127.0.0.1:8080, and runs in the directory examples.
 type page struct {
 	name    string
 	stub    bool     // examples/stub on 127.0.0.1:9001
 	private bool     // the server has its own PostgreSQL, in .skald
 	env     []string // of the server
-	given   []string // variables that the page leaves to its reader
+	given   []string // variables that the page asks its reader to set
 	masks   []Mask
 }
 
-// epochs are of leaders: on a slow machine there may have been more than one.
+// Epochs of leaders vary: on a slow machine there may have been several leaders.
 var epochs = []Mask{{`"leader_epoch": ?\d+`, `"leader_epoch":1`}, {`"fencing_token": ?"\d+\.`, `"fencing_token":"1.`}}
 
 var pages = []page{
@@ -39,7 +38,7 @@ var pages = []page{
 		name:  "redrives.md",
 		stub:  true,
 		given: []string{"N=1600"},
-		masks: []Mask{ // the page has 10,000, and as many failures as there were
+		masks: []Mask{ // the page shows 10,000, and the failures of the run that was copied
 			{`\b1600\b`, "10000"}, {`\b1520\b`, "9500"}, {`"received":80\b`, `"received":500`},
 			{`("[0-9a-f]{32}":)80\b`, "${1}500"},
 			{`"(done|failed|tried|left|retried_count)": ?[1-9]\d*`, `"$1":"some"`}, {`\d+ of \d+ letters`, "all letters"},
@@ -51,7 +50,7 @@ var pages = []page{
 	{name: "workers.md", private: true, masks: epochs},
 }
 
-// elsewhere are pages of which other tests run what can be run, or nobody can.
+// elsewhere lists pages whose commands other tests run, or that cannot be run.
 var elsewhere = map[string]string{
 	"operations.md": "its recipes are run by their headings; the rest needs systemd, Vault and administrators of a cluster",
 	"tenants.md":    "its commands are those of operations.md, First production start, for other clusters",
@@ -93,7 +92,7 @@ func (p page) run(t *testing.T) {
 	}.Run(t)
 }
 
-// A page that prints commands and is in neither list would be run by nobody.
+// A page with commands that is in neither list would never be run.
 func TestEveryPageWithCommandsIsRun(t *testing.T) {
 	commands := regexp.MustCompile("(?m)^```(sh|bash|shell|console)$")
 	known := map[string]bool{}

@@ -23,13 +23,13 @@ import (
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
-// Postgres is a PostgreSQL of the test's own, which speaks TLS.
+// Postgres is a PostgreSQL server of the test, with TLS.
 type Postgres struct {
 	*devpg.Server
-	CA string // file with the certificate that vouches for its own
+	CA string // file with the self-signed certificate
 }
 
-// StartPostgres starts an empty one. It ends with the test.
+// StartPostgres starts an empty server. It ends with the test.
 func StartPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	dir, ca := t.TempDir(), filepath.Join(t.TempDir(), "ca.pem")
@@ -40,7 +40,7 @@ func StartPostgres(t testing.TB) *Postgres {
 		}
 		return s
 	}
-	if err := start(map[string]string{}).Stop(t.Context()); err != nil { // its directory is made
+	if err := start(map[string]string{}).Stop(t.Context()); err != nil { // creates its directory
 		t.Fatal(err)
 	}
 	cert, key := certificate(t)
@@ -79,7 +79,7 @@ func StartPostgres(t testing.TB) *Postgres {
 	u.RawQuery = ""
 	prepare := exec.CommandContext(t.Context(), "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", u.String())
 	prepare.Env = environment()
-	// Empty, as any other new one is, and with the same administrator as every other.
+	// Empty, like any new server, and with the same administrator.
 	prepare.Stdin = strings.NewReader(
 		"DROP DATABASE " + devpg.Database + "; CREATE ROLE administrator SUPERUSER LOGIN PASSWORD 'of tests';",
 	)
@@ -89,19 +89,19 @@ func StartPostgres(t testing.TB) *Postgres {
 	return &Postgres{Server: s, CA: ca}
 }
 
-// Admin is what libpq needs to reach it as an administrator.
+// Admin returns the environment that libpq needs to connect as an administrator.
 func (p *Postgres) Admin() []string {
 	return []string{"PGHOST=127.0.0.1", "PGPORT=" + strconv.Itoa(p.Port()), "PGUSER=administrator", "PGPASSWORD=of tests"}
 }
 
-// certificate makes one for 127.0.0.1 that vouches for itself, and its key.
+// certificate creates a self-signed one for 127.0.0.1, and its key.
 func certificate(t testing.TB) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62)) // two of one name and number would be taken for one
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62)) // certificates with the same name and number could be confused
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestWhatASessionLeavesRunningEndsWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := func() string { // a zombie has ended: whether it is buried is up to the machine's init
+	state := func() string { // a zombie has ended: when it is reaped depends on the machine's init
 		stat, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(text)), "stat"))
 		if err != nil {
 			return "gone"

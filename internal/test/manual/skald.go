@@ -40,11 +40,11 @@ var built struct {
 	programs map[string]string // package → path
 }
 
-// Skald builds cmd/skald, once in a test process, and returns its path.
+// Skald builds cmd/skald, once per test process, and returns its path.
 func Skald(t testing.TB) string { return Program(t, "./cmd/skald") }
 
-// Program builds a command of this module, once in a test process, and returns
-// its path: a directory of its own, and the last word of the package.
+// Program builds a command of this module, once per test process, and returns its path: its own
+// directory, and the last element of the package.
 func Program(t testing.TB, pkg string) string {
 	t.Helper()
 	built.Lock()
@@ -52,7 +52,7 @@ func Program(t testing.TB, pkg string) string {
 	if path := built.programs[pkg]; path != "" {
 		return path
 	}
-	// Not a directory of the test: the next one uses it as well. Clean removes it.
+	// Not a directory of the test: the next test uses it as well. Clean removes it.
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("skald-manual-%d-%d", os.Getuid(), os.Getpid()), filepath.Base(pkg))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -70,13 +70,13 @@ func Program(t testing.TB, pkg string) string {
 	return path
 }
 
-// Clean removes what Program built: for TestMain, after the tests.
+// Clean removes what Program has built: for TestMain, after the tests.
 func Clean() {
 	_ = os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("skald-manual-%d-%d", os.Getuid(), os.Getpid())))
 }
 
-// FreeAddress is a host:port on loopback that nobody uses now, and that the
-// kernel gives to nobody by itself.
+// FreeAddress returns a host:port on loopback that is free now, and that the kernel does not
+// assign to others.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -90,9 +90,9 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// Serve starts `skald serve` on a database of its own and returns its address,
-// host:port, once it is ready. env is added to its environment; a
-// SKALD_DATABASE_URL there is the database instead. It ends with the test.
+// Serve starts `skald serve` on its own database and returns its address, host:port, once it is
+// ready. env is added to its environment; a SKALD_DATABASE_URL there is used instead. It ends
+// with the test.
 func Serve(t testing.TB, env ...string) string {
 	t.Helper()
 	addr := FreeAddress(t)
@@ -129,8 +129,8 @@ func ready(ctx context.Context, url string) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// Background starts a program in an empty directory; it ends with the test, which
-// shows what it said when it failed. The channel is closed when it has ended.
+// Background starts a program in an empty directory. It ends with the test, which prints its
+// output when it has failed. The channel is closed when it has ended.
 func Background(t testing.TB, path string, args []string, env ...string) <-chan struct{} {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// WantColumns compares what a store reads of a table, and whether it takes NULL for it,
-// with the columns of the database. unread are the database's own: derived by it, of
-// features to come, or read apart.
+// WantColumns compares the columns that a store reads from a table, and whether it accepts NULL
+// for them, with the columns of the database. unread are columns that the store does not read:
+// derived ones, those of future features, or those read separately.
 func WantColumns(t *testing.T, db *sql.DB, table string, read map[string]bool, unread ...string) {
 	t.Helper()
 	schema, name, _ := strings.Cut(table, ".")

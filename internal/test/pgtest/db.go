@@ -1,6 +1,6 @@
-// Package pgtest is what the tests of the stores on PostgreSQL share: connections
-// (db.go), plans (plans.go), sagas, job runs and letters to begin with, and all stores
-// in one (stores.go).
+// Package pgtest contains what the tests of the stores on PostgreSQL share: connections
+// (db.go), plans (plans.go), sagas, job runs and letters to start with, and all stores together
+// (stores.go).
 package pgtest
 
 import (
@@ -26,7 +26,7 @@ func Connect(t *testing.T, dsn string) *postgres.DB {
 	return ConnectWith(t, dsn, nil)
 }
 
-// RawTables is a way to the tables past the stores.
+// RawTables opens the tables without the stores.
 func RawTables(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("postgres", dsn)
@@ -37,7 +37,7 @@ func RawTables(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// ConnectWith is connect with encryption.
+// ConnectWith is Connect with encryption.
 func ConnectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second, Encryption: keys})
@@ -48,11 +48,11 @@ func ConnectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB 
 	return db
 }
 
-// With returns dsn, which has one of the two forms, with one more parameter.
+// With returns dsn, in either of its two forms, with one more parameter.
 func With(t *testing.T, dsn, name, value string) string {
 	t.Helper()
 	if !strings.Contains(dsn, "://") {
-		return dsn + " " + name + "=" + value // the last word counts
+		return dsn + " " + name + "=" + value // the last value counts
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -73,15 +73,15 @@ func With(t *testing.T, dsn, name, value string) string {
 	return u.String()
 }
 
-// PlainLogin is a member of the roles that Skald acts as, and has no rights of
-// its own: what a production system signs in as.
+// PlainLogin returns dsn with a login that is a member of the roles that Skald acts as, and has
+// no rights itself, like that of a production system.
 func PlainLogin(t *testing.T, dsn string) string {
 	t.Helper()
 	return testdb.Login(t, dsn, "NOINHERIT IN ROLE saga_app_role, saga_engine_role")
 }
 
-// Settle returns when every transaction of the server that is open now has
-// ended, those of other databases too.
+// Settle returns when every transaction that is open now has ended, in every database of the
+// server.
 func Settle(t *testing.T, db *sql.DB) {
 	t.Helper()
 	var until int64
@@ -95,7 +95,7 @@ func Settle(t *testing.T, db *sql.DB) {
 	}
 }
 
-// Execute runs a statement that must succeed, during a cleanup too.
+// Execute runs a statement that must succeed; it also works during a cleanup.
 func Execute(t testing.TB, db *sql.DB, statement string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
@@ -103,7 +103,7 @@ func Execute(t testing.TB, db *sql.DB, statement string, args ...any) {
 	}
 }
 
-// Observer is a single connection beside the stores'.
+// Observer is a single connection, separate from the stores.
 func Observer(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	connector, err := pq.NewConnector(dsn)
@@ -116,7 +116,7 @@ func Observer(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// Ask returns the one value that a query finds.
+// Ask returns the single value that a query finds.
 func Ask[T any](t *testing.T, db *sql.DB, query string, args ...any) (v T) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&v); err != nil {
@@ -125,8 +125,8 @@ func Ask[T any](t *testing.T, db *sql.DB, query string, args ...any) (v T) {
 	return v
 }
 
-// Quiet waits until the observer is alone with its database: a session's
-// statistics are complete when it has ended.
+// Quiet waits until the observer is the only session of its database: the statistics of a
+// session are complete when it has ended.
 func Quiet(t *testing.T, db *sql.DB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -140,7 +140,7 @@ func Quiet(t *testing.T, db *sql.DB) {
 	}
 }
 
-// Connection takes one connection for the whole test: its settings stay with it.
+// Connection reserves one connection for the whole test, so that its settings apply throughout.
 func Connection(t *testing.T, db *sql.DB) *sql.Conn {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
@@ -154,7 +154,7 @@ func Connection(t *testing.T, db *sql.DB) *sql.Conn {
 	return conn
 }
 
-// InTenant is a transaction in the name of a tenant, as the API's lists have one.
+// InTenant begins a transaction of a tenant, as the API's lists do.
 func InTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
 	t.Helper()
 	tx, err := db.Lists().BeginTx(t.Context(), nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Jobs is a store of job runs, a tenant with one definition, and who leads.
+// Jobs is a store of job runs, a tenant with one definition, and a leader.
 type Jobs struct {
 	*jobdb.Jobs
 	DB     *postgres.DB
@@ -31,13 +31,13 @@ type Jobs struct {
 	Job    jobrun.Definition
 }
 
-// Defaults are the settings that nobody has changed.
+// Defaults returns the default settings.
 func Defaults(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
 
-// JobChance is what the stores of job runs draw from.
+// JobChance is the randomness of the stores of job runs.
 var JobChance = jobrun.Chance{Jitter: Chance.Jitter, NewID: NewID}
 
-// NewJobs opens a store as production does: with a login of no rights of its own.
+// NewJobs opens a store as production does: with a login without rights of its own.
 func NewJobs(t *testing.T) Jobs { t.Helper(); return NewSealedJobs(t, nil) }
 
 func NewSealedJobs(t *testing.T, keys *envelope.Keyring) Jobs {
@@ -57,7 +57,7 @@ func (j Jobs) Term(t *testing.T) jobrun.Term {
 	return jobrun.Term{LeaderID: uuid.MustParse(id), Epoch: 1}
 }
 
-// Backfilled stores a backfill of so many hours.
+// Backfilled stores a backfill of a number of hours.
 func (j Jobs) Backfilled(t *testing.T, m *sweepdb.Bulks, hours, active int) jobrun.Backfill {
 	t.Helper()
 	d := j.Define(t, func(d *jobrun.Definition) {
@@ -80,7 +80,7 @@ func (j Jobs) Backfilled(t *testing.T, m *sweepdb.Bulks, hours, active int) jobr
 	return b
 }
 
-// ClaimAtOnce claims for several workers at once, each in the default queue.
+// ClaimAtOnce claims for several workers in one call, each in the default queue.
 func (j Jobs) ClaimAtOnce(t *testing.T, asks ...jobrun.ClaimRequest) [][]jobrun.Offer {
 	t.Helper()
 	for i := range asks {
@@ -93,7 +93,7 @@ func (j Jobs) ClaimAtOnce(t *testing.T, asks ...jobrun.ClaimRequest) [][]jobrun.
 	return got
 }
 
-// CallsOf are all calls that carry a fence, made with the fence of r.
+// CallsOf returns all calls that carry a fence, with the fence of r.
 func (j Jobs) CallsOf(t *testing.T, r jobrun.Run) map[jobrun.Call]func() error {
 	t.Helper()
 	f := r.Fence()
@@ -150,7 +150,7 @@ func (j Jobs) Chunks(t *testing.T, run uuid.UUID) int {
 	return j.Count(t, `SELECT count(*) FROM jobs.job_run_logs WHERE run_id = $1`, run)
 }
 
-// Lead makes somebody the leader for an hour.
+// Lead makes the test the leader for an hour.
 func (j Jobs) Lead(t *testing.T, epoch int64) {
 	t.Helper()
 	Execute(t, j.DB.SQL(), `INSERT INTO jobs.leader (name, leader_id, node, epoch, acquired_at, expires_at)
@@ -158,7 +158,7 @@ func (j Jobs) Lead(t *testing.T, epoch int64) {
 		ON CONFLICT (name) DO UPDATE SET epoch = $1, expires_at = now() + interval '1 hour'`, epoch)
 }
 
-// Define stores a definition as the change leaves it.
+// Define stores a definition that was modified by change.
 func (j Jobs) Define(t *testing.T, change func(*jobrun.Definition)) jobrun.Definition {
 	t.Helper()
 	d := jobrun.Definition{ID: NewID(), TenantID: j.Tenant, Version: 1, SpecVersion: 1, Enabled: true,
@@ -179,7 +179,7 @@ func (j Jobs) Define(t *testing.T, change func(*jobrun.Definition)) jobrun.Defin
 	return d
 }
 
-// NewRun is a new run of d that may be claimed at once.
+// NewRun returns a new run of d that can be claimed immediately.
 func (j Jobs) NewRun(d jobrun.Definition, change ...func(*jobrun.Request)) jobrun.Run {
 	a := jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(NewID().String())}
 	for _, c := range change {
@@ -194,7 +194,7 @@ func (j Jobs) Action(r jobrun.Run) operator.Action {
 	return by.Did(NewID(), j.Tenant, Now(), operator.JobRun, r.ID.String(), "run", nil)
 }
 
-// CreateAll stores runs, and returns them as they are stored.
+// CreateAll stores runs, and returns them as stored.
 func (j Jobs) CreateAll(t *testing.T, runs ...jobrun.Run) []jobrun.Run {
 	t.Helper()
 	out := make([]jobrun.Run, len(runs))
@@ -217,7 +217,7 @@ func (j Jobs) GetRun(t *testing.T, id uuid.UUID) jobrun.Run {
 	return r
 }
 
-// Count returns a number that the database knows.
+// Count returns a number from the database.
 func (j Jobs) Count(t *testing.T, query string, args ...any) (n int) {
 	t.Helper()
 	if err := j.DB.SQL().QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
@@ -226,7 +226,7 @@ func (j Jobs) Count(t *testing.T, query string, args ...any) (n int) {
 	return n
 }
 
-// NewWorker registers one that takes everything of the default queue.
+// NewWorker registers a worker for everything in the default queue.
 func (j Jobs) NewWorker(t *testing.T, change ...func(*jobrun.WorkerProcess)) uuid.UUID {
 	t.Helper()
 	w := jobrun.WorkerProcess{ID: NewID(), TenantID: j.Tenant, Name: "w", Queues: []string{jobrun.DefaultQueue},
@@ -240,7 +240,7 @@ func (j Jobs) NewWorker(t *testing.T, change ...func(*jobrun.WorkerProcess)) uui
 	return w.ID
 }
 
-// ClaimRuns gives a worker as many runs as it can get.
+// ClaimRuns claims as many runs for a worker as it can get.
 func (j Jobs) ClaimRuns(t *testing.T, worker uuid.UUID, change ...func(*jobrun.ClaimRequest)) []jobrun.Offer {
 	t.Helper()
 	a := jobrun.ClaimRequest{TenantID: j.Tenant, WorkerID: worker, Slots: 100}
@@ -267,7 +267,7 @@ func (j Jobs) StartRuns(t *testing.T, runs ...jobrun.Run) []jobrun.Done {
 	return done
 }
 
-// Running makes a run that a worker has started.
+// Running returns a run that a worker has started.
 func (j Jobs) Running(t *testing.T, worker uuid.UUID, d jobrun.Definition, change ...func(*jobrun.Request)) jobrun.Run {
 	t.Helper()
 	r := j.CreateAll(t, j.NewRun(d, change...))[0]
@@ -294,13 +294,13 @@ func (j Jobs) CountEvents(t *testing.T, run uuid.UUID, kind jobrun.EventKind) in
 	return j.Count(t, `SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1 AND kind = $2`, run, kind)
 }
 
-// AdmitRun does what the leader does when a run is due.
+// AdmitRun admits a run, as the leader does when it is due.
 func (j Jobs) AdmitRun(t *testing.T, run uuid.UUID) {
 	t.Helper()
 	Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET available_at = now(), admitted_at = now(), version = version + 1 WHERE id = $1`, run)
 }
 
-// Lead makes a leader that leads for so long.
+// Lead makes a leader whose lease lasts for ttl.
 func Lead(t testing.TB, e *jobdb.Elections, ttl time.Duration) jobrun.Term {
 	t.Helper()
 	term, leads, err := e.Acquire(t.Context(), uuid.New(), "node", ttl)
@@ -310,7 +310,7 @@ func Lead(t testing.TB, e *jobdb.Elections, ttl time.Duration) jobrun.Term {
 	return term
 }
 
-// Expire ends the lease of whoever leads, as time would.
+// Expire ends the lease of the current leader, as if its time had passed.
 func Expire(t testing.TB, db *sql.DB) {
 	t.Helper()
 	Execute(t, db, `UPDATE jobs.leader SET expires_at = clock_timestamp()`)
@@ -327,14 +327,14 @@ func Success(r jobrun.Run) jobrun.Result {
 		Resources: jobrun.Resources{CPUSecondsTotal: new(1.5), PeakRSSBytes: new(int64(1 << 20))}}
 }
 
-// manyRuns is how many runs the plans are made for: nine in ten have SUCCEEDED, and
-// a fifth is another tenant's.
+// manyRuns is how many runs the plans are tested with: nine in ten have SUCCEEDED, and a fifth
+// belongs to another tenant.
 const manyRuns = 60_000
 
 func ManyMixedRuns(t *testing.T, j Jobs) (rare uuid.UUID) {
 	t.Helper()
 	rare = NewID()
-	j.CreateAll(t, j.NewRun(j.Job)) // a row to copy from, in form
+	j.CreateAll(t, j.NewRun(j.Job)) // a valid row to copy
 	Execute(t, j.DB.SQL(), fmt.Sprintf(`
 		INSERT INTO jobs.job_runs (id, tenant_id, definition_id, definition_name, spec_version, command_name, version, state, trigger, scheduled_for, available_at,
 		       queue, labels, idempotency_key, concurrency_key, concurrency_policy, attempt, assigned_worker_id, assigned_at, lease_token, lease_expires_at, leader_epoch, started_at,

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// LetterStore is a store of dead letters, and a tenant that has none.
+// LetterStore is a store of dead letters, and a tenant without any.
 type LetterStore struct {
 	*dlqdb.Letters
 	DB     *postgres.DB
@@ -27,7 +27,7 @@ type LetterStore struct {
 	Tenant uuid.UUID
 }
 
-// NewLetterStore opens a store as production does: with a login of no rights of its own.
+// NewLetterStore opens a store as production does: with a login without rights of its own.
 func NewLetterStore(t *testing.T) LetterStore {
 	t.Helper()
 	dsn := testdb.DSN(t)
@@ -45,7 +45,7 @@ func (b LetterStore) AuditActions(t *testing.T, f operator.Filter) []operator.Ac
 	return p.Items
 }
 
-// Driven claims and finishes a letter with an edited content, as the loops do.
+// Driven claims and finishes a letter with edited content, as the loops do.
 func (b LetterStore) Driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	t.Helper()
 	queue := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)
@@ -67,7 +67,7 @@ func (b LetterStore) ArchiveAll(t *testing.T) {
 	Execute(t, b.DB.SQL(), `SELECT dlq.archive_batch(0, 0, 1000)`)
 }
 
-// VariedLetters returns n letters that all differ, ordered by arrival.
+// VariedLetters returns n letters that all differ, in order of arrival.
 func (b LetterStore) VariedLetters(t *testing.T, n int) []dlq.Letter {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -121,7 +121,7 @@ func (b LetterStore) Did(kind operator.Kind, subject, verb string) operator.Acti
 		subject, verb, json.RawMessage(`{"a":1}`))
 }
 
-// Actions fails the test unless these are the actions of a filter.
+// Actions fails the test unless the actions of a filter are exactly these.
 func (b LetterStore) Actions(t *testing.T, f operator.Filter, want ...operator.Action) {
 	t.Helper()
 	found, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, f)
@@ -133,8 +133,8 @@ func (b LetterStore) Actions(t *testing.T, f operator.Filter, want ...operator.A
 	}
 }
 
-// FillLetterTables leaves at least one row of the tenant in each table of the
-// queue, and in that of operators' actions.
+// FillLetterTables stores at least one row of the tenant in each table of the queue, and in
+// that of operators' actions.
 func (b LetterStore) FillLetterTables(t *testing.T, super func(string, ...any)) {
 	t.Helper()
 	l := b.PushAll(t, b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }), b.NewLetter())
@@ -175,7 +175,7 @@ func (b LetterStore) NewLetter(change ...func(*dlq.Letter)) dlq.Letter {
 	return dlq.New(l, NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: Now(), Jitter: 0.5})
 }
 
-// PushAll stores letters and returns them as they are stored.
+// PushAll stores letters and returns them as stored.
 func (b LetterStore) PushAll(t *testing.T, letters ...dlq.Letter) []dlq.Letter {
 	t.Helper()
 	pushed, err := b.Push(t.Context(), letters)
@@ -201,13 +201,13 @@ func (b LetterStore) Read(t *testing.T, id uuid.UUID) dlq.Letter {
 	return l
 }
 
-// Action is what an operator does to a letter.
+// Action is an operator's action on a letter.
 func (b LetterStore) Action(l dlq.Letter, verb string) operator.Action {
 	by := operator.By{Actor: "ada", Reason: "because", RequestID: "r-1"}
 	return by.Did(NewID(), b.Tenant, Now(), operator.DeadLetter, l.ID.String(), verb, nil)
 }
 
-// Everything is a letter in which no field is zero, but those of other sources.
+// Everything sets every field of a letter except those of other sources.
 func (b LetterStore) Everything(l *dlq.Letter) {
 	l.Source, l.ConsumerGroup, l.CorrelationID, l.TraceID, l.DedupeKey = dlq.FromKafka, "billing", "c-1", "t-1", "d-"+
 		NewID().String()

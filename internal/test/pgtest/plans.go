@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Plan is what the planner would do, as EXPLAIN (FORMAT JSON) says it.
+// Plan is a plan of the planner, from EXPLAIN (FORMAT JSON).
 type Plan struct {
 	Type     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
@@ -26,24 +26,24 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Explain plans a statement for these very arguments.
+// Explain plans a statement for the given arguments.
 func Explain(t *testing.T, q Querier, query string, args ...any) Plan {
 	t.Helper()
 	return explained(t, q.QueryRowContext(t.Context(), "EXPLAIN (FORMAT JSON) "+query, args...), query)
 }
 
-// ExplainGeneric plans a statement for arguments that are not known, as
-// PostgreSQL does for a prepared statement that has been used a few times.
+// ExplainGeneric plans a statement for unknown arguments, as PostgreSQL does for a prepared
+// statement that has been used a few times.
 func ExplainGeneric(t *testing.T, conn *sql.Conn, query string, args ...any) Plan {
 	t.Helper()
 	literals := make([]string, len(args))
 	for i, a := range args {
 		_, binary := a.(interface{ BinaryValue() ([]byte, error) })
 		if binary {
-			literals[i] = "NULL" // what is in binary form has no literal, and its content does not matter here
+			literals[i] = "NULL" // binary values have no literal, and their content does not matter here
 			continue
 		}
-		if v, is := a.(sqldriver.Valuer); is { // an array, as the driver would send it
+		if v, is := a.(sqldriver.Valuer); is { // an array, in the form that the driver sends
 			var err error
 			if a, err = v.Value(); err != nil {
 				t.Fatal(err)
@@ -108,7 +108,7 @@ func (p Plan) Indexes() []string {
 	return names
 }
 
-// String tells the plan in one line.
+// String describes the plan in one line.
 func (p Plan) String() string {
 	s := p.Type
 	if p.Relation != "" {
@@ -126,14 +126,15 @@ func (p Plan) String() string {
 	return s
 }
 
-// grown are the tables that no plan may read from end to end.
+// grown are the tables that no plan may scan completely.
 var grown = []string{
 	"saga_states", "saga_step_logs", "audit_events", "saga_states_archive", "saga_step_logs_archive",
 	"dlq_messages", "dlq_messages_archive", "audit_actions", "job_runs",
 }
 
-// WantIndexes checks that a plan uses every index given (one of several where
-// they are written a|b) and reads none of the growing tables from end to end.
+// WantIndexes checks that a plan uses every given index (one of several written as a
+//
+// b) and scans none of the growing tables completely.
 func WantIndexes(t *testing.T, p Plan, want ...string) {
 	t.Helper()
 	used := p.Indexes()
@@ -149,8 +150,8 @@ func WantIndexes(t *testing.T, p Plan, want ...string) {
 	})
 }
 
-// WantNestedLoops checks that a plan joins only by index, whatever the tables'
-// statistics say: a prepared statement keeps its plan while they grow (trap X46).
+// WantNestedLoops checks that a plan joins only by index, whatever the statistics of the tables
+// are: a prepared statement keeps its plan while they grow (trap X46).
 func WantNestedLoops(t *testing.T, p Plan) {
 	t.Helper()
 	if p.Has("Hash Join") || p.Has("Merge Join") {

@@ -13,12 +13,12 @@ import (
 
 var KafkaOnly = []dlq.TargetKind{dlq.ToKafka}
 
-// Chance is what the loops give to stores.
+// Chance is the randomness that the loops pass to stores.
 var Chance = dlq.Chance{Jitter: func() float64 { return 0.5 },
 	NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
 
-// LetterQueue is a LetterStore with the queue that the loops see. Its database is the
-// test's own: the loops act for all tenants.
+// LetterQueue is a LetterStore with the queue that the loops use. It has its own database: the
+// loops act for all tenants.
 type LetterQueue struct {
 	LetterStore
 	Queue *dlqdb.Queue
@@ -38,7 +38,7 @@ func EndOf(d dlq.Drive, outcome dlq.AttemptOutcome) dlq.Finish {
 	return d.Finished(r, &dlq.DefaultPolicy, dlq.Moment{Now: Now(), Jitter: 0.5})
 }
 
-// HandOver notes that letters are about to be sent.
+// HandOver records that letters are about to be sent.
 func (m *LetterQueue) HandOver(t *testing.T, drives ...dlq.Drive) uuid.UUID {
 	t.Helper()
 	h := dlq.Handover{ID: NewID()}
@@ -67,7 +67,7 @@ func (m *LetterQueue) ChangePolicy(t *testing.T, topic string, change func(*dlq.
 	}
 }
 
-// Free lets go what nothing holds, and makes it due.
+// Free releases letters that nothing holds any more, and makes them due.
 func (m LetterQueue) Free(t *testing.T) (n int) {
 	t.Helper()
 	n, err := m.Queue.Release(t.Context(), 100, Chance)
@@ -80,7 +80,7 @@ func (m LetterQueue) Free(t *testing.T) (n int) {
 
 func (m LetterQueue) HeldBy(t *testing.T, topic string) dlq.Hold {
 	t.Helper()
-	time.Sleep(1100 * time.Millisecond) // what is known of a policy may be a second old
+	time.Sleep(1100 * time.Millisecond) // a cached policy may be a second old
 	p, err := m.Queue.PolicyOf(t.Context(), m.Tenant, topic)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func (m LetterQueue) HeldBy(t *testing.T, topic string) dlq.Hold {
 	return p.Held
 }
 
-// Arrived is a letter of a life of a topic, which has ended already.
+// Arrived is a letter from a life of a topic that has already ended.
 func (m LetterQueue) Arrived(life uuid.UUID, offset int64, payload string) dlq.Arrival {
 	return dlq.Arrival{Letter: m.NewLetter(func(l *dlq.Letter) {
 		l.Source, l.MaxRetries, l.Content = dlq.FromKafka, 0, dlq.Content{Payload: []byte(payload)}

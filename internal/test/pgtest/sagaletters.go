@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Lettered is sagas and letters of one database.
+// Lettered is the sagas and letters of one database.
 type Lettered struct {
 	T       *testing.T
 	DB      *sql.DB
@@ -29,7 +29,7 @@ func Letters(t *testing.T) *Lettered {
 	return &Lettered{t, db.SQL(), sagadb.NewSagas(db), dlqdb.NewLetters(db, dlq.DefaultPolicy)}
 }
 
-// Begun stores n sagas and lets them come to the compensation of their first step.
+// Begun stores n sagas and drives them to the compensation of their first step.
 func (k *Lettered) Begun(n int) []saga.Instance {
 	k.T.Helper()
 	batch := SomeSagas(n)
@@ -43,7 +43,7 @@ func (k *Lettered) Begun(n int) []saga.Instance {
 	return runs
 }
 
-// Play commits what events make of a run.
+// Play applies and commits events.
 func (k *Lettered) Play(run saga.Instance, events ...saga.Event) saga.Instance {
 	k.T.Helper()
 	for _, e := range events {

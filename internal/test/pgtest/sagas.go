@@ -30,7 +30,7 @@ func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// RefsOf are sagas of the tenant big.
+// RefsOf returns references to sagas of the tenant Big.
 func RefsOf(ids ...uuid.UUID) []saga.Ref {
 	refs := make([]saga.Ref, len(ids))
 	for i, id := range ids {
@@ -39,7 +39,7 @@ func RefsOf(ids ...uuid.UUID) []saga.Ref {
 	return refs
 }
 
-// SomeSagas are new sagas of the tenant big, with keys.
+// SomeSagas returns new sagas of the tenant Big, with keys.
 func SomeSagas(n int) []saga.NewSaga {
 	owner := int64(1)
 	batch := make([]saga.NewSaga, n)
@@ -52,7 +52,7 @@ func SomeSagas(n int) []saga.NewSaga {
 	return batch
 }
 
-// SomeChanges are the first outcomes of sagas; every second one completes a RUNNING row.
+// SomeChanges returns the first outcomes of sagas; every second one completes a RUNNING row.
 func SomeChanges(n int) []saga.Change {
 	changes := make([]saga.Change, n)
 	for i, s := range SomeSagas(n) {
@@ -86,7 +86,7 @@ func Applied(run saga.Instance, e saga.Event) saga.Change {
 	return c
 }
 
-// Registered stores the workflow order for the tenant big.
+// Registered stores the workflow order for the tenant Big.
 func Registered(t *testing.T, db *postgres.DB) {
 	t.Helper()
 	if _, _, err := sagadb.NewWorkflows(db).Register(t.Context(), Big, Order, false, Now()); err != nil {
@@ -94,7 +94,7 @@ func Registered(t *testing.T, db *postgres.DB) {
 	}
 }
 
-// Commit writes changes that cannot be refused.
+// Commit writes changes that must not be refused.
 func Commit(t *testing.T, st *sagadb.Sagas, batch []saga.Change) {
 	t.Helper()
 	errs, err := st.Commit(t.Context(), batch)
@@ -108,7 +108,7 @@ func Commit(t *testing.T, st *sagadb.Sagas, batch []saga.Change) {
 	}
 }
 
-// Unkeyed is a new saga without an idempotency key.
+// Unkeyed returns new sagas without idempotency keys.
 func Unkeyed() []saga.NewSaga {
 	batch := SomeSagas(1)
 	batch[0].Key = nil
@@ -151,10 +151,10 @@ const (
 	KeyTwo = "two:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI="
 )
 
-// Once selects everything that has ended, as soon as it has.
+// Once archives every ended saga immediately.
 var Once = saga.Expiry{Default: saga.Retention{Completed: time.Millisecond, Failed: time.Millisecond}}
 
-// Ended stores n completed sagas of the tenant big that ended an hour ago.
+// Ended stores n completed sagas of the tenant Big that ended an hour ago.
 func Ended(t *testing.T, db *postgres.DB, n int) {
 	t.Helper()
 	Execute(t, db.SQL(), `INSERT INTO saga.saga_states (id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, current_step, state, clean, created_at, completed_at, correlation_id)

@@ -11,9 +11,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the statements in testdata")
 
-// WantStatements compares statements with those in a folder. Hot statements are put
-// together of lists and tables, so a change of one of them may change others. Their
-// plans are measured, so that none may change unseen.
+// WantStatements compares statements with those in a folder. Hot statements are built from
+// lists and tables, so a change of one may change others. Their plans are measured, so that no
+// change goes unnoticed.
 func WantStatements(t *testing.T, dir string, statements map[string]string) {
 	t.Helper()
 	for name, got := range statements {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// OpenEnv returns the stores on a database of their own.
+// OpenEnv returns the stores on their own database.
 func OpenEnv(t *testing.T) storetest.Env {
 	t.Helper()
 	return EnvOf(t, Connect(t, PlainLogin(t, testdb.DSN(t))))
@@ -55,7 +55,8 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 		},
 		Now:    time.Now,
 		Settle: func(t *testing.T) { Settle(t, db.SQL()) },
-		// The server's clock cannot be put forward, so all it is compared with is put back.
+		// The server's clock cannot be advanced, so all times that are compared with it are
+		// moved back.
 		Advance: func(d time.Duration) {
 			Execute(t, db.SQL(), `UPDATE saga.webhook_deliveries SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
 			Execute(t, db.SQL(), `UPDATE saga.publications SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
@@ -70,8 +71,8 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 	}
 }
 
-// Emptied opens a few databases and gives them out in turn, emptied: making one
-// costs half a second on a busy machine.
+// Emptied opens a few databases and hands them out in turn, emptied: creating one takes half a
+// second on a busy machine.
 func Emptied(t *testing.T, keys *envelope.Keyring) func(*testing.T) storetest.Env {
 	t.Helper()
 	type pair struct {
