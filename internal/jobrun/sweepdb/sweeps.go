@@ -128,8 +128,8 @@ RETURNING r.id`
 
 var (
 	notStarted  = `r.state || ''` + jobdb.Movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + ` AND r.lease_expires_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
-	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) + ` AND r.continuation_state` +
-		jobdb.Is(jobrun.Confirming) + ` AND r.continuation_check_deadline_at <= clock_timestamp()`
+	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) +
+		` AND r.continuation_state` + jobdb.Is(jobrun.Confirming) + ` AND r.continuation_check_deadline_at <= clock_timestamp()`
 )
 
 var (

@@ -28,7 +28,7 @@ type topicPlan struct {
 	absences               int           // of a broker
 	up                     time.Duration // minimum time between two absences
 	rest                   time.Duration // longest pause before a topic is written to
-	outage                 time.Duration // how long a broker is down; for a real one, the maximum before it is started again
+	outage                 time.Duration // how long a broker is down, at most for a real one
 }
 
 var topicPlans = map[string]topicPlan{
