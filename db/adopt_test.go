@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// After a restore of `pg_dump -n saga` the schema skald is not there.
+// After a restore of `pg_dump -n saga` the schema skald does not exist.
 func TestASchemaRestoredAloneIsRecognised(t *testing.T) {
 	dsn := testdb.DSN(t)
 	pool := open(t, dsn)
@@ -26,7 +26,7 @@ func TestASchemaRestoredAloneIsRecognised(t *testing.T) {
 	if len(before) == 0 || len(after) != len(before) {
 		t.Errorf("recorded %v, want %v", after, before)
 	}
-	// What an older Skald has dumped lacks the newest migrations.
+	// A dump by an older Skald lacks the newest migrations.
 	if _, err := db.Down(t.Context(), dsn, 1); err != nil {
 		t.Fatal(err)
 	}

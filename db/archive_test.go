@@ -41,8 +41,8 @@ func fill(t *testing.T, pool *sql.DB, n int) {
 
 var kept = []string{"saga_states", "saga_step_logs"}
 
-// everything is the content of the live tables and their archives: each id and
-// its row, without what tells of its moves. An id in both fails the test.
+// everything is the content of the live tables and their archives: each id and its row, without
+// the columns that moving changes. An id in both fails the test.
 func everything(t *testing.T, pool *sql.DB) (live, archived map[string]string) {
 	t.Helper()
 	live, archived = map[string]string{}, map[string]string{}
@@ -64,7 +64,7 @@ func everything(t *testing.T, pool *sql.DB) (live, archived map[string]string) {
 
 func cleanup(t *testing.T, pool *sql.DB, age time.Duration) int {
 	t.Helper()
-	// Waiting for a lock is a failure, not a test that hangs.
+	// Waiting for a lock fails the test instead of blocking it.
 	return ask[int](t, pool, `SELECT saga.cleanup_expired_sagas(now() - $1 * interval '1 second') FROM set_config('lock_timeout', '5s', false)`, age.Seconds())
 }
 
@@ -79,7 +79,7 @@ func TestCleanupMovesWhatHasExpiredAndLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it has been by then
+	defer tx.Rollback() //nolint:errcheck // it is committed by then
 	if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM saga.saga_states WHERE business_key IN ('key 1501', 'key 2001', 'key 2599') FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestRestoredSagasAreByteForByteWhatTheyWere(t *testing.T) {
 	if diff := cmp.Diff(before, live); diff != "" || len(archived) > 0 {
 		t.Errorf("%d rows are archived; live ones (-before +after):\n%s", len(archived), diff)
 	}
-	// They have been live again for a moment only, whenever they ended.
+	// They have been live again only for a moment, whenever they ended.
 	if moved := cleanup(t, pool, time.Minute); moved != 0 {
 		t.Errorf("%d sagas were moved though they have just been restored", moved)
 	}
@@ -152,7 +152,7 @@ func TestRestoredSagasAreByteForByteWhatTheyWere(t *testing.T) {
 	}
 }
 
-// Whoever calls it: what is unfinished, or needs attention, stays.
+// Whoever calls it, unfinished sagas and those that need attention stay.
 func TestArchivingByIDRefusesWhatIsNotOver(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -215,8 +215,8 @@ func TestCleanupNeverTouchesLiveSagas(t *testing.T) {
 	}
 }
 
-// Participants know an archived saga's idempotency keys, and it could not be
-// archived a second time: that would stop every later clean-up.
+// Participants know the idempotency keys of an archived saga. A second saga with its id could
+// also not be archived, which would stop every later clean-up.
 func TestAnArchivedSagasIDStaysTaken(t *testing.T) {
 	t.Parallel()
 	s := tell(t)

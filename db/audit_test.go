@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Even a role with every right on the tables, their owner included, only appends.
+// Even a role with every right on the tables, including their owner, can only append.
 func TestAuditEventsAndSealsAreOnlyEverAppended(t *testing.T) {
 	pool, err := sql.Open("postgres", testdb.DSN(t))
 	if err != nil {
@@ -32,7 +32,7 @@ func TestAuditEventsAndSealsAreOnlyEverAppended(t *testing.T) {
 	for _, statement := range []string{
 		`CREATE ROLE ` + role + ` NOSUPERUSER`, `GRANT ALL ON SCHEMA saga TO ` + role,
 		`ALTER TABLE saga.audit_events OWNER TO ` + role, `ALTER TABLE saga.audit_seals OWNER TO ` + role,
-		`ALTER TABLE saga.audit_events NO FORCE ROW LEVEL SECURITY`, `ALTER TABLE saga.audit_seals NO FORCE ROW LEVEL SECURITY`, // else that stops it
+		`ALTER TABLE saga.audit_events NO FORCE ROW LEVEL SECURITY`, `ALTER TABLE saga.audit_seals NO FORCE ROW LEVEL SECURITY`, // otherwise row-level security would prevent it
 		`ALTER TABLE saga.audit_actions OWNER TO ` + role, `ALTER TABLE saga.audit_action_seals OWNER TO ` + role,
 		`ALTER TABLE saga.audit_actions NO FORCE ROW LEVEL SECURITY`, `ALTER TABLE saga.audit_action_seals NO FORCE ROW LEVEL SECURITY`,
 		`SET ROLE ` + role, event, seal, action, actionSeal,

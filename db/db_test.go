@@ -34,7 +34,7 @@ func execute(t *testing.T, pool *sql.DB, statement string, args ...any) {
 	}
 }
 
-// ask returns the one value that a query finds.
+// ask returns the single value of a query.
 func ask[T any](t *testing.T, pool *sql.DB, query string, args ...any) (v T) {
 	t.Helper()
 	if err := pool.QueryRowContext(t.Context(), query, args...).Scan(&v); err != nil {
@@ -65,12 +65,12 @@ func texts(t *testing.T, pool *sql.DB, query string, args ...any) []string {
 	return out
 }
 
-// shape is everything that migrations make, as text.
+// shape is everything that migrations create, as text.
 func shape(t *testing.T, pool *sql.DB) []string {
 	t.Helper()
 	var all []string
 	for _, query := range []string{
-		// Their order counts, not their numbers: one that was dropped and made again has a new one.
+		// The order of columns counts: one that was dropped and created again has a new number.
 		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', a.attrelid::regclass, a.attname,
 		               row_number() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), format_type(a.atttypid, a.atttypmod),
 		               NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attgenerated::text || a.attidentity::text)
@@ -91,7 +91,7 @@ func shape(t *testing.T, pool *sql.DB) []string {
 	return all
 }
 
-// ours counts what Skald has made in a database, but for its own record of migrations.
+// ours counts the objects of Skald in a database, except its own record of migrations.
 func ours(t *testing.T, pool *sql.DB) int {
 	t.Helper()
 	return ask[int](t, pool, `SELECT (SELECT count(*) FROM pg_namespace WHERE nspname IN ('saga', 'dlq', 'jobs'))
@@ -126,14 +126,14 @@ func TestUpDownUpLeadsToTheSameSchema(t *testing.T) {
 	}
 }
 
-// Taken back to any place, the schema comes up again to what it was. From a place
-// that the first way up went through, the rest of the way is known, so it is gone
-// only until there: to go all of it from each place takes the square of the migrations.
+// Reverted to any migration, the schema can be migrated up again to the same result. The rest
+// of the way up is known from the first pass, so each pass goes only one migration up: going
+// all the way each time would be quadratic.
 func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Empty(t)
 	pool := open(t, dsn)
-	was := [][]string{nil} // the schema after so many migrations
+	was := [][]string{nil} // the schema after each number of migrations
 	up := func() (n int) {
 		t.Helper()
 		n, err := db.UpBy(t.Context(), dsn, 1)
@@ -146,7 +146,7 @@ func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
 		was = append(was, shape(t, pool))
 	}
 	n := len(was) - 1
-	for left := n - 1; left > 0; left-- { // with none left there is no schema to look at
+	for left := n - 1; left > 0; left-- { // without any migration there is no schema to look at
 		if down, err := db.Down(t.Context(), dsn, 1); err != nil || down != 1 {
 			t.Fatalf("down to %d of %d: %d migrations, %v", left, n, down, err)
 		}

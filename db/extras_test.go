@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Two at once make each extra index once; a third run finds nothing to do.
+// Two concurrent calls create each extra index once; a third one finds nothing to do.
 func TestExtrasAreMadeOnceAndDropped(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -52,7 +52,7 @@ func TestExtrasAreMadeOnceAndDropped(t *testing.T) {
 	if again, err := db.MakeExtras(t.Context(), dsn); err != nil || len(again) > 0 {
 		t.Errorf("made again: %v, %v", again, err)
 	}
-	// What has a twin is made for those who ask for it by its name.
+	// An index with an equivalent one is created only when requested by name.
 	if named, err := db.MakeExtras(t.Context(), dsn, twins...); err != nil || !slices.Equal(named, twins) {
 		t.Errorf("made %v by name, want %v (%v)", named, twins, err)
 	}
@@ -82,7 +82,7 @@ func TestAnExtraThatWasBrokenOffIsMadeAnew(t *testing.T) {
 	if _, err := db.MakeExtras(t.Context(), dsn, "idx_event_type"); err != nil {
 		t.Fatal(err)
 	}
-	// As CREATE INDEX CONCURRENTLY leaves it when it is interrupted.
+	// The state in which an interrupted CREATE INDEX CONCURRENTLY leaves it.
 	execute(t, pool, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'saga.idx_event_type'::regclass`)
 	if made, err := db.MakeExtras(t.Context(), dsn, "idx_event_type"); err != nil || len(made) != 1 {
 		t.Fatalf("made %v, %v", made, err)
@@ -104,7 +104,7 @@ func TestAnExtraThatIsNoneIsNotMade(t *testing.T) {
 			t.Errorf("%v, %v", changed, err)
 		}
 	}
-	// Without the tables there is nothing to make one on.
+	// Without the tables no index can be created.
 	if made, err := db.MakeExtras(t.Context(), dsn, "idx_event_type"); err == nil || len(made) > 0 {
 		t.Errorf("made %v", made)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// oldLetters stores n letters that were dealt with i minutes more than 40 days
-// ago, the i-th with the payload {"n": i}.
+// oldLetters stores n letters that ended i minutes more than 40 days ago, the i-th with the
+// payload {"n": i}.
 func oldLetters(t *testing.T, pool *sql.DB, n int) {
 	t.Helper()
 	execute(t, pool, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload, retry_count, status, resolution, terminal_at)
@@ -27,7 +27,7 @@ func oldLetters(t *testing.T, pool *sql.DB, n int) {
 		       CASE WHEN i % 2 = 0 THEN 'REDRIVEN' ELSE 'DISCARDED' END, now() - interval '40 days' - i * interval '1 minute' FROM generate_series(1, $1::int) AS i`, n)
 }
 
-// letters returns what is where: n → status, live and archived.
+// letters returns where each letter is: n → status, live and archived.
 func letters(t *testing.T, pool *sql.DB) (live, archived map[string]string) {
 	t.Helper()
 	read := func(table string) map[string]string {
@@ -78,7 +78,7 @@ func wantAll(t *testing.T, n int, live, archived map[string]string) {
 	}
 }
 
-// Defect B1, first situation: a row that somebody has locked is left alone.
+// Defect B1, first situation: a row that another transaction has locked is skipped.
 func TestALockedLetterIsNotArchivedAndNotLost(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -87,7 +87,7 @@ func TestALockedLetterIsNotArchivedAndNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it has been by then
+	defer tx.Rollback() //nolint:errcheck // it is committed by then
 	if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM dlq.dlq_messages WHERE payload->>'n' = '3' FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestALockedLetterIsNotArchivedAndNotLost(t *testing.T) {
 	if len(live) != 1 || live["3"] == "" {
 		t.Errorf("live: %v, want the locked one", live)
 	}
-	// Third situation: the next run takes it, and no run is ever stuck.
+	// Third situation: the next run takes it, and no run ever gets stuck.
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestALockedLetterIsNotArchivedAndNotLost(t *testing.T) {
 	}
 }
 
-// Defect B1, second situation: an operator re-opens a letter while the archive runs.
+// Defect B1, second situation: an operator reopens a letter while the archive runs.
 func TestALetterThatIsReopenedMeanwhileStaysLive(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -133,7 +133,7 @@ func TestALetterThatIsReopenedMeanwhileStaysLive(t *testing.T) {
 	}
 }
 
-// Defect B1, fourth situation: archivers at once, while letters are re-opened.
+// Defect B1, fourth situation: concurrent archivers, while letters are reopened.
 func TestArchiversAtOnceLoseNoLetter(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -165,7 +165,7 @@ func TestArchiversAtOnceLoseNoLetter(t *testing.T) {
 	}
 }
 
-// Seed 3, section 主要クエリパターン: its statements by hand, D-45 to D-49.
+// Seed 3, section 主要クエリパターン: its statements, D-45 to D-49.
 func TestSeed3sStatementsRunByHand(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -197,8 +197,8 @@ func TestSeed3sStatementsRunByHand(t *testing.T) {
 	}
 }
 
-// Defects B12, B7: no PENDING letter that no query can fetch, and a clock that
-// notes do not move.
+// Defects B12, B7: no PENDING letter that no query can fetch, and a clock that editing notes
+// does not change.
 func TestLettersThatContradictThemselvesAreRefused(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -257,7 +257,7 @@ func TestTheArchiveProcedureIsCalledAsItShouldBe(t *testing.T) {
 	if live, _ := letters(t, pool); len(live) != 4 {
 		t.Errorf("%d live, want all 4", len(live))
 	}
-	// What died by itself needs a person: it stays three times as long (B8).
+	// Letters that died automatically need a person: they stay three times as long (B8).
 	execute(t, pool, `UPDATE dlq.dlq_messages SET resolution = 'EXHAUSTED' WHERE payload->>'n' = '1'`)
 	if moved := ask[int](t, pool, `SELECT dlq.archive_batch(NULL, 30, 100)`); moved != 3 {
 		t.Errorf("%d moved, want 3", moved)
@@ -267,7 +267,7 @@ func TestTheArchiveProcedureIsCalledAsItShouldBe(t *testing.T) {
 	if live["1"] == "" {
 		t.Errorf("live: %v, want the one that died by itself", live)
 	}
-	// The archive has a period of its own (B6).
+	// The archive has its own retention (B6).
 	if purged := ask[int](t, pool, `SELECT dlq.purge_dlq_archive()`); purged != 0 {
 		t.Errorf("%d purged of a young archive", purged)
 	}
@@ -277,7 +277,7 @@ func TestTheArchiveProcedureIsCalledAsItShouldBe(t *testing.T) {
 	}
 }
 
-// Defects B4, B5: the archive has every column, and invents no value.
+// Defects B4, B5: the archive has every column, and invents no values.
 func TestTheArchiveOfLettersHasEveryColumn(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -300,7 +300,7 @@ func TestTheArchiveOfLettersHasEveryColumn(t *testing.T) {
 	}
 }
 
-// Defect B19: taking the schema back does not take letters with it.
+// Defect B19: reverting the schema does not delete letters.
 func TestAQueueThatIsNotEmptyIsNotDropped(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -317,7 +317,7 @@ func TestAQueueThatIsNotEmptyIsNotDropped(t *testing.T) {
 	}
 }
 
-// D-21 to D-24 and the words of the CHECKs.
+// D-21 to D-24 and the values of the CHECKs.
 func TestTheTableOfLettersIsSeed3s(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))

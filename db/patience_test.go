@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// While a migration waits for a lock, everything that comes later on that table waits
-// behind it: it must give up its place in the queue, and come back.
+// While a migration waits for a lock, every later statement on that table queues behind it: it
+// must leave the queue, and try again.
 func TestAMigrationGivesWayToATransactionThatHoldsALock(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -44,8 +44,8 @@ func TestAMigrationGivesWayToATransactionThatHoldsALock(t *testing.T) {
 		}
 	}
 	until(true)
-	until(false) // it has given way
-	until(true)  // and has come back
+	until(false) // it has left the queue
+	until(true)  // and tries again
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,8 @@ func TestAMigrationThatWasChangedAfterwardsIsReported(t *testing.T) {
 	}
 }
 
-// bigTables grow with the load: nobody may wait while one is rewritten or indexed.
+// bigTables grow with the load: no statement may have to wait while one is rewritten or
+// indexed.
 const bigTables = `(saga\.(?:saga_states|saga_step_logs|audit_events|idempotency_keys|idempotency_answers|audit_actions)(?:_archive)?|` +
 	`dlq\.dlq_messages(?:_archive)?|jobs\.(?:job_runs|job_events|events))`
 
@@ -141,7 +142,7 @@ var longLocks = map[string]*regexp.Regexp{
 	"rewrites the table":                    regexp.MustCompile(`(?is)\b(VACUUM\s+FULL|CLUSTER|SET\s+LOGGED|SET\s+UNLOGGED)\b`),
 }
 
-// longLock returns why the way up of a migration would make writers of a large table wait.
+// longLock returns why a migration would make writers of a large table wait.
 func longLock(text string) string {
 	up, _, _ := strings.Cut(text, "-- +migrate Down")
 	up = regexp.MustCompile(`--[^\n]*`).ReplaceAllString(up, "")
@@ -163,7 +164,7 @@ func TestNewMigrationsHoldNoLockForLong(t *testing.T) {
 	}
 	for _, file := range files {
 		if filepath.Base(file) < "0180" {
-			continue // applied long ago; operations.md says what the slow ones cost
+			continue // applied long ago; operations.md documents the cost of the slow ones
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {

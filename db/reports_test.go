@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// library tells every story once, and leaves one saga that nobody has begun.
+// library plays every story once, and leaves one saga that has not begun.
 func (s *story) library() map[string]saga.Instance {
 	runs := map[string]saga.Instance{"pending": s.begin(nil)}
 	for name, events := range s.stories() {

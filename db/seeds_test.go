@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// What the catalogue says of the seeds' tables and views, by the numbers of
-// docs/requirements.md: types, defaults, keys, checks, triggers and names.
+// The tables and views of the seeds in the catalogue, by the numbers of docs/requirements.md:
+// types, defaults, keys, checks, triggers and names.
 var seedsCatalogue = map[string][]string{
 	"S1-04":  {"saga.saga_states.id uuid NOT NULL DEFAULT gen_random_uuid()", "saga.saga_states: saga_states_pkey PRIMARY KEY (id, tenant_id)"},
 	"S1-05":  {"saga.saga_states.workflow_name character varying(255) NOT NULL"},
@@ -82,7 +82,7 @@ func TestTheCatalogueIsWhatTheSeedsAskFor(t *testing.T) {
 	}
 }
 
-// S1-25, S1-27, S2-05, S2-75: step logs are of a saga that exists, and go with it.
+// S1-25, S1-27, S2-05, S2-75: step logs belong to an existing saga, and are deleted with it.
 func TestStepLogsGoWithTheirSaga(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))

@@ -70,7 +70,7 @@ func TestConstraintsAllowExactlyTheWordsOfTheRules(t *testing.T) {
 	}
 }
 
-// insert stores a saga in a state, with an end and cleanness as the state needs them.
+// insert stores a saga in a state, with the end and cleanness that the state requires.
 func insert(t *testing.T, pool *sql.DB, state saga.State, clean bool) uuid.UUID {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7())
@@ -127,7 +127,7 @@ func TestGuardTriggerAllowsExactlyWhatTheTableReaches(t *testing.T) {
 			if err != nil && !checkViolation(err) {
 				t.Fatal(err)
 			}
-			// A commit may leave the state as it is, unless the saga has ended.
+			// A commit may leave the state unchanged, unless the saga has ended.
 			want := saga.Reachable(from, to) || from == to && !from.Terminal()
 			if got := err == nil; got != want {
 				t.Errorf("%s to %s: allowed %v, the rules say %v (%v)", from, to, got, want, err)

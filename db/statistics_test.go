@@ -15,8 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Both say the same of every saga, one by reading them all, and the other as
-// the API asks.
+// Both return the same for every saga, one by reading all of them, the other as the API does.
 const (
 	countedOneByOne = `SELECT concat_ws(' ', tenant_id, workflow_name, workflow_version, state, count(*), count(took), coalesce(sum(took), 0)::bigint, max(updated_at))
 		FROM (SELECT *, extract(epoch FROM completed_at - started_at) * 1000000 AS took
@@ -45,15 +44,15 @@ func (s *story) agree(when string) {
 	}
 }
 
-// rollUp counts everything that was created until now.
+// rollUp includes everything that was created until now.
 func (s *story) rollUp() {
 	s.t.Helper()
 	for ask[bool](s.t, s.pool, `SELECT saga.roll_up_sagas('0 s', '1 hour')`) {
 	}
 }
 
-// old stores n ended, failed and waiting sagas of the last three days, one in
-// twenty-five of them of a tenant that has no other: each tenant is asked for alone.
+// old stores n ended, failed and waiting sagas of the last three days, one in twenty-five of
+// them for a tenant that has no other: each tenant is queried separately.
 func (s *story) old(n int) {
 	s.t.Helper()
 	execute(s.t, s.pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps, state, created_at, updated_at, started_at, completed_at, clean)
@@ -79,7 +78,7 @@ func TestRollUpChangesNoStatistics(t *testing.T) {
 	s.rollUp()
 	s.agree("rolled up twice")
 
-	// What is pending goes on: waiting ones to their end, failed ones are reopened.
+	// Pending sagas continue: waiting ones to their end, failed ones are reopened.
 	for _, name := range []string{"waiting for a retry", "one step on"} {
 		s.play(runs[name], saga.CancelRequested{By: "bob"}, false)
 	}
@@ -131,7 +130,7 @@ func TestManyRollUpsAtOnceCountOnce(t *testing.T) {
 			}
 		})
 	}
-	// Meanwhile what waits ends, is archived and is asked for.
+	// Meanwhile the waiting sagas end, and are archived and read.
 	ids := texts(t, s.pool, `SELECT id FROM saga.saga_states WHERE completed_at IS NULL`)
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for chunk := range slices.Chunk(ids, 20) {
@@ -148,8 +147,8 @@ func TestManyRollUpsAtOnceCountOnce(t *testing.T) {
 	s.agree("at last")
 }
 
-// A create that is on its way is younger than the time that the roll-up leaves
-// alone, so it cannot be overlooked.
+// A create in progress is younger than the period that the roll-up leaves out, so it cannot be
+// missed.
 func TestRollUpLeavesTheLatestTwoMinutesAlone(t *testing.T) {
 	t.Parallel()
 	s := tell(t)

@@ -36,7 +36,7 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			"started_at", "completed_at",
 			"last_attempt_at", "input_data", "output_data", "error", "compensation_state", "metadata",
 		},
-		// Seed 2, table 3; the second row is ours.
+		// Seed 2, table 3; the second row is an addition.
 		"saga_events": {
 			"id", "saga_id", "event_type", "step_id", "step_index", "timestamp", "event_data", "old_state", "new_state", "error",
 			"trace_id", "span_id", "metadata",
@@ -61,7 +61,7 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			"id", "definition_id", "name", "current_step", "total_steps", "created_at", "started_at", "completed_at",
 			"result_data", "trace_id",
 		},
-		// The last two are ours: without them the counts do not add up (trap X36).
+		// The last two are additions: without them the counts do not add up (trap X36).
 		"saga_statistics": {
 			"definition_id", "total_instances", "completed_count", "failed_count", "active_count", "avg_duration_seconds",
 			"last_execution",
@@ -73,13 +73,14 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			t.Errorf("%s (-seed +database):\n%s", view, diff)
 		}
 	}
-	// tenant_metadata, steps_by_tenant and steps_to_retry are ours too: seed 2 searches its table of steps for the latter.
+	// tenant_metadata, steps_by_tenant and steps_to_retry are additions too: seed 2 queries its
+	// table of steps instead of the latter.
 	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga' AND viewname NOT IN ('tenant_metadata', 'tenant_metadata_archive', 'steps_by_tenant', 'steps_to_retry', 'every_audit_event', 'invariants')`); len(views) != 8 {
 		t.Errorf("views %v, want the eight above", views)
 	}
 }
 
-// story is a tenant whose sagas are driven by hand.
+// story is a tenant whose sagas are driven by the test.
 type story struct {
 	t    *testing.T
 	pool *sql.DB
@@ -122,7 +123,7 @@ func (s *story) now() time.Time {
 	return now
 }
 
-// begin stores a saga that node 1 drives, or nobody.
+// begin stores a saga that node 1 drives, or none.
 func (s *story) begin(owner *int64) saga.Instance {
 	s.t.Helper()
 	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id},
@@ -135,7 +136,7 @@ func (s *story) begin(owner *int64) saga.Instance {
 	return saga.NewInstance(results[0].Saga, s.def)
 }
 
-// play applies and commits one event; release hands the saga over with it.
+// play applies and commits one event; release also releases the saga.
 func (s *story) play(run saga.Instance, e saga.Event, release bool) saga.Instance {
 	s.t.Helper()
 	c, err := saga.Apply(run, e, saga.Moment{Now: s.now(), NewID: uuid.New})
@@ -167,7 +168,7 @@ func (s *story) refused() saga.Event           { return s.outcome(saga.Refused, 
 func (s *story) unanswered() saga.Event        { return s.outcome(saga.Unknown, retry.Timeout, "") }
 func (s *story) slow() saga.Event              { return saga.Slow{StartedAt: s.now()} }
 
-// stories are ways through a saga, each with how many it adds of each end.
+// stories are paths through a saga, with how many sagas of each end each adds.
 func (s *story) stories() map[string][]saga.Event {
 	return map[string][]saga.Event{
 		"completed":              {s.done(`{"n":1}`), s.unanswered(), s.done(`[2]`), s.done(`"three"`)},
@@ -185,7 +186,7 @@ func (s *story) stories() map[string][]saga.Event {
 	}
 }
 
-// interventions are ways through a saga in which an operator had a hand.
+// interventions are paths through a saga with an action of an operator.
 func (s *story) interventions() map[string][]saga.Event {
 	order := func(v saga.OrderVerb, step int) saga.Event {
 		return saga.StepOrdered{Step: step, Order: saga.Order{Verb: v, Output: json.RawMessage(`{"by":"hand"}`)}}
@@ -207,7 +208,7 @@ func (s *story) interventions() map[string][]saga.Event {
 	}
 }
 
-// stepRow is a row of saga.saga_steps, or what the rules say it must be.
+// stepRow is a row of saga.saga_steps, or what the rules require.
 type stepRow struct {
 	ID                     string
 	Index                  int
@@ -216,7 +217,7 @@ type stepRow struct {
 	Attempts, MaxAttempts  int
 	Started, Last, Ended   string
 	Input, Output, Error   string
-	Undo                   string // state, attempts, most attempts, error
+	Undo                   string // state, attempts, maximum attempts, error
 	UndoStarted, UndoEnded string
 }
 

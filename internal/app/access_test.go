@@ -28,7 +28,7 @@ func newToken(t *testing.T) string {
 	return string(access.NewToken(chance))
 }
 
-// status makes a request with a credential and returns the answer's status.
+// status makes a request with a credential and returns the status of the response.
 func status(t *testing.T, method, url, credential string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -79,8 +79,8 @@ func TestNodesThatStartTogetherShareTheBootstrapKey(t *testing.T) {
 	}
 }
 
-// TestARevokedKeyIsRefusedByEveryNodeWithinFiveSeconds waits in real time: the
-// bound is a promise to operators, and the nodes share nothing but the database.
+// TestARevokedKeyIsRefusedByEveryNodeWithinFiveSeconds waits in real time: the bound is a
+// promise to operators, and the nodes share only the database.
 func TestARevokedKeyIsRefusedByEveryNodeWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	dsn, token := testdb.DSN(t), newToken(t)

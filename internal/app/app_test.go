@@ -43,8 +43,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// start runs a node on dsn until stop or the test's end; change alters its
-// configuration before.
+// start runs a node on dsn until stop or the end of the test; change modifies its configuration
+// first.
 func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node {
 	t.Helper()
 	cfg := config.Default(config.Test)
@@ -81,7 +81,7 @@ func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node
 	return n
 }
 
-// call makes a request and decodes the JSON answer.
+// call makes a request and decodes the JSON response.
 func call(t *testing.T, method, url, body string) (int, map[string]any) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -92,7 +92,7 @@ func call(t *testing.T, method, url, body string) (int, map[string]any) {
 	return answer(t, req)
 }
 
-// do makes a request with a credential and decodes the JSON answer.
+// do makes a request with a credential and decodes the JSON response.
 func do(t *testing.T, req *http.Request, credential string) map[string]any {
 	t.Helper()
 	req.Header.Set("X-API-Key", credential)
@@ -109,7 +109,7 @@ func answer(t *testing.T, req *http.Request) (int, map[string]any) {
 	return res.StatusCode, doc
 }
 
-// answerOf makes a request and decodes the JSON answer.
+// answerOf makes a request and decodes the JSON response.
 func answerOf(req *http.Request) (*http.Response, map[string]any, error) {
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -212,7 +212,7 @@ func TestAStopHandsOverAndAnotherNodeFinishes(t *testing.T) {
 	stopped := make(chan error)
 	go func() { stopped <- a.stop() }()
 	for !strings.Contains(a.logs.String(), `"stopping"`) {
-		time.Sleep(time.Millisecond) // the only sign from inside is the log
+		time.Sleep(time.Millisecond) // only the log shows it from outside
 	}
 	close(release)
 	if err := <-stopped; err != nil {

@@ -42,7 +42,7 @@ func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {
 	if doc["status"] != "COMPLETED" || len(doc["step_logs"].([]any)) != 2 {
 		t.Errorf("archived: %v", doc)
 	}
-	// It goes again soon, and so may be gone by the time it is answered.
+	// It is archived again soon, possibly before the response arrives.
 	if status, doc := call(t, "POST", at+"/restore", `{"reason": "test"}`); status != 200 || doc["status"] != "COMPLETED" {
 		t.Errorf("restore: %d %v", status, doc)
 	}
@@ -52,7 +52,7 @@ func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {
 		t.Errorf("storage: %d %v", status, doc)
 	}
 	for _, want := range []string{`skald_table_bytes{part="heap",table="saga_states"}`, `skald_loop_last_success_timestamp_seconds{loop="retention"}`, "skald_sagas_archived_total "} {
-		for !strings.Contains(metrics(t, n), want) { // the round may not be over
+		for !strings.Contains(metrics(t, n), want) { // the round may still be running
 			if time.Now().After(deadline) {
 				t.Fatalf("the metrics lack %s", want)
 			}
@@ -77,8 +77,8 @@ func metrics(t *testing.T, n *node) string {
 	return string(text)
 }
 
-// S2-98: old audit events leave the live table by themselves; the saga's history and the
-// chain are as they were.
+// S2-98: old audit events are archived automatically; the saga's history and the chain are
+// unchanged.
 func TestOldAuditEventsGoIntoTheirArchive(t *testing.T) {
 	t.Parallel()
 	participant := httptest.NewServer(

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// ran runs a built-in definition on the nodes' own worker and returns the run as it ended.
+// ran runs a built-in definition on the nodes' own worker and returns the run after its end.
 func ran(t *testing.T, n *node, name, args string) map[string]any {
 	t.Helper()
 	status, doc := call(t, "POST", n.url+"/api/v1/job-definitions/"+name+"/runs", args)
@@ -35,7 +35,7 @@ func TestBuiltInDefinitionsExistOnceAndRun(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	a := start(t, dsn, "a")
-	start(t, dsn, "b") // finds them there
+	start(t, dsn, "b") // finds the definitions of the first node
 	status, doc := call(t, "GET", a.url+"/api/v1/job-definitions?built_in=true&page_size=50", "")
 	if status != http.StatusOK || len(doc["job_definitions"].([]any)) != len(jobrun.BuiltIns) {
 		t.Fatalf("%d %v", status, doc)
@@ -62,7 +62,7 @@ func TestABrokenInvariantFailsItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	// A letter that was confirmed, though no run has succeeded.
+	// A letter that was confirmed, although no run has succeeded.
 	if status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages", `{"original_topic":"t","error_message":"e","payload":{},"target":{"kind":"job_run","job":"system.invariants"}}`); status != http.StatusCreated {
 		t.Fatalf("%d %v", status, doc)
 	}

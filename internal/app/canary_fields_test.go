@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// unplantable are the free texts of the contract in which the owner can say nothing
-// of its own, with the reason. A field that is new is not here: have the owner say
-// it (sing), or say here why it cannot.
+// unplantable are the free texts of the contract into which the owner cannot put the canary,
+// with the reason. A new field is not listed: put the canary into it in writeAll, or add the
+// reason here.
 var unplantable = map[string]string{
 	"previewSchedule": "looks into a calendar; nothing is stored, and it has no words",
 
@@ -33,19 +33,19 @@ var unplantable = map[string]string{
 	"retryDeadLetter .target.key_base64":      "as .target.topic; key_base64 beside it has the word",
 }
 
-// canaries is what the canary looks like where it may be found: as it is, and in
-// Base64 wherever in the text it begins.
+// canaries are the forms of the canary to look for: plain, and in Base64 at each of the
+// possible offsets.
 var canaries = func() []string {
 	all := []string{canary}
 	for skip := range 3 {
 		text := base64.StdEncoding.EncodeToString([]byte("xx"[:skip] + canary))
-		from := min(skip, 1) * 4 // the first four characters are of the xx as well
+		from := min(skip, 1) * 4 // the first four characters encode the xx as well
 		all = append(all, strings.ToLower(text[from:from+8]))
 	}
 	return all
 }()
 
-// findCanary returns where a text has the canary, -1 where it has none.
+// findCanary returns the position of the canary in a text, -1 if there is none.
 func findCanary(text string) int {
 	text = strings.ToLower(text)
 	for _, c := range canaries {
@@ -56,14 +56,14 @@ func findCanary(text string) int {
 	return -1
 }
 
-// sung is what the owner has said to one operation.
+// written is what the owner has sent to one operation.
 type written struct {
 	bodies []any  // JSON documents
 	other  string // bodies of other media types, and parameters
 }
 
-// everyFieldIsWritten fails for each free text of a request that changes something
-// into which the owner has never put the canary.
+// everyFieldIsWritten fails for each free text of a changing request into which the owner has
+// never put the canary.
 func (a *canaryNode) everyFieldIsWritten(d apiDoc) {
 	a.t.Helper()
 	var bare []string
@@ -108,7 +108,7 @@ func (a *canaryNode) everyFieldIsWritten(d apiDoc) {
 	}
 }
 
-// free: whether a string may be chosen freely, the canary too.
+// free reports whether a string can be chosen freely, so that it could contain the canary.
 func free(s map[string]any) bool {
 	if s["enum"] != nil || s["format"] == "uuid" || s["format"] == "date-time" {
 		return false
@@ -121,7 +121,7 @@ func free(s map[string]any) bool {
 	return p.MatchString(canary) || p.MatchString(canary+"="+canary)
 }
 
-// bare are the free texts of a schema, by their places, in which no value has the canary.
+// bare returns the free texts of a schema, by path, in which no value contains the canary.
 func (d apiDoc) bare(schema map[string]any, at string, values []any) (all []string) {
 	s := d.resolve(schema)
 	for _, of := range []string{"oneOf", "anyOf"} {
@@ -150,7 +150,7 @@ func (d apiDoc) bare(schema map[string]any, at string, values []any) (all []stri
 		return all
 	case s["type"] == "object":
 		if of, typed := s["additionalProperties"].(map[string]any); typed && d.resolve(of)["type"] != "string" {
-			return all // numbers by names that are given
+			return all // numbers under names that the client chooses
 		}
 		if !said {
 			all = append(all, at+".*")
@@ -172,7 +172,7 @@ func members(of []any, name string) (all []any) {
 	return all
 }
 
-// A field that the owner does not say is found, wherever it stands, and one that it says is not.
+// A field without the canary is found at any depth, and one with the canary is not reported.
 func TestFieldsWithoutACanaryAreFound(t *testing.T) {
 	t.Parallel()
 	var schema map[string]any

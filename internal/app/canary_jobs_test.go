@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// definitionsOf are job definitions with every word: by the clock, and by events.
+// definitionsOf are job definitions in which every text is set: by schedule, and by events.
 func definitionsOf(suffix string) []string {
 	const common = `"description":"#","command_name":"#","default_args":{"#":"#"},"args_schema":{"description":"#"},"queue":"#",
 		"required_labels":{"#":"#"},"labels":{"#":"#"},"concurrency_key":"#","concurrency_policy":"queue","reason":"#"}`
@@ -66,7 +66,7 @@ func (a *canaryNode) writeJobs() {
 	a.writeWork()
 }
 
-// fence is what a worker proves its right to a run with.
+// fence is the fence with which a worker proves that it holds a run.
 func (a *canaryNode) fence() (run, fence string) {
 	a.t.Helper()
 	a.does("createJobRun", `{"args":{"#":"#"},"labels":{"#":"#"},"correlation_id":"#","reason":"#"}`, "definition:#-work")
@@ -85,7 +85,7 @@ func (a *canaryNode) fence() (run, fence string) {
 		a.ids["worker_id"], number("attempt"), field(text, "lease_token"), number("leader_epoch"))
 }
 
-// started is a run that the worker does.
+// started is a run that the worker has started.
 func (a *canaryNode) started() (run, fence string) {
 	a.t.Helper()
 	run, fence = a.fence()
@@ -105,7 +105,7 @@ func (a *canaryNode) writeWork() {
 		`{"name":"#","node":"#","sdk":"#","version":"#","labels":{"#":"#"},"queues":["#","#-work"],"commands":["#"],"max_runs":50}`,
 	)
 	a.keeps("worker_id", field(worker, "worker_id"))
-	ofMany := func(run, fence string) string { // in lists a run names itself, and not its worker
+	ofMany := func(run, fence string) string { // in lists an item names its run but not its worker
 		_, fence, _ = strings.Cut(fence, ",")
 		return fmt.Sprintf(`"run_id":%q,%s`, run, fence)
 	}

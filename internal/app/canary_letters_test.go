@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// letterOf is a dead letter with every word, in text or in Base64.
+// letterOf is a dead letter in which every text is set, as text or in Base64.
 func letterOf(topic, target, key string) string {
 	content := `"payload":{"#":"#"},"key":"#","headers":[{"name":"#","value":"#"}]`
 	if strings.HasPrefix(key, "base64") {
@@ -31,7 +31,7 @@ const (
 	reasoned = `{"reason":"#"}`
 )
 
-// pushes has the owner report a letter and returns its id.
+// pushes makes the owner push a letter and returns its id.
 func (a *canaryNode) pushes(topic string) string {
 	a.t.Helper()
 	return field(a.does("pushDeadLetter", letterOf(topic, toHTTP, "")), "id")

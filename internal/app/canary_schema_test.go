@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// apiDoc is the contract as the server tells it.
+// apiDoc is the contract as the server publishes it.
 type apiDoc struct {
 	t     *testing.T
 	doc   map[string]any
-	given map[string]any // values of members, by name, wherever a schema has them
+	given map[string]any // values of members, by name, in any schema
 }
 
 // apiOperation is one operation of the contract.
 type apiOperation struct {
 	method, path, id string
-	body             any                       // an answer to its request schema, as small as can be; nil: it takes none
+	body             any                       // the smallest example of its request schema; nil: no body
 	bodies           map[string]map[string]any // media type → schema
 	parameters       []map[string]any
 }
@@ -32,7 +32,7 @@ func contractOf(t *testing.T, url string) apiDoc {
 	return apiDoc{t: t, doc: doc}
 }
 
-// operations are those under /api/v1, in the order of their paths.
+// operations returns those under /api/v1, ordered by path.
 func (d apiDoc) operations() (all []apiOperation) {
 	for path, item := range d.doc["paths"].(map[string]any) {
 		if !strings.HasPrefix(path, "/api/v1/") {
@@ -71,7 +71,7 @@ func (d apiDoc) operations() (all []apiOperation) {
 	return all
 }
 
-// resolve follows references and puts the parts of allOf together.
+// resolve follows references and merges the parts of allOf.
 func (d apiDoc) resolve(s map[string]any) map[string]any {
 	if ref, is := s["$ref"].(string); is {
 		at := any(d.doc)
@@ -103,8 +103,8 @@ func (d apiDoc) resolve(s map[string]any) map[string]any {
 	return whole
 }
 
-// example makes a value that fits a schema: what is required or given, and a reason
-// wherever there may be one.
+// example builds a value that matches a schema: with the required and given members, and a
+// reason wherever there may be one.
 func (d apiDoc) example(schema map[string]any, depth int) any {
 	s := d.resolve(schema)
 	if words, is := s["enum"].([]any); is {

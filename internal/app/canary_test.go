@@ -20,15 +20,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// canary is in every string that the tenant of canaryNode can say, and nowhere else.
+// canary is in every string that the tenant of canaryNode sends, and nowhere else.
 const canary = "zqcanary"
 
-// canaryNode is a node with two tenants: one whose every word is a canary, and a
-// stranger, who listens.
+// canaryNode is a node with two tenants: the owner, who puts the canary into every text, and a
+// stranger, whose responses must not contain it.
 type canaryNode struct {
 	*node
 	t                     *testing.T
-	root, owner, stranger string // credentials of administrators, root's for any tenant
+	root, owner, stranger string // credentials of administrators; root's is for any tenant
 	tenant                string // the owner's
 	db                    *sql.DB
 	heard                 *syncBuffer
@@ -36,7 +36,7 @@ type canaryNode struct {
 	ops                   map[string]apiOperation // by operationId
 	said                  map[string]*written     // by operationId
 	ids                   map[string]string       // path parameter → the owner's
-	more                  map[string][]string     // path parameter → others of the owner's
+	more                  map[string][]string     // path parameter → further values of the owner's
 }
 
 func newCanaryNode(t *testing.T) *canaryNode {
@@ -67,8 +67,7 @@ func newCanaryNode(t *testing.T) *canaryNode {
 	return a
 }
 
-// participate is what the services of the owner's workflows answer, and both
-// tenants' webhooks.
+// participate handles the calls of the owner's workflows, and the webhooks of both tenants.
 func (a *canaryNode) participate(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	path := r.URL.Path
@@ -85,7 +84,7 @@ func (a *canaryNode) participate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send makes a request and returns what came, headers and all.
+// send makes a request and returns the response including its headers.
 func (a *canaryNode) send(credential, method, path, body string, header ...string) (int, string) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
@@ -113,14 +112,14 @@ func (a *canaryNode) send(credential, method, path, body string, header ...strin
 	return res.StatusCode, string(text) + fmt.Sprint("\n", res.Header)
 }
 
-// field finds the first string member of a name, wherever it stands.
+// field finds the first string member with a name, at any depth.
 func field(text, name string) string {
 	_, rest, _ := strings.Cut(text, `"`+name+`":"`)
 	value, _, _ := strings.Cut(rest, `"`)
 	return value
 }
 
-// Invariant I14, traps T1 and X16: no byte of one tenant is in what another gets.
+// Invariant I14, traps T1 and X16: no byte of one tenant is in a response to another.
 func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	t.Parallel()
 	a := newCanaryNode(t)
@@ -140,14 +139,14 @@ func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	a.everyFieldIsWritten(contract)
 	if status, text := a.send(a.owner, "GET", "/api/v1/sagas/"+a.ids["saga_id"], ""); status != 200 ||
 		strings.Count(text, canary) < 8 {
-		t.Fatalf("the owner itself sees %d %s", status, text) // or the test would prove nothing
+		t.Fatalf("the owner itself sees %d %s", status, text) // otherwise the test would prove nothing
 	}
 	if _, text := a.send(a.root, "GET", "/api/v1/settings/history", ""); !strings.Contains(text, `"reason":"`+canary) {
 		t.Errorf("whoever is of no tenant is not told why settings were changed: %s", text)
 	}
 	named := 0
 	for i, op := range operations {
-		if strings.HasSuffix(op.path, "/stream") { // listen has it
+		if strings.HasSuffix(op.path, "/stream") { // liveStream covers it
 			continue
 		}
 		for _, theirs := range a.paths(op.path) {
@@ -160,7 +159,7 @@ func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	a.takesTheSameNames()
 	a.searchesForCanary()
 	stream.quiet()
-	for range 300 { // its events are on their way
+	for range 300 { // its events are being delivered
 		if strings.Contains(a.heard.String(), "saga.") {
 			break
 		}
@@ -179,16 +178,16 @@ func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	a.quiet(status, metrics)
 }
 
-// probe has the stranger ask for something of the owner's, given by the parameters
-// of the path, and for the same of nobody: both must be answered alike. It returns
-// how many of the two differ in what they name, 0 or 1.
+// probe makes the stranger request something of the owner's, given by the parameters of the
+// path, and the same for ids that do not exist: the responses must be identical. It returns how
+// many of the two differ in the ids that they contain, 0 or 1.
 func (a *canaryNode) probe(id string, op apiOperation, params map[string]string) int {
 	a.t.Helper()
 	theirs, nobodys, said := op.path, op.path, []string(nil)
 	for p, of := range params {
 		theirs = strings.ReplaceAll(theirs, "{"+p+"}", of)
 		nobodys = strings.ReplaceAll(nobodys, "{"+p+"}", unknown(of))
-		if strings.Contains(op.path, "{"+p+"}") { // what the stranger itself has said may come back
+		if strings.Contains(op.path, "{"+p+"}") { // what the stranger itself has sent may be returned
 			said = append(said, of, "")
 		}
 	}
@@ -216,8 +215,8 @@ func (a *canaryNode) probe(id string, op apiOperation, params map[string]string)
 	return 1
 }
 
-// paths are the parameters with which the owner's things are named in a path: one
-// each, and further ones where the owner has more, such as an archived saga.
+// paths returns the parameters for the owner's resources in a path: one set, and more where the
+// owner has several kinds, such as an archived saga.
 func (a *canaryNode) paths(path string) []map[string]string {
 	all := []map[string]string{a.ids}
 	for p, others := range a.more {
@@ -232,7 +231,7 @@ func (a *canaryNode) paths(path string) []map[string]string {
 	return all
 }
 
-// unknown is an id or a name that nobody has, like the given one.
+// unknown returns an id or a name that does not exist, of the form of the given one.
 func unknown(of string) string {
 	if id, err := uuid.Parse(of); err == nil && len(of) == 36 {
 		id[15] ^= 0x55
@@ -248,7 +247,7 @@ func unknown(of string) string {
 	return of
 }
 
-// plain is an answer without what must differ: ids that were asked for, and times.
+// plain is a response without what must differ: requested ids, and times.
 func (a *canaryNode) plain(text string, params map[string]string) string {
 	var pairs []string
 	longestFirst := func(x, y string) int { return len(y) - len(x) }
@@ -261,7 +260,7 @@ func (a *canaryNode) plain(text string, params map[string]string) string {
 	return strings.NewReplacer(canary, "NAME", "nobody", "NAME").Replace(body)
 }
 
-// quiet fails where an answer to the stranger has a canary in it.
+// quiet fails if a response to the stranger contains the canary.
 func (a *canaryNode) quiet(status int, text string) {
 	a.t.Helper()
 	at := findCanary(text)
@@ -270,8 +269,8 @@ func (a *canaryNode) quiet(status int, text string) {
 	}
 }
 
-// takesTheSameNames has the stranger use what the owner has chosen, which must be
-// free for it and stay the stranger's own.
+// takesTheSameNames makes the stranger use the names that the owner has chosen, which must be
+// free for it and remain separate.
 func (a *canaryNode) takesTheSameNames() {
 	mine := fmt.Sprintf(
 		`{"name":"plain","steps":[{"name":"s","action":{"http":{"url":"%s/plain"}},"compensation":"none"}]}`,
@@ -290,7 +289,7 @@ func (a *canaryNode) takesTheSameNames() {
 				a.t.Fatalf("%d %s", status, text)
 			}
 		}
-		own := strings.ReplaceAll(text, canary+"-answer", "") // the participant's answer, which is the stranger's by now
+		own := strings.ReplaceAll(text, canary+"-answer", "") // the participant's answer, which by now belongs to the stranger
 		a.quiet(status, strings.ReplaceAll(own, canary, ""))
 		if n := strings.Count(text, `"step_name"`); n != 1 {
 			a.t.Errorf("the stranger's saga has %d step logs, want its own one", n)
@@ -310,7 +309,7 @@ func (a *canaryNode) takesTheSameNames() {
 	}
 }
 
-// searchesForCanary has the stranger look for what the owner says.
+// searchesForCanary makes the stranger search for the owner's texts.
 func (a *canaryNode) searchesForCanary() {
 	for _, path := range []string{
 		"/api/v1/sagas?view=full&correlation_id=", "/api/v1/sagas?business_key=", "/api/v1/sagas?workflow_name=", "/api/v1/saga-events?workflow_name=",
@@ -322,7 +321,7 @@ func (a *canaryNode) searchesForCanary() {
 	}
 }
 
-// liveStream is what the stranger's live stream of events says.
+// liveStream is the output of the stranger's live stream of events.
 type liveStream struct {
 	a    *canaryNode
 	text *syncBuffer
@@ -352,7 +351,7 @@ func (a *canaryNode) listen() *liveStream {
 	return c
 }
 
-// quiet waits for the stranger's own sagas in the stream, and ends it.
+// quiet waits for the stranger's own sagas in the stream, and closes it.
 func (c *liveStream) quiet() {
 	for end := time.Now().Add(time.Minute); !strings.Contains(c.text.String(),
 		"saga.completed"); time.Sleep(50 * time.Millisecond) {

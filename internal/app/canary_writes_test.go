@@ -9,11 +9,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// does has the owner make a request that must succeed, and returns the answer. In
-// body and in more, # stands for the canary and @ for the address of the
-// participants. Of more, "saga_id:…" is a parameter of the path (the owner's
-// own, a.ids, when there is none), "reason=…" one of the query, "as:…" the
-// credential, and "answers:…" the status, where that is none of success. Each header that takes a free text gets one.
+// does makes the owner send a request that must succeed, and returns the response. In body and
+// in more, # stands for the canary and @ for the address of the participants. In more,
+// "saga_id:…" is a parameter of the path (by default the owner's own, from a.ids), "reason=…"
+// one of the query, "as:…" the credential, and "answers:…" the expected status if it is not a
+// success. Each header that accepts free text gets one.
 func (a *canaryNode) does(id, body string, more ...string) string {
 	a.t.Helper()
 	op, known := a.ops[id]
@@ -45,7 +45,7 @@ func (a *canaryNode) does(id, body string, more ...string) string {
 	}
 	for _, p := range op.parameters {
 		if p["in"] == "header" && p["name"] == "Idempotency-Key" &&
-			(id != "pushDeadLetter" || !strings.Contains(body, "dedupe_key")) { // it takes one of them
+			(id != "pushDeadLetter" || !strings.Contains(body, "dedupe_key")) { // it accepts only one of them
 			header = append(header, "Idempotency-Key", canary+uuid.NewString())
 			said.other += "idempotency-key=" + canary + "\n"
 		}
@@ -72,7 +72,7 @@ func (a *canaryNode) does(id, body string, more ...string) string {
 	return text
 }
 
-// keeps remembers what the owner has under the name of a path parameter.
+// keeps stores an id of the owner under the name of a path parameter.
 func (a *canaryNode) keeps(param, value string) string {
 	a.t.Helper()
 	if value == "" {
@@ -101,7 +101,7 @@ func (a *canaryNode) exec(query string, args ...any) {
 // why is the body of most actions on sagas.
 const whyNot = `{"reason":"#","requested_by":"#"}`
 
-// sing has the owner say everything that it can say.
+// writeAll makes the owner send everything that it can send.
 func (a *canaryNode) writeAll() {
 	a.writeJobs()
 	a.writeWebhooks()
@@ -111,8 +111,7 @@ func (a *canaryNode) writeAll() {
 	a.writeAccess()
 }
 
-// workflowOf is a workflow of two steps: the first has a compensation, the second
-// follows it.
+// workflowOf is a workflow of two steps: the first has a compensation.
 func workflowOf(name, second, undo string) string {
 	return `"name":"#-` + name + `","description":"#","output":{"#":"${steps.#-one}"},` + stepsOf(second, undo)
 }
@@ -124,7 +123,7 @@ func stepsOf(second, undo string) string {
 		{"name":"#-two","metadata":{"#":"#"},"depends_on":["#-one"],"action":{"http":{"url":"@/#-%s"}},"compensation":"none",%[2]s}]`, undo, patient, second)
 }
 
-// jobSteps are done by a worker, in both forms of writing them.
+// jobSteps are executed by a worker, in both notations.
 const jobSteps = `"steps":[{"name":"#-a","type":"job","job":"#-work","args":{"#":"#"},"compensation":{"job":"#-work","args":{"#":"#"}}},
 	{"name":"#-b","action":{"job":"#-work","args":{"#":"#"}},"compensation":"none"}]`
 

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestDeadLettersComeFromKafkaAndGoBack lets two nodes share dead-letter topics,
-// and drives what came back: one letter by hand, the others in bulk.
+// TestDeadLettersComeFromKafkaAndGoBack lets two nodes share dead-letter topics, and redrives
+// what was ingested: one letter by request, the others in bulk.
 func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "orders", "orders.dlq"))

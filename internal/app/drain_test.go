@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// At the signal to stop a node says that it is not ready, and serves on until
-// whoever sends it requests has had time to hear of it.
+// At the signal to stop a node reports that it is not ready, and continues to serve until load
+// balancers have had time to notice.
 func TestANodeThatStopsIsNotReadyFirstAndClosesLater(t *testing.T) {
 	t.Parallel()
 	const delay = 5 * time.Second
@@ -31,7 +31,7 @@ func TestANodeThatStopsIsNotReadyFirstAndClosesLater(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// On a new connection, as a client has it that has not heard yet.
+	// On a new connection, like a client that has not noticed yet.
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	if status := served(t, n.url); status != 200 && time.Since(begun) < delay {
 		t.Errorf("not ready, and it no longer serves: %d", status)

@@ -19,9 +19,8 @@ const (
 	masterTwo = "two:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI="
 )
 
-// A node is stopped with calls in flight; another one, with the next key first,
-// reads what it sealed, sends the same bytes again and undoes what was done
-// (invariant I7, threat T17).
+// A node is stopped with calls in flight; another one, with the next key first, reads what it
+// has sealed, sends the same bytes again and compensates (invariant I7, threat T17).
 func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 	t.Parallel()
 	c := &calls{t: t, bodies: map[string]string{}, times: map[string]int{}, hold: make(chan struct{})}

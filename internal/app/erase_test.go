@@ -12,9 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// What a person's sagas, letters, runs and deliveries said is in no table afterwards,
-// and only then: nothing is erased while any of it is active. What happened is still
-// told, and the chain holds.
+// After an erasure no table contains the content of a person's sagas, letters, runs and
+// deliveries; nothing is erased while any of it is active. The history remains, and the chain
+// is valid.
 func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 	t.Parallel()
 	const said = "zqperson"
@@ -114,7 +114,7 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 	}
 }
 
-// What names nothing, or two things, is refused.
+// A request that selects nothing, or two things, is refused.
 func TestRequestsForErasure(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t)
@@ -155,7 +155,7 @@ func TestRequestsForErasure(t *testing.T) {
 	}
 }
 
-// stored tells whether any row of any table has a text, as it is or in bytes.
+// stored reports whether any row of any table contains a text, as text or as bytes.
 func (w *walker) stored(text string) bool {
 	w.t.Helper()
 	rows, err := w.db.QueryContext(w.t.Context(),

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// event is what the test needs of an audit event.
+// event contains the fields of an audit event that the test needs.
 type event struct {
 	ID       string
 	SagaID   string `json:"saga_id"`
@@ -26,7 +26,7 @@ type event struct {
 	NewState string `json:"new_state"`
 }
 
-// stream reads so many events of a live stream, from the beginning.
+// stream reads n events of a live stream, from the beginning.
 func stream(t *testing.T, url string, n int) []event {
 	t.Helper()
 	res, err := http.Get(url + "/api/v1/saga-events/stream?from_start=true")
@@ -70,8 +70,8 @@ func feed(t *testing.T, url string) []event {
 	}
 }
 
-// Two nodes on one database drive sagas to every kind of end while both are
-// streamed from. What is told must be enough to know each saga's state.
+// Two nodes on one database drive sagas to every kind of end while both are streamed from. The
+// events must suffice to derive each saga's state.
 func TestTheAuditTrailShowsEveryState(t *testing.T) {
 	t.Parallel()
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func TestTheAuditTrailShowsEveryState(t *testing.T) {
 	call(t, "POST", a.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL))
 	payloads := []string{`{}`, `{"refuse":true}`, `{"refuse":true,"dirty":true}`, `{"cancel":true}`}
 	var mu sync.Mutex
-	states := map[string]string{} // by saga, as the API says in the end
+	states := map[string]string{} // by saga, from the API at the end
 	var clients sync.WaitGroup
 	for i := range 16 {
 		node := []*node{a, b}[i%2]
@@ -116,7 +116,7 @@ func TestTheAuditTrailShowsEveryState(t *testing.T) {
 	}
 	live := make(chan []event, 2)
 	for _, n := range []*node{a, b} {
-		go func() { live <- stream(t, n.url, 48*3) }() // all the time there is more to come than this
+		go func() { live <- stream(t, n.url, 48*3) }() // there are always more events than this
 	}
 	clients.Wait()
 	told := feed(t, a.url)
@@ -145,7 +145,7 @@ func TestTheAuditTrailShowsEveryState(t *testing.T) {
 	verified(t, a.url, len(told))
 }
 
-// ends are the sagas of which an end is told.
+// ends returns the sagas with an event of their end.
 func ends(events []event) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range events {

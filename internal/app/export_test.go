@@ -10,8 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// NewSagaLetters returns the driver as a node beside those of the test would
-// have it: without an engine of its own.
+// NewSagaLetters returns the driver as another node would have it: without its own engine.
 func NewSagaLetters(db *postgres.DB, letters targets.Letters) *targets.Saga {
 	sagas := sagadb.NewSagas(db)
 	return &targets.Saga{

@@ -15,14 +15,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
-// startServer starts a server of the test's own on the data in dir.
+// startServer starts a private server on the data in dir.
 func startServer(t *testing.T, dir string, settings map[string]string) *devpg.Server {
 	t.Helper()
 	s, err := devpg.Start(t.Context(), devpg.Config{Dir: dir, Exclusive: true, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Stop(context.Background()) }) // it may have been killed
+	t.Cleanup(func() { _ = s.Stop(context.Background()) }) // it may already be killed
 	return s
 }
 
@@ -31,7 +31,7 @@ func startServer(t *testing.T, dir string, settings map[string]string) *devpg.Se
 func takeBase(t *testing.T, from *devpg.Server) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // another account must pass
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // the other account must traverse them
 		if err := os.Chmod(d, 0o711); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func takeBase(t *testing.T, from *devpg.Server) (dir string) {
 	return dir
 }
 
-// touch makes one of the files that tell PostgreSQL how to start.
+// touch creates one of the files that determine how PostgreSQL starts.
 func touch(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "pgdata", name), nil, 0o644); err != nil {
@@ -78,8 +78,8 @@ func until(t *testing.T, d *sql.DB, condition string) {
 	}
 }
 
-// The primary dies under load and its synchronous standby is promoted, as
-// Patroni does it. The node is given both addresses.
+// The primary dies under load and its synchronous standby is promoted, as Patroni does it. The
+// node has both addresses.
 func TestAFailoverToTheStandbyLosesNoSaga(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t, t.TempDir(), map[string]string{"fsync": "off"})
@@ -91,7 +91,7 @@ func TestAFailoverToTheStandbyLosesNoSaga(t *testing.T) {
 		map[string]string{"fsync": "off", "primary_conninfo": primary.DSN("") + "&application_name=second"},
 	)
 	p, s := owner(t, primary.DSN("postgres")), owner(t, standby.DSN("postgres"))
-	// Synchronous: what was told is on both. Without, the last of it may be lost.
+	// Synchronous: acknowledged commits are on both. Otherwise the latest ones may be lost.
 	run(t, p, `ALTER SYSTEM SET synchronous_standby_names = 'second'`, `SELECT pg_reload_conf()`)
 	until(t, p, `SELECT bool_and(sync_state = 'sync') FROM pg_stat_replication`)
 

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// idleThroughout returns the transactions of the database that do nothing in each of
-// several looks: those that somebody holds open while something else takes time.
+// idleThroughout returns the transactions of the database that are idle at each of several
+// samples: those that are held open while something else takes time.
 func idleThroughout(t *testing.T, pool *sql.DB) map[string]bool {
 	t.Helper()
 	var held map[string]bool
@@ -71,7 +71,7 @@ func TestNoTransactionIsHeldDuringACall(t *testing.T) {
 	if doc["state"] != "completed" {
 		t.Errorf("ended as %v", doc)
 	}
-	tx, err := pool.BeginTx(context.WithoutCancel(t.Context()), nil) // what the probe would see
+	tx, err := pool.BeginTx(context.WithoutCancel(t.Context()), nil) // what the probe would find
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,8 +80,8 @@ func logOf(t *testing.T, url, run string) string {
 	return string(content)
 }
 
-// TestALogIsReadTheSameAfterItHasMoved runs a job, moves its log at once and
-// reads it again, sealed, on a node whose Redis is not there.
+// TestALogIsReadTheSameAfterItHasMoved runs a job, moves its log immediately and reads it
+// again, sealed, on a node whose Redis is down.
 func TestALogIsReadTheSameAfterItHasMoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,7 +143,7 @@ func TestALogIsReadTheSameAfterItHasMoved(t *testing.T) {
 	}
 }
 
-// objects lists what a log store has.
+// objects lists the content of a log store.
 func objects(t *testing.T, dir string) (refs []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -152,7 +152,7 @@ func objects(t *testing.T, dir string) (refs []string) {
 			refs, err = append(refs, filepath.ToSlash(rel)), relErr
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it was just being written
+			return nil // it was being written at that moment
 		}
 		return err
 	})

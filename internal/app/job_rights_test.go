@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// newRights starts a node on which a redrive of an operator may touch two letters.
+// newRights starts a node on which an operator's redrive may affect two letters.
 func newRights(t *testing.T) *campaign {
 	t.Helper()
 	c := &campaign{t: t, admin: newToken(t)}
@@ -48,7 +48,7 @@ func (c *campaign) over(id any) map[string]any {
 	return doc
 }
 
-// newest waits for so many runs of a trigger of a definition and returns one that is over.
+// newest waits for n runs of a trigger of a definition and returns one that has ended.
 func (c *campaign) newest(definition, trigger string, n int) map[string]any {
 	c.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -97,7 +97,7 @@ func TestABuiltInRunRequiresThePermissionForWhatItDoes(t *testing.T) {
 			t.Errorf("an operator runs %s once more: %d", b.Name, got)
 		}
 	}
-	// A command of Skald's under another name is the same.
+	// Skald's built-in command under another name requires the same permission.
 	c.must(
 		c.admin,
 		"POST",
@@ -147,7 +147,7 @@ func TestARedriveByAJobIsBoundedAndNamesItsPrincipal(t *testing.T) {
 	c.must(c.operator, "POST", fmt.Sprintf("/api/v1/job-runs/%v/rerun", all["id"]), ``, 403) // with its arguments
 }
 
-// What an operator links has an operator's rights, whoever has made the link.
+// A link that an operator can use has the rights of an operator, whoever created it.
 func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 	t.Parallel()
 	c := newRights(t)
@@ -202,7 +202,7 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 	if run := c.newest("heard", "EVENT", 1); !refused(run) || run["initiated_by"] != "key:op" {
 		t.Errorf("by an event: %v", run)
 	}
-	// What workers leave behind.
+	// Events and runs that workers emit.
 	c.must(
 		c.admin,
 		"POST",
@@ -225,9 +225,9 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 		"emit":[{"run":{"definition":%q}}]}`, worker, r["attempt"], r["lease_token"], r["leader_epoch"], archive),
 		409,
 	)
-	// A schedule is an administrator's.
+	// A schedule has the rights of an administrator.
 	c.must(c.admin, "PATCH", "/api/v1/job-definitions/"+archive, `{"schedule":{"type":"interval","value":"1s"}}`, 200)
-	var run map[string]any // slots are made ahead, and skipped while another one runs
+	var run map[string]any // slots are created ahead, and skipped while another one runs
 	for deadline := time.Now().Add(time.Minute); run == nil &&
 		time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if runs := c.must(c.operator, "GET", "/api/v1/job-runs?trigger=TIME&state=SUCCEEDED&definition="+archive, "", 200)["job_runs"].([]any); len(

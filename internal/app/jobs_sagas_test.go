@@ -22,14 +22,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// withJobs reserves over HTTP, settles by a job that another one undoes, and notifies.
+// withJobs reserves over HTTP, settles by a job that another job compensates, and notifies.
 const withJobs = `{"name": "settled", "steps": [
 	{"name": "reserve", "action": {"http": {"url": "URL/reserve"}}, "compensation": {"http": {"url": "URL/undo"}}},
 	{"name": "settle", "type": "job", "job": "settle", "args": {"order": "${payload.order}"}, "compensation": {"job": "unsettle"}},
 	{"name": "notify", "action": {"http": {"url": "URL/notify"}}, "compensation": "none"}]}`
 
-// settling is a database with that workflow, a leader that does nothing, and a
-// worker that works when it is told to.
+// settling is a database with that workflow, a leader that does nothing, and a worker
+// controlled by the test.
 type settling struct {
 	t      *testing.T
 	dsn    string
@@ -64,7 +64,7 @@ func newSettling(t *testing.T) (*settling, *node) {
 	}
 	t.Cleanup(db.Close)
 	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
-	sagadb.NewSagasWith(jobs) // hears of ends
+	sagadb.NewSagasWith(jobs) // is notified when runs end
 	s.db, s.jobs = db.SQL(), jobdb.NewJobs(jobs, jobdb.NewSettings(db).Current)
 	if _, err := s.db.ExecContext(t.Context(), `INSERT INTO jobs.leader AS l (name, leader_id, node, epoch, acquired_at, expires_at)
 		VALUES ('default', gen_random_uuid(), 'n', 1, now(), now() + interval '1 hour') ON CONFLICT (name) DO NOTHING`); err != nil {
@@ -173,7 +173,7 @@ func TestAJobThatFailsIsUndoneBackwards(t *testing.T) {
 	if doc := s.ends(n, id, "compensated"); doc["clean"] != true {
 		t.Errorf("the saga is %v", doc)
 	}
-	// One whose last step refuses undoes the job by a job.
+	// A saga whose last step is refused compensates the job with a job.
 	status, doc := call(t, "POST", n.url+"/api/v1/sagas", `{"workflow_name":"settled","payload":{"order":"refuse"}}`)
 	if status != 202 && status != 201 {
 		t.Fatalf("%d %v", status, doc)
@@ -196,11 +196,11 @@ func TestACancelReachesTheRun(t *testing.T) {
 	if _, err := s.jobs.AckCancel(t.Context(), s.tenant, run.ID, run.Fence()); err != nil {
 		t.Fatal(err)
 	}
-	s.finish(s.claim("unsettle"), `{}`, nil) // it may have done something
+	s.finish(s.claim("unsettle"), `{}`, nil) // it may have had an effect
 	s.ends(n, id, "cancelled")
 }
 
-// asked waits until a run is asked to stop.
+// asked waits until a cancel of a run is requested.
 func (s *settling) asked(run jobrun.Offer) {
 	s.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -287,7 +287,7 @@ func TestATimelineShowsSagaStepsRunsAndLettersInOneList(t *testing.T) {
 			t.Errorf("%q is not there once: %s", want, all)
 		}
 	}
-	if len(kinds) != 9 { // and the undoing of the first step
+	if len(kinds) != 9 { // and the compensation of the first step
 		t.Errorf("%d entries: %s", len(kinds), all)
 	}
 	if _, doc := call(t, "GET", n.url+"/api/v1/timeline?correlation_id=another", ""); len(doc["entries"].([]any)) != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// within waits for something.
+// within waits until f returns true.
 func within(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
@@ -21,7 +21,7 @@ func within(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// leaderOf is who leads, as a node tells.
+// leaderOf returns the leader according to a node.
 func leaderOf(t *testing.T, n *node) (node string, epoch float64) {
 	t.Helper()
 	status, doc := call(t, "GET", n.url+"/api/v1/scheduler/leader", "")
@@ -36,8 +36,8 @@ func leaderOf(t *testing.T, n *node) (node string, epoch float64) {
 	return node, epoch
 }
 
-// A definition with a schedule gets its runs, whichever node leads, and a node
-// that is not to lead does not.
+// The runs of a definition with a schedule are created, whichever node leads; a node that may
+// not lead does not.
 func TestADefinitionWithAScheduleGetsItsRuns(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -27,13 +27,13 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// oneUndo gives up an undo at once; its second step refuses everything.
+// oneUndo gives up a compensation after one attempt; its second step refuses everything.
 const oneUndo = `{"name": "pair", "compensation_retry": {"max_attempts": 1}, "steps": [
 	{"name": "one", "action": {"http": {"url": "URL/one"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
 	{"name": "two", "action": {"http": {"url": "URL/two"}}, "compensation": "none"}]}`
 
-// stranded is a node whose participant cannot undo while broken is set, and the
-// letters of its database as another node would drive them.
+// stranded is a node whose participant cannot compensate while broken is set, and the letters
+// of its database as another node would retry them.
 type stranded struct {
 	*node
 	t       *testing.T
@@ -186,7 +186,7 @@ func TestALetterOfASagaThroughTheAPI(t *testing.T) {
 		t.Errorf("discard while the saga waits: %d %v", status, doc)
 	}
 	s.broken.Store(false)
-	if status, doc := verb(letter, "retry", `{"reason": "it is back"}`); status != 202 { // RETRYING, or over already
+	if status, doc := verb(letter, "retry", `{"reason": "it is back"}`); status != 202 { // RETRYING, or already ended
 		t.Fatalf("retry: %d %v", status, doc)
 	}
 	if doc := s.ends(id, isState("compensated")); doc["clean"] != true || s.letter(letter).Resolution != dlq.Confirmed {
@@ -205,8 +205,8 @@ func TestALetterOfASagaThroughTheAPI(t *testing.T) {
 	}
 }
 
-// A node that dies between the claim of a letter and the change of its saga
-// leaves both as they were, but for the count.
+// A node that dies between the claim of a letter and the change of its saga leaves both
+// unchanged, except for the counter.
 func TestAClaimThatDidNotReachTheSagaIsReverted(t *testing.T) {
 	t.Parallel()
 	s := newStranded(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// register is a resource with a version: what GET shows of it.
+// register is a resource with a version: its content in a GET.
 type register struct {
 	version string // its ETag
 	value   string
@@ -23,21 +23,21 @@ type register struct {
 // request is one request to a register: a read, or a write with If-Match.
 type request struct {
 	write bool
-	match string // the ETag that the write insists on
+	match string // the ETag in If-Match of a write
 	value string
 }
 
-// seen is a request's answer: the register as it then was, or a refusal (412).
+// seen is the response to a request: the register at that time, or a refusal (412).
 type seen struct {
 	register
 	refused bool
 }
 
-// registers is what linearizable GETs and guarded writes do (invariant I12): a
-// write happens exactly if it names the present version, and every write that
-// changes something makes a new one.
+// registers is the model of linearizable GETs and conditional writes (invariant I12): a write
+// succeeds exactly if it names the current version, and every write that changes something
+// creates a new one.
 var registers = porcupine.Model{
-	Init: func() any { return register{} }, // unknown: the first read tells
+	Init: func() any { return register{} }, // unknown until the first read
 	Step: func(state, input, output any) (bool, any) {
 		at, in, out := state.(register), input.(request), output.(seen)
 		switch {
@@ -85,7 +85,7 @@ func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 	}
 }
 
-// suspended starts a saga that nobody changes by himself, and returns its id.
+// suspended starts a saga that changes only by request, and returns its id.
 func suspended(t *testing.T, url string) string {
 	t.Helper()
 	_, doc := call(t, "POST", url+"/sagas", `{"workflow_name":"pair"}`)
@@ -123,7 +123,7 @@ func linearizable(t *testing.T, history []porcupine.Operation) {
 	}
 }
 
-// race has clients read a register and write what they have read anew.
+// race makes clients read a register and write a new value conditionally.
 func race(clients, rounds int, do func(client int, in request) seen, values ...string) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -160,8 +160,8 @@ func race(clients, rounds int, do func(client int, in request) seen, values ...s
 	return history
 }
 
-// guarded makes one request over HTTP; member of the answer is the value. body
-// is that of a write.
+// guarded makes one request over HTTP; the value is the given member of the response. body is
+// that of a write.
 func guarded(t *testing.T, url string, in request, body, member string) seen {
 	method := http.MethodGet
 	if in.write {

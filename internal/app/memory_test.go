@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/cache"
 )
 
-// Not in parallel: the cache belongs to the process, and each node that starts replaces it.
+// Not in parallel: there is one cache per process, and each node that starts replaces it.
 func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/two" {

@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// notMissing are the operations that do not answer 404 to another tenant's id, as they do not
-// to one that does not exist either, and why.
+// notMissing are the operations that answer neither another tenant's id nor an unknown one with
+// 404, and why.
 var notMissing = map[string]string{
 	"listDeadLettersOfTopic": "a topic is any text: one without letters has an empty list",
 	"putTopicPolicy":         "a policy may come before the letters of its topic",
@@ -29,9 +29,9 @@ var notMissing = map[string]string{
 	"claimRuns":              "as workerHeartbeat",
 }
 
-// Threat T1: for every operation of the contract with an id or a name in its path, and for
-// the batches of workers with ids in their bodies, what belongs to another tenant is answered
-// byte for byte as what does not exist.
+// Threat T1: for every operation of the contract with an id or a name in its path, and for the
+// batches of workers with ids in their bodies, the response for another tenant's resource
+// equals that for one that does not exist, byte for byte.
 func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t)
@@ -39,7 +39,7 @@ func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 	other := w.do("createAPIKey",
 		`{"name":"other","role":"admin","tenant_id":"`+uuid.NewString()+`","reason":"another tenant"}`).text("key")
 	owner := w.token
-	mine := func() string { // a worker of the other tenant, which has ids of runs that are not its own
+	mine := func() string { // a worker of the other tenant, with ids of runs that are not its own
 		w.token = other
 		defer func() { w.token = owner }()
 		return w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
@@ -82,7 +82,7 @@ func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 	operations := slices.DeleteFunc(contract.operations(), func(op apiOperation) bool {
 		return !strings.Contains(op.path, "{")
 	})
-	slices.SortStableFunc(operations, func(a, b apiOperation) int { // those that create what they name come last
+	slices.SortStableFunc(operations, func(a, b apiOperation) int { // those that create the resource in their path come last
 		return cmp.Compare(len(notMissing[a.id]), len(notMissing[b.id]))
 	})
 	for _, op := range operations {
@@ -102,8 +102,8 @@ func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-// belongings makes one of everything that has an id or a name, and returns them by the name
-// of the parameter, with the proof that a worker holds the run.
+// belongings creates one of everything that has an id or a name, and returns them by the name
+// of the parameter, with the fence of the run.
 func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	w.t.Helper()
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -143,11 +143,12 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	return ids, proof
 }
 
-// changing is what differs between any two answers: new ids, and times.
+// changing matches what differs between any two responses: new ids, and times.
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z`)
 
-// plainly makes a request and returns what a client can tell answers apart by, with each id and
-// name of the request replaced by that of its parameter.
+// plainly makes a request and returns the parts of the response by which clients could
+// distinguish responses, with each id and name of the request replaced by the name of its
+// parameter.
 func plainly(t *testing.T, method, url, body, token string, ids map[string]string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

@@ -23,8 +23,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// documented is the part of docs/operations.md that PgBouncer is to have: every
-// line of its section [pgbouncer].
+// documented is the configuration of PgBouncer in docs/operations.md: every line of its section
+// [pgbouncer].
 func documented(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/operations.md")

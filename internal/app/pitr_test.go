@@ -12,9 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
-// A base backup and the archived WAL bring the database back as it was at a
-// moment; the node goes on from there (S1-66). The settings are those that
-// docs/operations.md gives.
+// A base backup and the archived WAL restore the database as it was at a point in time, and the
+// node continues from there (S1-66). The settings are those of docs/operations.md.
 func TestARestoreToAPointInTimeIsFinishedByTheEngine(t *testing.T) {
 	t.Parallel()
 	c := &calls{t: t, bodies: map[string]string{}, times: map[string]int{}, hold: make(chan struct{})}
@@ -53,7 +52,7 @@ func TestARestoreToAPointInTimeIsFinishedByTheEngine(t *testing.T) {
 	if err := p.QueryRow(`SELECT clock_timestamp()`).Scan(&moment); err != nil {
 		t.Fatal(err)
 	}
-	undone := begin("") // the mistake that the restore is to undo
+	undone := begin("") // the mistake that the restore reverts
 	var full string
 	if err := p.QueryRow(`SELECT pg_walfile_name(pg_switch_wal())`).Scan(&full); err != nil {
 		t.Fatal(err)

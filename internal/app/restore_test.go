@@ -40,12 +40,12 @@ func client(t *testing.T, program string, args ...string) {
 	}
 }
 
-// calls is what participants were sent, body by "saga/step/action" key.
+// calls records the calls of participants: body by "saga/step/action" key.
 type calls struct {
 	mu     sync.Mutex
 	bodies map[string]string // guarded by mu
 	times  map[string]int    // guarded by mu
-	hold   chan struct{}     // while it is open, calls named in held wait
+	hold   chan struct{}     // until it is closed, calls named in held wait
 	held   sync.Map          // path → bool
 	t      *testing.T
 }
@@ -64,7 +64,7 @@ func (c *calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, held := c.held.Load(r.URL.Path); held {
 		select {
 		case <-hold:
-		case <-r.Context().Done(): // the node is gone
+		case <-r.Context().Done(): // the node has ended
 			return
 		}
 	}
@@ -104,8 +104,8 @@ func (c *calls) count(key string) int {
 	return c.times[key]
 }
 
-// The seed's way to dump, `pg_dump -n saga`, of a system in full work; the
-// restore into an empty database is then all that the new node finds.
+// The seed's dump command, `pg_dump -n saga`, during full operation; the new node finds only
+// what was restored into an empty database.
 func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
 	t.Parallel()
 	c := &calls{t: t, bodies: map[string]string{}, times: map[string]int{}, hold: make(chan struct{})}

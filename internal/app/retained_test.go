@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// What retention archives and deletes is on record: a round and a tenant at a time,
-// and only rounds that took something.
+// What retention archives and deletes is recorded: per round and tenant, and only for rounds
+// that removed something.
 func TestRetentionIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {

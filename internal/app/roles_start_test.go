@@ -36,7 +36,7 @@ func TestALoginThatDoesNotInheritItsRolesServes(t *testing.T) {
 	}
 }
 
-// What is refused at a start says who lacks what, and what to run.
+// A refused start reports which login lacks what, and what to run.
 func TestALoginWithoutTheRolesIsToldWhatToRun(t *testing.T) {
 	t.Parallel()
 	s := cluster(t)
@@ -76,7 +76,7 @@ func TestALoginWithoutTheRolesIsToldWhatToRun(t *testing.T) {
 			t.Errorf("%s: the refusal is long: %v", tt.name, err)
 		}
 	}
-	// Who serves cannot migrate, and is told who can.
+	// A login that may only serve cannot migrate; the message names one that can.
 	stranger := testdb.Login(t, admin, "IN ROLE saga_app_role, saga_engine_role")
 	if _, err := db.Up(t.Context(), stranger); err == nil ||
 		!strings.Contains(err.Error(), "belongs to "+loginOf(t, owner)) {

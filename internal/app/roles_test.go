@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// cluster is a server of this test's own: roles belong to the cluster, and
-// these tests need one where they do not exist.
+// cluster is a private server: roles belong to the cluster, and these tests need one without
+// them.
 func cluster(t *testing.T) *devpg.Server {
 	t.Helper()
 	return clusterIn(t, t.TempDir(), map[string]string{"fsync": "off"})
@@ -40,8 +40,8 @@ func clusterIn(t *testing.T, dir string, settings map[string]string) *devpg.Serv
 	return s
 }
 
-// forgetfulCluster is cluster, but fsync can be turned on before prod is to start: it is
-// off until then, because migrations would take ten times as long.
+// forgetfulCluster is cluster without fsync, which can be turned on before prod starts:
+// migrations would take ten times as long with it.
 func forgetfulCluster(t *testing.T) *devpg.Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +89,8 @@ func execute(t *testing.T, dsn string, statements ...string) {
 	}
 }
 
-// inProd runs a node in production until it is ready, and returns why it did not start.
+// inProd starts a node in production, stops it when it is ready, and returns why it did not
+// start.
 func inProd(t *testing.T, dsn string) error {
 	t.Helper()
 	cfg := config.Default(config.Prod)
@@ -100,7 +101,7 @@ func inProd(t *testing.T, dsn string) error {
 	return app.Run(ctx, cfg, app.Options{Log: slog.New(slog.DiscardHandler), Ready: func(string) { stop() }})
 }
 
-// served creates a saga, which runs into a closed port, and reads it.
+// served creates a saga, which calls a closed port, and reads it.
 func served(t *testing.T, url string) (status int) {
 	t.Helper()
 	_, doc := call(
@@ -143,7 +144,7 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 			t.Errorf("the refusal lacks %q: %v", part, err)
 		}
 	}
-	// The administrator does as told.
+	// The administrator runs the statements from the message.
 	execute(t, s.DSN(devpg.Database), db.RolesSQL(insecure.Login))
 	if err := inProd(t, weak); !errors.As(err, &insecure) ||
 		!slices.Contains(insecure.Problems, "table saga.saga_states is open") ||
@@ -157,11 +158,12 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	if err := inProd(t, weak); err != nil {
 		t.Errorf("secured, prod refuses: %v", err)
 	}
-	// The owner of the tables drives its sagas, although their security is forced on it too.
+	// The owner of the tables drives its sagas, although row-level security is forced on it
+	// too.
 	if status := served(t, start(t, weak, "weak again").url); status != 200 {
 		t.Errorf("a saga is read with %d", status)
 	}
-	// Another login may be the one that serves, with no right to change the schema.
+	// Another login may serve, with no right to change the schema.
 	server := testdb.Login(t, s.DSN(devpg.Database), "IN ROLE saga_app_role, saga_engine_role")
 	if err := inProd(t, server); err != nil {
 		t.Errorf("a login of its own: %v", err)
@@ -194,7 +196,7 @@ func TestDatabasesOfOneClusterMigratedTogetherShareTheRoles(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// One goes back; the others keep their roles.
+	// The schema of one database is dropped; the roles of the others stay.
 	if _, err := db.Down(t.Context(), dsns[1], 0); err != nil {
 		t.Error(err)
 	}
@@ -216,8 +218,8 @@ func TestALoginThatMayCreateRolesNeedsNoAdministrator(t *testing.T) {
 	}
 }
 
-// The private PostgreSQL is signed in to as its superuser, whom no policy stops:
-// what serves requests must have taken the application's role on all the same.
+// Skald logs in to the private PostgreSQL as its superuser, whom no policy restricts; requests
+// must be served with the application's role nevertheless.
 func TestThePrivateDatabasesSuperuserActsAsTheRoles(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default(config.Dev)
@@ -254,7 +256,7 @@ func TestThePrivateDatabasesSuperuserActsAsTheRoles(t *testing.T) {
 		t.Fatalf("a saga is read with %d", status)
 	}
 	execute(t, admin, `REVOKE SELECT ON saga.saga_states FROM saga_app_role`)
-	if status := served(t, url); status < 500 { // created by the engine's role, not to be read by the application's
+	if status := served(t, url); status < 500 { // created by the engine's role, not readable by the application's
 		t.Errorf(
 			"without the application's right to read, a saga is read with %d: the login's own rights are at work",
 			status,

@@ -46,8 +46,8 @@ func run(t *testing.T, d *sql.DB, statements ...string) {
 	}
 }
 
-// roles makes login roles as Vault's database engine does, members of a group
-// that may do what the application does. They go with the test.
+// roles creates login roles like Vault's database engine, as members of a group with the rights
+// of the application. They are dropped with the test.
 type roles struct {
 	t     *testing.T
 	d     *sql.DB
@@ -64,7 +64,7 @@ func newRoles(t *testing.T, d *sql.DB) *roles {
 		`GRANT ALL ON ALL TABLES IN SCHEMA saga, skald TO `+r.group,
 		`GRANT ALL ON ALL SEQUENCES IN SCHEMA saga TO `+r.group,
 		`GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA saga TO `+r.group,
-		// Row security, where there is some, is written for this role.
+		// The policies of row-level security, if there are any, apply to this role.
 		`DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'saga_app_role') THEN GRANT saga_app_role, saga_engine_role TO `+r.group+`; END IF; END $$`,
 	)
 	t.Cleanup(func() {
@@ -93,12 +93,12 @@ func (r *roles) endSessions(n int) {
 	}
 }
 
-// orders are clients that start sagas and ask again until they are told.
+// orders are clients that start sagas and repeat requests until they are answered.
 type orders struct {
 	t        *testing.T
 	url      string
 	accepted atomic.Int64
-	again    atomic.Int64 // answers that asked to try again
+	again    atomic.Int64 // responses that asked for a retry
 	mu       sync.Mutex
 	ids      map[string]bool // guarded by mu
 }
@@ -189,8 +189,8 @@ func pair(t *testing.T, n *node) {
 	}
 }
 
-// The database login of a running node is taken away in the middle of its work,
-// in the ways that Vault and administrators have (invariant F62).
+// The database login of a running node is removed while it works, in the ways of Vault and of
+// administrators (invariant F62).
 func TestARoleDroppedWhileRunningLosesNoSaga(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -210,8 +210,8 @@ func TestARoleDroppedWhileRunningLosesNoSaga(t *testing.T) {
 	const all = 400
 	o.run(all, map[int]func(){
 		100: func() { run(t, d, `ALTER ROLE `+r.name(1)+` NOLOGIN`); r.endSessions(1) },
-		// Vault asks for at most one new login in a second.
-		// its sessions stay, and go on as Skald's roles
+		// At most one new login per second is requested from Vault. The sessions of this one
+		// stay, and continue as Skald's roles.
 		200: func() { time.Sleep(time.Second); run(t, d, `DROP ROLE `+r.name(2)) },
 		300: func() {
 			run(
@@ -259,7 +259,7 @@ func TestAChangedPasswordFileIsReadWhileRunning(t *testing.T) {
 	pair(t, n)
 	o := &orders{t: t, url: n.url, ids: map[string]bool{}}
 	o.run(150, map[int]func(){
-		50: func() { // the file first, as rotation should go
+		50: func() { // the file first, the recommended order of a rotation
 			password = "canary-second"
 			write()
 			run(t, d, `ALTER ROLE `+user+` PASSWORD '`+password+`'`)
@@ -303,7 +303,7 @@ func TestOtherCommandsSignInLikeTheServer(t *testing.T) {
 	}
 }
 
-// withoutLogin takes user and password out of an address.
+// withoutLogin removes user and password from an address.
 func withoutLogin(t *testing.T, dsn string) string {
 	t.Helper()
 	c, err := pq.NewConfig(dsn)
@@ -313,7 +313,7 @@ func withoutLogin(t *testing.T, dsn string) string {
 	return fmt.Sprintf("host=%s port=%d dbname=%s sslmode=disable", c.Host, c.Port, c.Database)
 }
 
-// passwordOf is that of a server's own user.
+// passwordOf returns the password of a server's superuser.
 func passwordOf(t *testing.T, s *devpg.Server) string {
 	t.Helper()
 	c, err := pq.NewConfig(s.DSN("postgres"))
@@ -337,7 +337,7 @@ func scrape(t *testing.T, url string) string {
 	return string(text)
 }
 
-// lines are those of text with a word in them.
+// lines returns the lines of text that contain a word.
 func lines(text, word string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {

@@ -18,23 +18,22 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A campaign of an operator against the command shell: every way to make a run,
-// times everything that its arguments may be called. Nothing runs that the
-// administrator's definition does not say.
+// An operator attacks the command shell: every way to create a run, combined with every form of
+// its arguments. Only what the administrator's definition says may be executed.
 
 // campaign is a node that runs programs, an administrator's and an operator's key.
 type campaign struct {
 	*node
 	t               *testing.T
 	admin, operator string
-	mark            string // a file that no definition makes
+	mark            string // a file that no definition creates
 	docs            []string
 	wanted          map[string]int // runs of each trigger
 	turns           map[string]int // ways of each trigger that were tried
 }
 
-// says is what the definitions run: it tells where it is and what it was given but
-// the variables that are data.
+// says is the script of the definitions: it prints its working directory and its environment
+// except the variables with data.
 const says = `echo fixed; pwd; env | grep -v -e ^SKALD_ -e ^_= | sort`
 
 func newCampaign(t *testing.T) *campaign {
@@ -84,7 +83,7 @@ func newCampaign(t *testing.T) *campaign {
 	return c
 }
 
-// arguments are those that an operator may think of.
+// arguments are those that an attacker might try.
 func (c *campaign) arguments() []string {
 	touch := "touch " + c.mark + "; echo ESCAPED"
 	word := func(v any) string {
@@ -129,7 +128,7 @@ func (c *campaign) arguments() []string {
 	return docs
 }
 
-// try makes a request with a key and returns the answer.
+// try makes a request with a key and returns the response.
 func (c *campaign) try(key, method, path, body string) (int, map[string]any) {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
@@ -141,7 +140,7 @@ func (c *campaign) try(key, method, path, body string) (int, map[string]any) {
 	return answer(c.t, req)
 }
 
-// must makes a request whose answer is known; else the test fails, and goes on.
+// must makes a request with a known status; otherwise the test fails, and continues.
 func (c *campaign) must(key, method, path, body string, want int) map[string]any {
 	c.t.Helper()
 	got, doc := c.try(key, method, path, body)
@@ -151,7 +150,7 @@ func (c *campaign) must(key, method, path, body string, want int) map[string]any
 	return doc
 }
 
-// ended waits until so many runs of a definition have ended, and returns them.
+// ended waits until n runs of a definition have ended, and returns them.
 func (c *campaign) ended(definition string, n int) []map[string]any {
 	c.t.Helper()
 	var runs []map[string]any
@@ -200,9 +199,9 @@ func (c *campaign) log(run string) string {
 	return string(text)
 }
 
-// each makes a call for every document, a few at a time, and returns how many it made.
-// Arguments are read in one place, whatever made the run: the first way of each trigger
-// gets every document, and the others take turns with a third of them each.
+// each makes a call for every document, a few at a time, and returns the number of calls.
+// Arguments are parsed in one place for all triggers: the first way of each trigger gets every
+// document, and the others a third of them each in turn.
 func (c *campaign) each(trigger string, call func(doc string)) int {
 	docs := c.docs
 	if c.turns[trigger] > 0 {
@@ -251,7 +250,7 @@ func TestNoOperatorSaysWhatAProgramIs(t *testing.T) {
 	c.byWorkers()
 	c.byClock(fixed)
 	c.failing(fixed)
-	// The operator cannot change what the definition says, by no verb and no body.
+	// The operator cannot change the definition with any method or body.
 	for _, doc := range []string{`{"default_args":{"script":"id"}}`, `{"command_name":"system.dlq.redrive"}`, `{"event":{"event_type":"x"},"type":"event"}`, `{"args_schema":{}}`} {
 		for _, call := range [][2]string{{"PATCH", "/fixed"}, {"PUT", "/fixed"}, {"POST", ""}, {"DELETE", "/fixed"},
 			{"POST", "/fixed/backfills"}} {

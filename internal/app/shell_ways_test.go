@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The ways of a campaign: each makes a run of "fixed", or of those that listen, with
-// every document.
+// The ways of the attack: each creates a run of "fixed", or of the definitions triggered by
+// events, with every document.
 
 func (c *campaign) byHand(ended string) {
 	c.each("MANUAL", func(doc string) {
@@ -21,17 +21,17 @@ func (c *campaign) byHand(ended string) {
 
 func (c *campaign) byLetters() {
 	const letter = `{"original_topic":"%s","error_message":"e","payload":%s,"target":{"kind":"job_run","job":"fixed"}}`
-	// As it was pushed, one by one.
+	// Retried unchanged, one by one.
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "one", doc), 201)["id"]
 		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), ``, 202)
 	})
-	// With another content.
+	// With different content.
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "other", `{}`), 201)["id"]
 		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), `{"payload":`+doc+`}`, 202)
 	})
-	// By patches of it, of one letter and of a redrive's.
+	// With patches, of one letter and of a redrive.
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "patched", `{"of":"one"}`), 201)["id"]
 		c.must(
@@ -57,7 +57,7 @@ func (c *campaign) byLetters() {
 			202,
 		)
 	})
-	// By their group, and by an administrator who retries their topic.
+	// By group, and by an administrator who retries the topic.
 	c.each("DLQ", func(doc string) {
 		c.must(
 			c.operator,
@@ -81,7 +81,7 @@ func (c *campaign) byLetters() {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "topical", doc), 201)
 	})
 	c.must(c.admin, "POST", "/api/v1/dlq/topical/retry-all?wait=0s", `{"rate_per_second":1000,"reason":"x"}`, 202)
-	// Many at once.
+	// In bulk.
 	c.each("DLQ", func(doc string) {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "many", doc), 201)
 	})
@@ -98,7 +98,7 @@ func (c *campaign) bySagas() {
 	objects := slices.DeleteFunc(
 		slices.Clone(c.docs),
 		func(doc string) bool { return doc[0] != '{' },
-	) // which a template must be
+	) // because a template must be an object
 	c.eachOf(objects, "SAGA", func(doc string) {
 		c.must(
 			c.operator,
@@ -108,7 +108,7 @@ func (c *campaign) bySagas() {
 			201,
 		)
 	})
-	// What a job gets that is given no arguments.
+	// The arguments of a job for which none are given.
 	c.each("SAGA", func(doc string) {
 		c.must(
 			c.operator,
@@ -118,7 +118,7 @@ func (c *campaign) bySagas() {
 			201,
 		)
 	})
-	// By a template of what a saga carries, and by a compensation.
+	// By a template with the saga's payload, and by a compensation.
 	c.must(c.operator, "POST", "/api/v1/workflows", `{"name":"carries","steps":[
 		{"name":"s","type":"job","job":"fixed","args":{"script":"${payload}","env":"${payload.env}"},"compensation":{"job":"fixed","args":{"argv":"${payload.argv}","x":"${payload}"}}},
 		{"name":"f","type":"job","job":"none","compensation":"none"}]}`, 201)
@@ -129,8 +129,8 @@ func (c *campaign) bySagas() {
 	c.wanted["SAGA"] += started // the compensations
 }
 
-// byClock has runs of a schedule, of its past, of what an operator makes of them, and
-// of an administrator who runs all those once more.
+// byClock creates runs of a schedule, of a backfill, by operators' requests, and by an
+// administrator who reruns all of them.
 func (c *campaign) byClock(fixed string) {
 	c.must(
 		c.admin,
@@ -143,7 +143,7 @@ func (c *campaign) byClock(fixed string) {
 		),
 		201,
 	)
-	runs := func() []map[string]any { // that ran; a definition that is paused skips its slots
+	runs := func() []map[string]any { // those that ran; a paused definition skips its slots
 		return slices.DeleteFunc(
 			c.ended("ticks", 1),
 			func(r map[string]any) bool { return r["finished_at"] == nil || r["state"] == "SKIPPED" },
@@ -196,10 +196,10 @@ func (c *campaign) byEvents() {
 	c.each("EVENT", func(doc string) {
 		c.must(c.operator, "POST", "/api/v1/events", `{"event_type":"heard","payload":`+doc+`}`, 202)
 	})
-	c.wanted["EVENT"] += len(c.docs) // two definitions listen
+	c.wanted["EVENT"] += len(c.docs) // two definitions are triggered
 }
 
-// byWorkers has a worker of the operator's make runs and events with its results.
+// byWorkers makes a worker of the operator emit runs and events.
 func (c *campaign) byWorkers() {
 	worker := c.must(c.operator, "POST", "/api/v1/workers", `{"name":"w","node":"h","queues":["outside"],"max_runs":5}`, 201)["worker_id"].(string)
 	for at := 0; at < len(c.docs); at += 50 {
@@ -240,8 +240,8 @@ func (c *campaign) byWorkers() {
 	c.wanted["EVENT"] += 3 * len(c.docs) // the runs, and two for each event
 }
 
-// failing makes runs fail, so that they are retried, and their letters are then retried
-// with other arguments.
+// failing makes runs fail, so that they are retried, and then retries their letters with other
+// arguments.
 func (c *campaign) failing(fixed string) {
 	some := c.docs[:6]
 	for _, doc := range some {

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// inMemory starts a node without a database, which serves sockets as every node does.
+// inMemory starts a node without a database.
 func inMemory(t *testing.T, change func(*config.Config)) (addr string, n *node) {
 	t.Helper()
 	n = start(t, "", "a", func(c *config.Config) { c.Store = config.Memory; change(c) })
@@ -30,8 +30,8 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// everByte sends text again and again, a byte at a time, until the other side has had
-// enough, and returns what it answered.
+// everByte sends text repeatedly, one byte at a time, until the other side closes, and returns
+// the response.
 func everByte(conn net.Conn, head, text string) string {
 	_, err := io.WriteString(conn, head)
 	done := make(chan struct{})
@@ -77,7 +77,7 @@ func TestABodyMayPauseForWhatItHasEarned(t *testing.T) {
 		c.Server.HeaderTimeout, c.Server.MinBodyRate = 50*time.Millisecond, 1
 	})
 	conn := dial(t, addr)
-	body := `{"workflow_name": "nobody", "payload": "` + strings.Repeat("x", 100) + `"}` // earns 100 s
+	body := `{"workflow_name": "nobody", "payload": "` + strings.Repeat("x", 100) + `"}` // its size allows 100 s
 	fmt.Fprintf(conn, "POST /api/v1/sagas HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"+
 		"Content-Type: application/json\r\n\r\n%s", len(body), body[:len(body)-1])
 	time.Sleep(150 * time.Millisecond) // three times the grace

@@ -57,7 +57,7 @@ func TestTheServerSpeaksTLSAndTakesNewCertificates(t *testing.T) {
 			t.Errorf("plain HTTP is answered with %d", res.StatusCode)
 		}
 	}
-	if err := os.WriteFile(key, []byte("half a"), 0o600); err != nil { // somebody is writing
+	if err := os.WriteFile(key, []byte("half a"), 0o600); err != nil { // a writer is not finished
 		t.Fatal(err)
 	}
 	ca.Issue(t, 11, cert, "")

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// works registers a worker of the tenant's, and makes what it does for it.
+// works registers a worker of the tenant.
 func (of *twin) works() (worker string) {
 	of.t.Helper()
 	for _, job := range []string{"settle", "unsettle"} {
@@ -46,7 +46,7 @@ func (of *twin) claims(worker, command string) map[string]any {
 	return nil
 }
 
-// ends reports what became of a run.
+// ends reports the outcome of a run.
 func (of *twin) ends(worker, verb, with string, run map[string]any) (status int) {
 	of.t.Helper()
 	status, _ = of.as(of.key, "POST", fmt.Sprintf("/api/v1/job-runs/%s/%s", run["run_id"], verb), fmt.Sprintf(
@@ -60,8 +60,8 @@ func (of *twin) ends(worker, verb, with string, run map[string]any) (status int)
 	return status
 }
 
-// The runs of two sagas of one id are each their own tenant's: neither worker gets,
-// ends or undoes the other's.
+// The runs of two sagas with the same id belong to their own tenants: neither worker gets or
+// ends the other's, and neither saga is affected by it.
 func TestTheRunsOfTwinsAreTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
@@ -77,7 +77,7 @@ func TestTheRunsOfTwinsAreTheirOwn(t *testing.T) {
 	if runs[w.a]["run_id"] == runs[w.b]["run_id"] {
 		t.Fatalf("both have the run %v", runs[w.a])
 	}
-	for of, run := range runs { // what they write to may serve both
+	for of, run := range runs { // both may write to the same system
 		if want := of.tenant.String() + "/saga:" + id + ":0:EXECUTE:1"; run["idempotency_key"] != want {
 			t.Errorf("the key of the run of %s is %v, want %s", of.name, run["idempotency_key"], want)
 		}
@@ -118,7 +118,7 @@ func TestTheRunsOfTwinsAreTheirOwn(t *testing.T) {
 	}
 }
 
-// The dead letters of two sagas of one id whose compensations gave up drive each
+// The dead letters of two sagas with the same id whose compensations gave up each continue
 // their own saga.
 func TestTheDeadLettersOfTwinsAreTheirOwn(t *testing.T) {
 	t.Parallel()
@@ -159,15 +159,15 @@ func TestTheDeadLettersOfTwinsAreTheirOwn(t *testing.T) {
 	}
 }
 
-// Which form the keys of a saga's calls have is decided when it is created: neither
-// a restart nor another default tenant changes it (decision 0047).
+// The form of the idempotency keys of a saga's calls is decided when it is created: neither a
+// restart nor another default tenant changes it (decision 0047).
 func TestKeysKeepTheirFormWhateverTheDefaultTenantIs(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	if err := w.stop(); err != nil {
 		t.Fatal(err)
 	}
-	w.begin("second", w.a.tenant) // its sagas have keys without the tenant from now on
+	w.begin("second", w.a.tenant) // new sagas of this tenant get keys without the tenant
 	id := w.start("waits", waitsAtTwo)
 	before := map[*twin][]string{}
 	for _, of := range []*twin{w.a, w.b} {
@@ -183,7 +183,7 @@ func TestKeysKeepTheirFormWhateverTheDefaultTenantIs(t *testing.T) {
 	) {
 		t.Fatalf("the other's keys are %q, want %q", before[w.b], want)
 	}
-	for i, tenant := range []uuid.UUID{w.a.tenant, w.b.tenant, uuid.New()} { // as it was, the other's, neither's
+	for i, tenant := range []uuid.UUID{w.a.tenant, w.b.tenant, uuid.New()} { // unchanged, the other tenant, neither
 		if err := w.stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ type twin struct {
 	*twins
 	tenant uuid.UUID
 	key    string // its administrator's
-	name   string // in its payloads, and nowhere in the other's
+	name   string // only in its own payloads
 }
 
 // twins is a node with two tenants, and the services that both of them use.
@@ -37,9 +37,9 @@ type twins struct {
 	a, b     *twin
 
 	mu    sync.Mutex
-	open  map[string]bool     // tenants and paths that are answered; else 503
+	open  map[string]bool     // tenants and paths that get an answer; others get 503
 	calls map[string][]string // tenant and path → the keys of the calls
-	heard map[string]string   // path of a webhook → all that it was sent
+	heard map[string]string   // path of a webhook → everything that was sent to it
 }
 
 func newTwins(t *testing.T) *twins {
@@ -105,14 +105,14 @@ func (w *twins) serve(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// opens has a service answer one tenant from now on.
+// opens makes a service answer one tenant from now on.
 func (of *twin) opens(path string) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	of.open[of.tenant.String()+path] = true
 }
 
-// keys are those of the calls that a service has had from one tenant.
+// keys returns the keys of the calls that a service has received from one tenant.
 func (of *twin) keys(path string) []string {
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -161,7 +161,7 @@ func (w *twins) request(key, method, path, body string) (int, []byte, error) {
 	return res.StatusCode, text, err
 }
 
-// does makes a request of the tenant's that must succeed.
+// does makes a request of the tenant that must succeed.
 func (of *twin) does(method, path, body string) map[string]any {
 	of.t.Helper()
 	status, doc := of.as(of.key, method, "/api/v1"+path, body)
@@ -176,7 +176,7 @@ func (of *twin) saga(id string) map[string]any {
 	return of.does("GET", "/sagas/"+id, "")
 }
 
-// until waits for the tenant's saga to be as it should.
+// until waits until is returns true for the tenant's saga.
 func (of *twin) until(id string, is func(doc map[string]any) bool) map[string]any {
 	of.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -198,7 +198,7 @@ func waitsAtTwo(doc map[string]any) bool {
 	return doc["current_step"] == 1.0 && doc["next_run_at"] != nil
 }
 
-// start creates a saga of one id for each of the two.
+// start creates a saga with the same id for each of the two.
 func (w *twins) start(workflow string, ready func(map[string]any) bool) (id string) {
 	w.t.Helper()
 	id = uuid.NewString()
@@ -219,7 +219,7 @@ func (w *twins) start(workflow string, ready func(map[string]any) bool) (id stri
 	return id
 }
 
-// An action on a saga changes it, and nothing of the other tenant's saga of its id.
+// An action on a saga does not change the other tenant's saga with the same id.
 func TestActionsOnATwinLeaveTheOtherAlone(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
@@ -270,7 +270,7 @@ func TestActionsOnATwinLeaveTheOtherAlone(t *testing.T) {
 	}
 }
 
-// reply is what a request that waits was answered.
+// reply is the response to a request that waits.
 type reply struct {
 	status int
 	doc    map[string]any
@@ -291,8 +291,8 @@ func (of *twin) waits(method, path, body string) chan reply {
 	return done
 }
 
-// Who waits for a saga is answered when that has ended, not when its twin has, and
-// with what became of its own.
+// A request that waits for a saga is answered when that saga has ended, with its own result,
+// not when the one with the same id has.
 func TestWaitingForATwinIsNotAnsweredByTheOther(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
@@ -337,7 +337,7 @@ func TestWaitingForATwinIsNotAnsweredByTheOther(t *testing.T) {
 	for i, waiting := range theirs {
 		select {
 		case r := <-waiting:
-			if r.doc["status"] == "COMPLETED" { // a wait may also end because its time is over
+			if r.doc["status"] == "COMPLETED" { // a wait may also expire
 				t.Errorf("request %d of the other was answered %v", i, r.doc)
 			}
 			waiting <- reply{doc: map[string]any{"status": "COMPLETED", "correlation_id": w.b.name}}
@@ -347,8 +347,8 @@ func TestWaitingForATwinIsNotAnsweredByTheOther(t *testing.T) {
 	ends(w.b, theirs)
 }
 
-// A tenant's webhook hears of its own saga of an id, from beginning to end, and of
-// no other tenant's.
+// A tenant's webhook gets all events of its own saga, and none of another tenant's saga with
+// the same id.
 func TestWebhooksGetOnlyTheEventsOfTheirTwin(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)

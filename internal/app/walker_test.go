@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// walker calls operations of the contract and looks what each leaves behind.
+// walker calls operations of the contract and checks what each one records.
 type walker struct {
 	t      *testing.T
 	url    string
@@ -24,8 +24,8 @@ type walker struct {
 	called map[string]string // operationId → the request's id
 
 	keyed    map[string]bool // operationId: takes an Idempotency-Key
-	kept     map[string]bool // operationId: its answer is kept with the key
-	lossy    bool            // no answer is kept: every server ends just before
+	kept     map[string]bool // operationId: its response is stored with the key
+	lossy    bool            // no response is stored: every server ends just before
 	repeated map[string]int  // operationId → how often again() repeated it
 }
 
@@ -68,7 +68,7 @@ func newWalker(t *testing.T, change ...func(*config.Config)) *walker {
 	return w
 }
 
-// send makes one request and returns status and answer.
+// send makes one request and returns status and response.
 func (w *walker) send(id, method, path, body string) (int, map[string]any) {
 	w.t.Helper()
 	res, doc := w.request(id, method, path, body, "")
@@ -108,7 +108,7 @@ func (w *walker) request(id, method, path, body, key string) (*http.Response, ma
 	return res, doc
 }
 
-// do calls an operation, which must succeed, with what its path leaves open.
+// do calls an operation, which must succeed, with values for the parameters of its path.
 func (w *walker) do(op, body string, path ...string) answered {
 	w.t.Helper()
 	method, at, known := strings.Cut(w.ops[op], " ")
@@ -141,11 +141,11 @@ func (w *walker) do(op, body string, path ...string) answered {
 	return doc
 }
 
-// answered is the document of an answer.
+// answered is the document of a response.
 type answered map[string]any
 
-// text returns a member, "-" when it is no text: what needs it fails then, and
-// says so itself.
+// text returns a member, "-" when it is not a text: then the request that needs it fails, with
+// its own message.
 func (a answered) text(name string) string {
 	s, ok := a[name].(string)
 	if !ok {

@@ -21,8 +21,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// receiver is an endpoint as docs/webhooks.md asks for one: it verifies, drops
-// what it has seen, and it fails the first attempts of everything.
+// receiver is an endpoint as described in docs/webhooks.md: it verifies signatures, drops
+// duplicates, and fails the first attempts of every delivery.
 type receiver struct {
 	*httptest.Server
 	t        *testing.T
@@ -120,7 +120,7 @@ func quickRetries(c *config.Config) {
 	c.Webhooks.InitialInterval, c.Webhooks.MaxInterval = 20*time.Millisecond, 100*time.Millisecond
 }
 
-// registerPair registers the workflow of two steps at a participant that refuses when asked to.
+// registerPair registers the workflow of two steps at a participant that refuses on request.
 func registerPair(t *testing.T, base string) {
 	t.Helper()
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -183,7 +183,7 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 	path := r.subscribe(b.url)
 	runSagas(t, a.url, 3)
 	r.wait(1)
-	if err := a.stop(); err != nil { // in the midst of it
+	if err := a.stop(); err != nil { // in the middle of its work
 		t.Errorf("stop: %v", err)
 	}
 	runSagas(t, b.url, 4)
@@ -202,7 +202,7 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 	}
 	for id, n := range r.copies {
 		if n > 1 {
-			t.Logf("event %s was accepted %d times, under one webhook-id", id, n) // a stop may cost a second copy
+			t.Logf("event %s was accepted %d times, under one webhook-id", id, n) // a stop may cause a second copy
 		}
 	}
 	for id, body := range r.bodies {
@@ -210,7 +210,7 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 			t.Errorf("%s holds what a participant answered: %s", id, body)
 		}
 	}
-	for { // the last outcome is stored a moment after it was accepted
+	for { // the last outcome is stored shortly after the delivery was accepted
 		_, pending := call(t, "GET", c.url+path+"/deliveries?status=pending", "")
 		if pending["pagination"].(map[string]any)["total_count"] != 0.0 {
 			continue
@@ -244,7 +244,7 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	// Its deliveries are made and claimed, and then nobody hears of it again.
+	// It creates and claims deliveries, and then disappears.
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 	if err := a.stop(); err != nil {
 		t.Fatal(err)
 	}
-	b := start(t, dsn, "b", func(c *config.Config) { // makes deliveries, and cannot send them
+	b := start(t, dsn, "b", func(c *config.Config) { // creates deliveries, and cannot send them
 		c.Egress.Deny = []string{strings.TrimPrefix(r.URL, "http://")}
 		c.Webhooks.InitialInterval, c.Webhooks.MaxInterval = 2*time.Second, 2*time.Second
 	})

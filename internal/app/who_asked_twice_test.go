@@ -33,10 +33,10 @@ var takesNoKey = map[string]string{
 	"appendRunLog":        "the worker protocol: carries the lease token and the sequence number of each chunk",
 }
 
-// secretive are the operations whose answer holds a secret, and is not kept.
+// secretive are the operations whose response contains a secret, and is not stored.
 var secretive = map[string]bool{"createWebhook": true, "rotateWebhookSecret": true, "createAPIKey": true}
 
-// takes tells whether an operation has a parameter whose reference ends so.
+// takes reports whether an operation has a parameter whose reference ends like this.
 func takes(operation json.RawMessage, end string) bool {
 	var op struct {
 		Parameters []struct {
@@ -54,7 +54,7 @@ func takes(operation json.RawMessage, end string) bool {
 	return false
 }
 
-// everyPostTakesAKey holds the contract against the list above.
+// everyPostTakesAKey compares the contract with the list above.
 func (w *walker) everyPostTakesAKey() {
 	w.t.Helper()
 	for op, route := range w.ops {
@@ -70,8 +70,8 @@ func (w *walker) everyPostTakesAKey() {
 	}
 }
 
-// again repeats a request that took effect, as a client does that lost the answer,
-// and then sends another one with the same key.
+// again repeats a request that took effect, like a client that has lost the response, and then
+// sends another one with the same key.
 func (w *walker) again(op, method, path, body, key string, status int, first map[string]any) {
 	w.t.Helper()
 	w.repeated[op]++
@@ -106,8 +106,8 @@ func (w *walker) again(op, method, path, body, key string, status int, first map
 	}
 }
 
-// anotherOf are bodies of operations whose reason is no part of what is compared,
-// because the resource carries the key.
+// anotherOf are bodies for operations whose reason is not part of the comparison, because the
+// resource carries the key.
 var anotherOf = map[string][2]string{
 	"createJobRun":   {`{`, `{"args":{"n":7},`},
 	"rerunJobRun":    {`{`, `{"args":{"n":7},`},
@@ -115,7 +115,7 @@ var anotherOf = map[string][2]string{
 	"createJobBulk":  {`"filter":{`, `"filter":{"queue":"default",`},
 }
 
-// another returns a body that is as valid and says something else.
+// another returns a body that is equally valid and differs.
 func another(op, body string) string {
 	if change, ok := anotherOf[op]; ok {
 		return strings.Replace(body, change[0], change[1], 1)
@@ -131,9 +131,8 @@ func another(op, body string) string {
 	return body
 }
 
-// Whatever an operation does is stored together with its key: when the server ends
-// right after the commit, before it has stored an answer, the same request does not
-// take effect again.
+// The effect of an operation is stored together with its key: when the server ends right after
+// the commit, before it has stored a response, the same request does not take effect again.
 func TestTheKeyIsStoredWithTheEffect(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {
@@ -148,9 +147,9 @@ func TestTheKeyIsStoredWithTheEffect(t *testing.T) {
 	w.everyPostTakesAKey()
 }
 
-// A key that another node has just stored, and whose answer is not there yet, is in
-// use; once the server that had it must have ended, its answer is lost. In neither
-// case does the request take effect again (docs/decisions/0064).
+// A key that another node has just stored, without a response yet, is in use; once the server
+// that had it must have ended, its response is lost. In neither case does the request take
+// effect again (docs/decisions/0064).
 func TestAnAnswerThatWasLostIsNoSecondEffect(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t)

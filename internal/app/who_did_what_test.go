@@ -13,9 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// Every operation of the contract that changes something says in the record who
-// did it, and from where. An operation that is new fails here until it does, or is
-// in one of the lists above with a reason.
+// Every operation of the contract that changes something records who did it, and from where. A
+// new operation fails here until it does, or is in one of the lists above with a reason.
 func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {
@@ -54,7 +53,7 @@ func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 	}
 }
 
-// everything calls each operation that changes something, but for some of the protocol of workers.
+// everything calls each operation that changes something, except some of the worker protocol.
 func (w *walker) everything() {
 	w.t.Helper()
 	w.sagas()
@@ -149,7 +148,7 @@ func (w *walker) webhooks() {
 	w.do("deleteWebhook", "", hook, "?reason=gone")
 }
 
-// letter pushes a letter that nobody drives by himself.
+// letter pushes a letter that is not retried automatically.
 func (w *walker) letter(topic, target string) string {
 	return w.do("pushDeadLetter", `{"original_topic":"`+topic+`","error_message":"boom","payload":{},"target":{"kind":"http","url":"`+target+`"}}`).text("id")
 }
@@ -179,7 +178,7 @@ func (w *walker) letters(target string) {
 	w.do("putTopicPolicy", policy, "orders")
 	w.do("putDefaultPolicy", policy)
 	w.do("updateDefaultPolicy", `{"ordered":true,"reason":"keys matter"}`)
-	w.do("importDeadLetters", `{"end":true}`) // an export of nothing
+	w.do("importDeadLetters", `{"end":true}`) // an empty export
 
 	w.letter("groups", target)
 	print := func() string {

@@ -1,7 +1,7 @@
 package app_test
 
-// tellsItself are the operations that change something, or look as if they did,
-// and leave no action: with the reason why that is right.
+// tellsItself are the operations that change something, or seem to, and record no action, with
+// the reason.
 var tellsItself = map[string]string{
 	"validateWorkflow": "stores nothing",
 	"previewSchedule":  "stores nothing",
@@ -24,7 +24,7 @@ var tellsItself = map[string]string{
 	"appendRunLog":        "the worker protocol",
 }
 
-// ofSagas are told of by the events of the saga, which name who asked.
+// ofSagas are recorded by the events of the saga, which name the requester.
 var ofSagas = map[string]bool{
 	"cancelSaga":         true,
 	"compensateSaga":     true,

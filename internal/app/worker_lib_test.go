@@ -36,7 +36,8 @@ func newWorkerNode(t *testing.T, change ...func(*worker.Config)) *workerNode {
 	return workerNodeOf(t, "4", change...)
 }
 
-// workerNodeOf is newWorkerNode with leases of so many seconds, null for the default.
+// workerNodeOf is newWorkerNode with leases of the given number of seconds, null for the
+// default.
 func workerNodeOf(t *testing.T, lease string, change ...func(*worker.Config)) *workerNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
@@ -67,7 +68,8 @@ func workerNodeOf(t *testing.T, lease string, change ...func(*worker.Config)) *w
 	return y
 }
 
-// stopAtOnce has a node not wait for requests that wait, and no worker of its own.
+// stopAtOnce makes a node not wait for requests when it stops, and gives it no worker of its
+// own.
 func stopAtOnce(cfg *config.Config) {
 	cfg.Server.ShutdownTimeout = 2 * time.Second
 	cfg.Jobs.Worker = false
@@ -82,7 +84,7 @@ func (y *workerNode) must(method, path, body string, status int) map[string]any 
 	return doc
 }
 
-// run asks for a run and returns its id.
+// run requests a run and returns its id.
 func (y *workerNode) run(args string) string {
 	y.t.Helper()
 	return y.must("POST", "/api/v1/job-definitions/report/runs", `{"args":`+args+`}`, 201)["id"].(string)
@@ -205,7 +207,7 @@ func TestARunOutlivesTheServer(t *testing.T) {
 	if err := y.stop(); err != nil {
 		t.Fatal(err)
 	}
-	close(goOn) // its result comes while nobody listens
+	close(goOn) // its result comes while no server is listening
 	y.node = start(
 		t,
 		y.dsn,
@@ -238,7 +240,8 @@ func TestALeaseThatEndsStopsTheHandler(t *testing.T) {
 	}
 }
 
-// detached has the worker start a run, and detaches it. It returns its id and the run's.
+// detached makes the worker start a run, and detaches it. It returns the ids of the worker and
+// the run.
 func (y *workerNode) detached(began <-chan struct{}) (id, run string) {
 	y.t.Helper()
 	run = y.run("1")
@@ -274,7 +277,7 @@ func TestADetachedWorkerFinishesWhatItHasAndRegistersAnew(t *testing.T) {
 	})
 	y.work()
 	id, run := y.detached(began)
-	next := y.run("2") // which the detached worker must not take, although it has room
+	next := y.run("2") // which the detached worker must not claim, although it has free slots
 	eventually(t, "the worker confirms its run", func() bool {
 		return y.must("GET", "/api/v1/job-runs/"+run, "", 200)["continuation_state"] == "NONE"
 	})
@@ -328,7 +331,7 @@ func TestAnOlderEpochIsRefused(t *testing.T) {
 	}
 	epoch(7)
 	y.becomes(y.run("1"), "SUCCEEDED")
-	epoch(3) // as a server says that writes into an abandoned copy of the database
+	epoch(3) // as a server that writes into an abandoned copy of the database would report
 	stale := y.run("2")
 	y.becomes(stale, "ORPHANED")
 	attempts := y.must("GET", "/api/v1/job-runs/"+stale+"/attempts", "", 200)["attempts"].([]any)

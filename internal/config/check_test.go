@@ -169,8 +169,8 @@ func TestEveryProfileAcceptsItsOwnDefaults(t *testing.T) {
 	}
 }
 
-// TestRangesAreWhatTheManualSays goes just past both ends of every range, so
-// that no words can be written that nothing checks.
+// TestRangesAreWhatTheManualSays tries the values just beyond both ends of every range, so that
+// no range can be documented that is not checked.
 func TestRangesAreWhatTheManualSays(t *testing.T) {
 	var ranges int
 	for _, f := range fields {
@@ -192,7 +192,7 @@ func TestRangesAreWhatTheManualSays(t *testing.T) {
 	}
 }
 
-// step is the value one unit beside end.
+// step returns the value one unit from end.
 func step(t *testing.T, f field, end string, by int64) string {
 	t.Helper()
 	value, ok := f.convert(end)

@@ -125,7 +125,7 @@ func TestConnectionStringsThatAreRefused(t *testing.T) {
 		{"=db", errNotDSN},
 		{"postgres://u:100%@db/x", errNotURL},
 		{"postgres://u:a#b@db/x", errNotURL},
-		{"postgres://u:a/b@db/x", errHostList}, // the host seems to be u
+		{"postgres://u:a/b@db/x", errHostList}, // the host would be u
 		{"postgres://u@db/x#y", errNotURL},
 		{"postgres://[::1/x", errNotURL},
 		{"postgres://[::1]5432/x", errNotURL},
@@ -156,8 +156,8 @@ func TestAURLThatCannotBeReadIsLeftToTheDriver(t *testing.T) {
 	}
 }
 
-// FuzzKeysReachTheDriver puts any text into name, user and password and asks
-// the driver what it reads.
+// FuzzKeysReachTheDriver puts any text into name, user and password and checks that the driver
+// reads the same.
 func FuzzKeysReachTheDriver(f *testing.F) {
 	for _, s := range []string{"a", "it's", `back\slash\`, "a b\tc\n", "=", "päss wörd", `''\'`, " lead",
 		"sslmode=disable", "%41+&?#@:/"} {
@@ -165,7 +165,7 @@ func FuzzKeysReachTheDriver(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if s == "" || strings.ToValidUTF8(s, "") != s {
-			return // empty means not given; the protocol is UTF-8
+			return // empty means not set; the protocol is UTF-8
 		}
 		d := Default(Dev).Database
 		d.Host, d.Name, d.User, d.Password = "db", s, s, Secret(s)
@@ -177,7 +177,7 @@ func FuzzKeysReachTheDriver(f *testing.F) {
 		if diff := cmp.Diff([]string{s, s, s, "disable"}, read); diff != "" {
 			t.Errorf("%q: name, user, password and mode that the driver reads (-want +got):\n%s", s, diff)
 		}
-		// Once more through our own reader: what we write, we read.
+		// Once more through our own reader: it reads what we write.
 		again := Default(Dev).Database
 		again.URL = Secret(d.DSN())
 		if again.DSN() != d.DSN() {

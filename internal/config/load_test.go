@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// write puts a file into a fresh directory and returns its path.
+// write writes a file into a new directory and returns its path.
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "skald.yaml")
@@ -31,8 +31,8 @@ func load(t *testing.T, yaml string, environ ...string) Config {
 	return c
 }
 
-// mistakes loads what must be refused and returns one line per mistake, with
-// the file's path shortened to FILE.
+// mistakes loads an invalid configuration and returns one line per mistake, with the file's
+// path shortened to FILE.
 func mistakes(t *testing.T, yaml string, environ ...string) []string {
 	t.Helper()
 	path := ""

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite docs/configuration.md and confi
 
 var profiles = []Environment{Dev, Test, Staging, Prod}
 
-// docSection and docField are what the templates show.
+// docSection and docField are the data of the templates.
 type docSection struct {
 	Name, Doc, Indent string
 	Fields            []docField
@@ -142,13 +142,12 @@ func document(f field) docField {
 	return d
 }
 
-// withoutDouble leaves out the double underscore form, which the manual
-// explains once.
+// withoutDouble leaves out the form with double underscores, which the manual explains once.
 func withoutDouble(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.Contains(n, "__") })
 }
 
-// defaultOf is the setting's default in a profile, as one would write it.
+// defaultOf is the setting's default in a profile, in its usual notation.
 func defaultOf(f field, env Environment) string {
 	v := reflect.ValueOf(Default(env))
 	for part := range strings.SplitSeq(f.key, ".") {

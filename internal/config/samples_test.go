@@ -8,7 +8,7 @@ import (
 
 const sampleKey = "skald_abcdefgh_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// samples is a value for every setting that is nobody's default.
+// samples has a value for every setting that is not a default in any profile.
 var samples = map[string]struct {
 	text string
 	want any
@@ -196,7 +196,7 @@ var samples = map[string]struct {
 // sampleMaster is a master key.
 const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 
-// beside is what a setting cannot do without.
+// beside has the settings that a setting requires.
 var beside = map[string][]string{
 	"auth.jwks_url":               {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
 	"participants.tls_cert_file":  {"SKALD_PARTICIPANTS_TLS_KEY_FILE=k"},

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The files that the seeds give for their servers, as they stand there, are read
-// and every line of them counts (S1-61, S1-62, D-50, D-51).
+// The configuration files that the seeds give for their servers are accepted unchanged, and
+// every line has an effect (S1-61, S1-62, D-50, D-51).
 func TestTheSeedsFilesAreSettings(t *testing.T) {
 	const form = `
 app:

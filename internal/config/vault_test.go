@@ -15,8 +15,8 @@ func TestRulesOfVault(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		environ []string // over base; the last of a name counts
-		want    []string // nil when it is allowed
+		environ []string // overrides base; the last value of a name counts
+		want    []string // nil when it is valid
 	}{
 		{"a static path", nil, nil},
 		{"a static path and migrations", []string{"SKALD_DATABASE_AUTO_MIGRATE=true"}, nil},

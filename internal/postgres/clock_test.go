@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Of a node's clock only differences count: a saga is due by the database's clock,
-// whoever made it wait, and whoever asks.
+// Only differences of a node's clock count: a saga is due by the database's clock, whichever
+// node scheduled it, and whichever node asks.
 func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]time.Duration{"fast": 5 * time.Minute, "slow": -5 * time.Minute} {

@@ -17,7 +17,7 @@ func TestTheConditionOfAServerIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Test servers trade durability for speed, and tests sign in as their superuser.
+	// Test servers trade durability for speed, and tests log in as their superuser.
 	if !slices.Equal(c.Off, postgres.Settings) || !c.Superuser || c.Login == "" || c.Schema < 175 {
 		t.Errorf("condition %+v", c)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// through opens dsn's database by way of a proxy.
+// through opens dsn's database through a proxy.
 func through(t *testing.T, dsn string) (*postgres.DB, *proxy) {
 	t.Helper()
 	server, err := pq.NewConfig(dsn)
@@ -34,7 +34,7 @@ func through(t *testing.T, dsn string) (*postgres.DB, *proxy) {
 	return d, p
 }
 
-// exists asks past the stores.
+// exists queries the database without the stores.
 func exists(t *testing.T, d *sql.DB, id uuid.UUID) (found bool) {
 	t.Helper()
 	if err := d.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM saga.saga_states WHERE id = $1)`, id).Scan(&found); err != nil {
@@ -43,7 +43,7 @@ func exists(t *testing.T, d *sql.DB, id uuid.UUID) (found bool) {
 	return found
 }
 
-// every takes all connections of a pool at once and runs a statement on each.
+// every reserves all connections of a pool and runs a statement on each.
 func every(t *testing.T, pool *sql.DB, statement string) {
 	t.Helper()
 	for range pool.Stats().MaxOpenConnections {
@@ -58,8 +58,8 @@ func every(t *testing.T, pool *sql.DB, statement string) {
 	}
 }
 
-// A primary that became a standby refuses writes with 25006 on connections that
-// are otherwise in good health (invariant F59).
+// A primary that became a standby refuses writes with 25006 on connections that otherwise work
+// (invariant F59).
 func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -77,14 +77,14 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 		t.Errorf("the lease's connection was not replaced: %v", err)
 	}
 	for name, pool := range map[string]*sql.DB{"readers": d.Points(), "writers": d.Write.DB} {
-		for range 6 { // whichever connection comes
+		for range 6 { // whichever connection is used
 			var mode string
 			if err := pool.QueryRowContext(t.Context(), `SHOW default_transaction_read_only`).Scan(&mode); err != nil || mode != "off" {
 				t.Errorf("%s: read only %s, %v; want every old connection given up", name, mode, err)
 			}
 		}
 	}
-	// When every server is read-only, the caller learns why, and soon.
+	// When every server is read-only, the caller gets the reason, and soon.
 	pgtest.Execute(t, pgtest.Observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	every(t, d.Write.DB, `SET default_transaction_read_only = on`)
 	began := time.Now()
@@ -124,9 +124,8 @@ func TestIdleConnectionsThatTheServerHasClosedAreNotUsed(t *testing.T) {
 	}
 }
 
-// database/sql repeats a statement whose connection died before an answer came.
-// A create that was carried out would then find itself, and be called a
-// duplicate of itself.
+// database/sql repeats a statement whose connection broke before a response arrived. A create
+// that was executed would then find itself, and be refused as its own duplicate.
 func TestAWriteWhoseAnswerIsLostIsUnknownAndNotRepeated(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -153,8 +152,8 @@ func TestAWriteWhoseAnswerIsLostIsUnknownAndNotRepeated(t *testing.T) {
 	}
 }
 
-// The server restarts, again and again, under a client that creates without a
-// pause. 57P01, 57P03, refused and broken connections are all outages.
+// The server restarts repeatedly under a client that creates without a pause. 57P01, 57P03,
+// refused and broken connections are all outages.
 func TestARestartOfTheServerLosesNoCommitAndReportsNoFalseOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -201,7 +200,7 @@ func TestARestartOfTheServerLosesNoCommitAndReportsNoFalseOne(t *testing.T) {
 				t.Errorf("create = %v, %v; want it stored or an outage", r, err)
 			default:
 				failed.Add(1)
-				time.Sleep(time.Millisecond) // as the engine's backoff, only shorter
+				time.Sleep(time.Millisecond) // like the engine's backoff, but shorter
 			}
 		}
 	}()

@@ -53,7 +53,7 @@ func TestACommitThatRollsBackIsAnError(t *testing.T) {
 		"an aborted one was chained": `ROLLBACK AND CHAIN; SELECT 1/0`,
 	} {
 		err := db.InWrite(context.WithoutCancel(t.Context()), func(tx *sqlx.Tx) error {
-			_, _ = tx.ExecContext(t.Context(), spoil) // whoever overlooks this error
+			_, _ = tx.ExecContext(t.Context(), spoil) // as if the caller overlooked this error
 			return nil
 		})
 		if err == nil {
@@ -62,8 +62,8 @@ func TestACommitThatRollsBackIsAnError(t *testing.T) {
 	}
 }
 
-// Each class of failure has its treatment; what is none of them is an outage, which
-// clients see as 503 and which nothing repeats by itself.
+// Each class of failure has its treatment; any other failure is an outage, which clients see as
+// 503 and which is not retried automatically.
 func TestSQLStatesHaveTheirTreatment(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{

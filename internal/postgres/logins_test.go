@@ -20,13 +20,13 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// logins is a Source that a test turns over.
+// logins is a Source that a test controls.
 type logins struct {
 	mu      sync.Mutex
 	now     credentials.Login   // guarded by mu
-	next    *credentials.Login  // guarded by mu: what is found when now is refused
+	next    *credentials.Login  // guarded by mu: becomes current when now is refused
 	refused []credentials.Login // guarded by mu
-	sticky  bool                // old logins stay current, as when Vault revokes one unseen
+	sticky  bool                // old logins stay current, as when Vault revokes one unnoticed
 }
 
 func (l *logins) Login(_ context.Context, refused credentials.Login) (credentials.Login, error) {
@@ -53,8 +53,8 @@ func (l *logins) turn(to credentials.Login) {
 	l.now = to
 }
 
-// roles makes n login roles that may do what the application does. Roles belong
-// to the whole server, so their names are made up, and they go with the test.
+// roles creates n login roles with the rights of the application. Roles belong to the whole
+// server, so they have generated names, and they are dropped with the test.
 func roles(t *testing.T, d *sql.DB, n int) []credentials.Login {
 	t.Helper()
 	group := "skald_test_" + strings.ToLower(pgtest.NewID().String())
@@ -87,7 +87,7 @@ func openAs(t *testing.T, dsn string, source credentials.Source) *postgres.DB {
 	return d
 }
 
-// users are whom the connections of this database are signed in as.
+// users returns the logins of the connections of this database.
 func users(t *testing.T, d *sql.DB) []string {
 	t.Helper()
 	return strings.Fields(pgtest.Ask[string](t, d, `SELECT coalesce(string_agg(DISTINCT usename, ' ' ORDER BY usename), '')
@@ -122,7 +122,7 @@ func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Errorf("commit: %v", err)
 	}
-	for users(t, own)[0] != as[1].User { // the server notices the end of a session in its own time
+	for users(t, own)[0] != as[1].User { // the server notices the end of a session after a while
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -132,8 +132,8 @@ func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
 	}
 }
 
-// What PostgreSQL does to the sessions of a role that may no longer log in, is
-// dropped, or is thrown out; the source learns of it only by refusals.
+// What happens to the sessions of a role that may no longer log in, is dropped, or whose
+// sessions are terminated; the source learns of it only through refusals.
 func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 	t.Parallel()
 	const terminate = `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1`

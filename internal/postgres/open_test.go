@@ -46,8 +46,8 @@ func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
 	}
 }
 
-// What the planner may do and how long a statement may take is set on every
-// connection, and comes back when it is made anew.
+// The planner's settings and the statement timeout are set on every connection, and again when
+// it is replaced.
 func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

@@ -21,15 +21,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// proxy stands between a store and its server. It can fall silent: connections
-// stay open and nothing passes any more, as when a machine loses its power. It
-// can be mute for once: what the client says still arrives, and the connection
-// is cut when the server answers. And it can lead elsewhere.
+// proxy is between a store and its server. It can fall silent: connections stay open and no
+// bytes pass any more, as when a machine loses power. It can cut once: the client's message
+// still arrives, and the connection is cut when the server answers. And it can lead to another
+// server.
 type proxy struct {
 	port         string
 	target       atomic.Pointer[string]
 	silent, mute atomic.Bool
-	startup      func([]byte) []byte // what becomes of a client's first message; nil: it passes
+	startup      func([]byte) []byte // changes a client's first message; nil: unchanged
 }
 
 func newProxy(t *testing.T, target string, startup func([]byte) []byte) *proxy {
@@ -77,8 +77,8 @@ func newProxy(t *testing.T, target string, startup func([]byte) []byte) *proxy {
 	return p
 }
 
-// pump passes bytes on until one side hangs up, or cut is set, which cuts once.
-// The first message passes through first, unless that is nil.
+// pump copies bytes until one side closes, or cut is set, which cuts once. The first message
+// passes through first, unless that is nil.
 func (p *proxy) pump(from, to net.Conn, cut *atomic.Bool, first func([]byte) []byte) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
@@ -88,7 +88,7 @@ func (p *proxy) pump(from, to net.Conn, cut *atomic.Bool, first func([]byte) []b
 			return
 		}
 		if p.silent.Load() {
-			_, _ = io.Copy(io.Discard, from) // taken and dropped
+			_, _ = io.Copy(io.Discard, from) // read and dropped
 			return
 		}
 		if cut != nil && cut.CompareAndSwap(true, false) {
@@ -124,7 +124,7 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 	t.Cleanup(db.Close)
 	pgtest.Registered(t, db)
 	st := sagadb.NewSagas(db)
-	ctx := context.Background() // without a deadline of its own
+	ctx := context.Background() // without its own deadline
 	calls := map[string]func() error{
 		"a read":    func() error { _, err := st.Load(ctx, pgtest.RefsOf(pgtest.Big)); return err },
 		"a create":  func() error { _, err := st.Create(ctx, pgtest.SomeSagas(1)); return err },

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// same has columns of fixed and of other lengths, and ones that may be NULL.
+// same has columns of fixed and of variable length, and nullable ones.
 type same struct {
 	ID, Of uuid.UUID
 	Name   string

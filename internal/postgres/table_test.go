@@ -66,8 +66,8 @@ var kindsTable = postgres.NewTable(
 	postgres.Int("twice", func(k *kinds) *int { return &k.Number }).From("k.number * 2").WriteOnly(),
 )
 
-// tableOfKinds is a connection with an empty table kinds, and rows for it of which the
-// first two are asked for.
+// tableOfKinds is a connection with an empty table kinds, and rows for it of which the first
+// two are inserted.
 func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 	t.Helper()
 	conn, err := pool.DB.Conn(t.Context())
@@ -92,7 +92,7 @@ func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 			Serial: 1, asked: true,
 		},
 		{ID: uuid.New(), Some: -1, At: when, List: []string{}, Serial: 2, asked: true},
-		{ID: uuid.New(), Number: 7, At: when, List: []string{}}, // not asked for
+		{ID: uuid.New(), Number: 7, At: when, List: []string{}}, // not inserted
 	}
 }
 
@@ -141,7 +141,7 @@ func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
 	wantKinds(t, conn, rows[:2])
 }
 
-// Of the same columns as a batch, on connections that take none too.
+// With the same columns as a batch, on connections without binary results too.
 func TestASingleRowIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	stored := kindsTable.Without("asked", "twice")

@@ -26,8 +26,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// neighbours are two tenants with sagas, logs, keys and a workflow each, behind
-// stores that sign in as login.
+// neighbours are two tenants with sagas, logs, keys and a workflow each, behind stores that log
+// in as login.
 type neighbours struct {
 	db      *postgres.DB
 	tenants [2]uuid.UUID
@@ -58,15 +58,15 @@ func neighboursOn(t *testing.T, login string) neighbours {
 	return n
 }
 
-// own are the tables and views whose rows belong to somebody, and the column that says to whom.
+// own are the tables and views whose rows belong to a tenant, and the column with its id.
 var own = map[string]string{
 	"saga_states": "tenant_id", "saga_step_logs": "saga_id", "idempotency_keys": "tenant_id", "workflows": "tenant_id",
 	"workflow_definitions": "tenant_id", "sagas": "tenant_id", "saga_instances": "id", "saga_steps": "saga_id",
 	"tenant_metadata": "id",
 }
 
-// Invariant I14, threat T12: with our own WHERE forgotten, the tenant still
-// sees its rows only, writes no others, and nobody sees nothing.
+// Invariant I14, threat T12: even if our own WHERE is forgotten, a tenant sees and writes only
+// its own rows, and without a tenant none are visible.
 func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -77,7 +77,7 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 		whose := query + ` WHERE ` + column + ` IN (SELECT $1::uuid UNION SELECT id FROM saga.saga_states WHERE tenant_id = $1)`
 		for _, tenant := range append(n.tenants[:], uuid.Nil) {
 			var want pq.StringArray
-			if table == "tenant_metadata" { // it shows the superuser nothing either
+			if table == "tenant_metadata" { // it shows nothing to the superuser either
 				whose = `SELECT coalesce(array_agg(id::text ORDER BY id), '{}') FROM saga.saga_states WHERE tenant_id = $1`
 				query = `SELECT coalesce(array_agg(id::text ORDER BY id), '{}') FROM saga.` + table
 			}
@@ -95,7 +95,7 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 			if diff := cmp.Diff([]string(want), []string(got)); diff != "" || err != nil {
 				t.Errorf("%s: %v (-own +seen):\n%s", table, err, diff)
 			}
-			// The same in the form of a prepared read, with either kind of plan.
+			// The same as a prepared statement, with either kind of plan.
 			for range 7 {
 				got = nil
 				err := postgres.ReadTenant(t.Context(), n.db, tenant,
@@ -143,7 +143,7 @@ func TestATenantCannotWriteAForeignRow(t *testing.T) {
 		t.Fatalf("tables %v, %v", tables, err)
 	}
 	for _, table := range tables {
-		// The policy is asked before any constraint.
+		// The policy is checked before any constraint.
 		if _, err := write(`INSERT INTO `+table+` (tenant_id) VALUES ($1)`, other); !refused(err) {
 			t.Errorf("a foreign row into %s: %v, want it refused", table, err)
 		}
@@ -180,8 +180,8 @@ func refused(err error) bool {
 	return errors.As(err, &e) && e.Code == "42501"
 }
 
-// Threat T12: one connection serves two tenants in turn, now and then with an
-// error or a caller that leaves, and never shows the one the other's rows.
+// Threat T12: one connection serves two tenants in turn, sometimes with an error or a caller
+// that leaves, and never shows one the other's rows.
 func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -250,9 +250,9 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 	}
 }
 
-// throughPooler is dsn behind something that keeps the role a connection asks
-// for to itself, as PgBouncer does when told to ignore that parameter. The
-// login then acts with what it inherits, which is everything.
+// throughPooler is dsn through a pooler that drops the role a connection asks for, as PgBouncer
+// does when configured to ignore that parameter. The login then acts with its inherited rights,
+// which are all of them.
 func throughPooler(t *testing.T, dsn string) string {
 	t.Helper()
 	server, err := pq.NewConfig(dsn)
@@ -260,7 +260,8 @@ func throughPooler(t *testing.T, dsn string) string {
 		t.Fatal(err)
 	}
 	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)), func(message []byte) []byte {
-		// Length and protocol, four bytes each, then names and values, each with a zero after it, and one more zero.
+		// Length and protocol, four bytes each, then names and values, each terminated by a
+		// zero, and one more zero.
 		kept := slices.Clone(message[:8])
 		fields := strings.Split(strings.TrimSuffix(string(message[8:]), "\x00\x00"), "\x00")
 		for i := 0; i+1 < len(fields); i += 2 {

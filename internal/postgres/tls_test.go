@@ -24,8 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
-// certificate writes a certificate for 127.0.0.1 that vouches for itself, and
-// its key, into dir.
+// certificate writes a self-signed certificate for 127.0.0.1, and its key, into dir.
 func certificate(t *testing.T, dir, name string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -80,7 +79,7 @@ func TestTLSToTheServerIsWhatTheModeSays(t *testing.T) {
 			return err
 		}
 		defer d.Close()
-		for range 5 { // also when a connection is used again, and its socket looked at
+		for range 5 { // also when a connection is reused, and its socket checked
 			var secure bool
 			if err := d.SQL().QueryRowContext(t.Context(), `SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`).Scan(&secure); err != nil {
 				return err

@@ -61,7 +61,8 @@ func TestWhoLacksPayloadsReadSeesThatARunIsAndNotWhatIsInIt(t *testing.T) {
 	}
 }
 
-// A log cannot be redacted: whoever lacks payloads:read is refused before a stream is taken.
+// A log cannot be redacted: a caller without payloads:read is refused before it takes up a
+// stream.
 func TestALogThatIsRefusedHoldsNoStream(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Limits.MaxStreams = 1 })

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// sweep does once what the leader does with backfills and bulks.
+// sweep does one round of the leader's work on backfills and bulks.
 func (e *jobEdge) sweep() {
 	e.T.Helper()
 	for _, do := range []func() (jobrun.Swept, error){
@@ -41,7 +41,7 @@ func (e *jobEdge) backfill(id uuid.UUID) client.Backfill {
 	return b
 }
 
-// hourly defines a job of every hour, and returns the last full hour.
+// hourly defines an hourly job, and returns the last full hour.
 func (e *jobEdge) hourly(name, more string) time.Time {
 	e.T.Helper()
 	if more != "" {
@@ -118,13 +118,13 @@ func TestWhatABackfillReprocesses(t *testing.T) {
 	hour := e.hourly("job", `"retry":{"max_attempts":2,"initial_interval_ms":1}`)
 	from := hour.Add(-4 * time.Hour)
 	path, whole := definitions+"/job/backfills", span(from, hour)
-	// The first slot succeeds, the second in its retry, the third fails; nobody runs the fourth.
+	// The first slot succeeds, the second in its retry, the third fails; the fourth never runs.
 	var b client.Backfill
 	e.Send("POST", path, `{`+span(from, hour.Add(-time.Hour))+`,"max_active":1}`).Into(&b)
 	for i, failures := range []int{0, 1, 2} {
 		e.sweep()
 		for n := 0; ; n++ {
-			e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET admitted_at = now(), available_at = now() WHERE state = 'PENDING'`) //nolint:errcheck // seen below
+			e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET admitted_at = now(), available_at = now() WHERE state = 'PENDING'`) //nolint:errcheck // the checks below show its effect
 			_, offers := e.claim(1, true)
 			if len(offers) == 0 {
 				break

@@ -122,7 +122,7 @@ func TestAChangedScheduleCountsFromNowOn(t *testing.T) {
 	e := newJobEdge(t)
 	d := e.Send("POST", definitions, `{"name":"x",`+nightly+`}`).Definition(201)
 	path := definitions + "/x"
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_definitions SET last_materialized_at = now() - interval '3 days', next_due_at = now() - interval '2 days'`) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_definitions SET last_materialized_at = now() - interval '3 days', next_due_at = now() - interval '2 days'`) //nolint:errcheck // the checks below show its effect
 	behind := func() int {
 		return e.ask(`SELECT count(*) FROM jobs.job_definitions WHERE id = $1 AND last_materialized_at < now() - interval '1 day' AND next_due_at < now()`, d.ID)
 	}
@@ -162,9 +162,9 @@ func TestAPausedDefinition(t *testing.T) {
 	if list("true") != 1 || list("false") != 0 {
 		t.Error("the paused one is not listed as such")
 	}
-	// by hand it can be run all the same
+	// it can still be run manually
 	e.run("x", "")
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_definitions SET paused_at = now() - interval '2 hours', paused_until = now() - interval '1 hour'`) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_definitions SET paused_at = now() - interval '2 hours', paused_until = now() - interval '1 hour'`) //nolint:errcheck // the checks below show its effect
 	if p := e.Send("GET", path, "").Definition(200); p.Paused || p.PausedAt != nil || list("true") != 0 {
 		t.Errorf("after its time it is paused: %+v", p)
 	}
@@ -177,8 +177,8 @@ func TestAPausedDefinition(t *testing.T) {
 	}
 }
 
-// TestSlotsOfAPauseAreNotForgottenWhenItEnds resumes a definition that nobody has
-// made runs of for a while: what it missed is still to be recorded.
+// TestSlotsOfAPauseAreNotForgottenWhenItEnds resumes a definition for which no runs were
+// created for a while: the slots that it missed are still recorded.
 func TestSlotsOfAPauseAreNotForgottenWhenItEnds(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
@@ -194,8 +194,8 @@ func TestSlotsOfAPauseAreNotForgottenWhenItEnds(t *testing.T) {
 	}
 }
 
-// TestTheDatabaseSaysWhatTimeItIs has an edge whose clock is an hour fast: slots
-// begin, and runs by hand are due, by the clock that finds them due.
+// TestTheDatabaseSaysWhatTimeItIs has an edge whose clock is an hour fast: slots begin, and
+// manual runs are due, by the clock of the database.
 func TestTheDatabaseSaysWhatTimeItIs(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t, func(c *httpapi.Config) {

@@ -26,12 +26,12 @@ const (
 	jobRuns     = "/api/v1/job-runs"
 )
 
-// jobEdge is an edge with job runs on PostgreSQL and a leader of epoch 1. Nobody
-// sweeps, and there is a worker only where a test registers one.
+// jobEdge is an edge with job runs on PostgreSQL and a leader of epoch 1. Nothing sweeps, and
+// there is a worker only where a test registers one.
 type jobEdge struct {
 	*apitest.Edge
 	jobs *httpapi.Jobs
-	work *jobdb.Jobs // what workers ask, without HTTP
+	work *jobdb.Jobs // calls of workers, without HTTP
 	db   *postgres.DB
 	term jobrun.Term
 }
@@ -64,7 +64,7 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	return e
 }
 
-// define stores a definition of members beside its name, type and command.
+// define stores a definition with members in addition to its name, type and command.
 func (e *jobEdge) define(name, more string) client.JobDefinition {
 	e.T.Helper()
 	if more != "" {
@@ -79,15 +79,15 @@ func (e *jobEdge) define(name, more string) client.JobDefinition {
 	return d
 }
 
-// run runs a definition by hand; it must be new.
+// run triggers a run of a definition; it must be new.
 func (e *jobEdge) run(name, body string, header ...string) client.JobRun {
 	e.T.Helper()
 	r := e.Send("POST", definitions+"/"+url.PathEscape(name)+"/runs", body, header...)
 	return r.Run(http.StatusCreated)
 }
 
-// claim gives the tenant's runs of the queue default to a worker, which starts
-// them if asked to, and returns what it has then.
+// claim assigns the tenant's runs of the queue default to a worker, which starts them if start
+// is set, and returns the claimed runs.
 func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobrun.Offer) {
 	e.T.Helper()
 	w := jobrun.WorkerProcess{ID: uuid.Must(uuid.NewV7()), TenantID: apitest.Tenant.ID, Name: "w",
@@ -103,7 +103,7 @@ func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobru
 	return w.ID, offers
 }
 
-// finish has the worker of an offer report a success, or the failure.
+// finish makes the worker of an offer report a success, or the failure.
 func (e *jobEdge) finish(o *jobrun.Offer, failure *jobrun.Error) {
 	e.T.Helper()
 	done, err := e.work.Finish(e.T.Context(),
@@ -116,7 +116,7 @@ func (e *jobEdge) finish(o *jobrun.Offer, failure *jobrun.Error) {
 	}
 }
 
-// ask returns a number that the database knows.
+// ask returns a number from the database.
 func (e *jobEdge) ask(query string, args ...any) (n int) {
 	e.T.Helper()
 	if err := e.db.SQL().QueryRowContext(context.WithoutCancel(e.T.Context()), query, args...).Scan(&n); err != nil {

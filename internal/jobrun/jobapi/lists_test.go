@@ -38,15 +38,15 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 	again := e.Send("POST", jobRuns+"/"+failed.ID.String()+"/rerun", "").Run(201)
 	_, offers = e.claim(1, true)
 	late := e.run("other", "")
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET scheduled_for = scheduled_for - interval '90 minutes', available_at = available_at - interval '90 minutes' WHERE id = $1`, late.ID) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET scheduled_for = scheduled_for - interval '90 minutes', available_at = available_at - interval '90 minutes' WHERE id = $1`, late.ID) //nolint:errcheck // the checks below show its effect
 	started := e.run("other", "")
 	_, two := e.claim(2, true)
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET scheduled_for = started_at - interval '30 minutes' WHERE id = $1`, started.ID) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET scheduled_for = started_at - interval '30 minutes' WHERE id = $1`, started.ID) //nolint:errcheck // the checks below show its effect
 	if len(two) != 2 || offers[0].ID != again.ID {
 		t.Fatalf("claimed %d and %d", len(offers), len(two))
 	}
 	saga, backfill := uuid.New(), uuid.New()
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET saga_id = $1, saga_step = 1, backfill_id = $2 WHERE id = $3`, saga, backfill, plain.ID) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET saga_id = $1, saga_step = 1, backfill_id = $2 WHERE id = $3`, saga, backfill, plain.ID) //nolint:errcheck // the checks below show its effect
 	name := map[uuid.UUID]string{plain.ID: "plain", labeled.ID: "labeled", failed.ID: "failed", again.ID: "again",
 		late.ID: "late", started.ID: "started"}
 	at := func(t time.Time) string { return url.QueryEscape(t.Format(time.RFC3339Nano)) }
@@ -213,9 +213,9 @@ func TestARunTellsWhatItWaitsFor(t *testing.T) {
 	expect(run, "turn", "1 workers can run it")
 	gpu := e.run("gpu", "")
 	expect(gpu, "worker", "gpu=yes")
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() - interval '1 second'`) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() - interval '1 second'`) //nolint:errcheck // the checks below show its effect
 	expect(run, "leader", "The scheduler has no leader")
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() + interval '1 hour'`) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() + interval '1 hour'`) //nolint:errcheck // the checks below show its effect
 	_, offers := e.claim(1, false)
 	expect(run, "start", "must start it")
 	if _, err := e.work.Start(t.Context(), apitest.Tenant.ID,
@@ -229,7 +229,7 @@ func TestARunTellsWhatItWaitsFor(t *testing.T) {
 	expect(run, "nothing", "SUCCEEDED")
 	first, second := e.run("one", ""), e.run("one", "")
 	expect(first, "turn", "has not admitted it")
-	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET admitted_at = now() WHERE id = $1`, first.ID) //nolint:errcheck // seen below
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET admitted_at = now() WHERE id = $1`, first.ID) //nolint:errcheck // the checks below show its effect
 	e.claim(1, true)
 	if x := expect(second, "key", first.ID.String()); *x.BlockingRunID != first.ID {
 		t.Errorf("blocked by %v", x.BlockingRunID)

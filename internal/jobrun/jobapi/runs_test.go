@@ -247,5 +247,5 @@ func TestADefinitionIsDeletedWithoutActiveRuns(t *testing.T) {
 		t.Errorf("by its id: %+v", gone)
 	}
 	e.Send("POST", definitions+"/"+d.ID.String()+"/runs", "").Wants(http.StatusNotFound, "JOB_DEFINITION_NOT_FOUND")
-	e.define("job", "") // its name is free
+	e.define("job", "") // the name can be used again
 }

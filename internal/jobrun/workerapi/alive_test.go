@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// claimed is the answer to a claim.
+// claimed returns the response to a claim.
 func (s *workerEdge) claimed(worker uuid.UUID, body string) (c client.ClaimedRuns) {
 	s.T.Helper()
 	r := s.Send("POST", workerPath(worker, "claim"), body)
@@ -20,7 +20,7 @@ func (s *workerEdge) claimed(worker uuid.UUID, body string) (c client.ClaimedRun
 	return c
 }
 
-// silent makes a worker one that was not heard of for an hour.
+// silent makes the last heartbeat of a worker an hour old.
 func (s *workerEdge) silent(worker uuid.UUID) {
 	s.T.Helper()
 	s.exec(`UPDATE jobs.workers SET heartbeat_at = now() - interval '1 hour' WHERE id = $1`, worker)
@@ -35,7 +35,7 @@ func TestAClaimThatWaitsKeepsItsWorkerAlive(t *testing.T) {
 	w.Into(&waits)
 	idle.Into(&idles)
 	s.waiting(t.Context(), waits.WorkerID)
-	for range 2 { // not only once
+	for range 2 { // repeatedly
 		s.silent(waits.WorkerID)
 		for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 			var fresh bool
@@ -68,7 +68,8 @@ func TestAClaimTellsTheStateOfItsWorker(t *testing.T) {
 	if got := s.claimed(w, `{"slots":1}`); got.State != "ACTIVE" || len(got.Runs) != 1 {
 		t.Errorf("a worker that was lost and claims: %+v", got)
 	}
-	// This node has just heard of it: it learns that it is lost from nobody but the store.
+	// This node has just received its heartbeat: only the store tells it that the worker is
+	// lost.
 	if r := s.Send("POST", workerPath(w, "heartbeat"), `{"seq":1}`); r.Status != 200 {
 		t.Fatalf("heartbeat: %d %s", r.Status, r.Body)
 	}

@@ -149,7 +149,7 @@ func TestWhatAWorkerIsToldWhoIsTooLate(t *testing.T) {
 	stale := second
 	stale.LeaderEpoch++
 	s.call(b, stale, "complete", "").Wants(409, "JOB_STALE_EPOCH")
-	s.call(b, second, "cancel-ack", "").Wants(409, "JOB_STATE_CONFLICT") // nobody has asked
+	s.call(b, second, "cancel-ack", "").Wants(409, "JOB_STATE_CONFLICT") // no cancel was requested
 	s.exec(`UPDATE jobs.job_runs SET cancel_requested_at = now(), cancel_reason = 'enough' WHERE id = $1`, second.RunID)
 	var lease client.RunLease
 	if r := s.call(b, second, "progress", ""); r.Status != 200 {
@@ -212,7 +212,7 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 	big := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\xff", 262_145)))
 	put(`,"seq":2,"chunk_base64":"`+big+`"`).Wants(422, "REQ_SCHEMA")
 	s.call(w, c, "complete", "").Ended("SUCCEEDED", false)
-	next(put(`,"seq":2,"chunk_base64":"/w=="`), 3) // the last lines are welcome
+	next(put(`,"seq":2,"chunk_base64":"/w=="`), 3) // the last lines are still accepted
 	text := s.Send("GET", runPath(c.RunID, "logs"), "", "Accept", "text/plain")
 	if string(text.Body) != "one\ntwo\n\xff" || text.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("as text: %q %v", text.Body, text.Header)
@@ -239,7 +239,7 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 func TestFencingTokensGoOneWay(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
-	s.exec(`UPDATE jobs.leader SET epoch = 2`) // what is checked below was issued
+	s.exec(`UPDATE jobs.leader SET epoch = 2`) // the tokens checked below were issued
 	s.exec(`SELECT setval('jobs.fencing', 9)`)
 	check := func(key, token string, want bool) {
 		t.Helper()

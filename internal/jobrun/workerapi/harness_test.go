@@ -22,11 +22,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// workerEdge is an edge with job runs on PostgreSQL, one definition, and a leader that
-// does nothing but lead.
+// workerEdge is an edge with job runs on PostgreSQL, one definition, and a leader that only
+// holds the lease.
 type workerEdge struct {
 	*apitest.Edge
-	raw  *sql.DB // past the stores
+	raw  *sql.DB // without the stores
 	runs *jobdb.Jobs
 	jobs *httpapi.Jobs
 	work *told
@@ -35,10 +35,10 @@ type workerEdge struct {
 	job  jobrun.Definition
 }
 
-// told tells of each claim that has reached the store.
+// told reports each claim that has reached the store.
 type told struct {
 	jobrun.Work
-	claims chan jobrun.ClaimRequest // after the claim; nobody need listen
+	claims chan jobrun.ClaimRequest // after the claim; need not be read
 }
 
 func (c *told) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
@@ -94,7 +94,7 @@ func (s *workerEdge) exec(query string, args ...any) {
 	}
 }
 
-// define stores a definition whose failures are tried again once.
+// define stores a definition whose failures are retried once.
 func (s *workerEdge) define(tenant uuid.UUID, name string) jobrun.Definition {
 	s.T.Helper()
 	d := jobrun.Definition{ID: uuid.Must(uuid.NewV7()), TenantID: tenant, Name: name, Version: 1,
@@ -111,7 +111,7 @@ func (s *workerEdge) define(tenant uuid.UUID, name string) jobrun.Definition {
 	return d
 }
 
-// run stores a run of d that may be claimed at once.
+// run stores a run of d that can be claimed immediately.
 func (s *workerEdge) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.UUID {
 	s.T.Helper()
 	settings, err := s.jobs.Current(s.T.Context())
@@ -132,7 +132,7 @@ func (s *workerEdge) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.
 	return r.ID
 }
 
-// worker registers one.
+// worker registers a worker.
 func (s *workerEdge) worker(more string, header ...string) uuid.UUID {
 	s.T.Helper()
 	r := s.Send("POST", "/api/v1/workers", `{"name":"w"`+more+`}`, header...)
@@ -150,7 +150,7 @@ func workerPath(id uuid.UUID, call string) string {
 
 func runPath(id uuid.UUID, call string) string { return "/api/v1/job-runs/" + id.String() + "/" + call }
 
-// claim asks for runs.
+// claim claims runs.
 func (s *workerEdge) claim(worker uuid.UUID, body string, header ...string) []client.ClaimedRun {
 	s.T.Helper()
 	r := s.Send("POST", workerPath(worker, "claim"), body, header...)
@@ -161,7 +161,7 @@ func (s *workerEdge) claim(worker uuid.UUID, body string, header ...string) []cl
 	return c.Runs
 }
 
-// one claims the only run there is.
+// one claims the only run.
 func (s *workerEdge) one(worker uuid.UUID, more string) client.ClaimedRun {
 	s.T.Helper()
 	runs := s.claim(worker, `{"slots":10`+more+`}`)
@@ -171,7 +171,7 @@ func (s *workerEdge) one(worker uuid.UUID, more string) client.ClaimedRun {
 	return runs[0]
 }
 
-// item names a run in a batch.
+// item is the item of a run in a batch.
 func item(c client.ClaimedRun, more string) string {
 	return fmt.Sprintf(`{"run_id":%q,"attempt":%d,"lease_token":%q,"leader_epoch":%d%s}`, c.RunID, c.Attempt, c.LeaseToken, c.LeaderEpoch, more)
 }
@@ -181,13 +181,13 @@ func fence(worker uuid.UUID, c client.ClaimedRun, more string) string {
 	return fmt.Sprintf(`{"worker_id":%q,"attempt":%d,"lease_token":%q,"leader_epoch":%d%s}`, worker, c.Attempt, c.LeaseToken, c.LeaderEpoch, more)
 }
 
-// call makes a call for a run.
+// call makes a call about a run.
 func (s *workerEdge) call(worker uuid.UUID, c client.ClaimedRun, call, more string, header ...string) apitest.Reply {
 	s.T.Helper()
 	return s.Send("POST", runPath(c.RunID, call), fence(worker, c, more), header...)
 }
 
-// state is the state of a run as it is stored.
+// state returns the stored state of a run.
 func (s *workerEdge) state(id uuid.UUID) (state string) {
 	s.T.Helper()
 	if err := s.raw.QueryRowContext(s.T.Context(), `SELECT state FROM jobs.job_runs WHERE id = $1`, id).Scan(&state); err != nil {

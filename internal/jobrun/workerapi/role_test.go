@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// TestWhatAWorkersCredentialOpens names every operation that a credential of the
-// role worker may call: another one is a decision, and not an accident.
+// TestWhatAWorkersCredentialOpens lists every operation that a credential of the role worker
+// may call: adding another one is a decision, not an accident.
 func TestWhatAWorkersCredentialOpens(t *testing.T) {
 	t.Parallel()
 	var open []string
@@ -59,7 +59,7 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	if beat.Into(&h); beat.Status != 200 || len(h.Leases) != 1 || !h.Leases[0].Ok {
 		t.Fatalf("heartbeat: %d %s", beat.Status, beat.Body)
 	}
-	// What a run leaves behind is published by whoever may publish.
+	// What a run emits requires the permission to publish.
 	emit := `,"emit":[{"event":{"event_type":"a"}}]`
 	if p := s.call(w, c, "complete", emit, apitest.As("worker")...).Wants(http.StatusForbidden,
 		access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {

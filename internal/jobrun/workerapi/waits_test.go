@@ -18,8 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// waiting claims one run in the background and waits until its first look is over.
-// The answer comes on the channel.
+// waiting sends a claim for one run in the background and waits until its first look is over.
+// The response arrives on the channel.
 func (s *workerEdge) waiting(ctx context.Context, worker uuid.UUID) <-chan []client.ClaimedRun {
 	s.T.Helper()
 	out := make(chan []client.ClaimedRun, 1)
@@ -82,8 +82,8 @@ func TestARunWakesOneOfThoseWhoWait(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("nobody got the run")
 	}
-	// The hint wakes one; whose claim was full wakes two more; each line looks once a
-	// second. A fleet would have been all of them at once.
+	// The hint wakes one claim; a claim that was filled wakes two more; each queue polls once a
+	// second. Without that, all would look at the same time.
 	if n := len(s.work.claims); n >= crowd {
 		t.Errorf("%d claims for one run", n)
 	}
@@ -127,7 +127,7 @@ func TestAClaimEndsWithItsClientOrTheServer(t *testing.T) {
 	if _, open := <-left; open {
 		t.Fatal("an answer for a client that left")
 	}
-	s.run(s.job) // nobody takes it: the claim has gone with its client
+	s.run(s.job) // it is not claimed: the waiting claim has ended with its client
 	stays := s.waiting(t.Context(), s.worker(`,"queues":["other"]`))
 	close(stopping)
 	if runs, open := <-stays; !open || len(runs) != 0 {
@@ -202,7 +202,7 @@ func TestBatchesAnswerForEach(t *testing.T) {
 	twice.Wants(422, "REQ_SCHEMA")
 }
 
-// Batches are refused when the contract refuses them, and only then.
+// Batches are refused exactly when the contract refuses them.
 func TestBatchesKeepTheContract(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
@@ -332,7 +332,7 @@ func TestDrainAndDetach(t *testing.T) {
 	if h.State != "ACTIVE" || !h.Leases[0].Ok {
 		t.Errorf("after undetach: %+v", h)
 	}
-	s.call(w, c, "complete", "").Ended("SUCCEEDED", false) // nobody else has it yet
+	s.call(w, c, "complete", "").Ended("SUCCEEDED", false) // no other worker has it yet
 }
 
 func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
@@ -346,7 +346,7 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 	}
 	s.Send("GET", "/api/v1/settings", "", append(apitest.As("auditor"), "If-None-Match", `"1"`)...)
 	const change = `{"values":{"run_lease_seconds":60},"reason":"slow jobs"}`
-	s.Send("PATCH", "/api/v1/settings", change, apitest.As("admin")...).Wants(403, "AUTH_FORBIDDEN") // of one tenant
+	s.Send("PATCH", "/api/v1/settings", change, apitest.As("admin")...).Wants(403, "AUTH_FORBIDDEN") // of a single tenant
 	s.Send("PATCH", "/api/v1/settings", change, append(apitest.As("root"), "If-Match", `"7"`)...).Wants(412,
 		"JOB_VERSION_CONFLICT")
 	if r := s.Send("PATCH", "/api/v1/settings", change,
@@ -357,7 +357,7 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 	s.Send("PATCH", "/api/v1/settings", `{"values":{"run_lease_seconds":0}}`, apitest.As("root")...).Wants(422, "JOB_SETTING_INVALID")
 	s.Send("PATCH", "/api/v1/settings", `{"values":{"colour":1}}`, apitest.As("root")...).Wants(422, "JOB_SETTING_INVALID")
 	s.Send("PATCH", "/api/v1/settings", `{"values":{}}`, apitest.As("root")...).Wants(422, "REQ_SCHEMA")
-	// who changes them and why is no tenant's affair
+	// who changes them and why is shown to no tenant
 	for who, told := range map[string]bool{"auditor": false, "admin": false, "root": true} {
 		r := s.Send("GET", "/api/v1/settings/history", "", apitest.As(who)...)
 		body := string(r.Body)
@@ -370,7 +370,7 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 			t.Errorf("the settings as %s sees them: %d %s", who, r.Status, r.Body)
 		}
 	}
-	for who, named := range map[string]bool{"auditor": false, "admin": false, "root": true} { // nodes are of all tenants
+	for who, named := range map[string]bool{"auditor": false, "admin": false, "root": true} { // nodes serve all tenants
 		r := s.Send("GET", "/api/v1/scheduler/leader", "", apitest.As(who)...)
 		if r.Status != 200 || !strings.Contains(string(r.Body), `"alive":true`) ||
 			strings.Contains(string(r.Body), `"node":`) != named {
