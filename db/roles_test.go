@@ -281,8 +281,7 @@ func TestEveryTableShowsATenantItsOwnRows(t *testing.T) {
 	}
 }
 
-// Requirement T14, S2-121: append-only tables are append-only for every role that Skald acts
-// as.
+// Requirement T14, S2-121: append-only tables are so for every role that Skald acts as.
 func TestNoRoleCanChangeTheAuditTrail(t *testing.T) {
 	t.Parallel()
 	dsn, tenants := seeded(t)

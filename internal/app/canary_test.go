@@ -289,7 +289,7 @@ func (a *canaryNode) takesTheSameNames() {
 				a.t.Fatalf("%d %s", status, text)
 			}
 		}
-		own := strings.ReplaceAll(text, canary+"-answer", "") // the participant's answer, which by now belongs to the stranger
+		own := strings.ReplaceAll(text, canary+"-answer", "") // the participant's answer, now the stranger's
 		a.quiet(status, strings.ReplaceAll(own, canary, ""))
 		if n := strings.Count(text, `"step_name"`); n != 1 {
 			a.t.Errorf("the stranger's saga has %d step logs, want its own one", n)

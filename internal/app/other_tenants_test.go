@@ -82,7 +82,7 @@ func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 	operations := slices.DeleteFunc(contract.operations(), func(op apiOperation) bool {
 		return !strings.Contains(op.path, "{")
 	})
-	slices.SortStableFunc(operations, func(a, b apiOperation) int { // those that create the resource in their path come last
+	slices.SortStableFunc(operations, func(a, b apiOperation) int { // creating ones come last
 		return cmp.Compare(len(notMissing[a.id]), len(notMissing[b.id]))
 	})
 	for _, op := range operations {

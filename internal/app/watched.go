@@ -69,7 +69,7 @@ func (n *node) late() (warnings []string, vital error) {
 		warnings = append(warnings, text)
 	}
 	if i := slices.IndexFunc(late, func(l loop.Late) bool { return l.Vital }); i >= 0 {
-		n.opt.Log.Error("not ready: a loop stands still; if it stays so, restart this node",
+		n.opt.Log.Error("not ready: a loop makes no progress; if that persists, restart this node",
 			slog.String("loop", late[i].Name), slog.Duration("since", late[i].Since))
 		return warnings, fmt.Errorf("%s", warnings[i])
 	}

@@ -105,7 +105,7 @@ func credentialOf(h http.Header) (string, error) {
 	case len(bearer)+len(key) == 0:
 		return "", fault.New(fault.Unauthenticated, access.CodeRequired, "an API key or a JWT is required: send Authorization: Bearer … or X-API-Key: …")
 	case len(bearer)+len(key) > 1:
-		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the request has more than one credential: send one")
+		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the request has more than one credential: send exactly one")
 	case len(key) == 1:
 		return key[0], nil
 	}

@@ -52,7 +52,7 @@ var problems = slices.Concat([]problemKind{
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's current state. `allowed_actions` lists those that are."},
 	{saga.CodeArchived, []int{409}, "The saga is archived", "The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can be restored."},
 	{saga.CodeNotArchived, []int{409}, "The saga is not archived", "Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible instead."},
-	{saga.CodeNotErasable, []int{409}, "Content cannot be erased", "Something that belongs to it is still active and needs its content, or its audit trail is not what was written; `detail` says which. Nothing was erased."},
+	{saga.CodeNotErasable, []int{409}, "Content cannot be erased", "A saga, dead letter or job run of the request is still active and needs its content, or its audit trail was tampered with; `detail` says which. Nothing was erased."},
 	{sagaapi.CodeNoStep, []int{404, 422}, "No such step", "The saga's workflow has no step with this name or index. 404 where the path names it, 422 where the body does."},
 	{sagaapi.CodeNoResult, []int{409}, "No result", "Only a completed saga has a result. This one has not ended yet, or it ended otherwise."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's current one. Read it again and decide again."},

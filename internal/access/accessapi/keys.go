@@ -94,7 +94,7 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	case scope == nil:
 		scope = p.TenantID
 	case *scope != *p.TenantID:
-		return nil, fault.New(fault.Forbidden, access.CodeTenantMismatch, "the credential belongs to a tenant, and tenant_id names another one")
+		return nil, fault.New(fault.Forbidden, access.CodeTenantMismatch, "the credential is bound to a tenant, and tenant_id is a different one")
 	}
 	now := s.Now()
 	found, err := s.Keys.List(ctx, scope, access.Filter{Active: p.Active, Now: now, Request: asked.Request})
