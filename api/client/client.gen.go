@@ -9913,14 +9913,14 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// EraseContentWithBody Delete contents, and keep what happened
+	// EraseContentWithBody Delete the content of sagas, keeping their history
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
 	EraseContentWithBody(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EraseContent Delete contents, and keep what happened
+	// EraseContent Delete the content of sagas, keeping their history
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11524,7 +11524,7 @@ type ClientInterface interface {
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// EraseContentWithBody Delete contents, and keep what happened
+// EraseContentWithBody Delete the content of sagas, keeping their history
 //
 // Takes any type of body and a specified content type.
 //
@@ -11541,7 +11541,7 @@ func (c *Client) EraseContentWithBody(ctx context.Context, params *EraseContentP
 	return c.Client.Do(req)
 }
 
-// EraseContent Delete contents, and keep what happened
+// EraseContent Delete the content of sagas, keeping their history
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28549,14 +28549,14 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// EraseContentWithBodyWithResponse Delete contents, and keep what happened
+	// EraseContentWithBodyWithResponse Delete the content of sagas, keeping their history
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/admin/erasures (the `EraseContent` operationId).
 	EraseContentWithBodyWithResponse(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseContentResponse, error)
 
-	// EraseContentWithResponse Delete contents, and keep what happened
+	// EraseContentWithResponse Delete the content of sagas, keeping their history
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -38703,7 +38703,7 @@ func (r GetVersionResponse) ContentType() string {
 	return ""
 }
 
-// EraseContentWithBodyWithResponse Delete contents, and keep what happened
+// EraseContentWithBodyWithResponse Delete the content of sagas, keeping their history
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38716,7 +38716,7 @@ func (c *ClientWithResponses) EraseContentWithBodyWithResponse(ctx context.Conte
 	return ParseEraseContentResponse(rsp)
 }
 
-// EraseContentWithResponse Delete contents, and keep what happened
+// EraseContentWithResponse Delete the content of sagas, keeping their history
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
