@@ -42,8 +42,8 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
 
-# The slowest of the other packages.
-LONGEST = ./internal/test/chaos ./internal/app
+# The slowest of the other packages, which wait more than the rest do: they begin first.
+LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual
 
 # Test programs are not debugged: leaving out debug information saves a third of the
 # linker's time. Their files are in memory if there is room (scripts/tmpdir.sh). Their
@@ -55,7 +55,7 @@ TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-w 
 test: postgres object-store programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 	$(GO) vet ./...
 ifeq ($(RACE),)
-	$(TEST) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./...
+	$(TEST) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./internal/saga/sagadb ./...
 else
 	$(MAKE) --no-print-directory -j2 race unraced
 endif
