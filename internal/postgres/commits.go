@@ -116,7 +116,7 @@ func (c *commits) rows(r driver.Rows) (driver.Rows, error) {
 // Next implements driver.Rows.
 func (r *rows) Next(dest []driver.Value) error {
 	err := r.pqRows.Next(dest)
-	if err == io.EOF && r.of.notReplicated {
+	if errors.Is(err, io.EOF) && r.of.notReplicated {
 		return errUnconfirmed
 	}
 	return err
