@@ -1,10 +1,10 @@
-// Package webhooks is for receivers of Skald's webhooks: it checks that a request comes
-// from the server that shares a secret with the receiver, that it was not changed on
-// the way, and that it is not an old one sent again.
+// Package webhooks is for receivers of Skald's webhooks, and for participants of sagas:
+// it checks that a request comes from the server that shares a secret with the receiver,
+// that it was not changed on the way, and that it is not an old one sent again.
 //
 // The signatures are those of Standard Webhooks 1.0 (symmetric, v1), so that its
-// libraries in other languages work as well. docs/webhooks.md has test vectors and an
-// example for the shell.
+// libraries in other languages work as well. docs/webhooks.md and docs/participants.md
+// have test vectors and an example for the shell.
 package webhooks
 
 import (
@@ -16,13 +16,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
-// Headers of every request.
+// Headers of every webhook.
 const (
 	HeaderID        = "webhook-id"        // the same in every attempt of one delivery: drop what you have seen
 	HeaderTimestamp = "webhook-timestamp" // seconds since 1970 of this attempt
 	HeaderSignature = "webhook-signature" // one or more signatures, separated by blanks
+)
+
+// Headers of every signed call to a participant.
+const (
+	CallHeaderID        = "Idempotency-Key"  // the same in every attempt of one call
+	CallHeaderTimestamp = "X-Saga-Timestamp" // seconds since 1970 of this attempt
+	CallHeaderSignature = "X-Saga-Signature" // one or more signatures, separated by blanks
 )
 
 // Tolerance is how far the timestamp may differ from the receiver's clock.
@@ -55,11 +63,25 @@ func ParseSecret(secret string) ([]byte, error) {
 	return key, nil
 }
 
+// ParseSecrets returns the keys of a list of secrets that are separated by commas or
+// white space, or ErrSecret.
+func ParseSecrets(list string) ([][]byte, error) {
+	var keys [][]byte
+	for secret := range strings.FieldsFuncSeq(list, func(c rune) bool { return c == ',' || unicode.IsSpace(c) }) {
+		key, err := ParseSecret(secret)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
 // FormatSecret is the inverse of ParseSecret.
 func FormatSecret(key []byte) string { return prefix + base64.StdEncoding.EncodeToString(key) }
 
 // Sign returns the signature of one attempt under one key, in the form in which
-// HeaderSignature has it.
+// HeaderSignature and CallHeaderSignature have it.
 func Sign(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac(key, id, strconv.FormatInt(at.Unix(), 10), body))
 }
@@ -80,9 +102,20 @@ func mac(key []byte, id, timestamp string, body []byte) []byte {
 // A request that was recorded and is sent again at once still verifies: keep
 // each HeaderID for at least twice the Tolerance and drop those seen before.
 func Verify(secrets []string, header http.Header, body []byte, now time.Time) error {
-	id, timestamp := header.Get(HeaderID), header.Get(HeaderTimestamp)
+	return verify(secrets, header.Get(HeaderID), header.Get(HeaderTimestamp), header.Values(HeaderSignature), body, now)
+}
+
+// VerifyCall is Verify for a call to a participant. Its id is the Idempotency-Key, by
+// which a participant recognizes what it has done already. The signature does not cover
+// the URL and the other headers; the body says which step of which saga is meant.
+func VerifyCall(secrets []string, header http.Header, body []byte, now time.Time) error {
+	return verify(secrets, header.Get(CallHeaderID), header.Get(CallHeaderTimestamp),
+		header.Values(CallHeaderSignature), body, now)
+}
+
+func verify(secrets []string, id, timestamp string, signatures []string, body []byte, now time.Time) error {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if id == "" || err != nil || len(header.Values(HeaderSignature)) == 0 {
+	if id == "" || err != nil || len(signatures) == 0 {
 		return ErrHeaders
 	}
 	if off := now.Sub(time.Unix(seconds, 0)); off > Tolerance || off < -Tolerance {
@@ -94,7 +127,7 @@ func Verify(secrets []string, header http.Header, body []byte, now time.Time) er
 			return err
 		}
 		want := mac(key, id, timestamp, body)
-		for given := range strings.FieldsSeq(strings.Join(header.Values(HeaderSignature), " ")) {
+		for given := range strings.FieldsSeq(strings.Join(signatures, " ")) {
 			version, text, _ := strings.Cut(given, ",")
 			got, err := base64.StdEncoding.DecodeString(text)
 			if version == "v1" && err == nil && hmac.Equal(got, want) {

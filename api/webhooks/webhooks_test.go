@@ -109,3 +109,56 @@ func TestWhatWasChangedIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// The published vectors of calls to participants, in docs/participants.md.
+var calls = []struct{ secret, id, timestamp, body, signature string }{
+	{
+		"whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+		"019ab2c0-5a3e-7c31-9d5e-2f1b7a4c8d90/charge-payment/execute",
+		"1795262400", `{"step":"charge-payment"}`, "v1,cD6OGeaU939frqa84apOtiMU7r1ds+xZb81X87ASX8g=",
+	},
+	{
+		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+		"019ab2c0-5a3e-7c31-9d5e-2f1b7a4c8d90/%E4%BA%88%E7%B4%84/compensate",
+		"1795262401", `{"step":"予約"}`, "v1,Q7k6F6bRiAyiGhMN6SxAxEYSMGfAfZl1wldauP/i+2Q=",
+	},
+}
+
+func TestThePublishedVectorsOfCallsHold(t *testing.T) {
+	page, err := os.ReadFile("../../docs/participants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range calls {
+		secrets := []string{v.secret}
+		header := func(id, timestamp, signature string) http.Header {
+			return http.Header{"Idempotency-Key": {id}, "X-Saga-Timestamp": {timestamp}, "X-Saga-Signature": {signature}}
+		}
+		verify := func(h http.Header, body string, after time.Duration) error {
+			return webhooks.VerifyCall(secrets, h, []byte(body), at(t, v.timestamp).Add(after))
+		}
+		right := header(v.id, v.timestamp, v.signature)
+		for _, tt := range []struct {
+			name  string
+			err   error
+			wants error
+		}{
+			{"as it was signed", verify(right, v.body, 0), nil},
+			{"during a rotation", verify(header(v.id, v.timestamp, "v1,AAAA "+v.signature), v.body, 0), nil},
+			{"another byte", verify(right, v.body[:len(v.body)-1]+" ", 0), webhooks.ErrSignature},
+			{"another time", verify(header(v.id, "1795262402", v.signature), v.body, 0), webhooks.ErrSignature},
+			{"another id", verify(header(v.id+"#2", v.timestamp, v.signature), v.body, 0), webhooks.ErrSignature},
+			{"an old one sent again", verify(right, v.body, webhooks.Tolerance+time.Second), webhooks.ErrTimestamp},
+			{"a webhook", verify(headers(v.id, v.timestamp, v.signature), v.body, 0), webhooks.ErrHeaders},
+		} {
+			if !errors.Is(tt.err, tt.wants) {
+				t.Errorf("%s, %s: %v, want %v", v.id, tt.name, tt.err, tt.wants)
+			}
+		}
+		for _, part := range []string{v.secret, v.id, v.timestamp, v.body, v.signature} {
+			if !strings.Contains(string(page), part) {
+				t.Errorf("docs/participants.md lacks %s", part)
+			}
+		}
+	}
+}

@@ -136,8 +136,13 @@ func (n *node) addCalls(context.Context) (err error) {
 	if n.trusted, err = n.watchTLS("participants", p.TLSCertFile, p.TLSKeyFile, p.TLSCAFile); err != nil {
 		return err
 	}
+	signing, err := n.signingKeys()
+	if err != nil {
+		return err
+	}
 	n.calls = participant.New(participant.Config{
-		Policy: n.policy, TLS: n.trusted, Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
+		Policy: n.policy, TLS: n.trusted, SigningKeys: signing,
+		Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: n.cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * n.cfg.Engine.MaxRunning, Now: n.now, Log: n.opt.Log,
 	})
 	return nil

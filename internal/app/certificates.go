@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/rest/listen"
+	"github.com/skald-saga/skald/internal/secret/credentials"
 	"github.com/skald-saga/skald/internal/secret/files"
 )
 
@@ -51,6 +54,32 @@ func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, erro
 	w, err := from.Watch(n.unreadable(setting))
 	if err != nil {
 		return nil, err
+	}
+	readAgain(&n.read, setting, w)
+	return w.Current, nil
+}
+
+// signingKeys returns the present keys of signatures to participants, nil when there are
+// none.
+func (n *node) signingKeys() (func() [][]byte, error) {
+	p := n.cfg.Participants
+	if p.SigningSecretsFile == "" {
+		keys, err := config.SigningKeys(string(p.SigningSecrets))
+		if len(keys) == 0 {
+			return nil, err
+		}
+		return func() [][]byte { return keys }, nil
+	}
+	const setting = "participants.signing_secrets_file"
+	w, err := files.Watch(func() ([][]byte, error) {
+		text, err := credentials.ReadSecret(p.SigningSecretsFile)
+		if err != nil {
+			return nil, err
+		}
+		return config.SigningKeys(text)
+	}, n.unreadable(setting), p.SigningSecretsFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", setting, err)
 	}
 	readAgain(&n.read, setting, w)
 	return w.Current, nil

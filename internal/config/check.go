@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
+	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
@@ -175,6 +176,14 @@ var rules = []rule{
 		func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile == "") },
 	},
 	{"encryption.key_file", nil, func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile != "") }},
+	{
+		"participants.signing_secrets",
+		[]string{"participants.signing_secrets_file"},
+		func(c Config) string { return brokenSigning(c, c.Participants.SigningSecretsFile == "") },
+	},
+	{"participants.signing_secrets_file", nil, func(c Config) string {
+		return brokenSigning(c, c.Participants.SigningSecretsFile != "")
+	}},
 	{"test.clock_offset", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,
 			"is refused unless app.environment (SKALD_ENV) is test")
@@ -188,6 +197,23 @@ var rules = []rule{
 	{"failpoints", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || c.Failpoints == "", "is refused in prod")
 	}},
+}
+
+// brokenSigning returns what is wrong with the secrets of calls, as brokenKeys.
+func brokenSigning(c Config, here bool) string {
+	if _, err := SigningKeys(string(c.Participants.SigningSecrets)); err != nil && here {
+		return err.Error()
+	}
+	return ""
+}
+
+// SigningKeys returns the keys in participants.signing_secrets, or in its file.
+func SigningKeys(secrets string) ([][]byte, error) {
+	keys, err := webhooks.ParseSecrets(secrets)
+	if err != nil || len(keys) > 2 || len(keys) == 0 && secrets != "" {
+		return nil, errors.New("must be one or two secrets, each whsec_ and the base64 of 24 to 64 bytes")
+	}
+	return keys, nil
 }
 
 // brokenKeys returns what is wrong with the master keys, "" if nothing is or if they do

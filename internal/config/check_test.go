@@ -118,6 +118,13 @@ func TestRulesBetweenSettings(t *testing.T) {
 			"encryption.key_file (SKALD_ENCRYPTION_KEY_FILE): entry 1 must be ID:KEY, where ID is 1 to 32 letters, digits, _ and -"},
 		{"master keys in two places", []string{"SKALD_ENCRYPTION_KEYS=" + sampleMaster, "SKALD_ENCRYPTION_KEY_FILE=testdata/master_keys"},
 			"encryption.key_file (SKALD_ENCRYPTION_KEY_FILE): excludes encryption.keys: set only one of them"},
+		{"a secret of signatures that is none", []string{"SKALD_PARTICIPANTS_SIGNING_SECRETS=" + sampleSecret + ",hush"},
+			"participants.signing_secrets (SKALD_PARTICIPANTS_SIGNING_SECRETS): must be one or two secrets, each whsec_ and the base64 of 24 to 64 bytes"},
+		{"three secrets of signatures", []string{"SKALD_PARTICIPANTS_SIGNING_SECRETS=" + strings.Repeat(sampleSecret+" ", 3)},
+			"participants.signing_secrets (SKALD_PARTICIPANTS_SIGNING_SECRETS): must be one or two secrets, each whsec_ and the base64 of 24 to 64 bytes"},
+		{"two secrets of signatures", []string{"SKALD_PARTICIPANTS_SIGNING_SECRETS=" + strings.Repeat(sampleSecret+"\n", 2)}, ""},
+		{"a file of something else than secrets of signatures", []string{"SKALD_PARTICIPANTS_SIGNING_SECRETS_FILE=testdata/password"},
+			"participants.signing_secrets_file (SKALD_PARTICIPANTS_SIGNING_SECRETS_FILE): must be one or two secrets, each whsec_ and the base64 of 24 to 64 bytes"},
 		{"master keys in prod", []string{"SKALD_ENV=prod", "SKALD_DATABASE_HOST=db", "SKALD_ENCRYPTION_KEYS=" + sampleMaster}, ""},
 		{"staging in plain text", []string{"SKALD_ENV=staging", "SKALD_DATABASE_URL=postgres://db/x?sslmode=disable"}, ""},
 	} {

@@ -162,10 +162,13 @@ type Egress struct {
 }
 
 // Participants says how Skald and the participants of sagas know each other.
+// SigningSecrets holds the content of SigningSecretsFile when that is given.
 type Participants struct {
-	TLSCertFile string `koanf:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
-	TLSKeyFile  string `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
-	TLSCAFile   string `koanf:"tls_ca_file" doc:"File of CA certificates (PEM) to verify https participants and targets of dead letters with; empty means the system's. It is read again when it changes."`
+	TLSCertFile        string `koanf:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
+	TLSKeyFile         string `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
+	TLSCAFile          string `koanf:"tls_ca_file" doc:"File of CA certificates (PEM) to verify https participants and targets of dead letters with; empty means the system's. It is read again when it changes."`
+	SigningSecrets     Secret `koanf:"signing_secrets" doc:"Secret with which calls to participants are signed, whsec_ and the base64 of 24 to 64 random bytes; during a rotation two, separated by a comma or white space. Empty means that calls are not signed. Excludes signing_secrets_file."`
+	SigningSecretsFile string `koanf:"signing_secrets_file" doc:"File that contains the secrets, one per line. It is read again when it changes. Excludes signing_secrets."`
 }
 
 // Audit is the audit trail and its hash chain.

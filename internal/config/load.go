@@ -37,6 +37,8 @@ func Load(path string, environ []string) (Config, error) {
 	cfg := l.merge(fromFile, fromEnv)
 	l.readSecretFile("database.password_file", cfg.Database.PasswordFile, &cfg.Database.Password)
 	l.readSecretFile("auth.bootstrap_admin_key_file", cfg.Auth.BootstrapAdminKeyFile, &cfg.Auth.BootstrapAdminKey)
+	l.readSecretFile("participants.signing_secrets_file", cfg.Participants.SigningSecretsFile,
+		&cfg.Participants.SigningSecrets)
 	l.readSecretFile("encryption.key_file", cfg.Encryption.KeyFile, &cfg.Encryption.Keys)
 	l.readSecretFile("jobs.log_s3_secret_key_file", cfg.Jobs.LogS3SecretKeyFile, &cfg.Jobs.LogS3SecretKey)
 	l.check(cfg)
@@ -199,6 +201,7 @@ var alternatives = [][2]string{
 	{"database.password", "database.password_file"},
 	{"auth.bootstrap_admin_key", "auth.bootstrap_admin_key_file"},
 	{"encryption.keys", "encryption.key_file"},
+	{"participants.signing_secrets", "participants.signing_secrets_file"},
 	{"jobs.log_s3_secret_key", "jobs.log_s3_secret_key_file"},
 	{"vault.static_path", "vault.dynamic_path"},
 	{"vault.secret_id", "vault.secret_id_file"},

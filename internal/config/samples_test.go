@@ -127,6 +127,8 @@ var samples = map[string]struct {
 	"participants.tls_cert_file":          {"/c.pem", "/c.pem"},
 	"participants.tls_key_file":           {"/k.pem", "/k.pem"},
 	"participants.tls_ca_file":            {"/ca.pem", "/ca.pem"},
+	"participants.signing_secrets":        {sampleSecret, Secret(sampleSecret)},
+	"participants.signing_secrets_file":   {"testdata/signing_secrets", "testdata/signing_secrets"},
 	"webhooks.tls_cert_file":              {"/c.pem", "/c.pem"},
 	"webhooks.tls_key_file":               {"/k.pem", "/k.pem"},
 	"webhooks.tls_ca_file":                {"/ca.pem", "/ca.pem"},
@@ -192,6 +194,9 @@ var samples = map[string]struct {
 	"test.clock_offset":                   {"-90s", -90 * time.Second},
 	"failpoints":                          {"engine.commit=kill@3", "engine.commit=kill@3"},
 }
+
+// sampleSecret is a secret of signatures.
+const sampleSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 // sampleMaster is a master key.
 const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="

@@ -34,6 +34,9 @@ type Config struct {
 	// and NextProtos are set by the Client. A call after a change never uses a connection
 	// from before it.
 	TLS func() *tls.Config
+	// SigningKeys returns the keys with which requests are signed at present, by a signature
+	// each; nil means that they are not signed.
+	SigningKeys func() [][]byte
 	// Version is part of the User-Agent, "skald/VERSION"; "" means "dev".
 	Version string
 	// MaxResponseBytes limits the body of an answer, both as received and as canonical

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -53,7 +54,11 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	b = append(b, "Content-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(call.Body)), 10)
 	b = append(b, "\r\nIdempotency-Key: "...)
+	id := len(b)
 	b = appendEncoded(b, call.Key)
+	if c.cfg.SigningKeys != nil {
+		b = appendSignatures(b, c.cfg.SigningKeys(), string(b[id:]), deadline.Add(-call.Timeout), call.Body)
+	}
 	b = append(b, "\r\nX-Saga-Id: "...)
 	b = append(b, call.SagaID.String()...)
 	b = append(b, "\r\nX-Saga-Tenant: "...)
@@ -81,6 +86,23 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	b = hex.AppendEncode(b, span[:])
 	b = append(b, "-01"...)
 	return append(b, "\r\n\r\n"...), nil
+}
+
+// appendSignatures appends when this attempt was made, and its signatures as those of
+// webhooks. id is the Idempotency-Key as it is sent, so that it is the same in every
+// attempt.
+func appendSignatures(b []byte, keys [][]byte, id string, at time.Time, body []byte) []byte {
+	b = append(b, "\r\nX-Saga-Timestamp: "...)
+	b = strconv.AppendInt(b, at.Unix(), 10)
+	for i, key := range keys {
+		if i == 0 {
+			b = append(b, "\r\nX-Saga-Signature: "...)
+		} else {
+			b = append(b, ' ')
+		}
+		b = append(b, webhooks.Sign(key, id, at, body)...)
+	}
+	return b
 }
 
 // validTraceID follows W3C Trace Context: 32 lower-case hex digits, not all zero.

@@ -79,7 +79,7 @@ var arrows = map[string][]string{
 	"internal/loop/lease":        {"internal/loop"},
 	"internal/saga/engine":       {"internal/failpoint", "internal/fault", "internal/loop", "internal/loop/lease", "internal/retry", "internal/saga", "internal/saga/workflow"},
 	"internal/janitor":           {"internal/fault", "internal/loop", "internal/saga"},
-	"internal/saga/participant":  {"internal/egress", "internal/failpoint", "internal/retry", "internal/saga", "internal/strictjson"},
+	"internal/saga/participant":  {"api/webhooks", "internal/egress", "internal/failpoint", "internal/retry", "internal/saga", "internal/strictjson"},
 	// the database login
 	"internal/secret/files":           {},
 	"internal/secret/credentials":     {"internal/secret/files"},
@@ -90,7 +90,7 @@ var arrows = map[string][]string{
 	"api/client":                {},
 	"api/worker":                {},
 	"api/webhooks":              {},
-	"internal/config":           {"internal/access", "internal/secret/credentials", "internal/secret/envelope"},
+	"internal/config":           {"api/webhooks", "internal/access", "internal/secret/credentials", "internal/secret/envelope"},
 	"internal/postgres/devpg":   {"internal/loop"},
 	"internal/egress":           {"internal/secret/files"},
 	"internal/rest/listen":      {"internal/secret/files"},
