@@ -219,9 +219,17 @@ type Work interface {
 	// Confirm takes a run out of doubt before the deadline (W11).
 	Confirm(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
 	// CheckFence remembers the newest token that key has shown, and tells whether
-	// this one is not older. Fault: Invalid (CodeFenceNotIssued) for one that no run
-	// was ever given, which is not remembered.
-	CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error)
+	// this one is not older. Fault: Invalid (CodeFenceNotIssued) for a newer one that
+	// no run of the tenant holds, or was ever given if it names the run; that is not
+	// remembered.
+	CheckFence(ctx context.Context, tenant uuid.UUID, key string, token ShownToken) (ok bool, err error)
+}
+
+// ShownToken is a fencing token, and the run to which it was given if the caller says so:
+// uuid.Nil if not.
+type ShownToken struct {
+	Epoch, Seq int64
+	Run        uuid.UUID
 }
 
 // KeyFence is the newest fencing token that was checked for a key.

@@ -16,24 +16,12 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// issuedTokens is the highest fencing token issued: the epoch of the leader's row, and
-// the last number of the sequence.
-const issuedTokens = `
-SELECT coalesce((SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default'), 0),
-       coalesce((SELECT s.last_value FROM pg_catalog.pg_sequences s WHERE s.schemaname = 'jobs' AND s.sequencename = 'fencing'), 0)`
-
-// issued tells whether a token may have been given to a run: both of its numbers only
-// grow, so one above the highest was never issued. A genuine token was issued before
-// this reads; a leader elected meanwhile only raises the highest. It uses the engine's
-// role, since a tenant's role may not read who leads.
-func (st *Jobs) issued(ctx context.Context, epoch, seq int64) (bool, error) {
-	var lastEpoch, lastSeq int64
-	rows, err := st.db.QueryWrite(ctx, issuedTokens)
-	if err == nil {
-		err = postgres.EachRow(rows, func() error { return rows.Scan(&lastEpoch, &lastSeq) })
-	}
-	return epoch >= 1 && epoch <= lastEpoch && seq >= 1 && seq <= lastSeq, err
-}
+// givenToken tells whether a run of the tenant holds a token, or was ever given it if the
+// run is named: without its name only the runs that are with a worker are looked at.
+const givenToken = `
+SELECT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.phase IN ('HELD', 'ORPHANED') AND r.leader_epoch = $2 AND r.fencing_seq = $3)
+    OR EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $4 AND r.leader_epoch = $2 AND r.fencing_seq = $3)
+    OR EXISTS (SELECT FROM jobs.job_run_attempts a WHERE a.tenant_id = $1 AND a.run_id = $4 AND a.leader_epoch = $2 AND a.fencing_seq = $3)`
 
 // checkFence stores a token unless it is older than the newest one.
 var checkFence = postgres.Named(`
@@ -42,22 +30,43 @@ ON CONFLICT (tenant_id, key) DO UPDATE
    SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
  WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`, keyFenceTable.As("f"))
 
-// CheckFence implements jobrun.Work.
-func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
-	switch issued, err := st.issued(ctx, epoch, seq); {
-	case err != nil:
-		return false, postgres.Wrap("check a fence", err)
-	case !issued:
-		return false, fault.New(fault.Invalid, jobrun.CodeFenceNotIssued, "%d.%d was not issued by this server: refuse the write", epoch, seq).
-			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never issued to a run"})
-	}
+// CheckFence implements jobrun.Work. Whose token it is matters only for one that would
+// replace the newest: an older one is refused whoever has it.
+func (st *Jobs) CheckFence(
+	ctx context.Context, tenant uuid.UUID, key string, token jobrun.ShownToken,
+) (ok bool, err error) {
+	f := jobrun.KeyFence{TenantID: tenant, Key: key, Epoch: token.Epoch, Seq: token.Seq}
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		f := jobrun.KeyFence{TenantID: tenant, Key: key, Epoch: epoch, Seq: seq}
+		newest, err := keyFenceTable.One(tx.QueryRowContext(ctx,
+			`SELECT `+keyFenceColumns+` FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2`, tenant, key))
+		switch {
+		case errors.Is(err, sql.ErrNoRows): // any token is newer
+		case err != nil:
+			return err
+		case f.Epoch < newest.Epoch || f.Epoch == newest.Epoch && f.Seq < newest.Seq:
+			return nil
+		}
+		if f.Epoch != newest.Epoch || f.Seq != newest.Seq {
+			var given bool
+			row := tx.QueryRowContext(ctx, givenToken, tenant, token.Epoch, token.Seq, token.Run)
+			if err := row.Scan(&given); err != nil {
+				return err
+			}
+			if !given {
+				return notIssued(&f)
+			}
+		}
 		done, err := tx.ExecContext(ctx, checkFence.Text, checkFence.Args(keyFenceTable.Row(&f))...)
 		ok, err = postgres.ChangedOne(done, "check a fence", err)
 		return err
 	})
 	return ok, postgres.Wrap("check a fence", err)
+}
+
+func notIssued(f *jobrun.KeyFence) error {
+	return fault.New(fault.Invalid, jobrun.CodeFenceNotIssued,
+		"no run of this tenant holds %s: refuse the write; if the run has ended, name it as run_id", f.FencingToken()).
+		With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "is not the token of a run of this tenant"})
 }
 
 // Fences is jobrun.Fences on PostgreSQL.

@@ -2,8 +2,11 @@ package jobdb_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
@@ -18,17 +21,22 @@ func TestAFenceOfAnotherSystemRefusesOlderTokens(t *testing.T) {
 	j := pgtest.NewJobs(t)
 	j.Lead(t, 2)
 	pgtest.Execute(t, j.DB.SQL(), `SELECT nextval('jobs.fencing') FROM generate_series(1, 9)`)
+	holds := func(epoch, seq int64) uuid.UUID {
+		t.Helper()
+		r := j.Running(t, j.NewWorker(t), j.Job)
+		pgtest.Execute(t, j.DB.SQL(), fmt.Sprintf(
+			`UPDATE jobs.job_runs SET leader_epoch = %d, fencing_seq = %d WHERE id = '%s'`, epoch, seq, r.ID))
+		return r.ID
+	}
 	for _, tt := range []struct {
 		epoch, seq int64
 		ok         bool
 	}{{1, 5, true}, {1, 5, true}, {1, 4, false}, {1, 7, true}, {2, 1, true}, {1, 9, false}} {
-		ok, err := j.CheckFence(t.Context(), j.Tenant, "table-1", tt.epoch, tt.seq)
+		ok, err := j.CheckFence(t.Context(), j.Tenant, "table-1",
+			jobrun.ShownToken{Epoch: tt.epoch, Seq: tt.seq, Run: holds(tt.epoch, tt.seq)})
 		if err != nil || ok != tt.ok {
 			t.Errorf("%d.%d: %v, %v", tt.epoch, tt.seq, ok, err)
 		}
-	}
-	if ok, err := j.CheckFence(t.Context(), pgtest.NewID(), "table-1", 1, 1); err != nil || !ok {
-		t.Errorf("another tenant's key: %v, %v", ok, err)
 	}
 	w := j.NewWorker(t)
 	seen := int64(0)
@@ -41,16 +49,73 @@ func TestAFenceOfAnotherSystemRefusesOlderTokens(t *testing.T) {
 	}
 }
 
+// shown is the token of a run, as a caller shows it who does not name the run.
+func shown(r jobrun.Run) jobrun.ShownToken {
+	return jobrun.ShownToken{Epoch: r.LeaderEpoch, Seq: r.FencingSeq}
+}
+
+func TestAFenceTakesOnlyTokensOfItsTenantsRuns(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	other := j
+	other.Tenant = pgtest.NewID()
+	other.Job = other.Define(t, func(d *jobrun.Definition) { d.TenantID = other.Tenant })
+	own, foreign := j.Running(t, j.NewWorker(t), j.Job), other.Running(t, other.NewWorker(t), other.Job)
+	check := func(token jobrun.ShownToken) string {
+		t.Helper()
+		switch ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", token); {
+		case fault.IsCode(err, jobrun.CodeFenceNotIssued):
+			return "not issued"
+		case err != nil:
+			t.Fatal(err)
+		case !ok:
+			return "too old"
+		}
+		return "ok"
+	}
+	named := func(r jobrun.Run) jobrun.ShownToken {
+		token := shown(r)
+		token.Run = r.ID
+		return token
+	}
+	if one, two := check(shown(foreign)), check(named(foreign)); one != "not issued" || two != "not issued" {
+		t.Errorf("the token of another tenant's run: %s; with the run: %s", one, two)
+	}
+	if n := j.Count(t, `SELECT count(*) FROM jobs.fences`); n != 0 {
+		t.Errorf("%d fences are remembered", n)
+	}
+	if ok, err := j.CheckFence(t.Context(), other.Tenant, "ledger", shown(foreign)); !ok || err != nil {
+		t.Errorf("its own tenant: %v, %v", ok, err)
+	}
+	// A run that has ended, and an attempt that another one has followed, must be named.
+	released := j.Running(t, j.NewWorker(t), j.Job)
+	if _, err := j.Release(t.Context(), j.Tenant, released.ID, released.Fence(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := j.ClaimRuns(t, j.NewWorker(t)); len(got) != 1 || got[0].ID != released.ID {
+		t.Fatalf("claimed %v", got)
+	}
+	j.FinishRuns(t, jobrun.Result{TenantID: j.Tenant, RunID: own.ID, Fence: own.Fence()})
+	got := []string{
+		check(shown(own)), check(named(own)), check(shown(own)),
+		check(shown(released)), check(named(released)), check(shown(own)),
+	}
+	if want := []string{"not issued", "ok", "ok", "not issued", "ok", "too old"}; !slices.Equal(got, want) {
+		t.Errorf("tokens of attempts that have ended: %v, want %v", got, want)
+	}
+}
+
 func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
-	if _, err := j.CheckFence(t.Context(), j.Tenant, "ledger", 1, 1); !fault.IsCode(err, jobrun.CodeFenceNotIssued) {
+	_, err := j.CheckFence(t.Context(), j.Tenant, "ledger", jobrun.ShownToken{Epoch: 1, Seq: 1})
+	if !fault.IsCode(err, jobrun.CodeFenceNotIssued) {
 		t.Errorf("before the first assignment: %v", err)
 	}
 	r := j.Running(t, j.NewWorker(t), j.Job)
 	for _, tt := range [][2]int64{{r.LeaderEpoch + 1, r.FencingSeq}, {r.LeaderEpoch, r.FencingSeq + 1}, {999999, 1},
 		{0, 1}, {1, 0}} {
-		ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", tt[0], tt[1])
+		ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", jobrun.ShownToken{Epoch: tt[0], Seq: tt[1]})
 		if f := fault.As(err); ok || f == nil || f.Kind != fault.Invalid || f.Code != jobrun.CodeFenceNotIssued {
 			t.Errorf("%v: %v, %v", tt, ok, err)
 		}
@@ -58,7 +123,7 @@ func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 	if n := j.Count(t, `SELECT count(*) FROM jobs.fences`); n != 0 {
 		t.Fatalf("%d fences are remembered", n)
 	}
-	if ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", r.LeaderEpoch, r.FencingSeq); !ok || err != nil {
+	if ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", shown(r)); !ok || err != nil {
 		t.Errorf("the genuine one: %v, %v", ok, err)
 	}
 }
@@ -69,7 +134,7 @@ func TestAFenceIsShownAndItsResetRecorded(t *testing.T) {
 	st := jobdb.NewFences(j.DB)
 	first, second := j.Running(t, j.NewWorker(t), j.Job), j.Running(t, j.NewWorker(t), j.Job)
 	for _, key := range []string{"c", "a", "b"} {
-		if ok, err := j.CheckFence(t.Context(), j.Tenant, key, second.LeaderEpoch, second.FencingSeq); !ok || err != nil {
+		if ok, err := j.CheckFence(t.Context(), j.Tenant, key, shown(second)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 	}
@@ -115,10 +180,10 @@ func TestAFenceIsShownAndItsResetRecorded(t *testing.T) {
 	if n := j.Count(t, `SELECT count(*) FROM saga.audit_actions WHERE kind = 'job_fence' AND subject = 'a' AND verb = 'reset'`); n != 1 {
 		t.Errorf("%d actions are on record", n)
 	}
-	if ok, err := j.CheckFence(t.Context(), j.Tenant, "a", first.LeaderEpoch, first.FencingSeq); !ok || err != nil {
+	if ok, err := j.CheckFence(t.Context(), j.Tenant, "a", shown(first)); !ok || err != nil {
 		t.Errorf("an older token after the reset: %v, %v", ok, err)
 	}
-	if ok, err := j.CheckFence(t.Context(), j.Tenant, "b", first.LeaderEpoch, first.FencingSeq); ok || err != nil {
+	if ok, err := j.CheckFence(t.Context(), j.Tenant, "b", shown(first)); ok || err != nil {
 		t.Errorf("an older token of a key that was not reset: %v, %v", ok, err)
 	}
 }

@@ -25,7 +25,11 @@ func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObjec
 		return nil, rest.SchemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid",
 			Message: "is not a fencing token"})
 	}
-	ok, err := s.Work.CheckFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey, epoch, seq)
+	token := jobrun.ShownToken{Epoch: epoch, Seq: seq}
+	if in.Body.RunID != nil {
+		token.Run = *in.Body.RunID
+	}
+	ok, err := s.Work.CheckFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey, token)
 	if err != nil {
 		return nil, err
 	}
