@@ -26,7 +26,7 @@ var jobProblems = []problemKind{
 	{jobrun.CodeLogGap, []int{409}, "Log chunk conflict", "Another chunk of the log is stored under this number. Continue with the number after the last accepted chunk."},
 	{jobrun.CodeNoLeader, []int{409}, "No leader", "No node is the leader of the scheduler right now. Retry after the next election."},
 	{jobrun.CodeFenceNotFound, []int{404}, "No such fence", "No fencing token was checked for this key, or the fence was reset, or not checked for `run_retention_days`."},
-	{jobrun.CodeFenceNotIssued, []int{422}, "Not a fencing token of this server", "This fencing token was never issued to a run, so it was not stored. Refuse the write. The token is made up, comes from another installation, or was issued after the point in time the database was restored to."},
+	{jobrun.CodeFenceNotIssued, []int{422}, "Not a fencing token of this tenant", "No run of the tenant holds this fencing token, so it was not stored. Refuse the write. The token is made up, comes from another tenant or installation, or was issued after the point in time the database was restored to. If its run has ended or is with another worker, send `run_id`, too."},
 	{jobrun.CodeSetting, []int{422}, "Invalid setting", "No setting has this name, or the value is not allowed. `errors` lists every error."},
 	{jobrun.CodeUnavailable, []int{503}, "Job runs unavailable", "The server was started with `--store memory`, which has no job runs."},
 }

@@ -79,7 +79,7 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	}
 	s.Send("POST", runPath(id, "complete"), fence(w, c, `,"result":{"a":1}`), apitest.As("worker")...).Ended("SUCCEEDED",
 		false)
-	if r := s.Send("POST", "/api/v1/fences/k/check", `{"fencing_token":"`+c.FencingToken+`"}`,
+	if r := s.Send("POST", "/api/v1/fences/k/check", `{"run_id":"`+id.String()+`","fencing_token":"`+c.FencingToken+`"}`,
 		apitest.As("worker")...); r.Status != 200 {
 		t.Errorf("check a fence: %d %s", r.Status, r.Body)
 	}
