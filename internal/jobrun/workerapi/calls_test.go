@@ -1,6 +1,7 @@
 package workerapi_test
 
 import (
+	"fmt"
 	"bufio"
 	"encoding/base64"
 	"io"
@@ -239,10 +240,12 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 func TestFencingTokensGoOneWay(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
-	s.exec(`UPDATE jobs.leader SET epoch = 2`) // the tokens checked below were issued
-	s.exec(`SELECT setval('jobs.fencing', 9)`)
+	s.run(s.job)
+	c := s.one(s.worker(""), "")
 	check := func(key, token string, want bool) {
 		t.Helper()
+		epoch, seq, _ := strings.Cut(token, ".")
+		s.exec(fmt.Sprintf(`UPDATE jobs.job_runs SET leader_epoch = %s, fencing_seq = %s WHERE id = '%s'`, epoch, seq, c.RunID))
 		r := s.Send("POST", "/api/v1/fences/"+key+"/check", `{"fencing_token":"`+token+`"}`)
 		var f client.FenceCheck
 		if r.Into(&f); r.Status != 200 || f.Ok != want || f.FencingToken != token {
