@@ -35,7 +35,8 @@ type cli struct {
 	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 
-	overrides []string // settings given as flags, in the form of variables
+	overrides []string       // settings given as flags, in the form of variables
+	level     *slog.LevelVar // of the logger that load returned
 
 	Failpoints failpointsCmd `cmd:"" hidden:"" help:"List the failpoints of this binary."`
 }
@@ -64,7 +65,9 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
 		return cfg, nil, err
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	c.level = new(slog.LevelVar)
+	c.level.Set(level)
+	opts := &slog.HandlerOptions{Level: c.level}
 	if cfg.Log.Format == "text" {
 		return cfg, slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
 	}
@@ -96,7 +99,13 @@ func (s serveCmd) Run(ctx context.Context, c *cli) error {
 	if err != nil {
 		return err
 	}
-	return app.Run(ctx, cfg, app.Options{Version: buildInfo(), Log: log, EUID: os.Geteuid()})
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	again := func() (config.Config, error) { return config.Load(c.Config, append(os.Environ(), c.overrides...)) }
+	return app.Run(ctx, cfg, app.Options{
+		Version: buildInfo(), Log: log, EUID: os.Geteuid(), Hangup: hangup, Level: c.level, Load: again,
+	})
 }
 
 type versionCmd struct{}

@@ -4,7 +4,7 @@
 // Files, each on top of those before it: ids, logins, database, job_logs,
 // jobs_scheduler, builtin, reseal, jobs, access, jobs_sagas, notices, letters_kafka,
 // letters, stores, archive, certificates, pinned, readiness, reply, writes, build, app,
-// jobworker, retained, serve, verify, watched.
+// jobworker, reload, retained, serve, verify, watched.
 package app
 
 import (
@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
 // Run serves until ctx ends and then stops gracefully. It returns nil after a
@@ -36,6 +37,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	defer from.close()
+	loaded := cfg // openStores completes cfg
 	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
 	kept, lost, closeStores, err := openStores(ctx, &cfg, from, now, opt.Log)
 	if err != nil {
@@ -45,6 +47,10 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	n, err := build(ctx, cfg, opt, kept, now, listener.Addr())
 	if err != nil {
 		return err
+	}
+	n.loaded = loaded
+	if f, ok := from.Source.(*credentials.File); ok {
+		n.read = append(n.read, reread{"database.password_file", f.Reread})
 	}
 	from.report(n.metrics)
 	return n.serve(ctx, listener, lost)

@@ -47,6 +47,14 @@ func (s *syncBuffer) String() string {
 // first.
 func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node {
 	t.Helper()
+	return startWith(t, dsn, name, func(*app.Options) {}, change...)
+}
+
+// startWith is start with further options.
+func startWith(
+	t *testing.T, dsn, name string, options func(*app.Options), change ...func(*config.Config),
+) *node {
+	t.Helper()
 	cfg := config.Default(config.Test)
 	cfg.Database.URL = config.Secret(dsn)
 	cfg.Server.ListenAddr = "127.0.0.1:0"
@@ -58,12 +66,12 @@ func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{logs: &syncBuffer{}}
 	ready, ended := make(chan string, 1), make(chan error, 1)
-	go func() {
-		ended <- app.Run(ctx, cfg, app.Options{
-			EUID: 1000, // tests may run as root, which may not run programs; cmd/skald tests that
-			Log:  slog.New(slog.NewJSONHandler(n.logs, nil)), Ready: func(url string) { ready <- url },
-		})
-	}()
+	opt := app.Options{
+		EUID: 1000, // tests may run as root, which may not run programs; cmd/skald tests that
+		Log:  slog.New(slog.NewJSONHandler(n.logs, nil)), Ready: func(url string) { ready <- url },
+	}
+	options(&opt)
+	go func() { ended <- app.Run(ctx, cfg, opt) }()
 	n.stop = sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() {
 		if err := n.stop(); err != nil {

@@ -34,6 +34,11 @@ type Options struct {
 	Log     *slog.Logger
 	// EUID is the effective user id of the process: root may not run programs of jobs.
 	EUID int
+	// Hangup asks the node to read again what it can without a restart, Load to read the
+	// settings for it, and Level is that of Log, to follow log.level. All optional.
+	Hangup <-chan os.Signal
+	Load   func() (config.Config, error)
+	Level  *slog.LevelVar
 	// Ready is called once the API answers, with its base URL. Optional.
 	Ready func(url string)
 }
@@ -49,6 +54,7 @@ type node struct {
 	policy      *egress.Policy     // where calls may go
 	trusted     func() *tls.Config // TLS to participants; nil: the system's authorities, no certificate
 	read        []reread
+	loaded      config.Config // as Load had it
 	metrics     *ops.Metrics
 	database    *condition
 	loops       *loop.Watchdog

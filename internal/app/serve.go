@@ -48,6 +48,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 			Round: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "sagas", do) },
 		})
 	})
+	parts.Go(func() { n.watchHangup(work) })
 	seal := func(chain saga.Sealed, sealed func(events int, lag time.Duration)) {
 		parts.Go(func() {
 			audit.Seal(work, audit.SealConfig{

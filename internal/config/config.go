@@ -7,7 +7,7 @@
 // config.example.yaml are all derived from these tags.
 //
 // Files, each on top of those before it: address, secret, config, field, rule, conninfo,
-// mistake, defaults, jobs, sources, vault, check, database, load.
+// mistake, changed, defaults, jobs, sources, vault, check, database, load.
 package config
 
 import (

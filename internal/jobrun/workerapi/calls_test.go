@@ -1,9 +1,9 @@
 package workerapi_test
 
 import (
-	"fmt"
 	"bufio"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"

@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/skald-saga/skald/internal/config"
+)
+
+// watchHangup reads again what can be read without a restart whenever it is asked to,
+// until ctx ends.
+func (n *node) watchHangup(ctx context.Context) {
+	for {
+		select {
+		case <-n.opt.Hangup:
+			n.reload()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload reads the watched files at once, takes a new log level, and says which other
+// settings have changed: those take effect after a restart.
+func (n *node) reload() {
+	log := n.opt.Log
+	for _, r := range n.read {
+		if err := r.now(); err != nil {
+			n.unreadable(r.setting)(err)
+			continue
+		}
+		log.Info("read again", slog.String("setting", r.setting))
+	}
+	if n.opt.Load == nil {
+		return
+	}
+	next, err := n.opt.Load()
+	if err != nil {
+		log.Error("the settings have mistakes; those that were read before stay in use", slog.Any("error", err))
+		return
+	}
+	var restart []string
+	for _, key := range config.Changed(n.loaded, next) {
+		if key != "log.level" || n.opt.Level == nil {
+			restart = append(restart, key)
+			continue
+		}
+		var level slog.Level
+		if level.UnmarshalText([]byte(next.Log.Level)) == nil { // config has checked it
+			n.opt.Level.Set(level)
+			n.loaded.Log.Level = next.Log.Level
+			log.Info("read again", slog.String("setting", key))
+		}
+	}
+	if len(restart) > 0 {
+		log.Warn("these settings have changed and take effect after a restart", slog.Any("settings", restart))
+	}
+}

@@ -1,0 +1,70 @@
+package app_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
+)
+
+// What a hangup reads again, and what it says about the rest.
+func TestAHangupReadsAgainWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secrets")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(secretOne)
+	hangup, level := make(chan os.Signal), new(slog.LevelVar)
+	var running config.Config
+	load := func() (config.Config, error) { return running, nil }
+	n := startWith(t, "", "a", func(o *app.Options) {
+		o.Hangup, o.Level = hangup, level
+		o.Load = func() (config.Config, error) { return load() }
+	}, func(c *config.Config) {
+		c.Store, c.Participants.SigningSecretsFile, c.Participants.SigningSecrets = config.Memory, file, secretOne
+		running = *c
+	})
+	logs := func(part string) {
+		t.Helper()
+		deadline := time.Now().Add(time.Minute)
+		for ; !strings.Contains(n.logs.String(), part); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the log lacks %s:\n%s", part, n.logs)
+			}
+		}
+	}
+	changed := running
+	changed.Log.Level, changed.Engine.MaxRunning, changed.Participants.SigningSecrets = "debug", 7, secretTwo
+	changed.Auth.BootstrapAdminKey = "hush"
+	load = func() (config.Config, error) { return changed, nil }
+	write(secretTwo + " " + secretOne)
+	hangup <- syscall.SIGHUP
+	logs(`"settings":["engine.max_running","auth.bootstrap_admin_key"]`)
+	logs(`"msg":"read again","setting":"participants.signing_secrets_file"`)
+	logs(`"msg":"read again","setting":"log.level"`)
+	if level.Level() != slog.LevelDebug {
+		t.Errorf("the level is %s", level.Level())
+	}
+	load = func() (config.Config, error) {
+		return config.Config{}, errors.New("engine.lease_ttl: must be a duration")
+	}
+	write("nonsense")
+	hangup <- syscall.SIGHUP
+	logs("the settings have mistakes; those that were read before stay in use")
+	logs(`"msg":"cannot read the new files of a setting; what was read before stays in use"`)
+	for _, secret := range []string{"hush", secretOne, secretTwo, "nonsense"} {
+		if strings.Contains(n.logs.String(), secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+}

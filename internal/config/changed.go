@@ -1,0 +1,42 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// reread are secrets with their file, which is read again while the program runs.
+var reread = map[string]string{
+	"database.password":            "database.password_file",
+	"participants.signing_secrets": "participants.signing_secrets_file",
+}
+
+// Changed returns the keys of the settings whose values differ. A secret from a file that
+// is read again anyway counts only if that file is another one.
+func Changed(from, to Config) []string {
+	var keys []string
+	for _, f := range fields {
+		a, b := from.value(f.key), to.value(f.key)
+		if file, ok := reread[f.key]; ok && from.value(file) != "" && to.value(file) != "" {
+			continue
+		}
+		if !reflect.DeepEqual(a, b) {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}
+
+// value returns the value of a setting.
+func (c Config) value(key string) any {
+	v := reflect.ValueOf(c)
+	for name := range strings.SplitSeq(key, ".") {
+		for i := range v.NumField() {
+			if v.Type().Field(i).Tag.Get("koanf") == name {
+				v = v.Field(i)
+				break
+			}
+		}
+	}
+	return v.Interface()
+}
