@@ -4328,6 +4328,10 @@ type FenceCheck struct {
 // FenceCheckInput A fencing token.
 type FenceCheckInput struct {
 	FencingToken string `json:"fencing_token"`
+
+	// RunID The run that was given the token. Needed for a token that no run holds any
+	// more: its run has ended, or is with another worker.
+	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 }
 
 // FenceInput Proof that the worker still owns the run.
