@@ -39,14 +39,15 @@ func (st *Jobs) CheckFence(
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		newest, err := keyFenceTable.One(tx.QueryRowContext(ctx,
 			`SELECT `+keyFenceColumns+` FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2`, tenant, key))
+		first := errors.Is(err, sql.ErrNoRows) // any token is newer
 		switch {
-		case errors.Is(err, sql.ErrNoRows): // any token is newer
+		case first:
 		case err != nil:
 			return err
 		case f.Epoch < newest.Epoch || f.Epoch == newest.Epoch && f.Seq < newest.Seq:
 			return nil
 		}
-		if f.Epoch != newest.Epoch || f.Seq != newest.Seq {
+		if first || f.Epoch != newest.Epoch || f.Seq != newest.Seq {
 			var given bool
 			row := tx.QueryRowContext(ctx, givenToken, tenant, token.Epoch, token.Seq, token.Run)
 			if err := row.Scan(&given); err != nil {

@@ -114,7 +114,7 @@ func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 	}
 	r := j.Running(t, j.NewWorker(t), j.Job)
 	for _, tt := range [][2]int64{{r.LeaderEpoch + 1, r.FencingSeq}, {r.LeaderEpoch, r.FencingSeq + 1}, {999999, 1},
-		{0, 1}, {1, 0}} {
+		{0, 1}, {1, 0}, {0, 0}} {
 		ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", jobrun.ShownToken{Epoch: tt[0], Seq: tt[1]})
 		if f := fault.As(err); ok || f == nil || f.Kind != fault.Invalid || f.Code != jobrun.CodeFenceNotIssued {
 			t.Errorf("%v: %v, %v", tt, ok, err)
