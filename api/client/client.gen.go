@@ -4615,7 +4615,12 @@ type JobDefinition struct {
 	DefaultArgs AnyJSON    `json:"default_args,omitempty"`
 	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
 	Description *string    `json:"description,omitempty"`
-	Enabled     bool       `json:"enabled"`
+
+	// Emit The Kafka topics to which events are published that runs emit. The first entry
+	// that fits an event's type counts. The event itself is stored, and triggers job
+	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	Emit    *JobEmitTopics `json:"emit,omitempty"`
+	Enabled bool           `json:"enabled"`
 
 	// Event Which events create runs.
 	Event *JobEventTrigger   `json:"event,omitempty"`
@@ -4722,6 +4727,11 @@ type JobDefinitionInput struct {
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
+	// Emit The Kafka topics to which events are published that runs emit. The first entry
+	// that fits an event's type counts. The event itself is stored, and triggers job
+	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	Emit *JobEmitTopics `json:"emit,omitempty"`
+
 	// Enabled False creates no runs automatically; default: true.
 	Enabled *bool `json:"enabled,omitempty"`
 
@@ -4815,7 +4825,12 @@ type JobDefinitionPatch struct {
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
-	Enabled     *bool   `json:"enabled,omitempty"`
+
+	// Emit The Kafka topics to which events are published that runs emit. The first entry
+	// that fits an event's type counts. The event itself is stored, and triggers job
+	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	Emit    *JobEmitTopics `json:"emit,omitempty"`
+	Enabled *bool          `json:"enabled,omitempty"`
 
 	// Event Which events create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
@@ -4915,6 +4930,11 @@ type JobDefinitionVersion struct {
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
+	// Emit The Kafka topics to which events are published that runs emit. The first entry
+	// that fits an event's type counts. The event itself is stored, and triggers job
+	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	Emit *JobEmitTopics `json:"emit,omitempty"`
+
 	// Event Which events create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
@@ -4973,6 +4993,18 @@ type JobDefinitionVersionList struct {
 	Versions []JobDefinitionVersion `json:"versions"`
 }
 
+// JobEmitTopic defines model for JobEmitTopic.
+type JobEmitTopic struct {
+	// EventType An exact type, or a prefix followed by `*`.
+	EventType string `json:"event_type"`
+	Topic     string `json:"topic"`
+}
+
+// JobEmitTopics The Kafka topics to which events are published that runs emit. The first entry
+// that fits an event's type counts. The event itself is stored, and triggers job
+// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+type JobEmitTopics = []JobEmitTopic
+
 // JobEvent defines model for JobEvent.
 type JobEvent struct {
 	// Actor Who decided; absent if it was Skald.
@@ -5030,6 +5062,20 @@ type JobEventList struct {
 	Events []JobEvent `json:"events"`
 }
 
+// JobEventPublication Publication of the event to a Kafka topic, which its run's job definition names.
+// Absent in lists.
+type JobEventPublication struct {
+	// Error Why the topic refuses it.
+	Error *string `json:"error,omitempty"`
+
+	// MessageID The dead letter, if it was refused.
+	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
+
+	// PublishedAt When the brokers had acknowledged it.
+	PublishedAt *time.Time `json:"published_at,omitempty"`
+	Topic       string     `json:"topic"`
+}
+
 // JobEventRecord defines model for JobEventRecord.
 type JobEventRecord struct {
 	CorrelationID *string   `json:"correlation_id,omitempty"`
@@ -5057,6 +5103,10 @@ type JobEventRecord struct {
 
 	// ProcessedAt When the last of its runs was created or given up; absent before that.
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
+
+	// Publication Publication of the event to a Kafka topic, which its run's job definition names.
+	// Absent in lists.
+	Publication *JobEventPublication `json:"publication,omitempty"`
 
 	// Record The record of a Kafka topic that the event is.
 	Record *JobEventSource `json:"record,omitempty"`

@@ -2,9 +2,9 @@
 // no new requests, no new claims, calls in flight, commits, database.
 //
 // Files, each on top of those before it: ids, logins, database, job_logs,
-// jobs_scheduler, builtin, reseal, jobs, access, jobs_sagas, notices, letters_kafka,
-// letters, stores, archive, certificates, pinned, readiness, reply, writes, build, app,
-// jobworker, reload, retained, serve, verify, watched.
+// jobs_scheduler, builtin, reseal, notices, letters_kafka, outbox, jobs, access,
+// jobs_sagas, letters, stores, archive, certificates, pinned, readiness, reply, writes,
+// build, app, jobworker, reload, retained, serve, verify, watched.
 package app
 
 import (

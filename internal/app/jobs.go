@@ -39,6 +39,7 @@ type jobStores struct {
 	admitted  func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
 	events    jobrun.Events
 	records   jobrun.RecordEvents
+	outbox    jobrun.Outbox
 	resealing resealing
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
 	joinSteps   func(sagadb.JobSteps)
@@ -55,7 +56,7 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 		definitions: jobdb.NewDefinitions(db), runs: runs, bulks: sweepdb.NewBulks(db, runs),
 		workers: jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
-		current: settings.Current, admitted: db.Hub.Run, events: events, records: events,
+		current: settings.Current, admitted: db.Hub.Run, events: events, records: events, outbox: events,
 		ensure: jobdb.NewDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
 		resealing: resealing{db.DB, letters, runs},
 	}
@@ -81,7 +82,9 @@ type jobs struct {
 	claims   *groupcommit.Committer[jobrun.ClaimRequest, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
-	woken    []func(tenant uuid.UUID, queue string) // called when runs become claimable; not changed after run begins
+	// refuseTopic says why events of job runs are not published to a topic; nil: no Kafka
+	refuseTopic func(topic string) string
+	woken       []func(tenant uuid.UUID, queue string) // called when runs become claimable; not changed after run begins
 }
 
 // tenantFence is the start of a run, with its tenant.
@@ -97,6 +100,9 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 	}
 	j, batch, m := &jobs{jobStores: n.jobStores, metrics: n.metrics}, n.cfg.Engine.CommitBatch, n.metrics
 	var err error
+	if j.refuseTopic, err = refusedTopics(n.cfg); err != nil {
+		return nil, err
+	}
 	if j.hints, j.work, err = n.newHints(); err != nil {
 		return nil, err
 	}
@@ -194,8 +200,8 @@ func (j *jobs) edge() *httpapi.Jobs {
 		},
 		Claim:     j.claim,
 		Finish:    j.finishes.Do,
-		Offloaded: j.logs.open(),
-		Admitted:  func(woke func(uuid.UUID, string)) { j.woken = append(j.woken, woke) },
+		Offloaded: j.logs.open(), RefuseTopic: j.refuseTopic,
+		Admitted: func(woke func(uuid.UUID, string)) { j.woken = append(j.woken, woke) },
 	}
 }
 

@@ -24,6 +24,7 @@ type notices struct {
 	hooks  delivery.Config
 	sender *delivery.Sender
 	topic  *publication.Config // nil: no topic of events
+	outbox *publication.Config // events of job runs; nil: no Kafka
 }
 
 func (n *node) newNotices() (*notices, error) {
@@ -49,8 +50,8 @@ func (n *node) newNotices() (*notices, error) {
 			Round: func() { m.Loop("webhooks") },
 		},
 	}
-	if len(k.Brokers) == 0 || k.EventTopic == "" {
-		return out, nil
+	if out.outbox, err = n.newOutbox(); err != nil || len(k.Brokers) == 0 || k.EventTopic == "" {
+		return out, err
 	}
 	var tenants []uuid.UUID
 	for _, t := range k.EventTenants {
@@ -93,6 +94,9 @@ func (n *notices) run(ctx context.Context) {
 	parts.Go(func() { delivery.Run(ctx, n.hooks) })
 	if n.topic != nil {
 		parts.Go(func() { publication.Run(ctx, *n.topic) })
+	}
+	if n.outbox != nil {
+		parts.Go(func() { publication.Run(ctx, *n.outbox) })
 	}
 	parts.Wait()
 	n.sender.Close()

@@ -41,11 +41,17 @@ type Jobs struct {
 	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine.
 	// Nil: there is no log store. Fault: NotFound.
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
+	// RefuseTopic says why events of job runs are not published to a Kafka topic, "" if
+	// they may be. Nil: there is no Kafka.
+	RefuseTopic func(topic string) string
 	// MaxWaiting limits the claims that wait at the same time on this node; 0: 10,000.
 	MaxWaiting int
 }
 
 func (j *Jobs) complete() {
+	if j.RefuseTopic == nil {
+		j.RefuseTopic = func(string) string { return "requires Kafka: kafka.brokers is not set" }
+	}
 	if j.Claim == nil {
 		j.Claim = func(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) { return j.Work.Claim(ctx, a) }
 	}

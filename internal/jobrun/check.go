@@ -51,6 +51,7 @@ func Check(name string, s *Spec) error {
 	w.placement(s)
 	w.overlap(s)
 	w.arguments(s)
+	w.emit(s)
 	return w.fault()
 }
 
@@ -126,11 +127,16 @@ func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error
 	return nil, w.fault()
 }
 
-func (w *mistakes) event(e *EventTrigger) {
-	w.text("/event/event_type", e.EventType, 1, MaxWord)
-	if i := strings.IndexByte(e.EventType, '*'); i >= 0 && i < len(e.EventType)-1 {
-		w.Add("/event/event_type", "pattern", "may have only one *, at the end")
+// selector checks an event type, or the beginning of one before a *.
+func (w *mistakes) selector(pointer, s string) {
+	w.text(pointer, s, 1, MaxWord)
+	if i := strings.IndexByte(s, '*'); i >= 0 && i < len(s)-1 {
+		w.Add(pointer, "pattern", "may have only one *, at the end")
 	}
+}
+
+func (w *mistakes) event(e *EventTrigger) {
+	w.selector("/event/event_type", e.EventType)
 	if !slices.Contains([]string{"", "event", "payload"}, e.Args) {
 		w.Add("/event/args_from", "enum", "must be event or payload")
 	}

@@ -2,6 +2,7 @@ package jobrun
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,6 +85,8 @@ type Spec struct {
 	// DeadLetter says whether a run that gave up becomes a dead letter; nil: yes for
 	// runs of events, sagas and dead letters, otherwise no (one-product.md, point 4).
 	DeadLetter *bool `json:"dead_letter,omitempty"`
+	// Emit names the Kafka topics to which events of its runs are published.
+	Emit []EmitTopic `json:"emit,omitempty"`
 }
 
 // ShellCommand is the command that runs programs. The default_args of its definitions
@@ -109,6 +112,36 @@ type EventTrigger struct {
 	// Args says what the run gets: "event" (id, type, payload and times; the
 	// default) or "payload".
 	Args string `json:"args_from,omitempty"`
+}
+
+// EmitTopic says that events of a type which a definition's runs emit are published to a
+// Kafka topic as well.
+type EmitTopic struct {
+	EventType string `json:"event_type"` // exact, or with one * at its end
+	Topic     string `json:"topic"`
+}
+
+// MaxEmitTopics is how many a definition may have.
+const MaxEmitTopics = 32
+
+// TopicOf returns the topic to which an event of this type is published, that of the
+// first entry that fits; "": none.
+func (s *Spec) TopicOf(eventType string) string {
+	for _, e := range s.Emit {
+		if typeMatches(e.EventType, eventType) {
+			return e.Topic
+		}
+	}
+	return ""
+}
+
+// typeMatches tells whether a type is the one that is selected, or begins as it does
+// before its *.
+func typeMatches(selected, eventType string) bool {
+	if prefix, ok := strings.CutSuffix(selected, "*"); ok {
+		return strings.HasPrefix(eventType, prefix)
+	}
+	return selected == eventType
 }
 
 // Limits of definitions.

@@ -30,11 +30,7 @@ var DeliveryRetry = retry.Policy{
 // that Match names. A path leads through objects, and by index through arrays;
 // one that leads nowhere has no value, not even null.
 func (t *EventTrigger) Matches(e *NewEvent) bool {
-	if prefix, ok := strings.CutSuffix(t.EventType, "*"); ok {
-		if !strings.HasPrefix(e.Type, prefix) {
-			return false
-		}
-	} else if t.EventType != e.Type {
+	if !typeMatches(t.EventType, e.Type) {
 		return false
 	}
 	if len(t.Match) == 0 {

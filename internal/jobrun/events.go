@@ -32,6 +32,7 @@ type PublishedEvent struct {
 	SourceRunID uuid.UUID
 	Record      *EventRecord // the record of a Kafka topic that it is; nil: none
 	Deliveries  []EventDelivery
+	Publication *EventPublication // nil: it is published to no topic
 }
 
 // Place is where it stands in a list.
@@ -53,6 +54,15 @@ type EventDelivery struct {
 	DeliveredAt  *time.Time
 	NextTryAt    *time.Time
 	LetterID     uuid.UUID
+}
+
+// EventPublication is what has become of an event on its way to a topic.
+type EventPublication struct {
+	Topic     string
+	CreatedAt time.Time
+	EndedAt   *time.Time // nil: it is still to be sent
+	Error     string     // why the topic refuses it; "": it does not
+	LetterID  uuid.UUID
 }
 
 // EventFilter selects events; zero fields do not restrict.

@@ -6,7 +6,7 @@
 // Files, each on top of those before it: state, definition, run, problems, settings,
 // admit, leader, events, worker, store, input, new, args, bulk_head, ends, backfill,
 // check, apply, audited, builtin, bulk, claim, deliver, emit, explain, hints, logline,
-// plan, records, story, sweep.
+// plan, outbox, records, story, sweep.
 package jobrun
 
 import "slices"

@@ -3,7 +3,7 @@
 // targets drives dead letters back.)
 //
 // Files, each on top of those before it: ingest_lives, ingest_backlog, connection, pattern,
-// ingest, ingest_share, ingest_store, ingest_begin, ingest_events, kafka.
+// ingest, ingest_share, ingest_store, refusals, ingest_begin, ingest_events, kafka.
 package kafka
 
 import (
@@ -17,9 +17,11 @@ import (
 	"github.com/skald-saga/skald/internal/event/publication"
 )
 
-// Config of the publication of events. Topic is required.
+// Config of the publication of events.
 type Config struct {
 	Connection
+	// Topic is that of messages that name none; brokers that create topics automatically
+	// create it. "": every message names one.
 	Topic string
 }
 
@@ -30,12 +32,14 @@ func (c Config) options() ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(opts, Durable()...),
-		kgo.DefaultProduceTopic(c.Topic),
+	opts = append(append(opts, Durable()...),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by key, as Kafka's own clients do
-		kgo.AllowAutoTopicCreation(),
 		kgo.ManualFlushing(), // see produce
-	), nil
+	)
+	if c.Topic != "" {
+		opts = append(opts, kgo.DefaultProduceTopic(c.Topic), kgo.AllowAutoTopicCreation())
+	}
+	return opts, nil
 }
 
 // Check returns what is wrong with the configuration, without connecting.
@@ -57,15 +61,15 @@ func (c Config) Open() (publication.Producer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	return &producer{client: client, topic: c.Topic}, nil
+	return &producer{client: client, topic: c.Topic, known: map[string]bool{}}, nil
 }
 
 type producer struct {
 	client *kgo.Client
-	topic  string
+	topic  string // "": messages name theirs
 	// Used only by Send, one call at a time:
-	reached bool // a broker has answered once
-	known   bool // the client knows the topic's partitions; until then it does not buffer by partition
+	reached bool            // a broker has answered once
+	known   map[string]bool // topics whose partitions the client knows; until then it does not buffer by partition
 	closed  sync.Once
 }
 
@@ -75,14 +79,11 @@ func (p *producer) Close() { p.closed.Do(p.client.Close) }
 // Send implements publication.Producer. The client itself retries, in order, for as
 // long as ctx lasts: an idempotent producer cannot withdraw what it may have sent, so
 // the end of ctx closes the client.
+//
+// Of messages that name their topic, one that is refused is given up: those that were
+// dropped with it are sent again, each by itself, which shows what caused it. Others
+// must not be overtaken, and nothing is sent after the first error.
 func (p *producer) Send(ctx context.Context, messages []publication.Message) error {
-	records := make([]*kgo.Record, len(messages))
-	for i, m := range messages {
-		records[i] = &kgo.Record{Key: m.Key, Value: m.Value, Timestamp: m.At}
-		for _, h := range m.Headers {
-			records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Name, Value: []byte(h.Value)})
-		}
-	}
 	// Producing retries silently; a ping first returns the error.
 	if !p.reached {
 		if err := p.client.Ping(ctx); err != nil {
@@ -92,29 +93,84 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 	}
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
-	if !p.known && len(records) > 0 {
-		if err := p.produce(records[:1]); err != nil {
-			return fmt.Errorf("kafka: produce to the topic %s: %w", p.topic, errors.Join(ctx.Err(), err))
+	errs := make([]error, len(messages))
+	var rest, failed []int
+	for i := range messages { // the first of a topic goes alone
+		if topic := messages[i].Topic; p.known[topic] {
+			rest = append(rest, i)
+		} else {
+			p.produce(messages, []int{i}, errs)
+			p.known[topic] = true
+			if p.topic != "" && errs[i] != nil {
+				return p.failure(ctx, errs[i])
+			}
 		}
-		p.known, records = true, records[1:]
 	}
-	if err := p.produce(records); err != nil {
-		return fmt.Errorf("kafka: produce to the topic %s: %w", p.topic, errors.Join(ctx.Err(), err))
+	p.produce(messages, rest, errs)
+	permanent := false
+	for i, err := range errs {
+		if err != nil {
+			failed, permanent = append(failed, i), permanent || refuses(err)
+		}
+	}
+	switch {
+	case len(failed) == 0:
+		return nil
+	case p.topic != "" || !permanent:
+		return p.failure(ctx, errs[failed[0]])
+	}
+	refused := map[int]error{}
+	for _, i := range failed {
+		if !MissingTopic(errs[i]) {
+			p.produce(messages, []int{i}, errs)
+		}
+		switch err := errs[i]; {
+		case err == nil:
+		case refuses(err):
+			refused[i] = p.failure(ctx, err)
+		default:
+			return p.failure(ctx, err)
+		}
+	}
+	if len(refused) > 0 {
+		return &publication.Refused{Why: refused}
 	}
 	return nil
 }
 
-// produce returns nil when the broker has stored the records. They are all buffered
+// refuses tells whether a message will never be stored.
+func refuses(err error) bool { return MissingTopic(err) || BatchRefused(err) || Refusal(err) }
+
+func (p *producer) failure(ctx context.Context, err error) error {
+	of := ""
+	if p.topic != "" {
+		of = " to the topic " + p.topic
+	}
+	return fmt.Errorf("kafka: produce%s: %w", of, errors.Join(ctx.Err(), err))
+}
+
+// produce sends the chosen messages and sets the error of each. They are all buffered
 // before the first is sent: when the broker refuses some for good, the client drops what
 // is buffered for their partition after them, but it would send what is added later, and
 // the first copies would be out of order.
-func (p *producer) produce(records []*kgo.Record) error {
-	var refused kgo.FirstErrPromise
-	for _, r := range records {
-		p.client.Produce(context.Background(), r, refused.Promise())
+func (p *producer) produce(messages []publication.Message, chosen []int, errs []error) {
+	if len(chosen) == 0 {
+		return
 	}
-	if err := p.client.Flush(context.Background()); err != nil {
-		return err
+	done := make(chan struct{}, len(chosen))
+	for _, i := range chosen {
+		m := &messages[i]
+		r := &kgo.Record{Topic: m.Topic, Key: m.Key, Value: m.Value, Timestamp: m.At}
+		for _, h := range m.Headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: []byte(h.Value)})
+		}
+		p.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
+			errs[i] = err
+			done <- struct{}{}
+		})
 	}
-	return refused.Err()
+	_ = p.client.Flush(context.Background()) // its context does not end, and each record has its own error
+	for range chosen {
+		<-done
+	}
 }

@@ -38,6 +38,7 @@ type Metrics struct {
 	letters  *letters
 	ingest   *ingest
 	sources  *sources
+	emitted  *emitted
 	upkeep   *jobUpkeep
 	jobs     *jobs
 	refused  prometheus.Counter
@@ -124,6 +125,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.letters = newLetters(counter, gauge)
 	m.ingest = newIngest(counter, gauge)
 	m.sources = newSources(counter, gauge)
+	m.emitted = newEmitted(counter, gauge)
 	m.upkeep = newJobUpkeep(counter)
 	m.jobs = newJobs(counter, gauge, histogram)
 	m.writable = gauge("skald_database_writable", "1 if the last write that readiness tried succeeded, else 0.").WithLabelValues()

@@ -126,6 +126,16 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			"skald_kafka_source_skipped_total": 3, "skald_kafka_source_failures_total": 1, "skald_kafka_source_lag_records": 7,
 			"skald_kafka_source_paused": 1,
 		}},
+		{"events of job runs", func(m *ops.Metrics) {
+			m.Emitted(6)
+			m.EmitRefused()
+			m.EmitFailed()
+			m.EmitLag(time.Minute)
+			m.EmitLeading(true)
+		}, map[string]float64{
+			"skald_kafka_emitted_events_published_total": 6, "skald_kafka_emitted_events_refused_total": 1,
+			"skald_kafka_emitted_failures_total": 1, "skald_kafka_emitted_lag_seconds": 60, "skald_kafka_emitted_leader": 1,
+		}},
 		{"reading that waits", func(m *ops.Metrics) { m.IngestPaused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
 		{"logs that move", func(m *ops.Metrics) { m.LogsMoved(2, 1, 3, 100) }, map[string]float64{
 			`skald_job_logs_offloaded_total{outcome="moved"}`: 2, `skald_job_logs_offloaded_total{outcome="failed"}`: 1,

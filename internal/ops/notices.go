@@ -47,6 +47,49 @@ func newNotices(
 	}
 }
 
+// emitted holds the metrics of events of job runs on their way to Kafka topics.
+type emitted struct {
+	published, refused, failures prometheus.Counter
+	lag, leader                  prometheus.Gauge
+}
+
+func newEmitted(
+	counter func(name, help string, labels ...string) *prometheus.CounterVec,
+	gauge func(name, help string, labels ...string) *prometheus.GaugeVec,
+) *emitted {
+	return &emitted{
+		published: counter(
+			"skald_kafka_emitted_events_published_total",
+			"Events of job runs that this node published to Kafka.",
+		).WithLabelValues(),
+		refused: counter(
+			"skald_kafka_emitted_events_refused_total",
+			"Events of job runs that their topic refuses and that became dead letters.",
+		).WithLabelValues(),
+		failures: counter("skald_kafka_emitted_failures_total", "Batches that were not acknowledged; they are sent again.").WithLabelValues(),
+		lag: gauge(
+			"skald_kafka_emitted_lag_seconds",
+			"Age of the oldest event of a job run that is not published; 0 on nodes that do not publish.",
+		).WithLabelValues(),
+		leader: gauge("skald_kafka_emitted_leader", "1 on the node that publishes events of job runs.").WithLabelValues(),
+	}
+}
+
+// Emitted counts events of job runs that Kafka has acknowledged.
+func (m *Metrics) Emitted(events int) { m.emitted.published.Add(float64(events)) }
+
+// EmitRefused counts an event that became a dead letter.
+func (m *Metrics) EmitRefused() { m.emitted.refused.Inc() }
+
+// EmitFailed counts a batch that was not acknowledged.
+func (m *Metrics) EmitFailed() { m.emitted.failures.Inc() }
+
+// EmitLag records the age of the oldest event that is not published.
+func (m *Metrics) EmitLag(age time.Duration) { m.emitted.lag.Set(age.Seconds()) }
+
+// EmitLeading records whether this node publishes events of job runs.
+func (m *Metrics) EmitLeading(leader bool) { set(m.emitted.leader, leader) }
+
 // WebhookAttempted counts an attempt to deliver.
 func (m *Metrics) WebhookAttempted(result string) { m.notices.attempts.WithLabelValues(result).Inc() }
 
@@ -70,9 +113,5 @@ func (m *Metrics) PublishLag(age time.Duration) { m.notices.lag.Set(age.Seconds(
 
 // PublishLeading records whether this node publishes.
 func (m *Metrics) PublishLeading(leader bool) {
-	v := 0.0
-	if leader {
-		v = 1
-	}
-	m.notices.leader.Set(v)
+	set(m.notices.leader, leader)
 }

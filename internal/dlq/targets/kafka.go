@@ -2,13 +2,11 @@ package targets
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -101,7 +99,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	produce(ctx, r.most, together, records, errs)
 	if len(together) > 1 {
 		for _, i := range together {
-			if batchRefused(errs[i]) { // sending each by itself shows which record caused it
+			if kafka.BatchRefused(errs[i]) { // sending each by itself shows which record caused it
 				records[i], errs[i] = recordFor(ctx, &batch[i]), nil
 				alone = append(alone, i)
 			}
@@ -164,22 +162,6 @@ func produce(ctx context.Context, client *kgo.Client, chosen []int, records []*k
 	}
 }
 
-// batchRefused tells whether a batch was refused because of one of its records.
-func batchRefused(err error) bool {
-	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
-		errors.Is(err, kerr.InvalidRecord) ||
-		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
-}
-
-// missingTopic are errors that mean that the topic does not exist.
-var missingTopic = []error{kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException}
-
-// certainRefusals are errors after which a record is certainly not in the topic.
-var certainRefusals = []error{
-	kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed,
-	kerr.PolicyViolation, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,
-}
-
 // resultOf translates an error of the client. silent: nothing has been written to a
 // broker since the drive began.
 func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
@@ -189,9 +171,9 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 			Offset: r.Offset}}
 	case lacksPartition(r):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: the topic %s has no partition %d", r.Topic, r.Partition)}
-	case slices.ContainsFunc(missingTopic, func(e error) bool { return errors.Is(err, e) }):
+	case kafka.MissingTopic(err):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: there is no topic %s: %v", r.Topic, err)}
-	case batchRefused(err), slices.ContainsFunc(certainRefusals, func(e error) bool { return errors.Is(err, e) }):
+	case kafka.BatchRefused(err), kafka.Refusal(err):
 		return dlq.Result{Outcome: dlq.FailedDrive, Error: fmt.Sprintf("Kafka: %s: %s", r.Topic, err)}
 	case silent:
 		return dlq.Result{Outcome: dlq.Withdrawn, Error: "Kafka: no broker could be reached: " + err.Error()}

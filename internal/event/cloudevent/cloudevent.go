@@ -1,5 +1,6 @@
-// Package cloudevent encodes an audit event as a CloudEvents 1.0 document in JSON, the
-// one form in which webhooks and Kafka topics carry it. Pure.
+// Package cloudevent encodes events as CloudEvents 1.0 documents in JSON, the one form in
+// which webhooks and Kafka topics carry them: audit events of sagas, and events that job
+// runs emit. Pure.
 package cloudevent
 
 import (
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -29,10 +31,11 @@ type Event struct {
 	ID          string          `json:"id"`
 	Source      string          `json:"source"`
 	Type        string          `json:"type"`
-	Subject     string          `json:"subject,omitempty"` // the saga's id
+	Subject     string          `json:"subject,omitempty"` // the id of the saga or the job run
 	Time        time.Time       `json:"time"`
 	ContentType string          `json:"datacontenttype"`
 	TraceParent string          `json:"traceparent,omitempty"` // the extension for distributed tracing
+	Correlation string          `json:"correlationid,omitempty"`
 	Data        json.RawMessage `json:"data"`
 }
 
@@ -93,6 +96,19 @@ func Of(e *saga.StoredEvent) (Event, error) {
 		SpecVersion: "1.0", ID: id, Source: Source(e.TenantID), Type: TypePrefix + string(e.Type), Subject: e.SagaID.String(),
 		Time: e.At, ContentType: "application/json", TraceParent: TraceParent(e.TraceID, e.SpanID), Data: data,
 	}, err
+}
+
+// Emitted returns the document of an event that a job run has emitted. Its type is the
+// run's own.
+func Emitted(e *jobrun.PublishedEvent) Event {
+	out := Event{
+		SpecVersion: "1.0", ID: e.ID.String(), Source: Source(e.TenantID), Type: e.Type, Subject: e.SourceRunID.String(),
+		Time: e.CreatedAt, ContentType: "application/json", Correlation: e.CorrelationID, Data: e.Payload,
+	}
+	if e.OccurredAt != nil {
+		out.Time = *e.OccurredAt
+	}
+	return out
 }
 
 func withoutDetails(e *saga.Error) *saga.Error {

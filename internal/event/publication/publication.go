@@ -1,5 +1,6 @@
-// Package publication publishes the audit trail of every tenant to a message broker.
-// One node at a time does it, the leader, by a lease in the database.
+// Package publication publishes events to a message broker: the audit trail of every
+// tenant, or the events that job runs emit (outbox.go). One node at a time does it, the
+// leader, by a lease in the database.
 //
 // A tenant's events are sent in the order of its feed, and the cursor moves only when
 // the broker has acknowledged everything before it. So nothing is lost, and events
@@ -20,14 +21,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/event/cloudevent"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/loop/lease"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Message is one event for the broker. Messages with the same Key keep their order.
+// Message is one event for the broker. Messages with the same Topic and Key keep their
+// order.
 type Message struct {
+	Topic      string // "": the producer's
 	Key, Value []byte
 	Headers    []Header
 	At         time.Time
@@ -38,11 +42,24 @@ type Header struct{ Name, Value string }
 
 // Producer is a connection to the broker.
 type Producer interface {
-	// Send returns nil when the broker has stored every message durably. After an error
-	// it may have stored any of them, and the producer must not be used again. Send
-	// returns soon after ctx ends.
+	// Send returns nil when the broker has stored every message durably, and a *Refused
+	// when it has stored all but some that it will never take. After any other error it
+	// may have stored any of them, and the producer must not be used again. Send returns
+	// soon after ctx ends.
 	Send(ctx context.Context, messages []Message) error
 	Close()
+}
+
+// Refused is the error of messages that the broker has certainly not stored and will not
+// store: their topic does not exist, or they are too large.
+type Refused struct{ Why map[int]error } // by their position
+
+// Error names one of them.
+func (r *Refused) Error() string {
+	for _, err := range r.Why {
+		return err.Error()
+	}
+	return "refused"
 }
 
 // Config of the loop. Fields are required unless a comment says otherwise.
@@ -50,10 +67,15 @@ type Config struct {
 	Name  string // of the publication; nodes that share it share the work
 	Node  string // of this node, unique
 	Store saga.Publications
-	Trail saga.Trail
-	Open  func() (Producer, error)
-	Now   func() time.Time
-	Log   *slog.Logger
+	Trail saga.Trail // nil: Outbox
+	// Outbox has the events of job runs, which are published instead of a trail.
+	Outbox jobrun.Outbox
+	// Refuse says why nothing may be published to a topic, "" if it may. Of Outbox.
+	Refuse func(topic string) string
+	NewID  func() uuid.UUID // of dead letters. Of Outbox
+	Open   func() (Producer, error)
+	Now    func() time.Time
+	Log    *slog.Logger
 
 	Lease   time.Duration // 10 s: how long after a leader's death another takes over
 	Poll    time.Duration // 200 ms: the interval of polling the database when there are no events
@@ -68,6 +90,7 @@ type Config struct {
 type Observer struct {
 	Leading   func(leader bool)
 	Published func(events int)
+	Refused   func()                  // an event became a dead letter; of Outbox
 	Failed    func()                  // a batch was not acknowledged, or the broker not reached
 	Lag       func(age time.Duration) // of the oldest event not published; 0: none. Leader only
 }
@@ -129,6 +152,9 @@ func (c Config) complete() Config {
 	if o.Published == nil {
 		o.Published = func(int) {}
 	}
+	if o.Refused == nil {
+		o.Refused = func() {}
+	}
 	if o.Failed == nil {
 		o.Failed = func() {}
 	}
@@ -159,7 +185,11 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 				continue
 			}
 		}
-		published, ours, err := c.pass(ctx, producer, epoch)
+		pass := c.pass
+		if c.Outbox != nil {
+			pass = c.passOutbox
+		}
+		published, ours, err := pass(ctx, producer, epoch)
 		switch {
 		case !ours:
 			return
@@ -257,23 +287,14 @@ func (c *Config) carry(
 	return len(messages), true, nil
 }
 
-// messageOf encodes an event as a CloudEvent in structured mode. Its attributes are in
-// headers as well, so that consumers can filter without parsing.
+// messageOf encodes an audit event.
 func messageOf(e *saga.StoredEvent) (Message, error) {
 	doc, err := cloudevent.Of(e)
 	if err != nil {
 		return Message{}, err
 	}
-	value, err := json.Marshal(doc)
-	m := Message{
-		Key: []byte(doc.Subject), Value: value, At: e.At,
-		Headers: []Header{
-			{"content-type", cloudevent.MediaType},
-			{"ce_specversion", doc.SpecVersion}, {"ce_id", doc.ID}, {"ce_source", doc.Source}, {"ce_type", doc.Type},
-			{"ce_subject", doc.Subject}, {"ce_time", doc.Time.Format(time.RFC3339Nano)},
-			{"tenant_id", e.TenantID.String()}, {"event_type", string(e.Type)},
-		},
-	}
+	m, err := encode(&doc, doc.Subject, e.TenantID, string(e.Type))
+	m.At = e.At
 	if e.WorkflowName != "" {
 		m.Headers = append(m.Headers, Header{"workflow_name", e.WorkflowName})
 	}
@@ -287,4 +308,19 @@ func messageOf(e *saga.StoredEvent) (Message, error) {
 		m.Headers = append(m.Headers, Header{"traceparent", doc.TraceParent})
 	}
 	return m, err
+}
+
+// encode encodes a CloudEvent in structured mode. Its attributes are in headers as well,
+// so that consumers can filter without parsing.
+func encode(doc *cloudevent.Event, key string, tenant uuid.UUID, eventType string) (Message, error) {
+	value, err := json.Marshal(doc)
+	return Message{
+		Key: []byte(key), Value: value,
+		Headers: []Header{
+			{"content-type", cloudevent.MediaType},
+			{"ce_specversion", doc.SpecVersion}, {"ce_id", doc.ID}, {"ce_source", doc.Source}, {"ce_type", doc.Type},
+			{"ce_subject", doc.Subject}, {"ce_time", doc.Time.Format(time.RFC3339Nano)},
+			{"tenant_id", tenant.String()}, {"event_type", eventType},
+		},
+	}, err
 }

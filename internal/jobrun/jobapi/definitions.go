@@ -48,6 +48,9 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 	if err := jobrun.CheckNew(d.Name, &d.Spec); err != nil {
 		return nil, err
 	}
+	if err := d.Spec.CheckEmit(s.RefuseTopic); err != nil {
+		return nil, err
+	}
 	if err := s.mayRun(ctx, &d, nil); err != nil {
 		return nil, err
 	}

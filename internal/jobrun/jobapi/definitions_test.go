@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 const nightly = `"type":"time","command_name":"report","schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin"}`
@@ -215,5 +216,21 @@ func TestTheDatabaseSaysWhatTimeItIs(t *testing.T) {
 	late("changed", e.Send("GET", definitions+"/often", "").Definition(http.StatusOK).NextDueAt)
 	if r := e.run("often", `{}`); r.ScheduledFor.After(soon) {
 		t.Errorf("a run by hand is due at %v", r.ScheduledFor)
+	}
+}
+
+func TestATopicIsRefusedWithoutKafka(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	e.define("plain", "")
+	emit := `"emit":[{"event_type":"a","topic":"orders"}]`
+	for _, refused := range []apitest.Reply{
+		e.Send("POST", definitions, `{"name":"new","type":"manual","command_name":"c",`+emit+`}`),
+		e.Send("PATCH", definitions+"/plain", `{`+emit+`}`),
+	} {
+		p := refused.Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != "/emit/0/topic" {
+			t.Errorf("it is refused at %+v", p.Errors)
+		}
 	}
 }

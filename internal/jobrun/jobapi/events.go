@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -135,6 +137,13 @@ func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {
 	}
 	if r := e.Record; r != nil {
 		out.Record = &api.JobEventSource{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
+	}
+	if p := e.Publication; p != nil {
+		out.Publication = &api.JobEventPublication{Topic: p.Topic, Error: rest.UnlessEmpty(p.Error),
+			MessageID: rest.UnlessNil(p.LetterID)}
+		if p.LetterID == uuid.Nil {
+			out.Publication.PublishedAt = p.EndedAt
+		}
 	}
 	for i := range e.Deliveries {
 		d := &e.Deliveries[i]

@@ -35,6 +35,9 @@ type Handlers struct {
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
 	// Sagas is used to read the state of a run's saga.
 	Sagas saga.Store
+	// RefuseTopic says why events of job runs are not published to a Kafka topic, "" if
+	// they may be.
+	RefuseTopic func(topic string) string
 	// MaxLetters is how many dead letters a run may touch that was requested without
 	// dlq:admin.
 	MaxLetters int64

@@ -71,10 +71,13 @@ var retention = []struct {
 }{
 	{jobrun.EventRetention, "job_events_deleted", `
 WITH gone AS (
-	DELETE FROM jobs.events v WHERE v.id IN (SELECT id FROM jobs.events WHERE processed_at < now() - $1 * interval '1 day' ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+	DELETE FROM jobs.events v WHERE v.id IN (SELECT id FROM jobs.events WHERE processed_at < now() - $1 * interval '1 day'
+	   AND NOT EXISTS (SELECT FROM jobs.event_publications p WHERE p.event_id = events.id AND p.ended_at IS NULL) ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
 	RETURNING v.id, v.tenant_id
 ), deliveries AS (
 	DELETE FROM jobs.event_deliveries d USING gone WHERE d.event_id = gone.id
+), publications AS (
+	DELETE FROM jobs.event_publications p USING gone WHERE p.event_id = gone.id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Events }},
 	// Claims are kept for a day so that a repeated claim gets the same answer.

@@ -36,7 +36,11 @@ func (st *Jobs) emit(
 	for i, one := range what {
 		if one.Event != nil {
 			e := r.Emits(*one.Event, m)
-			if _, _, err := st.db.publishEvent(ctx, tx, r.TenantID, r.ID, &e, dedupeWindow(settings)); err != nil {
+			_, created, err := st.db.publishEvent(ctx, tx, r.TenantID, r.ID, &e, dedupeWindow(settings))
+			if err == nil && created {
+				err = st.db.publishLater(ctx, tx, r, &e)
+			}
+			if err != nil {
 				return f, err
 			}
 		}

@@ -135,6 +135,13 @@ func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.Pub
 			return err
 		}, id)
 	}
+	if err == nil && e.SourceRunID != uuid.Nil {
+		err = st.db.ReadTenant(ctx, tenant, getEventPublication, func(rows *sql.Rows) error {
+			p, err := publicationTable.One(rows)
+			e.Publication = &p.EventPublication
+			return err
+		}, id)
+	}
 	return e, postgres.Wrap("get event", err)
 }
 

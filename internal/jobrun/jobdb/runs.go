@@ -4,12 +4,12 @@
 // read.go and emit.go, assigned to a worker in claim.go, and changed by its worker in
 // start.go, heartbeat.go, worker_calls.go and finish.go, by operators in operate.go;
 // changes.go writes a decision and its consequences. definitions.go, published.go
-// (events), records.go (events from Kafka), leader.go, settings.go, workers.go and offload.go (logs) are stores of
-// their own.
+// (events), records.go and outbox.go (events from and to Kafka), leader.go, settings.go,
+// workers.go and offload.go (logs) are stores of their own.
 //
 // Files, each on top of those before it: tables, specs, runs, columns, edges,
-// worker_calls, decisions, claim_statement, definitions, published, emit, finish, claim,
-// log, read, builtin, changes, claim_queue, definitions_delete, definitions_list,
+// worker_calls, decisions, claim_statement, definitions, outbox, published, emit, finish,
+// claim, log, read, builtin, changes, claim_queue, definitions_delete, definitions_list,
 // deliver, fences, heartbeat, history, insert, leader, letters, list, log_read, offload,
 // operate, records, sealed, settings, start, workers.
 package jobdb

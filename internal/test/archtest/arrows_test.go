@@ -26,7 +26,7 @@ var arrows = map[string][]string{
 	"internal/dlq":              {"internal/fault", "internal/audit/operator", "internal/retry", "internal/strictjson", "internal/rest/page"},
 	"internal/saga":             {"internal/dlq", "internal/fault", "internal/retry", "internal/strictjson", "internal/saga/workflow", "internal/rest/page"},
 	"internal/event/webhook":    {"internal/dlq", "internal/fault", "internal/retry", "internal/saga", "internal/saga/workflow", "internal/rest/page"},
-	"internal/event/cloudevent": {"internal/saga"},
+	"internal/event/cloudevent": {"internal/jobrun", "internal/saga"},
 	"internal/access":           {"internal/fault", "internal/saga", "internal/rest/page"},
 	// stores
 	"db":                       {},
@@ -64,7 +64,7 @@ var arrows = map[string][]string{
 	// loops
 	"internal/audit":             {"internal/loop", "internal/saga"},
 	"internal/event/delivery":    {"api/webhooks", "internal/event/cloudevent", "internal/egress", "internal/loop", "internal/saga", "internal/event/webhook"},
-	"internal/event/publication": {"internal/event/cloudevent", "internal/loop", "internal/loop/lease", "internal/retry", "internal/saga"},
+	"internal/event/publication": {"internal/dlq", "internal/event/cloudevent", "internal/jobrun", "internal/loop", "internal/loop/lease", "internal/retry", "internal/saga"},
 	"internal/kafka":             {"internal/dlq", "internal/failpoint", "internal/fault", "internal/jobrun", "internal/loop", "internal/event/publication"},
 	"internal/jobrun/redislease": {"internal/fault", "internal/jobrun"},
 	"internal/jobrun/joblog":     {"internal/secret/envelope", "internal/failpoint", "internal/jobrun", "internal/jobrun/logstore"},
@@ -170,7 +170,8 @@ var testArrows = map[string][]string{
 	"internal/event/delivery":    {"internal/memstore", "internal/saga/workflow", "internal/rest/page"},
 	"internal/kafka": {"internal/dlq/targets", "internal/memstore", "internal/audit/operator", "internal/postgres",
 		"internal/test/testdb",
-		"internal/test/testnet", "internal/saga", "internal/saga/workflow", "internal/dlq/dlqdb", "internal/jobrun/jobdb"},
+		"internal/test/testnet", "internal/saga", "internal/saga/workflow", "internal/dlq/dlqdb", "internal/jobrun/jobdb",
+		"internal/event/eventdb"},
 	"internal/jobrun/joblog": {"internal/fault", "internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb"},
 	"internal/jobrun/redislease": {"internal/audit/operator", "internal/postgres", "internal/test/testdb",
 		"internal/jobrun/jobdb",

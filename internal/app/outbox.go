@@ -1,0 +1,63 @@
+package app
+
+import (
+	"slices"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/event/publication"
+	"github.com/skald-saga/skald/internal/kafka"
+)
+
+// refusedTopics returns a function that says why events of job runs are not published to a
+// topic; nil without brokers. What Skald reads itself would come back, or be taken for
+// something else.
+func refusedTopics(cfg config.Config) (func(topic string) string, error) {
+	if len(cfg.Kafka.Brokers) == 0 {
+		return nil, nil //nolint:nilnil // there is no Kafka
+	}
+	dead, err := deadTopics(cfg)
+	if err != nil {
+		return nil, err
+	}
+	sources := cfg.Kafka.Sources()
+	return func(topic string) string {
+		switch {
+		case dead.Forbidden(topic):
+			return "is a dead-letter topic (ingest.topics): the events would become dead letters"
+		case slices.ContainsFunc(sources, func(s config.Source) bool { return s.Topic == topic }):
+			return "is one of kafka.source_topics: the events would come back. An emitted event triggers job definitions without it"
+		case topic == cfg.Kafka.EventTopic:
+			return "is kafka.event_topic, which is for audit events"
+		}
+		return ""
+	}, nil
+}
+
+// newOutbox returns the publication of events that job runs emit to Kafka topics, nil
+// without brokers.
+func (n *node) newOutbox() (*publication.Config, error) {
+	m := n.metrics
+	if len(n.cfg.Kafka.Brokers) == 0 || n.jobStores == nil {
+		return nil, nil //nolint:nilnil // there is no Kafka
+	}
+	refuse, err := refusedTopics(n.cfg)
+	if err != nil {
+		return nil, err
+	}
+	broker := kafka.Config{Connection: brokers(n.cfg)}
+	return &publication.Config{
+		Name:   "kafka:emitted",
+		Node:   n.name,
+		Store:  n.publications,
+		Outbox: n.jobStores.outbox,
+		Refuse: refuse,
+		Open:   broker.Open,
+		Now:    n.now,
+		NewID:  newID,
+		Log:    n.opt.Log,
+		Lease:  n.cfg.Engine.LeaseTTL,
+		Observer: publication.Observer{
+			Leading: m.EmitLeading, Published: m.Emitted, Refused: m.EmitRefused, Failed: m.EmitFailed, Lag: m.EmitLag,
+		},
+	}, broker.Check()
+}
