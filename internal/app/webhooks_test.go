@@ -139,6 +139,7 @@ func registerPair(t *testing.T, base string) {
 // runSagas runs sagas to their ends, every third of which fails.
 func runSagas(t *testing.T, base string, n int) {
 	t.Helper()
+	last := map[any]bool{} // the sagas whose last event is not in the feed yet
 	for i := range n {
 		_, doc := call(
 			t,
@@ -149,7 +150,17 @@ func runSagas(t *testing.T, base string, n int) {
 		if doc["completed_at"] == nil {
 			t.Fatalf("saga %d: %v", i, doc)
 		}
+		last[doc["saga_id"]] = true
 	}
+	// The feed returns an event once every transaction that began before its own has ended.
+	eventually(t, "the feed has every event", func() bool {
+		for _, e := range happened(t, base) {
+			if s := e["status"]; s == "COMPLETED" || s == "FAILED" {
+				delete(last, e["saga_id"])
+			}
+		}
+		return len(last) == 0
+	})
 }
 
 // happened returns every audit event of the tenant, in order, as receivers get them.

@@ -208,7 +208,8 @@ func (c *client) cancel(ctx context.Context, o *order) {
 			return
 		case r.code() == "SAGA_STATE_CONFLICT":
 			return
-		case r.err != nil, r.status == http.StatusServiceUnavailable, r.code() == "REQ_IDEMPOTENCY_KEY_IN_USE":
+		case r.err != nil, r.status == http.StatusServiceUnavailable,
+			r.code() == "REQ_IDEMPOTENCY_KEY_IN_USE", r.code() == "REQ_KEEPS_CHANGING":
 		default:
 			c.w.add("API", o.id(), "", "cancel was answered %d: %s", r.status, r.body)
 			return
