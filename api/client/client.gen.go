@@ -2616,7 +2616,10 @@ type APIKey struct {
 	Name       string     `json:"name"`
 
 	// Prefix The public part of the key, between its underscores.
-	Prefix    string     `json:"prefix"`
+	Prefix string `json:"prefix"`
+
+	// Queues The queues that its workers may serve; absent: all queues of the tenant.
+	Queues    []string   `json:"queues,omitempty"`
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
 
@@ -2644,6 +2647,11 @@ type APIKeyInput struct {
 
 	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have the same name.
 	Name string `json:"name"`
+
+	// Queues For the role worker only: the queues that its workers may serve. Every call
+	// for a worker that has registered for another queue returns 403. Default: all
+	// queues of the tenant.
+	Queues []string `json:"queues,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
@@ -2990,6 +2998,9 @@ type CallerIdentity struct {
 	// KeyID The API key that was used.
 	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
 	Permissions []string            `json:"permissions"`
+
+	// Queues The queues that its workers may serve; absent: all queues of the tenant.
+	Queues []string `json:"queues,omitempty"`
 
 	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
 	// what happens, without contents. operator: both, and runs sagas and jobs. admin:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -33,6 +34,7 @@ type keyCreate struct {
 	Role      string        `required:"" enum:"worker,auditor,operator,admin" help:"Role: worker, auditor, operator or admin."`
 	Tenant    uuid.UUID     `help:"Tenant of the key; default: tenant.default_id." xor:"tenant"`
 	AnyTenant bool          `help:"Let each request choose its tenant; only with --role admin." xor:"tenant"`
+	Queues    []string      `help:"Queues that its workers may serve, only with --role worker; default: all of the tenant."`
 	Expires   time.Duration `help:"Validity of the key, such as 720h; default: forever."`
 	Reason    string        `help:"Reason, for the audit trail."`
 }
@@ -44,7 +46,7 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 		}
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	want := access.Request{Name: k.Name, Role: access.Role(k.Role)}
+	want := access.Request{Name: k.Name, Role: access.Role(k.Role), Queues: k.Queues}
 	if k.Expires != 0 {
 		at := now.Add(k.Expires)
 		want.ExpiresAt = &at
@@ -75,7 +77,8 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 				continue
 			}
 			if err == nil {
-				fmt.Fprintf(os.Stderr, "API key %s, role %s, tenant %s. It is not shown again:\n", key.ID, key.Role, tenantOf(key))
+				fmt.Fprintf(os.Stderr, "API key %s, role %s, tenant %s, queues %s. It is not shown again:\n",
+					key.ID, key.Role, tenantOf(key), queuesOf(key))
 				fmt.Println(token)
 			}
 			return err
@@ -95,7 +98,7 @@ func (k keyList) Run(ctx context.Context, c *cli) error {
 			f.Active = nil
 		}
 		out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(out, "ID\tPREFIX\tNAME\tROLE\tTENANT\tCREATED\tEXPIRES\tLAST USED\tREVOKED")
+		fmt.Fprintln(out, "ID\tPREFIX\tNAME\tROLE\tTENANT\tQUEUES\tCREATED\tEXPIRES\tLAST USED\tREVOKED")
 		for more := true; more; {
 			found, err := keys.List(ctx, nil, f)
 			if err != nil {
@@ -103,8 +106,9 @@ func (k keyList) Run(ctx context.Context, c *cli) error {
 			}
 			for _, key := range found.Items {
 				f.After = &key.ID
-				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Prefix, key.Name, key.Role, tenantOf(key),
-					timeOf(&key.CreatedAt), timeOf(key.ExpiresAt), timeOf(key.LastUsedAt), timeOf(key.RevokedAt))
+				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Prefix, key.Name, key.Role,
+					tenantOf(key), queuesOf(key), timeOf(&key.CreatedAt), timeOf(key.ExpiresAt),
+					timeOf(key.LastUsedAt), timeOf(key.RevokedAt))
 			}
 			more = found.More
 		}
@@ -164,6 +168,13 @@ func tenantOf(k access.Key) string {
 		return "any"
 	}
 	return k.Tenant.ID.String()
+}
+
+func queuesOf(k access.Key) string {
+	if len(k.Queues) == 0 {
+		return "all"
+	}
+	return strings.Join(k.Queues, ",")
 }
 
 func timeOf(t *time.Time) string {

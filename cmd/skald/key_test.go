@@ -23,6 +23,10 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		{[]string{"create", "--name", "ops", "--role", "admin", "--any-tenant"}, "role admin, tenant any", 0},
 		{[]string{"create", "--name", "orders", "--role", "operator", "--tenant", tenant, "--expires", "720h", "--reason", "new shop"}, "role operator, tenant " + tenant, 0},
 		{[]string{"create", "--name", "here", "--role", "auditor"}, "role auditor, tenant 00000000-0000-0000-0000-000000000001", 0},
+		{[]string{"create", "--name", "papers", "--role", "worker", "--queues", "b,a"}, "role worker, tenant 00000000-0000-0000-0000-000000000001, queues a,b", 0},
+		{[]string{"create", "--name", "x", "--role", "operator", "--queues", "a"}, "/queues is for the role worker only", 1},
+		{[]string{"create", "--name", "x", "--role", "worker", "--queues", ""}, "/queues must be 1 to 100 names", 1},
+		{[]string{"create", "--name", "x", "--role", "worker", "--queues="}, "/queues must be 1 to 100 names", 1},
 		{[]string{"create", "--name", "a b", "--role", "auditor"}, "/name", 1},
 		{[]string{"create", "--name", "x", "--role", "operator", "--any-tenant"}, "/any_tenant", 1},
 		{[]string{"create", "--name", "x", "--role", "operator", "--expires=-1h"}, "/expires_at", 1},
@@ -44,8 +48,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	}
 	list, _ := run(t, env, "key", "list")
 	row := regexp.MustCompile(`(?m)^(\S{36})  \w{8}  orders  operator  ` + tenant).FindStringSubmatch(list)
-	if row == nil || strings.Count(list, "\n") != 4 || !strings.Contains(list, "any ") ||
-		strings.Contains(list, "skald_") {
+	if row == nil || strings.Count(list, "\n") != 5 || !strings.Contains(list, "  a,b  ") ||
+		!strings.Contains(list, "any ") || strings.Contains(list, "skald_") {
 		t.Fatalf("the list is\n%s", list)
 	}
 	if out, code := run(t, env, "key", "revoke", row[1], "--reason", "it was in a ticket"); code != 0 ||

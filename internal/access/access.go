@@ -133,6 +133,21 @@ type Principal struct {
 	// AnyTenant allows requests to choose their tenant.
 	AnyTenant bool
 	KeyID     uuid.UUID // of the API key; zero for other credentials
+	Queues    []string  // those that its workers may serve; none: all
+}
+
+// RequireQueues returns nil when workers of the principal may serve all of queues. Fault:
+// Forbidden.
+func (p *Principal) RequireQueues(queues []string) error {
+	if len(p.Queues) == 0 {
+		return nil
+	}
+	for _, q := range queues {
+		if !slices.Contains(p.Queues, q) {
+			return fault.New(fault.Forbidden, CodeForbidden, "the API key is not for the queue %q of this worker", q)
+		}
+	}
+	return nil
 }
 
 // Anonymous is the caller of every request in development mode.

@@ -6,8 +6,10 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -69,6 +71,9 @@ type Key struct {
 	Prefix string
 	Hash   []byte
 	Role   Role
+	// Queues are those that workers with the key may serve; none: all of the tenant. Only
+	// for the role worker.
+	Queues []string
 	// Tenant is the one the key is bound to; nil: any, which only admins' keys may have.
 	Tenant     *saga.Tenant
 	CreatedBy  string // a Principal's Subject
@@ -94,6 +99,9 @@ func (k *Key) Audited() any {
 		"expires_at": k.ExpiresAt,
 		"revoked_at": k.RevokedAt,
 		"revoked_by": k.RevokedBy,
+	}
+	if len(k.Queues) > 0 { // others have the digest that older versions gave them
+		out["queues"] = k.Queues
 	}
 	if t := k.Tenant; t != nil {
 		out["tenant_id"], out["tenant_region"], out["tenant_major"], out["tenant_minor"] = t.ID, t.Region, t.Major, t.Minor
@@ -125,7 +133,7 @@ func (k *Key) Check(t Token, now time.Time) error {
 // Principal is the caller that uses the key. Keys of one name and tenant are the same
 // subject, so that one can replace another without a change of identity.
 func (k *Key) Principal() Principal {
-	p := Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID}
+	p := Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID, Queues: k.Queues}
 	if k.Tenant == nil {
 		p.Subject, p.AnyTenant = "key:*:"+k.Name, true
 	} else {
@@ -138,6 +146,7 @@ func (k *Key) Principal() Principal {
 type Request struct {
 	Name      string
 	Role      Role
+	Queues    []string     // of workers; nil: all. Not empty: that would be all by mistake.
 	Tenant    *saga.Tenant // nil: any
 	ExpiresAt *time.Time   // nil: never
 }
@@ -164,6 +173,13 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 	case r.Tenant == nil && r.Role != Admin:
 		fields.Add("/any_tenant", "excluded", "is for the role admin only")
 	}
+	switch {
+	case r.Queues == nil:
+	case r.Role != Worker:
+		fields.Add("/queues", "excluded", "is for the role worker only")
+	case !validQueues(r.Queues):
+		fields.Add("/queues", "invalid", "must be 1 to 100 names of 1 to 100 characters")
+	}
 	if r.Tenant != nil && !validTenant(*r.Tenant) {
 		fields.Add(
 			"/tenant_id",
@@ -185,10 +201,17 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 		)
 	}
 	k := Key{
-		ID: id, Name: r.Name, Prefix: t.Prefix(), Hash: t.Hash(), Role: r.Role, Tenant: r.Tenant,
+		ID: id, Name: r.Name, Prefix: t.Prefix(), Hash: t.Hash(), Role: r.Role,
+		Queues: slices.Compact(slices.Sorted(slices.Values(r.Queues))), Tenant: r.Tenant,
 		CreatedBy: by.Subject, CreatedAt: now, ExpiresAt: r.ExpiresAt,
 	}
 	return k, nil
+}
+
+func validQueues(names []string) bool {
+	return 1 <= len(names) && len(names) <= 100 && !slices.ContainsFunc(names, func(q string) bool {
+		return q == "" || utf8.RuneCountInString(q) > 100
+	})
 }
 
 func validTenant(t saga.Tenant) bool {

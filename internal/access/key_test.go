@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,11 +123,13 @@ func TestPrincipalOfAKey(t *testing.T) {
 	id := uuid.New()
 	bound := access.Key{ID: id, Name: "orders", Role: access.Operator, Tenant: &home}
 	free := access.Key{ID: id, Name: "orders", Role: access.Admin}
+	queues := access.Key{ID: id, Name: "reports", Role: access.Worker, Tenant: &home, Queues: []string{"a"}}
 	for _, tt := range []struct {
 		key  access.Key
 		want access.Principal
 	}{
 		{bound, access.Principal{Subject: "key:orders", Role: access.Operator, Tenant: home, KeyID: id}},
+		{queues, access.Principal{Subject: "key:reports", Role: access.Worker, Tenant: home, KeyID: id, Queues: []string{"a"}}},
 		{free, access.Principal{Subject: "key:*:orders", Role: access.Admin, AnyTenant: true, KeyID: id}},
 	} {
 		if diff := cmp.Diff(tt.want, tt.key.Principal()); diff != "" {
@@ -142,6 +145,9 @@ func TestRulesOfNewKeys(t *testing.T) {
 	past, far := noon, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 	bound := access.Principal{Subject: "key:boss", Role: access.Admin, Tenant: home}
 	good := access.Request{Name: "orders", Role: access.Operator, Tenant: &home}
+	worker := func(queues []string) func(*access.Request) {
+		return func(r *access.Request) { r.Role, r.Queues = access.Worker, queues }
+	}
 	for _, tt := range []struct {
 		name   string
 		by     access.Principal
@@ -164,6 +170,13 @@ func TestRulesOfNewKeys(t *testing.T) {
 		{"a version out of range", root, func(r *access.Request) { r.Tenant = &saga.Tenant{ID: home.ID, Minor: 65536} }, fault.Invalid, "/tenant_id"},
 		{"an end in the past", root, func(r *access.Request) { r.ExpiresAt = &past }, fault.Invalid, "/expires_at"},
 		{"an end that no text can hold", root, func(r *access.Request) { r.ExpiresAt = &far }, fault.Invalid, "/expires_at"},
+		{"a worker for queues", root, worker([]string{"b", "a", "b"}), 0, ""},
+		{"a worker for no queue", root, worker([]string{}), fault.Invalid, "/queues"},
+		{"a worker for a queue without a name", root, worker([]string{"a", ""}), fault.Invalid, "/queues"},
+		{"a worker for a long name", root, worker([]string{strings.Repeat("ж", 101)}), fault.Invalid, "/queues"},
+		{"a worker for the longest name", root, worker([]string{strings.Repeat("ж", 100)}), 0, ""},
+		{"a worker for many queues", root, worker(strings.Split(strings.Repeat("a,", 100)+"a", ",")), fault.Invalid, "/queues"},
+		{"an operator for queues", root, func(r *access.Request) { r.Queues = []string{"a"} }, fault.Invalid, "/queues"},
 		{"everything wrong", root, func(r *access.Request) { *r = access.Request{Tenant: &saga.Tenant{}, ExpiresAt: &past} }, fault.Invalid, "/name /role /tenant_id /expires_at"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -190,6 +203,7 @@ func TestRulesOfNewKeys(t *testing.T) {
 				Prefix:    token.Prefix(),
 				Hash:      token.Hash(),
 				Role:      r.Role,
+				Queues:    slices.Compact(slices.Sorted(slices.Values(r.Queues))),
 				Tenant:    r.Tenant,
 				CreatedBy: tt.by.Subject,
 				CreatedAt: noon,

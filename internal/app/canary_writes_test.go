@@ -213,6 +213,7 @@ func (a *canaryNode) writeAccess() {
 		"as:"+a.root,
 	)
 	a.keeps("key_id", field(a.does("createAPIKey", `{"name":"#","role":"auditor","reason":"#"}`), "id"))
+	a.does("createAPIKey", `{"name":"#","role":"worker","queues":["#"],"reason":"#"}`)
 	a.does("revokeAPIKey", `{"reason":"#"}`)
 	a.does("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"#"}`, "as:"+a.root)
 	a.does("stepDownLeader", `{"reason":"#"}`, "as:"+a.root)

@@ -63,7 +63,7 @@ func (w *walker) everything() {
 	w.letters(target.URL)
 	w.redrives(target.URL)
 	w.jobs()
-	key := w.do("createAPIKey", `{"name":"clerk","role":"auditor","reason":"for the auditors"}`)["api_key"].(map[string]any)["id"].(string)
+	key := w.do("createAPIKey", `{"name":"clerk","role":"worker","queues":["reports"],"reason":"for the reports"}`)["api_key"].(map[string]any)["id"].(string)
 	w.do("revokeAPIKey", `{"reason":"it was in a ticket"}`, key)
 	w.do("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"longer"}`)
 	w.do("changeSettings", `{"values":{"assign_ahead_seconds":null},"reason":"as it was"}`)

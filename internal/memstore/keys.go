@@ -105,7 +105,7 @@ func inScope(k *access.Key, tenant *uuid.UUID) bool {
 // copyKey returns a key that shares nothing with k.
 func copyKey(k *access.Key) access.Key {
 	out := *k
-	out.Hash = bytes.Clone(k.Hash)
+	out.Hash, out.Queues = bytes.Clone(k.Hash), slices.Clone(k.Queues)
 	if k.Tenant != nil {
 		t := *k.Tenant
 		out.Tenant = &t

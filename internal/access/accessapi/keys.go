@@ -54,7 +54,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 
 // keyRequestOf reads the parameters of a new key.
 func keyRequestOf(req *rest.Request, b *api.APIKeyInput) access.Request {
-	want := access.Request{Name: b.Name, Role: access.Role(b.Role)}
+	want := access.Request{Name: b.Name, Role: access.Role(b.Role), Queues: b.Queues}
 	if b.ExpiresAt != nil {
 		at := b.ExpiresAt.UTC().Truncate(time.Microsecond)
 		want.ExpiresAt = &at
@@ -137,7 +137,7 @@ func toAPIKey(k *access.Key, now time.Time) api.APIKey {
 	out := api.APIKey{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Role: api.Role(k.Role), AnyTenant: k.Tenant == nil, Active: k.Active(now),
 		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt,
-		LastUsedAt: k.LastUsedAt,
+		LastUsedAt: k.LastUsedAt, Queues: k.Queues,
 	}
 	if k.Tenant != nil {
 		t := *k.Tenant
@@ -156,7 +156,7 @@ func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.R
 	out := api.CallerIdentity{
 		Subject: who.Subject, Permissions: []string{}, AnyTenant: who.AnyTenant, Development: s.Development,
 		TenantID: req.Tenant.ID, TenantRegion: req.Tenant.Region, TenantMajor: req.Tenant.Major,
-		TenantMinor: req.Tenant.Minor,
+		TenantMinor: req.Tenant.Minor, Queues: who.Queues,
 	}
 	for _, p := range who.Role.Permissions() {
 		out.Permissions = append(out.Permissions, string(p))

@@ -53,6 +53,24 @@ func TestTokenOfAKeyIsShownOnce(t *testing.T) {
 	}
 }
 
+func TestAKeyShowsItsQueues(t *testing.T) {
+	e := apitest.NewEdge(t, apitest.Guarded)
+	for body, want := range map[string][]string{
+		`{"name":"a","role":"worker","queues":["b","a","b"]}`: {"a", "b"}, `{"name":"b","role":"worker"}`: nil,
+	} {
+		made := e.MakeKey("admin", body).APIKey
+		var read client.APIKey
+		e.Send("GET", apitest.KeysPath+"/"+made.ID.String(), "", apitest.As("admin")...).Into(&read)
+		stored, err := e.Store.Keys.Get(t.Context(), nil, made.ID)
+		for of, got := range map[string][]string{"created": made.Queues, "read": read.Queues, "stored": stored.Queues,
+			"its caller": stored.Principal().Queues} {
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("%s, %s, %v (-want +got):\n%s", body, of, err, diff)
+			}
+		}
+	}
+}
+
 func TestEveryMistakeInANewKeyIsReported(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	for _, tt := range []struct {
@@ -66,6 +84,9 @@ func TestEveryMistakeInANewKeyIsReported(t *testing.T) {
 		{"a name with a colon, already expired", "admin", `{"name":"a:b","role":"admin","expires_at":"2020-01-01T00:00:00Z"}`, 422, access.CodeKeyRefused, "/name /expires_at"},
 		{"a line end in the name", "admin", `{"name":"a\n","role":"admin"}`, 422, access.CodeKeyRefused, "/name"},
 		{"an operator of any tenant", "root", `{"name":"a","role":"operator","any_tenant":true}`, 422, access.CodeKeyRefused, "/any_tenant"},
+		{"an operator for queues", "admin", `{"name":"a","role":"operator","queues":["a"]}`, 422, access.CodeKeyRefused, "/queues"},
+		{"a worker for no queue", "admin", `{"name":"a","role":"worker","queues":[]}`, 422, "REQ_SCHEMA", "/queues"},
+		{"a worker for a queue without a name", "admin", `{"name":"a","role":"worker","queues":[""]}`, 422, "REQ_SCHEMA", "/queues/0"},
 		{"any tenant and one", "root", `{"name":"a","role":"admin","any_tenant":true,"tenant_id":"00000000-0000-0000-0000-00000000000f"}`, 422, "REQ_SCHEMA", "/tenant_id"},
 		{"a region of no tenant", "root", `{"name":"a","role":"admin","tenant_region":"eu"}`, 422, "REQ_SCHEMA", "/tenant_id"},
 		{"the tenant of zeros", "root", `{"name":"a","role":"admin","tenant_id":"00000000-0000-0000-0000-000000000000"}`, 422, access.CodeKeyRefused, "/tenant_id"},

@@ -41,6 +41,7 @@ var keyTable = postgres.NewTable(
 	postgres.Text("prefix", func(r *keyRow) *string { return &r.Prefix }),
 	postgres.Bytes("hash", func(r *keyRow) *[]byte { return &r.Hash }),
 	postgres.Text("role", func(r *keyRow) *access.Role { return &r.Role }),
+	postgres.Texts("queues", func(r *keyRow) *[]string { return &r.Queues }),
 	postgres.UUIDOrNil("bound_tenant_id", func(r *keyRow) **uuid.UUID { return &r.bound }),
 	postgres.Text("tenant_region", func(r *keyRow) *string { return &r.tenant.Region }),
 	postgres.Int("tenant_major", func(r *keyRow) *int { return &r.tenant.Major }),
@@ -67,6 +68,9 @@ func (r *keyRow) key() access.Key {
 	if r.bound != nil {
 		r.tenant.ID = *r.bound
 		r.Tenant = &r.tenant
+	}
+	if len(r.Queues) == 0 {
+		r.Queues = nil // as in a new key
 	}
 	return r.Key
 }
@@ -213,8 +217,11 @@ func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb 
 	if before != nil {
 		was = before.Audited()
 	}
-	return auditdb.Tell(ctx, tx, id, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(),
-		map[string]any{"name": after.Name, "prefix": after.Prefix, "role": after.Role})
+	details := map[string]any{"name": after.Name, "prefix": after.Prefix, "role": after.Role}
+	if len(after.Queues) > 0 {
+		details["queues"] = after.Queues
+	}
+	return auditdb.Tell(ctx, tx, id, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(), details)
 }
 
 // useKeys locks the keys in id order, because nodes that record the uses of the same

@@ -31,6 +31,7 @@ func TestIdentityOfAnAPIKeyIsImmutable(t *testing.T) {
 		"role = 'auditor'":                      "only gets used and revoked",
 		"bound_tenant_id = gen_random_uuid()":   "only gets used and revoked",
 		"tenant_region = 'eu'":                  "only gets used and revoked",
+		"queues = '{a}'":                        "only gets used and revoked",
 		"hash = sha256('')":                     "only gets used and revoked",
 		"expires_at = now() + interval '1 y'":   "only gets used and revoked",
 		"revoked_at = NULL":                     "only gets used and revoked",
@@ -50,6 +51,30 @@ func TestIdentityOfAnAPIKeyIsImmutable(t *testing.T) {
 		"a hash that is none":       `gen_random_uuid(), 'a', 'bbbbbbbb', 'secret', 'admin', 'x'`,
 	} {
 		if _, err := db.SQL().ExecContext(t.Context(), `INSERT INTO saga.api_keys (id, name, prefix, hash, role, created_by) VALUES (`+values+`)`); err == nil {
+			t.Errorf("%s was stored", what)
+		}
+	}
+}
+
+// TestKeysOfOlderNodesAreForAllQueues inserts as a node does that does not know the column.
+func TestKeysOfOlderNodesAreForAllQueues(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Connect(t, testdb.DSN(t))
+	const insert = `INSERT INTO saga.api_keys (id, name, prefix, hash, role, created_by, bound_tenant_id`
+	const values = `) VALUES (gen_random_uuid(), 'a', 'aaaaaaaa', sha256(''), 'worker', 'x', gen_random_uuid()`
+	if _, err := db.SQL().ExecContext(t.Context(), insert+values+`)`); err != nil {
+		t.Fatal(err)
+	}
+	k, err := accessdb.NewKeys(db).Find(t.Context(), "aaaaaaaa")
+	if err != nil || k.Queues != nil {
+		t.Errorf("its queues are %v, %v", k.Queues, err)
+	}
+	for what, sql := range map[string]string{
+		"a worker of unknown queues": insert + `, queues` + strings.Replace(values, "aaaaaaaa", "bbbbbbbb", 1) + `, NULL)`,
+		"an operator with queues": insert + `, queues` +
+			strings.NewReplacer("aaaaaaaa", "cccccccc", "worker", "operator").Replace(values) + `, '{a}')`,
+	} {
+		if _, err := db.SQL().ExecContext(t.Context(), sql); err == nil {
 			t.Errorf("%s was stored", what)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -126,7 +127,7 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := i.checker().Identify(t.Context(), token)
 			if fault.KindOf(err) != fault.Unauthenticated || !fault.IsCode(err, access.CodeInvalid) ||
-				got != (access.Principal{}) {
+				!reflect.DeepEqual(got, access.Principal{}) {
 				t.Errorf("%+v, %v; want it refused", got, err)
 			}
 		})
@@ -194,7 +195,8 @@ func TestNamesOfClaimsAreConfigurable(t *testing.T) {
 		j.RoleClaim, j.TenantClaim = "realm_access.roles", "https://skald.example/tenant"
 	})
 	got, err := c.Identify(t.Context(), i.token("rs", claims))
-	if want := (access.Principal{Subject: "jwt:alice", Role: access.Auditor, Tenant: home}); got != want || err != nil {
+	want := access.Principal{Subject: "jwt:alice", Role: access.Auditor, Tenant: home}
+	if !reflect.DeepEqual(got, want) || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }
@@ -309,7 +311,7 @@ func TestTokenWithoutATenantNeedsTheSetting(t *testing.T) {
 	}
 	allows := i.checker(func(j *identity.JWT) { j.DefaultTenant = true })
 	want := access.Principal{Subject: "jwt:alice", Role: access.Operator}
-	if got, err := allows.Identify(t.Context(), without); err != nil || got != want {
+	if got, err := allows.Identify(t.Context(), without); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("where it is allowed: %v, %v", got, err)
 	}
 	if got, err := allows.Identify(t.Context(), i.token("es", nil)); err != nil || got.Tenant != home {

@@ -66,7 +66,9 @@ func keyReadsBack(f *fixture) {
 	plain.Role, plain.Tenant = access.Auditor, &saga.Tenant{ID: f.tenant.ID}
 	worker, _ := f.apiKey("worker")
 	worker.Role = access.Worker
-	for _, k := range []access.Key{bound, free, plain, worker} {
+	some, _ := f.apiKey("worker-of-queues")
+	some.Role, some.Queues = access.Worker, []string{"a", `b,"{}\`, "NULL"}
+	for _, k := range []access.Key{bound, free, plain, worker, some} {
 		f.storeKey(k)
 		byPrefix, err := f.Keys.Find(f.t.Context(), k.Prefix)
 		if diff := cmp.Diff(k, byPrefix); diff != "" || err != nil {
