@@ -38,7 +38,7 @@ var problems = slices.Concat([]problemKind{
 	{rest.CodeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
 	{access.CodeRequired, []int{401}, "Credential required", "The request has no credential, and this operation needs one."},
 	{access.CodeInvalid, []int{401}, "Invalid credential", "The credential was not accepted: it is unknown, expired, revoked, malformed, or from another issuer or audience. The server's log says which, under the request id."},
-	{access.CodeForbidden, []int{403}, "Permission denied", "The credential is valid but lacks the permission that `detail` names. See docs/security.md for the roles."},
+	{access.CodeForbidden, []int{403}, "Permission denied", "The credential is valid but lacks the permission that `detail` names, or is a worker's key for other queues. See docs/security.md for the roles."},
 	{access.CodeTenantMismatch, []int{403}, "Wrong tenant", "The credential belongs to one tenant, but the X-Tenant headers or the requested resource name another."},
 	{rest.CodeCrossSite, []int{403}, "Cross-site request refused", "Development mode requires no credential, so requests from web pages of other sites are refused, and so are requests that are not addressed to localhost or a loopback address."},
 	{access.CodeKeyNotFound, []int{404}, "No such API key", "There is no API key with this id, or not for this tenant."},

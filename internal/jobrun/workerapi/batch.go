@@ -17,6 +17,9 @@ import (
 func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
+	if err := s.bound(ctx, in.WorkerID); err != nil {
+		return nil, err
+	}
 	settings, err := s.Current(ctx)
 	if err != nil {
 		return nil, err
@@ -38,6 +41,9 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
+	if err := s.bound(ctx, in.WorkerID); err != nil {
+		return nil, err
+	}
 	fences := toFences(in.WorkerID, in.Body)
 	if err := onceEach(len(fences), func(i int) uuid.UUID { return fences[i].RunID }); err != nil {
 		return nil, err
@@ -57,6 +63,9 @@ func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject)
 func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
+	if err := s.bound(ctx, in.WorkerID); err != nil {
+		return nil, err
+	}
 	results, err := toResults(rest.RequestOf(ctx).Tenant.ID, in.WorkerID, in.Body)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,9 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
+	if err := s.bound(ctx, b.WorkerID); err != nil {
+		return nil, err
+	}
 	lease, err := s.runLease(ctx)
 	if err != nil {
 		return nil, err
@@ -52,6 +55,9 @@ func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequ
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
+	if err := s.bound(ctx, b.WorkerID); err != nil {
+		return nil, err
+	}
 	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
 		Checkpoint: rest.UnlessNull(b.Checkpoint)}
 	if b.Percent != nil || b.Message != nil || b.Counters != nil {
@@ -78,6 +84,9 @@ func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestO
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
+	if err := s.bound(ctx, b.WorkerID); err != nil {
+		return nil, err
+	}
 	c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: int(b.Attempt), Seq: int(b.Seq)}, Stream: "stdout"}
 	if b.Stream != nil {
 		c.Stream = *b.Stream
@@ -134,6 +143,9 @@ func (s *Handlers) FailRun(ctx context.Context, in api.FailRunRequestObject) (ap
 func (s *Handlers) finish(ctx context.Context, res jobrun.Result) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
+	if err := s.bound(ctx, res.Fence.WorkerID); err != nil {
+		return rest.Answer{}, err
+	}
 	res.TenantID = rest.RequestOf(ctx).Tenant.ID
 	var wrong fault.Mistakes
 	if checkResult(&res, "", &wrong); wrong != nil {
@@ -178,6 +190,9 @@ func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObjec
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
+	if err := s.bound(ctx, b.WorkerID); err != nil {
+		return nil, err
+	}
 	return endedAnswer(s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
 		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), rest.Text(b.Reason)))
 }
@@ -187,6 +202,9 @@ func (s *Handlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCanc
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
+	if err := s.bound(ctx, b.WorkerID); err != nil {
+		return nil, err
+	}
 	return endedAnswer(s.Work.AckCancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
 		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
 }
@@ -197,6 +215,9 @@ func (s *Handlers) ConfirmContinuation(ctx context.Context,
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
+	if err := s.bound(ctx, b.WorkerID); err != nil {
+		return nil, err
+	}
 	lease, err := s.runLease(ctx)
 	if err != nil {
 		return nil, err

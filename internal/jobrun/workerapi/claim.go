@@ -34,6 +34,9 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 	if err != nil {
 		return nil, err
 	}
+	if err := rest.RequestOf(ctx).Who.RequireQueues(k.Queues); err != nil {
+		return nil, err
+	}
 	if ask.Queues == nil && len(k.Queues) == 1 {
 		ask.Queues = k.Queues // a claim of one queue costs less
 	}
@@ -147,6 +150,21 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// bound returns nil when the caller's key may speak for a worker: it is for all queues that
+// the worker has registered for, and so for every run that the worker can hold. Faults:
+// Forbidden, Gone.
+func (s *Handlers) bound(ctx context.Context, worker uuid.UUID) error {
+	req := rest.RequestOf(ctx)
+	if len(req.Who.Queues) == 0 {
+		return nil
+	}
+	k, err := s.kindOf(ctx, req.Tenant.ID, worker)
+	if err != nil {
+		return err
+	}
+	return req.Who.RequireQueues(k.Queues)
 }
 
 // KindOf returns what a worker can take. Fault: Gone.

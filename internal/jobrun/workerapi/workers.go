@@ -45,6 +45,9 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 	if err := checkWorker(&w); err != nil {
 		return nil, err
 	}
+	if err := req.Who.RequireQueues(w.Queues); err != nil {
+		return nil, err
+	}
 	if err := s.Work.Register(ctx, w); err != nil {
 		return nil, err
 	}
@@ -131,6 +134,9 @@ func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObj
 		if w.Principal != req.Principal {
 			return nil, fault.New(fault.Forbidden, access.CodeForbidden,
 				"this worker was registered by another credential: draining it needs the permission %s", access.JobsWrite)
+		}
+		if err := req.Who.RequireQueues(w.Queues); err != nil {
+			return nil, err
 		}
 	}
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDraining, "drain", in.Body)
