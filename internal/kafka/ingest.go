@@ -202,6 +202,7 @@ type ingest struct {
 
 	committed map[topicPartition]uuid.UUID // topic ids of the offsets that the group has committed
 	assumed   map[string]uuid.UUID         // topic ids under which topics are read
+	recreated map[string]uuid.UUID         // lives that follow one that was seen; begun anew until there is a commit
 	ended     map[string]bool              // topics that were deleted or recreated
 	looked    time.Time                    // time of the last listing of topics; used by member alone
 	inflows   map[source]dlq.Inflow        // first sight of each partition
@@ -221,8 +222,8 @@ func (in *ingest) member(ctx context.Context) error {
 	in.owned, in.gone, in.lags, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{},
 		map[topicPartition]int64{}, false
 	in.committed, in.ended, in.looked = map[topicPartition]uuid.UUID{}, map[string]bool{}, time.Time{}
-	if in.assumed == nil {
-		in.assumed = map[string]uuid.UUID{} // the store remembers records across members
+	if in.assumed == nil { // the store remembers records across members
+		in.assumed, in.recreated = map[string]uuid.UUID{}, map[string]uuid.UUID{}
 	}
 	in.mu.Unlock()
 	client, err := NewClient(in.Connection, append(in.options(),

@@ -37,7 +37,10 @@ func (in *ingest) begin(
 		for p := range partitions {
 			then, committed := in.committed[topicPartition{topic, p}]
 			anew := committed && then != uuid.Nil && now != uuid.Nil && then != now
-			if anew || !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
+			if !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
+				in.recreated[topic] = now
+			}
+			if anew || !committed && now != uuid.Nil && in.recreated[topic] == now {
 				in.Log.InfoContext(
 					ctx,
 					"a topic was recreated; reading it from the beginning",

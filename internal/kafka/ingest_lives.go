@@ -167,6 +167,11 @@ func (in *ingest) lookAround(ctx context.Context) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	lives := in.there
+	for topic, now := range lives {
+		if _, is := in.assumed[topic]; !is { // not begun: what is recreated until then is read from its beginning
+			in.assumed[topic] = now
+		}
+	}
 	for topic, assumed := range in.assumed {
 		switch now, is := lives[topic]; {
 		case !is || now == uuid.Nil:

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,6 +146,37 @@ func TestARecreatedTopicLosesNothing(t *testing.T) {
 			b.keeps(records)
 		})
 	}
+}
+
+// The node has seen the topic, and has not begun to read it: what is written to the next
+// life is new, although the configuration is to read topics from their end.
+func TestATopicThatIsRecreatedBeforeANodeBeginsLosesNothing(t *testing.T) {
+	t.Parallel()
+	c, b := newFake(t), newInbox(t, testdb.DSN(t))
+	topic := c.create("early.dlq", 2)
+	looked, begin := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(begin) })
+	defer goOn()
+	var first sync.Once
+	c.fake.ControlKey(int16(kmsg.SyncGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		first.Do(func() { c.fake.SleepControl(func() { <-begin }) })
+		return nil, nil, false
+	})
+	b.ingest(c, func(cfg *kafka.IngestConfig) {
+		cfg.Latest = true
+		seen := sync.OnceFunc(func() { close(looked) })
+		cfg.Observer.Topics = func(topics, _ []string) {
+			if len(topics) > 0 {
+				seen()
+			}
+		}
+	})
+	<-looked
+	c.anew("early.dlq", 2)
+	records := c.produce(lived(topic, 2, 2, 20)...)
+	goOn()
+	b.has(len(records))
+	b.keeps(records)
 }
 
 // Another cluster has topics of the same names, and the letters belong to both.
