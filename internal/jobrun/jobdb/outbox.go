@@ -22,7 +22,7 @@ import (
 // publication is a row of jobs.event_publications.
 type publication struct {
 	event, tenant uuid.UUID
-	topic, key    string
+	key           string
 	jobrun.EventPublication
 }
 
