@@ -55,16 +55,11 @@ func DLQ(ctx context.Context, cfg DLQConfig) (err error) {
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
 	}
-	db, err := openDatabase(ctx, cfg.DatabaseURL)
+	db, err := openDescribed(ctx, cfg.DatabaseURL, cfg.Skald, cfg.Out)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	machine, err := describeMachine(cfg.Skald, db)
-	if err != nil {
-		return err
-	}
-	printMachine(cfg.Out, machine)
 	r := &letterRun{cfg: cfg, db: db}
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := r.prepare(ctx); err != nil {

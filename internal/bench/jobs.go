@@ -51,16 +51,11 @@ func Jobs(ctx context.Context, cfg JobsConfig) (err error) {
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
 	}
-	db, err := openDatabase(ctx, cfg.DatabaseURL)
+	db, err := openDescribed(ctx, cfg.DatabaseURL, cfg.Skald, cfg.Out)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	machine, err := describeMachine(cfg.Skald, db)
-	if err != nil {
-		return err
-	}
-	printMachine(cfg.Out, machine)
 	r := &jobsRun{cfg: cfg, db: db, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if r.first, err = r.serve(ctx, "first"); err != nil {

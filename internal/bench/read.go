@@ -60,16 +60,11 @@ func ask(
 	if err := generate(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	db, err := openDatabase(ctx, cfg.Data.DatabaseURL)
+	db, err := openDescribed(ctx, cfg.Data.DatabaseURL, cfg.Skald, cfg.Out)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	machine, err := describeMachine(cfg.Skald, db)
-	if err != nil {
-		return err
-	}
-	printMachine(cfg.Out, machine)
 	// The server is started as in a complete run.
 	server := &run{cfg: Config{Skald: cfg.Skald, DatabaseURL: cfg.Data.DatabaseURL, Dir: cfg.Dir, Out: cfg.Out}}
 	var ready Millis

@@ -41,16 +41,11 @@ func Soak(ctx context.Context, cfg SoakConfig) (err error) {
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
 	}
-	db, err := openDatabase(ctx, cfg.DatabaseURL)
+	db, err := openDescribed(ctx, cfg.DatabaseURL, cfg.Skald, cfg.Out)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	machine, err := describeMachine(cfg.Skald, db)
-	if err != nil {
-		return err
-	}
-	printMachine(cfg.Out, machine)
 	s := &soak{cfg: cfg, db: db}
 	defer func() { err = errors.Join(err, s.letters.stop()) }()
 	if err := s.prepare(ctx); err != nil {

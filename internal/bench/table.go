@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -69,6 +70,22 @@ func printMachine(w io.Writer, m Machine) {
 		fmt.Fprintf(w, ", %s=%s", name, m.DatabaseSettings[name])
 	}
 	fmt.Fprint(w, "\n\n")
+}
+
+// openDescribed opens the database, and prints the machine, the database and the server
+// that are measured.
+func openDescribed(ctx context.Context, url, server string, out io.Writer) (*database, error) {
+	db, err := openDatabase(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	machine, err := describeMachine(server, db)
+	if err != nil {
+		db.close()
+		return nil, err
+	}
+	printMachine(out, machine)
+	return db, nil
 }
 
 func printTableHead(w io.Writer) {

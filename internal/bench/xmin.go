@@ -47,16 +47,11 @@ func Xmin(ctx context.Context, cfg XminConfig) (err error) {
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
 	}
-	db, err := openDatabase(ctx, cfg.DatabaseURL)
+	db, err := openDescribed(ctx, cfg.DatabaseURL, cfg.Skald, cfg.Out)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	machine, err := describeMachine(cfg.Skald, db)
-	if err != nil {
-		return err
-	}
-	printMachine(cfg.Out, machine)
 	x := &xmin{cfg: cfg, run: &run{db: db, cfg: Config{Skald: cfg.Skald, DatabaseURL: cfg.DatabaseURL, Dir: cfg.Dir,
 		Self: cfg.Self, Out: cfg.Out, ServerEnv: cfg.ServerEnv}}}
 	defer func() { err = errors.Join(err, x.run.stopChildren()) }()
