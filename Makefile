@@ -14,7 +14,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/saga/engine/... ./internal/saga/participant/... ./internal/dlq/redrivedb/... ./internal/dlq/redrive/... \
 	./internal/jobrun/sweepdb/... ./internal/jobrun/jobnotify/... ./internal/jobrun/jobqueue/... ./internal/jobrun/scheduler/... \
 	./internal/event/eventdb/... ./internal/event/eventapi/... ./internal/event/publication/... ./internal/access/accessdb/... \
-	./internal/access/accessapi/... ./internal/audit/auditdb/... ./internal/audit/auditapi/... ./internal/groupcommit/... ./internal/memstore/... ./internal/rest/... \
+	./internal/access/accessapi/... ./internal/audit/auditdb/... ./internal/audit/auditapi/... ./internal/groupcommit/... ./internal/saga/memstore/... ./internal/rest/... \
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help

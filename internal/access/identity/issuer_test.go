@@ -19,7 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/skald-saga/skald/internal/access/identity"
-	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/saga/memstore"
 )
 
 // issuer issues tokens and publishes its keys.

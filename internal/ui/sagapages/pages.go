@@ -1,0 +1,25 @@
+// Package sagapages has the pages of sagas: the list, one saga with what it waits for, what may be done and what has
+// happened, and the forms of its actions.
+//
+// Files, each on top of those before it: timescale, rail, actions, sagas, saga, pages.
+package sagapages
+
+import (
+	"embed"
+
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+//go:embed templates
+var templates embed.FS
+
+type pages struct{ kit *web.Kit }
+
+// Register adds the pages to k.
+func Register(k *web.Kit) error {
+	p := &pages{k}
+	k.Page("GET /ui/sagas", p.list)
+	k.Page("GET /ui/sagas/{saga}", p.saga)
+	k.Action("/ui/sagas/{saga}/actions/{action}", p.action)
+	return k.Templates(templates)
+}

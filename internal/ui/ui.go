@@ -1,0 +1,35 @@
+// Package ui serves the pages for people under /ui/. Each subject registers its pages with the kit; what a page
+// shows is what the API answers the visitor.
+package ui
+
+import (
+	"net/http"
+
+	"github.com/skald-saga/skald/internal/ui/accesspages"
+	"github.com/skald-saga/skald/internal/ui/jobpages"
+	"github.com/skald-saga/skald/internal/ui/letterpages"
+	"github.com/skald-saga/skald/internal/ui/sagapages"
+	"github.com/skald-saga/skald/internal/ui/systempages"
+	"github.com/skald-saga/skald/internal/ui/web"
+	"github.com/skald-saga/skald/internal/ui/workflowpages"
+)
+
+// Config of the pages.
+type Config = web.Config
+
+// New returns the handler of the pages.
+func New(cfg Config) (http.Handler, error) {
+	k, err := web.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, register := range []func(*web.Kit) error{
+		systempages.Register, sagapages.Register, workflowpages.Register, letterpages.Register, jobpages.Register,
+		accesspages.Register,
+	} {
+		if err := register(k); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}

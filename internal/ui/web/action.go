@@ -1,0 +1,223 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+// Class of an action: how much care it takes.
+type Class int
+
+const (
+	// Safe actions ask for a reason only if one is wanted.
+	Safe Class = iota
+	// Changes need a reason.
+	Changes
+	// Dangerous actions need a reason, and the end of an id or a number typed by hand.
+	Dangerous
+)
+
+// DryRun is where an operation takes its dry_run.
+type DryRun int
+
+const (
+	// NoDryRun: the operation has none; the form says what it does in words.
+	NoDryRun DryRun = iota
+	// DryRunInQuery: it is a parameter.
+	DryRunInQuery
+	// DryRunInBody: it is a member of the body.
+	DryRunInBody
+)
+
+// Action is an operation as a form on a page of its own: its fields, what it would do, the reason, and for
+// dangerous ones what has to be typed. Fields are optional unless a comment says otherwise.
+type Action struct {
+	Label   string // on the button, required: "Retry"
+	Title   string // of the page, required: "Retry order 4711"
+	Nav     string // the entry of the navigation, required
+	Back    Link   // where the visitor came from, required
+	Class   Class
+	Needs   string // the permission that the operation requires, required
+	Means   string // a sentence on what it does
+	Warning string // for dangerous ones
+	Confirm string // for dangerous ones, required there: what has to be typed
+	About   string // what that is: "the last six characters of the saga's id"
+	Fields  []Field
+	// NoReason leaves out the reason, where the operation takes none.
+	NoReason bool
+	// ETag is the version that the form was opened for. The operation is refused if that has changed. Empty: the
+	// operation takes no If-Match.
+	ETag string
+	// NoKey leaves out the Idempotency-Key, where the operation takes none.
+	NoKey bool
+
+	DryRun DryRun
+	// Body changes the body made of the fields before it is sent, for bodies that are no flat object. It may
+	// return a *Refusal.
+	Body func(form Form, members map[string]any) error
+	// Send sends the body, required. It passes edit on to the client, which adds headers and dry_run.
+	Send func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error)
+	// Show says what the answer to a dry run means.
+	Show func(answer []byte) (*Preview, error)
+	// Done is the path below the base where the visitor goes once the API has accepted it, required unless
+	// Result is given.
+	Done func(answer []byte) string
+	// Result shows the answer itself instead, for what is shown only once (a new API key).
+	Result func(answer []byte) (*Page, error)
+}
+
+// Link is a place with a name.
+type Link struct{ Name, URL string }
+
+// Field is an input of an action's form, beside the reason.
+type Field struct {
+	// Name of the member of the body, "a.b" for one within another.
+	Name, Label, Hint string
+	// Kind: text (the default), json, lines (a list of texts), long, check, number, select, secret, hidden.
+	Kind     string
+	Options  []Option // of a select
+	Value    string
+	Required bool
+	Problem  string // what the API says about it
+}
+
+// Option of a select.
+type Option struct{ Value, Label string }
+
+// Form is what a visitor has filled in, by the names of the fields.
+type Form map[string]string
+
+// Preview is what an action would do.
+type Preview struct {
+	Sentences []template.HTML // in order; made by Sentence
+	Ends      template.HTML   // what is so afterwards
+	// Heads and Rows are a table below it, such as samples or counts; empty: none.
+	Heads []string
+	Rows  [][]string
+}
+
+// Sentence is fmt.Sprintf for sentences of a page: each argument is shown as code.
+func Sentence(format string, args ...any) template.HTML {
+	shown := make([]any, len(args))
+	for i, a := range args {
+		shown[i] = "<code>" + template.HTMLEscapeString(fmt.Sprint(a)) + "</code>"
+	}
+	return template.HTML(fmt.Sprintf(template.HTMLEscapeString(format), shown...)) //nolint:gosec // all is escaped
+}
+
+// JSON is the content type of every body.
+const JSON = "application/json"
+
+// members makes the body of the form.
+func (a *Action) members(form Form) (map[string]any, error) {
+	body := map[string]any{}
+	for _, f := range a.Fields {
+		text := strings.TrimSpace(form[f.Name])
+		if text == "" {
+			continue
+		}
+		value, err := f.value(text)
+		if err != nil {
+			return nil, err
+		}
+		place(body, strings.Split(f.Name, "."), value)
+	}
+	if reason := strings.TrimSpace(form["reason"]); reason != "" && !a.NoReason {
+		body["reason"] = reason
+	}
+	if a.Body != nil {
+		if err := a.Body(form, body); err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
+// value is what a text means in the body. Numbers keep their digits.
+func (f Field) value(text string) (any, error) {
+	switch f.Kind {
+	case "json", "number":
+		if !json.Valid([]byte(text)) {
+			return nil, f.malformed("This is not " + map[string]string{"json": "JSON", "number": "a number"}[f.Kind] + ".")
+		}
+		return json.RawMessage(text), nil
+	case "check":
+		return true, nil
+	case "lines":
+		var lines []string
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+		return lines, nil
+	}
+	return text, nil
+}
+
+func (f Field) malformed(detail string) *Refusal {
+	r := Malformed(f.Label + ": " + detail)
+	r.Errors = []client.ProblemField{{Pointer: "/" + strings.ReplaceAll(f.Name, ".", "/"), Message: detail}}
+	return r
+}
+
+// place puts a value into nested objects.
+func place(into map[string]any, path []string, value any) {
+	for _, name := range path[:len(path)-1] {
+		inner, ok := into[name].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			into[name] = inner
+		}
+		into = inner
+	}
+	into[path[len(path)-1]] = value
+}
+
+// request sends the form; as a dry run it changes nothing.
+func (a *Action) request(v *Visit, form Form, key, etag string, dry bool) (status int, answer []byte, err error) {
+	body, err := a.members(form)
+	if err != nil {
+		return 0, nil, err
+	}
+	if dry {
+		if a.DryRun == DryRunInBody {
+			body["dry_run"] = true
+		}
+		if body["reason"] == nil && !a.NoReason && a.Class != Safe {
+			body["reason"] = "preview" // required, but not recorded
+		}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return 0, nil, fmt.Errorf("make the body: %w", err)
+	}
+	res, err := a.Send(v.Context(), bytes.NewReader(raw), func(_ context.Context, r *http.Request) error {
+		if dry && a.DryRun == DryRunInQuery {
+			q := r.URL.Query()
+			q.Set("dry_run", "true")
+			r.URL.RawQuery = q.Encode()
+		}
+		if !dry && !a.NoKey {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		if !dry && a.ETag != "" {
+			r.Header.Set("If-Match", etag)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	answer, err = io.ReadAll(res.Body)
+	return res.StatusCode, answer, err
+}

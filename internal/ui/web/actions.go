@@ -1,0 +1,208 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+// Action registers the form of an action: a GET shows it, a POST to the same URL shows it again with what it
+// would do, or sends it. The parameters of the URL are the first values of the fields of the same name.
+func (k *Kit) Action(pattern string, open func(*Visit) (*Action, error)) {
+	serve := func(v *Visit) (*Page, error) {
+		if k.ReadOnly {
+			return nil, ErrNoPage
+		}
+		if err := v.ParseForm(); err != nil {
+			return nil, Malformed("The form cannot be read.")
+		}
+		a, err := open(v)
+		if err != nil {
+			return nil, err
+		}
+		return k.dialog(v, a)
+	}
+	k.Page("GET "+pattern, serve)
+	k.Page("POST "+pattern, serve)
+}
+
+// dialog is the form of an action as its template shows it.
+type dialog struct {
+	*Action
+	Reason    string
+	Key       string // Idempotency-Key: the same however often the form is sent
+	Version   string // the ETag that the form was opened for
+	Typed     string
+	Preview   *Preview
+	Problem   *client.Problem // of the preview, or of the attempt to act
+	Changed   bool            // the resource has changed since the form was opened
+	Forbidden bool
+	Command   string // as curl
+}
+
+// WantsReason reports whether the form asks for a reason at all, and whether it insists.
+func (d *dialog) WantsReason() bool { return !d.NoReason }
+
+// ReasonRequired reports whether the form insists on a reason.
+func (d *dialog) ReasonRequired() bool { return d.Class != Safe }
+
+// IsDangerous is for the template.
+func (d *dialog) IsDangerous() bool { return d.Class == Dangerous }
+
+func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
+	d := &dialog{
+		Action: a, Reason: v.Form.Get("reason"), Key: v.Form.Get("key"), Version: v.Form.Get("etag"),
+		Typed: strings.TrimSpace(v.Form.Get("confirm")), Forbidden: a.Needs != "" && !v.May(a.Needs),
+	}
+	posted := v.Method == http.MethodPost
+	for i, f := range a.Fields {
+		if posted || v.Form.Has(f.Name) {
+			a.Fields[i].Value = v.Form.Get(f.Name)
+		}
+	}
+	if d.Key == "" {
+		d.Key = k.NewID()
+	}
+	if !posted {
+		d.Version = a.ETag
+	}
+	form := Form{"reason": d.Reason}
+	for _, f := range a.Fields {
+		form[f.Name] = f.Value
+	}
+	if posted && v.Form.Get("do") != "preview" {
+		p, err := k.act(v, d, form)
+		if p != nil || err != nil {
+			return p, err
+		}
+	}
+	if err := d.preview(v, form); err != nil {
+		return nil, err
+	}
+	d.Command = d.asCurl(v, form)
+	p := &Page{Template: "action", Title: a.Title, Nav: a.Nav, Data: d}
+	if d.Problem != nil && posted && v.Form.Get("do") != "preview" {
+		p.Status = d.Problem.Status
+	}
+	return p, nil
+}
+
+// act sends the action. It returns neither page nor error when the form has to be shown again.
+func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
+	if d.Confirm != "" && d.Typed != d.Confirm {
+		d.Problem = &client.Problem{
+			Status: http.StatusBadRequest, Title: "Not confirmed", Detail: "Type " + d.Confirm + " to confirm.",
+		}
+		return nil, nil
+	}
+	status, answer, err := d.request(v, form, d.Key, d.Version, false)
+	switch {
+	case err != nil:
+		return nil, d.refused(err)
+	case status >= 300:
+		d.fail(answer)
+		d.Changed = status == http.StatusPreconditionFailed
+		d.Key = k.NewID() // what is sent next is another request
+		d.Version = d.ETag
+		return nil, nil
+	case d.Result != nil:
+		return d.Result(answer)
+	}
+	return &Page{Data: Redirect(d.Done(answer))}, nil
+}
+
+func (d *dialog) preview(v *Visit, form Form) error {
+	if d.DryRun == NoDryRun {
+		return nil
+	}
+	status, answer, err := d.request(v, form, "", "", true)
+	if err != nil {
+		return d.refused(err)
+	}
+	if status >= 300 {
+		if d.Problem == nil {
+			d.fail(answer)
+		}
+		return nil
+	}
+	d.Preview, err = d.Show(answer)
+	return err
+}
+
+// refused shows err in the form if it is about what was filled in.
+func (d *dialog) refused(err error) error {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	if d.Problem == nil {
+		d.Problem = &r.Problem
+		d.marks()
+	}
+	return nil
+}
+
+func (d *dialog) fail(answer []byte) {
+	d.Problem = &client.Problem{}
+	if json.Unmarshal(answer, d.Problem) != nil {
+		*d.Problem = internal.Problem
+	}
+	d.marks()
+}
+
+// marks puts what the problem says about a field beside that field.
+func (d *dialog) marks() {
+	for _, e := range d.Problem.Errors {
+		name := strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", ".")
+		for i, f := range d.Fields {
+			if name == f.Name || strings.HasPrefix(name, f.Name+".") {
+				d.Fields[i].Problem = e.Message
+			}
+		}
+	}
+}
+
+// asCurl is the command that does what the form does.
+func (d *dialog) asCurl(v *Visit, form Form) string {
+	if len(v.calls.made) == 0 {
+		return ""
+	}
+	last := v.calls.made[len(v.calls.made)-1] // the dry run, if there is one
+	if last.Method == http.MethodGet {
+		return ""
+	}
+	q := last.URL.Query()
+	q.Del("dry_run")
+	path := last.URL.Path
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	body, err := d.members(form)
+	if err != nil {
+		return ""
+	}
+	raw, _ := json.Marshal(body) // it was sent
+	return Curl(v.Request, d.base(v), last.Method, path, raw)
+}
+
+func (d *dialog) base(v *Visit) string { return v.Kit.Base }
+
+// Button is an action as a page offers it.
+type Button struct {
+	Label, URL, Means string
+	Needs             string // the permission that the visitor lacks; empty: none
+	Danger            bool
+}
+
+// Button returns the button of an action at a path below the base; disabled when the visitor lacks the
+// permission.
+func (v *Visit) Button(label, path, permission, means string, class Class) Button {
+	b := Button{Label: label, URL: v.Kit.Base + path, Means: means, Danger: class == Dangerous}
+	if !v.May(permission) {
+		b.Needs = permission
+	}
+	return b
+}

@@ -1,0 +1,156 @@
+// Pages ask for themselves again while they are looked at, and replace the regions that have changed. Actions open
+// in a dialog instead of a page of their own. Everything works without this file.
+
+const body = document.body;
+const offline = document.getElementById('offline');
+const dialog = document.getElementById('dialog');
+const base = body.dataset.base;
+let seen = Date.now();
+let tag = '';
+
+async function refresh() {
+  if (document.hidden || dialog.open || document.querySelector('form.act')) return;
+  try {
+    const res = await fetch(location.href, { headers: tag ? { 'If-None-Match': tag } : {}, cache: 'no-store' });
+    if (res.status === 401) { location.reload(); return; }
+    if (!res.ok && res.status !== 304) throw new Error(res.statusText);
+    tag = res.headers.get('ETag') ?? '';
+    if (res.status !== 304) {
+      const next = new DOMParser().parseFromString(await res.text(), 'text/html');
+      for (const region of document.querySelectorAll('[data-live]')) replace(region, next.getElementById(region.id));
+      body.dataset.refresh = next.body.dataset.refresh ?? '';
+      document.title = next.title;
+      document.dispatchEvent(new Event('skald:refreshed'));
+    }
+    seen = Date.now();
+    offline.hidden = true;
+  } catch {
+    offline.hidden = false;
+    offline.textContent = `Skald does not answer. What you see is ${Math.round((Date.now() - seen) / 1000)} s old.`;
+  }
+}
+
+// replace puts a region's new content in place, and keeps what a person has opened, focused or filled in.
+function replace(old, fresh) {
+  if (!fresh || old.innerHTML === fresh.innerHTML) return;
+  const active = old.contains(document.activeElement) ? document.activeElement : null;
+  if (active?.matches('input, textarea, select') || old.contains(getSelection().anchorNode) && !getSelection().isCollapsed) return;
+  const open = [...old.querySelectorAll('details[open]')].map((d) => d.id);
+  const focused = active && path(old, active);
+  old.replaceChildren(...fresh.childNodes);
+  for (const id of open) document.getElementById(id)?.setAttribute('open', '');
+  if (focused) follow(old, focused)?.focus({ preventScroll: true });
+}
+
+function path(root, node) {
+  const steps = [];
+  for (; node !== root; node = node.parentElement) steps.unshift([...node.parentElement.children].indexOf(node));
+  return steps;
+}
+
+function follow(root, steps) {
+  return steps.reduce((node, i) => node?.children[i], root);
+}
+
+function loop() {
+  const every = Number(body.dataset.refresh);
+  setTimeout(async () => { if (every) await refresh(); loop(); }, (every || 5) * 1000);
+}
+loop();
+document.addEventListener('visibilitychange', () => { if (!document.hidden && body.dataset.refresh) refresh(); });
+
+// Times are words that age.
+const skew = Date.parse(body.dataset.now) - Date.now(); // the server's clock against this one
+
+export function ago(ms) {
+  const word = (n) => {
+    if (n < 10_000) return `${Math.round(n / 100) / 10} s`;
+    for (const [size, unit, next, small] of [[86_400_000, 'd', 3_600_000, 'h'], [3_600_000, 'h', 60_000, 'min'], [60_000, 'min', 1000, 's'], [1000, 's']]) {
+      if (n < size) continue;
+      const rest = next && n / size < 10 ? Math.floor(n % size / next) : 0;
+      return `${Math.floor(n / size)} ${unit}${rest ? ` ${rest} ${small}` : ''}`;
+    }
+  };
+  if (ms < 0) return `in ${word(-ms)}`;
+  return ms < 1000 ? 'just now' : `${word(ms)} ago`;
+}
+
+setInterval(() => {
+  if (document.hidden) return;
+  const now = Date.now() + skew;
+  for (const t of document.querySelectorAll('time[datetime]:not([data-fixed])')) {
+    const text = ago(now - Date.parse(t.dateTime));
+    if (t.textContent !== text) t.textContent = text;
+  }
+}, 1000);
+
+// Actions: the form of the page that the link leads to, in a dialog.
+async function open(url) {
+  const res = await fetch(url, { headers: { Accept: 'text/html' } });
+  show(await res.text(), url);
+  dialog.showModal();
+  dialog.querySelector('input:not([type=hidden]), textarea, select, button')?.focus();
+}
+
+function show(html, url) {
+  const page = new DOMParser().parseFromString(html, 'text/html');
+  dialog.replaceChildren(...page.getElementById('content').childNodes);
+  const form = dialog.querySelector('form.act');
+  if (form) form.action = url;
+}
+
+document.addEventListener('click', (e) => {
+  const link = e.target.closest('a[data-action]');
+  if (link && !e.ctrlKey && !e.metaKey && !e.shiftKey && e.button === 0) {
+    e.preventDefault();
+    open(link.href).catch(() => { location.href = link.href; });
+    return;
+  }
+  if (e.target.closest('dialog [data-close]')) { e.preventDefault(); dialog.close(); return; }
+  const text = e.target.closest('.copy');
+  if (text && getSelection().isCollapsed) {
+    navigator.clipboard?.writeText(text.textContent).then(() => {
+      text.classList.add('copied');
+      setTimeout(() => text.classList.remove('copied'), 900);
+    });
+  }
+});
+
+async function send(form, what) {
+  const data = new URLSearchParams(new FormData(form));
+  data.set('do', what);
+  return fetch(form.action || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' } });
+}
+
+document.addEventListener('submit', async (e) => {
+  const form = e.target.closest('dialog form.act');
+  if (!form) return;
+  e.preventDefault();
+  const what = e.submitter?.value ?? 'act';
+  for (const b of form.querySelectorAll('button')) b.disabled = true; // one click, one request
+  try {
+    const res = await send(form, what);
+    if (res.redirected && what === 'act') { location.href = res.url; return; }
+    show(await res.text(), form.action);
+  } catch {
+    for (const b of form.querySelectorAll('button')) b.disabled = false;
+    offline.hidden = false;
+    offline.textContent = 'Skald does not answer. Your form is kept; send it again.';
+  }
+});
+
+// What the action would do follows the fields.
+let typing;
+document.addEventListener('input', (e) => {
+  const form = e.target.closest('form.act[data-preview]');
+  if (!form || e.target.name === 'reason' || e.target.name === 'confirm') return;
+  clearTimeout(typing);
+  typing = setTimeout(async () => {
+    try {
+      const page = new DOMParser().parseFromString(await (await send(form, 'preview')).text(), 'text/html');
+      form.querySelector('#preview')?.replaceChildren(...(page.getElementById('preview')?.childNodes ?? []));
+    } catch { /* the next change tries again */ }
+  }, 300);
+});
+
+export { base, dialog, open, refresh };

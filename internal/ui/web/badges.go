@@ -1,0 +1,29 @@
+package web
+
+import "strings"
+
+// Badge is how a state is shown: a shape, a word and a colour, so that none of them is needed to tell states
+// apart. Tone is a class of the style sheet: done, bad, undo, run, wait or muted.
+type Badge struct{ Shape, Word, Tone string }
+
+// badges of the states of everything the API has, in upper case. A state means the same wherever it occurs.
+var badges = map[string]Badge{
+	"PENDING":        {"○", "pending", "wait"},
+	"RUNNING":        {"▶", "running", "run"},
+	"STEP_COMPLETED": {"▶", "running", "run"},
+	"COMPLETED":      {"✓", "completed", "done"},
+	"COMPENSATING":   {"↺", "compensating", "undo"},
+	"COMPENSATED":    {"↺", "compensated", "undo"},
+	"FAILED":         {"▲", "failed", "bad"},
+	"CANCELLED":      {"■", "cancelled", "muted"},
+	"TIMED_OUT":      {"◷", "timed out", "bad"},
+}
+
+// BadgeOf returns the badge of a state of any type. A state that this program does not know is shown as it is.
+func BadgeOf(state any) Badge {
+	name := text(state)
+	if b, ok := badges[strings.ToUpper(name)]; ok {
+		return b
+	}
+	return Badge{"?", name, "muted"}
+}

@@ -1,0 +1,135 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+// local is an http.RoundTripper that calls the API of this process, as the visitor whose request is in the
+// context: with the same credentials, from the same address. So a page passes the same checks as a program that
+// sends the request over the network, and sees the same answers.
+type local struct{ api http.Handler }
+
+type visitorKey struct{}
+
+type visitor struct {
+	*http.Request
+	calls *calls
+}
+
+// onBehalfOf returns a context in which requests through local come from the visitor who sent r. They are
+// recorded in made.
+func onBehalfOf(r *http.Request, made *calls) context.Context {
+	return context.WithValue(r.Context(), visitorKey{}, visitor{r, made})
+}
+
+// carried are the headers of the visitor's request that the API gets as well: the credentials, and the proof
+// that the request was made by a page of this server.
+var carried = []string{"Authorization", "Cookie", "Sec-Fetch-Site", "Origin", "X-Tenant-Id"}
+
+// RoundTrip implements http.RoundTripper. It returns no error: the API answers everything.
+func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
+	in := r.Clone(r.Context())
+	in.RequestURI = r.URL.RequestURI()
+	in.URL.Scheme, in.URL.Host = "", "" // as a server sees it
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	if by, ok := r.Context().Value(visitorKey{}).(visitor); ok {
+		in.RemoteAddr, in.Host, in.TLS = by.RemoteAddr, by.Host, by.TLS
+		for _, name := range carried {
+			if values := by.Header.Values(name); values != nil && in.Header.Get(name) == "" {
+				in.Header[name] = values
+			}
+		}
+		by.calls.add(in)
+	}
+	out := &answer{header: http.Header{}}
+	l.api.ServeHTTP(out, in)
+	if out.status == 0 {
+		out.status = http.StatusOK
+	}
+	return &http.Response{
+		Status: http.StatusText(out.status), StatusCode: out.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: out.header, Body: io.NopCloser(&out.body), ContentLength: int64(out.body.Len()), Request: r,
+	}, nil
+}
+
+// answer keeps a response in memory.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// AsQuery replaces the query of a request of the client: for lists whose parameters are those of the page's URL,
+// so that it is the API that says what is wrong with them.
+func AsQuery(q url.Values) client.RequestEditorFn {
+	return func(_ context.Context, r *http.Request) error {
+		r.URL.RawQuery = q.Encode()
+		return nil
+	}
+}
+
+// calls are the requests made for one visit, in order. Pages call the API one request after the other or under
+// their own lock.
+type calls struct{ made []*http.Request }
+
+func (c *calls) add(r *http.Request) { c.made = append(c.made, r) }
+
+func (c *calls) reset() { c.made = nil }
+
+// asCurl shows the reading requests as commands. Credentials are named, not shown.
+func (c *calls) asCurl(by *http.Request, base string) (commands []string) {
+	for _, r := range c.made {
+		if r.Method == http.MethodGet {
+			commands = append(commands, Curl(by, base, r.Method, r.URL.RequestURI(), nil))
+		}
+	}
+	return commands
+}
+
+// Curl is the command that sends a request to this server, with the body as JSON when it is not empty.
+func Curl(by *http.Request, base, method, path string, body []byte) string {
+	scheme := "http"
+	if by.TLS != nil || by.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	command := "curl"
+	if method != http.MethodGet {
+		command += " -X " + method
+	}
+	command += " " + quoted(fmt.Sprintf("%s://%s%s%s", scheme, by.Host, base, path))
+	if by.Header.Get("Authorization") != "" || by.Header.Get("Cookie") != "" {
+		command += ` -H "Authorization: Bearer $SKALD_API_KEY"`
+	}
+	if len(body) > 0 {
+		command += " -H 'Content-Type: application/json' -d " + quoted(string(body))
+	}
+	return command
+}
+
+// quoted is s as one word of a shell.
+func quoted(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

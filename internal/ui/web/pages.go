@@ -1,0 +1,185 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+// Page is what a handler of a page returns.
+type Page struct {
+	Template string // its file in the folder templates, without ".html"
+	Title    string
+	Nav      string // the entry of the navigation that is current
+	Status   int    // 0: 200
+	// Refresh is after how many seconds the page asks for itself again; 0: never. 1 while what it shows is
+	// moving, 5 when that rests, 10 for a list.
+	Refresh int
+	// Attention is shown before the title, as in "(3) Skald"; 0: nothing.
+	Attention int64
+	// Scripts are files of the folder assets that only this page needs, beside those that every page has.
+	Scripts []string
+	Data    any
+}
+
+// Redirect is the Data of a page that is elsewhere: a path below the base, such as "/ui/sagas".
+type Redirect string
+
+// Visit is a request for a page.
+type Visit struct {
+	*http.Request
+	Kit *Kit
+	Who *client.CallerIdentity // nil while nobody is signed in
+	Now time.Time
+	// calls are the requests to the API that were made for this visit.
+	calls *calls
+}
+
+// Context returns the context for calls of the API: it carries the visitor's credentials.
+func (v *Visit) Context() context.Context { return v.Request.Context() }
+
+// May reports whether the visitor has a permission.
+func (v *Visit) May(permission string) bool {
+	return v.Who != nil && slices.Contains(v.Who.Permissions, permission)
+}
+
+// Query returns a parameter of the page's URL, nil when it is absent or empty.
+func (v *Visit) Query(name string) *string {
+	if s := v.URL.Query().Get(name); s != "" {
+		return &s
+	}
+	return nil
+}
+
+// Page registers the page of a pattern of http.ServeMux below /ui/.
+func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
+	k.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		v := k.visit(r)
+		p, err := k.found(v, f)
+		if err != nil {
+			p = k.problem(v, err)
+		}
+		if to, ok := p.Data.(Redirect); ok {
+			http.Redirect(w, r, k.Base+string(to), http.StatusSeeOther)
+			return
+		}
+		k.render(w, v, p)
+	})
+}
+
+func (k *Kit) visit(r *http.Request) *Visit {
+	v := &Visit{Kit: k, Now: k.Now(), calls: &calls{}}
+	v.Request = r.WithContext(onBehalfOf(r, v.calls))
+	return v
+}
+
+func (k *Kit) found(v *Visit, f func(*Visit) (*Page, error)) (*Page, error) {
+	who, err := k.Client.WhoAmIWithResponse(v.Context())
+	if err != nil {
+		return nil, err
+	}
+	if v.Who, err = Got(who.JSON200, who.ApplicationProblemJSONDefault); err != nil {
+		return nil, err
+	}
+	v.calls.reset() // who the visitor is, is no part of the page
+	return f(v)
+}
+
+// problem is the page that shows err.
+func (k *Kit) problem(v *Visit, err error) *Page {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		k.Log.ErrorContext(v.Context(), "a page failed", slog.String("path", v.URL.Path), slog.Any("error", err))
+		r = internal
+	}
+	return &Page{Template: "problem", Title: r.Title, Status: r.Status, Data: r.Problem}
+}
+
+// chrome is what surrounds the content of a page.
+type chrome struct {
+	*Page
+	kit   *Kit
+	visit *Visit
+}
+
+// Asset returns the URL of a file of the folder assets.
+func (c chrome) Asset(name string) string {
+	return c.kit.Base + "/ui/assets/" + c.kit.assets.bySource[name].name
+}
+
+// Base is the path before /ui/.
+func (c chrome) Base() string { return c.kit.Base }
+
+// Installation is the bar's text.
+func (c chrome) Installation() string { return c.kit.Title }
+
+// Colour of the bar.
+func (c chrome) Colour() string { return c.kit.Colour }
+
+// Who is the visitor; nil while nobody is signed in.
+func (c chrome) Who() *client.CallerIdentity { return c.visit.Who }
+
+// ReadOnly reports whether this installation offers no actions.
+func (c chrome) ReadOnly() bool { return c.kit.ReadOnly }
+
+// URL of the page.
+func (c chrome) URL() *url.URL { return c.visit.URL }
+
+// Now is when the page was made.
+func (c chrome) Now() time.Time { return c.visit.Now }
+
+// Calls are the requests to the API that this page is made of, as curl would send them.
+func (c chrome) Calls() []string { return c.visit.calls.asCurl(c.visit.Request, c.kit.Base) }
+
+// Entries of the navigation.
+func (c chrome) Entries() []Entry { return navigation }
+
+// Entry of the navigation. Key is pressed after "g" to go there.
+type Entry struct{ Name, Path, Key string }
+
+var navigation = []Entry{
+	{"Overview", "/ui/", "o"}, {"Sagas", "/ui/sagas", "s"}, {"Workflows", "/ui/workflows", "f"},
+	{"Dead letters", "/ui/dlq", "d"}, {"Redrives", "/ui/redrives", "r"}, {"Jobs", "/ui/jobs", "j"},
+	{"Workers", "/ui/workers", "w"}, {"Timeline", "/ui/timeline", "t"}, {"Webhooks", "/ui/webhooks", "h"},
+	{"Audit", "/ui/audit", "a"}, {"Access", "/ui/access", "k"}, {"System", "/ui/system", "y"},
+}
+
+// render sends a page. Its ETag changes when the page does, apart from the words for times, which the browser
+// keeps current by itself.
+func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
+	var out bytes.Buffer
+	if err := k.pages[p.Template].execute(&out, "layout.html", chrome{Page: p, kit: k, visit: v}); err != nil {
+		k.Log.ErrorContext(v.Context(), "rendering a page failed",
+			slog.String("page", p.Template), slog.Any("error", err))
+		http.Error(w, "The page cannot be shown; the server's log says why.", http.StatusInternalServerError)
+		return
+	}
+	sum := sha256.Sum256(changing.ReplaceAll(out.Bytes(), nil))
+	h, tag := w.Header(), `"`+hex.EncodeToString(sum[:12])+`"`
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "private, no-cache")
+	h.Set("ETag", tag)
+	h.Set("Vary", "Cookie")
+	if p.Status == 0 && v.Method == http.MethodGet && v.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if p.Status != 0 {
+		w.WriteHeader(p.Status)
+	}
+	_, _ = w.Write(out.Bytes()) // the browser is gone, or has it
+}
+
+// changing is what differs between two renderings of the same page: the words of a time, the calls with the
+// times of now in them, and the time at which it was checked.
+var changing = regexp.MustCompile(`(?s)<time [^>]*>[^<]*</time>|<!--calls-->.*?<!--/calls-->|data-now="[^"]*"`)

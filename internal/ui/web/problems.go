@@ -1,0 +1,47 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+// Refusal is the API's answer that a request cannot be served, as an error.
+type Refusal struct{ client.Problem }
+
+func (r *Refusal) Error() string { return r.Code + ": " + r.Detail }
+
+// ErrNoPage is returned for a URL that names nothing.
+var ErrNoPage = &Refusal{client.Problem{
+	Status: http.StatusNotFound, Code: "REQ_NOT_FOUND", Title: "Not found", Detail: "There is no such page.",
+}}
+
+var internal = &Refusal{client.Problem{
+	Status: http.StatusInternalServerError, Code: "SYS_INTERNAL", Title: "Internal error",
+	Detail: "The page cannot be shown; the server's log says why.",
+}}
+
+// Malformed returns the refusal of input that cannot be sent to the API.
+func Malformed(detail string) *Refusal {
+	return &Refusal{client.Problem{
+		Status: http.StatusBadRequest, Code: "REQ_MALFORMED", Title: "Malformed", Detail: detail,
+	}}
+}
+
+// Got returns what the API has answered, or its problem as a *Refusal.
+func Got[T any](answer *T, problem *client.Failure) (*T, error) {
+	switch {
+	case problem != nil:
+		return nil, &Refusal{*problem}
+	case answer == nil:
+		return nil, errors.New("the API gave an answer that its contract does not have")
+	}
+	return answer, nil
+}
+
+// NotFound reports whether err is the API's answer that a resource does not exist.
+func NotFound(err error) bool {
+	var r *Refusal
+	return errors.As(err, &r) && r.Status == http.StatusNotFound
+}

@@ -1,0 +1,94 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// Templates adds the pages of the folder "templates" of a subject: one file for each page, which defines
+// "content". Names are unique across subjects. A file whose name begins with "parts" defines parts for the
+// pages of its own folder.
+func (k *Kit) Templates(own fs.FS) error {
+	pages, err := k.parse(own)
+	if err != nil {
+		return fmt.Errorf("web UI: %w", err)
+	}
+	for name, t := range pages {
+		if k.pages[name] != nil {
+			return fmt.Errorf("web UI: two subjects have a page %q", name)
+		}
+		k.pages[name] = t
+	}
+	return nil
+}
+
+// parse reads the folder "templates" of a subject.
+func (k *Kit) parse(own fs.FS) (map[string]*parsed, error) {
+	shared, err := template.New("").Funcs(k.functions()).ParseFS(files, "templates/parts*.html")
+	if err != nil {
+		return nil, err
+	}
+	if parts, _ := fs.Glob(own, "templates/parts*.html"); len(parts) > 0 {
+		if shared, err = shared.ParseFS(own, parts...); err != nil {
+			return nil, err
+		}
+	}
+	names, err := fs.Glob(own, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	pages := map[string]*parsed{}
+	for _, n := range names {
+		if strings.HasPrefix(n, "templates/parts") {
+			continue
+		}
+		t, err := shared.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if t, err = t.ParseFS(own, n); err != nil {
+			return nil, err
+		}
+		if t, err = t.New("layout.html").Parse(layout); err != nil {
+			return nil, err
+		}
+		pages[strings.TrimSuffix(strings.TrimPrefix(n, "templates/"), ".html")] = &parsed{t}
+	}
+	return pages, nil
+}
+
+// functions are what templates may call. docs/ui.md explains them to those who write pages.
+func (k *Kit) functions() template.FuncMap {
+	return template.FuncMap{
+		"ago": Ago, "duration": Duration, "ms": Milliseconds, "count": Count, "bytes": Bytes, "percent": Percent,
+		"document": Document, "badge": BadgeOf, "short": Short, "words": Words,
+		"stamp":   func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") },
+		"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
+		"day":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"deref":   deref,
+		"base":    func() string { return k.Base },
+		"replace": strings.ReplaceAll, "lower": strings.ToLower, "join": strings.Join,
+		"add":  func(a, b int) int { return a + b },
+		"data": dict,
+		"list": func(all ...any) []any { return all },
+	}
+}
+
+// dict makes a map of names and values, for parts that need several.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("data: a name without a value")
+	}
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("data: %v is not a name", pairs[i])
+		}
+		m[name] = pairs[i+1]
+	}
+	return m, nil
+}

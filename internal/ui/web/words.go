@@ -1,0 +1,164 @@
+package web
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Ago is a distance in time, as a person says it: "3 h ago", "in 4 min".
+func Ago(now, t time.Time) string {
+	d := now.Sub(t)
+	if d < 0 {
+		return "in " + Duration(-d)
+	}
+	if d < time.Second {
+		return "just now"
+	}
+	return Duration(d) + " ago"
+}
+
+// Duration shows d in at most two units.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return "0 ms"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Round(100*time.Millisecond).Seconds(), 'f', -1, 64) + " s"
+	}
+	units := []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
+	for i, u := range units {
+		if d < u.size {
+			continue
+		}
+		text := fmt.Sprintf("%d %s", d/u.size, u.name)
+		if i+1 < len(units) && d/u.size < 10 {
+			if rest := (d % u.size) / units[i+1].size; rest > 0 {
+				text += fmt.Sprintf(" %d %s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "0 s"
+}
+
+// Milliseconds shows a duration given as a number of milliseconds of any integer type, or a pointer to one; nil
+// is empty.
+func Milliseconds(n any) string {
+	value, ok := integer(n)
+	if !ok {
+		return ""
+	}
+	return Duration(time.Duration(value) * time.Millisecond)
+}
+
+// integer is the value of an integer of any type, or of what points to one; false for nil and for anything else.
+func integer(n any) (int64, bool) {
+	switch n := n.(type) {
+	case int:
+		return int64(n), true
+	case int32:
+		return int64(n), true
+	case int64:
+		return n, true
+	case *int:
+		if n != nil {
+			return int64(*n), true
+		}
+	case *int32:
+		if n != nil {
+			return int64(*n), true
+		}
+	case *int64:
+		if n != nil {
+			return *n, true
+		}
+	}
+	return 0, false
+}
+
+// Count shows an integer of any type, or what points to one, with separators of thousands, and a "+" when there
+// may be more: "10,000+". nil is empty.
+func Count(n any, capped ...bool) string {
+	value, ok := integer(n)
+	if !ok {
+		return ""
+	}
+	digits := strconv.FormatInt(value, 10)
+	var b strings.Builder
+	for i, c := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 && digits[i-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	if len(capped) > 0 && capped[0] {
+		b.WriteByte('+')
+	}
+	return b.String()
+}
+
+// Bytes shows a size: "512 B", "1.4 kB", "23 MB". Units are powers of 1,000.
+func Bytes(n any) string {
+	value, ok := integer(n)
+	if !ok {
+		return ""
+	}
+	size := float64(value)
+	for _, unit := range []string{"B", "kB", "MB", "GB"} {
+		if size < 1000 {
+			if unit == "B" || size >= 10 {
+				return fmt.Sprintf("%.0f %s", size, unit)
+			}
+			return fmt.Sprintf("%.1f %s", size, unit)
+		}
+		size /= 1000
+	}
+	return fmt.Sprintf("%.1f TB", size)
+}
+
+// Percent shows part of whole: "99.4 %"; "–" when there is no whole.
+func Percent(part, whole any) string {
+	p, _ := integer(part)
+	w, _ := integer(whole)
+	if w == 0 {
+		return "–"
+	}
+	return strconv.FormatFloat(float64(p)*100/float64(w), 'f', 1, 64) + " %"
+}
+
+// Short is the beginning and the end of an id, for tables; the whole of it is one click away.
+func Short(id any) string {
+	s := text(id)
+	if len(s) <= 12 {
+		return s
+	}
+	return s[:4] + "…" + s[len(s)-6:]
+}
+
+// Words shows a constant of the API as words: "AWAITING_APPROVAL" is "awaiting approval".
+func Words(constant any) string {
+	return strings.ToLower(strings.ReplaceAll(text(constant), "_", " "))
+}
+
+// text is a string of any type, or what points to one.
+func text(v any) string {
+	if s, ok := v.(*string); ok {
+		return deref(s)
+	}
+	return fmt.Sprint(v)
+}
+
+// deref is the text that s points to, empty for nil.
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
