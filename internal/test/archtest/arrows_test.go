@@ -146,6 +146,7 @@ var arrows = map[string][]string{
 		"internal/secret/envelope", "internal/test/storetest", "internal/test/testdb"},
 	"internal/test/storetest":   {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow", "internal/rest/page"},
 	"internal/test/eventtest":   {"internal/event/webhook", "internal/fault", "internal/saga", "internal/test/storetest", "internal/rest/page"},
+	"internal/test/uitest":      {"internal/app", "internal/config", "internal/test/testdb"},
 	"internal/test/testdb":      {"db", "internal/postgres/devpg"},
 	"internal/test/testnet":     {},
 	"internal/test/testprogram": {},
@@ -170,8 +171,9 @@ var testArrows = map[string][]string{
 	"internal/test/chaos": {"examples/order/ledger", "examples/order/shop", "internal/postgres/devpg", "internal/dlq",
 		"internal/failpoint",
 		"internal/postgres", "internal/saga", "internal/test/testdb", "internal/dlq/dlqdb"},
-	"internal/app/demo":    {"internal/test/testdb"},
-	"internal/saga/engine": {"internal/groupcommit", "internal/saga/memstore"},
+	"internal/app/demo":     {"internal/test/testdb"},
+	"internal/ui/sagapages": {"internal/test/uitest"},
+	"internal/saga/engine":  {"internal/groupcommit", "internal/saga/memstore"},
 	"internal/audit": {"internal/access", "internal/saga/memstore", "internal/audit/operator", "internal/postgres",
 		"internal/test/testdb",
 		"internal/saga/workflow", "internal/access/accessdb", "internal/audit/auditdb", "internal/saga/sagadb"},
@@ -221,7 +223,8 @@ var testArrows = map[string][]string{
 
 // support may be imported only by tests.
 var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/eventtest",
-	"internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/testprogram",
+	"internal/test/pgtest", "internal/test/testdb", "internal/test/uitest", "internal/test/testnet",
+	"internal/test/testprogram",
 	"internal/test/archtest",
 	"internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
 

@@ -92,6 +92,12 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 
 // act sends the action. It returns neither page nor error when the form has to be shown again.
 func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
+	if d.ReasonRequired() && d.WantsReason() && strings.TrimSpace(d.Reason) == "" {
+		d.Problem = &client.Problem{
+			Status: http.StatusBadRequest, Title: "No reason", Detail: "Say why: the reason is recorded in the audit trail.",
+		}
+		return nil, nil
+	}
 	if d.Confirm != "" && d.Typed != d.Confirm {
 		d.Problem = &client.Problem{
 			Status: http.StatusBadRequest, Title: "Not confirmed", Detail: "Type " + d.Confirm + " to confirm.",

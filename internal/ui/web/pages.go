@@ -182,4 +182,4 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 
 // changing is what differs between two renderings of the same page: the words of a time, the calls with the
 // times of now in them, and the time at which it was checked.
-var changing = regexp.MustCompile(`(?s)<time [^>]*>[^<]*</time>|<!--calls-->.*?<!--/calls-->|data-now="[^"]*"`)
+var changing = regexp.MustCompile(`(?s)<time [^>]*>[^<]*</time>|<footer.*?</footer>|data-now="[^"]*"`)

@@ -1,0 +1,192 @@
+// Package uitest runs a whole Skald, with its API and its pages over a database of its own, for the tests of
+// pages.
+package uitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// Server is a Skald that runs in this process until the end of the test.
+type Server struct {
+	URL string
+	// Participant answers every call of a step with 200, unless its path names a status ("/503/reserve").
+	Participant string
+	logs        *buffer
+}
+
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// Start starts a server with the configuration of tests; change modifies it first. One server serves many cases:
+// start one for each test function at most.
+func Start(t testing.TB, change ...func(*config.Config)) *Server {
+	t.Helper()
+	s := &Server{logs: &buffer{}}
+	participant := httptest.NewServer(http.HandlerFunc(participate))
+	t.Cleanup(participant.Close)
+	s.Participant = participant.URL
+	cfg := config.Default(config.Test)
+	cfg.Database.URL = config.Secret(testdb.DSN(t))
+	cfg.Server.ListenAddr = "127.0.0.1:0"
+	for _, f := range change {
+		f(&cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- app.Run(ctx, cfg, app.Options{
+			EUID: 1000, // tests may run as root, which may not run programs
+			Log:  slog.New(slog.NewJSONHandler(s.logs, nil)), Ready: func(url string) { ready <- url },
+		})
+	}()
+	select {
+	case s.URL = <-ready:
+	case err := <-ended:
+		cancel()
+		t.Fatalf("Skald did not start: %v\n%s", err, s.logs)
+	case <-time.After(2 * time.Minute):
+		cancel()
+		t.Fatalf("Skald did not become ready:\n%s", s.logs)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Skald ended with %v", err)
+		}
+	})
+	return s
+}
+
+func participate(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	status := http.StatusOK
+	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
+	case "409":
+		status = http.StatusConflict
+	case "503":
+		status = http.StatusServiceUnavailable
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, `{"reservation": 9007199254740993}`)
+}
+
+// Call sends a request to the API, with body as JSON unless it is nil, and returns the status and the decoded
+// answer. Numbers keep their digits.
+func (s *Server) Call(t testing.TB, method, path string, body any) (int, map[string]any) {
+	t.Helper()
+	var raw io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = bytes.NewReader(text)
+	}
+	req, err := http.NewRequest(method, s.URL+"/api/v1"+path, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	status, text := s.send(t, req)
+	var doc map[string]any
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&doc); err != nil && text != "" {
+		t.Fatalf("%s %s: %d %s: %v", method, path, status, text, err)
+	}
+	return status, doc
+}
+
+// Get returns a page, without following redirects.
+func (s *Server) Get(t testing.TB, path string) (status int, page string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, page = s.send(t, req)
+	return status, page
+}
+
+// Post sends a form as a browser does that shows a page of this server. It returns the status, the page, and where a
+// redirect leads.
+func (s *Server) Post(t testing.TB, path string, form url.Values) (status int, page, location string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, s.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	res, err := plain.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text), res.Header.Get("Location")
+}
+
+// plain follows no redirects.
+var plain = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+func (s *Server) send(t testing.TB, req *http.Request) (int, string) {
+	t.Helper()
+	res, err := plain.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// Form returns the hidden fields of the form of an action on a page, which a POST has to send back.
+func Form(page string) url.Values {
+	form := url.Values{}
+	for _, part := range strings.Split(page, `<input type="hidden" name="`)[1:] {
+		name, rest, _ := strings.Cut(part, `"`)
+		_, rest, _ = strings.Cut(rest, `value="`)
+		value, _, _ := strings.Cut(rest, `"`)
+		form.Set(name, strings.NewReplacer("&#34;", `"`, "&amp;", "&", "&#39;", "'", "&#43;", "+").Replace(value))
+	}
+	return form
+}
