@@ -1,7 +1,7 @@
 // Package sagapages has the pages of sagas: the list, one saga with what it waits for, what may be done and what has
 // happened, and the forms of its actions.
 //
-// Files, each on top of those before it: timescale, rail, actions, sagas, saga, pages.
+// Files, each on top of those before it: rail, actions, sagas, saga, pages.
 package sagapages
 
 import (

@@ -94,29 +94,30 @@ func newRail(
 		}
 		return now
 	}
-	busy := make([]interval, len(logs))
+	busy := make([]web.Interval, len(logs))
 	for i, l := range logs {
-		busy[i] = interval{l.StartedAt, end(l)}
+		busy[i] = web.Interval{From: l.StartedAt, To: end(l)}
 	}
 	if s.CompletedAt == nil && len(logs) > 0 {
-		busy = append(busy, interval{now, now})
+		busy = append(busy, web.Interval{From: now, To: now})
 	}
-	axis := newScale(busy, railWidth)
+	axis := web.NewScale(busy, railWidth)
 	r := rail{Now: -1}
 	if s.CompletedAt == nil && len(logs) > 0 {
-		r.Now = axis.at(now)
+		r.Now = axis.At(now)
 	}
-	for i, p := range axis.pieces {
-		if p.folded {
-			r.Folds = append(r.Folds, fold{p.x0, p.x1 - p.x0, web.Duration(p.to.Sub(p.from)) + " in which nothing was called"})
+	for i, p := range axis.Pieces {
+		if p.Folded {
+			wait := web.Duration(p.To.Sub(p.From)) + " in which nothing was called"
+			r.Folds = append(r.Folds, fold{p.X0, p.X1 - p.X0, wait})
 			continue
 		}
-		text := "+" + web.Duration(p.sincefirst)
+		text := "+" + web.Duration(p.Since)
 		if i == 0 {
-			text = p.from.UTC().Format("15:04:05") + " UTC"
+			text = p.From.UTC().Format("15:04:05") + " UTC"
 		}
-		if n := len(r.Marks); n == 0 || p.x0-r.Marks[n-1].X > 90 {
-			r.Marks = append(r.Marks, mark{p.x0, text})
+		if n := len(r.Marks); n == 0 || p.X0-r.Marks[n-1].X > 90 {
+			r.Marks = append(r.Marks, mark{p.X0, text})
 		}
 	}
 	last := -1 // the last step that was called
@@ -153,10 +154,10 @@ func newRail(
 	for i := range logs {
 		l := &logs[i]
 		b := bar{
-			X: axis.at(l.StartedAt), Back: l.Action == client.StepActionCOMPENSATE, Tone: toneOf(l),
+			X: axis.At(l.StartedAt), Back: l.Action == client.StepActionCOMPENSATE, Tone: toneOf(l),
 			Title: attemptTitle(l, end(*l)), URL: attemptURL(l),
 		}
-		b.W = max(3, axis.at(end(*l))-b.X)
+		b.W = max(3, axis.At(end(*l))-b.X)
 		b.X = min(b.X, railWidth-b.W)
 		for j := range r.Rows {
 			if r.Rows[j].Index == l.StepIndex {
