@@ -65,13 +65,29 @@ type Action struct {
 	Body func(form Form, members map[string]any) error
 	// Send sends the body, required. It passes edit on to the client, which adds headers and dry_run.
 	Send func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error)
+	// Foresee says what the body would do, by reading, where the operation has no dry run. A *Refusal is shown in
+	// the form.
+	Foresee func(ctx context.Context, body []byte) (*Preview, error)
+	// Request is the method and path, such as "POST /api/v1/job-definitions", for the command that does what the
+	// form does. It is needed only where there is no dry run.
+	Request string
 	// Show says what the answer to a dry run means.
 	Show func(answer []byte) (*Preview, error)
 	// Done is the path below the base where the visitor goes once the API has accepted it, required unless
 	// Result is given.
 	Done func(answer []byte) string
+	// Failed is the path where the visitor goes when the API has done something but answers with a problem, such as
+	// a retry that was made and failed. Empty: the form is shown again.
+	Failed func(status int, answer []byte) string
 	// Result shows the answer itself instead, for what is shown only once (a new API key).
 	Result func(answer []byte) (*Page, error)
+	// Template is a page of the subject whose name begins with "action-". It may define "action-fields" and
+	// "preview-extra" anew; the rest of the form is the same everywhere.
+	Template string
+	// Scripts that only this form needs.
+	Scripts []string
+	// Extra is for that template.
+	Extra any
 }
 
 // Link is a place with a name.
@@ -81,6 +97,8 @@ type Link struct{ Name, URL string }
 type Field struct {
 	// Name of the member of the body, "a.b" for one within another.
 	Name, Label, Hint string
+	// Group is a heading before the field; empty: none.
+	Group string
 	// Kind: text (the default), json, lines (a list of texts), long, check, number, select, secret, hidden.
 	Kind     string
 	Options  []Option // of a select
@@ -102,6 +120,8 @@ type Preview struct {
 	// Heads and Rows are a table below it, such as samples or counts; empty: none.
 	Heads []string
 	Rows  [][]string
+	// Extra is for the template "preview-extra" of the action's own page.
+	Extra any
 }
 
 // Sentence is fmt.Sprintf for sentences of a page: each argument is shown as code.

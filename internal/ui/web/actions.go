@@ -83,7 +83,10 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 		return nil, err
 	}
 	d.Command = d.asCurl(v, form)
-	p := &Page{Template: "action", Title: a.Title, Nav: a.Nav, Data: d}
+	p := &Page{Template: "action", Title: a.Title, Nav: a.Nav, Data: d, Scripts: a.Scripts}
+	if a.Template != "" {
+		p.Template = a.Template
+	}
 	if d.Problem != nil && posted && v.Form.Get("do") != "preview" {
 		p.Status = d.Problem.Status
 	}
@@ -109,6 +112,11 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 	case err != nil:
 		return nil, d.refused(err)
 	case status >= 300:
+		if d.Failed != nil {
+			if to := d.Failed(status, answer); to != "" {
+				return &Page{Data: Redirect(to)}, nil
+			}
+		}
 		d.fail(answer)
 		d.Changed = status == http.StatusPreconditionFailed
 		d.Key = k.NewID() // what is sent next is another request
@@ -120,7 +128,13 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 	return &Page{Data: Redirect(d.Done(answer))}, nil
 }
 
+// Previews reports whether the form says what it would do.
+func (d *dialog) Previews() bool { return d.DryRun != NoDryRun || d.Foresee != nil }
+
 func (d *dialog) preview(v *Visit, form Form) error {
+	if d.Foresee != nil {
+		return d.foresee(v, form)
+	}
 	if d.DryRun == NoDryRun {
 		return nil
 	}
@@ -136,6 +150,21 @@ func (d *dialog) preview(v *Visit, form Form) error {
 	}
 	d.Preview, err = d.Show(answer)
 	return err
+}
+
+func (d *dialog) foresee(v *Visit, form Form) error {
+	body, err := d.members(form)
+	if err != nil {
+		return d.refused(err)
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	if d.Preview, err = d.Foresee(v.Context(), raw); err != nil {
+		return d.refused(err)
+	}
+	return nil
 }
 
 // refused shows err in the form if it is about what was filled in.
@@ -173,25 +202,28 @@ func (d *dialog) marks() {
 
 // asCurl is the command that does what the form does.
 func (d *dialog) asCurl(v *Visit, form Form) string {
-	if len(v.calls.made) == 0 {
-		return ""
-	}
-	last := v.calls.made[len(v.calls.made)-1] // the dry run, if there is one
-	if last.Method == http.MethodGet {
-		return ""
-	}
-	q := last.URL.Query()
-	q.Del("dry_run")
-	path := last.URL.Path
-	if len(q) > 0 {
-		path += "?" + q.Encode()
+	method, path, given := strings.Cut(d.Request, " ")
+	if !given {
+		if len(v.calls.made) == 0 {
+			return ""
+		}
+		last := v.calls.made[len(v.calls.made)-1] // the dry run, if there is one
+		if last.Method == http.MethodGet {
+			return ""
+		}
+		q := last.URL.Query()
+		q.Del("dry_run")
+		method, path = last.Method, last.URL.Path
+		if len(q) > 0 {
+			path += "?" + q.Encode()
+		}
 	}
 	body, err := d.members(form)
 	if err != nil {
 		return ""
 	}
 	raw, _ := json.Marshal(body) // it was sent
-	return Curl(v.Request, d.base(v), last.Method, path, raw)
+	return Curl(v.Request, d.base(v), method, path, raw)
 }
 
 func (d *dialog) base(v *Visit) string { return v.Kit.Base }

@@ -17,6 +17,21 @@ var badges = map[string]Badge{
 	"FAILED":         {"▲", "failed", "bad"},
 	"CANCELLED":      {"■", "cancelled", "muted"},
 	"TIMED_OUT":      {"◷", "timed out", "bad"},
+	// Dead letters and groups of them.
+	"RETRYING":     {"▶", "retrying", "run"},
+	"RESOLVED":     {"✓", "resolved", "done"},
+	"DEAD":         {"✕", "dead", "bad"},
+	"NEW":          {"●", "new", "bad"},
+	"REGRESSED":    {"↯", "regressed", "bad"},
+	"ACKNOWLEDGED": {"◐", "acknowledged", "wait"},
+	// Redrives and their letters.
+	"AWAITING_APPROVAL": {"◔", "awaiting approval", "wait"},
+	"PAUSED":            {"‖", "paused", "wait"},
+	"HALTED":            {"▲", "halted", "bad"},
+	"WAITING":           {"○", "waiting", "wait"},
+	"TAKEN":             {"▶", "in flight", "run"},
+	"DONE":              {"✓", "done", "done"},
+	"BOUNCED":           {"↩", "came back", "bad"},
 }
 
 // BadgeOf returns the badge of a state of any type. A state that this program does not know is shown as it is.

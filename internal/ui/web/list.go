@@ -90,7 +90,7 @@ func (l *List) Sent(now time.Time, extra ...string) url.Values {
 		if !f.Time {
 			continue
 		}
-		if at, ok := relative(now, sent.Get(f.Name)); ok {
+		if at, ok := Relative(now, sent.Get(f.Name)); ok {
 			sent.Set(f.Name, at.UTC().Format(time.RFC3339))
 		}
 	}
@@ -115,8 +115,8 @@ func (l *List) Paged(p client.Pagination) {
 // Value of a parameter of the URL; empty when it is absent.
 func (l *List) Value(name string) string { return l.asked.Get(name) }
 
-// relative reads a time given as a distance from now, such as "-24h" or "-7d".
-func relative(now time.Time, text string) (time.Time, bool) {
+// Relative reads a time given as a distance from now, such as "-24h" or "-7d".
+func Relative(now time.Time, text string) (time.Time, bool) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		d, err := time.ParseDuration(days + "h")
 		return now.Add(24 * d), err == nil

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -34,6 +35,20 @@ type Page struct {
 
 // Redirect is the Data of a page that is elsewhere: a path below the base, such as "/ui/sagas".
 type Redirect string
+
+// File is the Data of a page that is a file to be kept.
+type File struct {
+	Name    string
+	Content []byte
+}
+
+func (f File) send(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
+	h.Set("Cache-Control", "private, no-store")
+	_, _ = w.Write(f.Content) // the browser is gone, or has it
+}
 
 // Visit is a request for a page.
 type Visit struct {
@@ -71,6 +86,10 @@ func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
 		}
 		if to, ok := p.Data.(Redirect); ok {
 			http.Redirect(w, r, k.Base+string(to), http.StatusSeeOther)
+			return
+		}
+		if f, ok := p.Data.(File); ok {
+			f.send(w)
 			return
 		}
 		k.render(w, v, p)

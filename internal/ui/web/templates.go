@@ -10,7 +10,8 @@ import (
 
 // Templates adds the pages of the folder "templates" of a subject: one file for each page, which defines
 // "content". Names are unique across subjects. A file whose name begins with "parts" defines parts for the
-// pages of its own folder.
+// pages of its own folder; one whose name begins with "action-" is the form of an action that lays out its
+// fields itself.
 func (k *Kit) Templates(own fs.FS) error {
 	pages, err := k.parse(own)
 	if err != nil {
@@ -48,6 +49,11 @@ func (k *Kit) parse(own fs.FS) (map[string]*parsed, error) {
 		t, err := shared.Clone()
 		if err != nil {
 			return nil, err
+		}
+		if strings.HasPrefix(n, "templates/action-") {
+			if t, err = t.ParseFS(files, "templates/action.html"); err != nil {
+				return nil, err
+			}
 		}
 		if t, err = t.ParseFS(own, n); err != nil {
 			return nil, err
