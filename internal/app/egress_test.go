@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-func TestWhatMayNeverBeCalledIsRefusedWhenItIsRegistered(t *testing.T) {
+func TestAForbiddenEndpointIsRefusedAtRegistration(t *testing.T) {
 	t.Parallel()
 	_, n := inMemory(t, func(c *config.Config) { c.Egress.Allow = []string{"127.0.0.1:18000", "*.example.com"} })
 	const steps = `[{"name": "a", "action": {"http": {"url": "http://127.0.0.1:18000/a"}}, "compensation": "none"},

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-func TestProdRefusesADatabaseThatForgets(t *testing.T) {
+func TestProdRefusesANonDurableDatabase(t *testing.T) {
 	t.Parallel()
 	admin := forgetfulCluster(t).DSN(devpg.Database)
 	server := testdb.Login(t, admin, "")
@@ -41,7 +41,7 @@ func TestProdRefusesADatabaseThatForgets(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatForgetsIsWarnedOfElsewhere(t *testing.T) {
+func TestOutsideProdANonDurableDatabaseIsAWarning(t *testing.T) {
 	t.Parallel()
 	n := start(t, testdb.DSN(t), "a") // test servers trade durability for speed
 	_, doc := call(t, "GET", n.url+"/readyz", "")

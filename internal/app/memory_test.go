@@ -14,7 +14,7 @@ import (
 )
 
 // Not in parallel: there is one cache per process, and each node that starts replaces it.
-func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {
+func TestTheMemoryStoreServesSagasAndSaysWhatItLacks(t *testing.T) {
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/two" {
 			w.WriteHeader(http.StatusConflict)

@@ -32,7 +32,7 @@ var notMissing = map[string]string{
 // Threat T1: for every operation of the contract with an id or a name in its path, and for the
 // batches of workers with ids in their bodies, the response for another tenant's resource
 // equals that for one that does not exist, byte for byte.
-func TestWhatIsAnotherTenantsIsAnsweredAsWhatDoesNotExist(t *testing.T) {
+func TestResourcesOfOtherTenantsAreAnsweredAsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t)
 	theirs, proof := w.belongings()

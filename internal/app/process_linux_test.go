@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestOnlyAProcessOfThisMachineThatHasEndedIsGone(t *testing.T) {
+func TestOnlyAnEndedProcessOfThisMachineIsGone(t *testing.T) {
 	own := strings.Fields(thisProcess())
 	if len(own) != 4 {
 		t.Fatalf("this process is %q", own)

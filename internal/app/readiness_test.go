@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-func TestTheDatabaseIsAskedHowItIsEveryFewSeconds(t *testing.T) {
+func TestTheDatabaseIsCheckedEveryFewSeconds(t *testing.T) {
 	t.Parallel()
 	now, asked := time.Unix(0, 0), 0
 	var fails error

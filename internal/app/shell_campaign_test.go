@@ -233,7 +233,7 @@ func (c *campaign) eachOf(docs []string, trigger string, call func(doc string)) 
 	c.wanted[trigger] += len(docs)
 }
 
-func TestNoOperatorSaysWhatAProgramIs(t *testing.T) {
+func TestOperatorsCannotChooseWhichProgramRuns(t *testing.T) {
 	t.Parallel()
 	c := newCampaign(t)
 	first := c.must(c.operator, "POST", "/api/v1/job-definitions/fixed/runs", ``, 201)["id"].(string)

@@ -71,7 +71,7 @@ func TestClientsThatSendAByteNowAndThenAreCutOff(t *testing.T) {
 	}
 }
 
-func TestABodyMayPauseForWhatItHasEarned(t *testing.T) {
+func TestABodyMayPauseWithinItsByteRate(t *testing.T) {
 	t.Parallel()
 	addr, _ := inMemory(t, func(c *config.Config) {
 		c.Server.HeaderTimeout, c.Server.MinBodyRate = 50*time.Millisecond, 1

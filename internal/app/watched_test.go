@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops"
 )
 
-func TestALoopThatStandsStillIsToldByReadiness(t *testing.T) {
+func TestReadinessReportsALoopThatHasStopped(t *testing.T) {
 	t.Parallel()
 	n := &node{cfg: config.Default(config.Test), opt: Options{Log: slog.New(slog.DiscardHandler)}}
 	n.metrics = ops.NewMetrics(func() (int, int) { return 0, 0 })

@@ -150,7 +150,7 @@ func TestTheKeyIsStoredWithTheEffect(t *testing.T) {
 // A key that another node has just stored, without a response yet, is in use; once the server
 // that had it must have ended, its response is lost. In neither case does the request take
 // effect again (docs/decisions/0064).
-func TestAnAnswerThatWasLostIsNoSecondEffect(t *testing.T) {
+func TestALostAnswerCausesNoSecondEffect(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t)
 	const body = `{"event_type":"orders.created","payload":{}}`

@@ -147,7 +147,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAllowedSaysWhatIs(t *testing.T) {
+func TestARefusalNamesTheAllowedActions(t *testing.T) {
 	const (
 		flagged = "suspend force-fail" // while its driver has not turned it yet
 		forward = "cancel compensate skip-step complete-step fail-step suspend extend-deadline force-complete force-fail"

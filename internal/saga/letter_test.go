@@ -159,7 +159,7 @@ func TestWhoHadItRetriedIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatWasUndoneByHandIsClean(t *testing.T) {
+func TestAManualCompensationLeavesTheSagaClean(t *testing.T) {
 	for _, verb := range []OrderVerb{UndoneStep, CompleteStep, SkipStep} {
 		r := point{pattern: "uuu", state: Failed, step: 0, cause: CauseCancelled, attempt: 3, mark: lettered}.run()
 		m := moments(noon)

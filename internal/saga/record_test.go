@@ -176,7 +176,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-func TestARetryWaitsByPolicyAndByWish(t *testing.T) {
+func TestARetryWaitsByPolicyAndRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name, story string
 		after, want time.Duration

@@ -35,7 +35,7 @@ func TestTheStoreInMemoryHasNoJobRuns(t *testing.T) {
 	}
 }
 
-func TestWhoLacksPayloadsReadSeesThatARunIsAndNotWhatIsInIt(t *testing.T) {
+func TestWithoutPayloadsReadARunIsShownWithoutItsContent(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t, apitest.Guarded)
 	d := `{"name":"job","type":"manual","command_name":"report","default_args":{"a":"canary"},"args_schema":{"type":"object"},"labels":{"l":"shown"}}`
@@ -94,7 +94,7 @@ func TestRolesOfJobs(t *testing.T) {
 	e.Send("GET", jobRuns+"/"+r.ID.String(), "", apitest.As("auditor")...).Run(200)
 }
 
-func TestWhatIsAnotherTenantsOfJobsDoesNotExist(t *testing.T) {
+func TestJobsOfAnotherTenantAreNotFound(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t, apitest.Guarded)
 	d := e.Send("POST", definitions, `{"name":"job","type":"manual","command_name":"report"}`, apitest.As("admin")...).Definition(201)

@@ -112,7 +112,7 @@ func TestABackfillRunsItsSlotsAFewAtATime(t *testing.T) {
 	}
 }
 
-func TestWhatABackfillReprocesses(t *testing.T) {
+func TestABackfillReprocessesOnlyWhatItSays(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	hour := e.hourly("job", `"retry":{"max_attempts":2,"initial_interval_ms":1}`)
@@ -188,7 +188,7 @@ func TestACanceledBackfillMakesNoMoreRuns(t *testing.T) {
 	e.Send("GET", "/api/v1/backfills/"+uuid.NewString(), "").Wants(http.StatusNotFound, "JOB_BULK_NOT_FOUND")
 }
 
-func TestABackfillThatCannotBeIsRefused(t *testing.T) {
+func TestAnInvalidBackfillIsRefused(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	hour := e.hourly("job", "")
@@ -209,7 +209,7 @@ func TestABackfillThatCannotBeIsRefused(t *testing.T) {
 		"}").Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 }
 
-func TestABulkDealsWithWhatFitsItsFilter(t *testing.T) {
+func TestABulkOperationAppliesToWhatItsFilterMatches(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	e.define("job", "")

@@ -16,7 +16,7 @@ import (
 
 const nightly = `"type":"time","command_name":"report","schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin"}`
 
-func TestADefinitionIsStoredAsItIsSent(t *testing.T) {
+func TestADefinitionIsStoredAsSent(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	r := e.Send("POST", definitions, `{"name":"nightly.report","description":"every night",`+nightly+`,
@@ -53,7 +53,7 @@ func TestADefinitionIsStoredAsItIsSent(t *testing.T) {
 	}
 }
 
-func TestWhatADefinitionCannotSayIsRefusedWithAPointer(t *testing.T) {
+func TestAnInvalidDefinitionIsRefusedWithAPointer(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	for _, tt := range []struct{ name, members, pointer string }{
@@ -86,7 +86,7 @@ func TestWhatADefinitionCannotSayIsRefusedWithAPointer(t *testing.T) {
 	e.Send("POST", definitions, `{"name":"x","type":"manual","command_name":"x","priority":1000}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
 }
 
-func TestChangesOfADefinitionAreVersions(t *testing.T) {
+func TestEachChangeOfADefinitionIsAVersion(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	d := e.define("job", `"labels":{"a":"1","b":"2"},"timeout_ms":1000`)
@@ -118,7 +118,7 @@ func TestChangesOfADefinitionAreVersions(t *testing.T) {
 	e.Send("GET", definitions+"/job", "").Wants(http.StatusNotFound, "JOB_DEFINITION_NOT_FOUND")
 }
 
-func TestAChangedScheduleCountsFromNowOn(t *testing.T) {
+func TestAChangedScheduleAppliesFromNowOn(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	d := e.Send("POST", definitions, `{"name":"x",`+nightly+`}`).Definition(201)

@@ -132,7 +132,7 @@ func TestRunsArePagedByCursor(t *testing.T) {
 	}
 }
 
-func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
+func TestASchedulePreviewNamesClockChanges(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	preview := func(body string) client.TickList {
@@ -182,7 +182,7 @@ func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
 	}
 }
 
-func TestARunTellsWhatItWaitsFor(t *testing.T) {
+func TestARunExplainsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	e.define("job", "")

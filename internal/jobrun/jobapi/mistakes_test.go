@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAllMistakesOfADefinitionAreToldTogether(t *testing.T) {
+func TestAllViolationsOfADefinitionAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	got := e.Send("POST", definitions, `{"name":"bad name!","type":"time","command_name":"","schedule":{"type":"cron","value":"61 * * * *","timezone":"Mars/Base"},
@@ -30,7 +30,7 @@ func TestAllMistakesOfADefinitionAreToldTogether(t *testing.T) {
 	}
 }
 
-func TestAllMistakesInSettingsAreToldTogether(t *testing.T) {
+func TestAllViolationsInSettingsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	s := newJobEdge(t)
 	for body, code := range map[string]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-func TestARunByHandIsWhatWasAskedFor(t *testing.T) {
+func TestAManualRunHasTheRequestedArguments(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	d := e.define("job", `"default_args":{"n":1},"labels":{"a":"1"},"args_schema":{"properties":{"n":{"type":"integer","minimum":1}},"additionalProperties":false}`)
@@ -50,7 +50,7 @@ func TestARunByHandIsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestAnIdempotencyKeyStandsForOneRun(t *testing.T) {
+func TestAnIdempotencyKeyIdentifiesOneRun(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	e.define("job", "")
@@ -86,7 +86,7 @@ func TestForbidRefusesASecondRunByHand(t *testing.T) {
 	e.run("job", "")
 }
 
-func TestACancelEndsWhatWasNotStartedAndAsksForTheRest(t *testing.T) {
+func TestACancelEndsUnstartedRunsAndRequestsTheRest(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	e.define("job", "")
@@ -127,7 +127,7 @@ func TestACancelEndsWhatWasNotStartedAndAsksForTheRest(t *testing.T) {
 	}
 }
 
-func TestAReassignedRunIsNobodysAndClaimedAnew(t *testing.T) {
+func TestAReassignedRunIsUnownedAndClaimedAgain(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	e.define("job", "")
@@ -197,7 +197,7 @@ func TestARerunIsANewRunLinkedToTheOld(t *testing.T) {
 	e.Send("POST", path+"/rerun", `{"args":7}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 }
 
-func TestARunIsAwaited(t *testing.T) {
+func TestAClientCanWaitForARun(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
 	e.define("job", "")

@@ -104,7 +104,7 @@ func TestAWorkerHoldsNoMoreRunsThanItsLimit(t *testing.T) {
 	}
 }
 
-func TestWorkersThatGetNothing(t *testing.T) {
+func TestWorkersWithoutAMatchingRunGetNothing(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	j.CreateAll(t, j.NewRun(j.Job))

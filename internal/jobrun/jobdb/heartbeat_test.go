@@ -127,7 +127,7 @@ func TestAHeartbeatRevivesALostWorkerAndNoDetachedOne(t *testing.T) {
 	}
 }
 
-func TestADoubtedRunIsConfirmedBeforeTheDeadline(t *testing.T) {
+func TestARunInDoubtIsConfirmedBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)
@@ -202,7 +202,7 @@ func TestALogIsAppendedOnce(t *testing.T) {
 	}
 }
 
-func TestASignOfLifeIsStoredOncePerInterval(t *testing.T) {
+func TestAHeartbeatIsStoredOncePerInterval(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	put := func(state jobrun.WorkerState, more string) uuid.UUID {

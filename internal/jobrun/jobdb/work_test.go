@@ -141,7 +141,7 @@ func TestARunEmitsEventsWithItsSuccess(t *testing.T) {
 	}
 }
 
-func TestARunIsFollowedByRunsThatItWants(t *testing.T) {
+func TestARunCreatesTheFollowUpRunsItAsksFor(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)
