@@ -90,7 +90,7 @@ func (c *child) endedWithin(d time.Duration) error {
 func (c *child) ended() error {
 	select {
 	case <-c.done:
-		return fmt.Errorf("%s ended by itself: %v", c.name, c.err) //nolint:errorlint // nil after exit 0
+		return fmt.Errorf("%s ended unexpectedly: %v", c.name, c.err) //nolint:errorlint // nil after exit 0
 	default:
 		return nil
 	}

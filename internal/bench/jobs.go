@@ -198,7 +198,7 @@ func (r *jobsRun) awaitLeader(ctx context.Context, epoch int64) error {
 			}
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("nobody leads: %w", ctx.Err())
+			return fmt.Errorf("no leader was elected: %w", ctx.Err())
 		}
 		if err != nil {
 			return err

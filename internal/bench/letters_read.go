@@ -132,7 +132,7 @@ func letterFilters(k knownLetters) []filter {
 	}
 	all := []filter{
 		{"a frequent topic", one("topic", "orders.created")},
-		{"a topic that nobody has", one("topic", "nobody")},
+		{"a topic without letters", one("topic", "unused")},
 		{"many topics", one("topic", "orders.*")},
 		{"few topics", one("topic", "audit.*")},
 		{"fingerprint", sampled("fingerprint", func(s letterSample) string { return s.fingerprint })},

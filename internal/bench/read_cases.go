@@ -95,7 +95,7 @@ func filters(k known) []filter {
 	all := []filter{
 		{"a frequent workflow", one("workflow_name", "order")},
 		{"a rare workflow", one("workflow_name", "audit")},
-		{"a workflow that nobody has", one("workflow_name", "nobody")},
+		{"an unknown workflow", one("workflow_name", "unknown")},
 		{"initiated_by frequent", one("initiated_by", "service-0")},
 		{"initiated_by rare", one("initiated_by", "back-office")},
 		{"correlation_id", func(i int) url.Values { return url.Values{"correlation_id": {k.at(i).correlation}} }},

@@ -167,15 +167,6 @@ func TestPagesAreIdiomatic(t *testing.T) {
 	}
 }
 
-// proseExempt are packages whose texts are printed only by tests and benchmarks.
-var proseExempt = []string{
-	"internal/bench",
-	"internal/test/storetest",
-	"internal/test/eventtest",
-	"internal/postgres/devpg",
-	"internal/test/manual",
-}
-
 // oddIn returns the first odd phrase in a text, "" when there is none.
 func oddIn(text string) string {
 	if !anyOdd.MatchString(text) {
@@ -206,7 +197,7 @@ var anyOdd = func() *regexp.Regexp {
 func TestTextsAreIdiomatic(t *testing.T) {
 	texts := 0
 	for _, f := range files(t) {
-		if f.test || f.generated || slices.Contains(proseExempt, f.pkg) {
+		if f.test || f.generated {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {

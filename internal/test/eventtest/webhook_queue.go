@@ -215,7 +215,7 @@ func queueLease(f *fixture) {
 	f.added(s, 1)
 	first := f.claimDeliveries(s, 1)[0]
 	if again := f.claimDeliveries(s, 1); len(again) != 0 {
-		f.t.Fatal("claimed while somebody holds it")
+		f.t.Fatal("claimed although another worker holds it")
 	}
 	f.Advance(2 * time.Minute)
 	second := f.claimDeliveries(s, 1)

@@ -339,7 +339,7 @@ func archiveCounts(f *fixture) {
 		{"by a time", f.everythingEnded(), 2, []saga.Expired{
 			expired("ever", 1, 0), expired("order", 2, 2), expired("refund", 1, 1),
 		}},
-		{"for ever", saga.Expiry{}, 100, nil},
+		{"forever", saga.Expiry{}, 100, nil},
 	} {
 		tt.e.Tenant = f.tenant.ID
 		got, err := f.Archive.CountExpired(f.t.Context(), tt.e, tt.maxEach)
