@@ -5,8 +5,8 @@
 // Every page is a GET whose URL holds its whole state. Every action is a form that works without scripts; scripts
 // make pages live and save round trips.
 //
-// Files, each on top of those before it: words, badges, documents, timescale, problems, local, assets, kit, templates,
-// pages, action, actions, list, web.
+// Files, each on top of those before it: words, badges, documents, timescale, linediff, problems, local, assets, kit,
+// templates, pages, action, actions, list, web.
 package web
 
 import (
