@@ -4,7 +4,7 @@
 // Files, each on top of those before it: ids, logins, database, job_logs,
 // jobs_scheduler, builtin, reseal, notices, letters_kafka, outbox, jobs, access,
 // jobs_sagas, letters, stores, archive, certificates, pinned, readiness, reply, writes,
-// build, app, jobworker, reload, retained, serve, verify, watched.
+// build, app, front, jobworker, reload, retained, serve, verify, watched.
 package app
 
 import (

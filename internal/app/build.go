@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,7 +26,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
-	"github.com/skald-saga/skald/internal/ui"
 )
 
 // Options of a run beyond the configuration.
@@ -217,26 +215,8 @@ func (n *node) addHandler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
-	pages, err := ui.New(ui.Config{
-		API: api, Now: n.now, NewID: func() string { return newID().String() }, Log: n.opt.Log,
-	})
-	if err != nil {
-		return err
-	}
-	// Not a ServeMux: that redirects unclean paths itself, without a problem document.
-	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" && r.Method == http.MethodGet {
-			metrics.ServeHTTP(w, r)
-			return
-		}
-		if strings.HasPrefix(r.URL.Path, "/ui/") {
-			pages.ServeHTTP(w, r)
-			return
-		}
-		edge.ServeHTTP(w, r)
-	})
-	return nil
+	n.handler, err = n.front(api)
+	return err
 }
 
 // edge is what the API is made of.

@@ -41,6 +41,8 @@ func newChecker() *validator.Validate {
 		"pattern":       pattern,
 		"api_key":       apiKey,
 		"issuer_url":    issuerURL,
+		"base_path":     basePath.MatchString,
+		"ui_link":       uiLink,
 	} {
 		if err := v.RegisterValidation(tag,
 			func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {
@@ -169,6 +171,10 @@ var rules = []rule{
 	}},
 	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
 		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "requires auth.jwt_issuer")
+	}},
+	{"auth.oidc_client_id", []string{"auth.jwt_issuer", "auth.oidc_redirect_url"}, func(c Config) string {
+		return unless(c.Auth.OIDCClientID == "" || c.Auth.JWTIssuer != "" && c.Auth.OIDCRedirectURL != "",
+			"requires auth.jwt_issuer and auth.oidc_redirect_url")
 	}},
 	{
 		"encryption.keys",

@@ -6,7 +6,7 @@
 // meaning (doc). The loader, its messages, docs/configuration.md and
 // config.example.yaml are all derived from these tags.
 //
-// Files, each on top of those before it: address, secret, config, field, rule, conninfo,
+// Files, each on top of those before it: address, secret, pages, config, field, rule, conninfo,
 // mistake, changed, defaults, jobs, sources, vault, check, database, load.
 package config
 
@@ -27,6 +27,7 @@ type Config struct {
 	Database     Database     `koanf:"database" doc:"The PostgreSQL that holds all state. Without url and host, Skald starts a private PostgreSQL."`
 	Vault        Vault        `koanf:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
 	Server       Server       `koanf:"server" doc:"The HTTP API."`
+	UI           UI           `koanf:"ui" doc:"The pages for people under /ui/ (docs/ui.md)."`
 	Engine       Engine       `koanf:"engine" doc:"The saga engine of this node."`
 	Egress       Egress       `koanf:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address; an address or port that is closed is refused as soon as a workflow, webhook or target names it. Ports of services that speak no HTTP (SSH, mail, databases) are closed unless an entry of allow names them. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
 	Participants Participants `koanf:"participants" doc:"How participants are called (docs/participants.md)."`
@@ -114,6 +115,7 @@ type Database struct {
 // Server is the HTTP API. Byte counts are of the body as sent.
 type Server struct {
 	ListenAddr      string        `koanf:"listen_addr" env:"SKALD_LISTEN_ADDR" validate:"listen_addr" doc:"Address of the API. Port 0 picks a free one; an empty host means all interfaces."`
+	BasePath        string        `koanf:"base_path" validate:"omitempty,base_path" doc:"Path under which a proxy publishes this server, such as /skald: the pages link below it, and requests are accepted with and without it. Empty means the root."`
 	TLSCertFile     string        `koanf:"tls_cert_file" doc:"File of the API's certificate with its chain (PEM). Then the API speaks TLS, with HTTP/2; if empty, plain HTTP. It is read again when it changes. Requires tls_key_file."`
 	TLSKeyFile      string        `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
 	TLSClientCAFile string        `koanf:"tls_client_ca_file" doc:"File of CA certificates (PEM). If set, every connection needs a client certificate of one of them, also for /healthz and /metrics; requests need their credential as well. Requires tls_cert_file."`
@@ -206,6 +208,10 @@ type Auth struct {
 	JWTLeeway             time.Duration `koanf:"jwt_leeway" validate:"min=0s,max=60s" doc:"Maximum clock difference to the issuer."`
 	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role (a string or a list), by its name or as a path such as realm_access.roles."`
 	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is refused, unless jwt_default_tenant is on."`
+	OIDCClientID          string        `koanf:"oidc_client_id" validate:"max=255" doc:"Client id of Skald at jwt_issuer, for single sign-on to the pages under /ui/ (code flow with PKCE); empty means none. The issuer's ID tokens for this client need the claims of jwt_role_claim and jwt_tenant_claim. Requires jwt_issuer and oidc_redirect_url."`
+	OIDCClientSecret      Secret        `koanf:"oidc_client_secret" doc:"Secret of that client; empty for a public client."`
+	OIDCRedirectURL       string        `koanf:"oidc_redirect_url" validate:"omitempty,issuer_url" doc:"Where the issuer sends the browser back to, as registered there: the public address of this server with /ui/sign-in/callback, such as https://skald.example/ui/sign-in/callback."`
+	OIDCScopes            []string      `koanf:"oidc_scopes" validate:"dive,min=1,max=100" doc:"Scopes to ask the issuer for, besides openid."`
 	JWTDefaultTenant      bool          `koanf:"jwt_default_tenant" doc:"Whether a JWT without a tenant acts on the default tenant, which also owns the built-in jobs. If off, such a token is refused, so a missing mapping at the issuer grants nothing."`
 }
 

@@ -48,6 +48,7 @@ func Default(env Environment) Config {
 			MaxStreams:      100,
 			ShutdownTimeout: 25 * time.Second,
 		},
+		UI: UI{Mode: UIFull},
 		Engine: Engine{
 			LeaseTTL:                   10 * time.Second,
 			ReaperInterval:             time.Second,

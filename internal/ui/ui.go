@@ -17,6 +17,9 @@ import (
 // Config of the pages.
 type Config = web.Config
 
+// Link is a template of a link to another tool.
+type Link = web.Link
+
 // New returns the handler of the pages.
 func New(cfg Config) (http.Handler, error) {
 	k, err := web.New(cfg)

@@ -90,9 +90,6 @@ type Action struct {
 	Extra any
 }
 
-// Link is a place with a name.
-type Link struct{ Name, URL string }
-
 // Field is an input of an action's form, beside the reason.
 type Field struct {
 	// Name of the member of the body, "a.b" for one within another.

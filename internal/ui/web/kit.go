@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
@@ -20,18 +22,22 @@ type Config struct {
 	// Title and Colour name this installation in a bar on every page; both may be empty. Colour is one of red,
 	// amber, green and blue.
 	Title, Colour string
-	Now           func() time.Time
-	NewID         func() string // of an Idempotency-Key
-	Log           *slog.Logger
+	// Links are templates of links to other tools, with {trace_id} and {correlation_id}; none: no links.
+	Links []Link
+	Now   func() time.Time
+	NewID func() string // of an Idempotency-Key
+	Log   *slog.Logger
 }
 
 // Kit is the handler of the pages registered with it.
 type Kit struct {
 	Config
 	Client *client.ClientWithResponses
-	assets assets
-	pages  map[string]*parsed
-	mux    *http.ServeMux
+	// Patterns are those of all pages.
+	Patterns []string
+	assets   assets
+	pages    map[string]*parsed
+	mux      *http.ServeMux
 }
 
 // parsed is the template of a page, together with the layout and the parts that pages share.
@@ -51,7 +57,48 @@ func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if err := k.refuse(r); err != nil {
+		v := k.visit(r)
+		k.render(w, v, k.problem(v, err))
+		return
+	}
 	k.mux.ServeHTTP(w, r)
+}
+
+// refuse returns why a request that may change something is not served, whatever its path.
+func (k *Kit) refuse(r *http.Request) error {
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return nil
+	case !SameOrigin(r):
+		return crossSite
+	case k.ReadOnly && !strings.HasPrefix(r.URL.Path, "/ui/sign-"):
+		return readOnly
+	}
+	return nil
+}
+
+var crossOrigin = http.NewCrossOriginProtection()
+
+// SameOrigin reports whether a request proves that a page of this server has sent it. Browsers do so with every
+// form; a request without the headers is no proof.
+func SameOrigin(r *http.Request) bool {
+	proof := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != ""
+	return proof && crossOrigin.Check(r) == nil
+}
+
+// Elsewhere returns the links to other tools for a trace and a correlation; either may be empty.
+func (k *Kit) Elsewhere(trace, correlation string) (all []Link) {
+	for _, l := range k.Links {
+		if strings.Contains(l.URL, "{trace_id}") && trace == "" ||
+			strings.Contains(l.URL, "{correlation_id}") && correlation == "" {
+			continue
+		}
+		l.URL = strings.NewReplacer("{trace_id}", url.QueryEscape(trace), "{correlation_id}", url.QueryEscape(correlation)).
+			Replace(l.URL)
+		all = append(all, l)
+	}
+	return all
 }
 
 // policy allows what this server itself sends, and nothing inline.

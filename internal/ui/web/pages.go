@@ -78,6 +78,7 @@ func (v *Visit) Query(name string) *string {
 
 // Page registers the page of a pattern of http.ServeMux below /ui/.
 func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
+	k.Patterns = append(k.Patterns, pattern)
 	k.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		v := k.visit(r)
 		p, err := k.found(v, f)

@@ -17,6 +17,19 @@ var ErrNoPage = &Refusal{client.Problem{
 	Status: http.StatusNotFound, Code: "REQ_NOT_FOUND", Title: "Not found", Detail: "There is no such page.",
 }}
 
+var crossSite = &Refusal{client.Problem{
+	Status: http.StatusForbidden, Code: "AUTH_CROSS_SITE", Title: "Cross-site request refused",
+	Detail: "The request changes something, and nothing proves that a page of this server has sent it.",
+}}
+
+var readOnly = &Refusal{client.Problem{
+	Status: http.StatusForbidden, Code: "AUTH_FORBIDDEN", Title: "Permission denied",
+	Detail: "The pages of this installation only show (ui.mode is read_only). The API still takes actions.",
+}}
+
+// Link is a place with a name.
+type Link struct{ Name, URL string }
+
 var internal = &Refusal{client.Problem{
 	Status: http.StatusInternalServerError, Code: "SYS_INTERNAL", Title: "Internal error",
 	Detail: "The page cannot be shown; the server's log says why.",

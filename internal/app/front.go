@@ -1,0 +1,81 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/ui"
+)
+
+// front returns the handler of all paths: the API, the metrics beside it, the pages, and "/", which tells where they
+// are.
+func (n *node) front(api http.Handler) (http.Handler, error) {
+	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
+	base := n.cfg.Server.BasePath
+	pages, err := n.pages(api)
+	if err != nil {
+		return nil, err
+	}
+	// Not a ServeMux: that redirects unclean paths itself, without a problem document.
+	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		switch path := r.URL.Path; {
+		case path == "/metrics" && r.Method == http.MethodGet:
+			metrics.ServeHTTP(w, r)
+		case pages != nil && strings.HasPrefix(path, "/ui/"):
+			pages.ServeHTTP(w, r)
+		case pages != nil && reads && (path == "/ui" || path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")):
+			http.Redirect(w, r, base+"/ui/", http.StatusSeeOther)
+		case reads && path == "/":
+			whereThingsAre(w, base, pages != nil)
+		default:
+			edge.ServeHTTP(w, r)
+		}
+	})
+	if base == "" {
+		return all, nil
+	}
+	below := http.StripPrefix(base, all)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == base:
+			http.Redirect(w, r, base+"/", http.StatusSeeOther)
+		case strings.HasPrefix(r.URL.Path, base+"/"):
+			below.ServeHTTP(w, r)
+		default: // a proxy has taken the base path away
+			all.ServeHTTP(w, r)
+		}
+	}), nil
+}
+
+// pages returns the handler of the pages for people, nil when there are none.
+func (n *node) pages(api http.Handler) (http.Handler, error) {
+	c := n.cfg.UI
+	if c.Mode == config.UIOff || !n.cfg.Has(config.RoleAPI) {
+		return nil, nil
+	}
+	cfg := ui.Config{
+		API: api, Base: n.cfg.Server.BasePath, ReadOnly: c.Mode == config.UIReadOnly, Title: c.Title, Colour: c.Colour,
+		Now: n.now, NewID: func() string { return newID().String() }, Log: n.opt.Log,
+	}
+	for _, l := range c.Templates() {
+		cfg.Links = append(cfg.Links, ui.Link(l))
+	}
+	return ui.New(cfg)
+}
+
+// whereThingsAre answers programs that ask for "/".
+func whereThingsAre(w http.ResponseWriter, base string, pages bool) {
+	places := map[string]string{
+		"api": base + "/api/v1", "contract": base + "/openapi.json", "health": base + "/healthz",
+		"docs": "https://github.com/skald-saga/skald/tree/main/docs",
+	}
+	if pages {
+		places["ui"] = base + "/ui/"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Vary", "Accept")
+	_ = json.NewEncoder(w).Encode(places) // the client is gone, or has it
+}

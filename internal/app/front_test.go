@@ -1,0 +1,74 @@
+package app_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/config"
+)
+
+// Not in parallel: there is one cache per process, and each node that starts replaces it.
+func TestTheRootLeadsBrowsersToThePagesAndTellsOthersWhereTheAPIIs(t *testing.T) {
+	visit := func(base string, change func(*config.Config)) func(path, accept string) (int, string, string) {
+		n := start(t, "", "a", func(c *config.Config) {
+			c.Store, c.Server.BasePath = config.Memory, base
+			change(c)
+		})
+		return func(path, accept string) (int, string, string) {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", n.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Accept", accept)
+			res, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.StatusCode, res.Header.Get("Location"), string(body)
+		}
+	}
+	const browser, program = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "*/*"
+	get := visit("/skald", func(c *config.Config) { c.UI.Title, c.UI.Colour = "PRODUCTION", "red" })
+	for _, at := range []string{"/", "/skald/", "/ui", "/skald/ui"} {
+		if status, to, _ := get(at, browser); status != 303 || to != "/skald/ui/" {
+			t.Errorf("a browser at %s: %d, to %q", at, status, to)
+		}
+	}
+	for _, at := range []string{"/", "/skald/"} {
+		status, _, body := get(at, program)
+		for _, want := range []string{`"api":"/skald/api/v1"`, `"contract":"/skald/openapi.json"`, `"ui":"/skald/ui/"`, `"docs":`} {
+			if status != 200 || !strings.Contains(body, want) {
+				t.Errorf("a program at %s: %d %s, without %s", at, status, body, want)
+			}
+		}
+	}
+	for _, at := range []string{"/ui/", "/skald/ui/"} {
+		status, _, page := get(at, browser)
+		if status != 200 || !strings.Contains(page, `href="/skald/ui/sagas"`) || strings.Contains(page, `href="/ui/`) ||
+			!strings.Contains(page, "PRODUCTION") {
+			t.Errorf("%s: %d, with links beside the base path\n%s", at, status, page)
+		}
+	}
+	for at, want := range map[string]int{
+		"/skald/api/v1/whoami": 200, "/api/v1/whoami": 200, "/skald/healthz": 200, "/skald": 303, "/skaldic/": 404,
+	} {
+		if status, _, body := get(at, program); status != want {
+			t.Errorf("%s: %d %s", at, status, body)
+		}
+	}
+
+	get = visit("", func(c *config.Config) { c.UI.Mode = config.UIOff })
+	if status, _, body := get("/", browser); status != 200 || strings.Contains(body, `"ui"`) {
+		t.Errorf("without pages, a browser at /: %d %s", status, body)
+	}
+	if status, _, body := get("/ui/", browser); status != 404 || !strings.Contains(body, "REQ_NOT_FOUND") {
+		t.Errorf("pages that are off: %d %s", status, body)
+	}
+}

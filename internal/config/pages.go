@@ -1,0 +1,55 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// UI is the pages for people.
+type UI struct {
+	Mode   UIMode   `koanf:"mode" validate:"oneof=full read_only off" doc:"full: the pages show everything and offer what the visitor may do. read_only: they offer no action, whoever the visitor is. off: there are none."`
+	Title  string   `koanf:"title" validate:"max=60" doc:"Name of this installation, shown in a bar on every page, such as PRODUCTION; empty means no bar."`
+	Colour string   `koanf:"colour" validate:"omitempty,oneof=red amber green blue" doc:"Colour of that bar; empty means grey."`
+	Links  []string `koanf:"links" validate:"dive,ui_link" doc:"Links to other tools that pages show beside a trace or a correlation: the name, =, and a URL with {trace_id} or {correlation_id} in it, such as Jaeger=https://jaeger.example/trace/{trace_id}. A comma in the URL is written %2C."`
+}
+
+// UIMode says which pages there are.
+type UIMode string
+
+// The modes.
+const (
+	UIFull     UIMode = "full"
+	UIReadOnly UIMode = "read_only"
+	UIOff      UIMode = "off"
+)
+
+// Link is a template of a link to another tool.
+type Link struct{ Name, URL string }
+
+// linkOf reads an entry of ui.links.
+func linkOf(entry string) (Link, bool) {
+	name, to, _ := strings.Cut(entry, "=")
+	l := Link{strings.TrimSpace(name), strings.TrimSpace(to)}
+	u, err := url.Parse(strings.NewReplacer("{trace_id}", "x", "{correlation_id}", "x").Replace(l.URL))
+	ok := err == nil && l.Name != "" && len(l.Name) <= 60 && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") &&
+		(strings.Contains(l.URL, "{trace_id}") || strings.Contains(l.URL, "{correlation_id}"))
+	return l, ok
+}
+
+func uiLink(entry string) bool {
+	_, ok := linkOf(entry)
+	return ok
+}
+
+// Templates returns the links of the pages.
+func (u UI) Templates() (all []Link) {
+	for _, entry := range u.Links {
+		if l, ok := linkOf(entry); ok {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]*[A-Za-z0-9_~-])+$`)
