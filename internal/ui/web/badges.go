@@ -32,6 +32,20 @@ var badges = map[string]Badge{
 	"TAKEN":             {"▶", "in flight", "run"},
 	"DONE":              {"✓", "done", "done"},
 	"BOUNCED":           {"↩", "came back", "bad"},
+	// Runs and bulk operations.
+	"ASSIGNED":  {"▷", "assigned", "run"},
+	"ORPHANED":  {"◇", "orphaned", "undo"},
+	"SUCCEEDED": {"✓", "succeeded", "done"},
+	"CANCELED":  {"■", "canceled", "muted"},
+	"SKIPPED":   {"⤼", "skipped", "muted"},
+	// Workers.
+	"ACTIVE":   {"●", "active", "done"},
+	"DRAINING": {"◐", "draining", "undo"},
+	"LOST":     {"▲", "lost", "bad"},
+	"DETACHED": {"■", "detached", "muted"},
+	// Attempts of runs that are not among the states of runs.
+	"RELEASED":   {"◁", "released", "muted"},
+	"REASSIGNED": {"◇", "reassigned", "undo"},
 }
 
 // BadgeOf returns the badge of a state of any type. A state that this program does not know is shown as it is.

@@ -1,0 +1,168 @@
+package jobpages
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
+	d, _, _, err := p.got(v)
+	if err != nil {
+		return nil, err
+	}
+	a := p.actionOn(d, "", "Start", "Backfill "+d.Name, "jobs:admin", web.Changes)
+	a.Means = "Runs slots of the past that never ran or were skipped, with a lower priority than scheduled runs."
+	midnight := v.Now.UTC().Truncate(24 * time.Hour)
+	a.Fields = []web.Field{
+		{Name: "from", Label: "From", Required: true, Value: midnight.Format(time.RFC3339)},
+		{Name: "to", Label: "To (not included)", Required: true, Value: v.Now.UTC().Format(time.RFC3339)},
+		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: options(
+			"NONE", "do not run again", "FAILED", "run again if they did not succeed", "COMPLETED", "run again")},
+		{Name: "order", Label: "Order", Kind: "select", Options: options("oldest", "oldest first", "newest", "newest first")},
+		{Name: "max_active", Label: "At most this many at a time", Kind: "number", Hint: "5"},
+		{Name: "overlap", Label: "Overlap of its runs", Kind: "select", Options: options(
+			"", "they wait for each other, unless the job allows overlap", "allow", "they may overlap",
+			"queue", "they wait for each other")},
+	}
+	a.DryRun, a.Show = web.DryRunInBody, showBackfill
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.CreateBackfillWithBody(ctx, d.ID.String(), &client.CreateBackfillParams{}, web.JSON, body, edit)
+	}
+	a.Done = func(answer []byte) string {
+		var b client.Backfill
+		if json.Unmarshal(answer, &b) != nil {
+			return definitionPath(d) + "?tab=backfills"
+		}
+		return "/ui/backfills/" + b.ID.String()
+	}
+	return a, nil
+}
+
+// slotsShown of a backfill's preview.
+const slotsShown = 50
+
+func showBackfill(answer []byte) (*web.Preview, error) {
+	var dry client.BackfillPreview
+	if err := json.Unmarshal(answer, &dry); err != nil {
+		return nil, err
+	}
+	runs := 0
+	shown := &web.Preview{Heads: []string{"Slot (UTC)", "What happens to it"}}
+	for i, s := range dry.Slots {
+		becomes := "stays as it is"
+		if s.Runs {
+			runs++
+			becomes = "runs"
+		}
+		if i < slotsShown {
+			shown.Rows = append(shown.Rows, []string{s.At.UTC().Format("Mon 2006-01-02 15:04:05"), becomes})
+		}
+	}
+	of := fmt.Sprintf("%d of %s slots", runs, web.Count(dry.SlotsTotal))
+	if dry.Truncated {
+		of = fmt.Sprintf("%d of the first %d slots", runs, len(dry.Slots))
+	}
+	shown.Ends = web.Sentence("%s would run.", of)
+	if len(dry.Slots) > slotsShown {
+		shown.Ends += web.Sentence(" The first %s:", slotsShown)
+	}
+	return shown, nil
+}
+
+// backfillPage shows the progress of a backfill.
+type backfillPage struct {
+	*client.Backfill
+	Job     *client.JobDefinition
+	JobURL  string
+	Reaches float64 // how far it is, in percent of its time
+	Runs    []runRow
+	Actions []web.Button
+	Now     time.Time
+}
+
+func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
+	b, err := p.gotBackfill(v)
+	if err != nil {
+		return nil, err
+	}
+	d := backfillPage{Backfill: b, Now: v.Now}
+	ctx := v.Context()
+	of := b.DefinitionID.String()
+	job, err := p.kit.Client.GetJobDefinitionWithResponse(ctx, of, &client.GetJobDefinitionParams{})
+	if err != nil {
+		return nil, err
+	}
+	title := "Backfill"
+	if job.JSON200 != nil { // else the definition was deleted
+		d.Job, d.JobURL = job.JSON200, definitionPath(job.JSON200)
+		title += " of " + d.Job.Name
+	}
+	switch whole := b.To.Sub(b.From); {
+	case b.State == client.BulkStateCOMPLETED:
+		d.Reaches = 100
+	case b.Reached != nil && whole > 0:
+		done := b.Reached.Sub(b.From)
+		if b.Order == client.BackfillOrderNewest {
+			done = b.To.Sub(*b.Reached)
+		}
+		d.Reaches = min(100, max(0, 100*float64(done)/float64(whole)))
+	}
+	size := client.PageSize(50)
+	res, err := p.kit.Client.ListJobRunsWithResponse(ctx, &client.ListJobRunsParams{BackfillID: &b.ID, PageSize: &size})
+	if err != nil {
+		return nil, err
+	}
+	runs, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Runs = rowsOf(runs.JobRuns, v.Now)
+	page := &web.Page{Template: "backfill", Title: title, Nav: "Jobs", Data: &d, Refresh: 5}
+	if b.EndedAt == nil {
+		page.Refresh = 1
+		if !p.kit.ReadOnly {
+			d.Actions = []web.Button{v.Button("Cancel", "/ui/backfills/"+b.ID.String()+"/cancel", "jobs:admin",
+				"No more runs are created.", web.Changes)}
+		}
+	}
+	return page, nil
+}
+
+func (p *pages) gotBackfill(v *web.Visit) (*client.Backfill, error) {
+	id, err := uuid.Parse(v.PathValue("backfill"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetBackfillWithResponse(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+func (p *pages) cancelBackfill(v *web.Visit) (*web.Action, error) {
+	b, err := p.gotBackfill(v)
+	if err != nil {
+		return nil, err
+	}
+	path := "/ui/backfills/" + b.ID.String()
+	return &web.Action{
+		Label: "Cancel the backfill", Title: "Cancel a backfill", Nav: "Jobs",
+		Back: web.Link{Name: "The backfill", URL: path}, Class: web.Changes, Needs: "jobs:admin",
+		Means: "No more runs are created, and those that have not started are canceled. Runs in progress continue.",
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CancelBackfillWithBody(ctx, b.ID, &client.CancelBackfillParams{}, web.JSON, body, edit)
+		},
+		Request: "POST /api/v1/backfills/" + b.ID.String() + "/cancel",
+		Done:    func([]byte) string { return path },
+	}, nil
+}

@@ -1,0 +1,69 @@
+package jobpages
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// outcomes draws how the last runs of a definition ended, the oldest on the left.
+type outcomes struct {
+	Bars  []outcome
+	Width int
+	Words string // the same for those who cannot see it
+}
+
+// outcome is one run that has ended.
+type outcome struct {
+	X, Y, H     int
+	Tone, Title string
+	URL         string
+}
+
+const (
+	outcomeStep   = 8
+	outcomeHeight = 18
+)
+
+// newOutcomes draws runs, given newest first.
+func newOutcomes(runs []client.JobRun, base string) (o outcomes) {
+	runs = slices.Clone(runs)
+	slices.SortStableFunc(runs, func(a, b client.JobRun) int { return endOf(&a).Compare(endOf(&b)) })
+	counts := map[client.JobRunState]int{}
+	var order []client.JobRunState
+	for i := range runs {
+		r := &runs[i]
+		b := web.BadgeOf(r.State)
+		bar := outcome{X: i * outcomeStep, H: outcomeHeight, Tone: b.Tone, URL: base + "/ui/runs/" + r.ID.String()}
+		bar.Title = b.Word + " " + endOf(r).UTC().Format("2006-01-02 15:04:05") + " UTC"
+		switch r.State {
+		case client.JobRunStateSKIPPED, client.JobRunStateCANCELED:
+			bar.H = outcomeHeight / 3
+		case client.JobRunStateSUCCEEDED:
+			bar.H = outcomeHeight * 2 / 3
+		}
+		bar.Y = outcomeHeight - bar.H
+		if counts[r.State]++; counts[r.State] == 1 {
+			order = append(order, r.State)
+		}
+		o.Bars = append(o.Bars, bar)
+	}
+	var said []string
+	for _, s := range order {
+		said = append(said, fmt.Sprintf("%d %s", counts[s], web.BadgeOf(s).Word))
+	}
+	o.Width, o.Words = len(runs)*outcomeStep, strings.Join(said, ", ")
+	return o
+}
+
+// endOf is when a run ended, or what is known of it.
+func endOf(r *client.JobRun) time.Time {
+	if r.FinishedAt != nil {
+		return *r.FinishedAt
+	}
+	return r.UpdatedAt
+}

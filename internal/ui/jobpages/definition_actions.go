@@ -1,0 +1,184 @@
+package jobpages
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// actionOn is an action on a definition, without its fields and what it sends.
+func (p *pages) actionOn(
+	d *client.JobDefinition, tag, label, title, needs string, class web.Class,
+) *web.Action {
+	path := definitionPath(d)
+	return &web.Action{
+		Label: label, Title: title, Nav: "Jobs", Back: web.Link{Name: d.Name, URL: path}, Class: class, Needs: needs,
+		ETag: tag, Done: func([]byte) string { return path },
+	}
+}
+
+func (p *pages) pause(v *web.Visit) (*web.Action, error) {
+	d, tag, _, err := p.got(v)
+	if err != nil {
+		return nil, err
+	}
+	a := p.actionOn(d, tag, "Pause", "Pause "+d.Name, "jobs:write", web.Changes)
+	a.Means = "No runs are created automatically; slots are recorded as skipped. Runs that exist continue, and it can " +
+		"still be run by hand."
+	a.Fields = []web.Field{{Name: "until", Label: "Until (empty: until it is resumed)", Hint: "2027-01-04T08:00:00Z"}}
+	a.Request = "POST /api/v1/job-definitions/" + d.ID.String() + "/pause"
+	a.Foresee = func(ctx context.Context, body []byte) (*web.Preview, error) {
+		var in client.JobPauseInput
+		if err := json.Unmarshal(body, &in); err != nil {
+			return nil, web.Malformed("Until: this is not a time such as 2027-01-04T08:00:00Z.")
+		}
+		return p.slotsSkipped(ctx, d, in)
+	}
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.PauseJobDefinitionWithBody(
+			ctx, d.ID.String(), &client.PauseJobDefinitionParams{}, web.JSON, body, edit,
+		)
+	}
+	return a, nil
+}
+
+// slotsSkipped says which of the next slots a pause would skip.
+func (p *pages) slotsSkipped(
+	ctx context.Context, d *client.JobDefinition, in client.JobPauseInput,
+) (*web.Preview, error) {
+	if d.Schedule == nil {
+		return &web.Preview{Ends: "Events that come in this time create no run of it."}, nil
+	}
+	count := 10
+	res, err := p.kit.Client.ListNextJobRunsWithResponse(ctx, d.ID.String(), &client.ListNextJobRunsParams{Count: &count})
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	shown := &web.Preview{Ends: "The next slots:", Heads: []string{list.Timezone, "UTC", "What happens to it"}}
+	for _, t := range list.Ticks {
+		becomes := "skipped"
+		if in.Until != nil && !t.At.Before(*in.Until) {
+			becomes = "due"
+		}
+		shown.Rows = append(shown.Rows, []string{localTime(t), t.At.UTC().Format("2006-01-02 15:04:05"), becomes})
+	}
+	return shown, nil
+}
+
+func (p *pages) resume(v *web.Visit) (*web.Action, error) {
+	d, tag, _, err := p.got(v)
+	if err != nil {
+		return nil, err
+	}
+	a := p.actionOn(d, tag, "Resume", "Resume "+d.Name, "jobs:write", web.Changes)
+	a.Means = "Slots count from now on; those that were skipped stay skipped."
+	a.Request = "POST /api/v1/job-definitions/" + d.ID.String() + "/resume"
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.ResumeJobDefinitionWithBody(
+			ctx, d.ID.String(), &client.ResumeJobDefinitionParams{}, web.JSON, body, edit,
+		)
+	}
+	return a, nil
+}
+
+func (p *pages) remove(v *web.Visit) (*web.Action, error) {
+	d, tag, _, err := p.got(v)
+	if err != nil {
+		return nil, err
+	}
+	a := p.actionOn(d, tag, "Delete", "Delete "+d.Name, "jobs:admin", web.Dangerous)
+	a.Means = "Its runs are kept, and its name becomes free."
+	a.Warning = "A definition that is deleted cannot be brought back; no run of it is created any more."
+	a.Confirm, a.About = lastSix(d.ID.String()), "the end of the definition's id, which is on its page"
+	a.Fields = []web.Field{{Name: "force", Kind: "check", Label: "Cancel the runs that have not ended, and ask their " +
+		"workers to stop. Without it, a definition with such runs is not deleted."}}
+	a.NoKey, a.Done = true, func([]byte) string { return "/ui/jobs" }
+	a.Foresee = func(ctx context.Context, _ []byte) (*web.Preview, error) { return p.unfinished(ctx, d) }
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		var in client.DeleteJobDefinitionParams
+		if err := json.NewDecoder(body).Decode(&in); err != nil {
+			return nil, err
+		}
+		return p.kit.Client.DeleteJobDefinition(ctx, d.ID.String(), &in, edit)
+	}
+	return a, nil
+}
+
+// unfinished counts the runs of a definition that have not ended.
+func (p *pages) unfinished(ctx context.Context, d *client.JobDefinition) (*web.Preview, error) {
+	of, size := d.ID.String(), client.PageSize(1)
+	shown := &web.Preview{Ends: "None of its runs is in progress."}
+	var rows [][]string
+	for _, state := range []client.JobRunState{
+		client.JobRunStatePENDING, client.JobRunStateASSIGNED, client.JobRunStateRUNNING, client.JobRunStateORPHANED,
+	} {
+		res, err := p.kit.Client.ListJobRunsWithResponse(ctx, &client.ListJobRunsParams{
+			Definition: &of, State: []client.JobRunState{state}, PageSize: &size,
+			Include: []string{"total"},
+		})
+		if err != nil {
+			return nil, err
+		}
+		list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+		if err != nil {
+			return nil, err
+		}
+		if n := list.Pagination.TotalCount; n != nil && *n > 0 {
+			capped := list.Pagination.TotalIsCapped
+			rows = append(rows, []string{web.BadgeOf(state).Word, web.Count(*n, capped != nil && *capped)})
+		}
+	}
+	if rows != nil {
+		shown.Ends, shown.Heads, shown.Rows = "Runs that have not ended:", []string{"State", "Runs"}, rows
+	}
+	return shown, nil
+}
+
+func (p *pages) run(v *web.Visit) (*web.Action, error) {
+	d, _, raw, err := p.got(v)
+	if err != nil {
+		return nil, err
+	}
+	a := p.actionOn(d, "", "Run", "Run "+d.Name, "jobs:write", web.Safe)
+	a.Means = "Creates a run now. " + policyWords(d)[0]
+	a.Fields = filled([]web.Field{{Name: "default_args", Kind: "json"}}, raw)
+	a.Fields = []web.Field{
+		{Name: "args", Label: "Arguments", Kind: "json", Value: a.Fields[0].Value},
+		{Name: "scheduled_for", Label: "Not before (empty: now)", Hint: "2027-01-04T08:00:00Z"},
+		{Name: "priority", Label: "Priority (empty: that of the definition)", Kind: "number"},
+		{Name: "correlation_id", Label: "Correlation"},
+		{Name: "overlap", Kind: "check", Label: "Start it even if another one has not ended"},
+	}
+	a.Body = func(form web.Form, body map[string]any) error {
+		if delete(body, "overlap"); form["overlap"] != "" {
+			body["respect_concurrency"] = false
+		}
+		return nil
+	}
+	a.Request = "POST /api/v1/job-definitions/" + d.ID.String() + "/runs"
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.CreateJobRunWithBody(ctx, d.ID.String(), &client.CreateJobRunParams{}, web.JSON, body, edit)
+	}
+	a.Done = runAnswered
+	return a, nil
+}
+
+// runAnswered is the page of the run in an answer.
+func runAnswered(answer []byte) string {
+	var r client.JobRun
+	if json.Unmarshal(answer, &r) != nil {
+		return "/ui/runs"
+	}
+	return "/ui/runs/" + r.ID.String()
+}
+
+// lastSix characters of an id are typed to confirm a dangerous action.
+func lastSix(id string) string { return id[max(0, len(id)-6):] }

@@ -1,0 +1,216 @@
+package jobpages
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+func options(pairs ...string) (all []web.Option) {
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, web.Option{Value: pairs[i], Label: pairs[i+1]})
+	}
+	return all
+}
+
+var yesNo = options("true", "yes", "false", "no")
+
+// definitionFields are the members of a definition. What is left empty has its default.
+func definitionFields() []web.Field {
+	number := func(name, label, hint string) web.Field {
+		return web.Field{Name: name, Label: label, Kind: "number", Hint: hint}
+	}
+	document := func(name, label, hint string) web.Field {
+		return web.Field{Name: name, Label: label, Kind: "json", Hint: hint}
+	}
+	return []web.Field{
+		{Group: "What runs", Name: "name", Label: "Name", Required: true},
+		{Name: "description", Label: "Description"},
+		{Name: "command_name", Label: "Command that a worker runs", Required: true, Hint: "report"},
+		document("default_args", "Arguments", `{"depth": 1}`),
+		document("args_schema", "JSON Schema of the arguments", `{"type": "object"}`),
+		{Group: "When", Name: "type", Label: "Runs are created", Kind: "select", Options: options(
+			"time", "by a schedule", "event", "by events", "manual", "only by hand")},
+		{Name: "schedule.type", Label: "Schedule", Kind: "select", Options: options(
+			"daily_at", "each day at", "weekdays_at", "Monday to Friday at", "weekly_at", "each week on",
+			"hourly_at_minute", "each hour at minute", "every_n_minutes", "every so many minutes", "interval", "interval",
+			"cron", "cron")},
+		{Name: "schedule.value", Label: "Its value", Hint: "02:30 · MON 09:00 · 0,30 · 90s · 30 2 * * *"},
+		{Name: "schedule.timezone", Label: "Time zone", Hint: "UTC, or such as Europe/Berlin"},
+		{Name: "schedule.dst_gap", Label: "Times that the clock jumps over", Kind: "select", Options: options(
+			"", "due at the end of the gap", "skip", "not due")},
+		{Name: "schedule.dst_overlap", Label: "Times that the clock shows twice", Kind: "select", Options: options(
+			"", "due the first time", "both", "due both times")},
+		{Name: "schedule.start_at", Label: "Not before", Hint: "2027-01-01T00:00:00Z"},
+		{Name: "schedule.end_at", Label: "Not at or after", Hint: "2028-01-01T00:00:00Z"},
+		{Name: "event.event_type", Label: "Events", Hint: "order.paid or order.*"},
+		document("event.match", "Only events whose payload has", `{"order.region": "eu"}`),
+		{Name: "event.args_from", Label: "Arguments from an event", Kind: "select", Options: options(
+			"", "id, type, payload and times", "payload", "the payload alone")},
+		number("jitter_ms", "Start up to this much after the slot, in ms", "0"),
+		{Group: "Where", Name: "queue", Label: "Queue", Hint: "default"},
+		number("priority", "Priority, -100 to 100; higher first", "0"),
+		document("required_labels", "Labels that a worker must have", `{"zone": "a"}`),
+		document("labels", "Labels of the job", `{"team": "finance"}`),
+		{Group: "One at a time", Name: "concurrency_policy", Label: "A run that is due while another has not ended",
+			Kind: "select", Options: options("allow", "runs as well", "forbid", "is skipped", "queue", "waits",
+				"replace", "cancels the other")},
+		{Name: "concurrency_key", Label: "Key shared with other jobs", Hint: "its own"},
+		number("queue_limit", "How many may wait; 0: any number", "0"),
+		{Name: "retry_holds_key", Label: "A waiting retry keeps the next slot from starting", Kind: "check"},
+		{Group: "Late slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: options(
+			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all run, oldest first")},
+		number("misfire_grace_ms", "Overdue after, in ms; 0: as the settings say", "0"),
+		number("catch_up_limit", "At most this many run", "100"),
+		{Group: "Failures", Name: "retry.max_attempts", Label: "Runs in all, with retries", Kind: "number", Hint: "1"},
+		number("retry.initial_interval_ms", "First wait, in ms", "1000"),
+		number("retry.max_interval_ms", "Longest wait, in ms", "600000"),
+		number("retry.multiplier", "Each wait is longer by this factor", "2"),
+		number("retry.jitter", "Waits vary by this fraction", "0.2"),
+		number("timeout_ms", "Timeout of an attempt, in ms; 0: none", "0"),
+		number("max_losses", "Assignments that may be lost; 0: as the settings say", "0"),
+		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Kind: "select", Options: options(
+			"", "if it is of an event or a saga", "true", "yes", "false", "no")},
+		document("emit", "Kafka topics of events that its runs emit", `[{"event_type": "report.*", "topic": "reports"}]`),
+		{Group: "State", Name: "enabled", Label: "Enabled", Kind: "select", Options: yesNo, Value: "true"},
+	}
+}
+
+// definitionBody turns texts of selects into what the contract has, and leaves out what belongs to other types.
+func definitionBody(form web.Form, body map[string]any) error {
+	for _, name := range []string{"enabled", "dead_letter"} {
+		if text := form[name]; text != "" {
+			body[name] = text == "true"
+		}
+	}
+	if form["type"] != string(client.JobTypeTime) {
+		delete(body, "schedule")
+	}
+	if form["type"] != string(client.JobTypeEvent) {
+		delete(body, "event")
+	}
+	return nil
+}
+
+// foreseen says when a definition is due.
+func (p *pages) foreseen(ctx context.Context, body []byte) (*web.Preview, error) {
+	var d client.JobDefinition
+	if err := json.Unmarshal(body, &d); err != nil {
+		return nil, web.Malformed("The form has a value of another kind than the field asks for, such as a time that is none.")
+	}
+	if d.Schedule == nil || d.Schedule.Value == "" {
+		return &web.Preview{Ends: web.Sentence("It runs %s.", dueWords(&client.JobDefinition{Event: d.Event}))}, nil
+	}
+	count := 10
+	res, err := p.kit.Client.PreviewScheduleWithResponse(
+		ctx, client.PreviewScheduleJSONRequestBody{Schedule: *d.Schedule, Count: &count},
+	)
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	shown := &web.Preview{Heads: []string{list.Timezone, "UTC", "Change of the clock"}}
+	shown.Ends = web.Sentence("It is due %s. The next times:", scheduleWords(d.Schedule))
+	for _, t := range ticksOf(list) {
+		row := []string{t.Local, t.At.UTC().Format("2006-01-02 15:04:05"), t.Note}
+		if t.Omitted {
+			row[1] = "not due"
+		}
+		shown.Rows = append(shown.Rows, row)
+	}
+	if len(list.Ticks) == 0 {
+		shown.Ends = web.Sentence("It is due %s: never from now on.", scheduleWords(d.Schedule))
+	}
+	return shown, nil
+}
+
+func (p *pages) create(*web.Visit) (*web.Action, error) {
+	a := &web.Action{
+		Label: "Create", Title: "New job", Nav: "Jobs", Back: web.Link{Name: "Jobs", URL: "/ui/jobs"},
+		Needs: "jobs:admin", Fields: definitionFields(), Body: definitionBody, Foresee: p.foreseen,
+		Means:   "A job says what to run, when, and how. It takes effect immediately; slots of the past are not run.",
+		Request: "POST /api/v1/job-definitions",
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CreateJobDefinitionWithBody(ctx, &client.CreateJobDefinitionParams{}, web.JSON, body, edit)
+		},
+		Done: definitionAnswered,
+	}
+	return a, nil
+}
+
+// definitionAnswered is the page of the definition in an answer.
+func definitionAnswered(answer []byte) string {
+	var d client.JobDefinition
+	if json.Unmarshal(answer, &d) != nil {
+		return "/ui/jobs"
+	}
+	return definitionPath(&d)
+}
+
+func (p *pages) edit(v *web.Visit) (*web.Action, error) {
+	d, tag, raw, err := p.got(v)
+	if err != nil {
+		return nil, err
+	}
+	a := p.actionOn(d, tag, "Save", "Edit "+d.Name, "jobs:admin", web.Changes)
+	a.Means = "Runs that exist keep the definition as it was. If the schedule has changed, slots count from now on."
+	a.Fields, a.Body, a.Foresee, a.NoKey = filled(definitionFields(), raw), definitionBody, p.foreseen, true
+	a.Request = "PUT /api/v1/job-definitions/" + d.ID.String()
+	a.Done = definitionAnswered
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.ReplaceJobDefinitionWithBody(
+			ctx, d.ID.String(), &client.ReplaceJobDefinitionParams{}, web.JSON, body, edit,
+		)
+	}
+	return a, nil
+}
+
+// filled gives the fields of a form the values that a document has. Numbers keep their digits.
+func filled(fields []web.Field, document []byte) []web.Field {
+	values := map[string]json.RawMessage{}
+	flatten(values, "", document, 2)
+	for i := range fields {
+		raw, ok := values[fields[i].Name]
+		if !ok {
+			continue
+		}
+		var text string
+		switch {
+		case fields[i].Kind == "json":
+			var pretty bytes.Buffer
+			if json.Indent(&pretty, raw, "", "  ") == nil {
+				text = pretty.String()
+			}
+		case json.Unmarshal(raw, &text) == nil:
+		case fields[i].Kind == "check":
+			if yes, _ := strconv.ParseBool(string(raw)); yes {
+				text = "true"
+			}
+		default:
+			text = string(raw)
+		}
+		fields[i].Value = text
+	}
+	return fields
+}
+
+// flatten collects the members of an object, and those of objects within it as "outer.inner".
+func flatten(into map[string]json.RawMessage, prefix string, document []byte, depth int) {
+	var members map[string]json.RawMessage
+	if depth == 0 || json.Unmarshal(document, &members) != nil {
+		return
+	}
+	for name, value := range members {
+		into[prefix+name] = value
+		flatten(into, prefix+name+".", value, depth-1)
+	}
+}

@@ -1,0 +1,143 @@
+package jobpages
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// definitionList is the page of the list of definitions.
+type definitionList struct {
+	*web.List
+	Rows   []definitionRow
+	Create web.Button
+	Now    time.Time
+}
+
+// definitionRow is a definition with what has become of its runs.
+type definitionRow struct {
+	client.JobDefinition
+	URL      string
+	Due      string // what creates its runs
+	Overlap  string
+	Outcomes outcomes
+	Takers   int
+	Unsure   bool // there are more workers than were looked at
+	Next     *time.Time
+}
+
+var (
+	definitionViews = []web.View{
+		{Name: "Yours", Filter: url.Values{"built_in": {"false"}}},
+		{Name: "Paused", Filter: url.Values{"paused": {"true"}}},
+		{Name: "Disabled", Filter: url.Values{"enabled": {"false"}}},
+		{Name: "Built in", Filter: url.Values{"built_in": {"true"}}},
+		{Name: "All"},
+	}
+	definitionFilters = []web.Filter{
+		{Name: "name", Label: "Name", Hint: "nightly-*"},
+		{Name: "type", Label: "Runs are created", Options: []web.Option{
+			{Value: "time", Label: "by a schedule"}, {Value: "event", Label: "by events"}, {Value: "manual", Label: "by hand"},
+		}},
+		{Name: "command_name", Label: "Command"},
+		{Name: "label", Label: "Label", Hint: "team=finance"},
+	}
+)
+
+// definitionsAtOnce on a page: the outcomes of each are a request of their own.
+const definitionsAtOnce = "20"
+
+func (p *pages) definitions(v *web.Visit) (*web.Page, error) {
+	d := definitionList{List: v.NewList(definitionViews, definitionFilters), Now: v.Now}
+	d.Create = v.Button("New job", "/ui/jobs/new", "jobs:admin", "Define a job", web.Changes)
+	res, err := p.kit.Client.ListJobDefinitionsWithResponse(v.Context(), &client.ListJobDefinitionsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", definitionsAtOnce, "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Paged(list.Pagination)
+	who, err := p.activeWorkers(v)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.JobDefinitions {
+		row := definitionRow{JobDefinition: list.JobDefinitions[i], Unsure: who.More}
+		row.URL = p.kit.Base + definitionPath(&row.JobDefinition)
+		row.Due, row.Overlap = dueWords(&row.JobDefinition), overlapShort[row.ConcurrencyPolicy]
+		row.Takers = who.of(row.Queue, row.CommandName, row.RequiredLabels)
+		if row.Outcomes, err = p.outcomesOf(v, row.ID); err != nil {
+			return nil, err
+		}
+		if row.Next, err = p.nextOf(v, &row.JobDefinition); err != nil {
+			return nil, err
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	return &web.Page{Template: "jobs", Title: "Jobs", Nav: "Jobs", Refresh: 10, Data: d}, nil
+}
+
+// nextOf is when a definition is due next; nil: at no time, or it creates no runs. Its next_due_at is later: runs are
+// created some time before their slot.
+func (p *pages) nextOf(v *web.Visit, d *client.JobDefinition) (*time.Time, error) {
+	if d.Schedule == nil || !d.Enabled || d.Paused {
+		return nil, nil
+	}
+	count := 1
+	res, err := p.kit.Client.ListNextJobRunsWithResponse(
+		v.Context(), d.ID.String(), &client.ListNextJobRunsParams{Count: &count},
+	)
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil || len(list.Ticks) == 0 {
+		return nil, err
+	}
+	return &list.Ticks[0].At, nil
+}
+
+// ended are the states of runs that are over.
+var ended = []client.JobRunState{
+	client.JobRunStateSUCCEEDED, client.JobRunStateFAILED, client.JobRunStateTIMEDOUT, client.JobRunStateCANCELED,
+	client.JobRunStateSKIPPED,
+}
+
+// outcomesOf are those of the last 20 runs that have ended.
+func (p *pages) outcomesOf(v *web.Visit, definition uuid.UUID) (outcomes, error) {
+	of, size := definition.String(), client.PageSize(20)
+	res, err := p.kit.Client.ListJobRunsWithResponse(
+		v.Context(), &client.ListJobRunsParams{Definition: &of, State: ended, PageSize: &size},
+	)
+	if err != nil {
+		return outcomes{}, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return outcomes{}, err
+	}
+	return newOutcomes(list.JobRuns, p.kit.Base), nil
+}
+
+var (
+	plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	reserved  = []string{"new", "calendar", "events"} // paths below /ui/jobs/ that are other pages
+)
+
+// definitionPath is the page of a definition, below the base: by its name, unless that is the path of another page
+// or has characters that paths change.
+func definitionPath(d *client.JobDefinition) string {
+	if plainName.MatchString(d.Name) && !slices.Contains(reserved, d.Name) {
+		return "/ui/jobs/" + d.Name
+	}
+	return "/ui/jobs/" + d.ID.String()
+}
