@@ -91,10 +91,20 @@ func (h *history) checkOrder() {
 		return
 	}
 	for _, e := range h.calls[turn:] {
-		if e.Action == Execute && (e.Effect == Applied || !h.overtaken(e, h.calls[turn].Time)) {
+		if e.Action == Execute && (h.appliedAfterItsUndo(e) || !h.overtaken(e, h.calls[turn].Time)) {
 			h.add("I5", h.id, e.Step, "execute attempt %d came after compensation had begun", e.Attempt)
 		}
 	}
+}
+
+// appliedAfterItsUndo reports whether e took effect although a compensation of its step
+// had been received, and had not found the effect: entries are numbered as calls arrive,
+// and one that waits in the participant is decided after those that arrived later. An undo
+// that found the effect was decided after it.
+func (h *history) appliedAfterItsUndo(e Entry) bool {
+	return e.Effect == Applied && !slices.ContainsFunc(h.calls, func(c Entry) bool {
+		return c.Action == Compensate && c.Step == e.Step && c.Seq < e.Seq && c.Effect == Applied
+	})
 }
 
 // checkEnd compares the effects that remain with what the orchestrator says
