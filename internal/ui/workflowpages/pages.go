@@ -1,11 +1,29 @@
 // Package workflowpages has the pages of workflows: their versions, how these differ, and their registration.
 //
-// Files, each on top of those before it: pages.
+// Files, each on top of those before it: yamltext, steps, graph, changes, statistics, workflows, workflow, actions,
+// register, pages.
 package workflowpages
 
-import "github.com/skald-saga/skald/internal/ui/web"
+import (
+	"embed"
+
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+//go:embed templates
+var templates embed.FS
+
+type pages struct{ kit *web.Kit }
 
 // Register adds the pages to k.
-func Register(*web.Kit) error {
-	return nil
+func Register(k *web.Kit) error {
+	p := &pages{k}
+	k.Page("GET /ui/workflows", p.list)
+	k.Page("GET /ui/workflows/{workflow}", p.workflow)
+	k.Action("/ui/workflows/{workflow}/enable", p.enable)
+	k.Action("/ui/workflows/{workflow}/disable", p.disable)
+	// Not below /ui/workflows/, where it would take a name that a workflow may have.
+	k.Page("GET /ui/register-workflow", p.register)
+	k.Page("POST /ui/register-workflow", p.registered)
+	return k.Templates(templates)
 }

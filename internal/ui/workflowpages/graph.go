@@ -1,0 +1,139 @@
+package workflowpages
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// graph is the drawing of the steps: a step is one layer below the last one it waits for. A step that depends on
+// none waits for the one before it, because steps run one at a time.
+type graph struct {
+	W, H  int
+	Nodes []node
+	Edges []edge
+}
+
+type node struct {
+	*step
+	X, Y, W, H int
+	// Lines of text, cut to the width of the node; the title has all of it.
+	Label, Action, Back, Policy string
+	Title                       string
+}
+
+type edge struct {
+	Path string
+	// Order: the step runs after the other because of its place, not because it depends on it.
+	Order bool
+	Title string
+}
+
+const (
+	nodeW, nodeH = 310, 92
+	gapX, gapY   = 26, 34
+	margin       = 14
+	// mostDrawn is how many steps a drawing has at most; the table has them all.
+	mostDrawn = 120
+	// Characters that fit into a node, in the faces of the name and of the calls.
+	nameFits, callFits = 34, 40
+)
+
+// newGraph lays the steps out; nil when there are too many.
+func newGraph(steps []step) *graph {
+	if len(steps) > mostDrawn {
+		return nil
+	}
+	index := map[string]int{}
+	layer := make([]int, len(steps))
+	var layers [][]int
+	type link struct {
+		from, to int
+		order    bool
+	}
+	var links []link
+	for i := range steps {
+		index[steps[i].Name] = i
+		before := len(links)
+		for _, name := range steps[i].DependsOn {
+			if from, known := index[name]; known {
+				links = append(links, link{from, i, false})
+			}
+		}
+		if len(links) == before && i > 0 {
+			links = append(links, link{i - 1, i, true})
+		}
+		for _, l := range links[before:] {
+			layer[i] = max(layer[i], layer[l.from]+1)
+		}
+		for len(layers) <= layer[i] {
+			layers = append(layers, nil)
+		}
+		layers[layer[i]] = append(layers[layer[i]], i)
+	}
+	widest, long := 1, 0
+	for _, l := range layers {
+		widest = max(widest, len(l))
+	}
+	for _, l := range links {
+		if layer[l.to]-layer[l.from] > 1 {
+			long++
+		}
+	}
+	g := &graph{
+		W: widest*(nodeW+gapX) - gapX + 2*margin, H: len(layers)*(nodeH+gapY) - gapY + 2*margin,
+		Nodes: make([]node, len(steps)),
+	}
+	for at, of := range layers {
+		left := (g.W - (len(of)*(nodeW+gapX) - gapX)) / 2
+		for k, i := range of {
+			g.Nodes[i] = newNode(&steps[i], left+k*(nodeW+gapX), margin+at*(nodeH+gapY))
+		}
+	}
+	around := 0
+	for _, l := range links {
+		a, b := &g.Nodes[l.from], &g.Nodes[l.to]
+		e := edge{Order: l.order, Title: b.Name + " depends on " + a.Name}
+		if l.order {
+			e.Title = b.Name + " runs after " + a.Name
+		}
+		if layer[l.to]-layer[l.from] > 1 { // around what lies between
+			around++
+			x := max(a.X, b.X) + nodeW
+			out := x + gapX/2 + 10*around
+			e.Path = fmt.Sprintf("M%d %d H%d V%d H%d", a.X+nodeW, a.Y+nodeH/2, out, b.Y+nodeH/2, b.X+nodeW+4)
+			g.W = max(g.W, out+margin)
+		} else {
+			x1, y1, x2, y2 := a.X+nodeW/2, a.Y+nodeH, b.X+nodeW/2, b.Y-4
+			e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1, y1+gapY/2, x2, y2-gapY/2, x2, y2)
+		}
+		g.Edges = append(g.Edges, e)
+	}
+	return g
+}
+
+func newNode(s *step, x, y int) node {
+	n := node{
+		step: s, X: x, Y: y, W: nodeW, H: nodeH, Label: cut(fmt.Sprintf("%d  %s", s.Number, s.Name), nameFits),
+		Action: cut(s.Call, callFits), Back: cut("undo: "+s.Undo, callFits), Title: s.Name + ": " + s.Call,
+	}
+	if s.Undo == "" {
+		n.Back = "undo: none"
+	}
+	policy := s.Retry
+	if s.Timeout != "" {
+		if policy != "" {
+			policy += " · "
+		}
+		policy += "timeout " + s.Timeout
+	}
+	n.Policy = cut(policy, callFits)
+	return n
+}
+
+// cut shortens s to n characters.
+func cut(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}

@@ -1,0 +1,121 @@
+package workflowpages_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+const hostile = `<script>alert(1)</script>`
+
+// has checks that a page contains all of these texts, and nothing that a client wrote as markup.
+func has(t *testing.T, status int, page string, want int, texts ...string) {
+	t.Helper()
+	if status != want || !strings.Contains(page, "</html>") {
+		t.Errorf("answered %d, want %d", status, want)
+	}
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page does not say %q:\n%s", text, page)
+		}
+	}
+	for _, never := range []string{hostile, " style=", "<script>", "onclick"} {
+		if strings.Contains(page, never) {
+			t.Errorf("the page contains %q", never)
+		}
+	}
+}
+
+// TestWorkflowsFromRegistrationToTheirVersions registers versions through the form, looks at them, and disables the
+// workflow.
+func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
+	s := uitest.Start(t)
+	get := func(path string, want int, texts ...string) string {
+		t.Helper()
+		status, page := s.Get(t, path)
+		has(t, status, page, want, texts...)
+		return page
+	}
+	get("/ui/workflows", 200, "There are no workflows yet", "curl -X POST")
+	definition := func(retry string) string {
+		return "name: order\ndescription: '" + hostile + "'\nsteps:\n  - name: reserve\n    action:\n      http: {url: " +
+			s.Participant + "/ok/a}\n    compensation:\n      http: {url: " + s.Participant + "/ok/b}\n" + retry +
+			"  - name: charge\n    action:\n      http: {url: " + s.Participant + "/ok/c}\n    compensation: none\n" +
+			"  - name: mail\n    depends_on: [reserve]\n    action:\n      http: {url: " + s.Participant +
+			"/ok/d}\n    compensation: none\n"
+	}
+	const form = "/ui/register-workflow"
+	fill := func(page, text, do string) url.Values {
+		f := uitest.Form(page)
+		f.Set("definition", text)
+		f.Set("do", do)
+		return f
+	}
+	post := func(f url.Values, want int, texts ...string) (page, to string) {
+		t.Helper()
+		status, page, to := s.Post(t, form, f)
+		if want != 303 {
+			has(t, status, page, want, texts...)
+		} else if status != 303 {
+			t.Fatalf("answered %d:\n%s", status, page)
+		}
+		return page, to
+	}
+	page := get(form, 200, "Valid: <strong>my-workflow</strong>")
+	wrong := strings.Replace(definition(""), "    compensation: none\n", "    compensation: nobody\r\n", 1)
+	post(fill(page, wrong, "preview"), 200, `href="#line-12"`, "/steps/1/compensation", "▲")
+	post(fill(page, "name: [\n", "preview"), 200, "WORKFLOW_SYNTAX")
+	post(fill(page, `{"name": "`+hostile+`", "steps": []}`, "act"), 200, "/name")
+	page, _ = post(fill(page, definition(""), "preview"), 200, "The name is new", "What it did stays")
+	if _, to := post(fill(page, definition(""), "act"), 303); to != "/ui/workflows/order?v=1" {
+		t.Errorf("leads to %s", to)
+	}
+	for range 2 {
+		if status, doc := s.Call(t, "POST", "/sagas", map[string]any{"workflow_name": "order"}); status != 201 {
+			t.Fatalf("%d %v", status, doc)
+		}
+	}
+
+	second := definition("    retry: {max_attempts: 7}\n")
+	blind := fill(get(form, 200), second, "act") // compared with another name
+	post(blind, 409, "Nothing was registered", "retry.max_attempts")
+	page = get(form+"?name=order", 200, "The definitions mean the same", "New version of order")
+	page, _ = post(fill(page, second, "preview"), 200, "It becomes version 2", "retry.max_attempts", "absent")
+	s.Call(t, "POST", "/workflows/order/disable", nil) // somebody else, meanwhile
+	page, _ = post(fill(page, second, "act"), 412, "has changed since you looked")
+	post(fill(page, second, "act"), 303)
+	get(form+"?name=nobody", 404)
+
+	get("/ui/workflows", 200, ">order</a>", "disabled")
+	get("/ui/workflows?enabled=true", 200, "No workflow is enabled")
+	get("/ui/workflows?enabled=maybe", 400)
+	get("/ui/workflows?created_from=-24h", 200, ">order</a>")
+	get("/ui/workflows/order", 200, "2 of 2", "<svg", "depends on reserve", "7 attempts", "disabled")
+	get("/ui/workflows/order?v=1&tab=definition", 200, "name: order", "not the latest")
+	get("/ui/workflows/order?tab=definition&as=json", 200, "order")
+	get("/ui/workflows/order?tab=versions", 200, "changes since 1")
+	get("/ui/workflows/order?diff=1", 200, "retry.max_attempts", "absent", `class="new"`, "max_attempts: 7")
+	get("/ui/workflows/order?v=1&diff=2", 200, "retry.max_attempts")
+	get("/ui/workflows/order?v=1&tab=changes", 200, "first version")
+	for path, want := range map[string]int{
+		"/ui/workflows/nobody": 404, "/ui/workflows/order?v=9": 404, "/ui/workflows/order?v=x": 400,
+		"/ui/workflows/order?v=99999999999": 400, "/ui/workflows/order?diff=0": 400, "/ui/workflows/a%2F..": 404,
+		"/ui/workflows/%3Cscript%3Ealert(1)%3C%2Fscript%3E": 404, "/ui/workflows/order?cursor=x": 400,
+	} {
+		get(path, want)
+	}
+
+	const enable = "/ui/workflows/order/enable"
+	f := uitest.Form(get(enable, 200, "accepted again"))
+	f.Set("reason", hostile)
+	if status, page, to := s.Post(t, enable, f); status != 303 || to != "/ui/workflows/order" {
+		t.Errorf("%d %s\n%s", status, to, page)
+	}
+	if _, doc := s.Call(t, "GET", "/workflows/order", nil); doc["enabled"] != true {
+		t.Errorf("%v", doc)
+	}
+	get("/ui/workflows/order/disable", 200, "Sagas that have started go on")
+	get("/ui/workflows/nobody/disable", 404)
+}

@@ -1,0 +1,240 @@
+package workflowpages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// registration is the form for a new version of a workflow. It is checked as it is written, and compared with the
+// version that new sagas use now.
+type registration struct {
+	Text     string
+	Key      string // Idempotency-Key
+	Name     string // of the workflow that the form was opened for; empty: none
+	Checked  bool
+	Valid    *client.WorkflowValidation
+	Findings []finding
+	Problem  *client.Problem // of the check or of the registration, where it lists no findings
+	Listing  []listed        // the text with its findings
+	Current  *stored         // what Valid was compared with; nil: the name is new
+	ETag     string          // of that workflow
+	Steps    []step
+	Changes  changes
+	Diff     []web.DiffLine
+	May      bool // the visitor may register workflows
+	Stale    bool // the workflow has changed since the form was checked
+	Unseen   bool // the registration was not sent, because the difference had not been shown
+	Curl     string
+}
+
+// finding is a mistake with the line it is in; 0: unknown.
+type finding struct {
+	Line int
+	client.ProblemField
+}
+
+// listed is a line of the text.
+type listed struct {
+	Number   int
+	Text     string
+	Findings []string
+}
+
+// mediaType is how a definition is sent.
+func mediaType(text string) string {
+	if isJSON(text) {
+		return web.JSON
+	}
+	return "application/yaml"
+}
+
+// register shows the form.
+func (p *pages) register(v *web.Visit) (*web.Page, error) {
+	if p.kit.ReadOnly {
+		return nil, web.ErrNoPage
+	}
+	d := &registration{Key: p.kit.NewID(), Text: sample}
+	if name := v.Query("name"); name != nil {
+		w, err := p.latest(v, *name)
+		if err != nil {
+			return nil, err
+		}
+		if w == nil {
+			return nil, web.ErrNoPage
+		}
+		d.Name, d.Text = w.Name, asYAML(w.raw)
+	}
+	if err := p.check(v, d); err != nil {
+		return nil, err
+	}
+	return p.registerPage(v, d, 0), nil
+}
+
+// sample is what the form starts with.
+const sample = `name: my-workflow
+steps:
+  - name: reserve
+    action:
+      http: {url: "https://stock.example/reservations"}
+    compensation:
+      http: {url: "https://stock.example/reservations/cancel"}
+  - name: charge
+    action:
+      http: {url: "https://payments.example/charges"}
+    compensation:
+      http: {url: "https://payments.example/charges/refund"}
+    retry: {max_attempts: 5}
+`
+
+// registered checks the form, or sends it.
+func (p *pages) registered(v *web.Visit) (*web.Page, error) {
+	if p.kit.ReadOnly {
+		return nil, web.ErrNoPage
+	}
+	if err := v.ParseForm(); err != nil {
+		return nil, web.Malformed("The form cannot be read.")
+	}
+	// A browser sends the ends of lines as CR LF.
+	d := &registration{
+		Key: v.Form.Get("key"), Name: v.Form.Get("name"), Text: strings.ReplaceAll(v.Form.Get("definition"), "\r\n", "\n"),
+	}
+	if d.Key == "" {
+		d.Key = p.kit.NewID()
+	}
+	if err := p.check(v, d); err != nil {
+		return nil, err
+	}
+	if v.Form.Get("do") != "act" || d.Valid == nil {
+		return p.registerPage(v, d, 0), nil
+	}
+	// What was compared is the version that the form names: if there is a newer one, its difference was not seen.
+	seen := ""
+	if v.Form.Get("compared") == d.Valid.Name {
+		seen = v.Form.Get("etag")
+	}
+	if d.Current != nil && seen == "" {
+		d.Unseen = true
+		return p.registerPage(v, d, http.StatusConflict), nil
+	}
+	res, err := p.kit.Client.RegisterWorkflowWithBodyWithResponse(v.Context(), &client.RegisterWorkflowParams{},
+		mediaType(d.Text), strings.NewReader(d.Text), func(_ context.Context, r *http.Request) error {
+			r.Header.Set("Idempotency-Key", d.Key)
+			if seen != "" {
+				r.Header.Set("If-Match", seen)
+			}
+			return nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	if w := res.JSON201; w != nil {
+		return &web.Page{Data: web.Redirect(pathOf(w.Name) + "?v=" + strconv.Itoa(w.Version))}, nil
+	}
+	if w := res.JSON200; w != nil { // an equal version was there
+		return &web.Page{Data: web.Redirect(pathOf(w.Name) + "?v=" + strconv.Itoa(w.Version))}, nil
+	}
+	if _, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); !d.refused(err) {
+		return nil, err
+	}
+	d.Stale = d.Problem != nil && d.Problem.Status == http.StatusPreconditionFailed
+	d.Key = p.kit.NewID() // what is sent next is another request
+	status := http.StatusUnprocessableEntity
+	if d.Problem != nil {
+		status = d.Problem.Status
+	}
+	return p.registerPage(v, d, status), nil
+}
+
+func (p *pages) registerPage(v *web.Visit, d *registration, status int) *web.Page {
+	if d.Valid != nil {
+		d.Curl = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/workflows", nil) + " -H 'Content-Type: " +
+			mediaType(d.Text) + "' --data-binary @definition"
+	}
+	d.May = v.May("workflows:write")
+	title := "Register a workflow"
+	if d.Name != "" {
+		title = "New version of " + d.Name
+	}
+	return &web.Page{
+		Template: "workflow-register", Title: title, Nav: "Workflows", Status: status, Data: d,
+		Scripts: []string{"workflows.js"},
+	}
+}
+
+// check asks the API what it says of the text, and compares it with the present version.
+func (p *pages) check(v *web.Visit, d *registration) error {
+	d.Checked = true
+	res, err := p.kit.Client.ValidateWorkflowWithBodyWithResponse(v.Context(), mediaType(d.Text),
+		strings.NewReader(d.Text))
+	if err != nil {
+		return err
+	}
+	valid, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		if d.refused(err) {
+			return nil
+		}
+		return err
+	}
+	d.Valid = valid
+	var sent struct {
+		Definition json.RawMessage `json:"definition"`
+	}
+	if err := json.Unmarshal(res.Body, &sent); err != nil {
+		return err
+	}
+	d.Steps = stepsOf(&valid.Definition)
+	if d.Current, err = p.latest(v, valid.Name); err != nil || d.Current == nil {
+		return err
+	}
+	d.ETag = d.Current.etag
+	d.Diff = web.Diff(asYAML(d.Current.raw), asYAML(sent.Definition))
+	d.Changes, err = changesOf(d.Current.raw, sent.Definition)
+	return err
+}
+
+// refused shows what the API says of the definition, beside the lines that it speaks of. It reports whether err is
+// the API's.
+func (d *registration) refused(err error) bool {
+	var refusal *web.Refusal
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	d.Problem = &refusal.Problem
+	at, of := linesOf(d.Text), map[int][]string{}
+	for _, e := range refusal.Errors {
+		f := finding{at.of(e.Pointer), e}
+		d.Findings = append(d.Findings, f)
+		if f.Line > 0 {
+			of[f.Line] = append(of[f.Line], e.Message)
+		}
+	}
+	if found := inLine.FindStringSubmatch(refusal.Detail); len(d.Findings) == 0 && found != nil {
+		line, _ := strconv.Atoi(found[1]) // digits
+		of[line] = []string{refusal.Detail}
+	}
+	if len(of) == 0 {
+		return true
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(d.Text, "\n"), "\n") {
+		d.Listing = append(d.Listing, listed{i + 1, line, of[i+1]})
+	}
+	return true
+}
+
+// inLine finds the line in the API's words for a text that is not YAML.
+var inLine = regexp.MustCompile(`\bline (\d{1,6})\b`)
+
+// Link to the present version.
+func (d *registration) Link() string {
+	return pathOf(d.Current.Name) + "?" + url.Values{"v": {strconv.Itoa(d.Current.Version)}}.Encode()
+}

@@ -1,0 +1,122 @@
+package workflowpages
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// step is a step of a definition, as people read it.
+type step struct {
+	Number     int // from 1, in the order of execution
+	Name       string
+	Call, Undo string // Undo is empty when there is none
+	// Stays: there is no undo, and steps follow that may fail.
+	Stays            bool
+	Retry, UndoRetry string // empty: the workflow's
+	Timeout          string // of one call; empty: the server's
+	DependsOn        []string
+}
+
+// stepsOf are the steps of a definition in the order of execution.
+func stepsOf(d *client.WorkflowDefinition) []step {
+	all := make([]step, len(d.Steps))
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		all[i] = step{
+			Number: i + 1, Name: s.Name, DependsOn: s.DependsOn, Retry: policyWords(s.Retry),
+			UndoRetry: policyWords(s.CompensationRetry), Timeout: web.Milliseconds(s.TimeoutMS),
+		}
+		switch {
+		case s.Action != nil:
+			all[i].Call = callWords(s.Action)
+		case s.Job != nil:
+			all[i].Call = "job " + *s.Job
+		}
+		if undo, err := s.Compensation.AsCall(); err == nil {
+			all[i].Undo = callWords(&undo)
+		}
+		all[i].Stays = all[i].Undo == "" && i+1 < len(d.Steps)
+	}
+	return all
+}
+
+// callWords says what is called, without what is the same everywhere.
+func callWords(c *client.Call) string {
+	switch {
+	case c.HTTP != nil:
+		method := client.HTTPCallMethod("POST")
+		if c.HTTP.Method != nil {
+			method = *c.HTTP.Method
+		}
+		to := c.HTTP.URL
+		if at, err := url.Parse(to); err == nil && at.Host != "" {
+			to = at.Host + at.RequestURI()
+		}
+		return string(method) + " " + to
+	case c.Job != nil:
+		return "job " + *c.Job
+	}
+	return ""
+}
+
+// policyWords says what a retry policy sets: "5 attempts, 1 s to 1 min apart, ×2, on timeout, network".
+func policyWords(p *client.RetryPolicy) string {
+	if p == nil {
+		return ""
+	}
+	var parts []string
+	if n := p.MaxAttempts; n != nil {
+		parts = append(parts, web.Count(n)+map[bool]string{true: " attempt", false: " attempts"}[*n == 1])
+	}
+	switch first, last := p.InitialIntervalMS, p.MaxIntervalMS; {
+	case first != nil && last != nil:
+		parts = append(parts, web.Milliseconds(first)+" to "+web.Milliseconds(last)+" apart")
+	case first != nil:
+		parts = append(parts, "from "+web.Milliseconds(first)+" apart")
+	case last != nil:
+		parts = append(parts, "up to "+web.Milliseconds(last)+" apart")
+	}
+	if m := p.Multiplier; m != nil {
+		parts = append(parts, "×"+strconv.FormatFloat(*m, 'f', -1, 64))
+	}
+	if j := p.Jitter; j != nil {
+		parts = append(parts, fmt.Sprintf("±%s %%", strconv.FormatFloat(*j*100, 'f', -1, 64)))
+	}
+	if p.RetryOn != nil {
+		on := make([]string, len(p.RetryOn))
+		for i, class := range p.RetryOn {
+			on[i] = web.Words(class)
+		}
+		if len(on) == 0 {
+			on = []string{"no failure"}
+		}
+		parts = append(parts, "on "+strings.Join(on, ", "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// retentionWords says how long ended sagas stay live.
+func retentionWords(r *client.Retention) string {
+	if r == nil {
+		return ""
+	}
+	var parts []string
+	for _, of := range []struct {
+		what string
+		ms   *int64
+	}{{"completed", r.CompletedMS}, {"others", r.FailedMS}} {
+		switch {
+		case of.ms == nil || *of.ms == 0:
+		case *of.ms < 0:
+			parts = append(parts, of.what+" forever")
+		default:
+			parts = append(parts, of.what+" "+web.Milliseconds(of.ms))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,61 @@
+package workflowpages
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// workflowList is the page of the list of workflows.
+type workflowList struct {
+	*web.List
+	Workflows []workflowRow
+	Counts    *counts
+	Register  bool // the visitor may register workflows
+	Curl      string
+	Now       time.Time
+}
+
+type workflowRow struct {
+	client.Workflow
+	*figures
+}
+
+var (
+	views = []web.View{
+		{Name: "All"},
+		{Name: "Enabled", Filter: url.Values{"enabled": {"true"}}},
+		{Name: "Disabled", Filter: url.Values{"enabled": {"false"}}},
+	}
+	since = []web.Filter{{Name: "created_from", Label: "Count sagas created from", Hint: "-24h", Time: true}}
+)
+
+func (p *pages) list(v *web.Visit) (*web.Page, error) {
+	d := workflowList{List: v.NewList(views, since), Now: v.Now, Register: p.mayRegister(v)}
+	sent := d.Sent(v.Now, "page_size", "50", "include", "total")
+	from := sent.Get("created_from")
+	sent.Del("created_from")
+	res, err := p.kit.Client.ListWorkflowsWithResponse(v.Context(), &client.ListWorkflowsParams{}, web.AsQuery(sent))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	if d.Counts, err = p.countsOf(v, nil, from); err != nil {
+		return nil, err
+	}
+	for _, w := range list.Workflows {
+		d.Workflows = append(d.Workflows, workflowRow{w, d.Counts.All(w.Name)})
+	}
+	d.Paged(list.Pagination)
+	d.Curl = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/workflows", []byte(`{"name": "order", "steps": [`+
+		`{"name": "reserve", "action": {"http": {"url": "https://stock.example/reservations"}}, "compensation": `+
+		`{"http": {"url": "https://stock.example/reservations/cancel"}}}]}`))
+	return &web.Page{Template: "workflows", Title: "Workflows", Nav: "Workflows", Refresh: 10, Data: d}, nil
+}
+
+func (p *pages) mayRegister(v *web.Visit) bool { return !p.kit.ReadOnly && v.May("workflows:write") }
