@@ -3,10 +3,12 @@ package sagapages
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -14,145 +16,34 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// action is one of the API's actions on a saga.
-type action struct {
-	label   string
-	class   web.Class
-	warning string
-	step    bool // it is about one step
-	fields  []web.Field
-	send    send
+// possible is an action that a saga's state allows.
+type possible struct {
+	web.Button
+	name  client.SagaAction
+	of    string // the step that it is about; empty: the saga
+	step  bool
+	force bool
 }
 
-// send calls the operation of an action. step is empty for those that are about the whole saga.
-type send func(
-	c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, step string, body io.Reader,
-	edit client.RequestEditorFn,
-) (*http.Response, error)
-
-var actions = map[client.SagaAction]action{
-	client.SagaActionCancel: {label: "Cancel", class: web.Changes, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.CancelSagaWithBody(ctx, id, &client.CancelSagaParams{}, web.JSON, body, edit)
-	}},
-	client.SagaActionCompensate: {label: "Compensate", class: web.Changes, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.CompensateSagaWithBody(ctx, id, &client.CompensateSagaParams{}, web.JSON, body, edit)
-	}},
-	client.SagaActionResumeCompensation: {label: "Resume compensation", class: web.Changes, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.ResumeCompensationWithBody(ctx, id, &client.ResumeCompensationParams{}, web.JSON, body, edit)
-	}},
-	client.SagaActionRetry: {
-		label: "Retry", class: web.Changes,
-		fields: []web.Field{
-			{Name: "from_step", Label: "From step", Hint: "the step that failed"},
-			{Name: "input_patch", Label: "Change of the input (JSON merge patch)", Kind: "json", Hint: `{"quantity": 1}`},
-			{Name: "not_applied", Label: "None of the earlier attempts was applied; I have checked it", Kind: "check"},
-		},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-			edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.RetrySagaWithBody(ctx, id, &client.RetrySagaParams{}, web.JSON, body, edit)
-		},
-	},
-	client.SagaActionSuspend: {label: "Suspend", class: web.Changes, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.SuspendSagaWithBody(ctx, id, &client.SuspendSagaParams{}, web.JSON, body, edit)
-	}},
-	client.SagaActionResume: {label: "Resume", class: web.Changes, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.ResumeSagaWithBody(ctx, id, &client.ResumeSagaParams{}, web.JSON, body, edit)
-	}},
-	client.SagaActionExtendDeadline: {
-		label: "Extend the deadline", class: web.Changes,
-		fields: []web.Field{{Name: "timeout_ms", Label: "Milliseconds from now", Kind: "number", Value: "900000"}},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-			edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.ExtendDeadlineWithBody(ctx, id, &client.ExtendDeadlineParams{}, web.JSON, body, edit)
-		},
-	},
-	client.SagaActionAcknowledge: {label: "Acknowledge", class: web.Changes, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.AcknowledgeSagaWithBody(ctx, id, &client.AcknowledgeSagaParams{}, web.JSON, body, edit)
-	}},
-	client.SagaActionForceComplete: {
-		label: "Force completion", class: web.Dangerous,
-		warning: "The saga ends as completed whatever its steps did. Nothing is called any more.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-			edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.ForceCompleteWithBody(ctx, id, &client.ForceCompleteParams{}, web.JSON, body, edit)
-		},
-	},
-	client.SagaActionForceFail: {
-		label: "Force failure", class: web.Dangerous,
-		warning: "The saga ends as failed without compensation. What its steps did stays.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, _ string, body io.Reader,
-			edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.ForceFailWithBody(ctx, id, &client.ForceFailParams{}, web.JSON, body, edit)
-		},
-	},
-	client.SagaActionSkipStep: {label: "Skip the step", class: web.Changes, step: true, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, step string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.SkipStepWithBody(ctx, id, step, &client.SkipStepParams{}, web.JSON, body, edit)
-	}},
-	client.SagaActionCompleteStep: {
-		label: "Mark the step as completed", class: web.Changes, step: true,
-		fields: []web.Field{{Name: "output", Label: "Its output", Kind: "json"}},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, step string, body io.Reader,
-			edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.CompleteStepWithBody(ctx, id, step, &client.CompleteStepParams{}, web.JSON, body, edit)
-		},
-	},
-	client.SagaActionFailStep: {label: "Mark the step as failed", class: web.Changes, step: true, send: func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, step string, body io.Reader,
-		edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.FailStepWithBody(ctx, id, step, &client.FailStepParams{}, web.JSON, body, edit)
-	}},
-}
-
-// buttonsOf returns the actions that the API lists for a saga, in its order, dangerous ones last.
-func (p *pages) buttonsOf(v *web.Visit, e *client.SagaExplanation) (all []web.Button) {
+// possible returns the actions that the API lists for a saga, in its order, dangerous ones last.
+func (p *pages) possible(v *web.Visit, e *client.SagaExplanation) (all []possible) {
 	if p.kit.ReadOnly {
 		return nil
 	}
-	var last []web.Button
+	var last []possible
 	for _, a := range e.Actions {
-		known, ok := actions[a.Action]
+		known, ok := verbs[a.Action]
 		if !ok || known.step && e.Step == nil {
 			continue
 		}
-		label, path := known.label, "/ui/sagas/"+e.SagaID.String()+"/actions/"+string(a.Action)
+		b := possible{name: a.Action, step: known.step, force: known.class == web.Dangerous}
+		path := "/ui/sagas/" + e.SagaID.String() + "/actions/" + string(a.Action)
 		if known.step {
-			label += " " + e.Step.Name
-			path += "?" + url.Values{"step": {e.Step.Name}}.Encode()
+			b.of = e.Step.Name
+			path += "?" + url.Values{"step": {b.of}}.Encode()
 		}
-		b := v.Button(label, path, a.Permission, a.Description, known.class)
-		if b.Danger {
+		b.Button = v.Button(known.labelFor(e.Step), path, a.Permission, a.Description, known.class)
+		if b.force {
 			last = append(last, b)
 		} else {
 			all = append(all, b)
@@ -161,19 +52,34 @@ func (p *pages) buttonsOf(v *web.Visit, e *client.SagaExplanation) (all []web.Bu
 	return append(all, last...)
 }
 
+// labelFor is the label of the action when the saga is at a step; nil: at none.
+func (k verb) labelFor(step *client.ExplainedStep) string {
+	switch {
+	case !k.step || step == nil:
+		return strings.ReplaceAll(k.label, "%s", "the step")
+	case step.Action == client.StepActionCOMPENSATE:
+		return fmt.Sprintf(k.undo, step.Name)
+	}
+	return fmt.Sprintf(k.label, step.Name)
+}
+
+// buttonsOf are the possible actions as buttons.
+func (p *pages) buttonsOf(v *web.Visit, e *client.SagaExplanation) (all []web.Button) {
+	for _, b := range p.possible(v, e) {
+		all = append(all, b.Button)
+	}
+	return all
+}
+
 // action is the form of an action on a saga.
 func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	id, err := uuid.Parse(v.PathValue("saga"))
 	name := client.SagaAction(v.PathValue("action"))
-	known, ok := actions[name]
+	known, ok := verbs[name]
 	if err != nil || !ok {
 		return nil, web.ErrNoPage
 	}
-	explain, err := p.kit.Client.ExplainSagaWithResponse(v.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	e, err := web.Got(explain.JSON200, explain.ApplicationProblemJSONDefault)
+	e, err := p.explain(v, id)
 	if err != nil {
 		return nil, err
 	}
@@ -185,21 +91,41 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	step := v.Form.Get("step")
+	step, label := v.Form.Get("step"), known.labelFor(e.Step)
 	a := &web.Action{
-		Label: known.label, Title: known.label + ": " + titleOf(s), Nav: "Sagas",
+		Label: label, Title: label + ": " + titleOf(s), Nav: "Sagas",
 		Back: web.Link{Name: titleOf(s), URL: "/ui/sagas/" + id.String()}, Class: known.class, Warning: known.warning,
 		Fields: append([]web.Field(nil), known.fields...), ETag: res.HTTPResponse.Header.Get("ETag"),
 		DryRun: web.DryRunInQuery, Show: showDryRun,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
-			return known.send(p.kit.Client, ctx, id, step, body, edit)
+			return known.send(request{p.kit.Client, ctx, id, step, body, edit})
 		},
 		Done: func([]byte) string { return "/ui/sagas/" + id.String() + "?accepted=" + string(name) },
+	}
+	if known.noDry {
+		a.DryRun = web.NoDryRun
 	}
 	for _, possible := range e.Actions {
 		if possible.Action == name {
 			a.Means, a.Needs = possible.Description, possible.Permission
 		}
+	}
+	switch {
+	case name == client.SagaActionRetry:
+		if err := p.retry(v, a, s, e); err != nil {
+			return nil, err
+		}
+	case name == client.SagaActionExtendDeadline:
+		a.Body = func(form web.Form, members map[string]any) error {
+			if strings.TrimSpace(form["until"]) != "" {
+				delete(members, "timeout_ms") // the time was given, so the distance was not meant
+			} else if n, ok := members["timeout_ms"].(string); ok {
+				members["timeout_ms"] = json.Number(n)
+			}
+			return nil
+		}
+	case name == client.SagaActionCompleteStep && e.Step != nil && e.Step.Action == client.StepActionCOMPENSATE:
+		a.Fields = nil // an undo has no output
 	}
 	if known.class == web.Dangerous {
 		a.Confirm, a.About = id.String()[len(id.String())-6:], "the end of the saga's id"
@@ -229,7 +155,7 @@ func showDryRun(answer []byte) (*web.Preview, error) {
 	if dry.State == dry.EndState {
 		ends += web.Sentence("The saga is then %s.", end)
 	} else {
-		ends += web.Sentence("The saga then ends as %s.", end)
+		ends += web.Sentence("If every call succeeds, the saga then ends as %s.", end)
 	}
 	if dry.InFlight != nil && *dry.InFlight {
 		ends += " A call may be in flight; its outcome comes first."

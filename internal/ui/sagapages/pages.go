@@ -1,7 +1,8 @@
 // Package sagapages has the pages of sagas: the list, one saga with what it waits for, what may be done and what has
 // happened, and the forms of its actions.
 //
-// Files, each on top of those before it: rail, actions, sagas, saga, pages.
+// Files, each on top of those before it: story, reads, compare, track, gantt, rail, verbs, actions, retry, attempt,
+// tabs, sagas, saga, pages.
 package sagapages
 
 import (
@@ -12,8 +13,6 @@ import (
 
 //go:embed templates
 var templates embed.FS
-
-type pages struct{ kit *web.Kit }
 
 // Register adds the pages to k.
 func Register(k *web.Kit) error {

@@ -43,7 +43,9 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/ui/", "/ui/sagas", "/ui/sagas?needs_attention=true", "/ui/sagas/" + id, "/ui/sagas/" + id + "?tab=attempts",
-		"/ui/sagas/" + id + "?tab=events", "/ui/sagas/" + id + "?tab=data", "/ui/sagas/" + id + "?tab=json",
+		"/ui/sagas/" + id + "?tab=events", "/ui/sagas/" + id + "?tab=related", "/ui/sagas/" + id + "?tab=preview",
+		"/ui/sagas/" + id + "?step=charge&attempt=execute-1", "/ui/sagas/" + id + "?show=failed",
+		"/ui/sagas/" + id + "?tab=data", "/ui/sagas/" + id + "?tab=json",
 	} {
 		status, page := s.Get(t, path)
 		if status != 200 || !strings.Contains(page, "</html>") {

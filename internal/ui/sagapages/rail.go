@@ -3,175 +3,161 @@ package sagapages
 import (
 	"fmt"
 	"net/url"
-	"time"
+	"strings"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// rail shows the steps of a saga in the order of their execution: the way forward in one
-// track, the compensations on the way back in another, and every attempt on one axis of
-// time.
+// rail shows the steps of a saga in the order of their execution: the way forward in one track, the compensations
+// on the way back in another, and every attempt on one axis of time.
 type rail struct {
-	Rows  []railRow
-	Marks []mark // of the axis
-	Folds []fold
-	Now   float64 // position of the present; negative: the saga has ended
+	Rows   []railRow
+	Axis   axis
+	Views  []web.Tab // what is shown: all steps, not those that are done, only those that failed
+	Hidden int       // rows that the view leaves out
 }
-
-// railWidth is the width of the drawing of attempts, in its own units.
-const railWidth = 720.0
 
 // railRow is a step.
 type railRow struct {
 	Index         int
 	Name          string
-	Call, Undo    string // what is sent; Undo is "no compensation" when there is none
+	Kind          string // http or job
+	Call, Undo    string // what is sent; empty: not known
 	Forward, Back node
-	Bars          []bar
-	TurnsHere     bool // forward execution ended at this step, and compensation began
-	Note          string
+	Track         track
+	Drawing       drawing
+	Code          string
+	Selected      bool
+	Buttons       []web.Button // for what may be done about this step
 }
 
 // node is the state of a step in one of the two tracks.
 type node struct {
 	Shape, Tone, Words string
-	Line               string // class of the line that passes: "", "to" (here and on), "from"
-}
-
-// bar is one attempt.
-type bar struct {
-	X, W  float64
-	Back  bool // of the compensation
-	Tone  string
-	Title string
-	URL   string // of the attempt's details
-}
-
-// mark labels a position of the axis.
-type mark struct {
-	X    float64
-	Text string
-}
-
-// fold is a wait that is not drawn in full.
-type fold struct {
-	X, W  float64
-	Title string
 }
 
 var forwardNodes = map[client.StepStateName]node{
-	client.StepStateNamePending:      {Shape: "◌", Tone: "muted", Words: "not reached"},
-	client.StepStateNameRunning:      {Shape: "▶", Tone: "run", Words: "running"},
-	client.StepStateNameCompleted:    {Shape: "●", Tone: "done", Words: "done"},
-	client.StepStateNameFailed:       {Shape: "◆", Tone: "bad", Words: "failed"},
-	client.StepStateNameCompensating: {Shape: "●", Tone: "done", Words: "done"},
-	client.StepStateNameCompensated:  {Shape: "●", Tone: "done", Words: "done"},
-	client.StepStateNameSkipped:      {Shape: "○", Tone: "muted", Words: "skipped"},
+	client.StepStateNamePending:      {"dashed", "muted", "to come"},
+	client.StepStateNameRunning:      {"full", "run", "running"},
+	client.StepStateNameCompleted:    {"full", "done", "done"},
+	client.StepStateNameFailed:       {"diamond", "bad", "gave up"},
+	client.StepStateNameCompensating: {"full", "done", "done"},
+	client.StepStateNameCompensated:  {"full", "done", "done"},
+	client.StepStateNameSkipped:      {"ring", "muted", "skipped"},
 }
 
-// States of a compensation by number, as the contract lists them.
-var backNodes = []node{
-	{Shape: "◌", Tone: "wait", Words: "to be compensated"},
-	{Shape: "↺", Tone: "undo", Words: "being compensated"},
-	{Shape: "○", Tone: "undone", Words: "compensated"},
-	{Shape: "◇", Tone: "bad", Words: "compensation gave up"},
-	{Shape: "–", Tone: "muted", Words: "nothing to compensate"},
+var backNodes = map[client.CompensationStateName]node{
+	client.CompensationStateNamePending:   {"dashed", "undo", "undo to come"},
+	client.CompensationStateNameRunning:   {"full", "undo", "being undone"},
+	client.CompensationStateNameCompleted: {"ring", "undo", "undone"},
+	client.CompensationStateNameFailed:    {"hollow", "bad", "undo gave up"},
+	client.CompensationStateNameSkipped:   {"ring", "muted", "undo skipped"},
 }
 
-// newRail draws the steps and their attempts. definition may be nil: what the steps call
-// is then not known.
-func newRail(
-	s *client.Saga,
-	steps []client.StepView,
-	logs []client.StepLog,
-	definition *client.WorkflowDefinition,
-	now time.Time,
-) rail {
-	end := func(l client.StepLog) time.Time {
-		if l.CompletedAt != nil {
-			return *l.CompletedAt
-		}
-		return now
-	}
-	busy := make([]web.Interval, len(logs))
-	for i, l := range logs {
-		busy[i] = web.Interval{From: l.StartedAt, To: end(l)}
-	}
-	if s.CompletedAt == nil && len(logs) > 0 {
-		busy = append(busy, web.Interval{From: now, To: now})
-	}
-	axis := web.NewScale(busy, railWidth)
-	r := rail{Now: -1}
-	if s.CompletedAt == nil && len(logs) > 0 {
-		r.Now = axis.At(now)
-	}
-	for i, p := range axis.Pieces {
-		if p.Folded {
-			wait := web.Duration(p.To.Sub(p.From)) + " in which nothing was called"
-			r.Folds = append(r.Folds, fold{p.X0, p.X1 - p.X0, wait})
-			continue
-		}
-		text := "+" + web.Duration(p.Since)
-		if i == 0 {
-			text = p.From.UTC().Format("15:04:05") + " UTC"
-		}
-		if n := len(r.Marks); n == 0 || p.X0-r.Marks[n-1].X > 90 {
-			r.Marks = append(r.Marks, mark{p.X0, text})
-		}
-	}
+// marksOf are the signs before the words of a state, by the tone.
+var marksOf = map[string]string{"done": "✓", "bad": "✕", "undo": "↺", "run": "▶"}
+
+// Mark is the sign before the words.
+func (n node) Mark() string { return marksOf[n.Tone] }
+
+// newRail draws the steps and their attempts.
+func newRail(s story) rail {
+	r := rail{Axis: newAxis(&s)}
 	last := -1 // the last step that was called
-	for _, l := range logs {
+	for _, l := range s.logs {
 		if l.Action == client.StepActionEXECUTE {
 			last = max(last, l.StepIndex)
 		}
 	}
-	turned := s.Lifecycle == client.SagaLifecycleCompensating ||
-		s.Lifecycle == client.SagaLifecycleFailed || s.State == client.SagaStateCancelled
-	for i := range steps {
-		st := &steps[i]
-		row := railRow{Index: st.StepIndex, Name: st.Name, Forward: forwardOf(st), TurnsHere: turned && st.StepIndex == last}
-		if c := st.CompensationState; c != nil && c.State >= 0 && c.State < len(backNodes) {
-			row.Back = backNodes[c.State]
-			if c.Attempts > 1 {
-				row.Back.Words += fmt.Sprintf(" %d/%d", c.Attempts, c.MaxAttempts)
-			}
-		}
-		if definition != nil && st.StepIndex < len(definition.Steps) {
-			row.Call, row.Undo = callsOf(&definition.Steps[st.StepIndex])
-		}
-		if st.Error != nil {
-			row.Note = st.Error.Code
-		}
-		if st.StepIndex <= last {
-			row.Forward.Line = "on"
-		}
-		if row.Back.Shape != "" {
-			row.Back.Line = "on"
-		}
-		r.Rows = append(r.Rows, row)
+	attempts := map[int][]*client.StepLog{}
+	for i := range s.logs {
+		attempts[s.logs[i].StepIndex] = append(attempts[s.logs[i].StepIndex], &s.logs[i])
 	}
-	for i := range logs {
-		l := &logs[i]
-		b := bar{
-			X: axis.At(l.StartedAt), Back: l.Action == client.StepActionCOMPENSATE, Tone: toneOf(l),
-			Title: attemptTitle(l, end(*l)), URL: attemptURL(l),
+	view := s.query.Get("show")
+	rows := make([]railRow, 0, len(s.steps))
+	for i := range s.steps {
+		rows = append(rows, s.row(&s.steps[i], last))
+	}
+	lay(rows, last, s.turned(), s.saga.CompletedAt != nil)
+	for i := range rows {
+		row := &rows[i]
+		if view == "open" && row.settled() || view == "failed" && !row.failed() {
+			r.Hidden++
+			continue
 		}
-		b.W = max(3, axis.At(end(*l))-b.X)
-		b.X = min(b.X, railWidth-b.W)
-		for j := range r.Rows {
-			if r.Rows[j].Index == l.StepIndex {
-				r.Rows[j].Bars = append(r.Rows[j].Bars, b)
-			}
-		}
+		row.Selected = row.Name == s.query.Get("step")
+		row.Drawing = r.Axis.draw(attempts[row.Index], &s)
+		r.Rows = append(r.Rows, *row)
+	}
+	for _, v := range []struct{ name, key string }{{"All steps", ""}, {"Hide done", "open"}, {"Only failed", "failed"}} {
+		r.Views = append(r.Views, web.Tab{Name: v.name, URL: with(s.query, "show", v.key), Current: view == v.key})
 	}
 	return r
 }
 
-func forwardOf(st *client.StepView) node {
+// settled reports whether nothing is left to happen at the step, and nothing went wrong.
+func (r *railRow) settled() bool {
+	never := r.Forward.Tone == "muted" && !strings.HasPrefix(r.Forward.Words, "to come")
+	return !r.failed() && (never || r.Forward.Tone == "done") && (r.Back.Shape == "" || r.Back.Shape == "ring")
+}
+
+func (r *railRow) failed() bool { return r.Forward.Tone == "bad" || r.Back.Tone == "bad" }
+
+// row says what a step calls and how far it is. last is the last step that was called.
+func (s *story) row(st *client.StepView, last int) railRow {
+	row := railRow{Index: st.StepIndex, Name: st.Name}
+	if s.definition != nil && st.StepIndex < len(s.definition.Steps) {
+		row.Kind, row.Call, row.Undo = callsOf(&s.definition.Steps[st.StepIndex])
+	}
+	row.Forward = s.forward(st, last)
+	if st.Error != nil {
+		row.Code = st.Error.Code
+	}
+	c := st.CompensationState
+	switch {
+	case c != nil:
+		n, ok := backNodes[c.StateName]
+		if !ok {
+			n = node{"dashed", "muted", string(c.StateName)}
+		}
+		if c.Attempts > 1 || n.Tone == "bad" && c.Attempts > 0 {
+			n.Words += fmt.Sprintf(" %d/%d", c.Attempts, c.MaxAttempts)
+		}
+		row.Back = n
+		if c.Error != nil && n.Tone == "bad" {
+			row.Code = c.Error.Code
+		}
+	case s.turned() && row.Forward.Tone == "done" && s.saga.Clean != nil && !*s.saga.Clean:
+		row.Back = backNodes[client.CompensationStateNamePending]
+		if s.saga.CompletedAt != nil {
+			row.Back.Words = "not undone"
+		}
+	}
+	if row.Undo == noUndo && row.Back.Shape != "" && row.Back.Tone != "bad" {
+		row.Back = node{"", "muted", "nothing to undo"}
+	}
+	return row
+}
+
+func (s *story) forward(st *client.StepView, last int) node {
 	n, ok := forwardNodes[st.StateName]
 	if !ok {
-		n = node{Shape: "?", Tone: "muted", Words: string(st.StateName)}
+		n = node{"dashed", "muted", string(st.StateName)}
+	}
+	switch {
+	case st.StateName == client.StepStateNamePending && (s.turned() || s.saga.CompletedAt != nil):
+		n.Words = "never reached"
+	case st.StateName == client.StepStateNameFailed && st.Error != nil && st.Error.Type == "refused":
+		n.Words = "refused"
+	case s.explain != nil && s.explain.Step != nil && s.explain.Step.Index == st.StepIndex &&
+		s.explain.Step.Action == client.StepActionEXECUTE && n.Tone == "run":
+		switch s.explain.WaitsFor {
+		case client.SagaExplanationWaitsForRetry:
+			n = node{"ring", "wait", "waits to retry"}
+		case client.SagaExplanationWaitsForResume:
+			n = node{"ring", "wait", "suspended"}
+		}
 	}
 	if st.Attempts > 1 {
 		n.Words += fmt.Sprintf(" %d/%d", st.Attempts, st.MaxAttempts)
@@ -179,18 +165,24 @@ func forwardOf(st *client.StepView) node {
 	return n
 }
 
+const noUndo = "no undo"
+
 // callsOf says what a step calls, forward and back.
-func callsOf(st *client.Step) (call, undo string) {
+func callsOf(st *client.Step) (kind, call, undo string) {
+	kind = "http"
 	switch {
 	case st.Action != nil:
 		call = callText(st.Action)
+		if st.Action.Job != nil {
+			kind = "job"
+		}
 	case st.Job != nil:
-		call = "job " + *st.Job
+		kind, call = "job", "job "+*st.Job
 	}
 	if back, err := st.Compensation.AsCall(); err == nil && (back.HTTP != nil || back.Job != nil) {
-		return call, callText(&back)
+		return kind, call, callText(&back)
 	}
-	return call, "no compensation"
+	return kind, call, noUndo
 }
 
 func callText(c *client.Call) string {
@@ -210,31 +202,57 @@ func callText(c *client.Call) string {
 	return ""
 }
 
-func toneOf(l *client.StepLog) string {
-	switch l.Status {
-	case client.StepLogStatusSUCCESS:
-		if l.Action == client.StepActionCOMPENSATE {
-			return "undone"
+// lay draws the lines between the rows. last is the last step that was called; over tells whether the saga has
+// ended.
+func lay(rows []railRow, last int, turned, over bool) {
+	top := len(rows) // the first step that the way back has reached
+	due := len(rows) // the first step that it is to reach
+	for i := range rows {
+		b := rows[i].Back
+		if b.Shape == "" {
+			continue
 		}
-		return "done"
-	case client.StepLogStatusRUNNING:
-		return "run"
-	case client.StepLogStatusSKIPPED:
-		return "muted"
+		due = min(due, i)
+		if b.Shape != "dashed" {
+			top = min(top, i)
+		}
 	}
-	return "bad"
+	for i := range rows {
+		t := &rows[i].Track
+		switch {
+		case rows[i].Index <= last:
+			if i > 0 {
+				t.Forward.Above = gone
+			}
+			if rows[i].Index < last {
+				t.Forward.Below = gone
+			} else if !turned && !over && i+1 < len(rows) {
+				t.Forward.Below = coming
+			}
+		case !turned && !over:
+			if i > 0 {
+				t.Forward.Above = coming
+			}
+			if i+1 < len(rows) {
+				t.Forward.Below = coming
+			}
+		}
+		if !turned || due == len(rows) || rows[i].Index > last {
+			continue
+		}
+		t.Turn = rows[i].Index == last
+		if !t.Turn && i >= due {
+			t.Back.Below = kindOf(i >= top)
+		}
+		if i > due {
+			t.Back.Above = kindOf(i > top)
+		}
+	}
 }
 
-func attemptTitle(l *client.StepLog, end time.Time) string {
-	what := "attempt"
-	if l.Action == client.StepActionCOMPENSATE {
-		what = "compensation, attempt"
+func kindOf(reached bool) string {
+	if reached {
+		return gone
 	}
-	text := fmt.Sprintf("%s: %s %d, %s", l.StepName, what, l.Attempt, l.Status)
-	if l.OutcomeCode != nil {
-		text += " " + *l.OutcomeCode
-	}
-	return text + " after " + web.Duration(end.Sub(l.StartedAt))
+	return coming
 }
-
-func attemptURL(l *client.StepLog) string { return "?tab=attempts#a-" + l.ID.String() }

@@ -3,7 +3,6 @@ package sagapages
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,34 +13,42 @@ import (
 
 // sagaPage is one saga: what it waits for, what may be done, and what has happened.
 type sagaPage struct {
-	Saga       *client.Saga
-	Explain    *client.SagaExplanation
-	Rail       rail
-	Logs       []client.StepLog
-	Events     []client.AuditEvent
-	Actions    []web.Button
-	Tab        string
-	Tabs       []web.Tab
-	Took       string
-	Now        time.Time
-	ReadOnly   bool
-	MoreEvents bool
-	JSON       json.RawMessage // what the API says of the saga
+	Saga     *client.Saga
+	Explain  *client.SagaExplanation
+	Accepted string // the action that has just been accepted; empty: none
+	Actions  []web.Button
+	Tab      string
+	Tabs     []web.Tab
+	Took     string
+	Now      time.Time
+
+	Rail      rail          // of the tab steps
+	Panel     *attemptPanel // of the tabs steps and attempts
+	Attempts  []attemptRow
+	Omitted   int // attempts that are too many to be listed
+	OlderURL  string
+	Events    *eventsTab
+	Related   *relatedTab
+	Previews  []previewColumn
+	Result    json.RawMessage
+	Answer    document // what the API says of the saga
+	AnswerURL string
 }
 
-var sagaPageTabs = []string{"Steps", "Attempts", "Events", "Data", "JSON"}
+var sagaTabs = []struct{ key, name string }{
+	{"steps", "Steps"}, {"attempts", "Attempts"}, {"events", "Events"}, {"data", "Data"}, {"related", "Related"},
+	{"preview", "Preview"}, {"json", "JSON"},
+}
 
 func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	id, err := uuid.Parse(v.PathValue("saga"))
 	if err != nil {
 		return nil, web.ErrNoPage
 	}
-	d := sagaPage{Tab: strings.ToLower(v.URL.Query().Get("tab")), Now: v.Now, ReadOnly: p.kit.ReadOnly}
-	if !slices.ContainsFunc(sagaPageTabs, func(t string) bool { return strings.EqualFold(t, d.Tab) }) {
+	q := v.URL.Query()
+	d := &sagaPage{Tab: q.Get("tab"), Now: v.Now}
+	if !slices.ContainsFunc(sagaTabs, func(t struct{ key, name string }) bool { return t.key == d.Tab }) {
 		d.Tab = "steps"
-	}
-	for _, t := range sagaPageTabs {
-		d.Tabs = append(d.Tabs, web.Tab{Name: t, URL: "?tab=" + strings.ToLower(t), Current: strings.EqualFold(t, d.Tab)})
 	}
 	ctx := v.Context()
 	saga, err := p.kit.Client.GetSagaWithResponse(ctx, id, &client.GetSagaParams{Include: []string{"running"}})
@@ -51,72 +58,115 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	if d.Saga, err = web.Got(saga.JSON200, saga.ApplicationProblemJSONDefault); err != nil {
 		return nil, err
 	}
-	explain, err := p.kit.Client.ExplainSagaWithResponse(ctx, id)
-	if err != nil {
+	if d.Explain, err = p.explain(v, id); err != nil {
 		return nil, err
 	}
-	if d.Explain, err = web.Got(explain.JSON200, explain.ApplicationProblemJSONDefault); err != nil {
+	s := &story{saga: d.Saga, explain: d.Explain, logs: d.Saga.StepLogs, now: v.Now, query: q}
+	d.Answer = documentOf(saga.Body)
+	if known, ok := verbs[client.SagaAction(q.Get("accepted"))]; ok {
+		d.Accepted = known.label
+	}
+	if d.Events, err = p.events(v, id); err != nil {
 		return nil, err
 	}
-	d.Logs, d.JSON = d.Saga.StepLogs, saga.Body
-	if d.Tab == "steps" {
-		if d.Rail, err = p.railOf(v, d.Saga, d.Logs); err != nil {
-			return nil, err
-		}
-	}
-	if d.Tab == "events" {
-		events, err := p.kit.Client.ListSagaEventsWithResponse(ctx, id, &client.ListSagaEventsParams{})
-		if err != nil {
-			return nil, err
-		}
-		list, err := web.Got(events.JSON200, events.ApplicationProblemJSONDefault)
-		if err != nil {
-			return nil, err
-		}
-		d.Events, d.MoreEvents = list.Events, list.Pagination.HasNext
+	if err := p.fill(v, d, s); err != nil {
+		return nil, err
 	}
 	d.Actions = p.buttonsOf(v, d.Explain)
-	if s := d.Saga; s.StartedAt != nil {
+	d.tabs()
+	if d.Saga.StartedAt != nil {
 		end := v.Now
-		if s.CompletedAt != nil {
-			end = *s.CompletedAt
+		if d.Saga.CompletedAt != nil {
+			end = *d.Saga.CompletedAt
 		}
-		d.Took = web.Duration(end.Sub(*s.StartedAt))
+		d.Took = web.Duration(end.Sub(*d.Saga.StartedAt))
 	}
-	page := &web.Page{Template: "saga", Title: titleOf(d.Saga), Nav: "Sagas", Refresh: 5, Data: d}
+	page := &web.Page{
+		Template: "saga", Title: titleOf(d.Saga), Nav: "Sagas", Refresh: 5, Data: d,
+	}
 	if d.Saga.CompletedAt == nil {
 		page.Refresh = 1
 	}
 	return page, nil
 }
 
-func (p *pages) railOf(v *web.Visit, s *client.Saga, logs []client.StepLog) (rail, error) {
-	res, err := p.kit.Client.ListStepsWithResponse(v.Context(), s.SagaID, &client.ListStepsParams{})
-	if err != nil {
-		return rail{}, err
+// fill adds what the tab shows.
+func (p *pages) fill(v *web.Visit, d *sagaPage, s *story) (err error) {
+	switch d.Tab {
+	case "steps", "attempts":
+		if err := p.steps(v, s); err != nil {
+			return err
+		}
+		d.Panel = p.panel(v, s)
+		if d.Tab == "attempts" {
+			d.attempts(s)
+			return nil
+		}
+		d.Rail = newRail(*s)
+		p.rowButtons(v, d)
+	case "data":
+		d.Result, err = p.result(v, d.Saga)
+	case "related":
+		d.Related, err = p.related(v, d.Saga)
+	case "preview":
+		d.Previews, err = p.previews(v, d.Saga, d.Explain)
 	}
-	steps, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return rail{}, err
-	}
-	var definition *client.WorkflowDefinition // what the steps call is worth a line, not the page
-	version, err := p.kit.Client.GetWorkflowVersionWithResponse(
-		v.Context(), s.WorkflowName, int32(s.WorkflowVersion), &client.GetWorkflowVersionParams{},
-	)
-	if err == nil && version.JSON200 != nil {
-		definition = version.JSON200.Definition
-	}
-	return newRail(s, steps.Steps, logs, definition, v.Now), nil
+	return err
 }
 
-// titleOf names a saga as people do: by its name, else by its workflow and what it is
-// about.
-func titleOf(s *client.Saga) string {
-	switch {
-	case s.Name != nil && *s.Name != "":
-		return *s.Name
-	case s.BusinessKey != nil && *s.BusinessKey != "":
-		return s.WorkflowName + " " + *s.BusinessKey
+func (d *sagaPage) tabs() {
+	for _, t := range sagaTabs {
+		tab := web.Tab{Name: t.name, URL: "?tab=" + t.key, Current: t.key == d.Tab}
+		switch t.key {
+		case "steps":
+			tab.URL = "?"
+			tab.Count = web.Count(d.Saga.TotalSteps)
+		case "attempts":
+			tab.Count = web.Count(len(d.Saga.StepLogs))
+		case "events":
+			tab.Count = web.Count(len(d.Events.Events), d.Events.Next != "")
+		case "preview":
+			if len(d.Explain.Actions) == 0 {
+				continue
+			}
+			tab.Count = web.Count(len(d.Explain.Actions))
+		}
+		d.Tabs = append(d.Tabs, tab)
 	}
-	return s.WorkflowName + " " + s.SagaID.String()[:8]
 }
+
+// rowButtons offers what may be done about the current step beside it.
+func (p *pages) rowButtons(v *web.Visit, d *sagaPage) {
+	if d.Explain.Step == nil {
+		return
+	}
+	for i := range d.Rail.Rows {
+		if d.Rail.Rows[i].Index != d.Explain.Step.Index {
+			continue
+		}
+		for _, b := range p.possible(v, d.Explain) {
+			if b.step {
+				d.Rail.Rows[i].Buttons = append(d.Rail.Rows[i].Buttons, b.Button)
+			}
+		}
+	}
+}
+
+// StateClass is the tone of the explanation's edge.
+func (d *sagaPage) StateClass() string {
+	if d.Saga.NeedsAttention {
+		return "bad"
+	}
+	return web.BadgeOf(d.Saga.State).Tone
+}
+
+// Quiet reports whether the saga has ended well: one line says all.
+func (d *sagaPage) Quiet() bool {
+	return d.Saga.CompletedAt != nil && !d.Saga.NeedsAttention && !d.NotClean()
+}
+
+// NotClean reports whether effects of the saga may remain.
+func (d *sagaPage) NotClean() bool { return d.Saga.Clean != nil && !*d.Saga.Clean }
+
+// Archived reports whether the saga is in the archive.
+func (d *sagaPage) Archived() bool { return d.Saga.Archived != nil && *d.Saga.Archived }

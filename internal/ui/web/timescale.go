@@ -25,8 +25,9 @@ type Piece struct {
 type Interval struct{ From, To time.Time }
 
 const (
-	foldFrom  = 0.05 // a gap of this fraction of the whole is folded
-	foldWidth = 28.0 // of a folded gap, in units of the drawing
+	foldFrom  = 0.05        // a gap of this fraction of the whole is folded,
+	foldLeast = time.Second // unless it is shorter than this
+	foldWidth = 28.0        // of a folded gap, in units of the drawing
 )
 
 // NewScale lays out the intervals, in any order, over width units. The gaps that are in
@@ -43,7 +44,7 @@ func NewScale(busy []Interval, width float64, unfolded ...time.Time) *Scale {
 	for i, b := range busy {
 		if i > 0 {
 			gap := Piece{From: busy[i-1].To, To: b.From}
-			gap.Folded = float64(gap.To.Sub(gap.From)) > foldFrom*float64(whole) &&
+			gap.Folded = gap.To.Sub(gap.From) >= foldLeast && float64(gap.To.Sub(gap.From)) > foldFrom*float64(whole) &&
 				!slices.ContainsFunc(unfolded, gap.From.Equal)
 			s.add(gap, &open)
 		}

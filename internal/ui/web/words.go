@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -149,8 +150,12 @@ func Words(constant any) string {
 
 // text is a string of any type, or what points to one.
 func text(v any) string {
-	if s, ok := v.(*string); ok {
-		return deref(s)
+	at := reflect.ValueOf(v)
+	if at.Kind() == reflect.Pointer {
+		if at.IsNil() {
+			return ""
+		}
+		return fmt.Sprint(at.Elem().Interface())
 	}
 	return fmt.Sprint(v)
 }

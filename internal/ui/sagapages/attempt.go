@@ -1,0 +1,305 @@
+package sagapages
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// attemptPanel is one attempt: what was sent, what came back, and what that means.
+type attemptPanel struct {
+	Log               *client.StepLog
+	Title             string
+	Means, Tone       string
+	Took              string
+	Headers           []header
+	Request, Response document
+	Comparisons       []comparison
+	Curl              string
+	NoCurl            string // why there is none
+	Run               *client.JobRun
+	Close             string // URL of the page without the panel
+	Before, After     string // URLs of the attempts next to it; empty: there is none
+}
+
+type header struct{ Name, Value, Means string }
+
+// document is JSON with its size; too large ones are not shown.
+type document struct {
+	Raw      json.RawMessage
+	Size     int
+	Hidden   bool // the visitor may not read it
+	TooLarge bool
+}
+
+// comparison is the difference of two documents.
+type comparison struct {
+	Title string
+	Lines []line // empty: they are equal
+	Ok    bool
+}
+
+func documentOf(raw json.RawMessage) document {
+	return document{
+		Raw: raw, Size: len(raw), Hidden: string(raw) == hiddenText, TooLarge: len(raw) > mostShown,
+	}
+}
+
+// chosen is the attempt that the URL names. Without one, it is the last that went wrong of a saga that needs
+// attention; nil: none.
+func (s *story) chosen() *client.StepLog {
+	step, attempt := s.query.Get("step"), s.query.Get("attempt")
+	var found *client.StepLog
+	for i := range s.logs {
+		l := &s.logs[i]
+		switch {
+		case step != "" && l.StepName == step && (attempt == "" || attemptKey(l) == attempt):
+			found = l
+		case step == "" && s.saga.NeedsAttention && toneOf(l) == "bad" &&
+			(found == nil || l.StartedAt.After(found.StartedAt)):
+			found = l
+		}
+	}
+	return found
+}
+
+// panel describes the chosen attempt; nil when there is none.
+func (p *pages) panel(v *web.Visit, s *story) *attemptPanel {
+	l := s.chosen()
+	if l == nil {
+		return nil
+	}
+	a := &attemptPanel{
+		Log: l, Title: l.StepName + " · " + attemptName(l), Tone: toneOf(l),
+		Request: documentOf(l.RequestPayload), Response: documentOf(l.ResponsePayload),
+		Close: with(map[string][]string{"tab": {s.query.Get("tab")}}, "show", s.query.Get("show")),
+	}
+	a.Means = outcome(l)
+	if l.CompletedAt != nil {
+		a.Took = web.Duration(l.CompletedAt.Sub(l.StartedAt))
+	}
+	a.neighbours(s, l)
+	again := a.compare(s, l)
+	job := false
+	if s.definition != nil && l.StepIndex < len(s.definition.Steps) {
+		if call := callOf(&s.definition.Steps[l.StepIndex], l.Action); call != nil {
+			job = call.Job != nil
+			a.curl(v, s, l, call, again)
+		}
+	}
+	if !job {
+		a.headers(v, s, l, again)
+	} else if run, err := p.runOf(v, s, l); err == nil {
+		a.Run = run
+	}
+	return a
+}
+
+// outcome says what an attempt's result means, in the words of docs/participants.md.
+func outcome(l *client.StepLog) string {
+	code := ""
+	if l.OutcomeCode != nil {
+		code = *l.OutcomeCode
+	}
+	unsure := "unknown: it may have been applied"
+	if l.Error != nil && !l.Error.Retryable && l.Error.Type == "refused" {
+		return "permanently refused: nothing was applied"
+	}
+	switch {
+	case l.Status == client.StepLogStatusRUNNING:
+		return "in flight: no answer yet"
+	case l.Status == client.StepLogStatusSKIPPED:
+		return "skipped: an operator decided that it is not called"
+	case l.Status == client.StepLogStatusSUCCESS && l.Action == client.StepActionCOMPENSATE:
+		return "undone"
+	case l.Status == client.StepLogStatusSUCCESS:
+		return "done: the answer is the step's output"
+	case slices.Contains(notApplied, code):
+		return "certainly not applied"
+	}
+	return unsure
+}
+
+// notApplied are the codes of attempts whose request was not carried out.
+var notApplied = []string{
+	"http_425", "http_429", "dial_failed", "dial_timeout", "dns_failed", "tls_failed", "not_sent", "egress_denied",
+	"invalid_request", "request_too_large",
+}
+
+// neighbours finds the attempts before and after, in the order of time.
+func (a *attemptPanel) neighbours(s *story, l *client.StepLog) {
+	ordered := make([]*client.StepLog, len(s.logs))
+	for i := range s.logs {
+		ordered[i] = &s.logs[i]
+	}
+	slices.SortStableFunc(ordered, func(x, y *client.StepLog) int { return x.StartedAt.Compare(y.StartedAt) })
+	i := slices.Index(ordered, l)
+	if i > 0 {
+		a.Before = attemptURL(s.query, ordered[i-1])
+	}
+	if i+1 < len(ordered) {
+		a.After = attemptURL(s.query, ordered[i+1])
+	}
+}
+
+// compare shows what differs from the attempt before, and between what the step has answered and what its undo
+// gets. It reports whether an operator has made the call another one than the first of this step and direction.
+func (a *attemptPanel) compare(s *story, l *client.StepLog) (again bool) {
+	var before, first, forward *client.StepLog
+	for i := range s.logs {
+		o := &s.logs[i]
+		switch {
+		case o.StepIndex != l.StepIndex || o.ID == l.ID:
+		case o.Action == l.Action && o.Attempt < l.Attempt:
+			if before == nil || o.Attempt > before.Attempt {
+				before = o
+			}
+			if first == nil || o.Attempt < first.Attempt {
+				first = o
+			}
+			again = again || o.Final
+		case o.Action == client.StepActionEXECUTE && l.Action == client.StepActionCOMPENSATE &&
+			o.Status == client.StepLogStatusSUCCESS && o.StartedAt.Before(l.StartedAt):
+			if forward == nil || o.Attempt > forward.Attempt {
+				forward = o
+			}
+		}
+	}
+	if before != nil && !a.Request.Hidden {
+		a.add("What was sent, against the attempt before", before.RequestPayload, l.RequestPayload)
+		a.add("The answer, against the attempt before", before.ResponsePayload, l.ResponsePayload)
+	}
+	if forward != nil && !a.Request.Hidden {
+		var sent struct{ Output json.RawMessage }
+		if json.Unmarshal(l.RequestPayload, &sent) == nil && len(sent.Output) > 0 {
+			a.add("What the step answered, against the output that its undo gets", forward.ResponsePayload, sent.Output)
+		}
+	}
+	if first != nil && !again {
+		lines, ok := compare(first.RequestPayload, l.RequestPayload)
+		again = !ok || len(lines) > 0
+	}
+	return again
+}
+
+func (a *attemptPanel) add(title string, before, after json.RawMessage) {
+	if len(before) == 0 && len(after) == 0 {
+		return
+	}
+	c := comparison{Title: title}
+	c.Lines, c.Ok = compare(before, after)
+	a.Comparisons = append(a.Comparisons, c)
+}
+
+const defaultTenant = "00000000-0000-0000-0000-000000000001"
+
+// keyOf is the Idempotency-Key of an attempt's call, unless an operator has made it another call.
+func keyOf(v *web.Visit, l *client.StepLog) string {
+	key := l.SagaID.String() + "/" + l.StepName + "/" + strings.ToLower(string(l.Action))
+	if tenant := v.Who.TenantID.String(); tenant != defaultTenant {
+		key = tenant + "/" + key
+	}
+	return key
+}
+
+func (a *attemptPanel) headers(v *web.Visit, s *story, l *client.StepLog, again bool) {
+	key := header{"Idempotency-Key", keyOf(v, l), "the same in every attempt"}
+	if again {
+		key.Means = "an operator's retry may have added #2, #3, … to it"
+	}
+	a.Headers = []header{
+		key, {"X-Saga-Action", strings.ToLower(string(l.Action)), ""}, {"X-Saga-Attempt", fmt.Sprint(l.Attempt), ""},
+	}
+	if e := s.explain; e != nil && e.Owner != nil && l.CompletedAt == nil {
+		a.Headers = append(a.Headers, header{"X-Saga-Fence", fmt.Sprint(e.Owner.LeaseEpoch), "grows when another node takes over"})
+	}
+}
+
+func callOf(st *client.Step, action client.StepAction) *client.Call {
+	if action == client.StepActionCOMPENSATE {
+		if back, err := st.Compensation.AsCall(); err == nil {
+			return &back
+		}
+		return nil
+	}
+	if st.Action == nil && st.Job != nil {
+		return &client.Call{Job: st.Job}
+	}
+	return st.Action
+}
+
+// curl is the command that repeats the call with the same key.
+func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *client.Call, again bool) {
+	switch {
+	case call.HTTP == nil:
+		return
+	case a.Request.Hidden:
+		a.NoCurl = "You may not read what was sent."
+		return
+	case again:
+		a.NoCurl = "An operator's retry may have given this call another key; the preview of a retry says which."
+		return
+	case a.Request.TooLarge:
+		a.NoCurl = "What was sent is too large for a command line."
+		return
+	}
+	method := "POST"
+	if call.HTTP.Method != nil {
+		method = string(*call.HTTP.Method)
+	}
+	own := [][2]string{
+		{"Content-Type", "application/json"}, {"Idempotency-Key", keyOf(v, l)}, {"X-Saga-Id", l.SagaID.String()},
+		{"X-Saga-Step", l.StepName}, {"X-Saga-Action", strings.ToLower(string(l.Action))},
+		{"X-Saga-Attempt", fmt.Sprint(l.Attempt)}, {"X-Saga-Tenant", v.Who.TenantID.String()},
+	}
+	var b strings.Builder
+	b.WriteString("curl -X " + method + " " + quoted(call.HTTP.URL))
+	for _, h := range own {
+		b.WriteString(" \\\n  -H " + quoted(h[0]+": "+h[1]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(call.HTTP.Headers)) {
+		b.WriteString(" \\\n  -H " + quoted(name+": "+call.HTTP.Headers[name]))
+	}
+	b.WriteString(" \\\n  -d " + quoted(string(l.RequestPayload)))
+	a.Curl = b.String()
+}
+
+// quoted is s as one word of a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// runOf is the job run that carries out an attempt, nil when there is none.
+func (p *pages) runOf(v *web.Visit, s *story, l *client.StepLog) (*client.JobRun, error) {
+	id, size := uuid.UUID(s.saga.SagaID), client.PageSize(50)
+	res, err := p.kit.Client.ListJobRunsWithResponse(
+		v.Context(), &client.ListJobRunsParams{SagaID: &id, PageSize: &size},
+	)
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	var found *client.JobRun
+	for i := range list.JobRuns {
+		r := &list.JobRuns[i]
+		if r.SagaStep == nil || *r.SagaStep != l.StepIndex || r.SagaAction == nil ||
+			!strings.EqualFold(*r.SagaAction, string(l.Action)) {
+			continue
+		}
+		if found == nil || distance(r.CreatedAt, l.StartedAt) < distance(found.CreatedAt, l.StartedAt) {
+			found = r
+		}
+	}
+	return found, nil
+}
+
+func distance(a, b time.Time) time.Duration { return a.Sub(b).Abs() }

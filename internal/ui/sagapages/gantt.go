@@ -1,0 +1,339 @@
+package sagapages
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// axis is the axis of time that all attempts of a saga are drawn on.
+type axis struct {
+	scale         *web.Scale
+	Marks         []mark
+	Folds         []fold
+	Bands         []band
+	Now, Deadline *percent
+	Unfolded      bool   // some wait is drawn in full because somebody asked for it
+	FoldURL       string // folds all waits again
+}
+
+// percent is a position in, or a part of, a drawing's width.
+type percent float64
+
+// String is how attributes of SVG have it.
+func (p percent) String() string { return strconv.FormatFloat(float64(p), 'f', 2, 64) + "%" }
+
+// bar is one attempt, or several that are too many to tell apart.
+type bar struct {
+	X, W  percent
+	Back  bool // of the compensation
+	Tone  string
+	Title string
+	URL   string // of the attempt's details; empty: none
+}
+
+// drawing is what the axis shows of one step.
+type drawing struct {
+	Bars   []bar
+	Waits  []bar  // for the next attempt
+	Beside string // what is not drawn one by one
+}
+
+// mark labels a position of the axis.
+type mark struct {
+	X    percent
+	Text string
+}
+
+// fold is a wait that is not drawn in full.
+type fold struct {
+	X, W, Middle percent
+	Text, Title  string
+	URL          string // of the page with this wait drawn in full
+}
+
+// band is a round: what ran before the saga was retried, or after it.
+type band struct {
+	X, W percent
+	Odd  bool
+	Text string
+}
+
+const (
+	railWidth   = 720.0 // of the drawing, in units of its own
+	leastBar    = 0.45  // percent; shorter attempts are drawn this wide
+	labelWidth  = 12.0  // percent that a label on the axis needs
+	mostBars    = 40    // in one row
+	mostBarsAll = 1500  // in the rail: beyond it, rows show fewer
+)
+
+func part(x float64) percent { return percent(x * 100 / railWidth) }
+
+// newAxis lays out the time in which the saga was driven.
+func newAxis(s *story) axis {
+	busy := make([]web.Interval, len(s.logs), len(s.logs)+2)
+	for i := range s.logs {
+		busy[i] = web.Interval{From: s.logs[i].StartedAt, To: s.endOf(&s.logs[i])}
+	}
+	running := s.saga.CompletedAt == nil && len(s.logs) > 0
+	if running {
+		busy = append(busy, web.Interval{From: s.now, To: s.now})
+	}
+	deadline := s.deadline()
+	if running && deadline != nil && deadline.After(s.now) {
+		busy = append(busy, web.Interval{From: *deadline, To: *deadline})
+	}
+	open, all := unfolded(s.query)
+	a := axis{scale: web.NewScale(busy, railWidth, open...), Unfolded: s.query.Get("unfold") != ""}
+	if all {
+		a.scale = web.NewScale(busy, railWidth, starts(busy)...)
+	}
+	a.FoldURL = with(s.query, "unfold", "")
+	if running {
+		x := part(a.scale.At(s.now))
+		a.Now = &x
+	}
+	if n := len(a.scale.Pieces); n > 0 && deadline != nil && !deadline.After(a.scale.Pieces[n-1].To) {
+		x := part(a.scale.At(*deadline))
+		a.Deadline = &x
+	}
+	for _, p := range a.scale.Pieces {
+		if p.Folded {
+			a.Folds = append(a.Folds, a.fold(p, s.query))
+		}
+	}
+	a.label()
+	a.rounds(s.logs)
+	return a
+}
+
+func (a *axis) fold(p web.Piece, q url.Values) fold {
+	wait := web.Duration(p.To.Sub(p.From))
+	f := fold{X: part(p.X0), W: part(p.X1 - p.X0), Title: wait + " in which nothing was called: show in full"}
+	f.Middle = f.X + f.W/2
+	f.Text = "⋯"
+	if n := len(a.Folds); n == 0 || f.Middle-a.Folds[n-1].Middle > labelWidth {
+		f.Text = "⋯ " + wait + " ⋯"
+	}
+	at := strconv.FormatInt(p.From.UnixMicro(), 10)
+	if before := q.Get("unfold"); before != "" {
+		at = before + "," + at
+	}
+	f.URL = with(q, "unfold", at)
+	return f
+}
+
+// unfolded are the beginnings of the waits to be drawn in full, as the URL has them.
+func unfolded(q url.Values) (open []time.Time, all bool) {
+	for _, text := range strings.Split(q.Get("unfold"), ",") {
+		if text == "all" {
+			return nil, true
+		}
+		if at, err := strconv.ParseInt(text, 10, 64); err == nil {
+			open = append(open, time.UnixMicro(at))
+		}
+	}
+	return open, false
+}
+
+// starts are the times at which a wait may begin.
+func starts(busy []web.Interval) (all []time.Time) {
+	for _, b := range busy {
+		all = append(all, b.To)
+	}
+	return all
+}
+
+// label puts round times on the axis, away from the labels of folds and from each other.
+func (a *axis) label() {
+	var open time.Duration
+	for _, p := range a.scale.Pieces {
+		if !p.Folded {
+			open += p.To.Sub(p.From)
+		}
+	}
+	every := roundStep(open / 5)
+	free := func(x percent) bool {
+		near := func(f fold) bool { return x > f.Middle-labelWidth && x < f.Middle+labelWidth/2 }
+		return !slices.ContainsFunc(a.Folds, near) &&
+			!slices.ContainsFunc(a.Marks, func(m mark) bool { return x < m.X+labelWidth }) && x < 100-labelWidth/1.5
+	}
+	for i, p := range a.scale.Pieces {
+		if i == 0 {
+			a.Marks = append(a.Marks, mark{0, p.From.UTC().Format("15:04:05") + " UTC"})
+		}
+		if p.Folded || p.To.Equal(p.From) {
+			continue
+		}
+		first := a.scale.Pieces[0].From
+		for at := p.Since.Truncate(every); at <= p.To.Sub(first); at += every {
+			if at <= p.Since {
+				continue
+			}
+			if x := part(a.scale.At(first.Add(at))); free(x) {
+				a.Marks = append(a.Marks, mark{x, "+" + web.Duration(at)})
+			}
+		}
+	}
+}
+
+// roundStep is the least round distance that is at least d.
+func roundStep(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{
+		time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute,
+		10 * time.Minute, time.Hour, 24 * time.Hour, 240 * time.Hour,
+	} {
+		for _, times := range []time.Duration{1, 2, 5} {
+			if times*unit >= d {
+				return times * unit
+			}
+		}
+	}
+	return max(d, time.Millisecond)
+}
+
+// rounds draws bands when steps were executed again after they had been compensated, or had failed.
+func (a *axis) rounds(logs []client.StepLog) {
+	inOrder := slices.Clone(logs)
+	slices.SortStableFunc(inOrder, func(x, y client.StepLog) int { return x.StartedAt.Compare(y.StartedAt) })
+	begins := []float64{0}
+	back, ended := false, map[int]bool{}
+	for i := range inOrder {
+		l := &inOrder[i]
+		if l.Action == client.StepActionCOMPENSATE {
+			back = true
+			continue
+		}
+		if back || ended[l.StepIndex] {
+			begins = append(begins, a.scale.At(l.StartedAt))
+			back, ended = false, map[int]bool{}
+		}
+		ended[l.StepIndex] = l.Final && l.CompletedAt != nil
+	}
+	for i, x := range begins {
+		end := railWidth
+		if i+1 < len(begins) {
+			end = begins[i+1]
+		}
+		if len(begins) > 1 {
+			a.Bands = append(a.Bands, band{X: part(x), W: part(end - x), Odd: i%2 == 1, Text: fmt.Sprintf("round %d", i+1)})
+		}
+	}
+}
+
+// draw draws the attempts of a step. Of very many, those in the middle are one bar.
+func (a *axis) draw(attempts []*client.StepLog, s *story) (row drawing) {
+	most := mostBars
+	if len(s.logs) > mostBarsAll {
+		most = max(4, most*mostBarsAll/len(s.logs)/4)
+	}
+	for _, back := range []bool{false, true} {
+		lane := make([]*client.StepLog, 0, len(attempts))
+		for _, l := range attempts {
+			if (l.Action == client.StepActionCOMPENSATE) == back {
+				lane = append(lane, l)
+			}
+		}
+		a.drawLane(&row, lane, most, s)
+	}
+	return row
+}
+
+func (a *axis) drawLane(row *drawing, lane []*client.StepLog, most int, s *story) {
+	left := 0 // attempts in the middle that are not drawn
+	if len(lane) > most {
+		left = len(lane) - most
+	}
+	for i, l := range lane {
+		if left > 0 && i >= most/2 && i < most/2+left {
+			if i == most/2 {
+				a.leave(row, lane[i], lane[i+left-1], left, s)
+			}
+			continue
+		}
+		b := bar{
+			X: part(a.scale.At(l.StartedAt)), Back: l.Action == client.StepActionCOMPENSATE, Tone: toneOf(l),
+			Title: attemptTitle(l, s.endOf(l)), URL: attemptURL(s.query, l),
+		}
+		b.W = max(leastBar, part(a.scale.At(s.endOf(l)))-b.X)
+		b.X = min(b.X, 100-b.W)
+		row.Bars = append(row.Bars, b)
+		if i+1 < len(lane) && !l.Final {
+			a.wait(row, b, lane[i+1].StartedAt)
+		} else if i+1 == len(lane) && !l.Final && l.CompletedAt != nil && s.saga.CompletedAt == nil {
+			a.wait(row, b, s.now)
+		}
+	}
+}
+
+// leave draws attempts that are too many as one.
+func (a *axis) leave(row *drawing, first, last *client.StepLog, n int, s *story) {
+	b := bar{X: part(a.scale.At(first.StartedAt)), Back: first.Action == client.StepActionCOMPENSATE, Tone: "many"}
+	b.W = max(leastBar, part(a.scale.At(s.endOf(last)))-b.X)
+	took := web.Duration(s.endOf(last).Sub(first.StartedAt))
+	b.Title = fmt.Sprintf("%d attempts in %s", n, took)
+	b.URL = with(url.Values{"tab": {"attempts"}}, "step", first.StepName)
+	row.Bars = append(row.Bars, b)
+	row.Beside = b.Title + " folded"
+}
+
+// wait hatches the time between an attempt and the next one.
+func (a *axis) wait(row *drawing, after bar, until time.Time) {
+	w := bar{X: after.X + after.W, Back: after.Back}
+	if w.W = part(a.scale.At(until)) - w.X; w.W > 0 {
+		row.Waits = append(row.Waits, w)
+	}
+}
+
+func toneOf(l *client.StepLog) string {
+	switch l.Status {
+	case client.StepLogStatusSUCCESS:
+		if l.Action == client.StepActionCOMPENSATE {
+			return "undo"
+		}
+		return "done"
+	case client.StepLogStatusRUNNING:
+		return "run"
+	case client.StepLogStatusSKIPPED:
+		return "muted"
+	}
+	return "bad"
+}
+
+func attemptTitle(l *client.StepLog, end time.Time) string {
+	text := l.StepName + ": " + attemptName(l) + ", " + web.Words(l.Status)
+	if l.OutcomeCode != nil {
+		text += " " + *l.OutcomeCode
+	}
+	return text + " after " + web.Duration(end.Sub(l.StartedAt))
+}
+
+// attemptName names an attempt beside its step.
+func attemptName(l *client.StepLog) string {
+	if l.Action == client.StepActionCOMPENSATE {
+		return fmt.Sprintf("undo, attempt %d", l.Attempt)
+	}
+	return fmt.Sprintf("attempt %d", l.Attempt)
+}
+
+// attemptKey is what the URL calls an attempt of a step.
+func attemptKey(l *client.StepLog) string {
+	return fmt.Sprintf("%s-%d", strings.ToLower(string(l.Action)), l.Attempt)
+}
+
+// attemptURL is the page with an attempt's details.
+func attemptURL(q url.Values, l *client.StepLog) string {
+	to := url.Values{"step": {l.StepName}, "attempt": {attemptKey(l)}}
+	for _, keep := range []string{"tab", "show", "unfold"} {
+		if v := q.Get(keep); v != "" {
+			to.Set(keep, v)
+		}
+	}
+	return "?" + to.Encode() + "#attempt"
+}

@@ -1,0 +1,155 @@
+package sagapages
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// attemptAt is an attempt that began and ended so many seconds after noon.
+func attemptAt(
+	step int, name string, action client.StepAction, n int, from, to float64, status client.StepLogStatus,
+) client.StepLog {
+	at := func(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Second))) }
+	end := at(to)
+	return client.StepLog{
+		ID: uuid.New(), StepIndex: step, StepName: name, Action: action, Attempt: n, StartedAt: at(from), CompletedAt: &end,
+		Status: status, Final: status == client.StepLogStatusSUCCESS,
+	}
+}
+
+func undo(state client.CompensationStateName) *client.CompensationState {
+	return &client.CompensationState{StateName: state, Attempts: 1, MaxAttempts: 3}
+}
+
+// brokenOff is a saga whose third step of five was refused, and of whose undos the second was done and the first
+// gave up.
+func brokenOff() story {
+	ended := noon.Add(2 * time.Hour)
+	no := false
+	return story{
+		saga: &client.Saga{
+			State: client.SagaStateFailed, Lifecycle: client.SagaLifecycleFailed, CompletedAt: &ended, NeedsAttention: true,
+			Clean: &no,
+		},
+		steps: []client.StepView{
+			{StepIndex: 0, Name: "a", StateName: client.StepStateNameCompensating, CompensationState: undo("failed")},
+			{StepIndex: 1, Name: "b", StateName: client.StepStateNameCompensated, CompensationState: undo("completed")},
+			{
+				StepIndex: 2, Name: "c", StateName: client.StepStateNameFailed,
+				Error: &client.SagaError{Type: "refused", Code: "http_409"},
+			},
+			{StepIndex: 3, Name: "d", StateName: client.StepStateNamePending},
+		},
+		logs: []client.StepLog{
+			attemptAt(0, "a", "EXECUTE", 1, 0, 1, "SUCCESS"), attemptAt(1, "b", "EXECUTE", 1, 1, 2, "SUCCESS"),
+			attemptAt(2, "c", "EXECUTE", 1, 2, 3, "FAILED"), attemptAt(1, "b", "COMPENSATE", 1, 3, 4, "SUCCESS"),
+			attemptAt(0, "a", "COMPENSATE", 1, 4, 5, "FAILED"), attemptAt(0, "a", "COMPENSATE", 2, 7199, 7200, "FAILED"),
+		},
+		now: noon.Add(3 * time.Hour), query: url.Values{},
+	}
+}
+
+func TestTheRailTurnsWhereAStepWasRefused(t *testing.T) {
+	r := newRail(brokenOff())
+	type row struct {
+		forward, back string
+		track         track
+	}
+	want := []row{
+		{"done", "undo gave up 1/3", track{lane{"", gone}, lane{"", gone}, false}},
+		{"done", "undone", track{lane{gone, gone}, lane{gone, gone}, false}},
+		{"refused", "", track{lane{gone, ""}, lane{gone, ""}, true}},
+		{"never reached", "", track{}},
+	}
+	for i, w := range want {
+		got := r.Rows[i]
+		if got.Forward.Words != w.forward || got.Back.Words != w.back || got.Track != w.track {
+			t.Errorf("%s: %q %q %+v, want %+v", got.Name, got.Forward.Words, got.Back.Words, got.Track, w)
+		}
+	}
+	if len(r.Axis.Folds) != 1 || !strings.Contains(r.Axis.Folds[0].Text, "1 h 59 min") {
+		t.Fatalf("the two hours between the attempts are not folded: %+v", r.Axis.Folds)
+	}
+	s := brokenOff()
+	open, err := url.Parse(r.Axis.Folds[0].URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.query = open.Query()
+	if r = newRail(s); len(r.Axis.Folds) != 0 || !r.Axis.Unfolded {
+		t.Errorf("the link of a fold does not unfold it: %+v", r.Axis.Folds)
+	}
+}
+
+func TestWhatIsToComeIsDashed(t *testing.T) {
+	s := brokenOff()
+	s.saga.State, s.saga.Lifecycle = client.SagaStateCompensating, client.SagaLifecycleCompensating
+	s.saga.CompletedAt = nil
+	s.steps[0].CompensationState = undo("pending")
+	r := newRail(s)
+	if got := r.Rows[0].Track.Back; got != (lane{"", coming}) {
+		t.Errorf("the undo that is to come: %+v", got)
+	}
+	if got := r.Rows[1].Track.Back; got != (lane{coming, gone}) {
+		t.Errorf("the undo that was done: %+v", got)
+	}
+	if r.Axis.Now == nil {
+		t.Error("a saga that has not ended shows no now")
+	}
+	s.saga.State, s.saga.Lifecycle = client.SagaStateRunning, client.SagaLifecycleActive
+	s.steps[2].StateName = client.StepStateNameRunning
+	r = newRail(s)
+	if got := r.Rows[2].Track.Forward; got != (lane{gone, coming}) {
+		t.Errorf("the step that runs: %+v", got)
+	}
+	if d := r.Rows[3]; d.Track.Forward != (lane{coming, ""}) || d.Forward.Words != "to come" {
+		t.Errorf("the last step: %+v %q", d.Track.Forward, d.Forward.Words)
+	}
+}
+
+func TestViewsOfTheRail(t *testing.T) {
+	for show, want := range map[string]string{"": "abcd", "open": "ac", "failed": "ac", "nonsense": "abcd"} {
+		s := brokenOff()
+		s.query = url.Values{"show": {show}}
+		names := ""
+		r := newRail(s)
+		for _, row := range r.Rows {
+			names += row.Name
+		}
+		if names != want || r.Hidden != 4-len(names) {
+			t.Errorf("%q shows %s and hides %d, want %s", show, names, r.Hidden, want)
+		}
+	}
+}
+
+func TestRetriesAreRounds(t *testing.T) {
+	s := brokenOff()
+	s.logs = append(s.logs, attemptAt(0, "a", "EXECUTE", 2, 7300, 7301, "SUCCESS"))
+	r := newRail(s)
+	if len(r.Axis.Bands) != 2 || !r.Axis.Bands[1].Odd || r.Axis.Bands[1].X <= r.Axis.Bands[0].X {
+		t.Errorf("%+v", r.Axis.Bands)
+	}
+}
+
+func TestManyAttemptsAreFewBars(t *testing.T) {
+	s := brokenOff()
+	s.logs = nil
+	for n := range 300 {
+		s.logs = append(s.logs, attemptAt(0, "a", "EXECUTE", n+1, float64(n), float64(n)+0.5, "FAILED"))
+	}
+	r := newRail(s)
+	if n := len(r.Rows[0].Drawing.Bars); n != mostBars+1 {
+		t.Errorf("%d bars", n)
+	}
+	if !strings.HasPrefix(r.Rows[0].Drawing.Beside, "260 attempts in ") {
+		t.Errorf("%q", r.Rows[0].Drawing.Beside)
+	}
+}

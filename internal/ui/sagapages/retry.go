@@ -1,0 +1,103 @@
+package sagapages
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// retry adds the fields of a retry to its form: where it starts, and the input as it is to be. What a person has
+// edited is sent as the merge patch that makes it of what the step got.
+func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.SagaExplanation) error {
+	st := &story{saga: s, explain: e}
+	if err := p.steps(v, st); err != nil {
+		return err
+	}
+	from := v.Form.Get("from_step")
+	if from == "" && e.Step != nil {
+		from = e.Step.Name
+	}
+	picker := web.Field{
+		Name: "from_step", Label: "From step", Kind: "select",
+		Options: []web.Option{{Value: "", Label: "the step that failed, or waits"}},
+	}
+	original := s.Payload
+	for i := range st.steps {
+		step := &st.steps[i]
+		if step.Attempts == 0 && step.StateName == client.StepStateNamePending {
+			continue // it can only be reached
+		}
+		picker.Options = append(picker.Options, web.Option{Value: step.Name, Label: step.Name})
+		if step.Name == from || from == "" && step.StateName == client.StepStateNameFailed {
+			if len(step.InputData) > 0 {
+				original = step.InputData
+			}
+		}
+	}
+	slices.Reverse(picker.Options[1:]) // the last one first
+	a.Fields = []web.Field{picker}
+	var patch json.RawMessage
+	if string(original) != hiddenText && len(original) > 0 && len(original) <= mostShown {
+		a.Fields = append(a.Fields, web.Field{
+			Name: "input", Label: "Input of the step: edit it to send another one", Kind: "json", Value: indented(original),
+		}, web.Field{
+			Name: "not_applied", Kind: "check",
+			Label: "I have checked that none of the earlier attempts was applied (needed to change the input of such a step)",
+		})
+	}
+	a.Body = func(form web.Form, members map[string]any) error {
+		delete(members, "input")
+		patch = nil
+		text := strings.TrimSpace(form["input"])
+		if text == "" {
+			return nil
+		}
+		made, err := patchOf(original, text)
+		if patch = made; patch != nil {
+			members["input_patch"] = patch
+		}
+		return err
+	}
+	a.Show = func(answer []byte) (*web.Preview, error) {
+		shown, err := showDryRun(answer)
+		if err == nil && patch != nil {
+			shown.Sentences = append(shown.Sentences, web.Sentence("Its input is changed by the merge patch %s.", string(patch)))
+		}
+		return shown, err
+	}
+	return nil
+}
+
+// patchOf is the merge patch that turns original into what was typed; nil when they are equal.
+func patchOf(original json.RawMessage, typed string) (json.RawMessage, error) {
+	before, err := exact(original)
+	if err != nil {
+		return nil, nil // what the API sent is JSON
+	}
+	after, err := exact([]byte(typed))
+	if err != nil {
+		return nil, web.Malformed("The input is not JSON.")
+	}
+	if equal(before, after) {
+		return nil, nil
+	}
+	patch, ok := mergePatch(before, after)
+	if !ok {
+		return nil, web.Malformed("A merge patch cannot set a member to null, only leave it out.")
+	}
+	raw, err := json.Marshal(patch)
+	return raw, err
+}
+
+// indented is JSON for a person to edit, with all digits of its numbers.
+func indented(raw json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Indent(&out, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return out.String()
+}

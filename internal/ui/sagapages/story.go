@@ -1,0 +1,57 @@
+package sagapages
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+// story is what a rail is drawn from.
+type story struct {
+	saga       *client.Saga
+	explain    *client.SagaExplanation
+	steps      []client.StepView
+	logs       []client.StepLog
+	definition *client.WorkflowDefinition // nil: what the steps call is not known
+	now        time.Time
+	query      url.Values // of the page
+}
+
+// turned reports whether the saga went, or goes, back.
+func (s *story) turned() bool {
+	if s.saga.Lifecycle == client.SagaLifecycleCompensating || s.saga.State == client.SagaStateFailed {
+		return true
+	}
+	return s.saga.CompletedAt != nil && s.saga.State != client.SagaStateCompleted
+}
+
+// endOf is when an attempt ended, or now.
+func (s *story) endOf(l *client.StepLog) time.Time {
+	if l.CompletedAt != nil {
+		return *l.CompletedAt
+	}
+	return s.now
+}
+
+// deadline of what the saga does now.
+func (s *story) deadline() *time.Time {
+	if s.explain != nil && s.explain.Deadline != nil {
+		return s.explain.Deadline
+	}
+	return s.saga.TimeoutAt
+}
+
+// with is the URL of the page with one parameter changed; empty takes it away.
+func with(q url.Values, name, value string) string {
+	to := url.Values{}
+	for n, v := range q {
+		if n != name && n != "accepted" {
+			to[n] = v
+		}
+	}
+	if value != "" {
+		to.Set(name, value)
+	}
+	return "?" + to.Encode()
+}
