@@ -150,6 +150,9 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	a := p.actionOn(d, "", "Run", "Run "+d.Name, "jobs:write", web.Safe)
 	a.Means = "Creates a run now. " + policyWords(d)[0]
 	a.Fields = filled([]web.Field{{Name: "default_args", Kind: "json"}}, raw)
+	if !v.May("payloads:read") {
+		a.Fields[0].Value = "" // they are hidden: empty stands for them
+	}
 	a.Fields = []web.Field{
 		{Name: "args", Label: "Arguments", Kind: "json", Value: a.Fields[0].Value},
 		{Name: "scheduled_for", Label: "Not before (empty: now)", Hint: "2027-01-04T08:00:00Z"},
@@ -157,18 +160,21 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 		{Name: "correlation_id", Label: "Correlation"},
 		{Name: "overlap", Kind: "check", Label: "Start it even if another one has not ended"},
 	}
-	a.Body = func(form web.Form, body map[string]any) error {
-		if delete(body, "overlap"); form["overlap"] != "" {
-			body["respect_concurrency"] = false
-		}
-		return nil
-	}
+	a.Body = overlapping
 	a.Request = "POST /api/v1/job-definitions/" + d.ID.String() + "/runs"
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.CreateJobRunWithBody(ctx, d.ID.String(), &client.CreateJobRunParams{}, web.JSON, body, edit)
 	}
 	a.Done = runAnswered
 	return a, nil
+}
+
+// overlapping turns the field "overlap" into what the contract has.
+func overlapping(form web.Form, body map[string]any) error {
+	if delete(body, "overlap"); form["overlap"] != "" {
+		body["respect_concurrency"] = false
+	}
+	return nil
 }
 
 // runAnswered is the page of the run in an answer.

@@ -162,6 +162,9 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Save", "Edit "+d.Name, "jobs:admin", web.Changes)
+	if !v.May("payloads:read") {
+		a.Needs = "payloads:read" // what is hidden would be replaced by what stands for it
+	}
 	a.Means = "Runs that exist keep the definition as it was. If the schedule has changed, slots count from now on."
 	a.Fields, a.Body, a.Foresee, a.NoKey = filled(definitionFields(), raw), definitionBody, p.foreseen, true
 	a.Request = "PUT /api/v1/job-definitions/" + d.ID.String()

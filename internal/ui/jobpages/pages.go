@@ -1,7 +1,8 @@
 // Package jobpages has the pages of jobs: definitions, the calendar, runs with their logs, workers.
 //
 // Files, each on top of those before it: words, bars, runrow, takers, definitions, definition, definition_form,
-// definition_actions, backfills, pages.
+// definition_actions, backfills, runs,
+// bulks, run_actions, selected, gantt, run, pages.
 package jobpages
 
 import (
@@ -29,5 +30,13 @@ func Register(k *web.Kit) error {
 	k.Action("/ui/jobs/{definition}/actions/backfill", p.backfill)
 	k.Page("GET /ui/backfills/{backfill}", p.backfillProgress)
 	k.Action("/ui/backfills/{backfill}/cancel", p.cancelBackfill)
+	k.Page("GET /ui/runs", p.runs)
+	k.Action("/ui/runs/selected", p.selected)
+	k.Page("GET /ui/runs/{run}", p.runDetail)
+	k.Action("/ui/runs/{run}/actions/{action}", p.runAction)
+	k.Page("GET /ui/run-bulks", p.bulks)
+	k.Action("/ui/run-bulks/new", p.newBulk)
+	k.Page("GET /ui/run-bulks/{bulk}", p.bulk)
+	k.Action("/ui/run-bulks/{bulk}/cancel", p.cancelBulk)
 	return k.Templates(templates)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/skald-saga/skald/api/client"
 )
@@ -81,6 +82,15 @@ func (a *answer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(p)
 }
+
+// Flush is for answers that are sent in pieces; all of them are kept.
+func (a *answer) Flush() {}
+
+// SetReadDeadline and SetWriteDeadline have nothing to bound: there is no connection.
+func (a *answer) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline is like SetReadDeadline.
+func (a *answer) SetWriteDeadline(time.Time) error { return nil }
 
 // AsQuery replaces the query of a request of the client: for lists whose parameters are those of the page's URL,
 // so that it is the API that says what is wrong with them.

@@ -1,0 +1,153 @@
+package jobpages
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// newBulk is the form of an action on all runs that match a filter.
+func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
+	a := &web.Action{
+		Label: "Start", Title: "Cancel or rerun many runs", Nav: "Jobs", Back: web.Link{Name: "Runs", URL: "/ui/runs"},
+		Class: web.Changes, Needs: "jobs:admin", DryRun: web.DryRunInBody, Show: showBulk,
+		Means: "Applies to the runs that match and exist now. The scheduler works through them in small steps; what is " +
+			"done stays done if it is canceled. A rerun without states is of the runs that failed or timed out.",
+		Fields: []web.Field{
+			{Name: "action", Label: "Action", Kind: "select", Options: options("CANCEL", "cancel", "RERUN", "rerun")},
+			{Name: "filter.definition", Label: "Job"},
+			{Name: "filter.states", Label: "States, one on each line", Kind: "lines"},
+			{Name: "filter.triggers", Label: "Created by, one on each line", Kind: "lines", Hint: "TIME"},
+		},
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CreateJobBulkWithBody(ctx, &client.CreateJobBulkParams{}, web.JSON, body, edit)
+		},
+		Done: func(answer []byte) string {
+			var b client.JobBulk
+			if json.Unmarshal(answer, &b) != nil {
+				return "/ui/run-bulks"
+			}
+			return "/ui/run-bulks/" + b.ID.String()
+		},
+		Body: func(_ web.Form, body map[string]any) error {
+			if body["filter"] == nil {
+				body["filter"] = map[string]any{}
+			}
+			return nil
+		},
+	}
+	for _, f := range runFilters {
+		if f.Name == "definition" || f.Name == "trigger" {
+			continue
+		}
+		field := web.Field{Name: "filter." + f.Name, Label: f.Label}
+		if f.Name == "late_by_min" {
+			field.Kind = "number"
+		}
+		if at, ok := web.Relative(v.Now, v.Form.Get(field.Name)); ok && f.Time {
+			v.Form.Set(field.Name, at.UTC().Format(time.RFC3339))
+		}
+		a.Fields = append(a.Fields, field)
+	}
+	return a, nil
+}
+
+func showBulk(answer []byte) (*web.Preview, error) {
+	var dry client.JobBulkPreview
+	if err := json.Unmarshal(answer, &dry); err != nil {
+		return nil, err
+	}
+	return &web.Preview{Ends: web.Sentence("%s runs match.", web.Count(dry.Matched, dry.MatchedIsCapped))}, nil
+}
+
+// bulkList is the page of the bulk operations.
+type bulkList struct {
+	*web.List
+	Bulks []client.JobBulk
+	Now   time.Time
+}
+
+var bulkViews = []web.View{
+	{Name: "All"}, {Name: "Running", Filter: url.Values{"state": {"RUNNING"}}},
+	{Name: "Completed", Filter: url.Values{"state": {"COMPLETED"}}},
+	{Name: "Canceled", Filter: url.Values{"state": {"CANCELED"}}},
+}
+
+func (p *pages) bulks(v *web.Visit) (*web.Page, error) {
+	d := bulkList{List: v.NewList(bulkViews, nil), Now: v.Now}
+	res, err := p.kit.Client.ListJobBulksWithResponse(v.Context(), &client.ListJobBulksParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Bulks = list.Bulks
+	d.Paged(list.Pagination)
+	return &web.Page{Template: "run-bulks", Title: "Bulk operations on runs", Nav: "Jobs", Refresh: 10, Data: d}, nil
+}
+
+// bulkPage shows the progress of a bulk operation.
+type bulkPage struct {
+	*client.JobBulk
+	Actions []web.Button
+	Now     time.Time
+}
+
+func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
+	b, err := p.gotBulk(v)
+	if err != nil {
+		return nil, err
+	}
+	d := bulkPage{JobBulk: b, Now: v.Now}
+	page := &web.Page{Template: "run-bulk", Title: "Bulk " + strings.ToLower(string(b.Action)), Nav: "Jobs", Data: &d}
+	page.Refresh = 5
+	if b.EndedAt == nil {
+		page.Refresh = 1
+		if !p.kit.ReadOnly {
+			d.Actions = []web.Button{v.Button("Cancel", "/ui/run-bulks/"+b.ID.String()+"/cancel", "jobs:admin",
+				"What is done stays done.", web.Changes)}
+		}
+	}
+	return page, nil
+}
+
+func (p *pages) gotBulk(v *web.Visit) (*client.JobBulk, error) {
+	id, err := uuid.Parse(v.PathValue("bulk"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetJobBulkWithResponse(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {
+	b, err := p.gotBulk(v)
+	if err != nil {
+		return nil, err
+	}
+	path := "/ui/run-bulks/" + b.ID.String()
+	return &web.Action{
+		Label: "Cancel the bulk operation", Title: "Cancel a bulk operation", Nav: "Jobs",
+		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
+		Means: "No further run is touched. What is done stays done.",
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CancelJobBulkWithBody(ctx, b.ID, &client.CancelJobBulkParams{}, web.JSON, body, edit)
+		},
+		Request: "POST /api/v1/job-runs/bulk/" + b.ID.String() + "/cancel", Done: func([]byte) string { return path },
+	}, nil
+}

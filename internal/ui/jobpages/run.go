@@ -1,0 +1,227 @@
+package jobpages
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// runPage is the page of one run.
+type runPage struct {
+	*client.JobRun
+	Badge    web.Badge
+	Took     string
+	Explain  *client.JobRunExplanation
+	Actions  []web.Button
+	Tabs     []web.Tab
+	Tab      string
+	Chain    []runRow
+	Story    []decision
+	Gantt    gantt
+	Log      logTail
+	Error    *client.JobRunError
+	CPU      string
+	Percent  string // as far as the worker says; empty: it does not
+	Counters []string
+	JSON     json.RawMessage
+	Now      time.Time
+}
+
+// decision is an event of the run.
+type decision struct {
+	client.JobEvent
+	From, To *web.Badge
+}
+
+// logTail is the end of a run's log, for browsers without scripts.
+type logTail struct {
+	Attempts []int
+	Lines    []string
+	Left     string // why it is not all of the log; empty: it is
+	Shown    bool
+}
+
+func (p *pages) gotRun(v *web.Visit) (*client.JobRun, json.RawMessage, error) {
+	id, err := uuid.Parse(v.PathValue("run"))
+	if err != nil {
+		return nil, nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetJobRunWithResponse(v.Context(), id, &client.GetJobRunParams{})
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	return r, res.Body, err
+}
+
+var runTabs = []string{"Log", "Decisions", "Data", "Retries", "JSON"}
+
+func (p *pages) runDetail(v *web.Visit) (*web.Page, error) {
+	r, raw, err := p.gotRun(v)
+	if err != nil {
+		return nil, err
+	}
+	d := &runPage{
+		JobRun: r, JSON: raw, Now: v.Now, Badge: web.BadgeOf(r.State), Took: took(r, v.Now), Error: r.Error,
+		Tab: v.URL.Query().Get("tab"), Actions: p.runButtons(v, r),
+	}
+	if d.Tab == "" {
+		d.Tab = "decisions"
+		if r.StartedAt != nil || r.LogBytes > 0 {
+			d.Tab = "log"
+		}
+	}
+	for _, t := range runTabs {
+		d.Tabs = append(d.Tabs, web.Tab{Name: t, URL: "?tab=" + strings.ToLower(t), Current: strings.EqualFold(t, d.Tab)})
+	}
+	if c := r.ResourceCPUSecondsTotal; c != nil {
+		d.CPU = fmt.Sprintf("%.2f s", *c)
+	}
+	if r.Progress != nil {
+		if n := r.Progress.Percent; n != nil {
+			d.Percent = fmt.Sprintf("%.1f", *n)
+		}
+		for name, value := range r.Progress.Counters {
+			d.Counters = append(d.Counters, fmt.Sprintf("%s %v", name, value))
+		}
+		slices.Sort(d.Counters)
+	}
+	if err := p.explainRun(v, d); err != nil {
+		return nil, err
+	}
+	if err := p.chainOf(v, d); err != nil {
+		return nil, err
+	}
+	page := &web.Page{
+		Template: "run", Title: r.JobDefinition.Name, Nav: "Jobs", Data: d, Refresh: 5, Scripts: []string{"jobs.js"},
+	}
+	if r.FinishedAt == nil {
+		page.Refresh = 1
+	}
+	if d.Tab == "log" {
+		return page, p.tailOf(v, d)
+	}
+	return page, nil
+}
+
+func (p *pages) explainRun(v *web.Visit, d *runPage) error {
+	res, err := p.kit.Client.ExplainJobRunWithResponse(v.Context(), d.ID)
+	if err != nil {
+		return err
+	}
+	if d.Explain, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); err != nil {
+		return err
+	}
+	for _, e := range d.Explain.Decisions {
+		row := decision{JobEvent: e}
+		if e.FromState != nil {
+			b := web.BadgeOf(*e.FromState)
+			row.From = &b
+		}
+		if e.ToState != nil && (e.FromState == nil || *e.FromState != *e.ToState) {
+			b := web.BadgeOf(*e.ToState)
+			row.To = &b
+		}
+		d.Story = append(d.Story, row)
+	}
+	attempts, err := p.kit.Client.ListJobRunAttemptsWithResponse(v.Context(), d.ID)
+	if err != nil {
+		return err
+	}
+	list, err := web.Got(attempts.JSON200, attempts.ApplicationProblemJSONDefault)
+	if err != nil {
+		return err
+	}
+	d.Gantt = newGantt(d.JobRun, list.Attempts, v.Now)
+	for _, a := range list.Attempts {
+		d.Log.Attempts = append(d.Log.Attempts, a.Attempt)
+	}
+	return nil
+}
+
+// chainOf reads the retries that the run belongs to.
+func (p *pages) chainOf(v *web.Visit, d *runPage) error {
+	size := client.PageSize(100)
+	res, err := p.kit.Client.ListJobRunsWithResponse(
+		v.Context(), &client.ListJobRunsParams{RootRunID: &d.RootRunID, PageSize: &size},
+	)
+	if err != nil {
+		return err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return err
+	}
+	d.Chain = rowsOf(list.JobRuns, v.Now)
+	if n := len(d.Chain); n > 1 {
+		for i := range d.Tabs {
+			if d.Tabs[i].Name == "Retries" {
+				d.Tabs[i].Count = web.Count(n)
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	tailLines = 200
+	tailBytes = 1 << 20 // of a log that is read whole to show its end
+)
+
+// tailOf reads the end of the log. A script asks for the log itself, and a page that asks for itself again needs
+// none.
+func (p *pages) tailOf(v *web.Visit, d *runPage) error {
+	switch {
+	case v.Header.Get("Sec-Fetch-Dest") == "empty":
+		return nil
+	case !v.May("payloads:read"):
+		d.Log.Left = "Logs need the permission payloads:read."
+		return nil
+	case d.LogBytes > tailBytes:
+		d.Log.Left = "The log has " + web.Bytes(d.LogBytes) + ": download it."
+		return nil
+	}
+	format := client.GetRunLogParamsFormatText
+	res, err := p.kit.Client.GetRunLogWithResponse(v.Context(), d.ID, &client.GetRunLogParams{Format: &format})
+	if err != nil {
+		return err
+	}
+	if res.ApplicationProblemJSONDefault != nil {
+		d.Log.Left = res.ApplicationProblemJSONDefault.Detail
+		return nil
+	}
+	for line := range strings.Lines(string(res.Body)) {
+		d.Log.Lines = append(d.Log.Lines, plain(line))
+	}
+	if n := len(d.Log.Lines) - tailLines; n > 0 {
+		d.Log.Lines = d.Log.Lines[n:]
+		d.Log.Left = fmt.Sprintf("The last %d lines; %s before them are in the download.", tailLines, web.Count(n))
+	}
+	d.Log.Shown = true
+	return nil
+}
+
+// plain is a line without the sequences that colour it in a terminal.
+func plain(line string) string {
+	var b strings.Builder
+	for rest := line; rest != ""; {
+		before, after, found := strings.Cut(rest, "\x1b[")
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		i := strings.IndexFunc(after, func(c rune) bool { return c >= '@' && c <= '~' })
+		if i < 0 {
+			break
+		}
+		rest = after[i+1:]
+	}
+	return strings.ToValidUTF8(b.String(), "\uFFFD")
+}

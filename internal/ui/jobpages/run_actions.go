@@ -1,0 +1,116 @@
+package jobpages
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// sendRun calls the operation of an action on a run.
+type sendRun func(
+	c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+) (*http.Response, error)
+
+// runAction is one of the API's actions on a run.
+type runAction struct {
+	label, means string
+	fields       []web.Field
+	send         sendRun
+}
+
+// runActions in the order of their buttons.
+var runActions = []client.JobRunVerb{client.JobRunVerbRerun, client.JobRunVerbReassign, client.JobRunVerbCancel}
+
+var runActionsByName = map[client.JobRunVerb]runAction{
+	client.JobRunVerbCancel: {
+		label: "Cancel",
+		means: "A run that has not started is canceled. The worker of one that is running is asked to stop, and its result " +
+			"is rejected if it has not stopped in time.",
+		fields: []web.Field{{Name: "force", Kind: "check",
+			Label: "Do not wait for the worker: its process may go on, but its result is rejected"}},
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.CancelJobRunWithBody(ctx, id, &client.CancelJobRunParams{}, web.JSON, body, edit)
+		},
+	},
+	client.JobRunVerbReassign: {
+		label: "Reassign",
+		means: "Takes the run from its worker. Another one may claim it immediately, and calls of the former worker are " +
+			"rejected. It does not count as a loss.",
+		fields: []web.Field{{Name: "force", Kind: "check",
+			Label: "Even though it is running: its process may still run when the next attempt starts"}},
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.ReassignJobRunWithBody(ctx, id, &client.ReassignJobRunParams{}, web.JSON, body, edit)
+		},
+	},
+	client.JobRunVerbRerun: {
+		label: "Rerun",
+		means: "Creates a new run from the current definition, linked to this one, with a failure budget of its own.",
+		fields: []web.Field{
+			{Name: "args", Label: "Arguments (empty: the same as before)", Kind: "json"},
+			{Name: "overlap", Kind: "check", Label: "Start it even if another one has not ended"},
+		},
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.RerunJobRunWithBody(ctx, id, &client.RerunJobRunParams{}, web.JSON, body, edit)
+		},
+	},
+}
+
+func (p *pages) runButtons(v *web.Visit, r *client.JobRun) (all []web.Button) {
+	if p.kit.ReadOnly {
+		return nil
+	}
+	for _, verb := range runActions {
+		if a := runActionsByName[verb]; slices.Contains(r.AllowedActions, verb) {
+			all = append(all, v.Button(
+				a.label, "/ui/runs/"+r.ID.String()+"/actions/"+string(verb), "jobs:write", a.means, web.Changes,
+			))
+		}
+	}
+	return all
+}
+
+func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
+	verb := client.JobRunVerb(v.PathValue("action"))
+	known, ok := runActionsByName[verb]
+	if !ok {
+		return nil, web.ErrNoPage
+	}
+	r, _, err := p.gotRun(v)
+	if err != nil {
+		return nil, err
+	}
+	path := "/ui/runs/" + r.ID.String()
+	title := r.JobDefinition.Name + " " + web.Short(r.ID)
+	a := &web.Action{
+		Label: known.label, Title: known.label + " " + title, Nav: "Jobs", Back: web.Link{Name: title, URL: path},
+		Class: web.Changes, Needs: "jobs:write", Means: known.means, Fields: slices.Clone(known.fields),
+		Request: "POST /api/v1/job-runs/" + r.ID.String() + "/" + string(verb), Body: overlapping,
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return known.send(p.kit.Client, ctx, r.ID, body, edit)
+		},
+		Done: func([]byte) string { return path },
+		Foresee: func(context.Context, []byte) (*web.Preview, error) {
+			shown := &web.Preview{Ends: web.Sentence("The run is %s.", web.BadgeOf(r.State).Word)}
+			if !slices.Contains(r.AllowedActions, verb) {
+				shown.Ends += " In this state, the action is refused."
+			}
+			return shown, nil
+		},
+	}
+	if verb == client.JobRunVerbRerun {
+		a.Done = runAnswered
+	}
+	return a, nil
+}

@@ -1,0 +1,109 @@
+package jobpages
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// runList is the page of the list of runs.
+type runList struct {
+	*web.List
+	Rows    []runRow
+	States  []string     // of the tab, which the form of filters keeps
+	Few     []web.Filter // filters that are always shown
+	More    []web.Filter // the others
+	Opened  bool         // one of the others is set
+	Bulks   []web.Button // on all runs that match
+	Pick    bool         // runs can be selected
+	Now     time.Time
+	Actions map[string]web.Button // on those selected
+}
+
+var (
+	runViews = []web.View{
+		{Name: "All"},
+		{Name: "In progress", Filter: url.Values{"state": {"ASSIGNED", "RUNNING", "ORPHANED"}}},
+		{Name: "Waiting", Filter: url.Values{"state": {"PENDING"}}},
+		{Name: "Failed", Filter: url.Values{"state": {"FAILED", "TIMED_OUT"}}},
+		{Name: "Succeeded", Filter: url.Values{"state": {"SUCCEEDED"}}},
+		{Name: "Canceled", Filter: url.Values{"state": {"CANCELED"}}},
+		{Name: "Skipped", Filter: url.Values{"state": {"SKIPPED"}}},
+	}
+	runFilters = []web.Filter{
+		{Name: "definition", Label: "Job", Hint: "nightly-report"},
+		{Name: "queue", Label: "Queue"},
+		{Name: "trigger", Label: "Created by", Options: options("TIME", "a schedule", "EVENT", "an event", "MANUAL", "hand",
+			"RETRY", "a retry", "BACKFILL", "a backfill", "SAGA", "a saga", "DLQ", "a dead letter")},
+		{Name: "error_code", Label: "Error code"},
+		{Name: "finished_from", Label: "Finished from", Hint: "-24h", Time: true},
+		{Name: "late_by_min", Label: "Late by, in minutes", Hint: "5"},
+		{Name: "finished_to", Label: "Finished before", Time: true},
+		{Name: "scheduled_from", Label: "Due from", Hint: "-24h", Time: true},
+		{Name: "scheduled_to", Label: "Due before", Time: true},
+		{Name: "created_from", Label: "Created from", Time: true},
+		{Name: "created_to", Label: "Created before", Time: true},
+		{Name: "label", Label: "Label", Hint: "team=finance"},
+		{Name: "worker", Label: "Worker's id"},
+		{Name: "correlation_id", Label: "Correlation"},
+		{Name: "saga_id", Label: "Saga's id"},
+		{Name: "root_run_id", Label: "First run of a chain"},
+		{Name: "backfill_id", Label: "Backfill's id"},
+	}
+)
+
+// fewFilters are always shown.
+const fewFilters = 6
+
+func (p *pages) runs(v *web.Visit) (*web.Page, error) {
+	d := runList{List: v.NewList(runViews, runFilters), Now: v.Now, Pick: !p.kit.ReadOnly}
+	d.Few, d.More = d.Filters[:fewFilters], d.Filters[fewFilters:]
+	d.States = v.URL.Query()["state"]
+	for _, f := range d.More {
+		d.Opened = d.Opened || f.Value != ""
+	}
+	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Rows = rowsOf(list.JobRuns, v.Now)
+	d.Paged(list.Pagination)
+	if !p.kit.ReadOnly && len(d.Rows) > 0 {
+		d.Bulks = bulkButtons(v)
+	}
+	return &web.Page{
+		Template: "runs", Title: "Runs", Nav: "Jobs", Refresh: 10, Data: d, Scripts: []string{"jobs.js"},
+	}, nil
+}
+
+// bulkButtons are the actions on all runs that match the list's filters.
+func bulkButtons(v *web.Visit) []web.Button {
+	q := url.Values{}
+	for name, values := range v.URL.Query() {
+		values = slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
+		switch {
+		case len(values) == 0 || name == "cursor":
+		case name == "state" || name == "trigger":
+			q.Set("filter."+name+"s", strings.Join(values, "\n"))
+		default:
+			q.Set("filter."+name, values[0])
+		}
+	}
+	button := func(label, action, means string) web.Button {
+		q.Set("action", action)
+		return v.Button(label, "/ui/run-bulks/new?"+q.Encode(), "jobs:admin", means, web.Changes)
+	}
+	return []web.Button{
+		button("Cancel all that match", "CANCEL", "Ends the runs that have not started, and asks the workers of others to stop."),
+		button("Rerun all that match", "RERUN", "Creates new runs of those that have ended."),
+	}
+}

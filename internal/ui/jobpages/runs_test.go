@@ -1,0 +1,122 @@
+package jobpages_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// worker registers a worker that takes what it is given from a queue.
+func worker(t *testing.T, s *uitest.Server, queue string) string {
+	t.Helper()
+	status, doc := s.Call(t, "POST", "/workers", map[string]any{
+		"name": hostile, "node": hostile, "sdk": "test", "queues": []string{queue}, "max_runs": 5,
+	})
+	if status != 201 {
+		t.Fatalf("register: %d %v", status, doc)
+	}
+	return doc["worker_id"].(string)
+}
+
+// claims returns a run of its queue, started, and the fence for calls about it.
+func claims(t *testing.T, s *uitest.Server, worker string) (id string, fence map[string]any) {
+	t.Helper()
+	status, doc := s.Call(t, "POST", "/workers/"+worker+"/claim", map[string]any{
+		"slots": 1, "wait_ms": 30000, "start": true,
+	})
+	runs, _ := doc["runs"].([]any)
+	if status != 200 || len(runs) != 1 {
+		t.Fatalf("claim: %d %v", status, doc)
+	}
+	r := runs[0].(map[string]any)
+	return r["run_id"].(string), map[string]any{
+		"worker_id": worker, "attempt": r["attempt"], "lease_token": r["lease_token"], "leader_epoch": r["leader_epoch"],
+	}
+}
+
+func with(fence map[string]any, more ...any) map[string]any {
+	out := map[string]any{}
+	for name, value := range fence {
+		out[name] = value
+	}
+	for i := 0; i < len(more); i += 2 {
+		out[more[i].(string)] = more[i+1]
+	}
+	return out
+}
+
+// TestARunIsFollowedAndActedOnFromItsPages goes through the life of a run: waiting, with a worker, failed, rerun.
+func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
+	s := uitest.Start(t)
+	call := func(want int, method, path string, body any) map[string]any {
+		t.Helper()
+		status, doc := s.Call(t, method, path, body)
+		if status != want {
+			t.Fatalf("%s %s: %d %v", method, path, status, doc)
+		}
+		return doc
+	}
+	call(201, "POST", "/job-definitions", map[string]any{
+		"name": "import", "type": "manual", "command_name": "import", "queue": "rows",
+		"default_args": map[string]any{"text": hostile},
+	})
+	start := func() string {
+		return call(201, "POST", "/job-definitions/import/runs", map[string]any{"correlation_id": hostile})["id"].(string)
+	}
+	id := start()
+	reads(t, s, "/ui/runs/"+id, "Waits for", "/actions/cancel", "created")
+	w := worker(t, s, "rows")
+	got, fence := claims(t, s, w)
+	if got != id {
+		t.Fatalf("claimed %s, want %s", got, id)
+	}
+	call(200, "POST", "/job-runs/"+id+"/progress", with(fence, "percent", 40, "message", hostile))
+	call(200, "POST", "/job-runs/"+id+"/logs", with(fence, "seq", 0, "chunk",
+		"\x1b[32mgreen\x1b[0m "+hostile+"\n"+strings.Repeat("row\n", 300), "stream", "stdout"))
+	page := reads(t, s, "/ui/runs/"+id, "40.0 %", "The last 200 lines; 101 before them", "/actions/reassign", "in progress")
+	if strings.Contains(page, "\x1b") {
+		t.Error("the log has sequences of a terminal")
+	}
+	reads(t, s, "/ui/runs/"+id+"?tab=data", "alert(1)")
+	reassign := "/ui/runs/" + id + "/actions/reassign"
+	form := uitest.Form(reads(t, s, reassign, "The run is <code>running</code>"))
+	form.Set("reason", "its host hangs")
+	if status, page, _ := s.Post(t, reassign, form); status != 409 || !strings.Contains(page, "force") {
+		t.Errorf("a running run is reassigned without force: %d\n%s", status, page)
+	}
+	call(200, "POST", "/job-runs/"+id+"/fail", with(fence, "error", map[string]any{
+		"code": "DISK_FULL", "message": hostile, "stack": hostile, "retryable": false,
+	}))
+	reads(t, s, "/ui/runs/"+id, "DISK_FULL", "another attempt would not help", "stack trace")
+	reads(t, s, "/ui/runs/"+id+"?tab=decisions", "started", "assigned", "failed")
+	reads(t, s, "/ui/runs/"+id+"?tab=json", "DISK_FULL")
+	again := posts(t, s, "/ui/runs/"+id+"/actions/rerun", "reason", "there is room now")
+	reads(t, s, again+"?tab=retries", id)
+
+	reads(t, s, "/ui/runs?error_code=DISK_FULL", "1 run", "DISK_FULL")
+	reads(t, s, "/ui/runs?state=FAILED&state=TIMED_OUT&finished_from=-1h", "import", `name="state" value="TIMED_OUT"`)
+	reads(t, s, "/ui/runs?queue=none", "No run fits these filters")
+	if status, page := s.Get(t, "/ui/runs?no_such_filter=1"); status != 400 || !strings.Contains(page, "no_such_filter") {
+		t.Errorf("an unknown filter: %d\n%s", status, page)
+	}
+
+	other := start()
+	many := "/ui/runs/selected?action=cancel&run=" + strings.TrimPrefix(again, "/ui/runs/") + "&run=" + id
+	form = uitest.Form(reads(t, s, many, "refused in this state", "possible for <code>1</code> of them"))
+	form.Set("reason", "not today")
+	status, page, _ := s.Post(t, many, form)
+	if status != 200 || strings.Count(page, "accepted") != 1 || strings.Count(page, ">refused") != 1 {
+		t.Errorf("an action on two runs: %d\n%s", status, page)
+	}
+	if status, _ := s.Get(t, "/ui/runs/selected?action=cancel"); status != 400 {
+		t.Errorf("nothing selected: %d", status)
+	}
+	bulk := "/ui/run-bulks/new?action=CANCEL&filter.definition=import&filter.states=PENDING"
+	reads(t, s, bulk, "<code>1</code> runs match")
+	to := posts(t, s, bulk, "action", "CANCEL", "filter.definition", "import", "filter.states", "PENDING",
+		"reason", hostile)
+	reads(t, s, to, "runs examined", "PENDING")
+	reads(t, s, "/ui/run-bulks", strings.TrimPrefix(to, "/ui/run-bulks/"))
+	reads(t, s, "/ui/runs/"+other)
+}
