@@ -1,6 +1,10 @@
 // Package demo runs the complete order example: participants with a durable ledger, a
 // Skald node, and three orders: one completes, one is refused, and the outcome of one
-// stays unknown. It prints what happened and checks the ledger.
+// stays unknown. It prints what happened and checks the ledger. A demo that stays is a
+// server with something in every state, for people to look at and to act on.
+//
+// Files, each on top of those before it: timeline, demo, services, api, sagas, letters,
+// jobs, keep.
 package demo
 
 import (
@@ -75,7 +79,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer closeShop()
 	fmt.Fprintf(cfg.Out, "participants  http://%s, ledger %s\n", participants, path)
 
-	url, stop, err := startSkald(ctx, cfg)
+	url, stop, err := startSkald(ctx, cfg, "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -132,10 +136,10 @@ func openShop(path string, log *slog.Logger) (addr string, closeIt func(), err e
 	}, nil
 }
 
-// startSkald runs a whole node on a free port; stop ends it gracefully.
-func startSkald(ctx context.Context, cfg Config) (url string, stop func() error, err error) {
+// startSkald runs a whole node; stop ends it gracefully.
+func startSkald(ctx context.Context, cfg Config, addr string) (url string, stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	cfg.Skald.Server.ListenAddr = "127.0.0.1:0"
+	cfg.Skald.Server.ListenAddr = addr
 	cfg.Skald.Auth.Mode = config.AuthOff // only the demo talks to it
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {

@@ -1,0 +1,81 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// object is a JSON object.
+type object = map[string]any
+
+// server is the Skald that a demo fills. It is sent what a person would send with curl.
+type server struct{ url string }
+
+// errGone is that the resource changed meanwhile, which a demo that keeps moving has to expect.
+var errGone = errors.New("changed meanwhile")
+
+// call sends a request and decodes the answer into out unless that is nil.
+func (s server) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.url+"/api/v1"+path, body)
+	if err != nil {
+		return err
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if method == http.MethodPatch {
+		req.Header.Set("If-Match", "*")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil:
+		return err
+	case res.StatusCode == http.StatusConflict:
+		return fmt.Errorf("%s %s: %w: %s", method, path, errGone, text)
+	case res.StatusCode >= 300:
+		return fmt.Errorf("%s %s: %s: %s", method, path, res.Status, text)
+	case out == nil:
+		return nil
+	}
+	return json.Unmarshal(text, out)
+}
+
+func (s server) post(ctx context.Context, path string, in any) error {
+	return s.call(ctx, http.MethodPost, path, in, nil)
+}
+
+// until repeats ask until it reports true.
+func until(ctx context.Context, what string, ask func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		ok, err := ask()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

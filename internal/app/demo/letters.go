@@ -1,0 +1,135 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+)
+
+// causes are the errors of the letters: twelve groups, of which three are large.
+var causes = []struct{ topic, kind, message, class, target string }{
+	{"payments", "java.net.SocketTimeoutException", "Timeout while calling the bank", "TRANSIENT", "bank/accept"},
+	{"orders", "com.fasterxml.jackson.databind.JsonMappingException", "Cannot deserialize amount", "PERMANENT", "orders/accept"},
+	{"shipments", "io.grpc.StatusRuntimeException", "UNAVAILABLE: carrier gateway", "TRANSIENT", "carrier/accept"},
+	{"payments", "CardDeclined", "The issuer declined the card", "PERMANENT", "bank/accept"},
+	{"orders", "ConstraintViolation", "Duplicate key in table order_lines", "PERMANENT", "orders/accept"},
+	{"invoices", "TemplateError", "Missing field vat_id", "PERMANENT", "invoices/accept"},
+	{"invoices", "java.io.IOException", "No space left on device", "TRANSIENT", "invoices/accept"},
+	{"mail", "SMTPError", "Mailbox is full", "TRANSIENT", "mail/accept"},
+	{"mail", "SMTPError", "Relay access denied", "PERMANENT", "mail/accept"},
+	{"stock", "OptimisticLock", "Row was updated by another transaction", "TRANSIENT", "stock/accept"},
+	{"stock", "AssertionError", "Negative quantity after reservation", "UNKNOWN", "stock/accept"},
+	{"customers", "UnknownCustomer", "No customer with this number", "PERMANENT", "customers/accept"},
+}
+
+// fillLetters pushes letters, acts on some, and starts redrives.
+func (f *filler) fillLetters(ctx context.Context) error {
+	f.services.behave("invoices/accept", "down")
+	if err := f.call(ctx, "PATCH", "/dlq/policy", object{"auto_retry": false, "reason": "people decide here"}, nil); err != nil {
+		return err
+	}
+	all := f.scaled(3000)
+	for sent := 0; sent < all; {
+		var batch []object
+		for ; sent < all && len(batch) < 500; sent++ {
+			batch = append(batch, f.letter(sent))
+		}
+		if err := f.post(ctx, "/dlq/messages/batch", object{"messages": batch}); err != nil {
+			return err
+		}
+	}
+	if err := f.groups(ctx); err != nil {
+		return err
+	}
+	if err := f.letterStates(ctx); err != nil {
+		return err
+	}
+	return f.redrives(ctx)
+}
+
+// letter n belongs to one of the first three groups in three cases of four.
+func (f *filler) letter(n int) object {
+	cause := causes[n/4%len(causes)]
+	if n%4 != 0 {
+		cause = causes[n%3]
+	}
+	return object{
+		"original_topic": cause.topic, "error_type": cause.kind, "error_message": cause.message, "error_class": cause.class,
+		"payload": object{"order": 9007199254740993 + int64(n), "customer": fmt.Sprintf("c-%d", n%97), "amount": 59.90},
+		"key":     fmt.Sprintf("c-%d", n%97), "consumer_group": cause.topic + "-service",
+		"original_partition": n % 6, "original_offset": 100_000 + n, "correlation_id": fmt.Sprint(4700 + n%60),
+		"headers":     []object{{"name": "trace", "value": "4bf92f35"}, {"name": "trace", "value": "00f067aa"}},
+		"error_stack": cause.kind + ": " + cause.message + "\n\tat Consumer.handle(Consumer.java:42)",
+		"target":      object{"kind": "http", "url": f.services.url + "/" + cause.target},
+	}
+}
+
+// groups gives some of the groups a life.
+func (f *filler) groups(ctx context.Context) error {
+	var page struct {
+		Groups []struct{ Fingerprint, Topic string }
+	}
+	if err := f.call(ctx, "GET", "/dlq/groups?page_size=50", nil, &page); err != nil {
+		return err
+	}
+	for _, g := range page.Groups {
+		change := object{"state": "ACKNOWLEDGED", "assignee": "kim", "note": "asked the owners of the topic"}
+		if g.Topic == "customers" {
+			change = object{"state": "RESOLVED", "reason": "the import has been repeated"}
+		} else if g.Topic != "mail" {
+			continue
+		}
+		if err := f.call(ctx, "PATCH", "/dlq/groups/"+g.Fingerprint, change, nil); err != nil {
+			return err
+		}
+	}
+	return f.post(ctx, "/dlq/messages", f.letter(44)) // of the group that was resolved: it is back
+}
+
+// letterStates acts on single letters.
+func (f *filler) letterStates(ctx context.Context) error {
+	var page struct{ Messages []struct{ ID string } }
+	if err := f.call(ctx, "GET", "/dlq/messages?topic=stock&page_size=3", nil, &page); err != nil {
+		return err
+	}
+	for i, action := range []string{"retry", "discard", "resolve"} {
+		if i < len(page.Messages) {
+			path := "/dlq/messages/" + page.Messages[i].ID + "/" + action
+			if err := f.post(ctx, path, object{"reason": "checked by hand"}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// redrives starts one that completes, one that halts, one that waits for approval, one that goes on slowly, and
+// one that is paused.
+func (f *filler) redrives(ctx context.Context) error {
+	for _, r := range []struct {
+		topic, then string
+		with        object
+	}{
+		{"mail", "", object{"rate_per_second": 500}},
+		{"invoices", "", object{"rate_per_second": 100, "concurrency": 1, "stop_on": object{"failures": 2}}},
+		{"customers", "", object{"approval_required": true}},
+		{"shipments", "", object{"rate_per_second": 0.5, "order": "PER_KEY"}},
+		{"payments", "pause", object{"rate_per_second": 0.1}},
+	} {
+		in := object{"action": "RETRY", "filter": object{"topic": r.topic}, "reason": r.topic + " works again"}
+		for name, value := range r.with {
+			in[name] = value
+		}
+		var made struct{ ID string }
+		if err := f.call(ctx, "POST", "/dlq/redrives", in, &made); err != nil {
+			return err
+		}
+		if r.then != "" {
+			path := "/dlq/redrives/" + url.PathEscape(made.ID) + "/" + r.then
+			if err := f.post(ctx, path, object{"reason": "until the stocktaking is over"}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
