@@ -5614,7 +5614,8 @@ type Problem struct {
 	// Title The code in words; the same for every occurrence.
 	Title string `json:"title"`
 
-	// Type A link to the documentation of the code.
+	// Type A link to the explanation of the code in the manual of this server, relative to
+	// the URL of the request unless the server has a `server.public_url`.
 	Type string `json:"type"`
 }
 

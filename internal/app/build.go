@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -264,6 +265,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Limiter: ratelimit.New(ratelimit.Limits{
 			Key: n.cfg.Limits.KeyRequests, Tenant: n.cfg.Limits.TenantRequests, Creates: n.cfg.Limits.TenantCreates,
 		}, time.Now),
+		Docs:    cmp.Or(n.cfg.Server.PublicURL, n.cfg.Server.BasePath),
 		Limited: n.metrics.RateLimited, Version: n.opt.Version, Log: n.opt.Log,
 	}
 	if n.checker != nil {

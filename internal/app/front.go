@@ -14,9 +14,13 @@ import (
 func (n *node) front(api http.Handler) (http.Handler, error) {
 	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
 	base := n.cfg.Server.BasePath
-	pages, err := n.pages(api)
+	manual, err := n.pages(api)
 	if err != nil {
 		return nil, err
+	}
+	pages := manual
+	if n.cfg.UI.Mode == config.UIOff {
+		pages = nil
 	}
 	// Not a ServeMux: that redirects unclean paths itself, without a problem document.
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,6 +32,10 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 			pages.ServeHTTP(w, r)
 		case pages != nil && reads && (path == "/ui" || path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")):
 			http.Redirect(w, r, base+"/ui/", http.StatusSeeOther)
+		case manual != nil && strings.HasPrefix(path, "/docs/"):
+			manual.ServeHTTP(w, r)
+		case manual != nil && reads && path == "/docs":
+			http.Redirect(w, r, base+"/docs/", http.StatusSeeOther)
 		case reads && path == "/":
 			whereThingsAre(w, base, pages != nil)
 		default:
@@ -50,14 +58,16 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// pages returns the handler of the pages for people, nil when there are none.
+// pages returns the handler of the pages for people and of the manual, nil when there are none. The manual is there
+// without the other pages too, because problem documents link to it.
 func (n *node) pages(api http.Handler) (http.Handler, error) {
 	c := n.cfg.UI
-	if c.Mode == config.UIOff || !n.cfg.Has(config.RoleAPI) {
+	if !n.cfg.Has(config.RoleAPI) {
 		return nil, nil
 	}
 	cfg := ui.Config{
-		API: api, Base: n.cfg.Server.BasePath, ReadOnly: c.Mode == config.UIReadOnly, Title: c.Title, Colour: c.Colour,
+		API: api, Base: n.cfg.Server.BasePath, ReadOnly: c.Mode == config.UIReadOnly,
+		ManualOnly: c.Mode == config.UIOff, Title: c.Title, Colour: c.Colour,
 		Now: n.now, NewID: func() string { return newID().String() }, Log: n.opt.Log,
 	}
 	for _, l := range c.Templates() {
@@ -70,7 +80,7 @@ func (n *node) pages(api http.Handler) (http.Handler, error) {
 func whereThingsAre(w http.ResponseWriter, base string, pages bool) {
 	places := map[string]string{
 		"api": base + "/api/v1", "contract": base + "/openapi.json", "health": base + "/healthz",
-		"docs": "https://github.com/skald-saga/skald/tree/main/docs",
+		"docs": base + "/docs/",
 	}
 	if pages {
 		places["ui"] = base + "/ui/"

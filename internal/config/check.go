@@ -42,6 +42,7 @@ func newChecker() *validator.Validate {
 		"api_key":       apiKey,
 		"issuer_url":    issuerURL,
 		"base_path":     basePath.MatchString,
+		"public_url":    publicURL,
 		"ui_link":       uiLink,
 	} {
 		if err := v.RegisterValidation(tag,

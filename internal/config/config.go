@@ -116,6 +116,7 @@ type Database struct {
 type Server struct {
 	ListenAddr      string        `koanf:"listen_addr" env:"SKALD_LISTEN_ADDR" validate:"listen_addr" doc:"Address of the API. Port 0 picks a free one; an empty host means all interfaces."`
 	BasePath        string        `koanf:"base_path" validate:"omitempty,base_path" doc:"Path under which a proxy publishes this server, such as /skald: the pages link below it, and requests are accepted with and without it. Empty means the root."`
+	PublicURL       string        `koanf:"public_url" validate:"omitempty,public_url" doc:"URL at which clients reach this server, with the path that a proxy adds, such as https://skald.example/skald. Problem documents then link to the manual there; empty: by a path, which a client resolves against the URL it called."`
 	TLSCertFile     string        `koanf:"tls_cert_file" doc:"File of the API's certificate with its chain (PEM). Then the API speaks TLS, with HTTP/2; if empty, plain HTTP. It is read again when it changes. Requires tls_key_file."`
 	TLSKeyFile      string        `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
 	TLSClientCAFile string        `koanf:"tls_client_ca_file" doc:"File of CA certificates (PEM). If set, every connection needs a client certificate of one of them, also for /healthz and /metrics; requests need their credential as well. Requires tls_cert_file."`

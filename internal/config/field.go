@@ -222,6 +222,7 @@ var customRules = map[string]string{
 	"source_topic":  "a list whose entries are the name of a topic, alone or with = and the UUID of a tenant",
 	"api_key":       "an API key, as skald key generate prints it",
 	"base_path":     "a path such as /skald, without a slash at its end",
+	"public_url":    "an http or https URL without user, query and fragment, and without a slash at its end",
 	"ui_link":       "a list whose entries are a name, =, and an http or https URL with {trace_id} or {correlation_id}",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and optionally a port, such as https://vault.internal:8200",

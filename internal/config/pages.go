@@ -53,3 +53,11 @@ func (u UI) Templates() (all []Link) {
 }
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]*[A-Za-z0-9_~-])+$`)
+
+// publicURL reports whether a path can be added to s.
+func publicURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
+		u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" && !strings.HasSuffix(s, "#") &&
+		(u.Path == "" || basePath.MatchString(u.Path))
+}

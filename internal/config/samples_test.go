@@ -55,6 +55,7 @@ var samples = map[string]struct {
 	"vault.timeout":                       {"3s", 3 * time.Second},
 	"server.listen_addr":                  {"127.0.0.1:0", "127.0.0.1:0"},
 	"server.base_path":                    {"/skald", "/skald"},
+	"server.public_url":                   {"https://skald.example", "https://skald.example"},
 	"ui.mode":                             {"read_only", UIReadOnly},
 	"ui.title":                            {"PRODUCTION", "PRODUCTION"},
 	"ui.colour":                           {"red", "red"},

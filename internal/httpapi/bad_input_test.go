@@ -163,7 +163,7 @@ func TestBadInputIsAnsweredWithItsProblem(t *testing.T) {
 			if p.Status != tt.status || p.Title == "" || p.Detail == "" || p.RequestID != r.Header.Get("X-Request-Id") {
 				t.Errorf("problem = %+v", p)
 			}
-			if !strings.HasSuffix(p.Type, "docs/problems.md#"+strings.ToLower(tt.code)) {
+			if p.Type != "/docs/problems#"+strings.ToLower(tt.code) {
 				t.Errorf("type = %q", p.Type)
 			}
 			if leak := leaks.Find(r.Body); leak != nil {

@@ -100,8 +100,8 @@ var problems = slices.Concat([]problemKind{
 	{rest.CodeInternal, []int{500}, "Internal error", "A bug in Skald. The server logs it under the request id."},
 })
 
-// problemsPage is where the codes are explained.
-const problemsPage = "https://github.com/skald-saga/skald/blob/main/docs/problems.md"
+// problemsPage is where the codes are explained, in the manual of the server that answered.
+const problemsPage = "/docs/problems"
 
 // titleOf returns the title of a code, or the status text for one that is not listed,
 // which a test excludes.

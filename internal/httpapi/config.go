@@ -52,8 +52,10 @@ type Config struct {
 	// every restart; otherwise cursors in clients' hands become invalid.
 	CursorKey []byte
 	Limits    rest.Limits
-	Now       func() time.Time
-	NewID     func() uuid.UUID
+	// Docs is what comes before /docs/problems in the types of problems; "" for the root of this server.
+	Docs  string
+	Now   func() time.Time
+	NewID func() uuid.UUID
 	// Ready returns the state of this node, with an error when it cannot serve; every caller
 	// sees all of it. Nil: always ready.
 	Ready func(context.Context) (Readiness, error)

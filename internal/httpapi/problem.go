@@ -69,7 +69,7 @@ type detailed interface{ Describe(*api.Problem) }
 // writeProblemAbout is the only writer of problem documents. more adds details, or is nil.
 func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, more detailed) {
 	p := api.Problem{
-		Type:      typeOf(f.Code),
+		Type:      s.cfg.Docs + typeOf(f.Code),
 		Title:     titleOf(f.Code, status),
 		Status:    status,
 		Detail:    rest.Clip(f.Detail),

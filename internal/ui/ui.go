@@ -1,4 +1,4 @@
-// Package ui serves the pages for people under /ui/. Each subject registers its pages with the kit; what a page
+// Package ui serves the pages for people under /ui/, and the manual under /docs/. Each subject registers its pages with the kit; what a page
 // shows is what the API answers the visitor.
 package ui
 
@@ -8,6 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/accesspages"
 	"github.com/skald-saga/skald/internal/ui/jobpages"
 	"github.com/skald-saga/skald/internal/ui/letterpages"
+	"github.com/skald-saga/skald/internal/ui/manual"
 	"github.com/skald-saga/skald/internal/ui/sagapages"
 	"github.com/skald-saga/skald/internal/ui/systempages"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -26,8 +27,11 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.ManualOnly {
+		return k, manual.Register(k)
+	}
 	for _, register := range []func(*web.Kit) error{
-		systempages.Register, sagapages.Register, workflowpages.Register, letterpages.Register, jobpages.Register,
+		manual.Register, systempages.Register, sagapages.Register, workflowpages.Register, letterpages.Register, jobpages.Register,
 		accesspages.Register,
 	} {
 		if err := register(k); err != nil {

@@ -19,6 +19,8 @@ type Config struct {
 	Base string       // the path that a proxy in front takes away, such as "/skald"; may be empty
 	// ReadOnly leaves out every action.
 	ReadOnly bool
+	// ManualOnly: there are no pages but the manual.
+	ManualOnly bool
 	// Title and Colour name this installation in a bar on every page; both may be empty. Colour is one of red,
 	// amber, green and blue.
 	Title, Colour string

@@ -78,10 +78,20 @@ func (v *Visit) Query(name string) *string {
 
 // Page registers the page of a pattern of http.ServeMux below /ui/.
 func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
+	k.page(pattern, func(v *Visit) (*Page, error) { return k.found(v, f) })
+}
+
+// OpenPage registers a page that asks nobody to sign in, because nothing on it comes from the API.
+func (k *Kit) OpenPage(pattern string, f func(*Visit) (*Page, error)) { k.page(pattern, f) }
+
+// Handle registers a handler for what is no page.
+func (k *Kit) Handle(pattern string, h http.Handler) { k.mux.Handle(pattern, h) }
+
+func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 	k.Patterns = append(k.Patterns, pattern)
 	k.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		v := k.visit(r)
-		p, err := k.found(v, f)
+		p, err := f(v)
 		if err != nil {
 			p = k.problem(v, err)
 		}
@@ -133,9 +143,10 @@ type chrome struct {
 }
 
 // Asset returns the URL of a file of the folder assets.
-func (c chrome) Asset(name string) string {
-	return c.kit.Base + "/ui/assets/" + c.kit.assets.bySource[name].name
-}
+func (k *Kit) Asset(name string) string { return k.Base + "/ui/assets/" + k.assets.bySource[name].name }
+
+// Asset returns the URL of a file of the folder assets.
+func (c chrome) Asset(name string) string { return c.kit.Asset(name) }
 
 // Base is the path before /ui/.
 func (c chrome) Base() string { return c.kit.Base }
@@ -162,7 +173,12 @@ func (c chrome) Now() time.Time { return c.visit.Now }
 func (c chrome) Calls() []string { return c.visit.calls.asCurl(c.visit.Request, c.kit.Base) }
 
 // Entries of the navigation.
-func (c chrome) Entries() []Entry { return navigation }
+func (c chrome) Entries() []Entry {
+	if c.kit.ManualOnly {
+		return nil
+	}
+	return navigation
+}
 
 // Entry of the navigation. Key is pressed after "g" to go there.
 type Entry struct{ Name, Path, Key string }
@@ -172,6 +188,7 @@ var navigation = []Entry{
 	{"Dead letters", "/ui/dlq", "d"}, {"Redrives", "/ui/redrives", "r"}, {"Jobs", "/ui/jobs", "j"},
 	{"Workers", "/ui/workers", "w"}, {"Timeline", "/ui/timeline", "t"}, {"Webhooks", "/ui/webhooks", "h"},
 	{"Audit", "/ui/audit", "a"}, {"Access", "/ui/access", "k"}, {"System", "/ui/system", "y"},
+	{"Manual", "/docs/", "m"},
 }
 
 // render sends a page. Its ETag changes when the page does, apart from the words for times, which the browser

@@ -1,0 +1,116 @@
+// Package manual shows the pages of docs/ below /docs/, with a search, and the reference of the API with requests
+// to try out. So the manual that a server links to is that of its own version, also where there is no internet.
+//
+// Files, each on top of those before it: render, search, reference, manual.
+package manual
+
+import (
+	"embed"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skald-saga/skald/docs"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// manual is all chapters.
+type manual struct {
+	chapters map[string]*chapter
+	groups   []group
+}
+
+// group of chapters in the navigation.
+type group struct {
+	Title    string
+	Chapters []*chapter
+}
+
+// order is that of the navigation. Chapters that it does not name come at its end.
+var order = []struct{ title, chapters string }{
+	{"Sagas", "participants state-machines saga-jobs"},
+	{"Dead letters", "dlq redrives dlq-sagas kafka"},
+	{"Jobs", "jobs schedules workers"},
+	{"Around them", "ui cli webhooks events problems"},
+	{"Running Skald", "configuration operations security tenants lifecycle performance"},
+	{"Inside", "architecture"},
+}
+
+// view is the data of the pages.
+type view struct {
+	Groups  []group
+	Chapter *chapter // nil: the search
+	Query   string
+	Hits    []hit
+}
+
+// Register adds the manual to the kit. Its pages ask nobody to sign in.
+func Register(k *web.Kit) error {
+	all, err := read(docs.Files, k.Base)
+	if err != nil {
+		return err
+	}
+	m := &manual{chapters: all, groups: grouped(all)}
+	if err := k.Templates(templates); err != nil {
+		return err
+	}
+	api, err := newReference(k.Base, k.Asset("swagger.js"))
+	if err != nil {
+		return err
+	}
+	k.Handle("GET /docs/api", api)
+	k.Handle("GET /docs/api/", api)
+	k.Handle("GET /docs/images/", http.StripPrefix("/docs/", http.FileServerFS(docs.Files)))
+	k.OpenPage("GET /docs/{$}", m.home)
+	k.OpenPage("GET /docs/{chapter}", m.show)
+	return nil
+}
+
+func grouped(all map[string]*chapter) (groups []group) {
+	rest := map[string]*chapter{}
+	for name, c := range all {
+		rest[name] = c
+	}
+	for _, o := range order {
+		g := group{Title: o.title}
+		for _, name := range strings.Fields(o.chapters) {
+			if c := rest[name]; c != nil {
+				g.Chapters = append(g.Chapters, c)
+				delete(rest, name)
+			}
+		}
+		groups = append(groups, g)
+	}
+	if len(rest) > 0 {
+		more := group{Title: "More"}
+		for _, c := range rest {
+			more.Chapters = append(more.Chapters, c)
+		}
+		slices.SortFunc(more.Chapters, func(a, b *chapter) int { return strings.Compare(a.Title, b.Title) })
+		groups = append(groups, more)
+	}
+	return groups
+}
+
+func (m *manual) home(v *web.Visit) (*web.Page, error) {
+	query := v.URL.Query().Get("q")
+	title := "Manual"
+	if query != "" {
+		title = "Search in the manual"
+	}
+	return &web.Page{Template: "manual", Title: title, Nav: "Manual",
+		Data: view{Groups: m.groups, Query: query, Hits: m.search(query)}}, nil
+}
+
+func (m *manual) show(v *web.Visit) (*web.Page, error) {
+	// Links in the repository end in .md; so may those that people type.
+	c := m.chapters[strings.TrimSuffix(v.PathValue("chapter"), ".md")]
+	if c == nil {
+		return nil, web.ErrNoPage
+	}
+	return &web.Page{Template: "manual", Title: c.Title, Nav: "Manual",
+		Data: view{Groups: m.groups, Chapter: c}}, nil
+}

@@ -1,0 +1,122 @@
+package manual
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/docs"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+func newManual(t *testing.T, base string) http.Handler {
+	t.Helper()
+	k, err := web.New(web.Config{
+		API: http.NotFoundHandler(), Base: base, ManualOnly: true, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Register(k); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func get(h http.Handler, path string) (int, string, http.Header) {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("Accept-Encoding", "gzip")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	body, _ := io.ReadAll(w.Body)
+	return w.Code, string(body), w.Header()
+}
+
+func TestAllPagesAreThereAndTheirLinksLeadSomewhere(t *testing.T) {
+	m := newManual(t, "/skald")
+	all, err := read(docs.Files, "/skald")
+	if err != nil || len(all) < 20 {
+		t.Fatalf("%d pages, %v", len(all), err)
+	}
+	link := regexp.MustCompile(`href="/skald/docs/([^"#]*)(#[^"]*)?"`)
+	for name := range all {
+		status, page, _ := get(m, "/docs/"+name)
+		if status != 200 || strings.Contains(page, "<script>") || strings.Contains(page, " style=") {
+			t.Errorf("%s: %d, or an inline script or style", name, status)
+		}
+		for _, to := range link.FindAllStringSubmatch(page, -1) {
+			if to[1] == "" || to[1] == "api" {
+				continue
+			}
+			c := all[to[1]]
+			if c == nil {
+				t.Errorf("%s links to %q, which is not there", name, to[0])
+			} else if id := strings.TrimPrefix(to[2], "#"); id != "" && !strings.Contains(string(c.Body), `id="`+id+`"`) {
+				t.Errorf("%s links to %s, which has no such anchor", name, to[0])
+			}
+		}
+	}
+	if status, _, _ := get(m, "/docs/no-such-page"); status != 404 {
+		t.Errorf("a page that is not there: %d", status)
+	}
+	if status, page, _ := get(m, "/docs/problems.md"); status != 200 || !strings.Contains(page, `id="req_schema"`) {
+		t.Errorf("a name as in the repository: %d, or without the anchor of a code", status)
+	}
+}
+
+func TestTheSearchFindsCodesAndWords(t *testing.T) {
+	m := newManual(t, "")
+	for query, want := range map[string]string{
+		"REQ_SCHEMA":                `href="/docs/problems#req_schema">REQ_SCHEMA</a>`,
+		"server.base_path":          `href="/docs/configuration#server"`,
+		"max_body_bytes":            "<mark>max_body_bytes</mark>",
+		`"><script>alert(1)`:        "No section has all these words",
+		"zebra unicorn":             "No section has all these words",
+		"fencing token concurrency": `href="/docs/workers#`,
+	} {
+		status, page, _ := get(m, "/docs/?q="+strings.NewReplacer(" ", "+", `"`, "%22", "<", "%3C", ">", "%3E").Replace(query))
+		if status != 200 || !strings.Contains(page, want) {
+			t.Errorf("%s: %d, without %s", query, status, want)
+		}
+		if strings.Contains(page, "<script>alert") {
+			t.Errorf("%s is not escaped", query)
+		}
+	}
+}
+
+func TestExcerptsNeverCutALetter(t *testing.T) {
+	text := strings.Repeat("ä", 100) + " Lease " + strings.Repeat("€", 100)
+	got := string(excerpt(text, []string{"lease", "ä"}))
+	if !strings.Contains(got, "Lease") || strings.Contains(got, "\uFFFD") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOnlyTheReferenceMayHaveInlineStyles(t *testing.T) {
+	m := newManual(t, "/skald")
+	status, page, h := get(m, "/docs/api")
+	if status != 200 || !strings.Contains(page, `/skald/docs/api/swagger-ui-bundle.js`) ||
+		!strings.Contains(h.Get("Content-Security-Policy"), "style-src 'self' 'unsafe-inline'; ") ||
+		strings.Contains(h.Get("Content-Security-Policy"), "script-src 'self' ") {
+		t.Errorf("%d %s\n%v", status, page, h)
+	}
+	if regexp.MustCompile(`(src|href)="(https?:)?//`).MatchString(page) {
+		t.Errorf("a foreign request:\n%s", page)
+	}
+	for name, want := range map[string]int{
+		"swagger-ui.css": 200, "swagger-ui-bundle.js": 200, "embed.go": 404, "oauth2-redirect.html": 404, "": 404,
+	} {
+		if status, _, h := get(m, "/docs/api/"+name); status != want || status == 200 && h.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%q: %d %v", name, status, h)
+		}
+	}
+	_, _, h = get(m, "/docs/dlq")
+	if strings.Contains(h.Get("Content-Security-Policy"), "unsafe") {
+		t.Errorf("a page of the manual: %v", h)
+	}
+}

@@ -1,0 +1,61 @@
+package manual
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/swaggest/swgui/v5/static"
+)
+
+// referencePolicy allows Swagger UI its inline styles, on its own page alone. Scripts are this server's.
+const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
+	"img-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+// reference is the page of the API with requests to try out.
+type reference struct {
+	page []byte
+	base string
+}
+
+func newReference(base, script string) (*reference, error) {
+	t, err := template.ParseFS(templates, "templates/swagger.html.tmpl")
+	if err != nil {
+		return nil, err
+	}
+	var page bytes.Buffer
+	err = t.Execute(&page, map[string]string{"Base": base, "Script": script})
+	return &reference{page.Bytes(), base}, err
+}
+
+// ServeHTTP implements http.Handler.
+func (f *reference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", referencePolicy)
+	if r.URL.Path == "/docs/api" {
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Cache-Control", "no-cache")
+		_, _ = w.Write(f.page) // the browser is gone, or has it
+		return
+	}
+	name := path.Base(r.URL.Path)
+	content, err := static.FS.ReadFile(name + ".gz")
+	if err != nil || name != "swagger-ui.css" && name != "swagger-ui-bundle.js" {
+		http.NotFound(w, r)
+		return
+	}
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		http.Error(w, "The server has this file compressed with gzip only.", http.StatusNotAcceptable)
+		return
+	}
+	h.Set("Content-Encoding", "gzip")
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Cache-Control", "public, max-age=86400")
+	h.Set("Content-Type", "text/javascript; charset=utf-8")
+	if path.Ext(name) == ".css" {
+		h.Set("Content-Type", "text/css; charset=utf-8")
+	}
+	_, _ = w.Write(content)
+}

@@ -1,0 +1,198 @@
+package manual
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"path"
+	"strings"
+	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
+)
+
+// repository is where files are that are no pages of the manual.
+const repository = "https://github.com/skald-saga/skald/blob/main/"
+
+// chapter is a page of the manual.
+type chapter struct {
+	Name     string // as in its URL
+	Title    string
+	Body     template.HTML
+	Sections []section
+}
+
+// section is what a search finds: a heading, or a row of a table that has an anchor, with the text below it.
+type section struct {
+	Anchor, Title string
+	Deep          bool // no entry of the page's own contents
+	text          strings.Builder
+}
+
+// Text of the section, in one line.
+func (s *section) Text() string { return strings.Join(strings.Fields(s.text.String()), " ") }
+
+// read renders all pages of files. base is the path before /docs/.
+func read(files fs.FS, base string) (map[string]*chapter, error) {
+	names, err := fs.Glob(files, "*.md")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*chapter{}
+	for _, n := range names {
+		if n == "requirements.md" { // for those who work on Skald
+			continue
+		}
+		source, err := fs.ReadFile(files, n)
+		if err != nil {
+			return nil, err
+		}
+		c, err := render(strings.TrimSuffix(n, ".md"), source, base)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n, err)
+		}
+		all[c.Name] = c
+	}
+	return all, nil
+}
+
+// markdown is that of the repository's host. The pages are this program's own: their HTML is let through.
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.Strikethrough, extension.Linkify, extension.NewTable(
+		extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))), // the policy forbids styles
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	goldmark.WithRendererOptions(html.WithUnsafe()),
+)
+
+func render(name string, source []byte, base string) (*chapter, error) {
+	c := &chapter{Name: name, Title: name}
+	doc := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(
+		parser.NewContext(parser.WithIDs(anchors{}))))
+	if err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			c.visit(n, source, base)
+		}
+		return ast.WalkContinue, nil
+	}); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := markdown.Renderer().Render(&out, source, doc); err != nil {
+		return nil, err
+	}
+	// Wide tables scroll by themselves, and can be scrolled with the keyboard.
+	body := strings.NewReplacer(
+		"<table>", `<div class="table" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
+		"<pre>", `<pre tabindex="0">`).Replace(out.String())
+	c.Body = template.HTML(body) //nolint:gosec // the program's own pages
+	return c, nil
+}
+
+// visit points the links of a node to where the server has them, and collects what a search finds.
+func (c *chapter) visit(n ast.Node, source []byte, base string) {
+	switch n := n.(type) {
+	case *ast.Heading:
+		if n.Level == 1 && len(c.Sections) == 0 {
+			c.Title = plain(n, source)
+		}
+		id, _ := n.AttributeString("id")
+		anchor, _ := id.([]byte)
+		c.Sections = append(c.Sections, section{Anchor: string(anchor), Title: plain(n, source), Deep: n.Level != 2})
+	case *ast.Link:
+		n.Destination = []byte(destination(string(n.Destination), base))
+	case *ast.Image:
+		n.Destination = []byte(base + "/docs/" + string(n.Destination))
+	case *east.TableRow:
+		if _, id, found := strings.Cut(raw(n, source), `<a id="`); found {
+			id, _, _ = strings.Cut(id, `"`)
+			c.Sections = append(c.Sections, section{Anchor: id, Title: strings.ToUpper(id), Deep: true})
+		}
+	case *ast.Text:
+		c.add(string(n.Segment.Value(source)) + " ")
+	case *ast.FencedCodeBlock:
+		for i := range n.Lines().Len() {
+			line := n.Lines().At(i)
+			c.add(string(line.Value(source)))
+		}
+	}
+}
+
+func (c *chapter) add(s string) {
+	if len(c.Sections) > 0 {
+		c.Sections[len(c.Sections)-1].text.WriteString(s)
+	}
+}
+
+// destination of a link between files of the repository.
+func destination(to, base string) string {
+	if strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "mailto:") {
+		return to
+	}
+	file, anchor, _ := strings.Cut(to, "#")
+	if anchor != "" {
+		anchor = "#" + anchor
+	}
+	switch {
+	case file == "../openapi.yaml":
+		return base + "/docs/api"
+	case path.Ext(file) == ".md" && !strings.Contains(file, "/") && file != "requirements.md":
+		return base + "/docs/" + strings.TrimSuffix(file, ".md") + anchor
+	}
+	return repository + path.Join("docs", file) + anchor
+}
+
+// raw is the HTML in a node.
+func raw(n ast.Node, source []byte) string {
+	var out strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if r, ok := n.(*ast.RawHTML); ok && entering {
+			out.Write(r.Segments.Value(source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return out.String()
+}
+
+// plain is the text in a node.
+func plain(n ast.Node, source []byte) string {
+	var out strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if t, ok := n.(*ast.Text); ok && entering {
+			out.Write(t.Segment.Value(source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return out.String()
+}
+
+// anchors names headings as the repository's host does, so that a link is right in both places.
+type anchors map[string]int
+
+// Generate implements parser.IDs.
+func (a anchors) Generate(value []byte, _ ast.NodeKind) []byte {
+	var out strings.Builder
+	for _, r := range strings.ToLower(strings.TrimSpace(string(value))) {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			out.WriteRune(r)
+		case r == ' ':
+			out.WriteRune('-')
+		}
+	}
+	id := out.String()
+	a[id]++
+	if n := a[id]; n > 1 {
+		id = fmt.Sprintf("%s-%d", id, n-1)
+	}
+	return []byte(id)
+}
+
+// Put implements parser.IDs.
+func (a anchors) Put(value []byte) { a[string(value)]++ }
