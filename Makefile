@@ -18,7 +18,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
+
+demo-ui: postgres build ## start a server with something in every state to look at, on http://127.0.0.1:8080/ui/ (ARGS='--scale 0.1')
+	./bin/skald demo --keep $(ARGS)
 
 # The slowest of the other packages, which wait more than the rest do: they begin first.
 LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual

@@ -37,6 +37,7 @@ func TestADemoThatStaysHasSomethingInEveryState(t *testing.T) {
 	case err := <-ended:
 		t.Fatalf("Keep = %v", err)
 	}
+	began := time.Now()
 	for path, values := range map[string]string{
 		"/sagas?state=":         "running completed compensating compensated failed cancelled timed_out",
 		"/job-runs?state=":      "PENDING RUNNING ORPHANED SUCCEEDED FAILED TIMED_OUT CANCELED SKIPPED",
@@ -46,6 +47,7 @@ func TestADemoThatStaysHasSomethingInEveryState(t *testing.T) {
 	} {
 		for _, v := range strings.Fields(values) {
 			eventually(t, server+"/api/v1"+path+url.QueryEscape(v)+"&page_size=1")
+			t.Logf("%s%s after %v", path, v, time.Since(began))
 		}
 	}
 	cancel()

@@ -113,7 +113,7 @@ func (f *filler) register(ctx context.Context) error {
 		{"refund", quick, 120_000, []string{"find-charge charges/find", "reverse-charge charges/reverse charges/create"}},
 		{"shipment", quick, 120_000, []string{"book-carrier carrier/book carrier/cancel", "wait-for-slot carrier/slot",
 			"hand-over carrier/load"}},
-		{"visit", quick, 120_000, []string{"wait-for-slot carrier/slot", "hand-over carrier/load"}},
+		{"visit", quick, 500, []string{"wait-for-slot carrier/slot", "hand-over carrier/load"}},
 		{"overdue", quick, 500, []string{"book-carrier carrier/book carrier/cancel", "wait-for-slot carrier/slot"}},
 		{"depot-move", patient, 120_000, []string{"pick depot/pick depot/release", "close orders/close orders/open"}},
 	} {
