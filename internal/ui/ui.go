@@ -1,5 +1,5 @@
-// Package ui serves the pages for people under /ui/, and the manual under /docs/. Each subject registers its pages with the kit; what a page
-// shows is what the API answers the visitor.
+// Package ui serves the pages for people under /ui/, and the manual under /docs/. Each subject registers its pages
+// with the kit; what a page shows is what the API answers the visitor.
 package ui
 
 import (
@@ -31,8 +31,8 @@ func New(cfg Config) (http.Handler, error) {
 		return k, manual.Register(k)
 	}
 	for _, register := range []func(*web.Kit) error{
-		manual.Register, systempages.Register, sagapages.Register, workflowpages.Register, letterpages.Register, jobpages.Register,
-		accesspages.Register,
+		manual.Register, systempages.Register, sagapages.Register, workflowpages.Register, letterpages.Register,
+		jobpages.Register, accesspages.Register,
 	} {
 		if err := register(k); err != nil {
 			return nil, err

@@ -85,8 +85,10 @@ func (f *filler) lost(ctx context.Context) error {
 func (f *filler) webhooks(ctx context.Context) error {
 	f.services.behave("hooks/broken", "down")
 	for _, h := range []object{
-		{"url": f.services.url + "/hooks/orders", "description": "Orders for the shop", "event_types": []string{"saga.completed", "saga.failed"}},
-		{"url": f.services.url + "/hooks/broken", "description": "The old reporting", "event_types": []string{"saga.*"}, "from": "beginning"},
+		{"url": f.services.url + "/hooks/orders", "description": "Orders for the shop",
+			"event_types": []string{"saga.completed", "saga.failed"}},
+		{"url": f.services.url + "/hooks/broken", "description": "The old reporting",
+			"event_types": []string{"saga.*"}, "from": "beginning"},
 		{"url": f.services.url + "/hooks/off", "description": "Not in use", "enabled": false},
 	} {
 		if err := f.post(ctx, "/webhooks", h); err != nil {

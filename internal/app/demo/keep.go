@@ -55,7 +55,8 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		defer os.RemoveAll(dir)
 		cfg.Skald.Database.EmbeddedDir = filepath.Join(dir, "postgres")
 	}
-	url, stop, err := startSkald(ctx, Config{Skald: cfg.Skald, Version: cfg.Version, Log: cfg.Log}, cfg.Skald.Server.ListenAddr)
+	url, stop, err := startSkald(ctx, Config{Skald: cfg.Skald, Version: cfg.Version, Log: cfg.Log},
+		cfg.Skald.Server.ListenAddr)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ var causes = []struct{ topic, kind, message, class, target string }{
 // fillLetters pushes letters, acts on some, and starts redrives.
 func (f *filler) fillLetters(ctx context.Context) error {
 	f.services.behave("invoices/accept", "down")
-	if err := f.call(ctx, "PATCH", "/dlq/policy", object{"auto_retry": false, "reason": "people decide here"}, nil); err != nil {
+	policy := object{"auto_retry": false, "reason": "people decide here"}
+	if err := f.call(ctx, "PATCH", "/dlq/policy", policy, nil); err != nil {
 		return err
 	}
 	all := f.scaled(3000)

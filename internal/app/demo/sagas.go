@@ -71,7 +71,8 @@ func (f *filler) shipments(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := f.post(ctx, "/sagas", object{"workflow_name": "overdue", "payload": object{}, "timeout_ms": 1500}); err != nil {
+	overdue := object{"workflow_name": "overdue", "payload": object{}, "timeout_ms": 1500}
+	if err := f.post(ctx, "/sagas", overdue); err != nil {
 		return err
 	}
 	return f.post(ctx, "/sagas", object{"workflow_name": "depot-move", "business_key": "move-1", "payload": object{}})

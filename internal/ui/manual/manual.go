@@ -5,7 +5,6 @@
 package manual
 
 import (
-	"embed"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,9 +12,6 @@ import (
 	"github.com/skald-saga/skald/docs"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
-
-//go:embed templates
-var templates embed.FS
 
 // manual is all chapters.
 type manual struct {

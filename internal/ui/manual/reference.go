@@ -2,6 +2,7 @@ package manual
 
 import (
 	"bytes"
+	"embed"
 	"html/template"
 	"net/http"
 	"path"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/swaggest/swgui/v5/static"
 )
+
+//go:embed templates
+var templates embed.FS
 
 // referencePolicy allows Swagger UI its inline styles, on its own page alone. Scripts are this server's.
 const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
