@@ -1,6 +1,6 @@
-// Package systempages has the pages about everything at once: the overview.
+// Package systempages has the pages about everything at once: the overview; and those of webhooks.
 //
-// Files, each on top of those before it: overview, pages.
+// Files, each on top of those before it: overview, webhooks_actions, webhooks, pages.
 package systempages
 
 import (
@@ -18,5 +18,6 @@ type pages struct{ kit *web.Kit }
 func Register(k *web.Kit) error {
 	p := &pages{k}
 	k.Page("GET /ui/{$}", p.overview)
+	p.registerWebhooks()
 	return k.Templates(templates)
 }

@@ -38,6 +38,9 @@ var badges = map[string]Badge{
 	"SUCCEEDED": {"✓", "succeeded", "done"},
 	"CANCELED":  {"■", "canceled", "muted"},
 	"SKIPPED":   {"⤼", "skipped", "muted"},
+	// Deliveries of webhooks.
+	"DELIVERED": {"✓", "delivered", "done"},
+	"DISCARDED": {"⤼", "discarded", "muted"},
 	// Workers.
 	"ACTIVE":   {"●", "active", "done"},
 	"DRAINING": {"◐", "draining", "undo"},

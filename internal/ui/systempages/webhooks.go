@@ -1,0 +1,165 @@
+package systempages
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// webhookList is the page of the list of webhooks.
+type webhookList struct {
+	*web.List
+	Webhooks []client.Webhook
+	Create   []web.Button
+	Curl     string
+	Now      time.Time
+}
+
+func (p *pages) webhooks(v *web.Visit) (*web.Page, error) {
+	d := webhookList{List: v.NewList(nil, nil), Now: v.Now}
+	res, err := p.kit.Client.ListWebhooksWithResponse(v.Context(), &client.ListWebhooksParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "100", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Webhooks = list.Webhooks
+	d.Paged(list.Pagination)
+	if !p.kit.ReadOnly {
+		d.Create = []web.Button{v.Button("Create", "/ui/webhooks/new", webhookAdmin, meansCreate, web.Safe)}
+	}
+	d.Curl = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/webhooks",
+		[]byte(`{"url": "https://example.org/hooks/skald", "event_types": ["saga.completed", "saga.failed"]}`))
+	return &web.Page{Template: "webhooks", Title: "Webhooks", Nav: "Webhooks", Refresh: 10, Data: d}, nil
+}
+
+// webhookPage is one webhook, with its deliveries.
+type webhookPage struct {
+	*web.List
+	*client.Webhook
+	Deliveries []client.Delivery
+	Actions    []web.Button
+	// Redelivered is what a redelivery has just made due; empty: none.
+	Redelivered string
+	More        bool // and there are more
+	Now         time.Time
+}
+
+// Letters is the topic of the dead letters of deliveries that gave up.
+func (d *webhookPage) Letters() string { return "webhook." + d.ID.String() }
+
+var deliveryViews = []web.View{
+	{Name: "All"},
+	{Name: "Pending", Filter: url.Values{"status": {"pending"}}},
+	{Name: "Delivered", Filter: url.Values{"status": {"delivered"}}},
+	{Name: "Failed", Filter: url.Values{"status": {"failed"}}},
+	{Name: "Discarded", Filter: url.Values{"status": {"discarded"}}},
+}
+
+func (p *pages) webhook(v *web.Visit) (*web.Page, error) {
+	w, _, err := p.webhookOf(v)
+	if err != nil {
+		return nil, err
+	}
+	q := v.URL.Query()
+	d := &webhookPage{Webhook: w, Now: v.Now, Redelivered: q.Get("redelivered"), More: q.Get("more") == "true"}
+	q.Del("redelivered") // said once, and no parameter of the API
+	q.Del("more")
+	v.URL.RawQuery = q.Encode()
+	d.List = v.NewList(deliveryViews, nil)
+	res, err := p.kit.Client.ListWebhookDeliveriesWithResponse(v.Context(), w.ID,
+		&client.ListWebhookDeliveriesParams{}, web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Deliveries = list.Deliveries
+	d.Paged(list.Pagination)
+	d.Actions = p.webhookButtons(v, w)
+	page := &web.Page{Template: "webhook", Title: w.URL, Nav: "Webhooks", Refresh: 5, Data: d}
+	for i := range d.Deliveries {
+		if d.Deliveries[i].Status == client.DeliveryStatusPending {
+			page.Refresh = 2
+		}
+	}
+	return page, nil
+}
+
+// deliveryPage is one delivery, with what was sent and what the endpoint answered.
+type deliveryPage struct {
+	*client.Delivery
+	URL     string // of the endpoint
+	Actions []web.Button
+	Now     time.Time
+}
+
+func (p *pages) delivery(v *web.Visit) (*web.Page, error) {
+	w, _, err := p.webhookOf(v)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(v.PathValue("delivery"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetWebhookDeliveryWithResponse(v.Context(), w.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	d := deliveryPage{URL: w.URL, Now: v.Now}
+	if d.Delivery, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); err != nil {
+		return nil, err
+	}
+	if !p.kit.ReadOnly {
+		d.Actions = []web.Button{v.Button("Redeliver", deliveryPath(w.ID, id)+"/redeliver", webhookAdmin,
+			meansRedeliver, web.Safe)}
+	}
+	page := &web.Page{Template: "webhook-delivery", Title: d.EventType + " to " + w.URL, Nav: "Webhooks", Data: d}
+	page.Refresh = 5
+	if d.Status == client.DeliveryStatusPending {
+		page.Refresh = 1
+	}
+	return page, nil
+}
+
+// filtersWords says what a webhook is sent: "all", or the names.
+func filtersWords(names []string) string {
+	if len(names) == 0 {
+		return "all"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Types are the events that the webhook gets.
+func (d *webhookPage) Types() string { return filtersWords(d.EventTypes) }
+
+// Names are the workflows whose events the webhook gets.
+func (d *webhookPage) Names() string { return filtersWords(d.WorkflowNames) }
+
+// registerWebhooks adds the pages of webhooks.
+func (p *pages) registerWebhooks() {
+	k, one := p.kit, "/ui/webhooks/{webhook}"
+	k.Page("GET /ui/webhooks", p.webhooks)
+	k.Action("/ui/webhooks/new", p.createWebhook)
+	k.Page("GET "+one, p.webhook)
+	k.Action(one+"/edit", p.editWebhook)
+	k.Action(one+"/delete", p.deleteWebhook)
+	k.Action(one+"/enable", p.enableWebhook)
+	k.Action(one+"/disable", p.disableWebhook)
+	k.Action(one+"/rotate-secret", p.rotateSecret)
+	k.Action(one+"/test", p.testWebhook)
+	k.Action(one+"/redeliver", p.redeliverSince)
+	k.Page("GET "+one+"/deliveries/{delivery}", p.delivery)
+	k.Action(one+"/deliveries/{delivery}/redeliver", p.redeliver)
+}

@@ -1,0 +1,285 @@
+package systempages
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// webhookAdmin is the permission for every change of a webhook.
+const webhookAdmin = "sagas:admin"
+
+const (
+	meansCreate    = "Events are sent to the URL from now on, signed with a secret that is shown once."
+	meansRedeliver = "The same event is sent again, with the same webhook-id and a fresh series of attempts."
+	meansTest      = "One event of the type io.skald.webhook.ping is sent, once. Its delivery shows the answer."
+	meansRotate    = "A new secret is made and shown once. For 24 hours, requests carry the signatures of both secrets."
+	meansDisable   = "Nothing is sent until the webhook is enabled. Events wait meanwhile; none is lost."
+	meansEnable    = "Sending begins again: where it stopped, or from now."
+	meansDelete    = "The webhook is deleted, and its deliveries with it. Nothing is sent any more."
+	meansSince     = "Deliveries that gave up are sent again, if they were created since a time; at most 1,000 at once."
+	meansEdit      = "What has not been sent yet follows the new settings."
+)
+
+// webhookOf reads the webhook of the URL, with its ETag.
+func (p *pages) webhookOf(v *web.Visit) (*client.Webhook, string, error) {
+	id, err := uuid.Parse(v.PathValue("webhook"))
+	if err != nil {
+		return nil, "", web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetWebhookWithResponse(v.Context(), id)
+	if err != nil {
+		return nil, "", err
+	}
+	w, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	return w, res.HTTPResponse.Header.Get("ETag"), err
+}
+
+func webhookPath(id uuid.UUID) string { return "/ui/webhooks/" + id.String() }
+
+func deliveryPath(webhook, id uuid.UUID) string {
+	return webhookPath(webhook) + "/deliveries/" + id.String()
+}
+
+// webhookButtons are the actions on a webhook.
+func (p *pages) webhookButtons(v *web.Visit, w *client.Webhook) []web.Button {
+	if p.kit.ReadOnly {
+		return nil
+	}
+	at := webhookPath(w.ID)
+	button := func(label, path, means string, class web.Class) web.Button {
+		return v.Button(label, at+path, webhookAdmin, means, class)
+	}
+	all := []web.Button{
+		button("Test", "/test", meansTest, web.Safe), button("Edit", "/edit", meansEdit, web.Safe),
+		button("Redeliver what failed", "/redeliver", meansSince, web.Safe),
+		button("Rotate the secret", "/rotate-secret", meansRotate, web.Safe),
+	}
+	if w.Enabled {
+		all = append(all, button("Disable", "/disable", meansDisable, web.Safe))
+	} else {
+		all = append([]web.Button{button("Enable", "/enable", meansEnable, web.Safe)}, all...)
+	}
+	return append(all, button("Delete", "/delete", meansDelete, web.Dangerous))
+}
+
+// webhookFields are the settings of a webhook.
+func webhookFields(w *client.Webhook) []web.Field {
+	return []web.Field{
+		{Name: "url", Label: "URL", Hint: "https://example.org/hooks/skald", Value: w.URL, Required: true},
+		{Name: "description", Label: "Description", Value: w.Description},
+		{Name: "event_types", Label: "Event types, one a line; none: all", Kind: "lines",
+			Hint: "saga.completed\ncompensation.*", Value: strings.Join(w.EventTypes, "\n")},
+		{Name: "workflow_names", Label: "Workflows, one a line; none: all", Kind: "lines",
+			Value: strings.Join(w.WorkflowNames, "\n")},
+	}
+}
+
+// createWebhook is the form of a new webhook. The secret is shown instead of the webhook.
+func (p *pages) createWebhook(*web.Visit) (*web.Action, error) {
+	return &web.Action{
+		Label: "Create", Title: "Create a webhook", Nav: "Webhooks",
+		Back:  web.Link{Name: "Webhooks", URL: "/ui/webhooks"},
+		Needs: webhookAdmin, Means: meansCreate, Request: "POST /api/v1/webhooks",
+		Fields: append(webhookFields(&client.Webhook{}), web.Field{
+			Name: "from", Label: "Begin", Kind: "select", Value: "now",
+			Options: []web.Option{
+				{Value: "now", Label: "now"}, {Value: "beginning", Label: "with every event that is still stored"},
+			},
+		}),
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CreateWebhookWithBody(ctx, &client.CreateWebhookParams{}, web.JSON, body, edit)
+		},
+		Result: showSecret,
+	}, nil
+}
+
+// showSecret is the page that shows a secret, once.
+func showSecret(answer []byte) (*web.Page, error) {
+	var w client.Webhook
+	if err := json.Unmarshal(answer, &w); err != nil {
+		return nil, err
+	}
+	return &web.Page{Template: "webhook-secret", Title: "The secret of the webhook", Nav: "Webhooks", Data: &w}, nil
+}
+
+// onWebhook is the form of an action on the webhook of the URL.
+func (p *pages) onWebhook(v *web.Visit, label, means string) (*web.Action, *client.Webhook, error) {
+	w, etag, err := p.webhookOf(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	at := webhookPath(w.ID)
+	return &web.Action{
+		Label: label, Title: label + ": webhook to " + w.URL, Nav: "Webhooks", Back: web.Link{Name: w.URL, URL: at},
+		Needs: webhookAdmin, Means: means, ETag: etag, Done: func([]byte) string { return at },
+	}, w, nil
+}
+
+func (p *pages) editWebhook(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Save", meansEdit)
+	if err != nil {
+		return nil, err
+	}
+	a.NoKey, a.Fields, a.Request = true, webhookFields(w), "PATCH /api/v1/webhooks/"+w.ID.String()
+	a.Body = func(_ web.Form, members map[string]any) error {
+		for name, none := range map[string]any{"description": "", "event_types": []string{}, "workflow_names": []string{}} {
+			if members[name] == nil { // what was emptied is changed as well
+				members[name] = none
+			}
+		}
+		return nil
+	}
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.UpdateWebhookWithBody(ctx, w.ID, &client.UpdateWebhookParams{}, web.JSON, body, edit)
+	}
+	return a, nil
+}
+
+func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Delete", meansDelete)
+	if err != nil {
+		return nil, err
+	}
+	id := w.ID.String()
+	a.Class, a.NoKey, a.Request = web.Dangerous, true, "DELETE /api/v1/webhooks/"+id
+	a.Warning = "Events that have not been sent yet are never sent. Disable the webhook if it is to go on later."
+	a.Confirm, a.About = id[len(id)-6:], "the end of the webhook's id"
+	a.Done = func([]byte) string { return "/ui/webhooks" }
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		var form struct {
+			Reason *string `json:"reason"`
+		}
+		if err := json.NewDecoder(body).Decode(&form); err != nil {
+			return nil, err
+		}
+		return p.kit.Client.DeleteWebhook(ctx, w.ID, &client.DeleteWebhookParams{Reason: form.Reason}, edit)
+	}
+	return a, nil
+}
+
+func (p *pages) enableWebhook(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Enable", meansEnable)
+	if err != nil {
+		return nil, err
+	}
+	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/enable"
+	a.Fields = []web.Field{{
+		Name: "from", Label: "Continue", Kind: "select", Value: "stop", Options: []web.Option{
+			{Value: "stop", Label: "where it stopped: what happened meanwhile is sent"},
+			{Value: "now", Label: "from now: what happened meanwhile is skipped, and pending deliveries are discarded"},
+		},
+	}}
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.EnableWebhookWithBody(ctx, w.ID, &client.EnableWebhookParams{}, web.JSON, body, edit)
+	}
+	return a, nil
+}
+
+func (p *pages) disableWebhook(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Disable", meansDisable)
+	if err != nil {
+		return nil, err
+	}
+	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/disable"
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.DisableWebhookWithBody(ctx, w.ID, &client.DisableWebhookParams{}, web.JSON, body, edit)
+	}
+	return a, nil
+}
+
+func (p *pages) rotateSecret(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Rotate the secret", meansRotate)
+	if err != nil {
+		return nil, err
+	}
+	a.Request, a.Result = "POST /api/v1/webhooks/"+w.ID.String()+"/rotate-secret", showSecret
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.RotateWebhookSecretWithBody(ctx, w.ID, &client.RotateWebhookSecretParams{}, web.JSON, body, edit)
+	}
+	return a, nil
+}
+
+func (p *pages) testWebhook(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Test", meansTest)
+	if err != nil {
+		return nil, err
+	}
+	a.NoReason, a.ETag, a.Done = true, "", showDelivery(w.ID)
+	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/test"
+	a.Send = func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.TestWebhook(ctx, w.ID, &client.TestWebhookParams{}, edit)
+	}
+	return a, nil
+}
+
+// showDelivery leads to the delivery that the API has made due.
+func showDelivery(webhook uuid.UUID) func(answer []byte) string {
+	return func(answer []byte) string {
+		var d client.Delivery
+		if json.Unmarshal(answer, &d) != nil || d.ID == uuid.Nil {
+			return webhookPath(webhook)
+		}
+		return deliveryPath(webhook, d.ID)
+	}
+}
+
+func (p *pages) redeliver(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Redeliver", meansRedeliver)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(v.PathValue("delivery"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	at := deliveryPath(w.ID, id)
+	a.NoReason, a.ETag, a.Done = true, "", func([]byte) string { return at }
+	a.Back, a.Request = web.Link{Name: "delivery", URL: at}, "POST /api/v1"+strings.TrimPrefix(at, "/ui")+"/redeliver"
+	a.Send = func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.RedeliverWebhookDelivery(ctx, w.ID, id, &client.RedeliverWebhookDeliveryParams{}, edit)
+	}
+	return a, nil
+}
+
+func (p *pages) redeliverSince(v *web.Visit) (*web.Action, error) {
+	a, w, err := p.onWebhook(v, "Redeliver what failed", meansSince)
+	if err != nil {
+		return nil, err
+	}
+	a.NoReason, a.ETag = true, ""
+	a.Fields = []web.Field{{
+		Name: "since", Label: "Created since: a time, or a distance from now", Value: "-24h", Required: true,
+	}}
+	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/redeliver"
+	a.Body = func(form web.Form, members map[string]any) error {
+		if at, ok := web.Relative(v.Now, strings.TrimSpace(form["since"])); ok {
+			members["since"] = at.UTC().Format(time.RFC3339)
+		}
+		return nil
+	}
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.RedeliverFailedWithBody(ctx, w.ID, &client.RedeliverFailedParams{}, web.JSON, body, edit)
+	}
+	a.Done = func(answer []byte) string {
+		var r client.RedeliverResult
+		if json.NewDecoder(bytes.NewReader(answer)).Decode(&r) != nil {
+			return webhookPath(w.ID)
+		}
+		return webhookPath(w.ID) + "?" + url.Values{
+			"redelivered": {fmt.Sprint(r.Redelivered)}, "more": {fmt.Sprint(r.More)},
+		}.Encode()
+	}
+	return a, nil
+}
