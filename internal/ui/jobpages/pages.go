@@ -2,7 +2,7 @@
 //
 // Files, each on top of those before it: words, bars, runrow, takers, definitions, definition, definition_form,
 // definition_actions, backfills, runs,
-// bulks, run_actions, selected, gantt, run, pages.
+// bulks, run_actions, selected, gantt, run, workers, worker_actions, pages.
 package jobpages
 
 import (
@@ -38,5 +38,9 @@ func Register(k *web.Kit) error {
 	k.Action("/ui/run-bulks/new", p.newBulk)
 	k.Page("GET /ui/run-bulks/{bulk}", p.bulk)
 	k.Action("/ui/run-bulks/{bulk}/cancel", p.cancelBulk)
+	k.Page("GET /ui/workers", p.workers)
+	k.Page("GET /ui/workers/{worker}", p.worker)
+	k.Action("/ui/workers/{worker}/actions/{action}", p.workerAction)
+	k.Action("/ui/scheduler/step-down", p.stepDown)
 	return k.Templates(templates)
 }

@@ -1,6 +1,7 @@
 package jobpages_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -127,3 +128,6 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		t.Errorf("a deleted definition: %d\n%s", status, page)
 	}
 }
+
+// text of a number in a decoded answer.
+func text(v any) string { return fmt.Sprint(v) }

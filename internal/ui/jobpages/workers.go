@@ -1,0 +1,212 @@
+package jobpages
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// workerList is the page of the workers, of the queues, and of the scheduler.
+type workerList struct {
+	*web.List
+	Workers  []client.Worker
+	Queues   []queueRow
+	Active   []client.Worker // the columns of the matrix of queues
+	More     bool            // there are more definitions or workers than were looked at
+	Leader   *client.SchedulerLeader
+	StepDown []web.Button
+	Now      time.Time
+}
+
+// queueRow is a queue with the active workers that take it.
+type queueRow struct {
+	Name    string
+	Jobs    int      // definitions with this queue
+	Taken   []bool   // by each of the columns
+	Takers  int      // in all
+	Names   []string // of the takers, when there are too many for columns
+	Slots   int32    // of them
+	Due     string   // runs that are due and wait; empty: unknown
+	Waiting bool
+}
+
+const (
+	matrixColumns = 12 // workers; with more, a list of names is easier to read
+	queuesAtMost  = 50 // whose waiting runs are counted
+)
+
+var workerViews = []web.View{
+	{Name: "Here", Filter: url.Values{"state": {"ACTIVE", "DRAINING", "LOST"}}},
+	{Name: "Active", Filter: url.Values{"state": {"ACTIVE"}}},
+	{Name: "Draining", Filter: url.Values{"state": {"DRAINING"}}},
+	{Name: "Lost", Filter: url.Values{"state": {"LOST"}}},
+	{Name: "Gone", Filter: url.Values{"state": {"DETACHED"}}},
+	{Name: "All"},
+}
+
+func (p *pages) workers(v *web.Visit) (*web.Page, error) {
+	d := workerList{List: v.NewList(workerViews, nil), Now: v.Now}
+	res, err := p.kit.Client.ListWorkersWithResponse(v.Context(), &client.ListWorkersParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Workers = list.Workers
+	d.Paged(list.Pagination)
+	if err := p.queues(v, &d); err != nil {
+		return nil, err
+	}
+	leader, err := p.kit.Client.GetLeaderWithResponse(v.Context())
+	if err != nil {
+		return nil, err
+	}
+	if d.Leader, err = web.Got(leader.JSON200, leader.ApplicationProblemJSONDefault); err != nil {
+		return nil, err
+	}
+	if d.Leader.Alive && !p.kit.ReadOnly {
+		d.StepDown = []web.Button{v.Button("Step down", "/ui/scheduler/step-down", "jobs:admin",
+			"Another node becomes leader, or the same one in a new epoch.", web.Dangerous)}
+	}
+	return &web.Page{Template: "workers", Title: "Workers", Nav: "Workers", Refresh: 5, Data: d}, nil
+}
+
+// queues makes the matrix: the queues that nobody takes come first.
+func (p *pages) queues(v *web.Visit, d *workerList) error {
+	active, err := p.activeWorkers(v)
+	if err != nil {
+		return err
+	}
+	enabled, size := true, client.PageSize(200)
+	res, err := p.kit.Client.ListJobDefinitionsWithResponse(
+		v.Context(), &client.ListJobDefinitionsParams{Enabled: &enabled, PageSize: &size},
+	)
+	if err != nil {
+		return err
+	}
+	jobs, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return err
+	}
+	d.More = active.More || jobs.Pagination.HasNext
+	d.Queues = matrix(jobs.JobDefinitions, active.Workers)
+	if len(active.Workers) <= matrixColumns {
+		d.Active = active.Workers
+	}
+	for i := range d.Queues {
+		if i < queuesAtMost {
+			if err := p.countDue(v, &d.Queues[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// matrix is the queues of jobs and workers.
+func matrix(jobs []client.JobDefinition, workers []client.Worker) (rows []queueRow) {
+	at := map[string]int{}
+	row := func(queue string) *queueRow {
+		if _, ok := at[queue]; !ok {
+			at[queue] = len(rows)
+			rows = append(rows, queueRow{Name: queue, Taken: make([]bool, len(workers))})
+		}
+		return &rows[at[queue]]
+	}
+	for i := range jobs {
+		row(jobs[i].Queue).Jobs++
+	}
+	for i := range workers {
+		for _, queue := range workers[i].Queues {
+			r := row(queue)
+			r.Taken[i] = true
+			r.Takers++
+			r.Slots += workers[i].MaxRuns
+			r.Names = append(r.Names, workers[i].Name)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b queueRow) int {
+		return cmp.Or(cmp.Compare(min(a.Takers, 1), min(b.Takers, 1)), cmp.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// countDue counts the runs of a queue that are due and wait.
+func (p *pages) countDue(v *web.Visit, q *queueRow) error {
+	size, queue := client.PageSize(1), q.Name
+	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{
+		Queue: &queue, State: []client.JobRunState{client.JobRunStatePENDING}, ScheduledTo: &v.Now, PageSize: &size,
+		Include: []string{"total"},
+	})
+	if err != nil {
+		return err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return err
+	}
+	if n := list.Pagination.TotalCount; n != nil {
+		capped := list.Pagination.TotalIsCapped
+		q.Due, q.Waiting = web.Count(*n, capped != nil && *capped), *n > 0
+	}
+	return nil
+}
+
+// workerPage is the page of one worker.
+type workerPage struct {
+	*client.Worker
+	Has     []runRow // runs that it has
+	Had     []runRow // and those that ended with it
+	Actions []web.Button
+	Now     time.Time
+}
+
+func (p *pages) gotWorker(v *web.Visit) (*client.Worker, error) {
+	id, err := uuid.Parse(v.PathValue("worker"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetWorkerWithResponse(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+// held are the states of runs that a worker has.
+var held = []client.JobRunState{client.JobRunStateASSIGNED, client.JobRunStateRUNNING}
+
+func (p *pages) worker(v *web.Visit) (*web.Page, error) {
+	w, err := p.gotWorker(v)
+	if err != nil {
+		return nil, err
+	}
+	d := workerPage{Worker: w, Now: v.Now, Actions: p.workerButtons(v, w)}
+	for _, part := range []struct {
+		states []client.JobRunState
+		rows   *[]runRow
+	}{{held, &d.Has}, {ended, &d.Had}} {
+		size := client.PageSize(50)
+		res, err := p.kit.Client.ListJobRunsWithResponse(
+			v.Context(), &client.ListJobRunsParams{Worker: &w.WorkerID, State: part.states, PageSize: &size},
+		)
+		if err != nil {
+			return nil, err
+		}
+		list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+		if err != nil {
+			return nil, err
+		}
+		*part.rows = rowsOf(list.JobRuns, v.Now)
+	}
+	return &web.Page{Template: "worker", Title: w.Name, Nav: "Workers", Refresh: 5, Data: d}, nil
+}

@@ -1,0 +1,53 @@
+package jobpages_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// TestWorkersAreDrainedAndDetachedFromTheirPages shows what a worker has before it is detached.
+func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
+	s := uitest.Start(t)
+	for _, queue := range []string{"rows", "gpu"} {
+		if status, doc := s.Call(t, "POST", "/job-definitions", map[string]any{
+			"name": "job-" + queue, "type": "manual", "command_name": "import", "queue": queue,
+		}); status != 201 {
+			t.Fatalf("%d %v", status, doc)
+		}
+	}
+	s.Call(t, "POST", "/job-definitions/job-rows/runs", map[string]any{})
+	w := worker(t, s, "rows")
+	run, _ := claims(t, s, w)
+	page := reads(t, s, "/ui/workers", "is the leader", "no active worker takes it", w)
+	if strings.Index(page, "queue=gpu") > strings.Index(page, "queue=rows") {
+		t.Error("a queue that nobody takes is not in front")
+	}
+	one := "/ui/workers/" + w
+	page = reads(t, s, one, run, "/actions/drain", "/actions/detach", "of all commands")
+	if strings.Contains(page, "/actions/undrain") {
+		t.Error("a worker that is not draining can be undrained")
+	}
+	posts(t, s, one+"/actions/drain", "reason", hostile)
+	reads(t, s, one, "draining", "/actions/undrain")
+	posts(t, s, one+"/actions/undrain", "reason", "over")
+	detach := one + "/actions/detach"
+	form := uitest.Form(reads(t, s, detach, run, "in doubt immediately"))
+	form.Set("reason", "its host is gone")
+	if status, page, _ := s.Post(t, detach, form); status != 400 || !strings.Contains(page, "Not confirmed") {
+		t.Errorf("it is detached without confirmation: %d\n%s", status, page)
+	}
+	posts(t, s, detach, "reason", "its host is gone", "confirm", w[len(w)-6:])
+	reads(t, s, one, "detached", "/actions/undetach")
+	reads(t, s, "/ui/workers?state=DETACHED", w)
+	if status, _ := s.Get(t, "/ui/workers?state=NONE"); status != 400 {
+		t.Errorf("an unknown state: %d", status)
+	}
+	if status, _ := s.Get(t, "/ui/workers/none"); status != 404 {
+		t.Errorf("no such worker: %d", status)
+	}
+	_, leader := s.Call(t, "GET", "/scheduler/leader", nil)
+	reads(t, s, "/ui/scheduler/step-down", "Type <code>")
+	posts(t, s, "/ui/scheduler/step-down", "reason", "maintenance", "confirm", text(leader["epoch"]))
+}
