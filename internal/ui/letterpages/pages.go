@@ -1,11 +1,31 @@
 // Package letterpages has the pages of dead letters: groups of errors, letters, topics, redrives.
 //
-// Files, each on top of those before it: pages.
+// Files, each on top of those before it: content, explain, letters, carried, diff, groups, letteractions,
+// edit, letter, pages.
 package letterpages
 
-import "github.com/skald-saga/skald/internal/ui/web"
+import (
+	"embed"
+
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+//go:embed templates
+var templates embed.FS
+
+type pages struct{ kit *web.Kit }
 
 // Register adds the pages to k.
-func Register(*web.Kit) error {
-	return nil
+func Register(k *web.Kit) error {
+	p := &pages{k}
+	k.Page("GET /ui/dlq", p.groups)
+	k.Page("GET /ui/dlq/groups/{fingerprint}", p.group)
+	k.Action("/ui/dlq/groups/{fingerprint}/{verb}", p.groupAction)
+	k.Page("GET /ui/dlq/letters", p.letters)
+	k.Page("GET /ui/dlq/archive", p.archive)
+	k.Page("GET /ui/dlq/letters/{letter}", p.letter)
+	k.Page("GET /ui/dlq/letters/{letter}/content", p.download)
+	k.Action("/ui/dlq/letters/{letter}/actions/edit", p.edit)
+	k.Action("/ui/dlq/letters/{letter}/actions/{verb}", p.letterAction)
+	return k.Templates(templates)
 }

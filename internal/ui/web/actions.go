@@ -233,6 +233,7 @@ type Button struct {
 	Label, URL, Means string
 	Needs             string // the permission that the visitor lacks; empty: none
 	Danger            bool
+	Page              bool // it opens as a page, not in a dialog
 }
 
 // Button returns the button of an action at a path below the base; disabled when the visitor lacks the

@@ -18,7 +18,9 @@ type List struct {
 	Next    string // URL of the next page; empty: this is the last
 	First   string // URL of the first page; empty: this is it
 	Clear   string // URL without filters; empty: there are none
-	asked   url.Values
+	// Kept are the parameters that a form of the filters has to send as well.
+	Kept  []Option
+	asked url.Values
 }
 
 // Tab is a list with certain filters, or a part of a page.
@@ -65,6 +67,11 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 			l.Clear = "?" + only(l.asked, own).Encode()
 		}
 		l.Filters = append(l.Filters, f)
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(own))) {
+		for _, value := range l.asked[name] {
+			l.Kept = append(l.Kept, Option{Value: value, Label: name})
+		}
 	}
 	for _, view := range views {
 		to, current := without(l.asked, append(own, "cursor")...), true

@@ -1,0 +1,125 @@
+package letterpages
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// carried is what a letter carries: its original content, or that of a revision.
+type carried struct {
+	Shown   int // number of the revision; 0: the original
+	Content content
+	View    string // json, text or hex
+	Views   []web.Tab
+	Key     *header
+	Headers []header
+}
+
+// letterOf reads the letter of the URL. An id that is none names nothing.
+func (p *pages) letterOf(v *web.Visit) (*client.DeadLetter, *client.GetDeadLetterResponse, error) {
+	id, err := uuid.Parse(v.PathValue("letter"))
+	if err != nil {
+		return nil, nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetDeadLetterWithResponse(v.Context(), id, &client.GetDeadLetterParams{
+		Include: []client.GetDeadLetterParamsInclude{"raw", "attempts", "lineage"},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	return l, res, err
+}
+
+func (p *pages) revisionsOf(v *web.Visit, id uuid.UUID) ([]client.DeadLetterRevision, error) {
+	res, err := p.kit.Client.ListDeadLetterRevisionsWithResponse(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	return list.Revisions, nil
+}
+
+// carriedBy reads the content of the revision that the URL asks for: the latest, unless it names one.
+func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetterRevision) (d carried, err error) {
+	q := v.URL.Query()
+	d.Shown = len(revisions)
+	if asked := q.Get("rev"); asked != "" {
+		n, err := strconv.Atoi(asked)
+		if err != nil || n < 0 || n > len(revisions) {
+			return d, web.ErrNoPage
+		}
+		d.Shown = n
+	}
+	if d.Shown == 0 {
+		d.Content = contentOf(l.Payload, l.PayloadBase64, l.PayloadEncoding)
+		d.Key, d.Headers = keyOf(l.Key, l.KeyBase64), headersOf(l.Headers)
+	} else {
+		r := revisions[d.Shown-1]
+		d.Content = contentOf(r.Payload, r.PayloadBase64, r.PayloadEncoding)
+		d.Key, d.Headers = keyOf(r.Key, r.KeyBase64), headersOf(r.Headers)
+	}
+	d.View = q.Get("view")
+	possible := []string{"hex"}
+	switch d.Content.Encoding {
+	case "json":
+		possible = []string{"json", "text", "hex"}
+	case "text":
+		possible = []string{"text", "hex"}
+	}
+	if !slices.Contains(possible, d.View) {
+		d.View = possible[0]
+	}
+	rev := "&rev=" + strconv.Itoa(d.Shown)
+	for _, name := range possible {
+		d.Views = append(d.Views, web.Tab{
+			Name: map[string]string{"json": "JSON", "text": "Text", "hex": "Bytes"}[name],
+			URL:  "?view=" + name + rev, Current: name == d.View,
+		})
+	}
+	if d.View == "hex" {
+		from, _ := strconv.Atoi(q.Get("from")) // anything else is the beginning
+		d.Content.hex(from)
+	}
+	return d, nil
+}
+
+// download sends the bytes of a payload as they are.
+func (p *pages) download(v *web.Visit) (*web.Page, error) {
+	l, _, err := p.letterOf(v)
+	if err != nil {
+		return nil, err
+	}
+	revisions, err := p.revisionsOf(v, l.ID)
+	if err != nil {
+		return nil, err
+	}
+	d, err := carriedBy(v, l, revisions)
+	if err != nil {
+		return nil, err
+	}
+	if d.Content.Hidden || d.Content.Encoding == "" {
+		return nil, &web.Refusal{Problem: client.Problem{
+			Status: http.StatusNotFound, Code: "REQ_NOT_FOUND", Title: "No content",
+			Detail: "The letter has no payload, or you may not see it (payloads:read).",
+		}}
+	}
+	name := l.ID.String()
+	if d.Shown > 0 {
+		name += "-revision-" + strconv.Itoa(d.Shown)
+	}
+	extension := map[string]string{"json": ".json", "text": ".txt"}[d.Content.Encoding]
+	if extension == "" {
+		extension = ".bin"
+	}
+	return &web.Page{Data: web.File{Name: name + extension, Content: d.Content.Bytes}}, nil
+}

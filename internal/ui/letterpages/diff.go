@@ -1,0 +1,165 @@
+package letterpages
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// operation is one of a JSON Patch (RFC 6902).
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+	// Before is the value that it replaces or removes.
+	Before json.RawMessage `json:"-"`
+}
+
+// difference returns the patch that makes after of before. Numbers are compared and kept as they are written:
+// 1.0 is not 1, and no digit of a 64-bit number is lost.
+func difference(before, after json.RawMessage) (patch []operation, err error) {
+	was, err := parse(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := parse(after)
+	if err != nil {
+		return nil, err
+	}
+	compare("", was, is, &patch)
+	return patch, nil
+}
+
+// value is JSON of which objects and arrays are opened.
+type value struct {
+	raw     json.RawMessage
+	members map[string]value // of an object
+	items   []value          // of an array
+	kind    byte             // its first character
+}
+
+func parse(raw json.RawMessage) (v value, err error) {
+	raw = bytes.TrimSpace(raw)
+	var small bytes.Buffer
+	if err := json.Compact(&small, raw); err != nil {
+		return v, err
+	}
+	v.raw, v.kind = small.Bytes(), small.Bytes()[0]
+	switch v.kind {
+	case '{':
+		var inner map[string]json.RawMessage
+		if err := json.Unmarshal(v.raw, &inner); err != nil {
+			return v, err
+		}
+		v.members = make(map[string]value, len(inner))
+		for name, m := range inner {
+			if v.members[name], err = parse(m); err != nil {
+				return v, err
+			}
+		}
+	case '[':
+		var inner []json.RawMessage
+		if err := json.Unmarshal(v.raw, &inner); err != nil {
+			return v, err
+		}
+		for _, m := range inner {
+			item, err := parse(m)
+			if err != nil {
+				return v, err
+			}
+			v.items = append(v.items, item)
+		}
+	case '"': // the same text may be written in several ways
+		var text string
+		if err := json.Unmarshal(v.raw, &text); err != nil {
+			return v, err
+		}
+		if v.raw, err = plainly(text); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// plainly is a text as JSON without the escapes that only HTML needs.
+func plainly(text string) (json.RawMessage, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(text)
+	return bytes.TrimSpace(out.Bytes()), err
+}
+
+func same(a, b value) bool {
+	if a.kind != b.kind || len(a.members) != len(b.members) || len(a.items) != len(b.items) {
+		return false
+	}
+	switch a.kind {
+	case '{':
+		for name, m := range a.members {
+			other, ok := b.members[name]
+			if !ok || !same(m, other) {
+				return false
+			}
+		}
+		return true
+	case '[':
+		return slices.EqualFunc(a.items, b.items, same)
+	}
+	return bytes.Equal(a.raw, b.raw)
+}
+
+func compare(path string, was, is value, patch *[]operation) {
+	switch {
+	case same(was, is):
+	case was.kind == '{' && is.kind == '{':
+		for _, name := range slices.Sorted(maps.Keys(was.members)) {
+			at := path + "/" + escape(name)
+			if now, ok := is.members[name]; ok {
+				compare(at, was.members[name], now, patch)
+			} else {
+				*patch = append(*patch, operation{Op: "remove", Path: at, Before: was.members[name].raw})
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(is.members)) {
+			if _, ok := was.members[name]; !ok {
+				*patch = append(*patch, operation{Op: "add", Path: path + "/" + escape(name), Value: is.members[name].raw})
+			}
+		}
+	case was.kind == '[' && is.kind == '[':
+		compareItems(path, was.items, is.items, patch)
+	default:
+		*patch = append(*patch, operation{Op: "replace", Path: path, Value: is.raw, Before: was.raw})
+	}
+}
+
+// compareItems leaves alone what two arrays have in common at both ends, and compares the rest one by one.
+func compareItems(path string, was, is []value, patch *[]operation) {
+	first := 0
+	for first < len(was) && first < len(is) && same(was[first], is[first]) {
+		first++
+	}
+	was, is = was[first:], is[first:]
+	for len(was) > 0 && len(is) > 0 && same(was[len(was)-1], is[len(is)-1]) {
+		was, is = was[:len(was)-1], is[:len(is)-1]
+	}
+	at := func(i int) string { return path + "/" + strconv.Itoa(first+i) }
+	both := min(len(was), len(is))
+	for i := range both {
+		compare(at(i), was[i], is[i], patch)
+	}
+	for i := len(was) - 1; i >= both; i-- {
+		*patch = append(*patch, operation{Op: "remove", Path: at(i), Before: was[i].raw})
+	}
+	for i := both; i < len(is); i++ {
+		*patch = append(*patch, operation{Op: "add", Path: at(i), Value: is[i].raw})
+	}
+}
+
+// escape writes a name as a part of a JSON Pointer.
+func escape(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}

@@ -1,0 +1,262 @@
+package letterpages
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// headerRows is how many headers that the letter does not have can be added at a time.
+const headerRows = 3
+
+// presets of headers to leave out, by what they are about.
+var presets = []struct {
+	field, label string
+	names        *regexp.Regexp
+}{
+	{"without_trace", "tracing", regexp.MustCompile(`(?i)^(traceparent|tracestate|b3|x-b3-.*|uber-trace-id|baggage)$`)},
+	{"without_replication", "replication", regexp.MustCompile(`(?i)replica|mirror`)},
+}
+
+// editForm is what the form of an edit shows beside its fields.
+type editForm struct {
+	Before  []header
+	Rows    []string // prefixes of the fields of header operations
+	Presets []string // names of the fields
+	Target  bool
+}
+
+// editShown is the preview of an edit.
+type editShown struct {
+	Patch   template.HTML
+	Changes []operation
+}
+
+// edit is the form that changes what a retry sends.
+func (p *pages) edit(v *web.Visit) (*web.Action, error) {
+	l, res, err := p.letterOf(v)
+	if err != nil {
+		return nil, err
+	}
+	revisions, err := p.revisionsOf(v, l.ID)
+	if err != nil {
+		return nil, err
+	}
+	d, err := carriedBy(v, l, revisions)
+	if err != nil {
+		return nil, err
+	}
+	if d.Content.Hidden {
+		return nil, &web.Refusal{Problem: client.Problem{
+			Status: 403, Code: "AUTH_FORBIDDEN", Title: "Hidden content",
+			Detail: "You may not see this content (payloads:read), so you cannot edit it. It can be retried as it is.",
+		}}
+	}
+	a := p.actionOn(l, res, letterVerbs[client.DeadLetterVerbRetry], "retry")
+	a.Label, a.Title, a.Class = "Retry with these changes", "Edit and retry: "+titleOf(l), web.Changes
+	a.Means = "The original stays as it is. The edit is a revision with your name and reason; later retries send it as well."
+	a.Template, a.Scripts = "action-edit", []string{"letters.js"}
+	x := editForm{Before: d.Headers, Target: l.Target.Kind != client.DeadLetterTargetKindJobRun}
+	payload := payloadField(&d.Content)
+	a.Fields = append(a.Fields, payload)
+	if x.Target {
+		headerFields(a, &x, d.Headers)
+		a.Fields = append(a.Fields,
+			web.Field{Name: "key_text", Label: "Another key", Hint: "as it is"},
+			web.Field{Name: "target.topic", Label: "Another topic", Hint: targetOf(&l.Target)},
+			web.Field{Name: "target.partition", Label: "Partition of it", Kind: "number", Hint: "by the key"},
+			web.Field{Name: "target.url", Label: "Another URL, if the topic's policy allows it", Hint: "https://"},
+			web.Field{Name: "target.method", Label: "Method", Kind: "select", Options: append(
+				[]web.Option{{}}, options("POST", "PUT", "PATCH", "DELETE")...)})
+	}
+	a.Extra = &x
+	a.Body = func(form web.Form, members map[string]any) error { return editBody(&d, &x, form, members) }
+	a.Foresee = func(_ context.Context, body []byte) (*web.Preview, error) { return foreseen(l, body) }
+	return a, nil
+}
+
+// payloadField is the field of a payload: as JSON or text where it is that, else as base64.
+func payloadField(c *content) web.Field {
+	switch c.Encoding {
+	case "json":
+		var pretty bytes.Buffer
+		if json.Indent(&pretty, c.JSON, "", "  ") != nil {
+			return web.Field{Name: "payload_json", Label: "Payload", Kind: "long", Value: string(c.JSON)}
+		}
+		return web.Field{Name: "payload_json", Label: "Payload", Kind: "long", Value: pretty.String()}
+	case "text":
+		return web.Field{Name: "payload_text", Label: "Payload", Kind: "long", Value: string(c.Bytes)}
+	}
+	return web.Field{
+		Name: "payload_bytes", Label: "Payload in base64", Kind: "long", Value: base64.StdEncoding.EncodeToString(c.Bytes),
+	}
+}
+
+func headerFields(a *web.Action, x *editForm, headers []header) {
+	for _, preset := range presets {
+		var names []string
+		for _, h := range headers {
+			if preset.names.MatchString(h.Name) && !slices.Contains(names, h.Name) {
+				names = append(names, h.Name)
+			}
+		}
+		if len(names) > 0 {
+			x.Presets = append(x.Presets, preset.field)
+			a.Fields = append(a.Fields, web.Field{
+				Name: preset.field, Kind: "check", Label: "Leave out " + preset.label + ": " + strings.Join(names, ", "),
+			})
+		}
+	}
+	var names []string
+	for _, h := range headers {
+		if !slices.Contains(names, h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	for i := range len(names) + headerRows {
+		row := fmt.Sprintf("h%d_", i)
+		x.Rows = append(x.Rows, row)
+		name, ops := "", []web.Option{{Label: "–"}, {Value: "set", Label: "add"}}
+		if i < len(names) {
+			name = names[i]
+			ops = []web.Option{
+				{Label: "leave as it is"}, {Value: "set", Label: "set"}, {Value: "remove", Label: "leave out"},
+			}
+		}
+		a.Fields = append(a.Fields,
+			web.Field{Name: row + "op", Label: "Header", Kind: "select", Options: ops},
+			web.Field{Name: row + "name", Label: "Name", Value: name}, web.Field{Name: row + "value", Label: "Value"})
+	}
+}
+
+// headerOp is an operation on the headers of a record.
+type headerOp struct {
+	Op    string  `json:"op"`
+	Name  string  `json:"name"`
+	Value *string `json:"value,omitempty"`
+}
+
+// editBody makes the body of a retry of what was filled in: only what differs is sent.
+func editBody(d *carried, x *editForm, form web.Form, members map[string]any) error {
+	for _, name := range []string{"payload_json", "payload_text", "payload_bytes", "key_text"} {
+		delete(members, name)
+	}
+	if edited, ok := form["payload_json"]; ok {
+		patch, err := difference(d.Content.JSON, json.RawMessage(edited))
+		if err != nil {
+			return malformed("payload_json", "This is not JSON: "+err.Error()+".")
+		}
+		if len(patch) > 0 {
+			members["payload_patch"] = patch
+		}
+	}
+	if edited, ok := form["payload_text"]; ok {
+		// Browsers send line ends as CR LF.
+		before := strings.ReplaceAll(string(d.Content.Bytes), "\r\n", "\n")
+		if edited = strings.ReplaceAll(edited, "\r\n", "\n"); edited != before {
+			members["payload_base64"] = base64.StdEncoding.EncodeToString([]byte(edited))
+		}
+	}
+	if edited, ok := form["payload_bytes"]; ok {
+		edited = strings.Join(strings.Fields(edited), "")
+		if edited != base64.StdEncoding.EncodeToString(d.Content.Bytes) {
+			members["payload_base64"] = edited
+		}
+	}
+	if key := form["key_text"]; key != "" {
+		members["key_base64"] = base64.StdEncoding.EncodeToString([]byte(key))
+	}
+	var ops []headerOp
+	for _, preset := range presets {
+		delete(members, preset.field)
+		if form[preset.field] == "" {
+			continue
+		}
+		for _, h := range x.Before {
+			already := slices.ContainsFunc(ops, func(o headerOp) bool { return o.Name == h.Name })
+			if preset.names.MatchString(h.Name) && !already {
+				ops = append(ops, headerOp{Op: "remove", Name: h.Name})
+			}
+		}
+	}
+	for _, row := range x.Rows {
+		for _, part := range []string{"op", "name", "value"} {
+			delete(members, row+part)
+		}
+		switch op := form[row+"op"]; op {
+		case "set":
+			value := form[row+"value"]
+			ops = append(ops, headerOp{Op: op, Name: form[row+"name"], Value: &value})
+		case "remove":
+			ops = append(ops, headerOp{Op: op, Name: form[row+"name"]})
+		}
+	}
+	if len(ops) > 0 {
+		members["headers_patch"] = ops
+	}
+	return nil
+}
+
+func malformed(field, detail string) error {
+	r := web.Malformed(detail)
+	r.Errors = []client.ProblemField{{Pointer: "/" + field, Message: detail}}
+	return r
+}
+
+// foreseen says what an edit changes.
+func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
+	var asked struct {
+		Patch   json.RawMessage `json:"payload_patch"`
+		Bytes   *string         `json:"payload_base64"`
+		Key     *string         `json:"key_base64"`
+		Headers []headerOp      `json:"headers_patch"`
+		Target  *client.DeadLetterRetryTarget
+	}
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nil, err
+	}
+	shown, more := &web.Preview{}, editShown{}
+	if asked.Patch != nil {
+		if err := json.Unmarshal(asked.Patch, &more.Changes); err != nil {
+			return nil, err
+		}
+		shown.Sentences = append(shown.Sentences, web.Sentence("The payload is patched, by %s operations (RFC 6902).",
+			len(more.Changes)))
+		more.Patch = web.Document(asked.Patch)
+	}
+	if asked.Bytes != nil {
+		shown.Sentences = append(shown.Sentences, "The payload is replaced.")
+	}
+	if asked.Key != nil {
+		shown.Sentences = append(shown.Sentences, "The key is another one.")
+	}
+	for _, h := range asked.Headers {
+		if h.Op == "remove" {
+			shown.Sentences = append(shown.Sentences, web.Sentence("Without the header %s.", h.Name))
+		} else {
+			shown.Sentences = append(shown.Sentences, web.Sentence("With the header %s: %s, in place of all of that name.", h.Name,
+				text(h.Value)))
+		}
+	}
+	to := targetOf(&l.Target)
+	if t := asked.Target; t != nil && t.Topic != nil {
+		to = "topic " + *t.Topic
+	} else if t != nil && t.URL != nil {
+		to = *t.URL
+	}
+	if len(shown.Sentences) == 0 {
+		shown.Sentences = append(shown.Sentences, "Nothing is changed: the content is sent as it is.")
+	}
+	shown.Ends = web.Sentence("It is sent to %s, and the answer is awaited.", to)
+	shown.Extra = more
+	return shown, nil
+}

@@ -1,0 +1,159 @@
+package letterpages
+
+import (
+	"fmt"
+	"html/template"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// heldBy says what keeps a letter from being retried.
+var heldBy = map[client.DeadLetterHold]string{
+	client.DeadLetterHoldTopicPolicy:   "its topic's policy has auto_retry off",
+	client.DeadLetterHoldDefaultPolicy: "the default policy has auto_retry off",
+	client.DeadLetterHoldConfiguration: "this server's configuration has dlq.auto_retry off",
+	client.DeadLetterHoldHoldAll:       "the default policy holds all topics",
+}
+
+// endings say how a letter ended.
+var endings = map[client.DeadLetterResolution]string{
+	client.DeadLetterResolutionREDRIVEN:  "Its target accepted it. That it was processed is not confirmed.",
+	client.DeadLetterResolutionCONFIRMED: "It was processed: whoever received it has confirmed that.",
+	client.DeadLetterResolutionBOUNCED:   "It was sent, and came back as another letter.",
+	client.DeadLetterResolutionMANUAL:    "It was resolved by a person: it was handled elsewhere.",
+	client.DeadLetterResolutionDISCARDED: "It was discarded by a person. It is not retried.",
+	client.DeadLetterResolutionPOISON:    "It keeps coming back, so it is not retried any more. A person has to look at it.",
+}
+
+// explained says what a letter waits for, and what happens next.
+func explained(l *client.DeadLetter, now time.Time) []template.HTML {
+	if l.Archived != nil && *l.Archived {
+		return []template.HTML{"It is in the archive. Restore it to do anything with it; it is then pending, and not retried " +
+			"automatically."}
+	}
+	switch l.Status {
+	case client.DeadLetterStatusPENDING:
+		return pending(l, now)
+	case client.DeadLetterStatusRETRYING:
+		return retrying(l, now)
+	}
+	if l.Resolution == nil {
+		return nil
+	}
+	if *l.Resolution == client.DeadLetterResolutionEXHAUSTED {
+		return []template.HTML{web.Sentence("All its retries have failed (%s of %s). It is not retried any more: requeue "+
+			"it once the cause is gone, or resolve it.", l.RetryCount, l.MaxRetries)}
+	}
+	return []template.HTML{template.HTML(template.HTMLEscapeString(endings[*l.Resolution]))} //nolint:gosec // escaped
+}
+
+func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
+	switch {
+	case l.HeldBy != nil && l.NextRetryAt != nil:
+		all = append(all, web.Sentence("It is held: %s. Without that it would be retried %s.",
+			heldBy[*l.HeldBy], web.Ago(now, *l.NextRetryAt)))
+	case l.NextRetryAt != nil && l.NextRetryAt.After(now):
+		all = append(all, web.Sentence("It is retried automatically %s: retry %s of %s.",
+			web.Ago(now, *l.NextRetryAt), l.RetryCount+1, l.MaxRetries))
+	case l.NextRetryAt != nil:
+		all = append(all, web.Sentence("It is due for retry %s of %s.", l.RetryCount+1, l.MaxRetries))
+	case l.RetryCount > 0:
+		all = append(all, web.Sentence("It was retried in vain, %s of %s times. It is not retried automatically: it waits for "+
+			"a person or a redrive.", l.RetryCount, l.MaxRetries))
+	default:
+		all = append(all, "It is not retried automatically: it waits for a person or a redrive.")
+	}
+	return append(all, ofSaga(l)...)
+}
+
+func retrying(l *client.DeadLetter, now time.Time) (all []template.HTML) {
+	switch l.Target.Kind {
+	case client.DeadLetterTargetKindSagaStep:
+		all = append(all, "Its saga has taken the retry and is compensating again; the letter ends with that.")
+	case client.DeadLetterTargetKindJobRun:
+		all = append(all, "A run of its job has taken the retry; the letter ends with that run.")
+	default:
+		all = append(all, "It is being sent to its target.")
+	}
+	if l.LeaseUntil != nil {
+		all = append(all, web.Sentence("If the node that does so is lost, it is free again %s.", web.Ago(now, *l.LeaseUntil)))
+	}
+	return all
+}
+
+// ofSaga says what the actions on a letter of a saga mean for the saga.
+func ofSaga(l *client.DeadLetter) []template.HTML {
+	if l.Source != client.DeadLetterSourceSAGA || l.SagaID == nil {
+		return nil
+	}
+	step := "the step"
+	if l.StepName != nil {
+		step = *l.StepName
+	}
+	return []template.HTML{
+		web.Sentence("Its saga waits for it. Retry: the saga calls the compensation of %s again, with the same Idempotency-Key.",
+			step),
+		web.Sentence("Resolve: %s was compensated by hand. The saga counts it as compensated and goes on.", step),
+	}
+}
+
+// targetOf says where a retry sends a letter.
+func targetOf(t *client.DeadLetterTarget) string {
+	if t == nil {
+		return ""
+	}
+	switch {
+	case t.Kind == client.DeadLetterTargetKindHTTP && t.URL != nil:
+		method := "POST"
+		if t.Method != nil {
+			method = string(*t.Method)
+		}
+		return method + " " + *t.URL
+	case t.Kind == client.DeadLetterTargetKindKafka && t.Topic != nil && t.Partition != nil:
+		return fmt.Sprintf("topic %s, partition %d", *t.Topic, *t.Partition)
+	case t.Kind == client.DeadLetterTargetKindKafka && t.Topic != nil:
+		return "topic " + *t.Topic
+	case t.Kind == client.DeadLetterTargetKindKafka:
+		return "its original topic"
+	case t.Kind == client.DeadLetterTargetKindJobRun && t.Job != nil:
+		return "a run of the job " + *t.Job
+	case t.Kind == client.DeadLetterTargetKindJobRun:
+		return "a run of its job"
+	case t.Kind == client.DeadLetterTargetKindSagaStep:
+		return "its saga, which compensates again"
+	case t.Kind == client.DeadLetterTargetKindWebhook:
+		return "its webhook"
+	}
+	return web.Words(t.Kind)
+}
+
+// outcome says what became of a retry.
+type outcome struct{ Words, Means, Tone, Shape string }
+
+var outcomes = map[client.DeadLetterAttemptOutcome]outcome{
+	client.DeadLetterAttemptOutcomeACKNOWLEDGED: {"accepted", "the target accepted it", "done", "✓"},
+	client.DeadLetterAttemptOutcomeFAILED:       {"failed", "it certainly was not accepted", "bad", "▲"},
+	client.DeadLetterAttemptOutcomeUNCERTAIN: {
+		"uncertain", "the target may have accepted it: its answer did not arrive, or was a 5xx", "undo", "?"},
+	client.DeadLetterAttemptOutcomeABANDONED: {
+		"abandoned", "it was handed over and its node was lost: the target may have it", "undo", "?"},
+	client.DeadLetterAttemptOutcomeWITHDRAWN: {"withdrawn", "it was not handed over, and does not count", "muted", "○"},
+}
+
+// outcomeOf is what is shown of a retry's outcome; one that this program does not know is shown as it is.
+func outcomeOf(o client.DeadLetterAttemptOutcome) outcome {
+	if known, ok := outcomes[o]; ok {
+		return known
+	}
+	return outcome{Words: string(o), Tone: "muted", Shape: "?"}
+}
+
+// titleOf names a letter by what failed.
+func titleOf(l *client.DeadLetter) string {
+	if l.ErrorType != nil && *l.ErrorType != "" {
+		return l.OriginalTopic + ": " + *l.ErrorType
+	}
+	return l.OriginalTopic
+}

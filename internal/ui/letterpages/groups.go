@@ -1,0 +1,198 @@
+package letterpages
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// groupList is the page of groups: letters with the same kind of error.
+type groupList struct {
+	*web.List
+	Areas  []web.Tab
+	Groups []groupRow
+	Now    time.Time
+}
+
+// groupRow is a group with what can be done to it.
+type groupRow struct {
+	client.DeadLetterGroup
+	Actions []web.Button
+}
+
+var (
+	groupViews = []web.View{
+		{Name: "All"},
+		{Name: "Needs a look", Filter: url.Values{"state": {"NEW", "REGRESSED"}}},
+		{Name: "New", Filter: url.Values{"state": {"NEW"}}},
+		{Name: "Regressed", Filter: url.Values{"state": {"REGRESSED"}}},
+		{Name: "Acknowledged", Filter: url.Values{"state": {"ACKNOWLEDGED"}}},
+		{Name: "Resolved", Filter: url.Values{"state": {"RESOLVED"}}},
+	}
+	groupFilters = []web.Filter{{Name: "topic", Label: "Topic", Hint: "orders"}}
+)
+
+func (p *pages) groups(v *web.Visit) (*web.Page, error) {
+	d := groupList{List: v.NewList(groupViews, groupFilters), Areas: areas("Groups"), Now: v.Now}
+	res, err := p.kit.Client.ListDeadLetterGroupsWithResponse(v.Context(), &client.ListDeadLetterGroupsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Paged(list.Pagination)
+	for _, g := range list.Groups {
+		d.Groups = append(d.Groups, groupRow{g, p.groupButtons(v, &g, "?from=list")})
+	}
+	return &web.Page{Template: "groups", Title: "Dead letters", Nav: "Dead letters", Refresh: 10, Data: d}, nil
+}
+
+// groupButtons returns what can be done to a group in its state.
+func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from string) (all []web.Button) {
+	if p.kit.ReadOnly {
+		return nil
+	}
+	path := "/ui/dlq/groups/" + g.Fingerprint
+	retry := v.Button("Retry", redriveOf("RETRY", g.Fingerprint), "dlq:write",
+		"Retry its pending letters: ten first, the rest once none of them has come back.", web.Changes)
+	retry.Page = true
+	all = append(all, retry)
+	add := func(label, verb, means string) {
+		all = append(all, v.Button(label, path+"/"+verb+from, "dlq:write", means, web.Safe))
+	}
+	switch g.State {
+	case client.DeadLetterGroupStateNEW, client.DeadLetterGroupStateREGRESSED:
+		add("Acknowledge", "acknowledge", "A person is looking into it.")
+		add("Resolve", "resolve", "The cause is gone. If another letter arrives, the group is regressed.")
+	case client.DeadLetterGroupStateACKNOWLEDGED:
+		add("Resolve", "resolve", "The cause is gone. If another letter arrives, the group is regressed.")
+	case client.DeadLetterGroupStateRESOLVED:
+		add("Reopen", "reopen", "The cause is still there.")
+	}
+	add("Assign", "assign", "Who looks into it, and a note.")
+	discard := v.Button("Discard", redriveOf("DISCARD", g.Fingerprint), "dlq:write",
+		"Give up its pending letters. They are not retried any more.", web.Dangerous)
+	discard.Page = true
+	return append(all, discard)
+}
+
+// redriveOf is the form of a redrive of a group; a retry begins with a canary.
+func redriveOf(action, fingerprint string) string {
+	q := url.Values{"action": {action}, "filter.fingerprint": {fingerprint}}
+	if action == "RETRY" {
+		q.Set("canary.count", "10")
+		q.Set("canary.watch_seconds", "30")
+		q.Set("stop_on.failure_ratio", "0.1")
+	}
+	return "/ui/redrives/new?" + q.Encode()
+}
+
+// groupPage is one group with its newest letters.
+type groupPage struct {
+	Group   *client.DeadLetterGroup
+	Letters []client.DeadLetter
+	Actions []web.Button
+	Areas   []web.Tab
+	Now     time.Time
+}
+
+func (p *pages) groupOf(v *web.Visit) (*client.DeadLetterGroup, string, error) {
+	res, err := p.kit.Client.GetDeadLetterGroupWithResponse(v.Context(), v.PathValue("fingerprint"))
+	if err != nil {
+		return nil, "", err
+	}
+	g, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	return g, res.HTTPResponse.Header.Get("ETag"), err
+}
+
+func (p *pages) group(v *web.Visit) (*web.Page, error) {
+	g, _, err := p.groupOf(v)
+	if err != nil {
+		return nil, err
+	}
+	d := groupPage{Group: g, Areas: areas("Groups"), Now: v.Now, Actions: p.groupButtons(v, g, "")}
+	res, err := p.kit.Client.ListDeadLettersWithResponse(v.Context(), &client.ListDeadLettersParams{},
+		web.AsQuery(url.Values{"fingerprint": {g.Fingerprint}, "page_size": {"20"}}))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Letters = list.Messages
+	return &web.Page{Template: "group", Title: g.Message, Nav: "Dead letters", Refresh: 5, Data: d}, nil
+}
+
+// groupVerbs are the actions on a group; each is an update of it.
+var groupVerbs = map[string]struct {
+	label, means, state string
+	assign              bool
+}{
+	"acknowledge": {label: "Acknowledge", state: "ACKNOWLEDGED", assign: true,
+		means: "A person is looking into it. The group stays acknowledged while letters of this kind arrive."},
+	"resolve": {label: "Resolve", state: "RESOLVED",
+		means: "The cause is gone. The letters stay as they are; if another one arrives, the group is regressed."},
+	"reopen": {label: "Reopen", state: "NEW", means: "The cause is still there."},
+	"assign": {label: "Assign", assign: true, means: "Who looks into it. An empty field takes the value away."},
+}
+
+func (p *pages) groupAction(v *web.Visit) (*web.Action, error) {
+	verb, ok := groupVerbs[v.PathValue("verb")]
+	if !ok {
+		return nil, web.ErrNoPage
+	}
+	g, etag, err := p.groupOf(v)
+	if err != nil {
+		return nil, err
+	}
+	back := web.Link{Name: g.Message, URL: "/ui/dlq/groups/" + g.Fingerprint}
+	if v.URL.Query().Get("from") == "list" {
+		back = web.Link{Name: "Groups", URL: "/ui/dlq"}
+	}
+	a := &web.Action{
+		Label: verb.label, Title: verb.label + ": " + g.Message, Nav: "Dead letters", Back: back, Means: verb.means,
+		Needs: "dlq:write", ETag: etag, NoKey: true, Request: "PATCH /api/v1/dlq/groups/" + g.Fingerprint,
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.UpdateDeadLetterGroupWithBody(
+				ctx, g.Fingerprint, &client.UpdateDeadLetterGroupParams{}, web.JSON, body, edit)
+		},
+		Done: func([]byte) string { return back.URL },
+	}
+	if verb.assign {
+		a.Fields = append(a.Fields, web.Field{Name: "assignee", Label: "Assignee", Value: text(g.Assignee)})
+	}
+	a.Fields = append(a.Fields, web.Field{Name: "note", Label: "Note", Kind: "long", Value: text(g.Note)})
+	a.Body = func(form web.Form, members map[string]any) error {
+		if verb.state != "" {
+			members["state"] = verb.state
+		}
+		emptied(form, members, map[string]*string{"assignee": g.Assignee, "note": g.Note})
+		return nil
+	}
+	return a, nil
+}
+
+// emptied takes away values whose fields were emptied. A field that the form does not have stays as it is.
+func emptied(form web.Form, members map[string]any, before map[string]*string) {
+	for name, value := range before {
+		if filled, shown := form[name]; shown && members[name] == nil && filled == "" && text(value) != "" {
+			members[name] = ""
+		}
+	}
+}
+
+func text[T ~string](s *T) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}

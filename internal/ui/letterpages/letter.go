@@ -1,0 +1,135 @@
+package letterpages
+
+import (
+	"encoding/json"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// letterPage is one letter: what it waits for, what it carries, and what has been done about it.
+type letterPage struct {
+	Letter    *client.DeadLetter
+	Explained []template.HTML
+	Accepted  string // what was done a moment ago
+	Saga      *client.SagaExplanation
+	Target    string
+	Actions   []web.Button
+	Tab       string
+	Tabs      []web.Tab
+	Areas     []web.Tab
+
+	Carried   carried
+	Revisions []revision
+	Attempts  []attempt
+	JSON      json.RawMessage
+	Now       time.Time
+}
+
+// revision is an edit, with what it changed.
+type revision struct {
+	client.DeadLetterRevision
+	Changes []operation
+	Headers []string // in words
+	Whole   bool     // the payload is no JSON: it was replaced
+}
+
+// attempt is a retry in words.
+type attempt struct {
+	client.DeadLetterAttempt
+	Outcome outcome
+	To      string
+	Took    string
+}
+
+var letterTabs = []string{"Content", "Attempts", "Revisions", "Lineage", "JSON"}
+
+func (p *pages) letter(v *web.Visit) (*web.Page, error) {
+	l, res, err := p.letterOf(v)
+	if err != nil {
+		return nil, err
+	}
+	revisions, err := p.revisionsOf(v, l.ID)
+	if err != nil {
+		return nil, err
+	}
+	q := v.URL.Query()
+	d := letterPage{
+		Letter: l, Explained: explained(l, v.Now), Target: targetOf(&l.Target), Now: v.Now, JSON: res.Body,
+		Tab: strings.ToLower(q.Get("tab")), Areas: areas("Letters"), Actions: p.letterButtons(v, l),
+		Accepted: accepted[q.Get("accepted")],
+	}
+	if !slices.ContainsFunc(letterTabs, func(t string) bool { return strings.EqualFold(t, d.Tab) }) {
+		d.Tab = "content"
+	}
+	counts := map[string]int{"Attempts": len(l.Attempts), "Revisions": len(revisions), "Lineage": len(l.Lineage)}
+	for _, t := range letterTabs {
+		tab := web.Tab{Name: t, URL: "?tab=" + strings.ToLower(t), Current: strings.EqualFold(t, d.Tab)}
+		if n := counts[t]; n > 0 {
+			tab.Count = web.Count(n)
+		}
+		d.Tabs = append(d.Tabs, tab)
+	}
+	if l.SagaID != nil && l.Source == client.DeadLetterSourceSAGA {
+		// What the saga says of itself is worth a box, not the page.
+		if e, err := p.kit.Client.ExplainSagaWithResponse(v.Context(), *l.SagaID); err == nil {
+			d.Saga = e.JSON200
+		}
+	}
+	switch d.Tab {
+	case "content":
+		if d.Carried, err = carriedBy(v, l, revisions); err != nil {
+			return nil, err
+		}
+	case "revisions":
+		d.Revisions = revisionsShown(l, revisions)
+	case "attempts":
+		for _, a := range slices.Backward(l.Attempts) {
+			d.Attempts = append(d.Attempts, attempt{
+				a, outcomeOf(a.Outcome), targetOf(&a.Target), web.Duration(a.EndedAt.Sub(a.StartedAt)),
+			})
+		}
+	}
+	page := &web.Page{Template: "letter", Title: titleOf(l), Nav: "Dead letters", Refresh: 5, Data: d}
+	if l.Status == client.DeadLetterStatusRETRYING {
+		page.Refresh = 1
+	}
+	return page, nil
+}
+
+// revisionsShown are the edits, the newest first, each against what was there before it.
+func revisionsShown(l *client.DeadLetter, all []client.DeadLetterRevision) (out []revision) {
+	before, headers := l.Payload, l.Headers
+	for _, r := range all {
+		shown := revision{DeadLetterRevision: r, Headers: headerChanges(headers, r.Headers)}
+		changes, err := difference(before, r.Payload)
+		if err != nil {
+			shown.Whole = true
+		}
+		shown.Changes = changes
+		before, headers = r.Payload, r.Headers
+		out = append(out, shown)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// headerChanges says which headers came and went, in words.
+func headerChanges(before, after []client.DeadLetterHeader) (all []string) {
+	was, is := headersOf(before), headersOf(after)
+	for _, h := range was {
+		if !slices.Contains(is, h) {
+			all = append(all, "without "+h.Name+": "+h.Text)
+		}
+	}
+	for _, h := range is {
+		if !slices.Contains(was, h) {
+			all = append(all, "with "+h.Name+": "+h.Text)
+		}
+	}
+	return all
+}

@@ -1,0 +1,260 @@
+package letterpages
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// letterVerb is one of the API's actions on a letter.
+type letterVerb struct {
+	label, permission, means string
+	class                    web.Class
+	fields                   []web.Field
+	method, path             string // below the letter
+	noKey                    bool
+	send                     func(
+		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+	) (*http.Response, error)
+}
+
+var force = web.Field{Name: "force", Label: "Even if a saga is waiting for it", Kind: "check"}
+
+var letterVerbs = map[client.DeadLetterVerb]letterVerb{
+	client.DeadLetterVerbRetry: {
+		label: "Retry", permission: "dlq:write", class: web.Safe, path: "/retry",
+		means: "It is sent to its target now, and the answer is awaited. If the target does not accept it, that counts as a " +
+			"retry.",
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.RetryDeadLetterWithBody(ctx, id, &client.RetryDeadLetterParams{}, web.JSON, body, edit)
+		},
+	},
+	client.DeadLetterVerbRequeue: {
+		label: "Requeue", permission: "dlq:admin", class: web.Changes, path: "/requeue",
+		means: "It becomes pending again, with at least one retry left.",
+		fields: []web.Field{
+			{Name: "max_retries", Label: "Retries, at most", Kind: "number"},
+			{Name: "reset_retry_count", Label: "Count its retries from zero", Kind: "check"},
+		},
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.RequeueDeadLetterWithBody(ctx, id, &client.RequeueDeadLetterParams{}, web.JSON, body, edit)
+		},
+	},
+	client.DeadLetterVerbDiscard: {
+		label: "Discard", permission: "dlq:write", class: web.Changes, path: "/discard",
+		means:  "It is given up: dead, and not retried any more. Its content stays until its retention ends.",
+		fields: []web.Field{force},
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.DiscardDeadLetterWithBody(ctx, id, &client.DiscardDeadLetterParams{}, web.JSON, body, edit)
+		},
+	},
+	client.DeadLetterVerbResolve: {
+		label: "Resolve", permission: "dlq:write", class: web.Changes, path: "/resolve",
+		means: "It was handled elsewhere. Nothing is sent.",
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.ResolveDeadLetterWithBody(ctx, id, &client.ResolveDeadLetterParams{}, web.JSON, body, edit)
+		},
+	},
+	client.DeadLetterVerbAck: {
+		label: "Report the outcome", permission: "dlq:write", class: web.Safe, path: "/ack",
+		means: "What its consumer did with it. Failed counts as a failed retry, and the letter is pending or dead again.",
+		fields: []web.Field{{Name: "outcome", Label: "Outcome", Kind: "select", Options: []web.Option{
+			{Value: "PROCESSED", Label: "it was processed"}, {Value: "FAILED", Label: "it failed again"},
+		}}},
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.AcknowledgeDeadLetterWithBody(ctx, id, &client.AcknowledgeDeadLetterParams{}, web.JSON, body, edit)
+		},
+	},
+	client.DeadLetterVerbUpdate: {
+		label: "Edit the notes", permission: "dlq:write", class: web.Safe, method: http.MethodPatch, noKey: true,
+		means: "Its content never changes. An empty field takes the value away.",
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.UpdateDeadLetterWithBody(ctx, id, &client.UpdateDeadLetterParams{}, web.JSON, body, edit)
+		},
+	},
+	client.DeadLetterVerbDelete: {
+		label: "Delete", permission: "dlq:admin", class: web.Dangerous, method: http.MethodDelete, noKey: true,
+		means:  "It is deleted with its attempts and revisions. That it existed stays in the audit trail.",
+		fields: []web.Field{force}, send: deleteLetter,
+	},
+	client.DeadLetterVerbRestore: {
+		label: "Restore", permission: "dlq:admin", class: web.Changes, path: "/restore",
+		means: "It becomes pending, and is not retried automatically.",
+		send: func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.RestoreDeadLetterWithBody(ctx, id, &client.RestoreDeadLetterParams{}, web.JSON, body, edit)
+		},
+	},
+}
+
+// deleteLetter sends the members of the body as parameters.
+func deleteLetter(
+	c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+) (*http.Response, error) {
+	params := &client.DeleteDeadLetterParams{}
+	var form struct {
+		Reason string
+		Force  *bool
+	}
+	if err := json.NewDecoder(body).Decode(&form); err != nil {
+		return nil, err
+	}
+	params.Reason, params.Force = form.Reason, form.Force
+	return c.DeleteDeadLetter(ctx, id, params, edit)
+}
+
+// accepted says what was done a moment ago, by the parameter that the way back has.
+var accepted = map[string]string{
+	"retry":   "Accepted. The outcome is among the attempts.",
+	"failed":  "It was retried, and that failed. What the target said is below.",
+	"requeue": "Accepted. It is pending again.", "discard": "Accepted. It is discarded.",
+	"resolve": "Accepted. It counts as handled.", "ack": "Accepted.", "update": "Accepted.",
+	"restore": "Accepted. It is no longer in the archive.",
+}
+
+// letterButtons returns what the API allows for a letter, what is final last.
+func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.Button) {
+	if p.kit.ReadOnly {
+		return nil
+	}
+	path := "/ui/dlq/letters/" + l.ID.String() + "/actions/"
+	for _, verb := range []client.DeadLetterVerb{
+		client.DeadLetterVerbRetry, client.DeadLetterVerbRestore, client.DeadLetterVerbRequeue, client.DeadLetterVerbAck,
+		client.DeadLetterVerbResolve, client.DeadLetterVerbDiscard, client.DeadLetterVerbUpdate, client.DeadLetterVerbDelete,
+	} {
+		if !allows(l, verb) {
+			continue
+		}
+		known := letterVerbs[verb]
+		all = append(all, v.Button(known.label, path+string(verb), known.permission, known.means, known.class))
+		if verb == client.DeadLetterVerbRetry && editable(l) {
+			b := v.Button("Edit and retry", path+"edit", "dlq:write", "Change what is sent; the original stays.", web.Changes)
+			b.Page = true
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+func allows(l *client.DeadLetter, verb client.DeadLetterVerb) bool {
+	for _, allowed := range l.AllowedActions {
+		if allowed == verb {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
+	name := client.DeadLetterVerb(v.PathValue("verb"))
+	known, ok := letterVerbs[name]
+	if !ok {
+		return nil, web.ErrNoPage
+	}
+	l, res, err := p.letterOf(v)
+	if err != nil {
+		return nil, err
+	}
+	a := p.actionOn(l, res, known, string(name))
+	switch name {
+	case client.DeadLetterVerbAck:
+		a.Body = func(_ web.Form, members map[string]any) error {
+			members["generation"] = l.Generation
+			return nil
+		}
+	case client.DeadLetterVerbUpdate:
+		notesOf(a, l, v.Now)
+	case client.DeadLetterVerbDelete:
+		a.Confirm, a.About = l.ID.String()[len(l.ID.String())-6:], "the end of the letter's id"
+		a.Done = func([]byte) string { return "/ui/dlq/letters" }
+	case client.DeadLetterVerbRestore:
+		a.ETag = "" // the operation takes none
+		a.Request = "POST /api/v1/dlq/archive/" + l.ID.String() + "/restore"
+	}
+	if of := ofSaga(l); of != nil && name == client.DeadLetterVerbResolve {
+		a.Means = "Its saga counts the step as compensated by hand and goes on. Do this once it really was compensated."
+	}
+	return a, nil
+}
+
+// actionOn is the form of an action on a letter, apart from what is special about it.
+func (p *pages) actionOn(
+	l *client.DeadLetter, res *client.GetDeadLetterResponse, known letterVerb, name string,
+) *web.Action {
+	page := "/ui/dlq/letters/" + l.ID.String()
+	method := known.method
+	if method == "" {
+		method = http.MethodPost
+	}
+	return &web.Action{
+		Label: known.label, Title: known.label + ": " + titleOf(l), Nav: "Dead letters", Class: known.class,
+		Back: web.Link{Name: titleOf(l), URL: page}, Needs: known.permission, Means: known.means, NoKey: known.noKey,
+		Fields: append([]web.Field(nil), known.fields...), ETag: res.HTTPResponse.Header.Get("ETag"),
+		Request: method + " /api/v1/dlq/messages/" + l.ID.String() + known.path,
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return known.send(p.kit.Client, ctx, l.ID, body, edit)
+		},
+		Done: func([]byte) string { return page + "?accepted=" + name },
+		Failed: func(status int, answer []byte) string {
+			var problem client.Problem
+			if json.Unmarshal(answer, &problem) == nil && problem.Code == "DLQ_PROCESS_FAILED" {
+				return page + "?accepted=failed" // it was retried: the letter is another one now
+			}
+			return ""
+		},
+	}
+}
+
+// notesOf fills the form of the notes on a letter.
+func notesOf(a *web.Action, l *client.DeadLetter, now time.Time) {
+	a.Fields = []web.Field{
+		{Name: "assignee", Label: "Assignee", Value: text(l.Assignee)},
+		{Name: "note", Label: "Note", Kind: "long", Value: text(l.Note)},
+		{Name: "labels", Label: "Labels, one a line", Kind: "lines", Value: strings.Join(l.Labels, "\n")},
+	}
+	if l.Status == client.DeadLetterStatusPENDING {
+		a.Fields = append(a.Fields,
+			web.Field{Name: "next_retry_at", Label: "Retry it at", Hint: "10m, or 2026-11-23T12:00:00Z"},
+			web.Field{Name: "max_retries", Label: "Retries, at most", Kind: "number", Hint: web.Count(l.MaxRetries)})
+	}
+	a.Body = func(form web.Form, members map[string]any) error {
+		emptied(form, members, map[string]*string{"assignee": l.Assignee, "note": l.Note})
+		if form["labels"] == "" && len(l.Labels) > 0 {
+			members["labels"] = []string{}
+		}
+		if at, ok := web.Relative(now, form["next_retry_at"]); ok {
+			members["next_retry_at"] = at.UTC().Format(time.RFC3339)
+		}
+		return nil
+	}
+}
+
+// editable reports whether the content of a letter can be changed for a retry: webhooks and sagas send their own.
+func editable(l *client.DeadLetter) bool {
+	switch l.Target.Kind {
+	case client.DeadLetterTargetKindKafka, client.DeadLetterTargetKindHTTP, client.DeadLetterTargetKindJobRun:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,284 @@
+package letterpages_test
+
+import (
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+const hostile = `<script>alert(1)</script>`
+
+// target is an HTTP service that keeps the bodies it gets.
+type target struct {
+	URL    string
+	mu     sync.Mutex
+	status int
+	bodies []string
+	heads  []http.Header
+}
+
+func newTarget(t *testing.T) *target {
+	s := &target{status: http.StatusOK}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.bodies, s.heads = append(s.bodies, string(body)), append(s.heads, r.Header)
+		w.WriteHeader(s.status)
+	}))
+	t.Cleanup(server.Close)
+	s.URL = server.URL
+	return s
+}
+
+// answer sets the status of the answers from now on.
+func (s *target) answer(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = status
+}
+
+func (s *target) last() (string, http.Header) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.bodies) == 0 {
+		return "", nil
+	}
+	return s.bodies[len(s.bodies)-1], s.heads[len(s.heads)-1]
+}
+
+// site is a server with pages, whose letters are retried only by hand.
+type site struct {
+	*uitest.Server
+	target *target
+}
+
+func start(t *testing.T) site {
+	return site{uitest.Start(t, func(c *config.Config) { c.DLQ.AutoRetry = false }), newTarget(t)}
+}
+
+// push stores a letter and returns its id.
+func (s site) push(t *testing.T, letter map[string]any) string {
+	t.Helper()
+	for name, value := range map[string]any{
+		"original_topic": "orders", "error_message": "refused " + hostile, "payload": map[string]any{"text": hostile},
+		"target": map[string]any{"kind": "http", "url": s.target.URL},
+	} {
+		if _, given := letter[name]; !given && (name != "payload" || letter["payload_base64"] == nil) {
+			letter[name] = value
+		}
+	}
+	status, doc := s.Call(t, "POST", "/dlq/messages", letter)
+	if status != http.StatusCreated {
+		t.Fatalf("push: %d %v", status, doc)
+	}
+	return doc["id"].(string)
+}
+
+// page returns a page that must say all of words, and must not contain what clients wrote as markup.
+func (s site) page(t *testing.T, path string, words ...string) string {
+	t.Helper()
+	status, page := s.Get(t, path)
+	if status != http.StatusOK || !strings.Contains(page, "</html>") {
+		t.Errorf("%s: %d\n%s", path, status, page)
+	}
+	if strings.Contains(page, hostile) || strings.Contains(page, " style=") {
+		t.Errorf("%s contains text of a client as markup, or an inline style", path)
+	}
+	for _, w := range words {
+		if !strings.Contains(page, w) {
+			t.Errorf("%s does not say %q:\n%s", path, w, page)
+		}
+	}
+	return page
+}
+
+// act opens the form of an action, fills it in, and returns where it leads.
+func (s site) act(t *testing.T, path string, fields ...string) string {
+	t.Helper()
+	form := uitest.Form(s.page(t, path))
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	form.Set("do", "act")
+	status, page, to := s.Post(t, path, form)
+	if status != http.StatusSeeOther {
+		t.Fatalf("%s: %d\n%s", path, status, page)
+	}
+	return to
+}
+
+func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
+	s := start(t)
+	id := s.push(t, map[string]any{
+		"key": hostile, "headers": []any{
+			map[string]any{"name": "x-a", "value": hostile}, map[string]any{"name": "x-a", "value": "second"},
+			map[string]any{"name": "raw", "value_base64": "AP8="},
+		},
+		"error_type": hostile, "error_stack": hostile, "labels": []any{hostile}, "consumer_group": hostile,
+	})
+	_, doc := s.Call(t, "GET", "/dlq/messages/"+id, nil)
+	group := "/ui/dlq/groups/" + doc["fingerprint"].(string)
+	letter := "/ui/dlq/letters/" + id
+
+	s.page(t, "/ui/dlq", "1 group", "Acknowledge", group)
+	s.page(t, "/ui/dlq?state=NEW&state=REGRESSED", "1 group")
+	s.page(t, "/ui/dlq?state=RESOLVED", "No group fits")
+	if to := s.act(t, group+"/acknowledge?from=list", "assignee", "ann"); to != "/ui/dlq" {
+		t.Errorf("from the list, one goes to %s", to)
+	}
+	s.act(t, group+"/resolve", "note", hostile)
+	s.page(t, group, "resolved", "ann", "The cause is gone")
+	s.push(t, map[string]any{"error_type": hostile})
+	s.page(t, group, "regressed", "has come back")
+
+	s.page(t, "/ui/dlq/letters", "2 letters", letter)
+	s.page(t, "/ui/dlq/letters?status=PENDING&error_contains=refused", "2 letters", "error_contains: refused",
+		"filter.error_contains=refused")
+	s.page(t, "/ui/dlq/letters?header=x-a%3Dsecond", "1 letter")
+	s.page(t, "/ui/dlq/archive", "The archive is empty")
+	if status, page := s.Get(t, "/ui/dlq/letters?no_such=1"); status != 400 || !strings.Contains(page, "no_such") {
+		t.Errorf("an unknown filter: %d\n%s", status, page)
+	}
+
+	s.page(t, letter, "waits for a person or a redrive", "second", "00 ff", "Stack trace", "Edit and retry")
+	for _, query := range []string{
+		"view=text", "view=hex", "tab=attempts", "tab=revisions", "tab=lineage", "tab=json",
+	} {
+		s.page(t, letter+"?"+query)
+	}
+	for _, none := range []string{letter + "?rev=7", "/ui/dlq/letters/none", group + "/none"} {
+		if status, _ := s.Get(t, none); status != http.StatusNotFound {
+			t.Errorf("%s: %d", none, status)
+		}
+	}
+	s.act(t, letter+"/actions/update", "assignee", "bob", "labels", "a\nb")
+	s.page(t, letter, "bob", "a, b")
+	s.act(t, letter+"/actions/update", "assignee", "", "labels", "")
+	if page := s.page(t, letter); strings.Contains(page, "bob") {
+		t.Error("a field that was emptied keeps its value")
+	}
+	s.act(t, letter+"/actions/discard", "reason", "test")
+	s.page(t, letter, "discarded by a person", "Requeue")
+	s.act(t, letter+"/actions/requeue", "reason", "test", "reset_retry_count", "true")
+	s.act(t, letter+"/actions/resolve", "reason", "by hand")
+	s.page(t, letter, "was handled elsewhere")
+	s.act(t, letter+"/actions/delete", "reason", "test", "confirm", id[len(id)-6:])
+	if status, _ := s.Get(t, letter); status != http.StatusNotFound {
+		t.Errorf("a deleted letter: %d", status)
+	}
+}
+
+// TestALetterIsEditedAndRetried covers journey 4: the digits of 64-bit numbers arrive at the target, and the original
+// stays.
+func TestALetterIsEditedAndRetried(t *testing.T) {
+	s := start(t)
+	s.target.answer(http.StatusServiceUnavailable)
+	id := s.push(t, map[string]any{
+		"payload": map[string]any{"id": uint64(9007199254740993), "customer": "c-17", "text": hostile},
+		"headers": []any{
+			map[string]any{"name": "traceparent", "value": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+			map[string]any{"name": "x-tenant", "value": "acme"},
+		},
+	})
+	letter := "/ui/dlq/letters/" + id
+	if to := s.act(t, letter+"/actions/retry"); to != letter+"?accepted=failed" {
+		t.Errorf("a retry that failed leads to %s", to)
+	}
+	s.page(t, letter+"?accepted=failed", "that failed", "answered 503")
+	s.page(t, letter+"?tab=attempts", "it certainly was not accepted", "503")
+
+	s.target.answer(http.StatusOK)
+	edit := letter + "/actions/edit"
+	form := uitest.Form(s.page(t, edit, "9007199254740993", "Leave out tracing: traceparent"))
+	form.Set("payload_json", `{"id": 9007199254740993, "customer": `)
+	form.Set("reason", "wrong customer")
+	form.Set("do", "preview")
+	if _, page, _ := s.Post(t, edit, form); !strings.Contains(page, "not JSON") {
+		t.Errorf("what is not JSON is accepted:\n%s", page)
+	}
+	form.Set("payload_json", `{"id": 9007199254740995, "customer": "c-18", "text": "`+hostile+`"}`)
+	form.Set("without_trace", "true")
+	form.Set("h1_op", "set")
+	form.Set("h1_name", "x-tenant")
+	form.Set("h1_value", "acme-eu")
+	_, page, _ := s.Post(t, edit, form)
+	for _, w := range []string{"/customer", "9007199254740995", "Without the header", "payload_patch"} {
+		if !strings.Contains(page, w) {
+			t.Errorf("the preview does not say %q:\n%s", w, page)
+		}
+	}
+	form.Set("do", "act")
+	if status, page, to := s.Post(t, edit, form); status != 303 || to != letter+"?accepted=retry" {
+		t.Fatalf("the retry: %d %s\n%s", status, to, page)
+	}
+	body, heads := s.target.last()
+	if !strings.Contains(body, "9007199254740995") || !strings.Contains(body, "c-18") ||
+		heads.Get("X-Tenant") != "acme-eu" || heads.Get("Traceparent") != "" {
+		t.Errorf("the target got %s %v", body, heads)
+	}
+	s.page(t, letter+"?tab=revisions", "wrong customer", "/customer", "without traceparent", "with x-tenant: acme-eu")
+	s.page(t, letter+"?rev=0", "9007199254740993")
+	s.page(t, letter+"?rev=1", "9007199254740995")
+	if _, original := s.Get(t, letter+"/content?rev=0"); !strings.Contains(original, "9007199254740993") ||
+		!strings.Contains(original, hostile) {
+		t.Errorf("the download is %s", original)
+	}
+}
+
+func TestBytesAreShownAndKept(t *testing.T) {
+	s := start(t)
+	raw := append([]byte{0, 0, 0, 0, 42}, make([]byte, 70_000)...)
+	id := s.push(t, map[string]any{"payload_base64": base64.StdEncoding.EncodeToString(raw), "key_base64": "//4="})
+	letter := "/ui/dlq/letters/" + id
+	s.page(t, letter, "schema id 42", "00 00 00 00 2a", "ff fe", "from=65536")
+	s.page(t, letter+"?view=hex&from=65536", "00010000", "Earlier bytes")
+	if _, got := s.Get(t, letter+"/content"); got != string(raw) {
+		t.Errorf("the download has %d bytes, want %d", len(got), len(raw))
+	}
+}
+
+func TestALetterOfASagaSaysWhatItsActionsMean(t *testing.T) {
+	s := start(t)
+	status, doc := s.Call(t, "POST", "/workflows", map[string]any{
+		"name": "order", "compensation_retry": map[string]any{"max_attempts": 1}, "steps": []any{
+			map[string]any{
+				"name": "reserve", "action": map[string]any{"http": map[string]any{"url": s.Participant + "/ok"}},
+				"compensation": map[string]any{"http": map[string]any{"url": s.Participant + "/503/undo"}},
+			},
+			map[string]any{
+				"name": "charge", "action": map[string]any{"http": map[string]any{"url": s.Participant + "/409/charge"}},
+				"compensation": "none",
+			},
+		},
+	})
+	if status != http.StatusCreated {
+		t.Fatalf("workflow: %d %v", status, doc)
+	}
+	_, doc = s.Call(t, "POST", "/sagas", map[string]any{"workflow_name": "order", "payload": map[string]any{}})
+	saga := doc["saga_id"].(string)
+	for until := time.Now().Add(time.Minute); doc["dead_letter_id"] == nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("the compensation does not give up: %v", doc)
+		}
+		_, doc = s.Call(t, "GET", "/sagas/"+saga, nil)
+	}
+	letter := "/ui/dlq/letters/" + doc["dead_letter_id"].(string)
+	page := s.page(t, letter, "/ui/sagas/"+saga, "was compensated by hand", "gave up")
+	if strings.Contains(page, "Edit and retry") || strings.Contains(page, "Discard") {
+		t.Error("it offers what a letter of a saga does not allow")
+	}
+	s.act(t, letter+"/actions/resolve", "reason", "released by hand")
+	_, doc = s.Call(t, "GET", "/sagas/"+saga+"?wait=30s", nil)
+	if doc["clean"] != true {
+		t.Errorf("the saga did not go on: %v", doc)
+	}
+}
