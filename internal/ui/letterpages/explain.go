@@ -46,7 +46,7 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 		return []template.HTML{web.Sentence("All its retries have failed (%s of %s). It is not retried any more: requeue "+
 			"it once the cause is gone, or resolve it.", l.RetryCount, l.MaxRetries)}
 	}
-	return []template.HTML{template.HTML(template.HTMLEscapeString(endings[*l.Resolution]))} //nolint:gosec // escaped
+	return []template.HTML{plain(endings[*l.Resolution])}
 }
 
 func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
@@ -156,4 +156,9 @@ func titleOf(l *client.DeadLetter) string {
 		return l.OriginalTopic + ": " + *l.ErrorType
 	}
 	return l.OriginalTopic
+}
+
+// plain is a text as a sentence of a page.
+func plain(text string) template.HTML {
+	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
 }

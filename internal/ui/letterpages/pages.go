@@ -1,7 +1,7 @@
 // Package letterpages has the pages of dead letters: groups of errors, letters, topics, redrives.
 //
-// Files, each on top of those before it: content, explain, letters, carried, diff, groups, letteractions,
-// edit, letter, pages.
+// Files, each on top of those before it: explain, letters, content, groups, diff, carried, letteractions,
+// redrivewords, edit, letter, pages, redriveform, redrives.
 package letterpages
 
 import (
@@ -25,6 +25,10 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/dlq/archive", p.archive)
 	k.Page("GET /ui/dlq/letters/{letter}", p.letter)
 	k.Page("GET /ui/dlq/letters/{letter}/content", p.download)
+	k.Page("GET /ui/redrives", p.redrives)
+	k.Page("GET /ui/redrives/{redrive}", p.redrive)
+	k.Action("/ui/redrives/new", p.newRedrive)
+	k.Action("/ui/redrives/{redrive}/actions/{verb}", p.redriveAction)
 	k.Action("/ui/dlq/letters/{letter}/actions/edit", p.edit)
 	k.Action("/ui/dlq/letters/{letter}/actions/{verb}", p.letterAction)
 	return k.Templates(templates)

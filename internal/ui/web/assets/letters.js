@@ -11,3 +11,45 @@ table?.addEventListener('click', (e) => {
   }
   last = box;
 });
+
+// The rate of a redrive follows the slider, 300 ms after the last move. The form is the same without it.
+const rate = document.getElementById('rate');
+if (rate) {
+  const slide = rate.querySelector('.slide');
+  const range = slide.querySelector('input');
+  const number = rate.querySelector('[name="rate_per_second"]');
+  const etag = rate.querySelector('[name="etag"]');
+  const said = document.getElementById('rate-said');
+  let waiting;
+  const follow = () => { if (Number(number.value) > 0) range.value = Math.log10(Number(number.value)); };
+  slide.hidden = false;
+  follow();
+
+  const send = async () => {
+    said.textContent = 'changing…';
+    try {
+      const res = await fetch(rate.action, { method: 'POST', body: new URLSearchParams(new FormData(rate)) });
+      const page = new DOMParser().parseFromString(await res.text(), 'text/html');
+      const next = page.querySelector('#rate [name="etag"]');
+      if (res.redirected && next) {
+        etag.value = next.value;
+        said.textContent = `now ${number.value} a second`;
+        return;
+      }
+      const problem = page.querySelector('.box p:nth-child(2)')?.textContent;
+      const version = page.querySelector('form.act [name="etag"]');
+      if (version) etag.value = version.value;
+      said.textContent = problem ? `not changed: ${problem}` : 'not changed: it has changed meanwhile, or has ended';
+    } catch {
+      said.textContent = 'not changed: Skald does not answer';
+    }
+  };
+  const later = () => { clearTimeout(waiting); waiting = setTimeout(send, 300); };
+  range.addEventListener('input', () => {
+    const n = 10 ** Number(range.value);
+    number.value = n >= 10 ? Math.round(n) : Math.round(n * 100) / 100;
+    range.setAttribute('aria-valuetext', `${number.value} a second`);
+    later();
+  });
+  rate.addEventListener('submit', (e) => { e.preventDefault(); follow(); clearTimeout(waiting); send(); });
+}

@@ -1,0 +1,327 @@
+package letterpages
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// redriveForm is what the form of a redrive shows beside its fields: to which part of it they belong.
+type redriveForm struct {
+	Parts []formPart
+}
+
+// formPart is a heading with the names of its fields. What is folded opens when one of its fields has a value.
+type formPart struct {
+	Title, Means string
+	Names        map[string]bool
+	Fold         string // id of what folds; empty: it does not fold
+}
+
+// redriveActions say what a redrive does to each letter.
+var redriveActions = []web.Option{
+	{Value: "RETRY", Label: "retry them"}, {Value: "RESOLVE", Label: "resolve them: handled elsewhere"},
+	{Value: "DISCARD", Label: "discard them"}, {Value: "REQUEUE", Label: "requeue those that are dead"},
+	{Value: "DELETE", Label: "delete them"},
+}
+
+// listed are filters that have several values; those of enums are separated by spaces or commas.
+var (
+	listedLines = []string{"header", "payload", "label"}
+	listedWords = []string{"status", "source", "resolution", "error_class"}
+	times       = []string{"created_from", "created_to", "last_retry_from", "last_retry_to"}
+	numbers     = []string{"retry_count_min", "retry_count_max", "generation_min"}
+)
+
+// filterFields are the filters of the list of letters as fields of a redrive.
+func filterFields() (usual, more []web.Field) {
+	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "those to which the action applies"}}, letterFilters...)
+	for i, f := range all {
+		field := web.Field{Name: "filter." + f.Name, Label: f.Label, Hint: f.Hint}
+		switch {
+		case slices.Contains(listedLines, f.Name):
+			field.Kind = "lines"
+		case slices.Contains(numbers, f.Name):
+			field.Kind = "number"
+		case slices.Contains(listedWords, f.Name) && f.Options != nil:
+			var names []string
+			for _, o := range f.Options {
+				names = append(names, o.Value)
+			}
+			field.Hint = strings.Join(names, " ")
+		}
+		if i <= usualFilters {
+			usual = append(usual, field)
+		} else {
+			more = append(more, field)
+		}
+	}
+	return usual, more
+}
+
+// howFields are about the speed and the care of a redrive.
+var howFields = []web.Field{
+	{Name: "rate_per_second", Label: "Letters per second", Kind: "number", Hint: "50"},
+	{Name: "order", Label: "Order", Kind: "select", Options: []web.Option{
+		{Label: "oldest first, in parallel"}, {Value: "PER_KEY", Label: "one after the other for each key"},
+	}},
+	{Name: "concurrency", Label: "Requests at a time, per node", Kind: "number", Hint: "8"},
+	{Name: "canary.count", Label: "Canary: letters to send first", Kind: "number", Hint: "none"},
+	{Name: "canary.watch_seconds", Label: "Canary: seconds to wait for their return", Kind: "number", Hint: "0"},
+	{Name: "canary.max_bounce_ratio", Label: "Canary: fraction that may come back", Kind: "number", Hint: "0"},
+	{Name: "stop_on.failures", Label: "Halt after failures", Kind: "number", Hint: "never"},
+	{Name: "stop_on.failure_ratio", Label: "Halt above a fraction of failures", Kind: "number", Hint: "never"},
+}
+
+var whenFields = []web.Field{
+	{Name: "max_messages", Label: "Letters, at most", Kind: "number", Hint: "all"},
+	{Name: "scheduled_for", Label: "Not before", Hint: "2h, or 2026-11-23T22:00:00Z"},
+	{Name: "approval_required", Label: "Another person has to approve it first", Kind: "check"},
+}
+
+var targetFields = []web.Field{
+	{Name: "force", Label: "Also retry letters that are dead", Kind: "check"},
+	{Name: "target.kind", Label: "Another target, for all of them", Kind: "select", Options: []web.Option{
+		{Label: "each letter's own"}, {Value: "kafka", Label: "a Kafka topic"}, {Value: "http", Label: "a URL"},
+	}},
+	{Name: "target.topic", Label: "Its topic"}, {Name: "target.url", Label: "Its URL", Hint: "https://"},
+	{Name: "transform", Label: "Change of every payload (JSON Patch), tried on the samples", Kind: "json",
+		Hint: `[{"op": "replace", "path": "/customer", "value": "c-18"}]`},
+}
+
+// newRedrive is the form that starts a redrive, filled in from the URL.
+func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
+	if ids := v.Form["ids"]; len(ids) > 1 { // the boxes of a list
+		v.Form.Set("ids", strings.Join(ids, "\n"))
+	}
+	action := v.Form.Get("action")
+	usual, more := filterFields()
+	x := redriveForm{}
+	a := &web.Action{
+		Label: "Start the redrive", Title: "New redrive", Nav: "Redrives", Template: "action-redrive",
+		Back: web.Link{Name: "Redrives", URL: "/ui/redrives"}, Class: web.Changes, Needs: "dlq:write",
+		Means: "It works on those letters that fit when it begins, at its rate across all nodes. It can be paused, " +
+			"changed and canceled at any time.",
+		DryRun: web.DryRunInBody, Extra: &x,
+	}
+	part := func(title, means, fold string, fields ...web.Field) {
+		names := map[string]bool{}
+		for _, f := range fields {
+			names[f.Name] = true
+		}
+		a.Fields = append(a.Fields, slices.Clone(fields)...)
+		x.Parts = append(x.Parts, formPart{title, means, names, fold})
+	}
+	part("What", "", "", web.Field{Name: "action", Label: "What to do", Kind: "select", Options: redriveActions})
+	if v.Form.Has("ids") {
+		part("Which letters", "Those that were selected, one id a line.", "",
+			web.Field{Name: "ids", Label: "Letters", Kind: "lines"})
+	} else {
+		part("Which letters", "All that fit each of these filters.", "", usual...)
+		more = append(more, web.Field{Name: "all", Label: "Every letter, whatever the filters", Kind: "check"})
+		part("More filters", "", "more-filters", more...)
+	}
+	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
+	part("When", "", "", whenFields...)
+	part("Another target or content", "For retries only.", "target", targetFields...)
+	a.Body = func(form web.Form, members map[string]any) error { return redriveBody(v.Now, form, members) }
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.CreateRedriveWithBody(ctx, &client.CreateRedriveParams{}, web.JSON, body, edit)
+	}
+	a.Show = func(answer []byte) (*web.Preview, error) {
+		shown, n, err := p.showRedrive(v, answer)
+		if action == "DELETE" || action == "DISCARD" {
+			a.Confirm = strconv.FormatInt(n, 10)
+		}
+		return shown, err
+	}
+	if action == "DELETE" || action == "DISCARD" {
+		a.Class, a.About = web.Dangerous, "how many letters there are"
+		a.Warning = "Discarded letters are not retried any more. Deleted letters cannot be brought back."
+		if v.Method == http.MethodPost {
+			a.Confirm = confirmed(v.Form.Get("matched"))
+		}
+	}
+	a.Done = func(answer []byte) string { return redrivePath(answer) }
+	if v.Method == http.MethodGet && len(v.URL.Query()) == 0 {
+		a.DryRun, a.Request = web.NoDryRun, "POST /api/v1/dlq/redrives" // nothing is chosen yet
+	}
+	return a, nil
+}
+
+// redriveBody turns what was filled in into the body of a redrive.
+func redriveBody(now time.Time, form web.Form, members map[string]any) error {
+	filter, _ := members["filter"].(map[string]any)
+	for _, name := range listedWords {
+		if words, ok := filter[name].(string); ok {
+			filter[name] = strings.FieldsFunc(words, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' })
+		}
+	}
+	for _, name := range times {
+		if at, ok := web.Relative(now, form["filter."+name]); ok {
+			filter[name] = at.UTC().Format(time.RFC3339)
+		}
+	}
+	if at, ok := web.Relative(now, form["scheduled_for"]); ok {
+		members["scheduled_for"] = at.UTC().Format(time.RFC3339)
+	}
+	return nil
+}
+
+// confirmed is a number that the visitor has to type.
+func confirmed(count string) string {
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || n < 0 {
+		return "the number of letters"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func redrivePath(answer []byte) string {
+	var r client.Redrive
+	if json.Unmarshal(answer, &r) != nil {
+		return "/ui/redrives"
+	}
+	return "/ui/redrives/" + r.ID.String()
+}
+
+// redriveShown is the preview of a redrive.
+type redriveShown struct {
+	Matched int64
+	Tables  []countTable
+	Samples []sample
+}
+
+// countTable has counts by name, the largest first.
+type countTable struct {
+	Title string
+	Rows  []countRow
+}
+
+type countRow struct {
+	Name, URL string
+	Count     int64
+}
+
+// sample is a letter that a redrive would take, with its payload before and after the transformation.
+type sample struct {
+	client.DeadLetter
+	Tried   bool
+	Changes []operation
+	Problem string
+}
+
+// triedSamples is how many samples the transformation is tried on.
+const triedSamples = 5
+
+// showRedrive says what a redrive would do.
+func (p *pages) showRedrive(v *web.Visit, answer []byte) (*web.Preview, int64, error) {
+	var dry client.RedrivePreview
+	if err := json.Unmarshal(answer, &dry); err != nil {
+		return nil, 0, err
+	}
+	shown := &web.Preview{}
+	say := func(s template.HTML) { shown.Sentences = append(shown.Sentences, s) }
+	switch dry.Matched {
+	case 0:
+		say("No letter fits. The redrive would end at once.")
+	case 1:
+		say(web.Sentence("%s letter fits.", 1))
+	default:
+		say(web.Sentence("%s letters fit.", web.Count(dry.Matched)))
+	}
+	if dry.BlockedKeys > 0 {
+		say(web.Sentence("%s keys are blocked: their topic is ordered, and an older open letter of the key is not included. "+
+			"Letters of these keys are skipped.", web.Count(dry.BlockedKeys)))
+	}
+	if n := len(dry.UnknownIds); n > 0 {
+		say(web.Sentence("%s of the ids are of no live letter.", n))
+	}
+	more := redriveShown{Matched: dry.Matched, Tables: []countTable{
+		counts("By topic", dry.ByTopic, "/ui/dlq/topics/"), counts(byGroup, dry.ByGroup, "/ui/dlq/groups/"),
+		counts("By status", dry.ByStatus, ""),
+	}}
+	transform := strings.TrimSpace(v.Form.Get("transform"))
+	for i, l := range dry.Sample {
+		s := sample{DeadLetter: l}
+		if transform != "" && i < triedSamples {
+			s.Tried = true
+			if err := p.try(v, &s, transform); err != nil {
+				return nil, 0, err
+			}
+		}
+		more.Samples = append(more.Samples, s)
+	}
+	shown.Extra = more
+	return shown, dry.Matched, nil
+}
+
+// try applies a transformation to the payload of a sample.
+func (p *pages) try(v *web.Visit, s *sample, transform string) error {
+	res, err := p.kit.Client.GetDeadLetterWithResponse(v.Context(), s.ID, &client.GetDeadLetterParams{})
+	if err != nil {
+		return err
+	}
+	l, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if web.NotFound(err) {
+		s.Problem = "The letter is gone meanwhile."
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if l.PayloadEncoding == nil || *l.PayloadEncoding != client.DeadLetterEncodingJSON {
+		s.Problem = "The payload is not JSON: this letter would fail."
+		return nil
+	}
+	patch, err := jsonpatch.DecodePatch([]byte(transform))
+	if err != nil {
+		s.Problem = "This is not a JSON Patch."
+		return nil
+	}
+	options := jsonpatch.NewApplyOptions()
+	options.SupportNegativeIndices, options.EscapeHTML, options.AccumulatedCopySizeLimit = false, false, shown
+	after, err := patch.ApplyWithOptions(l.Payload, options)
+	if err == nil {
+		s.Changes, err = difference(l.Payload, after)
+	}
+	if err != nil {
+		s.Problem = fmt.Sprintf("It does not apply: %v. This letter would fail.", err)
+	}
+	return nil
+}
+
+const byGroup = "By group, the largest"
+
+func counts(title string, byName client.CountsByName, path string) countTable {
+	t := countTable{Title: title}
+	for name, n := range byName {
+		row := countRow{Name: name, Count: n}
+		if title == byGroup {
+			row.Name = web.Short(name)
+		}
+		if path != "" {
+			row.URL = path + name
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	slices.SortFunc(t.Rows, func(a, b countRow) int {
+		if a.Count != b.Count {
+			return int(b.Count - a.Count)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return t
+}

@@ -1,0 +1,341 @@
+package letterpages
+
+import (
+	"context"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// redriveList is the page of the list of redrives.
+type redriveList struct {
+	*web.List
+	Areas    []web.Tab
+	Redrives []redriveRow
+	New      *web.Button
+	Now      time.Time
+}
+
+type redriveRow struct {
+	client.Redrive
+	About string // what it is about, in words
+	Bar   []slice
+}
+
+var redriveViews = []web.View{
+	{Name: "All"},
+	{Name: "Needs a person", Filter: url.Values{"state": {"HALTED", "AWAITING_APPROVAL", "PAUSED"}}},
+	{Name: "Running", Filter: url.Values{"state": {"PENDING", "RUNNING"}}},
+	{Name: "Ended", Filter: url.Values{"state": {"COMPLETED", "CANCELED"}}},
+}
+
+func (p *pages) redrives(v *web.Visit) (*web.Page, error) {
+	d := redriveList{List: v.NewList(redriveViews, nil), Areas: areas("Redrives"), Now: v.Now}
+	res, err := p.kit.Client.ListRedrivesWithResponse(v.Context(), &client.ListRedrivesParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Paged(list.Pagination)
+	page := &web.Page{Template: "redrives", Title: "Redrives", Nav: "Redrives", Refresh: 10}
+	for _, r := range list.Redrives {
+		d.Redrives = append(d.Redrives, redriveRow{r, aboutRedrive(&r), slices.Collect(barOf(&r))})
+		if r.State == client.RedriveStateRUNNING {
+			page.Refresh = 5
+		}
+	}
+	if !p.kit.ReadOnly {
+		b := v.Button("New redrive", "/ui/redrives/new", "dlq:write", "Retry, discard or resolve many letters.", web.Changes)
+		b.Page = true
+		d.New = &b
+	}
+	page.Data = d
+	return page, nil
+}
+
+// aboutRedrive says which letters a redrive is about.
+func aboutRedrive(r *client.Redrive) string {
+	switch {
+	case r.Selected != nil:
+		return web.Count(*r.Selected) + " selected letters"
+	case len(r.Filter) > 0:
+		return string(r.Filter)
+	}
+	return "every letter"
+}
+
+// slice is a part of the bar of progress, in hundredths of the whole.
+type slice struct {
+	X, W        float64
+	Tone, Words string
+	Count       int64
+}
+
+// barOf divides what a redrive has matched by what has happened to it.
+func barOf(r *client.Redrive) func(func(slice) bool) {
+	return func(yield func(slice) bool) {
+		whole, x := max(r.Matched, 1), 0.0
+		for _, s := range []slice{
+			{Count: r.Done - r.Bounced, Tone: "done", Words: "done"},
+			{Count: r.Bounced, Tone: "undo", Words: "came back"},
+			{Count: r.Failed, Tone: "bad", Words: "failed"},
+			{Count: r.Skipped, Tone: "muted", Words: "skipped"},
+		} {
+			if s.Count <= 0 {
+				continue
+			}
+			s.X, s.W = x, 1000*float64(s.Count)/float64(whole)
+			x += s.W
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// redrivePage is the console of a redrive.
+type redrivePage struct {
+	Redrive   *client.Redrive
+	Row       redriveRow
+	Explained []template.HTML
+	Phases    []phase
+	Actions   []web.Button
+	ETag      string
+	Rate      bool // it may be changed
+	Target    string
+	Failures  []failure
+	Partly    bool // the failures are of the first part only
+	State     string
+	States    []web.Tab
+	Items     []client.RedriveItem
+	Next      string
+	Areas     []web.Tab
+	Now       time.Time
+}
+
+// failure is a reason why letters failed, with how many.
+type failure struct {
+	Detail, Example string
+	Count           int
+}
+
+func (p *pages) redriveOf(v *web.Visit) (*client.Redrive, string, error) {
+	id, err := uuid.Parse(v.PathValue("redrive"))
+	if err != nil {
+		return nil, "", web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetRedriveWithResponse(v.Context(), id, &client.GetRedriveParams{})
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	return r, res.HTTPResponse.Header.Get("ETag"), err
+}
+
+func (p *pages) redrive(v *web.Visit) (*web.Page, error) {
+	r, etag, err := p.redriveOf(v)
+	if err != nil {
+		return nil, err
+	}
+	d := redrivePage{
+		Redrive: r, Row: redriveRow{*r, aboutRedrive(r), slices.Collect(barOf(r))}, Explained: explainedRedrive(r, v.Now),
+		Phases: phasesOf(r, v.Now), Actions: p.redriveButtons(v, r), ETag: etag, Target: targetOf(r.Target), Now: v.Now,
+		Areas: areas("Redrives"), State: v.URL.Query().Get("state"),
+		Rate: !p.kit.ReadOnly && v.May("dlq:admin") && slices.Contains(r.AllowedActions, client.RedriveVerbUpdate),
+	}
+	if r.Failed > 0 {
+		failed, err := p.items(v, r.ID, url.Values{"state": {"FAILED"}, "page_size": {"200"}})
+		if err != nil {
+			return nil, err
+		}
+		d.Failures, d.Partly = failuresOf(failed.Items), failed.Pagination.HasNext
+	}
+	for _, name := range []string{"", "FAILED", "BOUNCED", "SKIPPED", "WAITING", "TAKEN", "DONE"} {
+		tab := web.Tab{Name: web.BadgeOf(name).Word, URL: "?state=" + name, Current: name == d.State}
+		if name == "" {
+			tab.Name, tab.URL = "all", "?"
+		}
+		d.States = append(d.States, tab)
+	}
+	q := url.Values{"page_size": {"50"}}
+	for _, name := range []string{"state", "cursor"} {
+		if value := v.URL.Query().Get(name); value != "" {
+			q.Set(name, value)
+		}
+	}
+	items, err := p.items(v, r.ID, q)
+	if err != nil {
+		return nil, err
+	}
+	d.Items = items.Items
+	if next := items.Pagination.NextCursor; next != nil {
+		q.Del("page_size")
+		q.Set("cursor", *next)
+		d.Next = "?" + q.Encode()
+	}
+	page := &web.Page{
+		Template: "redrive", Title: "Redrive: " + strings.ToLower(string(r.Action)), Nav: "Redrives", Refresh: 5, Data: d,
+		Scripts: []string{"letters.js"},
+	}
+	if r.State == client.RedriveStateRUNNING || r.State == client.RedriveStatePENDING {
+		page.Refresh = 1
+	}
+	return page, nil
+}
+
+func (p *pages) items(v *web.Visit, id uuid.UUID, q url.Values) (*client.RedriveItemList, error) {
+	res, err := p.kit.Client.ListRedriveItemsWithResponse(
+		v.Context(), id, &client.ListRedriveItemsParams{}, web.AsQuery(q))
+	if err != nil {
+		return nil, err
+	}
+	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+// failuresOf counts failed letters by what their targets said, the most frequent first.
+func failuresOf(items []client.RedriveItem) (all []failure) {
+	at := map[string]int{}
+	for _, item := range items {
+		detail := text(item.Detail)
+		i, known := at[detail]
+		if !known {
+			i = len(all)
+			at[detail] = i
+			all = append(all, failure{Detail: detail, Example: item.MessageID.String()})
+		}
+		all[i].Count++
+	}
+	slices.SortStableFunc(all, func(a, b failure) int { return b.Count - a.Count })
+	return all
+}
+
+// redriveVerb is one of the API's actions on a redrive.
+type redriveVerb struct {
+	label, means string
+	class        web.Class
+	send         func(
+		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+	) (*http.Response, error)
+}
+
+var redriveVerbs = map[client.RedriveVerb]redriveVerb{
+	client.RedriveVerbApprove: {"Approve", "It begins then.", web.Changes, func(
+		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+	) (*http.Response, error) {
+		return c.ApproveRedriveWithBody(ctx, id, &client.ApproveRedriveParams{}, web.JSON, body, edit)
+	}},
+	client.RedriveVerbResume: {"Resume", "It goes on where it stopped.", web.Changes, func(
+		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+	) (*http.Response, error) {
+		return c.ResumeRedriveWithBody(ctx, id, &client.ResumeRedriveParams{}, web.JSON, body, edit)
+	}},
+	client.RedriveVerbPause: {"Pause", "Letters in flight are finished; no others are taken.", web.Safe, func(
+		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+	) (*http.Response, error) {
+		return c.PauseRedriveWithBody(ctx, id, &client.PauseRedriveParams{}, web.JSON, body, edit)
+	}},
+	client.RedriveVerbUpdate: {"Change the rate", "It takes effect with the next letters, on all nodes.", web.Safe, func(
+		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+	) (*http.Response, error) {
+		return c.UpdateRedriveWithBody(ctx, id, &client.UpdateRedriveParams{}, web.JSON, body, edit)
+	}},
+	client.RedriveVerbCancel: {"Cancel", "Letters that were not reached keep their status. It cannot be resumed.", web.Changes,
+		func(
+			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
+		) (*http.Response, error) {
+			return c.CancelRedriveWithBody(ctx, id, &client.CancelRedriveParams{}, web.JSON, body, edit)
+		}},
+}
+
+// redriveButtons returns what the API allows for a redrive.
+func (p *pages) redriveButtons(v *web.Visit, r *client.Redrive) (all []web.Button) {
+	if p.kit.ReadOnly {
+		return nil
+	}
+	path := "/ui/redrives/" + r.ID.String() + "/actions/"
+	for _, verb := range []client.RedriveVerb{
+		client.RedriveVerbApprove, client.RedriveVerbResume, client.RedriveVerbPause, client.RedriveVerbUpdate,
+		client.RedriveVerbCancel,
+	} {
+		if !slices.Contains(r.AllowedActions, verb) {
+			continue
+		}
+		known := redriveVerbs[verb]
+		b := v.Button(known.label, path+string(verb), "dlq:admin", known.means, known.class)
+		if verb == client.RedriveVerbApprove && v.Who != nil && v.Who.Subject == r.Actor && b.Needs == "" {
+			b.Needs = "someone other than its requester"
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
+	name := client.RedriveVerb(v.PathValue("verb"))
+	known, ok := redriveVerbs[name]
+	if !ok {
+		return nil, web.ErrNoPage
+	}
+	r, etag, err := p.redriveOf(v)
+	if err != nil {
+		return nil, err
+	}
+	path := "/ui/redrives/" + r.ID.String()
+	a := &web.Action{
+		Label: known.label, Title: known.label + " the redrive", Nav: "Redrives", Class: known.class, Needs: "dlq:admin",
+		Back: web.Link{Name: "The redrive", URL: path}, Means: known.means, ETag: etag,
+		Request: "POST /api/v1/dlq/redrives/" + r.ID.String() + "/" + string(name),
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return known.send(p.kit.Client, ctx, r.ID, body, edit)
+		},
+		Done: func([]byte) string { return path },
+	}
+	if name == client.RedriveVerbUpdate {
+		a.Title, a.NoKey, a.Request = "Change the redrive", true, "PATCH /api/v1/dlq/redrives/"+r.ID.String()
+		a.Fields = []web.Field{
+			{Name: "rate_per_second", Label: "Letters per second", Kind: "number", Value: number(r.RatePerSecond)},
+			{Name: "concurrency", Label: "Requests at a time, per node", Kind: "number", Value: web.Count(r.Concurrency)},
+		}
+	}
+	if name == client.RedriveVerbResume || name == client.RedriveVerbUpdate {
+		a.Fields = append(a.Fields, stopFields(&r.StopOn)...)
+		a.Body = func(form web.Form, members map[string]any) error {
+			if _, shown := form["stop_on.failures"]; shown && v.Form.Has("stop_on.failures") && members["stop_on"] == nil {
+				members["stop_on"] = map[string]any{} // both were emptied: there is no condition any more
+			}
+			return nil
+		}
+	}
+	if name == client.RedriveVerbResume && r.State == client.RedriveStateHALTED {
+		a.Means = resumed(r)
+	}
+	return a, nil
+}
+
+// stopFields are the conditions of a halt, with their present values.
+func stopFields(s *client.RedriveStop) []web.Field {
+	failures := web.Field{Name: "stop_on.failures", Label: "Halt after failures", Kind: "number", Hint: "never"}
+	if s.Failures != nil {
+		failures.Value = number(float64(*s.Failures))
+	}
+	ratio := web.Field{
+		Name: "stop_on.failure_ratio", Label: "Halt above a fraction of failures", Kind: "number", Hint: "never",
+	}
+	if s.FailureRatio != nil {
+		ratio.Value = number(*s.FailureRatio)
+	}
+	return []web.Field{failures, ratio}
+}

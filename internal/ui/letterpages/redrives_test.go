@@ -1,0 +1,105 @@
+package letterpages_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// TestAGroupIsRedrivenWithACanary covers journey 3: from the group to a redrive that halts, resumes, changes its rate
+// and ends.
+func TestAGroupIsRedrivenWithACanary(t *testing.T) {
+	s := start(t)
+	s.target.answer(http.StatusServiceUnavailable)
+	const letters = 60
+	var id string
+	for range letters {
+		id = s.push(t, map[string]any{"payload": map[string]any{"id": uint64(9007199254740993), "text": hostile}})
+	}
+	_, doc := s.Call(t, "GET", "/dlq/messages/"+id, nil)
+	group := doc["fingerprint"].(string)
+	page := s.page(t, "/ui/dlq/groups/"+group, "canary.count=10")
+	_, from, _ := strings.Cut(page, `href="/ui/redrives/new?`)
+	from, _, _ = strings.Cut(from, `"`)
+	form := "/ui/redrives/new?" + strings.ReplaceAll(from, "&amp;", "&")
+
+	s.page(t, "/ui/redrives", "There has been no redrive yet")
+	s.page(t, "/ui/redrives/new", "How carefully")
+	s.page(t, form, "<code>60</code> letters fit", group, `value="10"`)
+	patch := url.QueryEscape(`[{"op":"replace","path":"/id","value":9007199254740995}]`)
+	s.page(t, form+"&transform="+patch, "replace /id", "9007199254740993", "9007199254740995")
+	s.page(t, form+"&transform="+url.QueryEscape(`[{"op":"remove","path":"/none"}]`), "It does not apply")
+	wrong := url.Values{"do": {"act"}, "reason": {"x"}, "rate_per_second": {"-1"}}
+	if status, page, _ := s.Post(t, form, wrong); status == 303 || !strings.Contains(page, "rate_per_second") {
+		t.Errorf("a negative rate: %d\n%s", status, page)
+	}
+
+	filled := []string{"action", "RETRY", "filter.fingerprint", group, "rate_per_second", "1000",
+		"reason", "billing is back", "canary.count", "10", "stop_on.failures", "5",
+		"filter.status", "PENDING, DEAD", "force", "true"}
+	redrive := s.act(t, form, filled...)
+	api := strings.Replace(redrive, "/ui/", "/dlq/", 1)
+	await := func(state string) {
+		t.Helper()
+		if _, doc := s.Call(t, "GET", api+"?wait=60s", nil); doc["state"] != state {
+			t.Fatalf("the redrive is not %s: %v", state, doc)
+		}
+	}
+	await("HALTED")
+	s.page(t, redrive, "halted automatically", "counting starts again at zero", "the canary counts as passed",
+		"answered 503", "billing is back")
+	s.page(t, redrive+"?state=FAILED", "failed")
+	s.page(t, "/ui/redrives?state=HALTED&state=AWAITING_APPROVAL&state=PAUSED", redrive)
+
+	s.act(t, redrive+"/actions/update", "rate_per_second", "500", "concurrency", "4")
+	s.page(t, redrive, `value="500"`)
+	stale := uitest.Form(s.page(t, redrive+"/actions/update"))
+	stale.Set("etag", `"1"`)
+	stale.Set("rate_per_second", "7")
+	if status, page, _ := s.Post(t, redrive+"/actions/update", stale); status != http.StatusPreconditionFailed ||
+		!strings.Contains(page, "has changed since") {
+		t.Errorf("an old version: %d\n%s", status, page)
+	}
+	s.target.answer(http.StatusOK)
+	s.act(t, redrive+"/actions/resume", "reason", "up again", "stop_on.failures", "50")
+	await("COMPLETED")
+	_, doc = s.Call(t, "GET", api, nil)
+	s.page(t, redrive, "It has ended", "<code>"+doc["done"].(interface{ String() string }).String()+"</code> of")
+	if page := s.page(t, redrive); strings.Contains(page, `id="rate"`) {
+		t.Error("the rate of a redrive that has ended can be changed")
+	}
+}
+
+func TestSelectedLettersAreDiscardedOnceTheirNumberIsTyped(t *testing.T) {
+	s := start(t)
+	first, second := s.push(t, map[string]any{}), s.push(t, map[string]any{})
+	s.push(t, map[string]any{})
+	path := "/ui/redrives/new?action=DISCARD&ids=" + first + "&ids=" + second
+	form := uitest.Form(s.page(t, path, first, second, "Type <code>2</code>"))
+	form.Set("ids", first+"\n"+second)
+	form.Set("reason", "test data")
+	if status, page, _ := s.Post(t, path, form); status != http.StatusBadRequest || !strings.Contains(page, "to confirm") {
+		t.Errorf("without the number: %d\n%s", status, page)
+	}
+	form.Set("confirm", "2")
+	status, page, to := s.Post(t, path, form)
+	if status != http.StatusSeeOther {
+		t.Fatalf("%d\n%s", status, page)
+	}
+	s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
+	s.page(t, "/ui/dlq/letters?status=DEAD", "2 letters")
+	s.page(t, to, "2 selected letters")
+}
+
+func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
+	s := start(t)
+	s.push(t, map[string]any{})
+	to := s.act(t, "/ui/redrives/new?action=RETRY&filter.topic=orders&approval_required=true",
+		"filter.topic", "orders", "approval_required", "true", "reason", "test")
+	s.page(t, to, "someone other than", "needs someone other than its requester", "nobody yet")
+	s.act(t, to+"/actions/cancel", "reason", "test")
+	s.page(t, to, "It was canceled")
+}

@@ -1,0 +1,138 @@
+package letterpages
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// haltReasons say why a redrive was halted.
+var haltReasons = map[string]string{
+	"failures":      "as many letters have failed as its condition allows",
+	"failure_ratio": "a greater fraction of the letters has failed than its condition allows",
+	"bounce_ratio":  "more of the canary's letters came back than it allows",
+}
+
+// explainedRedrive says what a redrive does now, and what it waits for.
+func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
+	say := func(s template.HTML) { all = append(all, s) }
+	switch r.State {
+	case client.RedriveStateAWAITINGAPPROVAL:
+		say(web.Sentence("It begins when someone other than %s approves it.", r.Actor))
+	case client.RedriveStatePENDING:
+		if r.ScheduledFor != nil && r.ScheduledFor.After(now) {
+			say(web.Sentence("It begins %s.", web.Ago(now, *r.ScheduledFor)))
+		} else {
+			say("It is collecting its letters.")
+		}
+	case client.RedriveStateRUNNING:
+		running(r, now, say)
+	case client.RedriveStatePAUSED:
+		say(web.Sentence("It is paused: %s letters are left, and none is taken until it is resumed.", web.Count(r.Left)))
+	case client.RedriveStateHALTED:
+		reason := text(r.HaltReason)
+		if words, known := haltReasons[reason]; known {
+			reason = words
+		}
+		say(plain("It was halted automatically: "+reason+". ") + web.Sentence("%s of %s tried have failed, %s came back.",
+			web.Count(r.Counted.Failed), web.Count(r.Counted.Tried), web.Count(r.Bounced)))
+		say(plain(resumed(r)))
+	case client.RedriveStateCOMPLETED:
+		say(web.Sentence("It has ended: %s of %s done, %s failed, %s skipped, %s came back.", web.Count(r.Done),
+			web.Count(r.Matched), web.Count(r.Failed), web.Count(r.Skipped), web.Count(r.Bounced)))
+	case client.RedriveStateCANCELED:
+		say(web.Sentence("It was canceled. %s letters were not reached and keep their status.", web.Count(r.Left)))
+	}
+	if r.MaybeSent > 0 {
+		say(web.Sentence("%s letters may have been sent: their answer did not arrive.", web.Count(r.MaybeSent)))
+	}
+	return all
+}
+
+func running(r *client.Redrive, now time.Time, say func(template.HTML)) {
+	switch {
+	case r.StalledSince != nil && r.WaitingFor != nil:
+		say(web.Sentence("No letter has been processed since %s: it waits for %s.", web.Ago(now, *r.StalledSince), *r.WaitingFor))
+	case r.StalledSince != nil:
+		say(web.Sentence("No letter has been processed since %s.", web.Ago(now, *r.StalledSince)))
+	case r.Eta != nil:
+		say(web.Sentence("%s letters are left. At this rate it ends %s.", web.Count(r.Left), web.Ago(now, *r.Eta)))
+	default:
+		say(web.Sentence("%s letters are left.", web.Count(r.Left)))
+	}
+}
+
+// resumed says what follows from resuming a redrive that was halted.
+func resumed(r *client.Redrive) string {
+	var parts []string
+	if r.Canary != nil && (r.CanaryPassed == nil || !*r.CanaryPassed) {
+		parts = append(parts, "the canary counts as passed, so all the rest follows at its rate")
+	}
+	stop := "there is no stop condition"
+	switch s := r.StopOn; {
+	case s.FailureRatio != nil && s.Failures != nil:
+		stop = fmt.Sprintf("it halts again after %d failures or above a fraction of %s", *s.Failures, number(*s.FailureRatio))
+	case s.FailureRatio != nil:
+		stop = fmt.Sprintf("it halts again above a fraction of %s of failures", number(*s.FailureRatio))
+	case s.Failures != nil:
+		stop = fmt.Sprintf("it halts again after %d failures", *s.Failures)
+	}
+	parts = append(parts, "counting starts again at zero", stop+" unless you set another")
+	return "If you resume: " + strings.Join(parts, "; ") + "."
+}
+
+// phase is a part of the way of a redrive that has a canary.
+type phase struct {
+	Name, Words, Tone string
+}
+
+// phasesOf draws the canary, its watch and the rest; nothing without a canary.
+func phasesOf(r *client.Redrive, now time.Time) []phase {
+	c := r.Canary
+	if c == nil {
+		return nil
+	}
+	processed := r.Done + r.Failed + r.Skipped
+	passed := r.CanaryPassed != nil && *r.CanaryPassed
+	sent := min(processed, int64(c.Count))
+	canary := phase{"Canary", web.Count(sent) + " of " + web.Count(c.Count) + " sent", "run"}
+	watch := phase{"Watch", "nothing to wait for", "muted"}
+	var wait time.Duration
+	if c.WatchSeconds != nil && *c.WatchSeconds > 0 {
+		wait = time.Duration(*c.WatchSeconds) * time.Second
+		watch.Words = web.Duration(wait) + " for letters to come back"
+	}
+	rest := phase{"The rest", web.Count(max(0, r.Matched-int64(c.Count))) + " letters, once the canary has passed", "muted"}
+	switch {
+	case passed:
+		canary.Tone, watch.Tone, rest.Tone = "done", "done", "run"
+		watch.Words = web.Count(r.Bounced) + " came back; passed"
+		rest.Words = web.Count(r.Left) + " letters left"
+		if r.EndedAt != nil {
+			rest.Tone = "done"
+		}
+	case r.WatchedAt != nil:
+		canary.Tone, watch.Tone = "done", "run"
+		left := max(0, wait-now.Sub(*r.WatchedAt))
+		watch.Words = fmt.Sprintf("%s more, %s came back", web.Duration(left), web.Count(r.Bounced))
+	}
+	if r.State == client.RedriveStateHALTED {
+		switch {
+		case text(r.HaltReason) == "bounce_ratio":
+			watch.Tone, watch.Words = "bad", web.Count(r.Bounced)+" came back: halted"
+		case passed || canary.Tone == "done":
+			rest.Tone, rest.Words = "bad", web.Count(r.Left)+" letters left: halted"
+		default:
+			canary.Tone, canary.Words = "bad", canary.Words+": halted"
+		}
+	}
+	return []phase{canary, watch, rest}
+}
+
+// number is a number without needless zeros.
+func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
