@@ -1251,6 +1251,129 @@ func (e NoCompensation) Valid() bool {
 	}
 }
 
+// Defines values for OverviewCauseKind.
+const (
+	OverviewCauseKindGroupNew                OverviewCauseKind = "group_new"
+	OverviewCauseKindGroupRegressed          OverviewCauseKind = "group_regressed"
+	OverviewCauseKindNoLeader                OverviewCauseKind = "no_leader"
+	OverviewCauseKindQueueWithoutWorker      OverviewCauseKind = "queue_without_worker"
+	OverviewCauseKindRedriveAwaitingApproval OverviewCauseKind = "redrive_awaiting_approval"
+	OverviewCauseKindRedriveHalted           OverviewCauseKind = "redrive_halted"
+	OverviewCauseKindRunsFailed              OverviewCauseKind = "runs_failed"
+	OverviewCauseKindRunsLate                OverviewCauseKind = "runs_late"
+	OverviewCauseKindSagasNeedAttention      OverviewCauseKind = "sagas_need_attention"
+	OverviewCauseKindSagasStuck              OverviewCauseKind = "sagas_stuck"
+	OverviewCauseKindSweepLate               OverviewCauseKind = "sweep_late"
+	OverviewCauseKindWebhookDisabled         OverviewCauseKind = "webhook_disabled"
+	OverviewCauseKindWebhookFailing          OverviewCauseKind = "webhook_failing"
+	OverviewCauseKindWorkerLost              OverviewCauseKind = "worker_lost"
+)
+
+// Valid indicates whether the value is a known member of the OverviewCauseKind enum.
+func (e OverviewCauseKind) Valid() bool {
+	switch e {
+	case OverviewCauseKindGroupNew:
+		return true
+	case OverviewCauseKindGroupRegressed:
+		return true
+	case OverviewCauseKindNoLeader:
+		return true
+	case OverviewCauseKindQueueWithoutWorker:
+		return true
+	case OverviewCauseKindRedriveAwaitingApproval:
+		return true
+	case OverviewCauseKindRedriveHalted:
+		return true
+	case OverviewCauseKindRunsFailed:
+		return true
+	case OverviewCauseKindRunsLate:
+		return true
+	case OverviewCauseKindSagasNeedAttention:
+		return true
+	case OverviewCauseKindSagasStuck:
+		return true
+	case OverviewCauseKindSweepLate:
+		return true
+	case OverviewCauseKindWebhookDisabled:
+		return true
+	case OverviewCauseKindWebhookFailing:
+		return true
+	case OverviewCauseKindWorkerLost:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverviewOmittedBecause.
+const (
+	OverviewOmittedBecausePermission OverviewOmittedBecause = "permission"
+	OverviewOmittedBecauseStore      OverviewOmittedBecause = "store"
+)
+
+// Valid indicates whether the value is a known member of the OverviewOmittedBecause enum.
+func (e OverviewOmittedBecause) Valid() bool {
+	switch e {
+	case OverviewOmittedBecausePermission:
+		return true
+	case OverviewOmittedBecauseStore:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverviewPart.
+const (
+	OverviewPartDeadLetters OverviewPart = "dead_letters"
+	OverviewPartJobRuns     OverviewPart = "job_runs"
+	OverviewPartNodes       OverviewPart = "nodes"
+	OverviewPartSagas       OverviewPart = "sagas"
+	OverviewPartWebhooks    OverviewPart = "webhooks"
+)
+
+// Valid indicates whether the value is a known member of the OverviewPart enum.
+func (e OverviewPart) Valid() bool {
+	switch e {
+	case OverviewPartDeadLetters:
+		return true
+	case OverviewPartJobRuns:
+		return true
+	case OverviewPartNodes:
+		return true
+	case OverviewPartSagas:
+		return true
+	case OverviewPartWebhooks:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverviewTopicAlerts.
+const (
+	OverviewTopicAlertsAge      OverviewTopicAlerts = "age"
+	OverviewTopicAlertsCount    OverviewTopicAlerts = "count"
+	OverviewTopicAlertsNewGroup OverviewTopicAlerts = "new_group"
+	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
+)
+
+// Valid indicates whether the value is a known member of the OverviewTopicAlerts enum.
+func (e OverviewTopicAlerts) Valid() bool {
+	switch e {
+	case OverviewTopicAlertsAge:
+		return true
+	case OverviewTopicAlertsCount:
+		return true
+	case OverviewTopicAlertsNewGroup:
+		return true
+	case OverviewTopicAlertsRate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadinessStatus.
 const (
 	ReadinessStatusOk ReadinessStatus = "ok"
@@ -1686,6 +1809,78 @@ func (e ScheduleType) Valid() bool {
 	}
 }
 
+// Defines values for SearchHitKind.
+const (
+	SearchHitKindDeadLetter      SearchHitKind = "dead_letter"
+	SearchHitKindDeadLetterGroup SearchHitKind = "dead_letter_group"
+	SearchHitKindJobDefinition   SearchHitKind = "job_definition"
+	SearchHitKindJobRun          SearchHitKind = "job_run"
+	SearchHitKindRedrive         SearchHitKind = "redrive"
+	SearchHitKindSaga            SearchHitKind = "saga"
+	SearchHitKindTopic           SearchHitKind = "topic"
+	SearchHitKindWebhook         SearchHitKind = "webhook"
+	SearchHitKindWorker          SearchHitKind = "worker"
+	SearchHitKindWorkflow        SearchHitKind = "workflow"
+)
+
+// Valid indicates whether the value is a known member of the SearchHitKind enum.
+func (e SearchHitKind) Valid() bool {
+	switch e {
+	case SearchHitKindDeadLetter:
+		return true
+	case SearchHitKindDeadLetterGroup:
+		return true
+	case SearchHitKindJobDefinition:
+		return true
+	case SearchHitKindJobRun:
+		return true
+	case SearchHitKindRedrive:
+		return true
+	case SearchHitKindSaga:
+		return true
+	case SearchHitKindTopic:
+		return true
+	case SearchHitKindWebhook:
+		return true
+	case SearchHitKindWorker:
+		return true
+	case SearchHitKindWorkflow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SearchHitMatched.
+const (
+	SearchHitMatchedBusinessKey   SearchHitMatched = "business_key"
+	SearchHitMatchedCorrelationID SearchHitMatched = "correlation_id"
+	SearchHitMatchedFingerprint   SearchHitMatched = "fingerprint"
+	SearchHitMatchedID            SearchHitMatched = "id"
+	SearchHitMatchedName          SearchHitMatched = "name"
+	SearchHitMatchedTraceID       SearchHitMatched = "trace_id"
+)
+
+// Valid indicates whether the value is a known member of the SearchHitMatched enum.
+func (e SearchHitMatched) Valid() bool {
+	switch e {
+	case SearchHitMatchedBusinessKey:
+		return true
+	case SearchHitMatchedCorrelationID:
+		return true
+	case SearchHitMatchedFingerprint:
+		return true
+	case SearchHitMatchedID:
+		return true
+	case SearchHitMatchedName:
+		return true
+	case SearchHitMatchedTraceID:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepType.
 const (
 	StepTypeHTTP StepType = "http"
@@ -1854,6 +2049,33 @@ func (e TimelineEntryKind) Valid() bool {
 	case TimelineEntryKindSagaEnd:
 		return true
 	case TimelineEntryKindStep:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WatchedStateKind.
+const (
+	WatchedStateKindGroup   WatchedStateKind = "group"
+	WatchedStateKindLetter  WatchedStateKind = "letter"
+	WatchedStateKindRedrive WatchedStateKind = "redrive"
+	WatchedStateKindRun     WatchedStateKind = "run"
+	WatchedStateKindSaga    WatchedStateKind = "saga"
+)
+
+// Valid indicates whether the value is a known member of the WatchedStateKind enum.
+func (e WatchedStateKind) Valid() bool {
+	switch e {
+	case WatchedStateKindGroup:
+		return true
+	case WatchedStateKindLetter:
+		return true
+	case WatchedStateKindRedrive:
+		return true
+	case WatchedStateKindRun:
+		return true
+	case WatchedStateKindSaga:
 		return true
 	default:
 		return false
@@ -5375,6 +5597,197 @@ type LogInput struct {
 // NoCompensation defines model for NoCompensation.
 type NoCompensation string
 
+// Overview defines model for Overview.
+type Overview struct {
+	// Causes Ordered by age times count, the greatest first.
+	Causes    []OverviewCause `json:"causes"`
+	CheckedAt time.Time       `json:"checked_at"`
+
+	// Counts Counts of an omitted part are absent.
+	Counts OverviewCounts `json:"counts"`
+
+	// Leader The node that leads the job runs.
+	Leader *OverviewLeader `json:"leader,omitempty"`
+
+	// NextRuns The next five slots of all job definitions.
+	NextRuns []OverviewSlot `json:"next_runs"`
+
+	// Nodes Alive, or dead for less than an hour.
+	Nodes   []OverviewNode    `json:"nodes"`
+	Omitted []OverviewOmitted `json:"omitted"`
+
+	// SealedAt When events of the audit trail were last sealed.
+	SealedAt *time.Time `json:"sealed_at,omitempty"`
+
+	// Topics Topics that exceed the `alert` of their policy.
+	Topics []OverviewTopic `json:"topics"`
+}
+
+// OverviewCause defines model for OverviewCause.
+type OverviewCause struct {
+	// Code The error code or reason.
+	Code *string `json:"code,omitempty"`
+
+	// Count How many items have this cause.
+	Count int `json:"count"`
+
+	// ID The item, if there is only one; the fingerprint of a group.
+	ID *string `json:"id,omitempty"`
+
+	// IsCapped There are more.
+	IsCapped bool `json:"is_capped"`
+
+	// Key The same for as long as the cause lasts.
+	Key  string            `json:"key"`
+	Kind OverviewCauseKind `json:"kind"`
+
+	// Link Path and query of the operation of this API that returns the items.
+	Link string `json:"link"`
+
+	// Means What follows from it, and what helps.
+	Means string `json:"means"`
+
+	// Name The workflow, topic, job definition, queue, worker, webhook or node.
+	Name *string `json:"name,omitempty"`
+
+	// Next What to do next.
+	Next OverviewStep `json:"next"`
+
+	// Part A part of the overview or of a search result.
+	Part OverviewPart `json:"part"`
+
+	// Since Since when the oldest of them waits.
+	Since time.Time `json:"since"`
+
+	// Step The step of the workflow.
+	Step *string `json:"step,omitempty"`
+
+	// Summary What is the matter, in one sentence.
+	Summary string `json:"summary"`
+}
+
+// OverviewCauseKind defines model for OverviewCause.Kind.
+type OverviewCauseKind string
+
+// OverviewCount defines model for OverviewCount.
+type OverviewCount struct {
+	Count int `json:"count"`
+
+	// IsCapped There are more.
+	IsCapped bool `json:"is_capped"`
+}
+
+// OverviewCounts Counts of an omitted part are absent.
+type OverviewCounts struct {
+	DefinitionsPaused *OverviewCount `json:"definitions_paused,omitempty"`
+
+	// GroupsNew Among the 1,000 groups that received letters last.
+	GroupsNew *OverviewCount `json:"groups_new,omitempty"`
+
+	// GroupsRegressed Among the 1,000 groups that received letters last.
+	GroupsRegressed *OverviewCount `json:"groups_regressed,omitempty"`
+
+	// LettersOpen Dead letters that have neither been resolved nor discarded.
+	LettersOpen *OverviewCount `json:"letters_open,omitempty"`
+
+	// RedrivesAwaitingApproval Among the 1,000 newest redrives.
+	RedrivesAwaitingApproval *OverviewCount `json:"redrives_awaiting_approval,omitempty"`
+
+	// RedrivesHalted Among the 1,000 newest redrives.
+	RedrivesHalted *OverviewCount `json:"redrives_halted,omitempty"`
+
+	// RunsFailed Runs that failed or timed out in the last 24 hours, were not retried, and belong
+	// to no saga.
+	RunsFailed *OverviewCount `json:"runs_failed,omitempty"`
+
+	// RunsLate Runs that should have started a minute ago and have not.
+	RunsLate *OverviewCount `json:"runs_late,omitempty"`
+
+	// RunsUnclaimable Late runs that no active worker takes.
+	RunsUnclaimable *OverviewCount `json:"runs_unclaimable,omitempty"`
+
+	// SagasActive Sagas that have not ended.
+	SagasActive        *OverviewCount `json:"sagas_active,omitempty"`
+	SagasNeedAttention *OverviewCount `json:"sagas_need_attention,omitempty"`
+
+	// SagasStuck Those that need attention because they make no progress.
+	SagasStuck *OverviewCount `json:"sagas_stuck,omitempty"`
+
+	// WebhooksDisabled Disabled by Skald, not on request.
+	WebhooksDisabled *OverviewCount `json:"webhooks_disabled,omitempty"`
+	WebhooksFailing  *OverviewCount `json:"webhooks_failing,omitempty"`
+	WorkersLost      *OverviewCount `json:"workers_lost,omitempty"`
+}
+
+// OverviewLeader The node that leads the job runs.
+type OverviewLeader struct {
+	Epoch     int64     `json:"epoch"`
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Holds Its term has not expired.
+	Holds bool   `json:"holds"`
+	Node  string `json:"node"`
+
+	// SweptAt When it last looked for lost and late runs.
+	SweptAt *time.Time `json:"swept_at,omitempty"`
+}
+
+// OverviewNode defines model for OverviewNode.
+type OverviewNode struct {
+	// Alive Its lease holds.
+	Alive      bool      `json:"alive"`
+	LeaseUntil time.Time `json:"lease_until"`
+	Name       string    `json:"name"`
+}
+
+// OverviewOmitted defines model for OverviewOmitted.
+type OverviewOmitted struct {
+	// Because The caller may not read it, or the store does not have it.
+	Because OverviewOmittedBecause `json:"because"`
+
+	// Part A part of the overview or of a search result.
+	Part OverviewPart `json:"part"`
+}
+
+// OverviewOmittedBecause The caller may not read it, or the store does not have it.
+type OverviewOmittedBecause string
+
+// OverviewPart A part of the overview or of a search result.
+type OverviewPart string
+
+// OverviewSlot defines model for OverviewSlot.
+type OverviewSlot struct {
+	// Definition The name of the job definition.
+	Definition string    `json:"definition"`
+	DueAt      time.Time `json:"due_at"`
+}
+
+// OverviewStep What to do next.
+type OverviewStep struct {
+	// Allowed The caller has that permission.
+	Allowed bool `json:"allowed"`
+
+	// Operation The operationId of this contract.
+	Operation string `json:"operation"`
+
+	// Permission What it requires.
+	Permission string `json:"permission"`
+}
+
+// OverviewTopic defines model for OverviewTopic.
+type OverviewTopic struct {
+	// Alerts The members of the policy's `alert` that the topic exceeds.
+	Alerts []OverviewTopicAlerts `json:"alerts"`
+
+	// OldestAt When the oldest open letter arrived.
+	OldestAt *time.Time    `json:"oldest_at,omitempty"`
+	Open     OverviewCount `json:"open"`
+	Topic    string        `json:"topic"`
+}
+
+// OverviewTopicAlerts defines model for OverviewTopic.Alerts.
+type OverviewTopicAlerts string
+
 // Pagination defines model for Pagination.
 type Pagination struct {
 	HasNext bool `json:"has_next"`
@@ -6312,6 +6725,39 @@ type SchedulerNode struct {
 	StartedAt time.Time          `json:"started_at"`
 }
 
+// SearchHit defines model for SearchHit.
+type SearchHit struct {
+	// Archived Only if it is.
+	Archived *bool `json:"archived,omitempty"`
+
+	// At When it was created or last seen.
+	At *time.Time `json:"at,omitempty"`
+
+	// ID Its id, fingerprint or name.
+	ID   string        `json:"id"`
+	Kind SearchHitKind `json:"kind"`
+
+	// Link Path of the operation of this API that returns it.
+	Link    string           `json:"link"`
+	Matched SearchHitMatched `json:"matched"`
+	State   *string          `json:"state,omitempty"`
+
+	// Title The workflow, job definition, topic, name or host that people know it by.
+	Title string `json:"title"`
+}
+
+// SearchHitKind defines model for SearchHit.Kind.
+type SearchHitKind string
+
+// SearchHitMatched defines model for SearchHit.Matched.
+type SearchHitMatched string
+
+// SearchResult defines model for SearchResult.
+type SearchResult struct {
+	Hits    []SearchHit       `json:"hits"`
+	Omitted []OverviewOmitted `json:"omitted"`
+}
+
 // Setting A setting.
 type Setting struct {
 	Default     float64 `json:"default"`
@@ -6663,6 +7109,22 @@ type Version struct {
 	Go      string `json:"go"`
 	Version string `json:"version"`
 }
+
+// WatchedState The state of a resource; `gone` without a state when it does not exist.
+type WatchedState struct {
+	// Gone There is no such resource, or no longer. It may be archived.
+	Gone  *bool            `json:"gone,omitempty"`
+	ID    string           `json:"id"`
+	Kind  WatchedStateKind `json:"kind"`
+	State *string          `json:"state,omitempty"`
+
+	// UpdatedAt Changes without a new version too, such as the progress of a redrive.
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	Version   *int64     `json:"version,omitempty"`
+}
+
+// WatchedStateKind defines model for WatchedState.Kind.
+type WatchedStateKind string
 
 // Webhook defines model for Webhook.
 type Webhook struct {
@@ -7147,6 +7609,18 @@ type View string
 
 // Wait defines model for Wait.
 type Wait = string
+
+// WatchedLetters defines model for WatchedLetters.
+type WatchedLetters = []UUID
+
+// WatchedRedrives defines model for WatchedRedrives.
+type WatchedRedrives = []UUID
+
+// WatchedRuns defines model for WatchedRuns.
+type WatchedRuns = []UUID
+
+// WatchedSagas defines model for WatchedSagas.
+type WatchedSagas = []UUID
 
 // WebhookID defines model for WebhookID.
 type WebhookID = UUID
@@ -8849,6 +9323,11 @@ type StepDownLeaderParams struct {
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// SearchParams defines parameters for Search.
+type SearchParams struct {
+	Q Label `form:"q" json:"q"`
+}
+
 // GetSettingsParams defines parameters for GetSettings.
 type GetSettingsParams struct {
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -8908,6 +9387,24 @@ type GetTimelineParams struct {
 	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// WatchParams defines parameters for Watch.
+type WatchParams struct {
+	// Saga IDs of sagas.
+	Saga WatchedSagas `form:"saga,omitempty" json:"saga,omitempty"`
+
+	// Run IDs of job runs.
+	Run WatchedRuns `form:"run,omitempty" json:"run,omitempty"`
+
+	// Letter IDs of dead letters.
+	Letter WatchedLetters `form:"letter,omitempty" json:"letter,omitempty"`
+
+	// Redrive IDs of redrives.
+	Redrive WatchedRedrives `form:"redrive,omitempty" json:"redrive,omitempty"`
+
+	// Group Fingerprints of groups of dead letters.
+	Group []string `form:"group,omitempty" json:"group,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
@@ -9646,6 +10143,7 @@ type ServerInterface interface {
 	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
 	RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams)
 	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
+	GetOverview(w http.ResponseWriter, r *http.Request)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
 	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -9673,11 +10171,13 @@ type ServerInterface interface {
 	GetLeader(w http.ResponseWriter, r *http.Request)
 	StepDownLeader(w http.ResponseWriter, r *http.Request, params StepDownLeaderParams)
 	PreviewSchedule(w http.ResponseWriter, r *http.Request)
+	Search(w http.ResponseWriter, r *http.Request, params SearchParams)
 	GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams)
 	ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams)
 	ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
 	GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams)
+	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
 	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
 	CreateWebhook(w http.ResponseWriter, r *http.Request, params CreateWebhookParams)
 	DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams)
@@ -16321,6 +16821,20 @@ func (siw *ServerInterfaceWrapper) StartRun(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// GetOverview operation middleware
+func (siw *ServerInterfaceWrapper) GetOverview(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOverview(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListEvents operation middleware
 func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
 
@@ -18623,6 +19137,39 @@ func (siw *ServerInterfaceWrapper) PreviewSchedule(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
+// Search operation middleware
+func (siw *ServerInterfaceWrapper) Search(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SearchParams
+
+	// ------------- Required query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Search(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetSettings operation middleware
 func (siw *ServerInterfaceWrapper) GetSettings(w http.ResponseWriter, r *http.Request) {
 
@@ -18899,6 +19446,91 @@ func (siw *ServerInterfaceWrapper) GetTimeline(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetTimeline(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Watch operation middleware
+func (siw *ServerInterfaceWrapper) Watch(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WatchParams
+
+	// ------------- Optional query parameter "saga" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga", r.URL.Query(), &params.Saga, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "run", r.URL.Query(), &params.Run, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "letter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "letter", r.URL.Query(), &params.Letter, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "letter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "letter", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "redrive" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive", r.URL.Query(), &params.Redrive, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", r.URL.Query(), &params.Group, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Watch(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -21110,6 +21742,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/job-runs/bulk/{bulk_id}/cancel", wrapper.CancelJobBulk)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/overview", wrapper.GetOverview)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
 	})
 	r.Group(func(r chi.Router) {
@@ -21191,6 +21826,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/schedules/preview", wrapper.PreviewSchedule)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/search", wrapper.Search)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/settings", wrapper.GetSettings)
 	})
 	r.Group(func(r chi.Router) {
@@ -21204,6 +21842,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/timeline", wrapper.GetTimeline)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/watch", wrapper.Watch)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/webhooks", wrapper.ListWebhooks)
@@ -21897,6 +22538,10 @@ type StartRunRequestObject struct {
 	Body  *StartRunJSONRequestBody
 }
 
+// GetOverviewRequestObject is what a request to GetOverview says.
+type GetOverviewRequestObject struct {
+}
+
 // ListEventsRequestObject is what a request to ListEvents says.
 type ListEventsRequestObject struct {
 	Params ListEventsParams
@@ -22069,6 +22714,11 @@ type PreviewScheduleRequestObject struct {
 	Body *PreviewScheduleJSONRequestBody
 }
 
+// SearchRequestObject is what a request to Search says.
+type SearchRequestObject struct {
+	Params SearchParams
+}
+
 // GetSettingsRequestObject is what a request to GetSettings says.
 type GetSettingsRequestObject struct {
 	Params GetSettingsParams
@@ -22093,6 +22743,11 @@ type ListSagaStatisticsRequestObject struct {
 // GetTimelineRequestObject is what a request to GetTimeline says.
 type GetTimelineRequestObject struct {
 	Params GetTimelineParams
+}
+
+// WatchRequestObject is what a request to Watch says.
+type WatchRequestObject struct {
+	Params WatchParams
 }
 
 // ListWebhooksRequestObject is what a request to ListWebhooks says.
@@ -22611,6 +23266,9 @@ type Operations interface {
 	// StartRun Start a job run
 	// (POST /api/v1/job-runs/{run_id}/start)
 	StartRun(ctx context.Context, request StartRunRequestObject) (Response, error)
+	// GetOverview Show what needs a person
+	// (GET /api/v1/overview)
+	GetOverview(ctx context.Context, request GetOverviewRequestObject) (Response, error)
 	// ListEvents List the audit events of all sagas
 	// (GET /api/v1/saga-events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (Response, error)
@@ -22692,6 +23350,9 @@ type Operations interface {
 	// PreviewSchedule Preview when a schedule fires
 	// (POST /api/v1/schedules/preview)
 	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (Response, error)
+	// Search List everything with an ID, key or name
+	// (GET /api/v1/search)
+	Search(ctx context.Context, request SearchRequestObject) (Response, error)
 	// GetSettings Get the job settings
 	// (GET /api/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (Response, error)
@@ -22707,6 +23368,9 @@ type Operations interface {
 	// GetTimeline Show the timeline of a correlation ID
 	// (GET /api/v1/timeline)
 	GetTimeline(ctx context.Context, request GetTimelineRequestObject) (Response, error)
+	// Watch Stream the states of resources as they change
+	// (GET /api/v1/watch)
+	Watch(ctx context.Context, request WatchRequestObject) (Response, error)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (Response, error)
@@ -24079,6 +24743,12 @@ func (d *decoder) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) 
 	d.Answer(w, r, response, err)
 }
 
+func (d *decoder) GetOverview(w http.ResponseWriter, r *http.Request) {
+	var request GetOverviewRequestObject
+	response, err := d.operations.GetOverview(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
 func (d *decoder) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
 	var request ListEventsRequestObject
 	request.Params = params
@@ -24476,6 +25146,13 @@ func (d *decoder) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
 	d.Answer(w, r, response, err)
 }
 
+func (d *decoder) Search(w http.ResponseWriter, r *http.Request, params SearchParams) {
+	var request SearchRequestObject
+	request.Params = params
+	response, err := d.operations.Search(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
 func (d *decoder) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
 	var request GetSettingsRequestObject
 	request.Params = params
@@ -24518,6 +25195,13 @@ func (d *decoder) GetTimeline(w http.ResponseWriter, r *http.Request, params Get
 	var request GetTimelineRequestObject
 	request.Params = params
 	response, err := d.operations.GetTimeline(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) Watch(w http.ResponseWriter, r *http.Request, params WatchParams) {
+	var request WatchRequestObject
+	request.Params = params
+	response, err := d.operations.Watch(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
 
@@ -25024,983 +25708,1026 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P37d+M2ti8O/isY3bNWHkdWuypV6Y69su44tivxSZXLbTtdc6eVI0IkJCGmAIYAbat7Mn/7d2FvgAQp",
-	"kCJlVzq3T/UPnbJI4rmxsZ+f/c9RLNeZFExoNTr652jFaMJy+OdJmsoH84+EqTjnmeZSjI5GtytG1kyv",
-	"ZKKIXlFN9IorklG9IqrIMplrdUweuF6RV4evJ6PxSMUrtqamIb3J2OhopHTOxXL022/j0fktXYa7uGe5",
-	"4lIQuSB6xUjOlCzymI0JF+TXQmqmTNs5+7XgOUtGRzovmN9XRrVmuWntv6ejv//3dPTzf05H/zEaBwZx",
-	"kbB1JjUT+pplKd2Y5ppDumGa8AXONWcqk0KZQWWMarsMckGoIIzmKWc5MQNjSuNCmAkoumZTUXYVbw5+",
-	"ZJvJVNQWiIliPTr6+8hMZvRzaKxXOVuwnImYnWRZykNDNav3QLl2Y2AJjiLCbyMc7gNVZCWFLHKW7Nql",
-	"a6rZW77mOtxZah5hq1wRwWhuZq4l4VoRJpJxtQp2SHbJaM5IyhaafB7l0ReEisS8NBWKxVIkihRC85TQ",
-	"NIU36T3lKZ2njNAl5YJ8Hunoiwk5SZUkUhBVxDFTalGk5QapMXlYsZxNBQxRQTOxFAu+hGk3Vr9j4lcy",
-	"5fGmY/oKCRWoA6Z4RKJfo2q+XJDoISJuZozGq52rznS+OVlolofIEdvRErd6zhYyN8ur8w0Xy3rTay74",
-	"2hDWi5KiuNBsyXLo58OHDyeFXjGheUw12+7sB/lgOlJMJISSOGeJeZem5TF/0T2V38ajjOZ0zbTlLN/R",
-	"+G7B0/TizPzFTR+Gf4zGI0HX5tO5fWHGk85D/h85W4yORv/rTxUT+xM+VX/66aeLM5jfd0V6195Tkd49",
-	"Sy+nRa5kHqaQSLBHPYvhjchxtCxn91wWhnUu2ZgUIl5RsWT+aTE8gyx4atZtQk6pEFJPxdzQ8HrORXmw",
-	"TQsRUjNM8deC5ZtqjthxnSTo41smlno1Onp5+OovY0Mj7ocXIb5z9vavJ0rxpWDsDQyoXM9GZ9S+Neq7",
-	"gm/pnKWuj1MpVLFm+fe5LLLujmL76mxp3t23uzxnKTVbtauz8kWkln06yxnVLHmTy/U2mVyIOC0Uv2eT",
-	"tk3Er2cL87nf/0Lma6pHR6OEanag+ZqNWjbQDuBWbnd//tizey337Pw8z2V+mlKlqpWuj+EablPD4NsG",
-	"wUwbs9g0UhsF12ytdu3FGaPJW2aEgmooo9/G5ihc4PcvDsux0zynm/rQpdCUi9bRf5C5E4jWhdJwa8k4",
-	"LnLD+s1hhsGTNVMKzjtV5GElU0YezIcg1lCxITFVu6ZvB7IfEcJcbjfZjlOMXcFi7NXNGy6WLM9yLnTb",
-	"ghnGuKheA/mJwFk2/4QBqLaV8L4btQh9fz88+IYeLH7+51cvf/uPNqL8ngmWw6l+Z7ppDvEdXpxEFOs5",
-	"y4Fx8zVTsJ0pkBKIUTlLcn7PBAgwseHZ5v5qG/uy7HO25iJ8mrjQX70cAW3am/sQ/jeu7vLD4F1u5mSW",
-	"8FZmPA6vuTaP3CUE6/2ZIgueK23n1DZw+HA/cvgBtIo2SjghqHXA+hlR6p6mBR6RyPT9LfwdTUjFIY7g",
-	"fMFBW1ONslRozNhwmFl4d+Crw2++rt2BL7cIpg+j+C85vy523CS/yPksLwbdIqWMcfb2rz+yzXdUsa9f",
-	"dR2rO7YBhjKHN53kQLYFhzu2idqW7o5tZthAm+TwlxffvGw5WD+yzc4BUkU0e9Qd/bd1jNsV7BjIbvcN",
-	"c+SfYSCjFb1nQFSpaaGV88DTnfT0wh7VdpHKJ6eXLeT0lioNSsCeIkNKlZ6BSvAUqaEcxV5ygzeGvUWH",
-	"93kS2k342TCyyAknVEfHJGELWqRG/zKvR2Mi2IPRR4HFtQ1T5k024VRxqgzPM02FFfKzt3+9optU0qSd",
-	"va2Zuz8o+a+b95ckwy9CDM+oJ5bhjclC5oQ90nWWsqmIYJCTuFBarln+bXzw4s8RkTmJtNQ0/fbFy8nr",
-	"bibZqiHY8fxefPIaL8y2BUMpDeQjxUhKtdk+oCG4btc0YWS+cdo2NNW2r/bxvtz2mimZFnX1YKjQmpdt",
-	"PEVmrUbSj3fAiT2VhdDv6GPbXYTnMjZvzdb08fllEW8UKF/tHMXHkIiupdS7aM1Zb1IuGF22b6aUel9i",
-	"uqFL2i0bKLqke7cO5tH9yRTNq08hURxBPw5wo6kunqAJKvj+SaPFFnodpg5pWuZ8yQVNUayekCuWx0zo",
-	"AyZimTASr2hOY6AwVcQr4PB/qkSuui3KCdjtlijfbPP6dS+rDYy9Sxarz+AIjNiPNNbEjGps7hdKspwt",
-	"+CNZyDSVDywx3Df6Mnw/qcmXHaaoJ+gQtzmNd2it2ryyp32mJIxWU6FV3Z/FWnjGUn7P8k1rZ4l94Xl6",
-	"yzfXRUC/jUxrEUHDoyJC6hUXS5BKcqaLXCjy8vAQdYUHcBrIIk3IimYZE0bDiNMiMV+A1T6maWotIPje",
-	"nMFd3U4NSb4xulDIeDyXMmVUoJPongndZl89qVtXgWCNbB955lZD0qYNz8o6+Yi2UhjvLfy8h43LfLxt",
-	"eenF3U6KhOuq9xpvex3ibW+YiNmPrMWxkeVSs1izxPO+UQV8IUEBjBG1UaZ93PZ4xeI7wvUxKVRB03Rj",
-	"CUOKuMhzJuKN0fw8eqjT/MKMZoZ6334UX51nzwDVcsLqNqRejsTdNiXPvxdc1r9xxecpIyc3pxcX3u1Q",
-	"Y6WEEnN0SwopjRh25A0n4qj/DeHP5f918P//+T9bZrF4Z/SF7eFf5TJmLCFSpBt0h1aeWbIyCr2RoaLz",
-	"W7oETQTXFJ1w8LLMrO2LcDUVa5rfsYREjwd8cQAqyhFxGxGNgQ8xwwTxezRZKJbfs3xiX5vxxQw+9O+c",
-	"rfVaHOB8Wrb18+n0y//f5x/+9MX/Rk/x+Ocvp6PPyZdj8mXz1y++/KJtyS6lYC3Ldg3MlHx1+Gpr0ZTm",
-	"abq1dB0zMd38DtMB1s6uCyHMT9s3R45PIkKTBA2iSrOMpHIJsjTeBVyQRcqXK00+R4GNXP90eXlx+f0X",
-	"Y/Kw4vGKsEeu9FRIERuqN18RTe+YIqkUy/aLA2+eFg7pNHc7xIDavlNCtdO/NXp1wNQPUQ/STN38x+4n",
-	"eJwnVhmPjuw/UK+JgHEuaG7+A7+YW9McgXjFaHZMaPpAN8rIWYoJXXPrkQjEsZlrt5TPoB23kDEVsHKV",
-	"89wwlDVPUy4FbAmszxOXFMYwGo+8Ee2zvP8l52dswQU3C3pt2Hno+uGJs1L/IuckKT+AK55rvIhaROnq",
-	"7WeVp9HA2yq0lXbdJ8pr2M0HGgq4+EE+wOEoXf8LK/DkhTC/QbyFf5lEXx0qNBO9WJt/TohZXGSjhgVv",
-	"iFrJXDNBuG4nD9NV20Xz1cvdK/cjy/SzXo4wCxdlgzyDLRYs1sQwk+OpwOAcOGd4oLggL1+RlSxyVYq3",
-	"pZfdHeAxwUtpKqIqLOjAxQUdEZCYJ+SkCgICyWfF0oRQolicM4yCkdqGB5m2Pn91+M2YRNfnf51dnJ2/",
-	"u3p/e355+n9mJ5c3H86vZ5fvb2c/nl/dRl90XWIf+9L/kbVrI3fseRSRK7oMCMVvcrkmLzzL7YsJMj/y",
-	"JQRHzBT/B4vQkDlnhGqylkqTF4fjw8NDz7thJM2ae8OqAF12zyUbYm8a74qlMRO84f8ITPIdNuT5EoG7",
-	"erN+eTjpGCYsQs+xvuwzUggGC8gqb07Jn1++OpyQyJz5b786jAw9lweFKhL9b/tERe76wQOY5SxmiZHi",
-	"WyUY2+2uyCew2rbzWd+q+0SStH0NZbb4VX+Ga+5lw3HJ78VwnfB9zaiSIiSTxjJPWOLCE6jRHYnOKU+N",
-	"5I7s8dXLl0ZiXXOluFiOScrvDAO2f5O5TDbWudFu/Ybue17Cr7f9ZhX3mk5vgozr97iRb+iStnZSmW2f",
-	"2otmWVgWMj2h/8iI2aUExEXCHltEIPNi55C2VxJMbBnNmQichQ9fnRJ4gZxKAY5bcsM0cobIWd4iUNoi",
-	"lVEBf+GQ6ZJWwZ3eu/DUCHd5IY4NXdHUMDVQMJnhOnwpZM4S9BWDjkFFQvPEaYmq48LU3mS6p/03zh7C",
-	"Z39dxCuIRqHxCvi1OfAoO/iOxjlVPG51pN+b5kOuRfhsNB4tijQNOxcHciVY6D+uDPiBzVdStsdiPuDz",
-	"ZzlKH2R+12HLfYDHz9bTIpUPl9By1+E1W/Rg3245tPCfIYf2N3yZKf2dTDjDwP0YO//nKDYnFQ8zzbKU",
-	"x2B7+dMv9kboN1Ns7kJkhTYd/jYenUpDVZo5fvUs3fiNlp01l6JmqX/meTYb9mdsnqVcsGftzDTYNdM3",
-	"Mo+fr0dobWd3bheet1vXalf3VhC7ZqpYP1/3tVb9HX32frY70PnmGdvX+cZvHhncMx8Bv9GqM9gtm1FR",
-	"8ZeTOGaZxgSUZ+ncyFhIG9sslMbWaEySIsccEAGia5bLZc6UwhsN3QwaLkLDYb1sJpdpFBqBfe1P8E4t",
-	"IejAzwjq+jSQQwRTcakOb2Qhnm+pXKtty+XWweVR/DHWomKwGN7/rEvSaLxtZSDgde/lqM/CWTOeefxv",
-	"udKh4Z+AMcQIEgmjiQ1eVBNiw8/GGFVpBwznQ2ka3xEQhCH1ydp40X8zFWgkMeLpt0YEBTtJfYKQ9fSx",
-	"9snmVLVsVAZPn2mnbjTVH2Or2gbvbdAf5ehhOMGzM23XcPtK4PMm604K1liZZ5rtePRW4kxanNpUr5ww",
-	"7gY3GSZylxEVJ0I9oA3tedYSGjWSRBpkAB/gvNqgiehoOyTjSaflDeVpkXedkiyX85St/3PYrK7wqzYC",
-	"gUSPxsDLzOOukeNLzezUri+qF/2vDqrczl4fO7ZlJbyDMkOz8+sqlxMzLg+aKZddXzczNH8rYzeelzdD",
-	"k20btUC7LrqnvivSu+ft2za6U6Ip0rsqiuCPwVxr7sxnX5Wq6XYe6974w6zHdSFOMdDqOZfiuhC76CMv",
-	"/liLgJkJv9Mi5IWvIj1hHfpfoXa9h92eNk/quU/KRyePCnzhwENf6PpyG67BWwCfxH4n6rCAHaXTG93n",
-	"Nn/Gogj868/PRyfAS6nfyYQvWvEzgvFZjCwhzdPM9kmi1lUOMTo2/MUN/PeTuyIXEQeuXefN+xzjE97M",
-	"3p3cnv4wuz7/608X1+dn0RdHjdA9G6zkfDCE66n4PBzE90UZj2vdn1x5ABxES/J5a0TfF5OpuLQhyQ9U",
-	"kUQKNiFRwjTlaQRWddyV789vkbD9qA6MpHO4FejU8DbsXyQ0eh7nZ1fFbLutx9+6rBuKmNI014rw9Zol",
-	"nGqWbkghUqbMtpp3TetJkbIEMgEeKNdqKmiW5fKeplvL+kdnFlW22DCG4TLWnvXK2rFh5Z1VDfpfvdLP",
-	"dgHeMK25WKrnXVDX6q4VVfa9JzHxWx7fPfP4TZNt1j9wJLJHTVQqtQI9zPpTn9e4ZRttG4L10f4xZGx0",
-	"VzzvHmCbuygI/cd/nFVYpPLhuXUN127YFi3YQxOjzfdt/99zJ3gTGX4vuDV6VleAa3S3I8CtuJqQykyg",
-	"tm39ZMvUP/IG/8wMpINsbv9QVAIDtMMGs+PVhY1LpgkK5zS9yo3cqyGyYkFTxcajzPvpnyMaa3OHB5IE",
-	"mF4xlH3vGNi/qZX4iJAPR0QwDi/k7F7ewY85YY8Zt3h8zTy48YiKzUwzQXGDtp9XKAh94RWqb+abAIWP",
-	"RzgeNahJntTeLQoIstl6DYAhClWOt0HicVzkVEOAJZ3LQkPUoSg0iEH9BiJsQM7WA8xmbeEMxTzlMclo",
-	"rh2DALfanOkHBvFRihTCkFQsc8Sg3Gr/14IVSBzb7eMzC5aolb1IFIaFGkXomNC5YkIjeIN93Y4Ed98G",
-	"aLncjK3u6+kWhqMBgQ3aRPdNC13kMmU7pVvzjhkODHrGA5r2ydzLdqnIO6rtcRsB2XbX9BdMC23GOFdv",
-	"cLHjjZwt7VWxHbRW3Qd/H8FAbIiWJSK7FrXTOXZMoXa+age0ivaT819YDMolsh8MuxjIg2qcIQi3AwlC",
-	"iqUsRrrD13HpIcfOGYMm5I2LcZZGRUzWXMAdMp6KZU6FdlfKfFMDg4R4Qyo2tuVj02EIdGgqopIibGT+",
-	"Niur850txipKrmpf9IIxhZnNcCYRRIUYk4QvATdUJCSaRCSaRST6f0ckOogm5Mb0RFMzDjy/ACFUGtdc",
-	"dtJAWKA25lHbFeQasA9onNnJVibkHHY5pmk6FbBXrhVMYAEcsyVXmuUssZsp4YKCtkvbyqvDr0DYwNWG",
-	"1nowqb2xkdzb7s8Qexse4F7fFog6fz4etzNqdDx6PJA04wexTNiSiQP2qHN6oOkS1uqepjwBiWzEHlGI",
-	"m/HFtydic4uHFgRTx5dm5lB9i0+ugY8R/OOdYYzu38ACfwtwzeaaWZOef0b9s7SVavL169dfve4GYdlm",
-	"xL9npxVv393r2EIOWWbi8l4sryxtSMgn6zT0VRAJzb88XGivIZl29g8y/0Dun/GZ4UH9YQJQzg2IChld",
-	"clHqTZ3W5erN5kTL8dTaC065jF7snG5T+8ndycaowMkoIJMHoSJQ3OALyAikitzc0RQAuFi6CEpyNEly",
-	"plpEOfuQLHK5dmlQRp+UiSGSmPF7ltQohlQD0JjRThURcioE04YXly/6t6I3mIVm+WxFVSDD/OaHk4OX",
-	"r792NKoKWGMCnyD3w6UitTUQEvIIWI552GpMZD4VNnvRdOQwskMYCF+/CmEgjEdDxEx0OA2bk4W6riZ1",
-	"hMl0CqHVDDs0+gKmYsLVDQgURvVT5PNExupPgLGhJuvki8aCJDyBucNyYJbN0xajko+CArAho5OrC0DF",
-	"cCMxVy9evNXHCsEQ3NykYL1EZHSVwIlI0/eL0dHfd/gPb95fvren8+dxKOu9hlFthuJW9hhFBpKwlGGS",
-	"9oNDmYefjFLbXzm84yLpl5bwo3nzt/Go9E61gBy5xxdWHkA/lM5prEsX1enbCyOrrqlIfLoQ0iz4VFRw",
-	"+rztiFaySOARfG3JIPAYor7Cgy90LNfsiESJFAwhbiKq7lgSOTwJYB8IzwSwC2uQxHMqFJ4RUFRd3pFp",
-	"xSgppoVg+r49am1p+eM6bm9eh5S1Hx+T6MsIE7aUpQ28Rz9TU+EuWBvkGV7Me5bPe+pk1ChdQDTV4G0D",
-	"7ffOPppWX2FT0SX9TFXBbXX5d7cAXNKa1cD7gd60TPRHe5oCiiEXALJQurvL+AAbcE8hpR4tUiX5MJrM",
-	"MLgVkDHLv0okdqCHGW4umFTRzzUG8NsaNINFw7X/cuHq7s8ivbP/RFXF/uFckuXfzu2Df0Kg2mg8coZG",
-	"80/r1Bg74QRGZRhXDZZxPGI5VUXOgqcCF3MfAQ2PYH/5LHY4jx9HPrPD2S2eiY25EQKClNjgZQs4pRNy",
-	"StMUADvtpRBZPFF1lDOaRGTJtBWkHzWJvvzyS5DvRZFCOQ9naX88WMoDO4hflBSTa/rwDjHXRt7TA3XH",
-	"swOZ4eIfZNLI/HmZRlRhYA2UK2/kmmGwgVWIs4wJjFHAFNYJuVivixK8q5fI+WElSe3eqMuAhIklF3Da",
-	"wKwCYox8EGFhVGu2zlq4sn3oQ5VbTJ7PFCj9wIU6IAHGo3mhuGBKwfkI3VGNIgjBVzqqYGRScctUUCrl",
-	"CmHZHNNMQehaMIw1UDpndG2eoWyNMru5hnWRCyeMbZusDcvtk2oESPjwBSCuJVTvjq/y5KOxj9Q2GJct",
-	"aA11m4dWHBGby4Yph11Cy6ymhgAaBPQYjwR7mCnn2ekn/5llQWfQtvh3ZaGJtFyiYwOttjJNsJcIUYkq",
-	"XDB7BcJDJzceE5qCLPXgjHiQsowxKDb9pGyxzyba0TbFqy4wISNvu8C3OVtxgGAOHjiX198rE3g8sknv",
-	"wXNh8UoH70ShAltxi5nwunCwe+ZcqswVBIrKnUc3n2ECwXWJ7ASP8A2RsEcjXFqwRFXhDYRXp/yoVmMo",
-	"aIuBd1v9MVBUQdN11l9xLJE+Q+25i7+tx5AEWWE41AAYq6GVvC14U5YHfA/xAFd7D5DHjyYh2BHtFhDq",
-	"fC1cbmKTMR+D85jUVXDCHrOUcoE1sZxq62RNYHnAHpjbpUlsk4nLHxaUp95jKmKWej+YPUxmstDuByDp",
-	"RqPw21bL8GvZvHnMhMLMg+r72s9+E7UHba3UhrL9rLW9+tAAQ3tihQDvF/a4ooWyMzIsYWI5cX21ZqWM",
-	"4i+y62v7aWKz12cZVar6OWdKy9z/W+ebnW2rYu2teKEyJpJam/7zsufGPJhIZguZx9UvZjEEdkG5Cv0e",
-	"p4zmjc0GDOPGb0bgzLyucqpaFGc4EDexDB0Ga2eOjjyb8mcg7ZXql4Lw1iyVmzWDNx+QvYuY5UKBQxi/",
-	"U+OpcPX2nPYzxvvU6UafKZJC7MMYHVR199zY4bEQZAfHaN4Ag3iHVw9lrhIN0Lk7qzG3r8rfWM4XvArK",
-	"GaI/5fGK37NkphhNA8bYy1LmBQBalhB40Rrz7WWGMTGo22J72/ZYmrOpEIYFwTy7xWXb16xi3913oHu/",
-	"nET361CuYjanyV7K5gCxpTISbsvScBWGRAcnDXIQEbhYpnahwc88N/KWIaAFrwWzbBv4SpsCXxrpbc3V",
-	"2kKb2qj0WXkXFYI9ZmCMqH4zaxn6CNf452eQ6div4WvN9FAz2br7raqDKTW8xRKyYbrp0IKqOjsg2vwr",
-	"2Rq37GaFLuMV60ErgeqVVOE4q7KgllIn5Aa4OWGpYgjBCwWu5DozbBMKc+RjiP7PcnnPVGU9ilfU6G20",
-	"xEFMacwSQg1zgapn1pJeo1znBRhiX8cFHhTaYrf0KZthmhjjeP0hhHYFsMmDVPQBQZEl2KG5KCp+BGi4",
-	"EJRRJT+4PRlKRuORvAtwTOlZOrzmIQxgzoxuRtcZRAIYNS8cj5YV+bLG/wL4WebqqLSJyH4CxzMiD2YB",
-	"Su/Arnn43/a/A+TCIQ3jKPw+idNCeU5Ka+BUgPhxhEEuaJYQdw7ntyzaCSfG3aE5W1MuzIJ6vQC2L56j",
-	"wD1D+l4zhbAE1rbO1czdTVc6/cqzPa7WoZwWstzGWMdb6JqO09uTzUSpSMMhP4b2gZboHVNT4aL1EIa4",
-	"McPDnUcLjLT1q3Lrqg2dsxIR5XmiNy89lE5F8kIoZxW8Z+ghNERS7awA45UKHs/tPS2NhW3xmF0DgsHY",
-	"93r2t09kaGWmn/V02sGSDOpjYeuaPW9gKRd3qkem5Ft4D4ONZhUdBBioKz/mhBWZJkwZuRcriwXlDHnP",
-	"8pRmPcZxWlVHqKAFcqMMtyUn4rFOwU9N11w06GBHYGeHhzLLZWzDHfqgD12XH5hr1SpJHZQLmSvExTT1",
-	"pN1epsDvivSuNAVq2Z+mbOB/UCDYwak4ymP+KXGjtZQNQ/HXdVzWmfNorjr01SJWA6sdXkfcXQxwH6+m",
-	"q8OyHYJhBEBXF+bYxgCiVsod9IhNwN2WDxbBqoU3QAQU/MaeI8BsUH8qrh/Z3UDL7Szcixx9PWniPe8U",
-	"rcKFCT/ARYvUnhcCKw96HUE2LfAQ39Q1kKv0jOgI8pcti7L3jvXJ++sGtURBhK+AcxzZf6Ym5LuNm9tU",
-	"6BXbVKCkaNIzQs/YZZU2P3f9cUUimqbywcFQVZxqd6jmkziXlm1UWoYaWQJ1aNeARG6Dm61NYVHoIu9N",
-	"wQ1WUnGLrpO9h2nZOdT7W5crZLmPZFuuhrTTvOzGcmWEboToHTB3OH+hqql4/lzxUPOHG5Mv/R4iGvuQ",
-	"NTNEE1o3GImtlhFOQ8gLETu5L1AAq6Z7eo3Zpkd+C10Lee2fk26eRZeUW7gImuaMJja8nQK/J9Hl+8vz",
-	"6Ai1GBK9Obl4e34Gpk2pwL0nFUOe60LqVBFD6SBXDV0kExKdvn939fb8Fj6lqZL4PXZrPwBHLx5H+Bni",
-	"+0lOsQwIqHM3P15cXZ2fjUtggkIc25bKgYBmW3L9qcBmElm3aJpZjcYjnM5oPCrHF+TGtX0fqHcMycUp",
-	"RCgfwDQLTLYuVkFtvpIhRqGruRkPAvWvTCdB2ilFK08CtmV8ais0Hp2eXJ6ev21ZrFPaQznbtiBoiVWB",
-	"KKRk8ZhnVOgjYnPnopXWGQJb/yLnUSAsI1+qZ4p/PCGarbOUauaXXPlMEZovi7VpZ1xFf63hpbXDLXce",
-	"yc/UVESy0FmhI//eLAu4LJnRyOHUCfLD7e2VP20rcC2ZNu0CEMNcJht7X5ql2MWpTIuwEb9BqFRYvahX",
-	"2wHEc3PkL6Um9J5yiNmx3v+DA3D4kDVbyxxLiQ8tqbNFcBhMdAH2Y715xkwoPyMzhk78pCgvdSUozSbs",
-	"nqUyW7PupsEhA0gnpT9FSD+SN9y6LbDSFSBcGesK1dCe2lThjOVgEW8Gn+1MGfyjZTAOSMXpjF3Fbf8M",
-	"S0eZ04pJQZhQEE7mrKX2/BGTEqt4V3+7/YE3m2wMszGmRiqjT/eh++E0pXzdT+nczuPAKBzDTs39s82+",
-	"Y9N4OHVUEJ5YRswVgRfHBCQIVE6tH8rVYHrGTLz3It1g0odeMcVKTanKnsMvJ79TAlyLoLutB7s17i5y",
-	"tEvphWiFFtSswoIPWPnARxWqUgZsnT+5wLivMEM0KuRsrQYUvwAtG2W/UtM+7J7uV70qiG9J3+3ngCW2",
-	"zu6wc1CIchYVsEhYkOmMDLLxuvVY0a3pt7imIZC2v6xUdhYMT6tadJy/9JzYoU0wohSyLVqiTUubxFMi",
-	"Ur1w8+7Hvc3cnlN858sLJmIuljMt75gIJ/Viro+to3vUiPu0udlUKb4Ua1YtZ7OmbthgXpaMa11BjBGZ",
-	"sUxi4dIeFtnUDG+2DzQEflmuxW75Jecyt0JgDzIGths2bRe9t9cLENj9rsNGmy3wMu/pge5j0kYsx8qo",
-	"zddMFmGWeGj18H4G9c7QSZ3z5ZKFfVNPsJWXZbhqyR/u9Ffsqk4iDepsnibfSO7s7lu0WVu55o5V83XE",
-	"49Hc9vnpZvtqIN83n+xk+zif7nuw/JysqBqXkklVoVKKI8BBNLet0zQh13PsEBngUTQmhdA8tahIj5qs",
-	"GM31nFELCkFLacrJWw+IuriG+E3kTFOBFzGMHIpRwWagyN+DPJ21o5flzbt0Q3a3YdHviPzVFv9+Wy6z",
-	"C2qfEJAEqSAnp7cXfzt3uwA6vJnGMTm7PrkAQagMcqViKgypb8BhPCEnuJRYzFdhhIzh9WY1U75gY/Dq",
-	"k4cVTxmmQHBtbglN1tbfTt6+v7l1fduRgPUO7AJN+aV2TuBItFp+Tr0wzVC2AlZrNhRQiESyqgo0Jiga",
-	"lhRVMQ8YEYVRJxK+MNQuBeuxM9Zk0f3SpawN+LefG1MojVgDA6RchZlmTo3XtNN47flB4Exb4aBp9wNG",
-	"1ydc0AX+Drphh2e/gCstNKp24X9owJVb+MatRTImEigr+YLYWt1j8pKUEx+TrwgGOI/JK2JdozUf3avx",
-	"zrwDqlmZBrCr+liNUqCcW9vx8dodV3vaWMxdZ6rqxrOs2jXBcynwX34MeBXrbl3FQVur/eA7V45+6LVU",
-	"OUoxzmWLjodxaVf9S7P1lnLbrd1uyxHt61oVGBt+yDH92ma8FHHMlFoUqfNtB89wuARv5+lh61A5x3Mb",
-	"tiUSezFjEH3NmOylcvd2S52vudYsCa769mXJHrmexTJhPYXtnYpD91I0VIE+sbhllPxOUyAUUbHv1nLr",
-	"n6ranjj3IHnHv5u4XCMsJNm3XqRPz34Zyl4ycCftm43ex/ZQAkDZiIgyjRduk8jcZ5Uz7iMch49BzX3u",
-	"wetCwDVoK939DzkDPS1IlcrcZ1xVjtVuD3apDD6Z4qtSocO8ROiBG7IYT8YYC6E+7ChtvS8KRG2tceDh",
-	"RQTkllv2GLiT7EO8EL1qZkayh988t+Rn5u5SDyzHMs1QGXoIIsBUICRAOJ/7FBSj7zZOUApvcy/D1fYS",
-	"YGjdfrivFkiiN9aWfTmMzmgxqMhFlTqykg82DGOyM4AIES3ckEK77dWsGzjPNJUPRuKvQCzaynNauZHm",
-	"JU52uiGZVIpbyIRejL4a6d9YPg/p9TZ/a9YRy+pSxsJIuWVC2RA1Bm2wLGxg9DWoUNE2i8b8rXsv2mM5",
-	"Tiy7DKxILIUq1iUCS4s53ZzomcR7tDWly2YG5gUbl2HtW/DRRq3P2spOToVfd7LEC2CPEP/z8vXX5O67",
-	"o5IDrBHhw52AFkDQPtATtSD3FsxQy8UeqLJSdv+Y04QlRcZaDenwGCCzQ4t7IUpznEJEkaxQqyN/TC7M",
-	"CrDH2jCgXcXC3s4KI9/M4pSqAYQGQtEpfFM2YbcptLSb2j7KnC+5oGm6scr7pH1cQCe7tcfqniq/dKgb",
-	"2w6XCpkqsAsuKRFtVQ79CJo8dgVVkdirMB4P6gpDeqoaslu9L5lohSH7QT4QudAWQzrlgpnlegDcVcBH",
-	"EpheZzqd0/huMtpl3fDQ07eoDeIbj22RnDXdWNPtHmznB+glxHVWLO0jmXhNyTQZkMlhwaH60ro9mf10",
-	"vBpVtYKdICogV+Sn2zcHf5m4SJ05VezrVwMJNzUC2sA4HABJL3WZluKZzjCZUs0UFEHKN6VFEmdQqm8W",
-	"6q7EnoQctO3bqVZJidE85YA2zFSLkFaNs4v9Uju4yqjU021oWkcsgeHeRjDJticwl4Z1rsj1+e31/7m4",
-	"/P7YQv5B4isMmUOVq6148AFTwOO+Szywr+0lHYgY0BdCZLSmjzM7jd2GZ8hY9Ve7DUTVu7u4S/Q1fSSE",
-	"FlquqeaxuQYm5IO3xpFlGtFUKAe4NbbP/CbsUuODnMFeJg0nUjewt9ThG8IhPLSBfjf4v5HOjUTrBsa3",
-	"48d5Tmie83uahi9tdyXO5GKhmO6prZRfgaqlA57XFqtE+eEeuDrVtzLjcbh6As3bUAFuPQkLA69tzbHy",
-	"UsOAWK56Q5haKXOArm6/2I9Jlx9vdCj0C5X3MqQFX/Z5refrwgl2nzXXHROxBLN/fxnNfYHWiWTmsq36",
-	"XX8/0sUdvbKAbC3ezhKvzZJ8wmhyYLcXET8RFMCCKZtRTHA4sOmtFOKIAi4EyGUsz5buRRM5UzIt+uSh",
-	"VOt1XX3zmwXHmYHPdTdDzNk9V63IslavsqqvveAUE4k6JocOQdwdq90UkUvZfracZx0tMQtfkOy1cINi",
-	"W8B22H+Bb/D9GtZZzy8tzpmFCaNxn5290SyrcDLrWGSD8cdovmS6/4Bv8X0I1c3XwC5bpR6QGoD9XZ/f",
-	"vH/7t/MzI4KdnZ+c9RceOiN2iiwZnNvtRfI0FYdA8BkiLR0DIbvSpwMt3Q80F4DQ2nuNP7gvfivRW/tR",
-	"bihLt3GrNXXaOj+oi0slOTcScb1lr8Uh4SmoK951rbTUBErC81hMJZ5UrKCmVo63DHLd1r6T+G4fC3mX",
-	"Ims4UfR4kKS/HlSvRVV5hFjmSTjutpPzWZRr3xl+df3+9PzmBpKLbE7Wz5057d3VNuGtJoHU1taNYdea",
-	"Ph0+uudIu0aRsnyoq7thB7MQj3iZqxWmc1OuGKGCUNP+MVmz9dy8WZp2rQHRsLHDZh5dw3S8DIeunSzL",
-	"RGJMeiYyY8KOqZu7tITKFCFrTwU84DWv9mhfsIfKsNqYilkkIgXAP4EyXmbp4MooxoRXV3tbOciDwTFO",
-	"F8lYThZGWMLiZ8NHv4OGnNI41G1cySDUl0DCuG3PV66uzpa6d62nnFNTZ3qInr5s+ztIqvsKU0GMU3eT",
-	"1XjejqpkHrGgjjs0ztWRsmUgOZRFcYjPRvr36XtMVrLIwRCa0E0gHpYqPXuxw9keJAf48uWrvT99vR78",
-	"ZWMPXDPjchbeqHYsfRVjMWDl3ws0W2z2qJCDV7nRZQwvKw06k+cB/ilNmttmG2DauwMRPWmhMYXTHy/f",
-	"f3h7fvb9+ZmF2gQpq6q+yfWEoDQBcbQxyzXlUCTVpoi7NydT8dPl6fn17cnFpQ25tVnwAJFWvkZOvju5",
-	"PHt/aRs0zayoAGvrPXjFAWJaTQWUBjKPU6n0hHy4uP3h7Prkw2X5GZaaaXwKsbXmCdxzk6kAAF3LiQBC",
-	"dwVhw4hMX8tn9xfDz2svpzUaj8rBj8ajckQtctZA5lfpzTvDNPeKKi1UGa3TipDt4OKhXqHNqUaKmISD",
-	"BPZWBh9yIxiJ5zPCWITAFSPzXN4ZYcIGBurJdnUxPDfVwQhrF95Ke+e2F/PZp/CF5xV/Lmf3FnhBR7Rt",
-	"1dx3NL6Ti8UekaGG/srqr1Yr3OankNRC0xnUorinqZV7t6+LsoTd4au/HB72SLf8hbugjYA9KLdlWuYb",
-	"rwCZGwO5p+i4EA4uIeE5K2NIq2MmizmUMK3SQIP3miUx6094/pmui1TzLOWskUq1PbyWttwAm7JPYG+2",
-	"51Drv1z2XlR1tUeYdRtpHZf6lVO87hjLrJcBy638S4jv35paOre4z97W98PalfZhe2UoahXf+ro7RL5e",
-	"N+fvP+9bOadxaMo5dJ8AjM4bqhEYgd9ZIOYbe1Nv0/XZ+cnZHuL61fnl2cXl93t86Uy0e32KvuOnKglu",
-	"8F6L3rjGuCY79gRj7/ZgSDZqz9ZsKbHeyujP7S3a39b/hGzSUo91bXSvxxlXMc2Tfex1UFFg++61LRqp",
-	"HbLzEAWdLinhCjL0uFhCaidvQTd4ksWyI6Y34B8MCw4yXze8mBMSGdYRYa1rzR515DDzXfBuNMb8xKr0",
-	"F9QLpQSl8mMSzbmg+SYyy+B9Z12xUV03Mb0B9sijkUXxy6DaEQxMa4XgcS44rkjK71i6gdRXjH/x4RZv",
-	"r08uby7OL29HhmNcvzu5xH//dGlUpssdI3nD0z6htCEXXuoMr9H357fkT0n6658cs4UM3MRCFJVFxNUx",
-	"AOkA6CAA3QfUeS82tUeQeChgtOdnzTDMfp9ZE9MwvF/31RA810a848Dbtx74GMwpmcVSaMqF6j35esBi",
-	"r08aQYwhQPyvXoYB8SvT3mzNwxEjNbSXnQAoLswwYGlRJDL0+S2wgqgN7ubV4Tdf1zIfXu7Au9le+Xog",
-	"YJ98FBsLuDWMUNCgFynivf+XF9+8DMaimT3qinyBc4pYiWlK0Nf3PFBALw9bIgTRfTnsdHkfDjlgXjzO",
-	"NjVkVK8+PjXUzVB9s6YqM/xAplC3x28PpvQcz9b08VkOXK3NZzrEXlxJr7onA8uklMEiAxe3ihoJgTcU",
-	"gXv+zEdRxpcwpL4ygLjatZlRD9UesZSVlNp9+MoguUDNZhtygM7VI/APPtJYw40OAAmUZDlb8Edbttki",
-	"d34ZjRE5+ZGus5RNRQQBAWriEqQG4SvWY0f2LCJcrcv3TljYw/3TGlXvQJW9UtFSNILzuyWeFimgb45A",
-	"4Hmu9EyxBkrRbnY67JPWlIoqstslVcDimevknuYc8DczmgPmnK2sY0jnf0WTYYGwWQiSquGuY0RY42EZ",
-	"vyRkTs4ubk5Prs/Oz8bolWAJKTJzCrFsyJhwMRWYO2T0CXNOudI8Vu41KC4SxoTZESaSMTHjahbTcLkB",
-	"D+UzZ+CxmTOyxrBtKkhkvo/atLKYOX91Y0ekpqmHpOeMF4hFbD/bI7JAwSFvj6XFiP5AYERr1F4faKnG",
-	"gfYKJ7Sys7LCO9eqFoYYJLmPFZNmA+q4oSLoAZw6DkdyDE4yeMntD7qbnxC61gRqr8VxOTQQF1Xmx5NZ",
-	"SqoxE59L+HvfEk32825evIdPBhS+fZQjZP4fCxbeDmsnJnxjPFd7mGf9q6N5m7ZyT//Fw5YiBENsOq2w",
-	"ONfn319DzBuJqbA1BhSrVYq4PP8wGjd9u6WN8OdeKMtBHhAAeSq5PmwQmbNYrpki1SjtoVSIGOZyGXP0",
-	"Tfce9Lia9w7Lyw+lNjpACIlQKTGcIwumdo0JvuJMVTAt4O5lRD911e5PsFYmUwiaYYQVh278IEG0c1cm",
-	"1AW0qbEe/Cm2EwiYcxHKO6kSWhiY2uDPb9CnTU8z3RkgiXu0j1sskllEIsV05GQbLHvq0othobnFbwap",
-	"SAp2TKKcreU9Mx+tbSVCtp70Xt8dMrTM/KBUZX3qpqMgrZabE37ibUF36LLMRuNeqy3ToBxENfgODeW6",
-	"rA0H9EJJVEvzihA1cM64WIazuI6mIjI/4CcR4Xjo4eori7iUAPhldVuHb++KyuT2jalAlHQAUhMLvizQ",
-	"aEU+j5L014nX0xeIJreSaTKjkHruslH8lhuFac2oZvgEQSfNq9UPtS5H45FrfAfruVhnMtdnLs174LXT",
-	"JuRBvrdZ9wFiXspFgFu/MXv4YjJMpIGmIFqym8pw8ucucGvAxJ8yWGhrniKwURfHMlr6lX21ZYqupT7z",
-	"vK4gowaU0XKUEcoc44K5isTtCf/d2gLohKorNWhViAQqtsKbe1g+/F0OiHoWfW537C000+fNOyEfRJ8p",
-	"VYuLbAxWzbpLKEn4YsHAd8mTI1d1A9d5KuqmB4i6qpLbpOdtiSqMh6hRo2DI8lUcYlf0UrlOY594PJQ/",
-	"XJ5y63eQ7p7gd9ama4QcK7iAh+/z0u/3hY9JF1MhhbkUwIt45OSaqeDCyNVQ5BsTqzVTGY3ZuAxlUTBZ",
-	"o7SlmEhpC6hCAJO56Y7RoZjPuc5pviGQhlkNxEln1XhwpyFDd0LwDi9LfePHcjEVmL0fELi23WBhvLeX",
-	"r19jc2NwKiLePJjtDON200PTRuRMbmFzTC/Ich9ppCmRY2HVMs8WaZsrhBGy2EEIbULeVXXKllxYFBee",
-	"sPVRBAsdqTuaJkdt0EsfHzzkhVmwv4xffPMSl7cPVkh4h75+RX7k33V832oNbEXRKDd/QCmwPrAZdW9W",
-	"v1BRNLRvRYi+kTnJGXC+mEFp38kuqKkaSJdTMGO5nnNhqz2TqHKKhWm47jTr2hCSsFgmLSAwFSJGuImv",
-	"Xo5tBcGFX5itIpX+QBoNBIQOl0Jdoh1ULuOwMxu/I/m/bPCbw8M/v/jmm5evX/351eE337zo3Xg3RkDZ",
-	"/ssXr/786i9fff3qz71bfhYQgcCpNyw1XtGcxi4r66Pk/rfgdx6Sdx5xtp8EdwNOdqRTf4xTXEWi92t9",
-	"Oya9JaK8lqVOuF+a1Oh0ddfVhPzIzWvRnZGborGtuTYVECdkeZmr2dmRqdxUbrtTcrsFnbcVmspAPcR+",
-	"9WzYKgFNo8/wB1ttnxBS+tFMtuWYBhht+9mE1lz4v754kgU3gLu0dwTGVy8HXi1YNsEGdVqZ7ch3R3m+",
-	"/ujpl80O7J7QaCaDEXWe2xTebZ62NYuHglba3Oie5xte/63KrUfWG1K1DbdCn+ZP129VHfVjTVGLIXOm",
-	"eMJ8JfQzReSDOCbRlxHG8EHpBrHxrkAASMw0if4UHZPof9tAzL/Tg3/8jJGYqshQW2yoprX9ePWXobXF",
-	"2tA1E7rpKjviXGxK000Jf4uflnW9qd5Rf+vr17sD/StbYLuz1w0GrJio4JvVuz6/ua2BNzWAqW4euI6h",
-	"JAXXUyEXCyxCu5JporA2CheEWo1rXPYSqooL3g8Y5VQANFgLkOW8SkTqR5suc+k3z0zZVtS4bhM9IkL6",
-	"idpiU7lxKyMt4mvB8kxFbX2wvItzgpSCsXwQzpyr6EZNiE0ahVI2cDza5s7FiuU8iI95mxesgZ/kdXSM",
-	"Gq4D0xEWO8gG+BAulAbwoWBlzbCBqVaxE5cFqufIHJ36K5qMS8P5hJy4KduygoppCHGgyT0VMTsmEfCh",
-	"CHgAENGaUYt5Vy6emcCaK5WxNHWneHvA5j6pojhVF5Bkadg3vcbSYWzVsNOu3l/cvL/cebXsull23nK1",
-	"w6EyFvPFxuxiFTSBOUzyQTyHUvUkDDdDQY5HMVefvgHsBqXsPWS3lt3KWUJD1UbfWZuQLIFyayE1AA0B",
-	"CM9ampMpBQPFPJGQ+5VRvWoNGu3jstrB43OmmQAT1A4uX7p/IREZ0x5YUmf+KYRYYBm7s/OTs9pTs4w5",
-	"w1w3KG9kmt0O/Nm+F3ZdCy26pc+M2h1Rzxa14r6Zb3aVTNs2xpzf0iVghC1IyRn3wfeoyeQ16CJ32dQu",
-	"0RrEUJ0OGpf/Ni8aW8mqpPttkclHQ6oY/s89ZLx9zNdQIjyMZ2MO2oqKJA0WrfgkIH4SED8JiH8wAfGT",
-	"6PN/l+gzLODtk6j0LxGVfl8Joc9Fv09g2An6pNcsXzKz5/GKfH795pT8+atvvv6iTGVFrsMFYYsFi/VR",
-	"EEzBkTdEY41thQs8IxhNbxMtdhkhn0+E+L1u6me9aJ/v6kJ6GH5/WVdJz5vkOe+AZ2Phz8lVfzcG+ERu",
-	"1MEfrhmUYd4nVf9Zd2j4JijmDO8lGmWgDFrn1P0cxS4tx5ZPKC+cI3J9fnZ98bfzS/I5xGQ6vLM7IR9S",
-	"liwBMuqLMTl9f/nm4vrd+dlUwIsu+gVDMPM1S/DetWBkWS5jphRLvhiT797/dHl6fmY6qIO5UwG32VTg",
-	"2L4Yk3cnlz+dvJ3A/XbkJwqd/39+OPnp5ta0ImRZViFlCzM2lNWgfQhanYpYro3gbTr6oh7e6aY7Go/K",
-	"KY3GIzvG0XiEQxiNR2Xvo/Go7H40HmFvO8I9e8YAthYTdZlsbdgZzYpBAYNpTwjLPUIk2xMsXx6+OLIR",
-	"RMfk5eEhgNM1YhWtDPPAFfPyMMtrGDsJ46s9BQo6jAPy865zVaQ9IGqaQL3lV8PThQ3V7PIUuw52DV7n",
-	"m2cELoH2CPVlT6KlPCZ2aBAZjsyvJUfORkvNMifD7RUWVd74fn5t4O7pDDTygj7v2OY5IkjGo8cDSTN+",
-	"EMuELZk4YI86pweaIrne05QnEPg9Yo9QsCWZGW3r2yvs5jsYKbF/2Tn2iUppxDtyQUAQBZCQ9giUJ452",
-	"e3zlngZF76tK6P76m8OXpdBdK4DwABjS4CARfoQZsHMvsKZUPol+kANCbc1I3pcHpUE9HXWkh1/pQ3Eg",
-	"4Wi5wJvfdp/qvSLMvUDKvsEf4aCNPnzntoo/GqKnVafSCiJoi7dWpM1RaaCFYISfrt9OyIlNgKcW7tKZ",
-	"RKcC1H4rz0CssFSs4VUrY/UIaFYqFOfbxUdunamEqlrkozXSehCyk3AWt17JpIZa//4GQIV+gv8/uT39",
-	"AXC73p7fnm9LHPseYrAzk6sy7A/P8TMHAZY+Fl+jePXNTo2iyNPB2uzzLcSuw1eh0g6ha0FYwjVLHL8r",
-	"zZrOtIDEa+jTYdt7RV8apoNCr1rwj/dBRfcimJ8tSLlHadtGfuHehfH6Qj7/i0pBPa0209bdOrjidHcc",
-	"ZYn7a2lqAJ67Owl7hCM6ROH9BGR7AHeLyK6T7nnclOAzbfDJVtIFxXWRy7Wfl/zjyZsfTzAV2fDrm5Pv",
-	"zV//9f670Xj04fy7H96//3GHnnij6dD1K20EQ8Evdpdne6aCAVvxuVUZHBj7ji3RdLDKpdw39V38zjml",
-	"HI5IoY5JRrlXXLxCeyirk+wJ+rOTJnGQuycfUqxt3OURIEQqmxyO+Pxl6ckjwlU9Dde389SsMlMhc+fg",
-	"rtRxZ3cRjCVGm8tYrqSYEMCMT9JfJ+uE4LDmzv/MF0Y838RN8PiBUKSho7GXCBkKUqetVpRf5DzslQMA",
-	"oTJAHZM7OJStARe8vaR/kXOSsAVAKJt1OqngIynJCzEVAHoyrtQWly1HDcEti7Uhp72gmcwAh+LM/2i+",
-	"qUmdbROHKH0vst9IpT7fGySlNoXLtk4xR+CYzDelqV7bCvcJw2JpUEl1j/JQLfE+230nfjZPI5ehsUn9",
-	"RdnOVW42u9tz0yzfb3a1m6l42++pGjDn0XhkhjGyCSlKM/NvS/ijsnzarqPq1ndomLXq9OhWbrnPFIng",
-	"g8ilQfM1+umxMnyDabspuqJsOWLtIL5OVZEpNKltN1hVuKans8594apLDfjWQmKb2xqKW80AsaqtFpbR",
-	"Pukz18Oq9Rsq4Yuza+/Tr2gqpICAXPN4QMlCmc0qpKEQslW+NJ3iO2ObOrvg92yPm7sVmahNSmocPyfi",
-	"2J32CGbHmTTf7SE975d9Y6ezj8iNZ3uXbGObH5DN8zeWBy7fE+EQGC2BnVxdjOHShUvTIodkVK+OSYQB",
-	"lIDMA5fQmEQJSxn+NBV4IdXlEhekkKOzcDQe2WiLkUX6vAdGEd+VwFqAAWIaxTe0zNkObvjB81JseaJz",
-	"pjIpLOwkJVmhVkfkYbVBKxcCmzj0poSl3AVIuWLZuAAWbH0qamgkE+IXUQZBESqYO1OrB5WCdTnVAOtp",
-	"wwPUPC5m+ikX7GmVDZseh1hCHIyLACwSronOKU8b12bpl+26ji3wUhlx2wtO2TApWegg/z216IUQGCjk",
-	"Q0cuKOxDFObHpQP8xdcvX77aXcCiv7XLndCZ1Xa+/QkK2pvD21LaHrL+58yt+KLQRc465lUtT9STwe9t",
-	"q8Oe3t20WunMIU088/U+EDuDC8SGmRyc280e7l975DdQeVIwKBGgDauAP0QCdTcCRkGvWFJbIUv3DrF1",
-	"nHZjxsxlsumfQuy7V4I1wU9TWSTnMCHDykF8A1fPvrbLJ9SOa2qNG1tSEDAz7UoRRFIJ40Lcd9Wx54m7",
-	"vpBlwdulYITKu+mpo+lWyIm2PiMrqh/wBOrpYv1lO5V+wFBU6Zn9YNCqQuZo/cOG9cLi5j2seMpsMJal",
-	"c65IxkTCxbK/gOju0FlbGAJAY9nD8ply2+o+C8cWDKpv3tNOhnOsEKGfXIzaa6BGKJ6JrWQFPay5OL49",
-	"pFC7fXxQUrllih8rpdwbUw8xtLY1WwQUWZqMagY3UXIGmVe2NvRWR8gsoiOy5PdMkCKbTEVUhvJGR0Td",
-	"8SwzF6ero2w3EyxzTNB5Wt6qRqA4MhJFo+yJHRWKpGYCiBLrAJ/K3sICar65LsRegUmAB0hL0Rwd9Ymc",
-	"kEupIcPBTAFFylC+jOGBM6DWlrNqxqoCLFNV7lrbNdeKpQs7goecazYMyyWmadoyCHjUiERY0wRSSxFJ",
-	"RjBXDEZB3DvEYh5X8DKAS91Xnr5KqRAsOaVpGhwoSvhokdmJhJbkGzDYVLYPnRfs51AQDhPJrISP7Xez",
-	"39AltUDPwYsdSz5x4cHoQ0EjXEbA6GIigfxYo0FV8KmqUBkGJGKK72yR8uVKdxXoiaGcDSJzc0Hwg7G1",
-	"Ctn6lQRxZgEDbkIi2NgIY7UhftvfakTiskNyu9uWtfBR1q2TxFNGE6Llds1Ot+MVknSNYhyl+/sdYoTn",
-	"6PIAqWwPr/Y9C0mj2zBlA63bdRCzgR/X5aehcK0xLOMwqXKoc7mxld6AO7bI6N8Dd+j8kcY63TRQhrf3",
-	"i7nd7xp9jVLMDArR85ProiWA2Xs+NFAoLwSmnWEgmOeFCVSS3x0w6jnPq6YC9hutPDfQZLjbhidsnUnN",
-	"RLwJQ/T9JPivBSN0Lc2t6jiDmS1bc60aaEslEKUric5Rpxg4KrMKSZGyZLaQeV+y35K+ymULErFITmmh",
-	"WLvuBTeG0hJkpLwQwtbBe6B5rfaaYW+zUuSJqYgBEQFkIjRBjaDQQ061zIOC0Lm5cYYTXeCmo7gzIgmK",
-	"PVXd9S13VeAGT391AFataqVXTXFcXaJC6tLf20fNM/ukVgNZHKQ3bVjSLjqRFU2wtnlMc0wXLLTNqWwr",
-	"mVFhDfUdhcZrr3WJzH7AhepSBHg/3bdq83nKZPyXnF8XoqyO8YSClXZk1T1fpcg7CgseuJyqIt/LHDsv",
-	"FBdMKceh+gk71mK6JeicpCmcbeXBjboeEFOyNFY8yPxukcqHSRjr9JnGMfbPEWbb/yLnhnL8IXrdE47y",
-	"qflshp89B3Lfe9E40WWUQDkcj5Jt5fZnRQA1I7B92d7NpeKvzqQeTtbbPE8ylq+pGUS6GRMlQbhegURr",
-	"2BUEUYB3FyJMpgLF94RqqILKcqrKTMrqKnu9beOvqhtOpzc7YBZ3L1D/Wqn2dO0Vh92tDp+j3osLgoWc",
-	"UqNcQnIWIK8aQrbacc7WlIvdhlyPcoMQpt5xQP2X5WCiY5olY0g8hoBrzAjtYTj21NFttm8JWO3Watcy",
-	"Z4OKNEkknfB1A4d/d6cgX6Ry2eNVZ42rW8NaDkn1kttcsITD5iJgwqN2RZLKumUD0Fs8hRAm6s9kXCe6",
-	"BkF4WxKck92I4Dl4zEz/N25pB4UxrjMgsN3rXCHH19cWurWI7sIyIio2NjnkgW52U6q7cmauvEe3lFt/",
-	"fexNohxlyzKllAuWnMS6T/h4g2HEfSyjZjFs8781GH3ALmb4M1ft+ELVc5felWwXpW5ZJDveWif1EXWu",
-	"0fsHsVd1ZCETa0yBEp+q1CpCCD78voOzmCOYMqogdgUckmGOAu/MWCYxOnunZOe+KH2vfbEzk5ZCf+bJ",
-	"Z8qi3xtRcGNx8DAHEyBapFiynNwJ+aB67R70Vp/b2C5Y57bdWEPl8xO2ZllF2O2ezlMw6oHFVkmyoDkg",
-	"fbgKg3PUMl2VegzUrAC9dpSkEAl77HFf0ceZP77ulIR+HMcyGhzBuDpbnpun1m1oj95Qnu5b38FwtSJn",
-	"CI6VF2KYntu9AqU3tjOrrhBQFgAnYL565HoW2zPRQ7NOIU+l45h2DxIPgpZ3TAwpGVzkMVM95nZdvmuD",
-	"TZKZLAIW8HMBAVC3F+/Oz2bvf7p1wJVmY96cXLw9PwvzKHNjlfrKYBG4+rrSNutL0lhft6lBMmQiZvsw",
-	"dvbAlCYLJmIulgT6tXIquJ1YfGdvJ+qSeRuiBr4SdE1/sHUhTVMpVdq1198bbcZV2qqDT7lYVgTUUMFS",
-	"KNlvHjocGbNcwaiDZj3Jst9mL2N/xq07cWreGR5eb/0wuAsWVRV3aHvhBy7NtjU+ULTjjRnXkV0n9KM6",
-	"N2AANKOWlnI3GnesWvdC7cM/T+o0G16f2go0qvX//M8X4xd/+W06nXh//Ue3/arDJmZoHL3TmABrxkQu",
-	"IXzaBaVUZ0tI+BDg6oxUPRVGC0C7MzwAr3XC0K/Hre3EGeSRcTQAqKxFrTFJerA4OXjz8z//8tuB/+er",
-	"IX++eBlalsCB6bHd++z0VS7BwWLt9Th7ojRPUyIfhHJW/Oe8PX//e+13vktad2iPgBU49v2DVfCq+liR",
-	"KnYwO6NU3sg8ZqdWxfzjBNbuNLrtFWibl7a0fXyoHbY6WMV/79XrvxiQ7nCGcUL7MLobC3bABYmuGSja",
-	"0EwUgCiqjIBNs3O6Qb2sHX/Nr1nSiFDGcOntgurdwdUvDt3/djHGnGo2y1g+Q2TWdrDMzLB4i95K41wq",
-	"LDdrFGjfUQtFSXNcq5lpPBq7kKGpgIcIP+a90Lg3E1nMU1bTUieH1dhtGvc+tTOGUI2/3R+PamIqaL7Z",
-	"PQVo5BRfrluchxFbCXb0h6NDiC7ruRDv8+R/GPGOR0rLbNbnAxjbjZZZOArlh9vbq1MLHDksBsUW8sZE",
-	"HpprHvOMCj0h1yzhOYstNCjC0GKgWShQwIPgCPffHtdYzaItqffsuXJ4g8msJ4LQOWAPMrLSOjOqgPmv",
-	"AmyeUGprt4huOgkxoB8YTfVqD1CAopYPGkxk7Q8M9wOjuZ4zOjx8lscr59EttQMEnxaai4IFiQL7mhmW",
-	"kN/T1KYg9bYyhzKWzlz+lw0HgzfVGDOYysDksm/QGJWN8evbcX8p+615vYyRaIraimnNxVLNhgRP9AzP",
-	"+ABbYLsOEABE1Df7H7dsirfg5RJ0ks9+toSy821icdGHzSrZjB2YFSNYoVfg6nEpxhUotouUql9bAaYd",
-	"4tgYpdV7v8sFgIjABnhsCMJPsV9DSZRxDouMFgcIza4o1hI2njEIPQCtvKr7k6NzKKWaTQUAi8VyKfg/",
-	"XMDBIDW6STrs1+6d3zfUsWlZAKvMcxoTwGAI+TL9o0pKXWwrsOSKKsUSQ15oHXwsc6om5D0GfR6RQpQZ",
-	"A/8Sa0aWy2XOlOo/4etCXLmPAtE04YlVlrnhASgu9Gtvc8mFSNjjT2p4vUsAk9wDZKjFqTUeqZiKfRrU",
-	"RZYyNVswHa+ClQv4PSO5fFDEvkLmG6L4OksZAacZgZ73QEKwPecsxFthYQkTGGSYM13kwva9Z3cFRP6G",
-	"HD+goiiCLwim1BiC1tD2nmPRCoFWXHbPhBcZivUPYkg0Cas/4N1uMbJjQwD17Nym84Knic2LPCJJLrO6",
-	"T7nN9G69mEhV5Vxd94466mu+tfdBAvey0ocyVgs1jNcIIFVotkZH55zqeBVKbEhYS9V1TdGlH0457S8T",
-	"2cm84SxNdqIuxOirt72H1sdLym1dHp0XgeSODSK3YlPeFtu2x6PHg6U8sD/+oqSYXNOHdxYh1Ht6oO54",
-	"diAz7PcA7hij15pezQDl/KS6tYYED2Ad12FhzN4FGXBHe+nEwcJgVfqqywPkCLhrL4VhPsNu19fO+zBg",
-	"MMDsp4AN5Prqh5PL87MxuT5/e35yg/86ubm5+B5+tfXOAmlctfD2jlKtoSDpfGg6d829MCw5trogfS9D",
-	"wzPtU0zwrJSkuIeDwY/76IdGXBH+rmPeGdzxX3L+XZHefZTQG9u2F30T62fEHk2kYD1pe3iq/4Knerf9",
-	"zEv86Rn+n3Jx12dz38J7oOW0iC4VNAOYBtgjXXPRUsavq8zE9uHDTOOA56IMKl/RpMTlX8t7KO4EjMBG",
-	"YpfZPGACsKHAPUfWSwM3dPUc6REoH7uoKKe7uzW3NFYtiZ8+4ZGs29aOA1aFbjpr0unJ5en5W8A1vP4p",
-	"XBDCfruP92nPE9pqCL+xEYGQsH1sRVaLDNRuHe91iDDZ5Q2+WyPNZvR+z8BR223HbuzBoedFejeIPQNb",
-	"/Vg+YBzNThewHcZVzu45exhc1qbkPD2OrX17xtUspmH+0RF6DwXpbRNRD42gOqHb/bYsxKnTQ+JNVdg9",
-	"AFSwMq0IZdQXTNDjiiQFs+Kbi1AxAv92ubsVxYQ6FHqmIlrIfM4TCwEq2AOxkHY3P15cXZ2fTUgEyPER",
-	"+dz6TL44ghh06xaCAp62ZGNka4TZxmSauMYwi5ElZco6gJNFR6GKe3VECByeK6U6sol6sWF5CHDWwpXO",
-	"almuQ9hSvlQzpO9nggYCNeMG3iSfvzx8eXjw4iUpRMqUItF/YBMRxDirKt83pwv9RWkWm4oSTbXKJjM7",
-	"vy6UxpKoE3KhHa5azhYQdGcTBRIZV0isv41HRsnVMx7ioQVUDQc9/+aOpi1KdWw6nBXZDFAqA1QKIB9r",
-	"rhY8ZzMMQo6I++qIrOQDWRsiUqnEaKtjcnhEXiC6RN2VuMusEMv1moqkzG8IAXs4q6IRQ/ZIH46rcxlO",
-	"ar5Z0RwXjaapJ1tYWQSywbiuIb+CVdeTQlaAGIVFHcKAuZ3Dykp+sYPnb/OYPWVb901LcWcvAacL7aK0",
-	"/S7pPSNFRuYMsS2on6Y3Id+VKzeGwnYoUcrFVNhMMQDAhnSZRLahW9gWZoMT5kE4HCb519NTal7CgJww",
-	"HjF7kHZs3/maa6yijEoDgOqEvfu9QA9Mk+a925wvXS5APzXhFw55oiEnHJr0QUNWFrwUUk6hEihye64V",
-	"HH5wtudUJIg734Ed+PVhH26Q0jlLe2kv+OJ++s7jLJVKsW40OlDG1xXIj5UmIB/OVuJ1FgiubIg7oYq8",
-	"fX9za9ghIrlYJ50RPaokiKjkEP1rNFpmvMxpHHadQq1WqhmhsDNuvHaoW9ycwk2hgHF7A52KyKgiM9MS",
-	"pNzNYMNtuIaK2nxQbipfH776S6+dro+nx/69ww8qrtdqyge4t6RgQVMZ5IwYKQZXySqbyoUTb1hV/ART",
-	"lXKGIAaC9TefZbRQbNahAcMLIZVbImekeZkKlG6I5dWNAt5BHokND0SHgU9aADertUCbPb5tcVu5LaCt",
-	"ivWQjIQs5zLnOnAT/8CX5mJBMbP9iBz4xTw9okKRsj3GJLJXSLQdBxkYJrTWLSNt3+ERgc88IQk21JzG",
-	"B2qEiMMjIzyaRm2m8rDanRYwdQ9GWRa33aUqw3slmgW4csNyUyUHmKm5ug4bLHJZuVbhoEEEB9wpFkox",
-	"kABtYV56jPHGvWo+y1jsx2C0euNd+Egltn2mygpvDnA4qHp2gey+sZUwLXO3sSrc4ZjChm9xj/35psON",
-	"2rFAt+a13xxG9DCG4L5pEQ37LDUEPoCWg+t6DAt/fkuXvWx0IRuaddFV5rHavlfCVMlcPUXJ9tDQNsYl",
-	"2rbD2g6I5A0znLeeO2xylQa7l3Xt31+N/aSF/ntpof9WKuPvrP6FohuQ7zjJVNWlP78UTF60IIrsq0L+",
-	"2+iGn1S9fy9VbyDL/aRn7K9nPDW17HVwqp/0l2395f9W5SIcQhcStH8eFpzVlJ/38KX+IuczT4Ia4lX1",
-	"PE8fy7faHF0fL2s1rCtXbbVzPdZc+L+++KRgfFIwPikY/2MVjE/KwSfl4JNy8Ek5+KQcfFIOfifl4Cki",
-	"/02xXtMeBer2KJFXMYzt2gkgApV+IsPSAcENHQDBFINu59PtihH70CV+esKU9ssnFCrsfOpwhdT63qk2",
-	"/K0a5Cc/xCc14VM03P/UaLjfRfP4pFx8Ui7+HZSLT1rCp1Cljxeq9O8TadQEGqnH5tRCaPYOxekr4u7h",
-	"L7BD3dNR4ETrXXmyZS8tMynv0IGjr1cU3K6C+EhjDTVMIYOSkixnC/5YIn4ZSS76MtpDltRusP53r75p",
-	"h5T877+fHPx/6cE/Dg++mcwOfv7P3aC4tSLC2N+u1Wupn/ojXdxRAk0oIz1gFrmTuHJGsmKeQuUxW9cI",
-	"kl7XXE9IFTTMhM435talmiw4iGrYxGcKVhiTFRV+ghVUbL1MrrDoQYLoGBqFHkV+kfOp8KTsMWG8rA9C",
-	"rtkC4m1tgXycBLawkHk5GzMcSPghOaOuPmhfQq7IroZ59NXLbfeXE9mG54qGy5pLkrCYJywpi49joLFR",
-	"u5sJTD5KwnMhKjj0gkB5bvPIgyEDGHQo3oEDhqNUCPNzHY7ADN1l8vdMSDZ8fLZP2bY7LpK+UvaP5t3u",
-	"vGwtZx+7eNwTURRGds5tLMBMtCzkPRzJ39Xnhcqd9vgu7K3bWcIzVFSjpdKVa6VvOb+ykvYghbYsXbH1",
-	"ZI8ijhUue5H1qlYIGRiDiyf2LXHYWtmzBkalOolkn5jc7Yp/vYCj68WCn1YkENBiDTUibQIWEF47VJAV",
-	"vWewXZBHzB36C1ssACFnq/Rwr9E3Cg6Hi1NgRrPh4mVUopAPQ/JlPmaB4hoH9PARrFRqSCZBbDSAUEyT",
-	"2ZzGdzVQBsfQRyVyDIqoC56vseC9/QMeyDxbUXw7Z4CIhv/0WsGM6lmJpV3+hH1gne969fyq+IrTd6oJ",
-	"eAYq29fCxsCncjmTi4VZ3pa6+2559hCbqyKBvWUNV565U1C27XZt5pUR1mLaK0O8Af5XfenudzxNgJPr",
-	"SYlje7PbihKfgazmmznBSD2ZCpcjJbCGO0pfjZVy/DhcXBj6I7hrLWWw9ubclhZ6Me5SBG4/7ma481ze",
-	"GdkVUFriOyEfUpYsbQ3Qvoe+VB662Xu3zG82Dv2OT2bmzwMZVGP2zQqvSjoxV4qYlfWRXRE0j1m3CwLB",
-	"Ko5NChwi/ddkpkDIW1JkcF5CPjNBcqYyKQzVIsx0dbgwMt0VfMMj5iB92CNXkNEoEqBRIfVUVPoXXVIu",
-	"2gzfyO17Sk/1G+9fU06//GKW8MUiWOIUTXTlSkf1tUO90S7hioI/AVoyf9u20RgEzjEjHwAocssCZrmM",
-	"mVK7DjlUm7IFP7H4cOULNcqPkwhL1a00WNMBXCCr8/E+xOqzfmAW7vj3+fgGqpmBMQ7+1a9aN0P5oF+1",
-	"7qB0Ai/WjBk1o5hPiLt53e93VVve+rEiYcuCr7sDYP3dG67ZIZGgwOxd8ZUP3tpqAqDFcrFQTPfUbgFm",
-	"Xwe04Zbif4MuQb/5sRtX13I5z9o+cPDWMIZUWjqbA9EBhvG0+KqdTWTJtCKGbzm3/RGJoH0Plgi0lWRs",
-	"7ZSOq1GRTIXhHaqOK+QO06hixz/vZP+/o2V0XQZpPz1iApQ+O0tV4V+i010CX8qoXsHNAC7Re5oWbEwo",
-	"IqSqmKY0n+yhNe1dmaijaMkQ7LXQmEAxfVPCvnmNvOqqZfTff//vb3/+z28nXwar01XOpyE1LhrkhFVH",
-	"yFcvUS8Y4wZh1TncEmA/9rWXr1+TeEVzGruaLMHZOnCTPQd1RfUKYmRA1mUJKUt/tvVY94B2A5hpaWNe",
-	"LHI9I/Ke5UnBzLmpYNcMFwCXMslYzmUyIeD+jabCwyTTK7axBSZtFCH1QczAjWuE5grpjCmHpr9G9jQV",
-	"kYvKiY4geMV7PCYyTaBMJ8+VHtsIgqge/BPVmYwZJaD92b5HVbBQmyZ9RQv1xGJeO+MkW5A6nDEG4Ti2",
-	"8kWlg39/sO9VyB0Q6+PKxfQV3VrO55WPWj+oQCF8RnKWydwriGwLNQagrguhd1Sl2S4XsVUiIlCnRjk4",
-	"+lBR8tg6P3Y23bI8WB7ooxJIa895sTcUwQBd5+NFB6uMxXrmOYZbi686uUPTO0ygNnKT6djwp5RmWERX",
-	"9Uiibl1MPdjBYL7hDLgx2vSAa3kHE3z35MRGJnCj5gn2gMwr5eKurFgxFbYBKdjYxU561TfKM4R82QZR",
-	"OkzwBw51tDRZsTQL2arAvEXTnYV9hocUYHhXCyhTjvCq5uCjgPNAjep5T/NNSzxX+7FuVjpvdCc1Tb3C",
-	"aGYfxoSLOC0SqIbr3L3H5AX4f4TETRkcBGPG8fzLuC5SzbOU41LuzYqKwcHA1kwetBvccBGz8nKJqSBz",
-	"RuKU8jVLSkgt3zVhSDApmCvPu2JpQuY0vutvO6Aopc+QcAYpt9eF+BvL5yHFdiC/2w/n3300xBtac2b3",
-	"gN6pogvDqEb0nvKUztN2oDQbd2h2yo24svJwhcCxvbfLbO6Cp2nf2ZY+klaHddOLMizmt1ZSqOduNwO0",
-	"h4dXV4BqHgzvmmIAewXHO/q4MdJY1w3N37AQs4TRJOWCDVvD7Xb2qaxQa6YMQaiv2+n7yzcX1+8uLr/3",
-	"6lxYAuWCGOansfo3eNyw/vdjxsuIG/MIj9tUGPaE1a+t3w6vSisVY9mwui5w+f7yfDT2RhHUAD6WVyH9",
-	"dTbA+1NOJkeRo5frp/RQ7eac5/Cq+2amqmSdFgNMX2P9IzfyXa2GjR8mQ3la5EzNwtiJp6ARJCDjoTS0",
-	"kikzSjYXqAKXixFou1nwpMWaZSWsjCrDbKWo0krURpm7ZxKu9SB8r1q/Te+5aDxh60xqn+FsvwMSXZXg",
-	"sE09qgDRgMzZiovEnS2jLEpSslfCdVmMxTFz8/e8SO+mAiv1GQmOm3ZSKZaKaDkmliNgpCpd0rEXaWd+",
-	"AxoZ2/1JMHGk5suUOTojbNky+MgLxyEnwdAxG3g3ngoUMApxV+WjbOPh1jAZBoV/umS1PfFrhxfSwSJr",
-	"yNzUIJoaDJabyuWsvdZaYGhyOYOmA9YJm8yQymUVDFk6jxpBK5AqRzWdUxW+CzG5omQFYdG7ysAIWOq9",
-	"yP7Q08qMsWOtqpJ7XlT/Mye3Wl9VnBUuSWKmjRLT08pRNsAl1C4btKX+xw8512y/rzNG72a5UkO/HlJ0",
-	"3wXG2JkHdxbfkItZ73iz8SiXUnc6CjE42Egj1mEKt85xJaNgDLBV1ZHKaaVT7hyAYZuzquJK+HnPycC7",
-	"SrMsvD4utSGZLWTeqhZ8hplWx6AeY+abC1EGo4TTAzEAxd4f/VWFfYTIfUJX6+kWPQhSQ2pUi2inK3fb",
-	"rqSJKuVtH4TWYRCsOqdCwU31DDCsjXtyK4/Dw2e1tY7cqjRJq6GAVqkfJWfe5prlDbst97Sgt1aV1+ri",
-	"Y/0GqV0XQX3EvwrrDKHBdLoAY5sGix0QsqWoPTS0KWHhg4vSK6AeJ2h4kQK8UiAwfaaOSHR78e78bPb+",
-	"p9sInkdv39/cRhCIIiUmickFZh0iF/BTGB/MFQ+5i58LWZOXsXQfuGNsCvEXLXJYl/0d1tnQS6vht9vW",
-	"GU7l0jS+23VkTxEl+pY9aj81qttpb6tfrsuak9X4Ozb8MUupoPtUvvko1rB5KuM7oxn1ipOxid/EO4rk",
-	"jvW74xIW88FJWC3xpKVYTVN+3+KJbgre29NyVWXhlb5l7/pLFYqLmH3c+81TzQMpLhWpQVSBzJOw+trl",
-	"cIRDTjlUpFKlDEDFBjIVY5dC2bPCJuVaOblj9zQ/UK7RodZemtpx76rpalV8mttmzu1ntAo/GOD+uaFr",
-	"Rij6aX4tzL2c0ZyumWa5KvOMOPq0S2iHHSB+DYtqn6rieyYxuDvNBfsMg1XQckgEra+EN8QbCDwEBIot",
-	"OJU9gnTQfOWuy2aS9Y6PS5vOsCUpPxuyJiD09FUZqzqHkF8/38zW3PmN0an0+uXrr2tephedGeq9CKSh",
-	"IvUhRU9p6fV6JT0OWvHquyFLDnxj6CVa8t0qi/Ll4fbd5HI/h7TuaQzdjaPE1buefwuL+x0CBfbkRHvY",
-	"T3xTz0CYhn+vaIad2v0HH/sKy1Lul9PVTll7ovmaK3Hgafyo+L0wnj5xyyVbCNvdnWIENpQJSWSs/vSL",
-	"nKvJOiH4+pwpKxwsGIk3cQpb6/xSV+eXZxeX34/GI1cvfTQeXf90eYk/utLqo/Ho5qfT0/PzM/g3IsmM",
-	"xqNS3RuNbb1gfBcD79qi3Jy+4CfTgSvWS3ODf+aF6GjDk9+2FieylYCjI0wwVLbkKYlUKjX+WgURTEhk",
-	"ZCG5WOATDB2pEHSmAuA9rFo4IdEd20SVumiovU11IREqChh46KqBTQX+OiERMtzIHA+n7sZUWLPfhES6",
-	"yEV0ZB8p7xm6JSFrE/JfbLCEGT+UIYvAChaNScREEh15DkwM9ZXoWTEiEUoVpr+piKxLE6iy/hlXRPGU",
-	"CdM4blj9Oeau20AjpWVW94HaLTESdCr1CD36crEYjUdogcE1KavcG7ZQ5MIlTUJLXuIkdRYkJJ0WOrnx",
-	"oFYGBbFbTvaLnFtOZk+XY4FwxDierWXBE7YdZJgoPVvSLAzF8kDT9CA26jF47G0UbCKxPu8jh0K5EDsK",
-	"6Ea1CrxSxAxQqoA2mUicPLukmQuPPcK4C01omm4Fv1ft2jzV4PKZ8dtLYsgcIBmF6AceM5yCqgXqy5xE",
-	"c6lX0WRrTAqoQupVOBpfhEOHLl0cMQVidgWFBweYAJV197B/9Ir5/R9ShLLgTi5PQCnxrsqfbk97ATf1",
-	"ycV2J8DV9IJY8lAgaKfG0swowSQkbKvl6vLSR7bTVtHoD3SufEIwN8poPDr/2/mluVTenVz+dIJF6G+v",
-	"/89oPPru5PTHNxdvzU83J9+fjMajs7d/bTv8t8HMDfDGu/I4FjuvCa5Zr5VIzsES7j23AWp5IaZiTUUB",
-	"r9VOmSUEl2aCLwUHCglFV1LxPbKRjRCQ2U+tHICpSlxgotIfJCHJPgmaAC8EicCtaBQzG6APb3+mCIdA",
-	"frWSDxDZCVP6zFxeMlU2wXoqEq40F8vCaMaKQPa7UvyeOXwbu71QBd0cNN/lb936R2B7mgqXmmwP+leT",
-	"FxVaDsYTWCYHxmozaox+92BawRhuMX4SnhDEEMVN0dtwli/Hz5u89dYp+wOtGW8ZVawUNQfnx6kitYAS",
-	"K0ZzPWe0wj4xoul2BH4TwmA7JFTLrNQmzCZ4ueLwOzYR1lT2D3KQd62qlPJGFO62TeG7WAAdRPLOEngs",
-	"k9IKlTOzeVwK8JmUMrXL37XwQSDA4o1vFiRyzkeEW3Tghx6WZVS5J6MJeW/EzweubOQbjNPsEHpj7FKG",
-	"nSr7QquUVlR5FyZVuTzJMiaS69JPP5DubGpzvCrEHVJfKpfbtAaAMor9GlaibBClkxsYWfHliilda71p",
-	"vw/yv2ZNG9dty+T7WUmaOKYZZzHrmKwX5bs14G6THUw0EHKqiGaPumkh/frli1evmiQwHj0eSJrxA0Pf",
-	"SyYO2KPO6YGmaNu5pylPgMVUvllr9P/21PT+HVXs61dj9hinRWIf+k9gjWGcszn+EBou+Fkb4/3q1Tev",
-	"X/4lZB3dFUHVvWjIaMrAv16mSKTE9t0J2pKUzhldd2B+Kp3IQm/JjTs5fy2IvJfVzyfy6mvfW+6vSmOJ",
-	"cf6hI3EpT+U6Y0KVFpZKdRQsKDtd1QwyA4xCK6pm5nyGnXtwcuMiVyEr11XOQHqA9N90Y9h05JqLQCXM",
-	"C3bsTHsLxjBxHEx8mBY9JjR9oJuwuyyz/utg3PcDgrHCyKLJTuI0bc0U/werQYu9CEtumqYzyIvrwhwG",
-	"A5pDG9YWuG4BPgN1XKanvjgcHx4elrjssFIYchZNRT2opwWstxtbFMbK1SymgLDUukW4XN7Uogm5tdAY",
-	"8DcXS7jVM7xacwxrYDRPOcunYs5iWigILNRS3kEUQyrF0hlzLIDxWuYsDJfROCzVfowrCgwdhauUCsGS",
-	"U5qmw8ESe5gnbzTLTmKHgTGXyQB0sdIIv5VqXoukTVgGTl2jTZU4L37FfE1onvN7loC9yoxjBXziKRnL",
-	"H6wH2bZEHlZSMZs+7Q0IVAxe+QGNmhdMaV4zvZLhcK1GDFz9wYyLhD3uBvQr8nR3JAj0VGt37La5HCE2",
-	"VS1hkKhyOU/Zemji4ZtT8s2r138OSBrbISPbNiJqjdSxFIuUxxrFX/tJlfqdSaX4PGWEC6UZTcagqYH2",
-	"h4x0KqJGf1ElP2OQaAO3tMVaYq35XkWRA3XHswOZ4YIcQFIPy+1ygKspFBF1o+k8ZccEYn3pGrTUIk0s",
-	"wqdRC1uAuGxcSP8Dd8Zo8haUz1P76fbRw6V2i0zoHOIo/LQONNW6oBTYlAkeIE3D8Rmg5houmkuxxG3g",
-	"yk/0DrvEA4SA9pM1V5reMbKQhShdX15zvZwzlojfcJYGgWX4OpP5Xot7AV9aXWR7hRFk6eztX2cX767e",
-	"X9/OLi5P37+7ent+e251ukoLNn/hQCaYQKE0tdE6AfsN1auKlNsX14ttGzq1zulcXb8/Pb+5maFXx+mn",
-	"lk78yhMuEJ0p3RbDasiqUPVwgW++8e7zV2FHqeY6bVke0JRdgNFxZclZmIsa6MqiH4k4HOvfgt8CSdE2",
-	"JboWzOTuBNuv+Tda7/AJV0Sx/J7lY4TFQEMTqtE/Xb9t7KSfX42fWQiuCP+aIILVrMjTZuGCIucHUHyG",
-	"IXhEL4ssLmS5EeXx9ohw7EILvb3suC7wpO0XQzooPrPku9tbBUg0V/iccGE3zYgtZUaRC+uhVWCUeYT3",
-	"4WTn8rnOx824y5aVgZyNfRR4OPEOrqL03D6rFu8npj5VpLuiSpXIAaTmBsUojGfB0VjTx1qkmsckqlX/",
-	"/RV1j1rrrpiQL6YT3mNnHZVqLX5ndTxE39eMJlz0gWGpEy2OrL2g2d8axcxshhbB76o0f3M1Adtla5lv",
-	"0A4XTrys7htnKqjZGv3Y0FxwsVRtZbEEwQREmTs5DtMFCU2NRrHEAQlzJ0D2r2HeY6KKeAXIZGURHbmY",
-	"iiup9DJnN399W6FRcKx2kxp1xMx7l6xaRWn5hyGMd1vy+nKSLZv6UWKRngOT5jlH9Ftw7hb+dJ9hDgq0",
-	"bm4NfPtz15B6Gr/rY1rLnLWXqUHjhFGrAEargn41fDx3Hbd5MErI+F3qa9Pc7305xhG2TDy3UfXPbtaw",
-	"bVeWjY7SEX5e8qQnPsj2Vb6lyFrBOd2UKm1v1caOvhVZJMtyeU/RZ8bztsrM+Fp7Nbq5LEQcMpr94Oo4",
-	"lRIsZlQ7v2dsJKwtiJV+FruYCrq7JpNdgFN8ufxsBvnyLdNthECGiiJCYn/fvqEAy95ICzbCY+DqgGtv",
-	"WIEGTQNattJ8DTh9TCQEMBwUyamGhMoqP9qG94FLVUgwBaTpkPRKiyk/fJ6LMvOhZ5BvBxLkkgKXa6GK",
-	"FU31rO1++bDa2KX44eTt7fnZEYlcdl80Lv89AziCyMYrmTNjf0GQLaAWC5WhiEPft15ESswAbHkwro8R",
-	"Ks/IB3HKaN6K0W6+6i755+JSoAM12bnkPZOJUqr0rAVlHpJ9zKMyz4Rq1GxtqMWiSIliIlxtp2p5GNSA",
-	"+czMsee5/cG8ClL+IuC/eGtZGFqerA0aAyfJnDFBSlDrPXgb+EFCDLXeq5JkQfNjsuCCpojgHjkijvbq",
-	"9tGhuqg9zuKabuZsppjoWK4q0mVFIfoAwFGoW0KwotN8yVC2lQhEBPmS9J5NRc5ixu9ZgpbH0gXggmLQ",
-	"+l8p8Ea2tsh0NvyGaxIbWXwvJ5Fg91AUcucEY5ZrykW6IfAJyRmNAUbeTu6IRHaLI7LmolAkUgA+DOjC",
-	"UbWQ0V7jNKJu3pPK38O7Ru6ims2ysuhlbyCHViysnGVYDWRrrd4vvPkSf7pHpWhQI48l5aLkg+WuFjkb",
-	"T0VV7MojHDiKjlg85FdzRvZa0q00hZ4BoCxlcXANKgYc8URFCF5fgY8gSC/ebnuc5DCNvpE5gajHapnR",
-	"m2VXDsyIQpnjmYwR15lqIOAHutlnFLZcTethwd5R2YTaHRZQB04wPrxjG4gCh7TfvZipFUZmpdLVChMo",
-	"pMOrMitR5+KV1l4TeY5Jho7hqUD6VHLNiA2dalDavwZgwp7zKgNXy2zWW++50TIDzQEoZNdHlXvgFt9H",
-	"gAqhzHwGCGk2hHLGExUM7rSuEev/lb51/IhooJvyYHmBBWZ//x/23na5cRvLH74VlGur0j1/Wna7O5nE",
-	"rqlnHdtJPOm3sd3J/muVFWERkhFTgEKQVmtSXbWfngt4LmIvbK/kKZxzAIISKZGy7O5k+stM2uILCBwc",
-	"nNffz5pYuMhHfUX9A1COrxUmAPIbMVkIpay1dRb9qoeH0PChJdcwvAZJY3UgkyhoVwCs+OI+4v/gaYpZ",
-	"nVupkDWljJaTNqHuA0FkKqhY/Nmc4ifp0YIqAu0uDRtrJRqKB2d4dK4H/QQjmmfzcjvrawizJR26xpYA",
-	"R3ye3HVyL56cVQ/SHcfO9Sh3YOlIOjO9ziN3EYfSKgw8FfIPA1KukiLMeeVkwdKhUDHTgkO6Yt2sggwp",
-	"8VTa9KdXwyf1kVK3+3KNCPUOZc0n6plHcqPaDyPVOBU+iViWyLua/tPzy5PjC+g8O7t88/KnM/ivf7w7",
-	"e2f/6/Ts5dnVWW1Qtxov6J6HQdwlJ9JUPp+gVYqWCqDSkxhWKNUBCx54HkwDuvgqK4JeWVtUWkEI3l/f",
-	"aG39gNA/bdIJ6LCC6DI5qgDsS1PiJzcFf/RE9NU1H94GbSr7EeNqvnhwLuc81mU8ABWfjuEG1nitxsC6",
-	"y2VeLcbXMDSIS4EVRI8JR7l6mr/+6sU6zOQlZBa7vCs2EAWRNhHIcZG5PqqYVA/UFNojmGdE5VtahGAm",
-	"0YLhAlvzyzrP1v1CeP4wJFEH2L1xOAckZI1z5bkIoc8Q3tTZKlzMdMNrvRZdsQ4/8I2qyim+UY21HLFb",
-	"Mc2DKnE34SURQl0WtwOBaVMra6fY1PqifHwN0CCvmLpNUttnVBBLqFBg0dkxg19E7iNP07hmnjaM7qc1",
-	"dUuX4MUZMr3IevTQMtA3S64aEXULO1P2jtLAtJvnV/AFm1jQaoPxCwPREwFTQTkZXil4EhmbFFbKMFxv",
-	"HRU4juqzMpvGz1fhA3ho55z9cHX11g3MsKnIwLILdOjXq3XoVy/WnVJJNh9kRY14Az0RaNT6L28XMy59",
-	"mRK/xAePG/xqplU6P2Q8NYTPz07Pjk/Ds3l5NLU+zjN7ClHJc3B3q5yPLzUI8737NcAci+G+6hBe4UoE",
-	"rAQNJkaVM4BMjBZWho9StSsoqcarlqpKfM/Cm5enZ5dXvYaQVv25YsUTr4kYH2baGGDrsRIbHvtxkv7W",
-	"IyVttaOII1ef3lfwo53SygWNlow/nHr7z1bG1drODqJO/bJM8oHKxFfO07bxbQW9Figcp9qldbL8Hh3L",
-	"9w09dK1RdEGI2tLWcMNmYpryIcFakPuqR6E3cgSOrmHxLR/dcjp5bvJ8GveWghxrlAOVnkFE4snFdyfs",
-	"q2/2D55arZ1KrIvCc4YI1o4YpzH0lTVXXe2H86zhxjkYQqbHwNjw1pKYGJHeCQNOh72W4msL8Y22RHBV",
-	"pJ91NSR0Aq+yCPIWpeMLAAiNpcWQgHM0NIgcQb5wC+7i9TzEQTP1in5paxP4KmT4xpYofV1CeXbafDiv",
-	"e6hpqUzRSF/47+ekjG4EL1izlBsA6XgR7FLNAGLzUFA6OJC1ODpLS7EkF9++eff65Oz0kKJdEFbGPiV0",
-	"g8tMZzoHdVIphnABjZ+Pz68QOOfq+Mez1zvRzinyPnjAHIeME7k3roprbLBEm80qVP3YN3Ze3bVc7P7B",
-	"bRfpjTM0FsxEMBQOF2j4pIJq3zQVaY+9PbsY/HgWpktcHSHUi98K9EzAg8NybbDMiWnR6nvMyuZQoSvu",
-	"pC4M3AG4NgFPuVXy5IiB1jLUlS1KxuNbsQAHgePfiXZolKvW/a1n/+xScV2x9O9jqv8pDLE25tdmNs6H",
-	"Ztl9a6VGzDpjDQFvjw/gQPUp90zuC5idmFkb3Ip5jRvwo5hDHBOsdTBPAAADE5QKNk/G9FSoKtULmibI",
-	"YLZR1u56Phhnupi2t/swRPbt/DWfiBqb79s5G0k1Ftk0kyqPYE8e7LPUWnsmZ/Ay06NXl0XA7d8IN3q0",
-	"ki73BeUeXXObfDKt63J5B2SiufDB165OZNjoU5PfWpWfu2qZf+vdI8W2cCSUmRG/BIEEhSvqpyyqyv2K",
-	"4+MCQnH3q0b+KLqjwTAhgL5DNtQpxrWQowoExJHfeYcQQ+PcrpevbaP25r6qYBqxJ3FQIxc/jTykEcUy",
-	"mWtuOwV7x6H7gXMCJUzV8y0AEiQraHD89u3Fm58QvckjCr49fncJ9g8ODzix6D0hhuCK0xFmcgM0N76Q",
-	"A6lCPNVGxX2ktSYpwdMcM5crEik8h8xpblUXNWMEKRUskqKY+H1zKC5IvGqkMD6o8A2HsDIq3zVQtELA",
-	"HeTjEo16NfF0/Pa82vtr5X3K85sjFqN3A8GQt8dXJz+EtveUFwab2qz8lriAviDae0cNwgU57k3C3iWc",
-	"GaQC4DnJNju6Hr/xqQOd9CfRrrSpzr8VYuqpC1f2UzB3FTM5nxuQTeCn6YYD1b61xfPDroJuKakrr+ct",
-	"IZDrd2gu1Abocz4zi9hUho+5gflBy6HMlyM3O8+GN/KOqtUmMk2lK71i+0xnfeW5jMtu2S+McySO2O6z",
-	"Q3vAiTt7vAWJOipy+ALcdfyQvsIIHSSIrVOCYyMdY6VulOpZXTbUzlwq7JROGhAN8FFYOuouXq09nz/7",
-	"6uDgxbIC3a3dr6iP27wep10q4ALFNNOMz3vssrxECatIc5oWDC3aCewrtxpNFZabDH6lcG2yQcFjGdjT",
-	"tebowA/AACxm7oJZWQx8RywTY54lqeu7VfNSXKK+nRQ7j6xQwOWP9Ng99qowuTWLaL9OucnbFwqunI6N",
-	"+r7coq0qLkEBcVciE36J23DE9kFiWJLNXevxarclSN0tK7pOjWgkutoN7qgyEqD9gtsgHYiEQH01LHKm",
-	"R2BMYY4N601pCwPq6zP756ZMrb+yIfcYDuGwoh5M0ClAXLD4CREzyJB+PUdAybaO2hk+BfbnWj/JzXtU",
-	"rvrKtro8mx+n6Sa7bOPk7EdOSv7LRKo+rFjwzfpHy872RjTPlaQ+0yDU1SUj7EJkTYAkLuHZC6LSHWLR",
-	"FK9vwjFz8lAb1scGnftWJ1VHsBpHApbwJOXGNIAkK09FRk4atJ6NCsNTiNpRvwq8sbcAPqyLHOpEc6vO",
-	"rPOjPGEelJda64pavqIdqQCaceDqtBt8pDybb6JfRpmeeM7IOhRPMS3x6O3FkdOsEOBQiXgf0lP4W6x2",
-	"Lr1XrQTJ4WqreXVT8y8BMNTO4c6vRqveBZ+98jRsa2Gj8qwQAPozLfLB1Mfy74uthpnoicjGABnk8tF/",
-	"ff71V089xHEupl8YFlM2OnZlrNLYCaUZxNyHPci+MC5vbdXYh2hH6XxAqe3aeqGRzBz6n6Iqr0q2hKTV",
-	"YMoEH9RjP1dqr+wYCR7ZN/9AubfLqfPhUEyhHIvFwSTGTQf8H87XyhyVfjdv6w16R2wi7CGCZQI5vxUK",
-	"tkzFcrELC6+AyHlwgXOqlsMTSPKdDkCI73ha639cObq2oBQaz9USFWbV0Q61ti0O9l9lXosEBDWyLsDm",
-	"sTWQruOOZ3N7WmdcJXrSu184zZ7zTphrhqFzngZmzZCnqYkogYJ+iCir+TYp6F67Ctbttr4vrUY+gx1E",
-	"I169CF/tv/i63UCKNJd2TzatBPQ6lOsAeVRk83s/FCIxS6nUdavSMKbQbAL65drmBDsEFwaFzeEORnas",
-	"mJ2XOTLkEZM/aLAO2Az+qK6z26vbfFtHyIWuSxdhzOyQAeGLAYYSYDHgKmGZmOosh4mXGRlyJvKVrSI1",
-	"ooeKUGeHzAhh+mqGTs50KpSJfKHsEDlLTc93Lx2ya53fIB4+vJAcTZUwoBxiPJlIdQiuNDnk1RyBp3Wh",
-	"Adgzm55t/2jvrrc7CnUScr50Rcz2/KJEzCtMOzj6WrAJeEAjJeimxPpwZ23Ex2rumefVIlA5qJcSKt82",
-	"q2gTgLv/7mCotQYtUQ7fL4xemnT1qHIdqRbrUby+fvbNQdSJJPi0wo/GtsAZHAznqy+/fP7VCvDCRTaH",
-	"FtzBDQsERA+bdEXY+1Yg1vkd1Nhj/slSPnzq28+Pr2YOG1bZQRQ+DDrhY8L+fQQQvg/1c3pBOMNdJ9Xf",
-	"xwojiDCmflqnhWuDQ7T0hu9YZblKPQAyHeSa716kIvVglklgft3sAVPBbweZMRs+oHnuN6MIoWBWZy6a",
-	"Zf2SpL8NOhYib66SpiVW9yqz9DwXEwfrjSgeKZ83fQAaz9160nKMx7X94C785ZsQkvtKr+WFhh4mQqfw",
-	"8DTWM6NGeGnwVEmhpBOK7DKRF5lqRe1Saflfq/NX0YkXjaYTyrjZWMjBBcXav2UZX3HG6YwRoAXY9RGG",
-	"C+DUw5CcPe+GyyBhK0688kvaeVd+g6+vJ8Yn103hJR/zjpMXT0TOE55zKCrhiuHT0Mkx2v4xxlcSLrYu",
-	"8mmRmzDgZlywMuorX0BsfSNAMihTxDXJ5s0gBgOs/ApWN2K6s3MFfm7gy1F5cp7N8UynxgsYI5BM8Qpd",
-	"g8wNBlhTPTYduk/s/JfNmUvwhY2pS2DkGCFXAAyJ4nV4Q+RgdvAKqCwgz72mLZNe0knL+fT4KuP1ujAA",
-	"iTu4FfNW1m2nIQzhA2p6WXOi+WRCJUcMZNgumYDyYAMR1ExMuGzgIxsGhDoDxwfWaWC+HKIOwONnhO7A",
-	"lPtqEKI1b1kk816+ZAM4RtoYDamHc5WI9+FG9tXQ1wKCJe/FsMixQcnPo0iOHKEM7P0Yegb6yp4zdm8m",
-	"HgllDSBmMLSBVR4N5CY8GWDStJY68QrhNlQI049bPFx4/K4xvxOsmPbYz4AF6ZWUNH0Vo0aIo5L92B+a",
-	"voM6gJCMy8ercRwFRct95efPhd8WUO0bzIGSXLP2S1/ziQClfFfFkHYR74jFdhb/nX6Oe/XvCB75ez3D",
-	"LBD+rM3jq+QErnOcF21UI0RG/B2DVVD4GIzPm0FcUzkSQObd5sUv/cXIaAMHXgeAp0bxVEIkZuDVZ3Md",
-	"CGdTkRmtqOV92FBOALRb1lhq1DWcEfoRym4loNfSsMaEV4fPz0rX4545vDfN1gFaF0hU5K3XIJ0To+ER",
-	"91UihinPhImClN5a04Tye2jPT332aW3EmxJV0Lww5q1Ne3uti1wt/zrlagV/yMMAq9l9UONGtLmlMJ7V",
-	"yRpEjdxs0ttdHOltXDLdONQzOMM8Uy8IAYBpamfjWQPSs8S2s7lyMX2pa3HNTGGmIbJwI/ZWRSIhFetv",
-	"7UZwnQy6mhebmCQlrWlLEuPguG7Bgwd0qg3i+fBQcdjzfT98ONIazWaFvyIY25qq/gqoPamCxVfVPHjx",
-	"XA91w8IxF3DWuG7m8pRbsOWqa7p8EIXAZ83gaG0g0QKf5l69C8BW9B66mZCgf9eOPUbraw++Y+93+38f",
-	"9oC+v5o5870MpR3qWx12Q1Nvh3Q8Ycvt0my5Y8b925p77r9pr4etE+J9LlSy6wvjCUtl1z3G/2GE1EJB",
-	"lB4fk1erFEvJK+2gju2tbayyipHVSEGEoASmgwGwylKr5IsaUj0D0Cnr+wwh4Xol3udOy5mcT6YdFGP9",
-	"iVuXGyo/KnLMUeWXhC9v2hNnJWHWRkwOphGbAUMbdBWepbMbDZ4usMcB5GeHgtuUSyWSP2JcwvU8Xs/r",
-	"Jyt0+rzNSD6dt5NHOouY4zGlmi2Zm74K1YYpvUMw+6yb9yR+++byiu0l6W97rsZ37/cyAP5hDyQmfhr1",
-	"lYZaA50ijlUZBLNOtTcqAh8aChFmNyITrb3Dph6dq7A3x1G3UUBsesNNB8SbJvbCoNUEL4mYEjMPQ9Dr",
-	"Eh/z+mlRDB0ZcU1vONVmAPtWrV8LflMnjvuZWo+p5ffOG7i6qw/QhTXnMY341p9tTWu0oycTAl+rqYa7",
-	"0WmVPnBl2TTEVhxsU8luDcUy9iAF2N3gEMeFsis8G7j/zotMhae1r6H5ZS0bkTfclkytcmDlB7tF9Dsj",
-	"2llnKm0EGyghRhBXjEnENqQQG3Wv2M+oQURYCMy2c9KpQvOXWjCGUI8Ck2rA9EUJFqr+67E3ihAPC2UN",
-	"XXPjAut61Ffcu/DQXg21ruje1QY9Wwx4KYgVFoa0KWNdDC21emfboFEVf8r5H61eodXAsdfiToPAxs7h",
-	"DiIx7tQvlGaJZnKEjVuL81+JocA5BKyRJC/sVswP+yrG58fsyYv9b56C1GFacCDeSwPxTfbkYH/focnw",
-	"HB7/tGqg+0Eu3Lu8J6Od97uaT+WutcPGQu2K93nGd3OOkQUowwdVuCPeIx7HgNI4f/uWRv6jwLzYJqGs",
-	"avynbetGEAmqhWfDWJNLN3EqPqYlkBnTM3XE9Nr65b5aKmCmvRKcPG36lysBqKYqLg8A/dUL63ZnfOhg",
-	"oBdib67FKyzXerF2o/l4Q33DA5XXePF0pSFIMAsCrBCXoHUcCHaqVA5Hspnw+l5FqdXwS02M1rdcwpZD",
-	"7q6oolMDS7DHKgtSznpf0YuohL1Svd6+ZTVaH+5RBk+1DvK1FGJZKjkVY2lywODxzcYMO5zcmQaJFECd",
-	"4iy1WjBsRJPK2rPxgtRB5d8qsWuvXNx56pXLJYjrh4bo0Io9VG3C7rETrpBWyS7ztTWkUHXSh68Gkj14",
-	"9uKvL75+/tWLv65cuA2VqP/IDw3my8swrbK4pkPNMyPYMOXGyJEcVtiiiU+9PBGsTN2JMGSDC+Qj/nUI",
-	"1tVAySPiv0Epd+tyDSi0WFepgY9cC/tW2vT1AYFMDKVx88viqVAJnMnSsMur44urs9MjFmeFUvBXQPqE",
-	"UL2f59geNH3lKWDi4BdpSpibo4Wspvvx7PXl8VV5J+mtuK+eAK4AqPLgh6eE0m0f/2QhD0tO9lMcpo+Y",
-	"22d5F9bpy/qHw6GJaIJ2PBAWTN2XAHjOy7PTqmlCM7YDxVkK/6s6QwtSWSOw9PqQusK/eyeI/TeKsl1h",
-	"axENN6lu8tgNWLlFB6ZXOJSOd/zm6C/AniwmYIU7ocGezDhiMW7O8t9llUPlT/TZ9Efi+yJ4BvzbEalA",
-	"k8PghvqOsFxRYA2V2kTMTxdmfNyE1RYFBYOr6WrDRYx80w8ISVQpUpBqvAGIG78bD5ICqTua2RigIhrL",
-	"wnLNhEo8bbMcYVOgPfVrkkeNVcB+aspP7souurhWGz4jEIENnrBUwdBAnLnxCwJIKrGmNw5OXCqGRHXB",
-	"ngSzFHm59JL4lPEJkGzcaCOoPxORD2Apaxb53phVSA0JVTb1YL1yIhY4J4mUm/A78LdJ+wjfQp5o45Wo",
-	"KJRNmDN8snTjJ1R13gawUA+eJlzM/LVIFi5+1eJMR1XluLxr63TBwr5bVjjL69EkKUsyu8qiwfNuAyOO",
-	"m4EeNUS6HWV+HuwND9DRsiqOEqLW665/y40uMlcELIc3dAADESiRYEVWEfhSx+7vzvWKNxeABrDtV29s",
-	"GldMl9b2cWDxrLOUcb0rb2ptNheNIQYshNdsqtO0x874EA8EPJ8pUeVsRLKkK0iNFVzGwA4O4ay9yVlv",
-	"+BEsJWF+bIIc4dWjP1S+XO/T1ws2BGpNqnOADNKZp/KhaEXgfis968CTQF/ZopXBTciyr+R+qF1q+vGK",
-	"4lm+KCADnelaxe1y3olsPlCDiVRFDurT7qd0PuA5/W0n2km4hL9YDSzEbcLnpvwX/rJqMbOXAMe3WQNh",
-	"IjyJtPvkrI4NiGITnYq4U0KKWTBXsUsTgagA6NiNI5Pjm9wudeSY0KFFWokZhP2NkWNVoSMI0rktoBjr",
-	"id43a05MfPnv2rSbaip7sEdqcj3voMTcAr22j6yrL5uJad5cqpmXSw7+kT+qGWeZLtSmtI640G4Ngg9b",
-	"tXfwI7o2jgO9pSsKD74HSwLwvTVIGmaQ+j1S26aaNJRzH4P0OW5TgFMgSlv0uHptUuXNEiCE6lpYmd2L",
-	"rUJhqUn5xZVnliOKgjmrXUWRQzCi6/oZvG95iXx2qVWb6tqycWjGaKxYJp8l57fCUONGbW7Y6YnGKmoI",
-	"FmPCGQeHORQqY2sgrDKD4GNrEdxQX7Vr2HXardXVjY5FoWS+tfpKd09dlczljZ4pnLdcs2EmEmvO8xTb",
-	"G6wLmQvFVf16QDF2q09dFHv0b/D+yAtbZTHKuSzXgCYmCsLcJFpVGVyxRU5A1jpvlMCtbt40REfUrQOH",
-	"7tn64qzoSZgN/MrV1WkfEpwvrEPLEJVOk+0/tAm36n5Cu3mXaumGkwAHC75W5Fq5uQt4YnAjBHZJ5kyT",
-	"0HWwWir7YJ3n5Z6+4vO6BqyP03TF55jgoV2+p87+akzPWWM7aJPiwYhYrsdwmHSuK28UFv9JqyaxHaVN",
-	"jRtbjpuU1PKcdiVugI3cEbpCFSkiJ0IWfJ2NsPPt3DOs5+VXUDZ3CfJiIlXlb0vzuDj3+AG1823Nq283",
-	"mOyLQhmPwVgzx4XqILP2GY73q0psuapAoaZrfsVHblJp9jbTelRtrxIZM7lMU6ZnyjjomT82eP9KvZAV",
-	"6gvjtQM3iCImEgRUHwk1tE7wFCYqEUOZCLNhC8pHJgUohXAjuLDGnfCHonEo1KZr4CEr7rcAIrko7gHY",
-	"hpgdqt4cbQXa8hCgUKeUJC3pmrgRW0HNKNFbancuwqqmmeDJ3EN2QM0YcdzZ1zUQUnQCZnmYHswFMJdt",
-	"AaqISrvXSny6S6r/7tyusrZ5h6cp9nmMTfvCyrBcdqmu8qW8FSy2D4yZVFizoAkYu9LytbavKLh2ERIC",
-	"68y7dQITUkgtCudrPiGLHkpXEOWXKBQ8nkJIzQAkC1CWBQIOBI0541j9FyGpxUwaj3WSSoOQDInIFtpk",
-	"17CQRTu/6hoCIpzmX/X1wix3K7xbqJHewvJDffNU6GkqKsieM66g8uJW6VnY6g24L3mQIsSSyzspZn0V",
-	"Q0EsVR6aGz0zCMYM1VL2J3FnRxYT6gNwaqhqK7lDiK4teHyn5G+FX6Oy4vGl4ylL5FjmiBUa92IWD2IW",
-	"H8Ys3i0R9pmd5L4C7WNtECQt9KAWGT6jAgK90IbXUY5XFbI66oIkUPVQ4EMKdju1p7UFysA4ghR8AaQ3",
-	"wbH22DF2VdmVmU8FoL96GG0UY5hk0Bt9JRUDsmxg+HOyXSkPu8nz6Q7ujbX9Iy4uEGqUJjVbNs26N539",
-	"x9nJu6uzMJ14Vp9qysV0k7T5J9vI50vBW5dy/wQcCesqLOGxTQvwUncNmL8B5YswpiTvZX+zVqQHdjY7",
-	"IQOZ+BCFVvTqPbKIP9Ruwn0Z22QTBMOHQHQBysSG9CTF9fzcw6lpTT2dIZzstb0Eo/yAHkmQs41C2tLQ",
-	"00U+1BMxcK3SNdW3VhcP5ZSrHNi1EM8iqnazWw0yeLH/DbZskVatB+AhY32wEQgLvHuDWzt1LW5o+xZt",
-	"gToWAEWA26KyC+qZY1eiRN2bVb4EZiCj2o8sfLXr/qs4hb6REAV8IcG3ho6e5uRPp+s9Tsz9IFxq1D0+",
-	"ecVcNtUE/aBnoYqhok6q9rF7eZhDclHaHR0qXQRGvHZwx75i6N3JydnlZVgMdHX+6uzNu6sKy70rJ2o6",
-	"5sEZfE2CvapivaZtYk2lurmV02lTd4U7YrtHpCtgi+HBWIL6NAaNatbFOo7ezqbTdsITEbARtax9hqrt",
-	"Nm546BB6Z3yzc3YTUL7up2tDNTVyw3TEMoP6TVqOTsNeZARZbbY06moE6eo66sc4wmpMgH1GWzFiz1wg",
-	"LmIHZSlPxJ77SvIXlf6DiH3JKgXnXzHakBVKlK/WcqbbkQ3adBJX1UmnA7bDcUgnoYs7BcOLyl2+IC2V",
-	"fVKvu3XGW6TtF4pYyNEvgbYXEb7+6TNQWDXi7tigOSTn12mHNOyVvfwdWMNraQ6rn+FfVTdRwWM7zpXg",
-	"ySAvpmndRF14qsefjk/evXsFFbJK5ywTE30nEjYX+QZTdiP4dHMYditv97u7w3IBFGrDcjmdqXg6/2cH",
-	"RA+8q8j15nfe8WGxWG209sbON8k7EYhGx5me6ESOpEgGAJVRO0vtHtR4YuTaflXDHn/JszHBRpqIAe5W",
-	"woyY8oznIp1vstGhBaPhdT8IPo3Y1ZvjyysCOQQ5W6C+khmb8Km5L5MiadVwQJVNVZ2a6papLmtU2f+N",
-	"i1bum1rdI5G0pYuX0iXdpIc8BYjmelcc0EKsDwyzPONpujtM9fAWO0HIy3FF1V8Y9s+qWxPWhzZ1j2Gx",
-	"GeEHw7Op5ILFoAcHYz4FGHSAl6oOINHAqJX3FUBfYGzZDqmkp/I41u5QGvNpD8Hwpv7hMq9/lCvPto/q",
-	"sTgTUzhR8Q49HBaZ8cFrYqSz4+oBwMdU5NiHlIpRDh23cBvEVuBehKya6ExU3wZXYDZSqGrc1M9I6WrQ",
-	"v9zY6D8XXr0+ygqecyAOTcK4gdtMEBw1JabV5TQoUNKwDGtXASFew6EIi+IRxaD/CO6zk2CAW3KCk2iX",
-	"A5t4wsVjTyor/rTHYnIyq9LRVyAeVzdi7t4MzSAs1zOeJYBBXag87oCVCju45nzL5fC2qY0G+kU88n5S",
-	"iDJf4QZw/9dPhN2t66H7/JVuzJFf0XohmQgHmtZBSIQCfrz2th695kzl2bwJ2mxgd6jOGsFztSo7qad8",
-	"XK+6msU35PsQGWRE0IDjSWV93O79VV8PoL6ogrFuaoMFK61XN1ntVgKnaNME9AJsFqZTmM5KmIIzF/nK",
-	"xRTzf3kmx2MHCg8k66AhgY8I/2i/v69wAhqya6ug/8nd7IL1XxdtPs8No3i0/SIIEjB7aa0ghLDG7d56",
-	"K5Ef3AmAde+cl4fopwSHSpJB/1UGOunvdHEgNNV/UUb9l2YeutadPLzJFCgx712CMPJHbdl0y+g0zPVU",
-	"DustAaxerH1HSW4KgSmXFUK26XlvbbVSl3qTbsGNJuvFBeZ0xiAWXUKytDhuQTwWvPu6jQy1UjUDndoZ",
-	"yuxQ/us/93e/4buj493vfvn96w+74T9fdPnns4MP/1Y3BT+VZTMdtMh1IVMX8Koj+Zg0dGSMGxp1v9cs",
-	"E0gJKDFZBW+ArP26wvTV61GW8ox17Rr8LK5vtO5qi2/EH0L3NJAwrOsLSqTh12nX1KW7qak94OcbLPia",
-	"4TRYy8nd06Ar4bf68jio8wCktLXHPE37mb3jCm4gSAqpxgOP9tmM4IBYa4RhweCG8sgnIv72p8hY3gk1",
-	"KGpoXV6XtMxaGWjUvxMsEdYhBN7fgDaeTUU24fY70/mRSw0BI5LIRF9Zk08tE7rUKry2CkwMM5GvbPqw",
-	"vkjkPDqX91ykEOg1P7zJlMUfEWjOmglGjjGguxGYLYnDJX5PjdVXqFulZ2rgTitTh4Bf5Ujw/AjWfaDe",
-	"jEPyC5CzWY8WcEJNDOvZV1gxo3QJEDQXueO/t/bgtWATacwUkB+6lo5t1JiWpbXP/riEAG0X9me6CSr6",
-	"6kPk9gOrWrCqUJbeXCqjUlYrWnYVWr+bthVHwhk8fROcgXrIgJ+ha9wKJvHMHIWcKzP8NVDFJtcuw+Ht",
-	"zFxbq1LpWa1N2KTkL8RQZ4lIfPq6SGTO8ozLdKE08csaHtQPK6aoVN/LWsL+2SPdQmFgrwRLA4ipaSZG",
-	"8n14VZh/7P0lPkKm9UPG07SvQA4W9lpX9uawf2R5Y9JnbbLmzUC6DeSywUm6ihm6HjHgvgftagG9FmOp",
-	"QgBJpWexQ5yEHxUydaFSgdH4EntogOkrih5L4jauRLus/EY7/kGPKMtej7aYsncXLx9I39kxrFA8j4jU",
-	"SLqmfXjGmcvrIhn+wWuxZ+iJ7Xr6trfntr+p/mwS27RSl97ofGCHqdpnU4uGYB8kMrJG4cR0fIGLhumG",
-	"+CBrcu3BxNcS+lwbnRa5YDd5PrUnnv1/w95dvAwoNgiGmAnkSc+KVBiEYeixC5HIDLg50XvIfenmYk/B",
-	"/ouv155+tUtdD21Ulux7vMz8RpgyXGTCs7n8a6/hcG7V87DmcIZGvs7tXw7zBCacukaMTyT12rDotrfs",
-	"h3oy4bVIl2c4WXBiQv6i18llSETOhzddvf+My24gLTeCZ/m14PmGdxnxW0saNQCprqO/M8i9+TdIQ8fd",
-	"ZsnV8rbAS0i16V6y5RqXWxB8N0NKNCHqTBec/ua5m2ZSDeW0rgQcUY7pZza70UYEoA8hkrish3z4rRCF",
-	"6Cj1K4iOyxd2o4qnUs068cDeJSxel7nBkI8XwZb86ya5rYc1Sm4HzcHFlq2JqKlatSZ26HxeEw1a0fa8",
-	"UGZGSxyIdFgbC3toceEWNEPYItmG9w4nBBs2Nmm1R1Z6K2Q+LY+vuy9+w4fGwW4yzGMHAlA5cyCnVQdG",
-	"0nhWQAJS5sDyAlk2co3t5Y7PZuQwYihBU57HDUfMfQ7j/boyLqe/m3AvFl+4OuK9A9wtNGWQ2oevR4mG",
-	"GVCetNmeDDXwF88PalYzVNv1XXkqDPG6vI+95YilciLDrmhE3uir2D71V31tBlORDXDRYxcelNZ6M7qC",
-	"4bNEMVElKnjWpsGvPoX3HfQymmnK50dMCQHlJuxasAK6KDdoPVWNDTw32uR1/CX1y9t0nq2uGCvPn+X3",
-	"428hlqzM2VjkhparDFjQf8W97cWKVkCN+ONkeciXpz8GZCwOJWRh/p7V+n1tEXlyfE2LZ9aVxDWr6w1A",
-	"mI6h2sIOCr+zRuttHKnAB7YPVKC3sDZOQY9dH6aACy/gVMzaMVU2VJXQGQGY0K73usYNAcjQQTNuxA96",
-	"xlKtxnYPABsVgYxAYw7hjTr4mRY2ZXm+OwjYxrfqUS4Q1ESohPFm22vtq/K8/i0/e+4nfy0d/NLAR0fh",
-	"TErDXr65vGr59i4HApxDOZ3G0Bit06SlhZkVrVYv+I5bIaYGC2sC9qtyBmAgENMh473F1zrIq0EXfIzN",
-	"zNwtGavOSq0XyBrpWZjqaGnrVAzdpQlp3uwNRDLHJ1fnP5312OnF8fnr89ffHzKiijPgjmB5qkrwYFLa",
-	"obCaHkjpIWxWSA0rAVyFfVUusdIZYiiBuMfVbyUWDaIJUeI90oRMAApU5gwH1ld8zKWKoJwaeNdVns6J",
-	"qJUqXk/Pro5Pfjg7PUROabJWAVrD2f0MnlKN2+MLdqId9+k70Y79JvsXemJtLN8FnO4VM2ziBnMn4Yyb",
-	"wL1tn/svTeg28m4/47S8ow2ea1OexwGxWvnAIBvgrw6HYoqkGoTP6KhpajNByGQxaGUrODukfKHXKFiY",
-	"sBNt2ohGFEAOXn3lQ3wPcH0O39MhECzLPTLrtSHjUF4gdFAKTeSq3HzW319Eq8h01le+QGaBsqQlb38H",
-	"XESH/VriEVWXu5ICL5egMsfNWfAmzbcg410x9u8JCFR5QFdUFSSwCEiylkmb74Oxso4ttWXZZWcgG9aI",
-	"Y2OlsRnIBvtDt4QhdMxyMZlaCfRBmEyYInU9Hh6RHVL9AC2TYQ8PzzGljKUofRX/2+/YCM4yMRKZUEN0",
-	"7IGZFxBmvL9kR4QOvz3hgD3SmrqH8BCALOm9Pn511pvy/OZDzKTKNVUsfwElwNMij1j8b78T0EPlOugL",
-	"cD+w42AwWNQlVWJ8t8FcitT+s0jTHov/zX4BBnag8T8XGU/7KrdnMvITwieqkp83E0T+0mI70IUbIhF1",
-	"x4dZTfW5fZbO7WzHel3ZAGOzLb5Spx99eHBxj5TmBJwm//f41UsGYiGVkQkKtJ0ArUSLDVlrcrS7xb4Z",
-	"dvGqDw++6DGrDsIivtbePFiQbfx5fHQrj95eelXLlX/MluceKLuZkWqcClzZRA+LibXlvb+mhjc6Q5XO",
-	"U8mNqKdudw//CclFu5+z9zVbP3lTDmhXgyYLuwF/WTaBl9GMqymPJqMomL9VwgG7qNvK+PKLOZ+kq1WE",
-	"FSivIcj8bg5JNog6vueXOpxnI4ZFJvP5pRUFiitNpeO2XypXOH57zm7FPEJKkr//fIVOyDCVUAwAp+IQ",
-	"CXmNyNlxkd/oTP7TlxBL+5wbZN5wErbzH7vHb893fxTzchvwqQTW8WjnWvCsrmmkHIwfi30BiDQsP97n",
-	"nwi4c8DEK9Wopsng8panCbrm4PkcUvCl5Gs2jA8zbQzUY8ihMBFSpgAYC1pdqq8IUwV2d8XQjMAMvU6h",
-	"efatNvk4E5f/eNnrq776y19OtLrDQ930/vIXNGpC4nKj+K0YDLkRR9Qxaf968d0Je/78+Tf2ke+uTsh4",
-	"mkg7TgwFHHnjF++Qik1kmkr6mT2J//e//2cwMfHTHntF7ysjS2BWYV06tZv12AVialHRMFVd+7HqzP/p",
-	"t0JkczblGZ+InL6jr5C5Hlwj+90AugKffIaVgtCIZS0/xWI+nabEe7w3zfR1Kib/x55PsdeqffXEzsE3",
-	"L77861Nn+RoAdGDxUCciPrKXGne36U0SgPSE7s8J49ZUu7JGnt2eNE3Xwvp19ipqLqdmgVGRluXjR1TZ",
-	"6O+D4B9PjbafmBeZdSTprfSpl/KfAr7UetxkzLBrncyZkf8EsqgYK316E/5+YH/A5vI4Ys/YK/ltUAsc",
-	"9RUIWA5YwDmL3+9O+Ptde88u3kPVwlwFIzRTMZQjicFBHBMtJpNJsAa+B2DIM6iCj/9jly7cPU/iQ2rC",
-	"tVv+CwP0eDLvKwhYgcjIBKJO1uYnD+XZwdcB5X0Is8pd8Mvtg5J+wg6oZpeXTpwayXGBJaSmEFnEuOmr",
-	"uKJzDtm3oAfY//73/yBenFc2h/A3YqorJ6lQichYvMencu/uWdxXGE61b5yKbCINhAZk7hKPBlKv73fL",
-	"H53MOdVakbm+ynTqmkIARFPmWDfrd5xMwnqMSlOGNOzF/rPI7VDofg6H9WL/OeCyJuJOpHoKdsdEJ4KE",
-	"leDwwALnaRrcaXp9dQK9rOX2j8nxMYeZ4EnMjMDqc7BV47/85S/gvni4T1qTnKrC+ooiViqBlk9ySA2t",
-	"83eC50WG++HvrmWfppTxAFTW9fXbZ+ySUwtZPsj+Xgur7owBL1LrHntT7mM9oqpxNsKXgQKc8OxWJHbF",
-	"6K9xRM3AMmM5H4PHTN3BpVTI3Ih0xJ7ESisRHzKezvjcMH7HJfA0RGx2w3M7yzhFfMwMn5unEZI4k0b4",
-	"cv95UMXvRiUNo0+gubkCuhWUf79moAuxbQUXwV7jYralvPSshOMD7F7tqyecvXt3fvo0Cn64EGMrp+yJ",
-	"25/PD4LtWbn0Ff9VZ46KuvyrVPavT/btcL768svnXz5lRqRiaEWYhiZHroHIibL0jDLWD7YXHQWaIL8R",
-	"cwwwi98KEvzy5i8Me/Ji//lTmiJqSoQ5coaYifDkjlx/hIkqkgei5Ak+YO/xvjJ5Zs/5+OyKj+OI5MBF",
-	"AKU9xXQuTI/F56PdVzwf3kBc4kYrDarneo57KzhByApybDNKsCcvnh2gmqTkjEPUpPfYGT8f7b7WStA7",
-	"+so9mH1/dsWePN9/8bQi3KUYy9Eu9CIduu2T+DoDkcgcBLOvCNkZvnqW2aNcRX6/Bd/25MXB114DyBwF",
-	"2AVl6Hii2wZyNJjgXVaZJDpi4v1QAKCoNuVOc55yHEziIftL3FcTwZUpd46bdUee2HO6n1bL7r1DWiHo",
-	"XMM5juz+utNDsrKslEnFU5KU80RMpjoXajgvT7i3by6vaJkg8mmY0ROBYRwroUOrwkDLY7DdgGkXB8+y",
-	"J0jcY8dwNEnDzFBPRQK7EyQ7CmrsAE5bF7kPYd2Kad5XsBfcCX7wArhojW/ECwxPyJa73LDTB4m2UnkB",
-	"2B922NzOAv4EdpBVC7eAZSHKEBW9362M/x6rEpALAHtKAK/EqS1T4v0TyytXlHyg/RbuMitVSSbvrHns",
-	"Smijvrrmw9uRTFPchddFeltqV4NxIF9YIxAuwEkxJj3d93BM7/YVh4wWoIMY9oRsdjeNnmzVT9jTI0SR",
-	"9aVPTKSEJ2I/zX4sHrJ2URM5gkBf7qf7iRUPnURsyvMbKyPW1iKT008PykJp4+LPLw4OjgjpsuxLdc+V",
-	"AH0yzTSUdkd0x/43pHEhcLd7bD8mtqtNz6W77dTbY93lE3F/og1tHIpJYQQrpozb0fX6yhqfcSKSYiqs",
-	"lxcjtzl16FiHMVjuGZ+jxsY5Z9yUYO1Ojnt9FaglKmfTWIoO0/wkvsMIhj1p4yly88ZPcc3lZKozOMZC",
-	"GULr1uFrmKBaBFgNmdL2Y6zCc9IP1rxTufTmyIPG8L5KpRI+M25cdJy8NKu+nK2LvwLltb4Vqscw00sj",
-	"wcpSBPmB/RK7/WrlgVTOSyuSVtnEUz4WMXsC5UjPnmIU3/5tYC3+mJFZECPkFMK7EPg+Rzj2vkJxebYf",
-	"7e/vs0zP7FEUAJzEEcVSmd1hWAaIP1Rl0z4odfuTD2/gELL+xBT81sSlmhFWB7LMOLuGFYqI2eD1R31V",
-	"HS8i6Sj6GJEQbSSEuBGmS/wNbiDonFQOhTIQWSL//3hqB7R70NunJk/01s3h3t5sNutx+Lmns/Ee3Wv2",
-	"Xp6fnL2+PIN7IPqcp8I58UE67HBnv/cML9FTofhU7hzuPO/t954jhsINBDzI1t/jyUSqPZFxYy1TCF9q",
-	"UxP4e1s2cTN7NbkHZPyWHRGljQ/4IRHB/2YOHDg59MkFWBZTpHZLY07CRH6Xk0i4xmXHdhGBJQ7/xh0f",
-	"2RMVSSEilPXy9MYd4gzpikm0YLh7rW29C8jLYCBE+2C96TEofLAjkBMEghNTlupx6Ty4yXAvgJamvoKe",
-	"pvKAuuHmxm5bCRw28x47I2Bg8h/tnS6ycC0gOh5j+W4M9nVfzainENYhObJef5aJFHODErYniKCp/3aP",
-	"FoZN3eSQwWQZkd7ZIxZ8uVSOxHA+TIV15m64e1rOZYoezQUdlVZ1x5fH3x8PXr+5GpxdHF8ef/vyLMaF",
-	"IGHx+kmOYBOCER80RtpT/04cOkRpEiOEiARJsjKExWE8p1RQRMg6TrNRr2VfuX1tT9X0Doo/M7jS3kGf",
-	"X/OKHnujSmMDuWS/3N8nry6qTCJMoFUqRyye6EygTsgK4aENwOjQmXAqmzxhfHrkgmdoEy8YWag0vK1w",
-	"nuwc7sA8nqCEwUZ2ISbIltT0KiGSF8jKTBdpAvQwIDE+KAnRqjImmWRzguXBIHldQ2BTnqUcz96PYpoH",
-	"HwQxzV88Lv23OpljRhw/BYKvZcjrVypTL0ewKoh/hnoL004fqqFgSk15HWKfdbC/v+13X4AKw5fXlDbO",
-	"uNunED92K9HDkq2EajdrjNKm19Nde+Ut/g4ag2cirrvdT8fed4gSghHxYjLh2RzarFORi1rdHoFVWuJP",
-	"3khr9EAAm48NwPzYw2QHkmtlmGXncAcNVfzVvq56+Pgc8F6GPGb1JxCyJ4JxS9cvdgtigTnszKnIpE6k",
-	"NWDmh+7sMaRJYDhWjVqPrXya1QXYXLmgCdBCRNSvkZgxF0emSILTAH3VpALsQUJjCLWBe0GPXQZ1R0Ik",
-	"feV1nO9wdOdnj50E9fjutDQ33OEk6Oy2Tn9khSpz6JvqDzeIiF3PSwqiP4068RPkFcpDKhD/thYqpJz4",
-	"P4ISOcbRBkG7L/zWwt13b6VhSjjvcR3Wz3cQJqeuiDLz9AWw/OfS5HJoqJgwTWmQJXNvxFKejdEKuE6d",
-	"R9JjF3qG+wITSyEVWNCxbHI5sabiETNDTjkouMt+vVRD0VfWECwHwmZWWVDZnRE5EoVOxERnc/Is0VDB",
-	"4RhMSGEgXvUVzAgW4Gs7gCD8uMBmXaMXxiJ30OgPKOvuFTUyjl1s1sXs7dxf9C5v9AyPBPlPjD1ZZ9ia",
-	"1TBzIaLyfWRwKndvxdw0it/rEO6JHTcvCTMC+9oh5kex4QohuRHCeiXaOO9AZiuWM5UmP357/qMdXBst",
-	"j3Y3vBx0CziymbjTtyJB+522LdRqN2h6fMhaRV/zegh0wmfZs9NTrte9BH+lavhWQudIV9ceMW+x6KfV",
-	"dZfyn62uPUEs1hZXnqO3dqVzntLR9kC7EAUDSppqNmLZpmRXZRub0b7Jx7PD7Qa55Zr9hj+4DRc1WIJX",
-	"YXrQTgyXZBpCMBLSVkHboanCvh0GFiMB8hj81XnnPXY+WspBptp6bbgz/LsAQw2i6c6V60PJOLP7byFQ",
-	"6hs1aeO7AwR+LAPnUhEUSgYAKRQXtEpjwUk0EYN2Sp4Ta6JyZaKYxwMG+hoNgeNFUVhWEZ+OMYYj7ODa",
-	"Pdvaq0+wNJzmqOHMoiQIFbg8jC0W7bykHE8Td1x+42JGtwIgY6uzVKOSfd3UFgy9Eyf7bpd33+Q1p+re",
-	"77diPpDJh+B4XTJaNhbguT0UHl7LrhCbLwxzMcttaNnvRf5gK7CHCq/ZK/8O0o6UYlQ6sUrzV4DmcTrS",
-	"akGp2JfObbbG652+hdSctzRuxbyvoOYIInwlNKULHPbKIKj0RRNJraMLj7yfeHxiXqn97kdxSVeLbrBY",
-	"n6zreYEH9Lb2gz2JG438n280S2QCMZLDCpQoJhgp53pd5C6AFqLARnTCewg0yBSE+W8IwuHznkBEHuGn",
-	"epPkqQsZQfCeqgNmCuHTDvsq3rMv3CXG6UY/gbBJljZJnflN6N0t5Qie/KO9pcbyt7Ikk4iNpBqLzJo+",
-	"gCgOIOqeDruAet0mZ4B+bj0ggNHAsTQ4MDrb1sPuRHa9ybOWJylYMk8WYvd5xoe578o7eXnOCAWlabb8",
-	"c7b1iY5jtoMz1vihHtgzRsM4blzzoZ6K9iJot+4l3NLkfPoSZxA/Vz1BLTtNowCQ0HAQ7eDzVg4gJOtf",
-	"9e5cb/Tmz95voJTWe7+0KltzgHH3YYkV6Vt/IsH5AgcSVUba1SyrPs3O0lmVpL9BberyObV3JzI5mjce",
-	"VxfCjhxw/iBwKSHAqUdY0Y8FLi51DUlq95MR6JeG4dy+whT24sEEasnjqtvzLZzSSlpleCOGtwYLVRBQ",
-	"aMqz/MgDQVM9hd1wAyN+i9nfqAoE/lGoXKaUQybqXIYQ7DztK9pRwc2YmzFQzn8JiJiUhMFiE6gmqDso",
-	"cVJBm6wLqF35p8GM5Ro/MUDgebZKqwBMYO3+bgOLtqxiYjr+y+KMJwH40lOoDKeFiQFKytoEWN4Zo0Q1",
-	"qmKwMypjdWAI+E7PY21qqbjqgE1YDA/9mxtRiFv0iAfDMtqJXUtTu5j7+00jAoFuXMtllKs1S/ugWtFO",
-	"x09WyOn+ZuvfdTWjXSqGt9tQkfDq+SIEcL2OrInNL6lCX3S597v7z3WhhG/pus7eortxRURh9ZS4B3yn",
-	"C5VsKxTA3HeXNUeu1jKY1l/1dZ0rZP/celL3hlwNRdocHXitMf+N1ZoZUWuIxLU4aCOCijHooEOqK7j4",
-	"5Pj1ydnLs9Meg9y/VH3lPsQfErURThjVVlb1kwoE/F1ft4sFPK7QncB0B3LXUsqW3e0k/W2PMt2NVswr",
-	"DVnSIZYiury4y7ThEZy61rsywM5L6kqoSLRnXa/eK6ZHngqevPRWWDcROn35j0soG/8OxtJGjk5f/uPK",
-	"OsCd7viu9KA73QcdiFfzqeh+10nKjdngNkrTdLrzRCtTTET2faaLaac7fxTzrtd/y4346kWnu36AWFan",
-	"W95i7Wu3aUCl+Z31PDvdcaVbXv+SmxzK7ju8w9/T+i1w9YkuVP5Kqu738Pet7wF8ealVp2n+XijSBe2H",
-	"dwldG51ec8nHvNMNVu0XquPG8QXB3TRQxjt+DYR1Ot1xjCiM3V5zgf013e7RuoNW/EmK2c6fI1qy+hAv",
-	"zzX6lK0EOfxBHJabB4ZAkv5WYwfUBjMCK2Dv95LQc3U2cOnQ7n5m+1vbGX7no9daCejsu/dKeLTI5/sv",
-	"1t/3WueviF19e+nDugXc7vrZkeQ6W5FMtNYb1fJfi6GeCMPenr0+PX/9veviQ8LhPJPWRShyPeE5Fvn2",
-	"avKA8LZHlIh2rkD9GrlLZEUuMGS582FL0nXv3BrWIt5HWuqNfvF+qrPmRNsZ/GzIcnc9lzpNgmSaVgSL",
-	"hkAvbCoylkpqni2hOkZ9FQfrah2pmJoxAESCScWuwRKM2DQtMFSKr6TaUewFddXvfYXgCYA9Cq12gCcp",
-	"FQteE/fYa+oMhE5UcysS9FWg5hP69KTpq/j3/o5QSX8HO1Ij9r///T8fkBQu+AnhdVg/5Py2f4eLXQs6",
-	"zijUDg+LvK/Mjc5yAn6A9wEegm+cOwwZ+OwCA75XVkytL47PwqY7TFTiXa4THz7CAd3h06ulT+SRQeZf",
-	"Gsy5AJQHMB4bRwKa05vq8/r422ev7LNX9tkr++yVffbK/hxe2brsi+u5zDUdDkEChqfpthIwLWA164xV",
-	"33cOWK/25PNlGZWGdZc1gZOSMKXrho2XV8bdjc2uY6ro/a5KlmPQS4WiUaOdDn3QmeATkWwjGYSGXncf",
-	"st6qHNsDyrSMJBshVEnPvRwWLg2P7/Gxa5LBiFLiSoNr05YE6V9OfCvQz4WBeOM+JGZZhgNtpWrt88Dc",
-	"2flcNtI03+vrR1DstlY+EoKAjZ3obeiW4/17vweVdyvDKgvf3tniDizhe8dI0NzcaqJ0aWo7zCxgaSA3",
-	"70JlF4JGepfzVoipg9gCii52zC7OLt+8/OnsFN/qgx0XZ99fnF1enp2y2Y0AALa+AkILB92SAchQnXeE",
-	"APZbXa82IbAw/LX9hOfC5yAZcvs2/80k68XB1+tvfptBMbvE9l0ay/3F8h2sYlvJdChoVJAJY6iV2Fkm",
-	"c9FKGewl0gx5ljTH6E4IPIw7zCtM4NN9GC9xQTtnvFE0AFHK3Lt6ffW2xGKkbC11OcYAVgajdMhatVXM",
-	"9NbHFvvHSffDt5ziF34UhAsy798ifFVtfzoUblGjf3yIaAHSAQbw0UgM8zL2BcEohFWC0/Fg/2D9RqFB",
-	"HBMBzBY2GU3pMjgOGPHtz4EOu8oTFrTdU+QvtNpIR65QUmdDQPYcIUbq6dnxKbTtMm7YTKRpj3XacFik",
-	"YzSEJh1cBfQC+1acQqXCGFeF6YDZ6rty8mz+J96nJKaPBBzxp9yXEFR6oF2JmHvNO/B84jIMtF9cJBqw",
-	"KbmaU0jiCCFbAZ0813YvIC7WnGyzHjvuKzq3SwxHmWBYHmG7RpkIMH5/5KNbzqbaIPQ9QuXKnIi7eBL1",
-	"lWvztf8k+B1qlgE2Mg936VuRqdWOpvCIEAch/QAIl1OIQ6aELQH7V6uh6DGcBhHghVFgvjbndmS1CyGm",
-	"2eFeC/sKd+lCBg8Qw84VYj3jNBNYo8n1NABGjKBharH9GuD2Xhwc9FV8+vIfg/NXb99cXA3OX5+8efX2",
-	"5dnVmUviBDkHBACRisX44LhsmMaldwhohKsqhrd4OyZ5lM6lI70Jp6PELV5ScvieaoqincZpHYh5vNM/",
-	"yJLBZzWj1CxXB+NEbMMFxndvGhGyP2F8iuZrQS1QdrodjkdUkgS47KfD92bfBTWHQz25lsohoR6/Pj3C",
-	"pBl4f6TPMh8douQYXvzmwuMJO6bDBDiUHS65Q6UGnmmPeVz71h6Lb8Xc3nsr5gPMadp/0TPpQf65Dhd5",
-	"AV19ARC9qZXwc1ruc1ruc1ruc1ruc1ruX6JY8vTlP95kyefCykcorNywnjJaX2JXgteA9Y9xBWAhMjMg",
-	"C2bno5JUcwFZuwKnjoD0kYc/B1hf9I7Iy4Er7E/luz12NhItHOzvI1Y4PBhsVpHEPXas2BIHQQ1me8Q8",
-	"QLEdV1/dijmLZSImh/1if//58FbM4T9EfMR4AHZPAyqruOCJC2/E8SIQfV85hHtwaY4r6MNDcLAVUDtc",
-	"28Gk8k4gXQ9bQshHnul3Fy8RER9cowixAdG9o4JHx5CDriL+BGhSyBpFPC3VoDFcFQGxi2cRUAkj9A0w",
-	"MgUiV4A1Sh25XAEm/LzHqp8FouEgs4jrjL4N6TyNZzJwFEXEIeMkAR3eeMYzJdXYIJQ1m93UYh1PC3Nz",
-	"j7rNR4r7LJQRfjz/bHWKnvHUqoQ57kFEfw6gW86u+HgdVgtc8yH6GKhW+A3dga22CQfWeqYb4cC6TPLD",
-	"z809j6W3hbmpIq/XnUtVbradw2df/fWvfz149lWHoJ3zzveuXaa1/kzDola/BDdcJUBKjopJz9Qhi4lp",
-	"IC7xArXyUYupyBi9LII2UwDQswYOxMbdOOKIkPUxCOebVymOBbk4j5yd8WFOPHuzG52KkP3EnwQIOzjy",
-	"ZBpO42Mhc0baH2j59Ig9Y7lGQHo3ovXK03zKEH/lML/tmNrd8usxtmXWB7dEKWqfLAQW7M9iSsKy1oDc",
-	"5kZdbNdJAE2+hsg0NZrhjxghd6XgRPtBVeJHbHbjrkuYzCNrMBC/h8tocOAemsCWlqpErqjHi2MhZ4Uc",
-	"OboJadiMSzBQR9ZkKrVr5HJclF4Di0bUQu/iOLfZb7IIlAT19TIHrJbG0TPZiJoFn3BfPHZX7oCt6N3L",
-	"RB5sM4OUdDqr8Zbex676oIXlmzbTRPWx63PHAkMh3AhZjJ0LAMndnA9vmT2rBHhaC4Ht0E0jtyd2lyBp",
-	"k//ngOdxA7z4w+0IgMfPteO7OWSx0yPxEYtTqQRyUXHjIIl0hSozvxFGENvp0yMWZ3wWsycu5F3GzK1m",
-	"hK1l/wNR4+GERjTf97mbYQMMbTORpk971ZC9C7ubGIL1RKVJ46Z2l7odS1fUV4k6zB16UXAeRTsZn+1E",
-	"O246gIIKZqMGj+fepaN/qk7IDfsf71EOeFXlWvERF4wiEA7qISusqMZQRxFboTdCJUEcg57QpjbwEVpj",
-	"H6su8KFKAr0YfgLVgNBaqHNAKV8vn/csCqw15fb48HYFBLDOrPRB8sn02NuLNydYxAqhoGziWHuwsunJ",
-	"xdnpxflPZ699gcDJm9ffnV+8Ojt9etRX3x2fv4RbkWTDMM5GXKbA/5hn87JuoqFPWGdY9wSVEb2+uhCu",
-	"9KEcVz6TQ8FWog3X7CI+vFV6lopk/FG2UvRpOm7Hw9uu0a8/1B5E+UHbocitrLkEPoiz6nxcdNp27vhu",
-	"Kk94E7RAr2tbOS5tgfuI7OO0WtBgm5otrsKmbCw42l7DBXGMATOqHm1sEbRa4bXl1q/0HRSGkrpDOiPS",
-	"dbkGXRdUPmU+mctOzy9Pji9OAT2t9Hn7aoXb2MXXXSy8/pdXhIuF2n8G5ecqpfmDajnnmTQpuSuEQZeq",
-	"0g8KRYciE6UmhnOcT4RnBVZitogWQUxe1UCuhGDwEcJLADCBZ1sjij92sL+/1rt9Sd/xR9CvbqzrdCut",
-	"zVZ1K1dDABJBy8u+XKiEExHvg2pb0ACF6KZtwZzMtdO6jrnVkdhjGiHP5iwVo7wOhgbe+VlTBsF2mJE/",
-	"laakb6onJAYRukcfc5MwA7lxJzQl13dYbzK8On797vhljx0HHMylkdBXaCU43wxLpcXUalo7U0IZDoEO",
-	"rgqepkSORZAypr4nBL7gj7w1PiKY08cVd1i5BXF3iVeRGgF9DFs3Fdb0UV0tNA0YAQy2gqDreTYWSPnt",
-	"SpwO7cHOJHCRc+pkwWJt1zpxsH8QZFp0BvTh/lKZE9l8mhKHZcVTTDk848t917ZAMYgBRjnCngVXq2F8",
-	"ujmOaGCJTDARDG9l0hrkZwkA5ruwodvf3OfOqjUCCIKlMzmWiqfVyGKEleAwVu/3QHAR1QM+D2udFPvh",
-	"6uqtm8lMDAXQKkPNOAahXRkWZLO5SqAuy6W+KTwd9VX8H7un6W+7r/BTd8+TOGL0t7KytPwbuYPlHxyQ",
-	"VFw+6w193S5UhkP3Wk3lGFZpUbTHi4abR2n6SsDURp6/6gk9397+1IefkNvgC+O+6bCsICMuHkQDk6O+",
-	"UhrhtCYikTybsyTTU4M8CbnIpplAbTqJkLRvJg3gFdN7sW467vUVUC0k6W8hHz8iTDArD9aYNXoisAbP",
-	"aW/osEGuaPICDw7CLiW0uaSxz0nYTFzfaH1bXrz/DYt/Pvv2hzdvfhycngOx/2kcECRawwe+tK9caZrO",
-	"gMhBlhTdvkEJSpCYVFjKFlnpHnGZGt9ZAS1EfUVsuT3viWae79bndVt0GX42tex8PEpP4sI7VzcLkf4I",
-	"1OhRqARlaah8/GK1D2VD5ONO1HHTkUPIgThXJudzO11XF//3/PX3xIpCkPrEd/9pzOHHNVesmqoaK0rP",
-	"HrMaZs8XtbQL5sIa+wO7PJ8q+wQKf9fFfT3m4h8iMOFG2yryKypW0HYjwPbZ24xITHUqh/OVQS5PlU/f",
-	"wPAe198v1Y2wAmdtJTDnlMAIRclnDLxMYQF2Y9AKXvAWx9S5vnqL+X4cggdf+UhZ/4AXiSa9W/1NQ+7/",
-	"mE1ENoai3aGv2m1Y5UOEf+VFrgdgxnio1w8xu9FpEm59rF6x1lZpOnF6UARYsfaOAU9ThyX7IS7BHpCp",
-	"Em5fVS5wPxF5tAoAGOBD1QEsiOcnUg2wXlRbVwGUIlzUaKWX8law+O07ggZBidv7Hf7/A6m0uFdTgpz/",
-	"scTnoVLYn5D4XATc8NuXn4XDzmHItOqrb+opv3AP+VhIizSAGoTFg03K5P5VABNp2tYDJTop2ZrdlpUS",
-	"c98+yWNfsIS9hlB6ZRSfmhudB4nIQzpWiTsR0EYSExMMrGsR6StsDokR7CF2+H7sWoylMj12niNHGpWp",
-	"XvPh7TizagNSkNYSzQDZZZhpY5g915XSiTAReXx4pAelzZjQdLBRMBDCNbkp0X488fREcJXLiQh52WoD",
-	"QxFC39zK6VQkPQYRKb+Mk4QclL4aFzIREDOsK8Nvwo1isfeqsPigGI3kUFrPZ6Qz7GnoK3tR77pIbweA",
-	"8hv7zwR6yxI6uFyIeMLfD3wXz9MjJKVzqeG+4sqOiEhI8QFloZkj6b04+8e7s3dn8PfTs5dnV2ceMyP2",
-	"mjCG0Bp9Txm1gj6f4OPQvaOJ+wIBgqxBmCGXGRn1fbUUvyQIG4xMou8vFSswYJhqNXbxVye92Jpby5IH",
-	"sAe0WT/VHstFWK3P8Hf31pSXOc+AJbJIb52Y3CNR43b/3u/0XwtUPXUzNuMyJye2OV3jJFga5kCeTiPP",
-	"CQmdzT8cv4Q/EuS2fSyGvd5PsdvnPDcsPrvi45gN9R34TUTGbL5giRg6MoprXeR9JfMjz5QZgGohA7/M",
-	"G3zpTXeQE+1WgWa6+GcuWyHfvc3ESGQbOucOPmKrULv+NF1BSbpxjf0VvxWGCdhvZUotQM41ERzgacrg",
-	"1Oyx2OR6OvDHEpjGkLvi1K55xOLfP8QsExMsCUlTxCnzpvkKFN5HkYiHdpGc9tuqY70oWh/TITrBfQ2q",
-	"xtpWYVnvA7pEFT25x6fTTK8q4nhVGGslsiFPU+TmNnoitBKYK7TWJbY5kwxgX+pC5Tq+5HHF8o9WYfEp",
-	"ieYxLthqebyX3K0jbn65VGaJKJB8eCOSsIcJnYpeAwfzZ5H7w2hDR+L8UBLnIy4NvaqsgrkQGIBrwkMY",
-	"kbmfgD1uPMmOeJsxpa6xokeI/dhPWh//ySs+sMPS3GYSbxlIuIt41+bx6qV7ygsj1qtTqdgoleObHMIo",
-	"I6mkuRHJEVMaj3NC5ea3QtVE1e07PmvUP4pGfcshLPNgCjUTppisKf9dcFkYAmVYMURnKeyDcEVxE54I",
-	"ZqQaWh/IuUmAGm2dJFepVvGO7J967HgEFYzshqd5hFXCiAdtcp7lhj2Jqawrfgoxt4RxNuSKZ/Og3XPK",
-	"jRFJhAMIWvZ1Blgg+NEYxMS4DJbE1FcXF5M/7X6h8V2gEPzhNwt+B+MMlFzCdAZiBG2/990+9rRutjxO",
-	"UPRCalnrZRG+OmJk1Fq4ld6fS3jHo1TI4KsaSmNwI23jDIV5qR6gNdOy+TmKueTGZblEHPprrC5dV+N0",
-	"hQ/rusk/Netp4YNaWFDw3Q9CNZa7Kb3X+rpagXYkY8g9twF+OJHWPeLaNJa2QlXNFsuS7D6TJpfDoBit",
-	"skbbWqJ1FWo/LxShOdw6VAn2QFaaKgocMTRA792JDBoS9n1Kra/oMoguwJIAUYPJBU8aouww6RtWk5QC",
-	"Ev2L1raVy8I7CM1G5W11S5vrUlKOXNqnSMu+FRAK+PkLkBpXE8fWlcQB/bgL8c9ueA6dLSKFvHspaIbP",
-	"V8TrH0+2PhfFPVxRXCsZ31Jd3EXgDDGE98TXQyVHvpiOkspz8iB6WNjF3ldIHRRBK4y1fIUqawAU0+qI",
-	"xeUeiIMWJCsyVrVakbG2GRaGeFKS+Hy0CxJ3yPo7+/2dmBmRE9tPiTtap7/n9agP0yL/s+6Vf7EKwAfZ",
-	"LAvmxbLpt6IGkL0V2VCofFeooU4A8CHjQ9gkphjeQD/cXuzqo6Y8v+mxY5JdKG9CGD8mfit4ahhXmB4D",
-	"uGQjxhOhcgbUWk9CON8YTSD7X8jbB/2EAQOewze0/wl+JHDxYN1rxGJkCbP/RRRTT5k0rhbses7i78+u",
-	"+qrSFfL/wCv/9r///T9xiMzygkGD6NWbt+cng9dvrgbfvXn3+hSMLKXRO9WZB6ZwmzyyPyKHrNUK5QbG",
-	"9kBJQPKHTEjKFgpEjpcGeKymIk1FgjDxCpKKaLi5wUJdGQFwtaD+eTNqsOCX7WTf2kIGMwXa7XqVcXYn",
-	"mc3w1iE7+pdfriNHjx6Ii6g7r8dn9ozHYc+oTwLc029yDhOcx7s8TbfA7KnDw/iJHWWahh0ejPfVNBMj",
-	"+d61hQuV0E/xX6gxecbt5kWYBmj+O2TP9pnxsE5QdwXGcF/5VmOsRXTo4xpGztOA/DPouT2sVGZhDzSU",
-	"l/aVqz9wOM0EyDOCwK0c3tBG9yqvbLyHJkVnJ7k6rigYITTh+7KeEAGfRuJ40Eq0ibIqD2wd6ig2AHJb",
-	"qFtlfQyc62ydCm7sMz5O03vSnrW2hjYs/4o+nTJOnK9HokfFl60jLEQh9m2yZczZNdw5EYoWCjsT/TDY",
-	"79EOLpxQQ7F7DL7z2ueUd7gbtt6x3G0+yz34QHPUnh/DFRB0IsjY4iJsp2s5TT1M331OsmUbXdzZYbQ0",
-	"z1cSXNaH5/+ur8/wFUuqsa6oAoYzgOWIWkom2F1o1y20Ulv/Fr+Pmh+gu+KG3wmY0GshFLHlwr4fA4Bc",
-	"MYVSYnCOIfMIKfmmIpBppofCGPCJVgPq1909LEnnBjLZ5Itrn4qfNBhlelJ55khnE55bUeC52M3lBBJq",
-	"y+bxqofmeqNHfu6KgpVzu+ECjKb1qR2U3q2ldqbFdQrFJvTgQGf8qq9NjdKwf25BJgePW8slR0hHB/sH",
-	"R1itWhADPQlXX5kbneXpnPER+LXQ3K4zJFxJxEgqwpPJ5HgMjGrXc8DCOB95Zx+Hgsq/r4DHzcqjx8qB",
-	"v4TEdVFodU5FJnXCjMjZ9byvYtRHdPWNLjLr+wcMd35GD5caGaxtW/LlAf9ZX8HzIhZ7djtszC7jeXia",
-	"BJhF5UkZl3QCA4R8N4d9hbdPBFfG0bR5WnKcC8C6CkDiPUiTStjcfhI0pcixsvcc9tVIvse5yHRSDEUG",
-	"McKZdqrU3AB5AbsVDbRtMCNO0j9l5iE3xo/SWFRVBU0GlVvBBE+rcgNfi5HOxMPRD23TduzyqeGe+oTJ",
-	"lWCEjCscdUs9utw7hVtq73dUM9WeqaXsZ/OWqomauSeuNHtXLdq7d+enOx8e8TRcKRe9rfUgLZyBFR4p",
-	"f650OhiD9RxZ879NPYtVnuw7uHqhvH54I4a3AmMmcVaogc/wDBI+NzF7wu3xZF2Bp31lVbFjMGoIzeJb",
-	"/vBlMfAZ6y0mXIGtWUwjN3lOHGY6u7Uz2E0i9n6H/7f2xkpKtO90NiYgQKbQ9cr1rVDU8UunO/S0wd+9",
-	"tFgri7pDI3ajZwJIWnWaYHt1j70zQBpmpYrjV1F23kGKcXri9ZxNpMn5reixV/xWMFNAlXJm8r6CW5Rm",
-	"gmepFBnD2WAml9ZBterNuK7m0hDC8CvSt8GbXaROmr7iqdEUQ/St6AzY21iecZk2FHUKFOvOUg13gU3R",
-	"neNso4g2vHBbXZQX9sPd+rUXytUMYVelrNnnAmwkSALqJehXLlUS2PRWe9XV59x3TT7+DH+/yfy22PR7",
-	"MIer6XPM3ORiQucB+Eawo1iuD1msb6FLFQpfEIvWrllGS7WwSnaj4jKRnYj1Nvi4SYEpEcWuhSchxV0b",
-	"qhzYnZlAxip7wXHljU4TZIWqYlphTQ7EUOyoIHcIkRVgnQCcVTtQQkYFp6lQUQhMyuK/v/l28N3Z65Mz",
-	"iMCfX16+OztFFwmxTMOBLX1a8FWMiNhqkQ/sKLYisNt3TOAFJ3aAH8U1KV9fi3dwI3wa2UlKcGBtpewY",
-	"JIRX9VH7/Wh/ruzHX/X1bhk+aBftjDymmju7gidsGgo9DQaxJj9+rJh4z4c5bBTYTpxh7o+NdJrqGRUX",
-	"/CVuik3C/20pptgpIvt3fX1lr298mlCAJ7M2ZloTzy1bAyBCWyj6Q7g4TbFauHKTl14XMs13pSpfa0SG",
-	"EtXu1fCAgVQbRoknE66SwabruSBXhsX2SX8D4sFG4Unh/g4rXil/+BzyDaem3PXr/ZeKMG3JiflVX4fP",
-	"3VrUN4jIrgv9YnwzLImUE0BCz0U6P+qrKTc5M6nOUaNCn3mhCFvKDqfElWIOVqoBzKgy4Z94+LEcaIeD",
-	"/tnDjKAp/lKu8sfHkO6S+K2Ou33udwvxQSz4YXxh59VuvEWs6RfPvnnxfP/FSk+u2bTZ+738x8pIw3mY",
-	"f7kV0xxrfWRusDbQFeWPMiGWCNNzKKK0d8IjsIAZ8qqA768SkTTQyB2i54HejcespTCCfaCDdqLmULDt",
-	"0dpz6xr0SHNjHZ5cQ4trZ54AnJr7qYvK3Rdi1LVRdHOC9sVa9OYISsMJjzOz01BI+eX+/nIidyP/vDJF",
-	"n0QNtKdab7E910dT6uL0jy5R9+1Xql+kj0a/vdHCrMEHO+PDG6rxwNgBy5YbOAAp0bqcAJ2pG2m7+8rx",
-	"dmtqgGecLovccxdPocbWo4+ogh7DtNluB9Knp06o/ejBTvuG9qNFTvkxtvnJzCE7R0y8B7KomPzt2AXe",
-	"rRxj2xxKcV+dObmHk9nJeWjhc+gZmvGSMGmOSSsq3nB0QH1lhSApUhGCzEZk3EMFLvY1KT1j9buC9s+f",
-	"fFtst9no09sWrtPoY1vBe9d8eDuSadqyyrE2dvetf8ZjyOG/SmzEzer6sIhfw60iQ/mnYh3t/ayOxjCJ",
-	"e8vaIInjv4IKsCE1jbhCuYgBgrg2OSJZ82Eu70TMuLWXELYbW0RYqmciY9NM6kzmcwSHdDo5sYYN5mj7",
-	"yg2sEXuadYKe7qsQe9p/9TrwaScEj6PhHye0477po6Rv3Ms3xqyGyFsIWI3lhCFe9VYH2hR5qtk4f6wQ",
-	"lPuARw9AeXjvcm91cG3bHqxKvM93rW5agas0mRZ5qFGcIoLuMMgj6gyiRvlSQJmsVqSSLIxIor4KGduF",
-	"CyXrERumenjr0cueQNjYvcr0JsnTHjubTPM5FcD8qq/7qow/uSubSqhei/fWq78o1JbO//o0TwG1faVg",
-	"eCE42AeMSDkpJhSZmUiF/yobXKXKxdglX2qSWBRdzyGVOEJmamng6DhyLsOhtcqbAkab9RNsFI64ksNb",
-	"s62aDn/cQ91UUgj45vLM37TYb+XeWIMF+VovVb8zXuR6wnM55Gk6PwqyIb48iht2+eP527dnpz1W8diA",
-	"8A06rkrKCmvNDO3RD8VZ1xCr9bzctZXbdsgfNxz6SSVnALvxfgT1n55X5gApN7J1lwuYV+6BdeCUlw0h",
-	"AQZAgFa2eaXrIyAzpqw/Kfy+opaMZgjIz3Lt5RrrGf9sgu3BIx9FssnoWcFAX6xPigc4QVNrr0nF9J3I",
-	"Uj7FGjnXsw9oJGYqhvlgqNWwyDIrJWU94CG1Kgc/DgiexNo71zKJiGXJFcb11exGpsI3TdnRlr1KfIL+",
-	"HcIBUUKvx04dDZQ9YXAD9lUwRXDaLJ4z7AKF2Cw8f5mUHY/BPiCQQEkgmGohoRGWRa51KNFS+yju5Po7",
-	"rjI+FFOe2Y38kHu8uP8GvyhU6PZQ4UGb2zD/vY1dfYUdGbSts6Jd9PBg/5u/PvvyYCtbnZAL2xYN8pxB",
-	"jOZgf79FFeBP7uH3F9ZHq2GiMa/iZnZzVleKsSV7PnzFvSJ3C3Kw0p3t0A2PxFaQXvGg845RgCEBIHqg",
-	"7M1Fjx1n42JiPz4iUMQIT4CpltSiZHI+vGV5BhH1TBBkN8Tz0jm8ta/iOylmfxsVaRo3ebKNXuwjsR/g",
-	"+1sTH3QdFTVwbTQuUjXdh3UOIQqomqktPaobaEVY71nReeVrZErOf19XD3gm0AXk2CbxNG8YFz5np2OT",
-	"YENE47dCFH+kitXHg2gwfMy7PK6c53pLk2wrCYF8ANVPUyKEyjMpGuuSM63zQVaozcZSW+lMEcftPVFk",
-	"mc4GQ52IplqlZxQRWw361i0k1qj3XCJlc3iNxoFgr06XMWyIxvFHQQ2pjUISX8p2B+qfuuFIFw4qVxXJ",
-	"gPXCukw5SwWHOKQ01juas4lUBaDCkeABkVaqc9LZdwJa/vvK4f4Ej7D/ab0i4MfAo75eI+ZicD0fTORS",
-	"mR+Fkg++/KpNNPlfB55wi/5XC+rrYstF/lnRsbq/xvjduy7S23tUSvxdX39bpLct8Z6WzciVCcMivSXb",
-	"8bO4heJmJ6ZFEUWR3jK/YtsTvYXnMq02k8ZGGvYqgryvOWfIp27/hh4VmD4QHrKeGNm7M17yYia9vsIK",
-	"c0TOLMnZmS9f9yrbmlHm1qyoQc91X5lcT4/YxdnFu9e+ZkOJGdVs0PXfHZ+/PDuFR16dvzo7Hbx5dwWV",
-	"GEyOEFNYmBg6bqnkFPtxqRQEyeelYmaCFLRiSm3226cMr65lm1iblb1PlTmchvexAH7suztUYdzoGZoG",
-	"IOErKcQfqCLDLWdTQUZVOP6wZRmVz/h4xRl2GEiRak2+TFAvfUfdWV+04Y/yvd/t/7bAFtpoH8PuOt28",
-	"6cDev13shgUZXUU1vrl9VE7qWhLdnylrmWglSPPa/2wiy73vQvxJk43blBPPclsVlftvt98xkvJhDXsS",
-	"AHBHS3iBRqjc19ZDVKeCSuwwsfGv76cywyhe3VbeMP11UahaLtxTVxwUY2yZxdfcyGEM/TGG8XbB676C",
-	"6HUEFoe1Kliim31XODNDRSyUdVD/cwdevRPt2KHYNeoONopf2hVG+5fNs2jbVXCrEmFd9JiT1j2e52Iy",
-	"XQEC/CZN1jt9F4U6dg/aXPYe2E+iEa7KXWWF+sIwbowcq8lW0VehL5OmqExbbXUp1x1Gx6BXfJYgdHek",
-	"8b23YW8+e3Kwv/8UvQ1KMtih99XFu9evz19/Dxit0lRbce1NB0+PCNq/fJOeTq1jNYLkV4yDHYytVhgg",
-	"MZKJIwpbAzNYULFQEh5hYYUba4/9jLkv6v2F+NoNn06FNaHL78C6ONcOjE9Gm6/WuXFn8b016Sd1GH9n",
-	"52gbdQEn2NUVuB8d79rWEd5tB9Wn/uu20C5fhdblZP9//9//r2xYR1QusuerQQeGmUtXtjy0XnxWUmBQ",
-	"IjjOPNBvjUjy4a3Ss1QkY4Ff353NOFCxD4RZ9VEc7TNrItmN2qzR7X7HlSGn+Z7yd1wuBq2ofTamCZtU",
-	"+yagVQuiqSdTh+awXjAv352cnJ2dnp0eMUGtooTgbDWhrz4mqGjCDUC87Iwrw4fUtLxadlkL0XXj3kSZ",
-	"PqzQntDIPlm59S7Adtic8WvXi2endsxWkqtGMpvsUpW6j9M0WCkEb4Y1isGhLxVLdHGdA4t8+aQBBFBj",
-	"dvLm9XfnF6/OX3+PTEiYT+0ra1EkgiepVOKIZUKJmXGtdkb02DHgmgCE+iHaL+6d9imJNEOeATRKX6Fh",
-	"Ui/k8Ikn4Rd+1tBEHlOoE5wevgppyM54wByzDYGHlxLSrRN6cLahKSIrlLJe4zaV9BpCldCXKqsFn+3v",
-	"7x8hzYEPWPEiv9FZ5JIAYqqHN6i6wYZd5Yg1Ma58Km4YjG+9E7Zl9ovcgYk/lPcl3k9TLlVjnJV+v7db",
-	"8fC56zM7UtW4WX92SNS0m1yJwsjKq84gkSE9EBRItLgT2ZwlYijNlspAz3A22exmHuztREK0zP4fgcht",
-	"b31HXKbtbC/K9+msTPc5yus8myNobrbIS4h6KbDGHH1JYI6x+1tj9is+PUvMrvG/hhVm//pADkKqx80n",
-	"z7FhuGFy8d5aUMeA/H4I/9yDX2IrlDGWPP3N/jl+CtFarQT7++Wb1yzRQ4j0sqnI+mp4U6hb9iQO5/79",
-	"rkp+hQhL8Cj6U+RqY+3sPUVIW9NXRmR3ItuF8Dep5ycxDAr+tWvyTPBJ5YHGCDu08rxENmMDBbV9Rfy1",
-	"OD5uWCyTuETQj19yk+/CEbR7fhqXFgdVYskcY0r2bdYQjaO+qsTqyxsKlcu0JlwPZQhW4QUJW6FybIaR",
-	"mTB95Zh8UPHEPfZSj0MqiIm+w3ga2Kl6jJqB2kF5mevPapuWxyK/KNRLPd50l9eXKUJwjUKYQc8wTxtB",
-	"5uji+po6qfLnBzsbNTPD2pqwaFMVk2uRHZXgfzG9u7FgGG4eGPFby9Htdx0dpJtBqVsJjjyHtckTXeTN",
-	"lfX26uZa1xalrvWoglaYO8IKWgWIE1LSKeIuOIJWtUwmdqZRlTRONE1pXTbH7nN7IWgIe4URDUkdeDBW",
-	"AJRPxhevqAveb1GtCZU23ORMWtt6KOSdSHrsTfl5TpAwhOzFpvzexWFVNEwzwmLrZvmGg84p2+pht8xl",
-	"uaRMW93gbdkVxRB1B2aqx9ti63G6r5u5XtGsK6rKXKfWl1+xH+W3PRbbNcV2ZIP6db9knyMZCA0wTicM",
-	"2V99dWCduJBpDX+vNj6ingoYh7+hWi8rgalUwrAJn/cVz4BJ1VcHLxgidRHi6VSo5H56/4Gsu5d6/FGM",
-	"u5d6fIyzspK2FtdJVsqq7hshhteGB/iDhYV9ZcuKgBqQ7CzEvepw93SWvy0LZT4lEXLD+lgBrJd2zlby",
-	"YWhvGfa2A5+ns9wRMcKntxKhbYduM4G58BXSpdjx5eX596/R431z8faHY/vfVmE5GOlhyuUEeh9D3Hfw",
-	"X+GziLJ+Al2RJRq0z/46c1cBPsQxC7PPpcWHOeDIvhVgLiBkSxS9VqtWsFAUmOau3gawYUjJY07cHNUA",
-	"SkMrPiJKs1MtMLGNCBbAsplqY+pBKHAWP6eUHz45fEFz/SDp4UyA8lyxG4KtEIaE3LaImvZCYUCclO8i",
-	"hSBoX10XyVjkpse+05mvQ8eIdiaYuSlypAXXs3bhIRBhig9hVYTRLNEAlw43wF7jSy2lPLX21NyKuA/+",
-	"RX2FPrADkqCbbgAttn4jwPx9egGoCxzYp5zBprlLtnO8wLMeyCSBWubmPXJCfRLcdUqU+HAIYJIHLdSR",
-	"tYpvy2BIpYIJjOG+ehJDYHWgR9TNGkcsDppb46fRghnuixYdT0FJK9BXgBJeEiLomWIjnEWGu7FesrPi",
-	"MfT7Y9buZn8SGBH4kocHEaluArAiWhwU9nSgk6LH3ihIRpc9R0hq5yv1nEFoTZqKM9pXphjav46KdKO8",
-	"ADz+09PL0C3xUbTyJVZGrtfLbvF2ttcbcn+lbPiY765JRl9VM6JpyuxdJmJSMa6YzhJnACjgcSS4NWuA",
-	"Z5iVhh+n3Bhh+goCJbG1pAdD6JOMAYCU2aGCbRNQLgPNLVg7+UwORQQ/MTmCKnGX7jIOD+vQU20zPp0K",
-	"nhnEPQFYrYCP1j5vyBVdxLia99VEZ6K3MCxpzZkZnxs2zYQBSn54P6U1redORthIiCRy1JN3PJUJVetx",
-	"NaeuQ5gP6LG0Lsa1YAKQRrF6Jb7hZmDfDS+1InvocJqNSAWAOPcVPijy7owwORPv+QTCQZxd6wLyChQ7",
-	"0iOXGodEhS5yFtOXRX1lV8ZqBHRi3Cddi7FElyf4sCaUmA3rB+A2ZP7bOu5FE1jJKNWzZWa8IMx68OWX",
-	"G0bMoV1hQ9CPxRCBLqtBrWHclJEY5jq7/+sgB+Fq/bqAW2wT0oLe3xbTYiu4Cz/oGTaz5hpqEhBDzm6k",
-	"qd2Kz/ehvtzxV8lQJfkwK26kvpqLHAOzmJ/E8MGNznLoKm5uXLHvbZLF5wctRHGL3eqwIR+DnP24SGS+",
-	"sqqn7EL3ymerfRXAd1VzlgUnKFxTc37Cdcv1H8EBulemTep5/ZdT2FRPi0do5SxxsNNjPjWHkJuG44gE",
-	"L+qrGB4Rl/VKzEpJxOKE5zy2J2E53T12rJhMSq5annM8Gnlyx9XQHsulVPfYZeVQoMOPXc9LzhjcCe48",
-	"gax7NWEe9ZXVKIvHClqYVoMM4OT5mz3rYns0DvUEigZcj5sHMsGaoGdf9hV1f1Q2HDXoC0qf+n5+c1NA",
-	"79hMucHaU/NGF1h7ZC+jb06lfZ1dWMNyrZlJ9SydHwGeslJimJc+IeX/oNzhOtMzY33BRPdVBZS53my2",
-	"o/t8Yn4+Mf+IJyb6G34baKxO5XdcphChFKhkTriyHuj1ItChUxOrpgfVwdrCgy5HWfcUvlNnkMEvR3XP",
-	"FP7B/ouvN0nid0zILx+mympHCFvhAYFP2Y4DCsq2cp4iNMic2urud6JuBVzzqBO4JhRzXWsrribneWFI",
-	"DLBrILKeGB9zjLMgooy9uMeOs+EN4KrAuPvKDiVFbBkjrGhiXyFuBE4X07HX4FhdkkmyEnyzNGrwmUwq",
-	"kwvuXdLU/g3G1KgVaTAb0Y1v8YzYBFS0MN3RO+20XuK9DwAquiHUqRvUgwCdpnIkhvNhuuG4XvrbK2N7",
-	"1mJsPt19g0IIYfgQM6lEDG8+s+VdV4LbY4f4i/vdCSkYbIAO+u/0e7zg9IEF/u/P4/VIrIuGS+i4LSBM",
-	"PgeW0Vxk9oH/1fs///6fz3a/+eU/93e/+eX3/ejrD//WASLxQQBG4ZMAevF6vq1n3se6q4UKLYxUwpjB",
-	"rZhvASUWS5T19a9iuOj4/97fycRYatXfOezviKK/8wGqkcmJsWL8hWETkXPwn+xJgIwqXKpmT99d3yQ0",
-	"L/a/+aoiNQethUIJkZiBlTC1hBG8fq8A9JyRd43a495YnwvMuu9bvm8rJuvar0NS3cf7Ove+Db/uM7hm",
-	"t6wMHF/rgkxoHrG3WAoK55Lf3vXw6SxET99WaGoxBIX/Xm0wN9WrutANnrpk9Y6tPZpZ05gORPYkrhhw",
-	"cRREdyCbnfJcWP1G5+VT6+3qEZMqlUpYq1hMTYyRmCV4IqIxoZO/xH877KuwQovJnFAaNbxSYD+Ewtgr",
-	"PAxCPCMuU+O6LUpYJGizbcBF8ibHSmCkI+I7Odh/xqTqK7D+h9wIbH6n1Tf4tYNUj03sAUJMkeYxRYnL",
-	"17ke9qTXV30VU1gmdimf4Y02QtmpLiNPbhCFkr8VAoSMooK5UFzlvb56y7NcDuWUKwA9AcfV3mWNmv/Y",
-	"taK+ew60zc5BxzvD36/gLzj8vuKqhlkFiZPcNwePodIHR6wUtOcwrUQz6qN9cedYV1fApT8q+4qdnI+T",
-	"r7ar0pCpLpRDuEaRxvoxqui68difaJABSOgTVIpaDYZajVI5zA/tvsyLTA0cS378FGVkQ+jH9oiNdszd",
-	"cBqjHZQjoYZiFwFk1+JKlne4G2A2qWLlwddoQadiln2K3IAuKVwtYlrY6ZBU7yvQsF6D8rE3Yv84CJ0f",
-	"db23VMJhUEm2O/qX64ng73u/00GzFUzB1WdnX9HhScfNwf4+k4qVR+diRIwqtK1G8PFgF3mK8Tjy/x7w",
-	"vCw25RDeBrz7XEyZPX4JJlBMTUM740ZHDqjiVkV1D3A44Xl7QRATrQgDX2sliDTwl490ULidt6Gu2Nom",
-	"fL7/Yv0GfK3zVzqRIym2B68Im8SDcHgB7WjEN2/kvQDIa0WFbApFTvFCIADyqdZqduf4kCs0uq99uLgG",
-	"FTR45QPvo9NsDvVyD2G8eULNZcOtfrndJVKYveMhgllsUsSKH3UMrI2tIe/whdigKj46O2YIWLZ0NFGx",
-	"3eaH01rcyRM9mQploOgbs/6wsbDdHdw2MQSecI2FNp7+5Kg8uKAewB5TiLgH2I/HWOkqFRulcnwDXgy3",
-	"B5pIXCLpomy0dGcUwksN6LPjvgqdPbujlIYyIpGBa4fYbquAIj9vqn/JTeVRKLe/n/x+ad5TL+WtE86I",
-	"XRd5hSacKwK21tkXxsPuHC7tJkKqiSBKgsU2PBcsLgdQCT8IlTBsrYvd4xsR//D2z1vjX3NreAF4iO2x",
-	"pqz9XLH/n72vbW7bZtb+Kxh/ue/OyLKTpu3z2J987OTUnSbO2GkyZ446ISRCFmoSUAnQiu5M//sZ7C5A",
-	"UiKpF1O2E/tTU4svILAL7Ot1jSaZVjrR13LEE6zCg+owVSkywKotlomUS1WqeilRcg2Ud8uDecXe82up",
-	"AgXGcE7VdRBLbsv8b1kkVtKGJlx2bkaNCU74+FrwDW5Ge+gDbAekXq1e+97rVneARrdUtbqkKlsU2JT1",
-	"ZAmQbjG1Bb8bNiunQhcQ3dA1l2okIJLQw4s9xDb2TStgFHc/YjGlhQaGLNOZQa9/NpGjCfNdHTwDuCYj",
-	"QdngZw12n+U3EBpI+wP1Bl4d1A6GdlSBlqvTNfrkOx07u/a9V6DrQVdOcUm3WHk8+LjVVe7OvxVfrFDx",
-	"vgdcbWmAq9J6+c7P6YQbcUQuATSsZCzYE1Jd99mVsExIOwEUeStToXP7OTVRDzvxPVyA0jPY8yNoUY7q",
-	"pcWN9cwP9QnaKeHbn6ylAj1tAYsRkqC1W/GdrRYAk9hfDeL9gd84NxlYv6oUBk59oRFvwg24x4XjbDQb",
-	"82whbWs14wO17CLLa6UbmA9gkB4o+ikqxJvKBDxVrYBZ8CeF1ez04u37319/eH22gUYsMyXVa0Q7rGqT",
-	"NhwxRXx4qcZmrpLP2qMbEPUF7XvKkAcrB0KrLIRWa1SHNWsO87Fyp14QfUWm7RhOHECfDEeWVsBnkrYo",
-	"nFuEJ6tsz0pGSoaxmE41LBMAadasXm9BvRbtbKwxh9RxryYZ0mPiCx/ZZM64IYrVPjtHfHxSJ99+rG9F",
-	"Vg3CRlcn/33y+d3Fh88nl6e/nn98fVattpEG3l4PsQFfs+OY0qOKFN1Lwq9XWu+Hp/L854HV8lIQ1u6C",
-	"UnStmDTERmQG6G8pqpR9Wd+/DIt0bqe5jVgsRgnPhDkuF/lBIxdc4PmKBwpS6+4ixVNR1ccCxHi52I2Q",
-	"D8bB5UZkiPnAwz3xeZ8BumARPAtQPjR5LQl9QmXcoSrfV0r9RM1/u7p41wgUgrQh26rWAybEbRg9ekVB",
-	"NDarb1kZNUALqcUMDPm5gL5dMgbh9Cn8t1TfCuOLMROovi80ITfOLgNgKap/jG6EmH72d0dYONOA8eRG",
-	"+VRzGpe4Rk/VXMPPd/YaiFC8+bGwOkaAArZfdh5aGCeEhhisD+hRlRdm8LBKJPKN+hV3BM6Ua34rWD7t",
-	"eTwbNs6EmRBDxVQncjRvVoHT8gCf03tPVBUA1AKrkSrytZv4GUhmszacjxszGM55KQO8Uu+Xh3uVhqU8",
-	"FhgwRmUYqBptYOeBzxS/uhcaHcY6m/EsRhO6MIF8qZYVU0TNUGWoqh6bZvpWuo0EQbYI/NP7WgZqY0ph",
-	"jWP880CFsB+9iVuGbMta+Y5pf4/PdWKdqFTT3H6eOsGPaLdwQwM0rjJyOWGoFxiIiNRbvmSh+LjProQY",
-	"qFiPQMtCW0M/jeu3EZvNn+5B6iT56W4eTqc4hhN2s1W4R++3suFcKMGEAuUWWbEvQLJcxM52hOFJFYsv",
-	"PQ+9KFNMV3oygPpMvxXT37FidGduzSOuLcavb0ynJ0mp6Huh2v9b8o1CDr/yNbxjrwi2+zVl2KtTOVYA",
-	"SI6USdUE6NgsteZ78MRBAFdI3/cjebuTuoOv7j9rkQ5D3aGpJPHdvbWpEABsiMHQya2RMRg8Vzc8cVZC",
-	"iGtJKklJuCXJdi65wHCzoehWa/nvMWCJSssAFVfEaKwhljPeDq2ZpqGslz7aCdMOlQIe/y0bMqfleXrK",
-	"tY5Eqwx7cMpVzpNk3mm8uKKT7RlTTOkozcZ5BlFa7+fQplfWUd/8vaClJdUaqFrdYouqtZCBbWKefNao",
-	"54zoSm7Me1IjcyOnzWr0HlCtIYG5rDYeb7OoUpOW6ay3kMkcqHLlmlM2iggAWZBXlh6+pEUJi/NtoJqV",
-	"MJijxGFWaqypRa68kdNndXxWx5ZW5hs5JXXsVgsxgN6se+80MIOg9FMb80KeEnvcoapmWU+wuwVA2wfK",
-	"98X02VkuwIl3FijglKX6VhyHvBEVJvMmq5CG/dzS8jSVAVe/k3DVaCLiPBHZAZL7N2Ni6lhAyt70qIQ+",
-	"E7eCJ2yijUUJn+rMUpE9ZX9UPJwbIocCdweoe/VAjTIRC2UlTwwV9s8JCebY0984J2tWIPxhYR1nOMxe",
-	"0QqA5f4Nqf3fPZbq7px8P4H0qiYqUiSpWJybTulJ8RU+nuDHVXbGw9/WZZ5fFA8MZ8Z61krChxUZykmM",
-	"Z92jwRHyEGcIsw3ADzPd8wAQACXiPHK4RonZQImpHk0KumoohXG7ujTW9xQWwrQgSwX9Hubb/ccg6JMB",
-	"aHa80vSZZ9PD7Rx1tR5lW0zP9EwF0dps912PE2/1FvgJSFjuo2JrEwE3E3dMj32oZBro4KqRrQ7Ls+6o",
-	"PG+pzafQl38FYQUDFmR9AxWqMTnoFnMwzcStFLM2YwPriEv8r4viR8/wq7K3I+Qoevx7fNumIFLtK/FB",
-	"jm7MG52rLs5CGiFCy/CwjGzsdos12RaXtz0BTIbN8W4I39JFoSdZZkiPY6iRTChPU4TdZFgIDgXbc+bW",
-	"Zk4NRwMVi2mi5ynQ/zhrEGq+AzZbbdGaH+KmG9A64e/2hfCvDkv4gAVhf+lhWIjNTzrAzh1NatbXExwZ",
-	"TEfTK46ZyoHODP4srUcVpI/pMycXfs2d2cMRSAaJKpRWos+cIWWACqKQIASiGIsZC/QTLQde2XxaOPFq",
-	"I8gwnjvIS6Oh3s1WQwN7j2/paI9ZktGHtNf/AFjWO8lrzbFCTzmYSHdWzNdDs2/qCceHYQfaSlj40O39",
-	"4vCwGRY8XWAfCii0UtkfX+4B2rdM83Tv6MUhgVrT/4YOcKmsuAabY6d5uvLHNyXskJwdSee6Sp35nYJM",
-	"9rvtZWXRsNxKY+XIrCA6OMXonI9kwEiAOi9guHqo8+Gc6dw6W75H+J1A9eiL0rUSpjdQRgP2OhV3wzFI",
-	"DwCEg2weAia+PdZ3b2g1gidTxRGgNdiBirj5rMdRn33Ex5gQ7ixw33QqbUBDLeNJE7lCAfkcuZ3bZnLk",
-	"CxFzBVs4Pouuw+JF9/KpyKSO/XmdCTaTsVAYMh27c2Ci8wz4lf74cFr4vaFxy7Newgnv70WqiDZshquw",
-	"est6eK8sCd8bePczbHWFDQJlbA0A63Btv5MUpVM61LjhPGw05f2ukP+16wbcovsW/3peNHhhyVKH9EvP",
-	"s5tWfqIkJYWyYmepJcICBwyyluNl2GZpfMeSisN2CBsZEIBWsF+cgvc8sZHHBMsVxIXB1mBR2M+j5XdH",
-	"cfI3/nZcoGSMeJIQJaDzG8CslGagaFOEpxBTjFQsoj9HffZawegR30xpRqJ1xMbCjiZ+I9N5NhLug/F1",
-	"cwYQiczqBq/kg1+HtXauJcKJZpDVNYkYdqC6u1TFMF0raQq9gHdCrDTRs8pDfT9NWA12flbrOo8Ft+55",
-	"R3vOl9lbVztnYjjR+qalfKysE7UH4yf/iE3dl6eyq9MErd7O/WJ0ZsXOiqUJDNH+T9vxC7zJnZQFzq9M",
-	"YNrNahblWRL1mJHXAejXCXJkxCgTNkLbrYQ53RsoTFZIQ8TRmIgoQVHXocrTZO4ouNvlem8QmXvR9bub",
-	"3CRa/XK7NixP/5sC/qav2Az7u4OI9ClIION+AJuo1XKUwN9y8JX+5RG8Y+FLKasKgH/fVgG8VJ5tlALu",
-	"1ddxel/Mo5PZjMukyTfA7E2T+/PT4eE67Iiv6sWCpg4Q8QVSbzx0SOlMUJ2fH5vvjomFM0edabeF4PT8",
-	"8bxk2HUgEFvFmun+wF7XCbD2Fpq1Il58QeZ2KtKhs9VvBGAKOzcBHP4+i4Tiw0TER8C8H1HFiGEzSG2X",
-	"NpyBMlZPp86LSCQlp/BeFlal7uRC7qf7Vdzdnm3dRoQXJekRBIR3uccflDaCdSLDBRt4NNTxPGo1w8/K",
-	"m8xdBG1N6s02YaGxzD3r5nOkZ2lqVjsFhbB0iipaPJa4MrfdeDeQ9oOv9O/5AllJ05nmZ2m3e6Z/y65R",
-	"PcPXNBjnfnL6nZ2m/omFue82kHtc44NM0P82V1ac5WIBwLCMNGAKGaXYX1GpxVPBIhrGvoyjPjsZqKlQ",
-	"kAAJ3+7rnOLqe+r7jemuB5O/3vaObEVq1yic9K8tl07euWmX5q8kezs5QKVxVleLTMEFkAdjdHEc7HGf",
-	"2yNowOXjlO64d0/r8YQwLsFlCxGMb96qQ3nYsVmHrkBbC2SDX8HIrTjycTVbgGcLgMVOBCHoBWlGpnkI",
-	"vnHDZiJJPHrDONPpEVN6FmFeAK67kei3QDFwdYeUwgwUbpIsiqUZceffQx7C65AiN6fQoWCRlt5GejVQ",
-	"XrHqsJTVE9cs+gSYW/H9KBh+z271aw1bIhxAHnylbOf6KgJumc6oFDaCQvWomvvruUtSbexAvegdHh5C",
-	"5zwJwxHRLVIajggXQUOjVGcIDOY84Vb74g0Mbrfyf6/HBX3XBjHvl92/nZAC281rSfV/cS4ebelzYUeV",
-	"8IE68NjW1jTt9pR9zA20w+2FkhpiwseSJYX1kpmwPagf6rM3OmMvX2FdTs8rjmEjnmVz6gGQ1wpymPB9",
-	"wCiJj6gtycEh+i0QB/psqH3z58glLCu6d7CoO5d1K4xd1SavlQj98eidKjTVQg3AfCpYJHXfAEiFT1BN",
-	"pbqOjn0dOfmjZqJnxuOvOqurTrzdqO7FSnrM7uQVdtIhT8wt5Zm7EoaJ5qlsLnuYCuXehuXftzyRcamZ",
-	"qUSyIK1hxQvNsjM5m+iT9HyXfW6nUGh0DmOzjdElLEf6l2GSLizKIonoXY99hh72qU7rWZbeTp5ImLhK",
-	"q+RImLq15GoO8avKOkKz1bqB9KI+lu4jjL9MsGutRENknV6xovT6EuxCIOVuSIRC8Wwlei6tSM1KlwHe",
-	"H7bnlH85x9tehcQpzzI+fw6wL03aGjU3uLjdldwEYQmbE/1lVbtLPScqtKxbMKLADZlm2mkHgs0dkRfD",
-	"oXqaZxbhHfw10JXrTDEcQsBwdX+ScZ+9IQRKxTSRcuGFzEBr/ETwzA4Ft6bHRgmXqYF6TAK6Aw55kYIe",
-	"ZwIajBlp+5yYtxjgPPoZTmNwjSaCXecybvCPrqWxIsPF21EDHT78Yapz4NWX8JVZK7UXLQTsxjgn2HFY",
-	"clfK9TI7LXu5pBG4o9cvzJrC7X6u264PvuI/VuaB/Ps2tIBwibeubIDbu2qDpMKGDWduOfGyPHMHoJXN",
-	"xusn7qyTfArleTMugf8M2tLArXRHotPoHu4BRU+ENqI4FwNm/zHS4rgT0cmlM4bnhGSDCAAK0GrlQpM7",
-	"IOEqHdABJEGsFxIeZ1wqdyb/2wjBIjglox8AF46eJbJbvBQCpUDv9okQeCOYg88yjnqM4zbFZvAFwTOd",
-	"ccMSbSwLJDxTCAQdATBv0QkCCaWBgprz5ipE94bLXJm7CmX3G9upG9qm/cDdvVnEMC1N5ideAidIJ80K",
-	"sNK+R6DbHWkNOEPgVY4O/tLDfff+g69Zriq3op6F/gWIlQPXZYR2dwT4bEEbiSvDHLMIiRRMBIrjPE9i",
-	"VoAgpNNWqrwDnE5nwkTuLVEbQuEjlVca3X9tWEzUTeAkVxguNO10HKHvLss7Idm8BFOp7P67N+Ae/eLw",
-	"8HClSKf8y77zgvaHc+um5cXPv/zyy8sXP99B3GNhOZbONYCmW7T84DyQisU6Hy6QDjqRvtbuI4jzhdwr",
-	"Is+Qlo20GsssJbOxz34N1iXc7A1M2I7ZqxeHPZZPtSJAm7JVS1eWid0GCq1QtFP87s3+UIAhOpyzKFf4",
-	"kbVqgj/d2dboPSqEkfs0cc5gArexD5dQj2rlMyN+4uYwNFkTY6mkmQgEgEWRdYIpLJggzu/RSgANmbNH",
-	"8NyXBgHyPf7/QAXHp1ZY3GCeZWV7WcmARn0nrsRBWLm2FKESFH9NBDeetTubO3mBTrwMEdMjsiPHQo3c",
-	"RjPNtB47IxSigZ4oEuLDzkHP4aiArbHv9i+WCq7MEZmk5d2q5/fCcLAgZJbVU7c5VqzvTIxz4xP3WXDE",
-	"mqxTnIqwtT6+Mz8M7UHs1GJias78TwidlpMzQDtKyueBTarfXUw7CCotrNuavE4gzJER92kCQEhnC3MX",
-	"7kMr1gvzGibsQK1vw8IbHqcBe+WG9qSsV/jiB7ZWvSm3lkEgDfv94upDQVEDDD+F9umMNujUb+Qnpx/O",
-	"P77GLfbY+24DYN1B/Oqz1x9OTn99fUY0PlRHQgPEoX2+zvhIfCbEoAh7yXFT18hI7+1j6PF2JwWWkLgt",
-	"H5vFnRmMqKXe7qWiMMN4kgkez0uRwYHCsdwIMTX0mRjiPfETAXdDkMYWX2AsnxuiZ5W1aXY/2c8Gz/Yd",
-	"JTSFOzOPc7XCQD4pVtwH+GHhcVwiZv9+dfj/fzjGXCZJW5obu2hw1EnHszV8V+HY1h6ulY1xomfNydDL",
-	"UrAz4ZBX9yhC/qBQPBU9VkUL6rNzBWAE4Q1uo4I6T0KwaALN+RSGtDJ5Cn4/oND6WlOd4f8XBdz+aU0J",
-	"Vrpzr6YPeKh1IrhaK0f6UYrZ3veRS10ty25C6UM6S4D6JS+LMv5tWZjDbysyoVdWA+Yei4Xz8gELg/tq",
-	"sy8VQYYDEOWWyCzQ5mLi75wnhnE1UOKLNAC3T/cR259/ijThDMaKn5eHh332jqeCDuKhuJaKQGciCepx",
-	"FJHLBvmKGIxiU4Db4EWIbrMq+Um4O1vCAT6ugmf6HO/w9SrPmvM02fxZH8SXljLPsnj8dnXxDtiE/ufk",
-	"7e8AZkz/ZtYJjVTALuSu6rPI/QlGFKFzH5VH+mWffskEs76S2LBo8WvIiemiLZa+NlR+UCp6vbsQrKCb",
-	"rp5K/ncBE2pBt+V4P8VG7D0Ny8KTvRadbznFDiDOwqtZmKrK+CtKKvM9iDA0tnGEX89KxQL9vfv0Mf1I",
-	"P+IktxQrlFTOh8f67EQxqbBwrvo7B3x/v69yZ3EOE5EO1L9fvXz5A+6uznZARyaVBmJsTqvuLsr0LaIk",
-	"yuXRBQRDqzOka9nyEKuV56/uTPqnGbgYMU68o+Y0wwrgIWMTkTmjLHdOhGFRjY5EvQJHx82XGiiAn4Vz",
-	"8AjBx0rfDKV+3CIW5HAOM+3hIOvhw7Y+lfyN7uzsigNww33zAUGQl63sdTbRbWVrdWPka2/2ELCmj2yy",
-	"+o5JLy/EH0SpujX6vHwL5f1JzXdbnb8ozY+kj3JbIW478UmKVzVS1jYmtolqc6sv9SM+i+l3JaZFN+IO",
-	"pZT29PVKz/ut4REPobxz+XuObNwhsuEXfOenuH/RwVf618oa2ZIQ3V2Glg18b74g80IP6yVehCics1uL",
-	"INxtGEczOF8z4PzLF69+efX/fvz51S8rYOefkiXJOzcgJ4IndvKfNrn6FS7Z22063r2hwassdzEkAD2+",
-	"9WSKUZ5JO987+t8/KzWkEzG6KTOZLb2zNMOpsHzvT5i8VNhMjkzb5L2lS1bOHsScpgnlb1rq+Ben6H2m",
-	"Uzfw3GAoS3yZaoNuLGpX9/PlRJG+3RehlkZBOl07Y3oqFJ/KvpePpmk71cpmfGR3Qp3Ticz+dnXx7mL4",
-	"lxg1U1HQN3wjlPEta+0W+GIq1Mn7cxbrUZ662atdX0hI/2dl3umnwx8LZGCEBV2u8fdg6fMjSrj7on9s",
-	"UYq55UNuxEDFGi17iihBcBeaT6HYDyw4E/jrgPJu4jsBpKUamz77ROrP8Y6BCg4EADlIEVN52E+eAcij",
-	"QzRESi4Fj6USxuxy6yxe0hRDDPMJc7n7zRNWLhbQZAEvD03+9SLjzYSW3eBjyZLY0Tz6VzTMoo+J7Uy9",
-	"/LnunNVhLpM4dOG6yayZueozv+4NBc9E5h7vLCI+lZ9vBLzN7YIoBLiB5lmyd7R3ALsjPbSGPIgioWDj",
-	"QoioxO8C1d9pmkOP6zFRnDoJm0pF3CvUQ7tAf2JqzEpgfeiVGB9Yoq8NFUKKqSk9Bolylh9xAfICWk9j",
-	"VjSo0s2ed3X59rfcGZOKqxEESJ0s+ZUwVmf8uvwpHoV36TPyYfhf4wlrCMbJ9z96VPeFBkgK748E4NWU",
-	"p813s9cb47Hg8T4yT7C/c5ELek+c/F16RW5ERo2WxZPj5O+9KllA6WF17/tND0vx8RIph1+5sGiVT/5L",
-	"D82qsQB1QXUwvryw4cOnmbZ6pBMnm24cvrG0tc0UWdhyO9GZqfT7VqQUO3Y3GEsNJyUIDnFElaW3xPa6",
-	"wQtKuNpBF0PDPpYiY6YAYcGAmZCn05BYKcuue1TNa9yxfiPmxWOXmvQregRN+TVPub7OxDWkQ8fyGuBb",
-	"+DDQQPWr3e9EHrP8FHQFenBYwbnWq2yNsCOWDSt6JuyK//z5z/8FAAD//w==",
+	"7P17d+M2ljcKfxW8ematXEZWuypV6Y5rZT2v43IlnlS5PLbTdZ7TzogQCUmIKYAhQMvqPjmf/SzsDZAg",
+	"BVKkrEpnemr+mE5ZJADisrEvv/3b/xjFcpVJwYRWo5N/jJaMJiyH/zxNU7k2/5EwFec801yK0cnodsnI",
+	"iumlTBTRS6qJXnJFMqqXRBVZJnOtXpE110vy4vjlZDQeqXjJVtQ0pDcZG52MlM65WIx++208Or+li3AX",
+	"DyxXXAoi50QvGcmZkkUeszHhgvxaSM2UaTtnvxY8Z8noROcF8/vKqNYsN639193ob/91N/r53+9G/zYa",
+	"BwZxkbBVJjUT+pplKd2Y5ppDumGa8Dl+a85UJoUyg8oY1XYa5JxQQRjNU85yYgbGlMaJMB+g6IrdibKr",
+	"eHP0I9tM7kRtgpgoVqOTv43Mx4x+Do31KmdzljMRs9MsS3loqGb21pRrNwaW4CgifDfC4a6pIkspZJGz",
+	"ZNcqXVPN3vIV1+HOUvMTtsoVEYzm5su1JFwrwkQyrmbBDslOGc0ZSdlck8+jPPqCUJGYh+6EYrEUiSKF",
+	"0DwlNE3hSfpAeUpnKSN0Qbkgn0c6+mJCTlMliRREFXHMlJoXablAakzWS5azOwFDVNBMLMWcL+CzG7Pf",
+	"8eFXMuXxpuPzFW5U2B3wiSck+jWqvpcLEq0j4r6M0Xi5c9aZzjenc83y0HbEdrTEpZ6xuczN9Op8w8Wi",
+	"3vSKC74yG+tZuaO40GzBcujnw4cPp4VeMqF5TDXb7uwHuTYdKSYSQkmcs8Q8S9PymD/r/pTfxqOM5nTF",
+	"tJUs39H4fs7T9OK1+Rc3fRj5MRqPBF2ZV2f2gSlPOg/5v+VsPjoZ/a8/VULsT/ir+tNPP128hu/7rkjv",
+	"23sq0vuD9HJW5Erm4R0SCfaopzE8ETmJluXsgcvCiM4FG5NCxEsqFsw/LUZmkDlPzbxNyBkVQuo7MTN7",
+	"eDXjojzYpoUIdzN84q8FyzfVN2LH9S1BH98ysdDL0cnz4xd/GZs94v7wLCR3Xr/9z1Ol+EIw9gYGVM5n",
+	"ozNqnxr1ncG3dMZS18eZFKpYsfz7XBZZd0exfXS6MM/u212es5SapdrVWfkg7pZ9OssZ1Sx5k8vV9ja5",
+	"EHFaKP7AJm2LiG9P5+Z1v/+5zFdUj05GCdXsSPMVG7UsoB3Ardzu/vyxZ/da7tn5eZ7L/CylSlUzXR/D",
+	"NdymRsC3DYKZNqaxaaQ2Cq7ZSu1ai9eMJm+ZUQqqoYx+G5ujcIHvPzsux07znG7qQ5dCUy5aR/9B5k4h",
+	"WhVKw60l47jIjeg3hxkGT1ZMKTjvVJH1UqaMrM2LoNZQsSExVbs+3w5kv00I33K7yXacYuwKJmOvbt5w",
+	"sWB5lnOh2ybMCMZ59RjoTwTOsvlPGIBqmwnvvVGL0ve346Nv6NH853989fy3f2vblN8zwXI41e9MN80h",
+	"vsOLk4hiNWM5CG6+YgqWM4WtBGpUzpKcPzABCkxsZLa5v9rGvij7nK64CJ8mLvRXz0ewN+3NfQz/N67u",
+	"8uPgXW6+yUzhrcx4HJ5zbX5ylxDM92eKzHmutP2mtoHDi/tthx/AqmjbCacErQ6YP6NKPdC0wCMSmb6/",
+	"hX9HE1JJiBM4X3DQVlSjLhUaMzYcFhbeHfji+Juva3fg860N00dQ/IecXRc7bpJf5GyaF4NukVLHeP32",
+	"P39km++oYl+/6DpW92wDAmUGTzrNgWwrDvdsE7VN3T3bTLGBNs3hL8++ed5ysH5km50DpIpo9qg7+m/r",
+	"GJcr2DFsu903zIl/hmEbLekDg02VmhZaJQ/8unM/PbNHtV2l8rfT85bt9JYqDUbAnipDSpWegknwFK2h",
+	"HMVeeoM3hr1Vh/d5ElpN+LMRZJFTTqiOXpGEzWmRGvvLPB6NiWBrY4+CiGsbpsybYsKZ4lQZmWeaChvk",
+	"r9/+5xXdpJIm7eJtxdz9Qcl/3Ly/JBm+ERJ4xjyxAm9M5jIn7JGuspTdiQgGOYkLpeWK5d/GR8/+HBGZ",
+	"k0hLTdNvnz2fvOwWkq0Wgh3P7yUnr/HCbJsw1NJAP1KMpFSb5YM9BNftiiaMzDbO2oam2tbV/ryvtL1m",
+	"SqZF3TwYqrTmZRtP0VmrkfSTHXBiz2Qh9Dv62HYX4bmMzVPTFX08vC7ijQL1q52j+Bga0bWUetdec96b",
+	"lAtGF+2LKaXedzPd0AXt1g0UXdC9Wwf36P7bFN2rT9miOIJ+EuBGU108wRJU8P6TRost9DpMHdq0zPmC",
+	"C5qiWj0hVyyPmdBHTMQyYSRe0pzGsMNUES9Bwv+pUrnqviinYLd7ony3zcuXvbw2MPYuXaz+BSfgxH6k",
+	"sSZmVGNzv1CS5WzOH8lcpqlcs8RI3+jL8P2kJl92uKKeYEPc5jTeYbVq88ie/plyY7S6Cq3pfhBv4WuW",
+	"8geWb1o7S+wDh+kt31wXAfs2Mq1FBB2Pigipl1wsQCvJmS5yocjz42O0FdYQNJBFmpAlzTImjIURp0Vi",
+	"3gCvfUzT1HpA8LkZg7u6fTck+cbYQiHn8UzKlFGBQaIHJnSbf/W07l2FDWt0+8hzt5otbdrwvKyTj+gr",
+	"hfHewp/38HGZl7c9L72k22mRcF31XpNtL0Oy7Q0TMfuRtQQ2slxqFmuWeNE3qkAuJKiAMaI2yrSPyx4v",
+	"WXxPuH5FClXQNN3YjSFFXOQ5E/HGWH7efqjv+bkZzRTtvv12fHWePQdUywmr+5B6BRJ3+5S8+F5wWv/K",
+	"FZ+ljJzenF1ceLdDTZQSSszRLXdI6cSwI28EEUf9bwj/W/5/R//vz//e8hXzd8Ze2B7+VS5jxhIiRbrB",
+	"cGgVmSVLY9AbHSo6v6ULsERwTjEIBw/LzPq+CFd3YkXze5aQ6PGIz4/ARDkhbiGiMcghZoQgvo8uC8Xy",
+	"B5ZP7GNTPp/Ci/6dszVf8yP8npZl/fzu7sv/5/MPf/rif2OkePzzl3ejz8mXY/Jl869ffPlF25RdSsFa",
+	"pu0ahCn56vjF1qQpzdN0a+o6vsR08zt8Doh2dl0IYf60fXPk+EtEaJKgQ1RplpFULkCXxruACzJP+WKp",
+	"yeeosJHrny4vLy6//2JM1kseLwl75ErfCSlis+vNW0TTe6ZIKsWi/eLAm6dFQjrL3Q4xYLbv1FDt598a",
+	"uzrg6gfUgzSfbv7HridEnCfWGI9O7H+gXROB4JzT3PwP/MXcmuYIxEtGs1eEpmu6UUbPUkzoWliPRKCO",
+	"TV27pX4G7biJjKmAmauC50agrHiacilgSWB+njilMIbReOSNaJ/p/Q85e83mXHAzoddGnIeuH544L/Uv",
+	"ckaS8gW44rnGi6hFla6ePqg+jQ7eVqWt9Os+UV/Dbj7QEODiB7mGw1GG/udW4ckLYf4GeAv/Mom+Olbo",
+	"Jnq2Mv85IWZyUYwaEbwhailzzQThun17mK7aLpqvnu+euR9Zpg96OcJXOJQNygw2n7NYEyNMXt0JBOfA",
+	"OcMDxQV5/oIsZZGrUr0to+zuAI8JXkp3IqpgQUcOF3RCQGOekNMKBASaz5KlCaFEsThniIKR2sKDTFuf",
+	"vzj+Zkyi6/P/nF68Pn939f72/PLs/0xPL28+nF9PL9/fTn88v7qNvui6xD72pf8ja7dG7tlhDJEruggo",
+	"xW9yuSLPPM/tswkKP/IlgCOmiv+dRejInDFCNVlJpcmz4/Hx8bEX3TCaZi28YU2ALr/ngg3xN413YWnM",
+	"B97wvwc+8h025MUSQbp6X/38eNIxTJiEnmN93mekAAYL6Cpvzsifn784npDInPlvvzqOzH4uDwpVJPrf",
+	"9hcVuesHD2CWs5glRotv1WBst7uQT+C1bZezvlf3iVvS9jVU2OJb/QWuuZeNxCW/l8B1yvc1o0qKkE4a",
+	"yzxhiYMnUGM7Ep1TnhrNHcXji+fPjca64kpxsRiTlN8bAWz/TWYy2djgRrv3G7rveQm/3I6bVdLr7u4m",
+	"KLh+jxv5hi5oayeV2/apvWiWhXUh0xPGj4yaXWpAXCTssUUFMg92Dml7JsHFltGcicBZ+PDVGYEHyJkU",
+	"ELglN0yjZIic5y0Coy1SGRXwLxwyXdAK3Ok9C78a5S4vxCuzr2hqhBoYmMxIHb4QMmcJxorBxqAioXni",
+	"rETVcWFq72O6P/uvnK3DZ39VxEtAo9B4CfLaHHjUHfxA44wqHrcG0h9M86HQIrw2Go/mRZqGg4sDpRJM",
+	"9B9XB/xgrFZm3awqENB+DYZKwmhiQ/PtYXj4ebiHDI9a3UAJWSh2qPZyaB+rvQfUjvjjxx9oIdoHaU9Y",
+	"+yAL8dEHaARo+wjNxm0dnvnxI46PzZZStgOE1/j7QeT7B5nfdwQY1vDzwXqap3J9CS133ShGbqzt0y03",
+	"CfzPkJvkN3yYKf2dTDgen9MYO//HKDbXB94wNMtSHoND8E+/WDWl35dicxciK7Tp8Lfx6EwaUaeZu0QP",
+	"0o3faNlZcypq4aMDf2ezYf+LzW8pF+ygnZkGu770jczjw/UIre3szq3CYbt1rXZ1by+Aa6aK1eG6r7Xq",
+	"r+jB+9nuQOebA7av843fPAq4Ax8Bv9GqM1gtm+ZTyZfTOGaZxqyog3Ru7i3cG9silMY2kkGSIsfEJAH2",
+	"VJbLRc6UQjULY18aLjkjYb0UO5f+FhqBfexP8EwtS+3IT1PrejWQ2Aaf4vJv3shCHG6qXKtt0+XmwSX3",
+	"/DHmohKwmHNy0ClpNN42M4DC3ns66l/hXGwHHv9brnRo+KfgodtS24nFRI4R6msHDOdDaRrfE7DOIB/P",
+	"Bh4wqHgn0HNnbKZvjV0Ezrv6B0Iq3sdaJ5vo17JQGfx6oJW60VR/jKVqG7y3QH+Uo4cYl4MLbddw+0zg",
+	"703RnRSsMTMH+trx6K3EL2lBWlC9dMq4G9xkmMpdwnxOhVqjY/cwcwmNGk0iDQqAD3BeLZInOtnGCT3p",
+	"tLyhPC3yrlOS5XKWstW/D/uqK3yrbYNA9lFj4GU6fNfI8aFmynTXG9WD/ltHVcJxr5ed2LIa3lGZNtz5",
+	"dpVgjGnAR8084K63m2nDv5WAosPKZmiybaHmGGzAmOl3RXp/2L5tozs1miK9r6AtfwzhWouxH3xWqqbb",
+	"Zax74g8zH9eFOEP03yGn4roQu/ZHXvyxJgHTZX6nScgL30R6wjz0v0LtfA+7PW3y3qFPykffHhUjyJFH",
+	"CdL15jaHiDcB/hb7nXaHZZEpkRiI6bBJXZba4p9/fj76BryU+p1M+LyV1CUIGmRkAbnH5mufpGpd5QAc",
+	"s5gsN/DfT++KHEwT8AYuxPw5gmbeTN+d3p79ML0+/8+fLq7PX0dfnDTwpBZB5wKDhOs78XkYWfpFCRK3",
+	"MXmuPFYYoiX5vBVm+sXkTlxanPyaKpJIwSYkSpimPI3Aq46r8v35LW5sH2qE8E5HpoKRNm/B/klKoweD",
+	"OLgpZtttPf4WR9EwxJSmuVaEr1Ys4VSzdEMKkTJlltU8a1pPipQlkJ6yplyrO0GzLJcPNN2a1j+6sKhS",
+	"GIcJDJdGedAra8eClXdWNeh/9kwf7AK8YVpzsVCHnVDX6q4ZVfa5JwnxWx7fH3j8psk27x8EEtmjJiqV",
+	"WoEdZuOph3Vu2UbbhmBjtH8MHRvDFYddA2xz1w7C+PEfZxbmqVwf2tZw7YZ90YKtm8SBfmz7v8+d4H3I",
+	"8HvBzdFBQwGu0d2BADfjakIqN4Ha9vWTLVf/yBv8gQVIx7a5/UPtEhigHTa4Ha8uLFieJqic0/QqN3qv",
+	"BmTFnKaKjUeZ96d/jGiszR0eyFxheslQ971n4P+mVuMjQq5PiGAcHsjZg7yHP+aEPWbckkQ2kzPHIyo2",
+	"U80ExQXa/r2i5ujL+VG9M9sEdvh4hONRg5rkSe3ZogCQzdZjwFZSqHK8jS0ex0VONaB+6UwWGqCwotCg",
+	"BvUbiLCAnK0fMMW6RTIUs5THJKO5dgICwmozptcMQHuKFMJsqVjmCEbbav/XghUhIJtpH3+zDJ5a2YtE",
+	"IVbZGEKvCJ0pJjQyitjH7Uhw9S1q0CGztrqv466MRIMNNmgR3Tst+yKXKdup3ZpnzHBg0FMesLRPZ14K",
+	"VrW9o9oat20g2+6K/oK5yk3gffUEFzueyNnCXhXbSMrqPvjbCAZiIVp2E9m5qJ3OsRMKtfNVO6AVBFXO",
+	"fmExGJcofhB2MVAG1SRDkAMKstYUS1mM+w4fx6mHxE/nDJqQNw54L42JmKy4gDtkfCcWORXaXSmzTY2h",
+	"FECwVGxsy69MhyEmrDsRlTvCpotsi7K63NkSrKKUqvZBDyEszNcMFxJBqpIxSfgCyGxFQqJJRKJpRKL/",
+	"f0Sio2hCbkxPNDXjwPMLvFalc82lzA3kqmoTHrVVQakB64DOmZ1iZULOYZVjmqZ3AtbKtYJZVUCut+BK",
+	"s5wldjElXFDQdulbeXH8FSgbONvQWg8htTdhl3va/TMk3oZnXdSX5aWHVj2AjNuJGh2PHo8kzfhRLBO2",
+	"YOKIPeqcHmm6gLl6oClPQCMbsUdU4qZ8/u2p2NzioQXF1MmlqTlU3+Iv1yDHCP7jnRGM7r9BBP4WkJrN",
+	"ObMuPf+M+mdpK//p65cvv3rZzQy0LYh/z04r2b6717HlwbLCxCVjWVlZ+pBQTtb30FdBej7/8nDQXrNl",
+	"2sU/6PwDpX/Gp0YG9eeuQD03oCpkdMFFaTd1eperJ5sfWo6n1l7wk0v0YufnNq2f3J1sRAVORgGdPMhf",
+	"guoGn0OaKlXk5p6mwArH0nlQk6NJkjPVosrZH8k8lyuXm2fsSZmYTRIz/sCS2o4h1QA00ixQRYS8E4Jp",
+	"I4vLB/1b0RvMXLN8uqQqQHtw88Pp0fOXX7s9qgqYYwKvoPTDqSK1ORASkltYjuQAakxkfidsSq3pyBG3",
+	"h4g5vn4RIuYYj4aomRhwGvZNln+9+qgTzPBUyPdnxKGxFzA/GK5uoEUxpp8inycyVn8C4hc1WSVfNCYk",
+	"4Ql8O0wHpn49bTIq/SioAJttdHp1AVQtbiTm6sWLt3pZIUOH+zYpWC8VGUMlcCLS9P18dPK3HfHDm/eX",
+	"7+3p/HkcomKoEaebobiZfYUqA0lYypA5YO1KH8CfjFHb3zi85yLpl5bwo3nyt/GojE61MG+5ny+sPoBx",
+	"KJ3TWJchqrO3F0ZXXVGR+PtCSDPhd6Kq8cDbjmiliwR+grftNgj8DKiv8OALHcsVOyFRIgVD3qWIqnuW",
+	"RI7kBMQHcoYBF8gKNPGcCoVnBAxVlwxnWjFGimkhyClhj1obV8S4Tiad13mO7cuvSPRlhFmEyu4NvEc/",
+	"U3fCXbAW5BmezAeWz3raZNQYXbBpqsHbBtrvnX0srb7KpqIL+pmqwG11/Xe3AlzuNWuB92NiavnQH+1p",
+	"ChiGXCSYW2fD3SU+wALuKfA8oEeq3D6MJtMyK9D7V1keAPbDFBcXXKouM+8XOZvW+EIsRbP9LwdXd/8s",
+	"0nv7n2iq2H+4kGT5bxf2wX8CUG00HjlHo/lPG9QYO+UERmUEV40rdDxiOVVFzoKnAidzHwUNj2B//Sx2",
+	"5KMfRz+zw9mtnomNuRECipTY4GUL5LkTckbTFFhk7aUQWZJbdZIzmkRkwbRVpB81ib788kvQ70WRQo0Z",
+	"52l/PFrIIzuIX5QUk2u6fodEgCPv1yN1z7MjmeHkH2XS6Px5mUZUEbMN1Ctv5Ioh2MAaxFnGBGIUMK96",
+	"Qi5Wq6JklOulcn5YSlK7N+o6IGFiwQWcNnCrgBoj1yKsjGrNVlmLVLY/+vz5lijqMwVGP0ihDp6K8WhW",
+	"KC6YUnA+QndUozJH8JGO0iyZVNwKFdRKuUKuQCc0U1C65gyxBkrnjK7Mb6hbo85urmFd5MIpY9suayNy",
+	"+6QaQXkGeANoABOqd+OrPP1o7NMHDiYLDHpD3eKhF0fE5rJhyhHq0DKrqaGABllmxiPB1lPlIjv99D8z",
+	"LRgM2lb/rixflpYLDGyg11amCfYSIVVWRVZnr0D40emNrwhNQZdaOyce5NEjBsWmn5Qt9llEO9qmetXF",
+	"cGX0bQd8m7ElB17w4IFzZBM9058tE0PwXFgS3cErUajAUtwiPYMuHBekOZcqc1WqonLlMcxnhEBwXiL7",
+	"gSf4hEjYo1EuLYOnqkgwwrNTvlQrfBX0xcCzrfEYqPSh6SrrbziW9LOh9tzF39ZjSIOsiEVqrKDV0ErZ",
+	"FrwpywO+h3qAs70H8+hH0xDsiHYrCHW5Fq6BssmYTwz7itRNcMIes5RygYXanGnrdE0QeSAemFulSWyT",
+	"ics/zClPvZ+piFnq/cGsYTKVhXZ/gC3daBT+ttUy/LVs3vzMhMLMg+r92p/9Jmo/tLVSG8r2b63t1YcG",
+	"xO4TqwR4f2GPS1oo+0VGJEysJK7P1rTUUfxJdn1t/5rY7PVpRpWq/pwzpWXu/1vnm51tq2LlzXihMiaS",
+	"Wpv+72XPje9gIpnOZR5XfzGTIbALylXo73HKaN5YbCDWbvzNKJyZ11VOVYvhDAfiJpahw2D9zNGJ51P+",
+	"DLS90vxSAG/NUrlZMXhyjeJdxCwXCgLC+J4a3wlXBNJZP2O8T51t9JkiKWAfxhigqofnxo4kiKA4eIXu",
+	"DXCId0T1UOcqKSpduLMac/us/JXlfM4rUM4Q+ymPl/yBJVPFaBpwxl6WOi+wIrOEwIPWmW8vM8TEoG2L",
+	"7W37Y2nO7oQwIgi+s1tdtn1NK/HdfQe658uP6H4caqhMZzTZy9gcoLZUTsJtXRquwpDq4LRBDioCF4vU",
+	"TjTEmWdG3zIbaM5rYJZtB1/pU+ALo72tuFpZvl2LSp+Wd1Eh2GMGzojqb2YuQy/hHP98AJ2O/Rq+1kwP",
+	"NZetu9+q4qxSw1MsIRummwEtKPW0gzfQv5Ktc8suVugyXrIeeyVQUpUqHGdVq9bu1Am5AWlOWKoY8kJD",
+	"1TW5yozYhGox+RjQ/1kuH5iqvEfxkhq7jZbknCmNWUKoES5Qis960ms710UBhvjXcYIHQVvskj5lMUwT",
+	"YxyvP4TQqgBhfnAXfUCmbgl+aC6KSh4BRTOAMqrkB7cmQ7fReCTvAxJTep4Or3mAAcyYsc3oKgMkgDHz",
+	"wni0rMgXNfkXIHUzV0dlTUT2FTieEVmbCSijA7u+w3+3/x0g547+Gkfh90mcFcpzUnoD7wSoHycIckG3",
+	"hLh35NNlJVk4Me4OzdmKcmEm1OsFCKfxHAXuGdL3mimE3WBt81x9ubvpyqBfebbH1TyUn4UitzHW8Rbl",
+	"q5P09mQzURrScMhfQfuwl+g9U3fCofWQG7vxhcc7jxY4aetX5dZVGzpnJSPKYdCblx51rAJGN+cVfGAY",
+	"ITSbpFpZAc4rFTye22taOgvb8JhdA4LB2Od69rcPMrRy0097Bu1gSgb1MbfF9g4LLOXiXvXIlHwLzyHY",
+	"aFrtg4AAdTXxnLIi04Qpo/diubugniEfWJ7SrMc4zqqSHRW1QG6M4bbkRDzWKcSp6YqLxj7YAezsiFBm",
+	"uYwt3KEP+9B1+YK5Vq2R1LFzIXOFOExTz73byxX4XZHel65ALfvvKQv8DyoEOyQVR33MPyVutHZnw1D8",
+	"eR2XxQ+9PVcd+moSq4HVDq/b3F0CcJ+opisOtA3BMAqgK1b0ymIA0SrljnrEJuBu6wfzYCnNG9gEFOLG",
+	"XiDALFD/XVw/srvZv9tFuIccfTlpkpDvVK3C1TI/wEWLuz0vBJbD9DqCbFqQIb6ra6BU6YnoCMqXLY+y",
+	"94yNyfvzBgVuQYWviHPctv9MTch3G/dtd0Iv2aZiykWXnlF6xi6rtPm6648rEtE0lWtHQ1VJqt1QzSdJ",
+	"Li3bdmkJNbIb1FGwAz2+BTdbn8K80EXeewc3REklLbpO9h6uZRdQ7+9drpjlPpJvuRrSTveyG8uVUbqR",
+	"N3rAt8P5C5XyxfPnKtqaf7gx+drvMZYIGDJnZtOE5g1GYku4hNMQ8kLETu8LVGWr2Z5eY7bpkd9C10Re",
+	"++ekW2bRBeWWLoKmOaOJhbdTkPckunx/eR6doBVDojenF2/PX4NrUyoI70nFUOY6SJ0qYqhn5Ur0i2RC",
+	"orP3767ent/CqzRVEt/Hbu0LEOjF4wh/Bnw/ySnWpgFz7ubHi6ur89fjkpigEK9sS+VAwLItpf6dwGYS",
+	"Wfdomq8ajUf4OaPxqBxfUBrX1n2g3TEkFydIOP3GNAtCtq5WQcHIUiBGoau5iQeBomymk+DeKVUrTwO2",
+	"taVqMzQenZ1enp2/bZmsM9rDONv2IGiJpaoopGTxmGdU6BNic+eipdYZsq3/ImdRAJaRL9SB8I+nRLNV",
+	"llLN/DpAnylC80WxMu2MK/TXCh5aOTJ9F5H8TN2JSBY6K3Tk35tlVaEFMxY5nDpBfri9vfI/2ypcC6ZN",
+	"u0DEMJPJxt6XZip2SSrTIizEbwCVCpsX9RJQQMNvjvyl1IQ+UA6YHRv9PzqCgA9ZsZXMsb790DpPWxsO",
+	"wUQX4D/WmwNmQvkZmTF04idFeakrQW02YQ8sldmKdTcNARlgOinjKUL6SN5w67bqTxdAuHLWFaphPbWZ",
+	"whnLwSPeBJ/tTBn8o2UwDkjF6cSu4rJ/hvXMzGnFpCBMKAgnc9ZSe/6ISYkV3tVfbn/gzSYbw2yMqZHK",
+	"6O/70P1wllK+6md0budxIArHiFNXNKF+nGPTeDh1VBCeWEHMFYEHxwQ0CDRObRzKFQY7YCbee5FuMOlD",
+	"L5lipaVUZc/hm5PfKQGuRdHdtoPdHHdX3tpl9AJaoYU1q7DkA1Y/8FmFqpQBW3xSzhH3FRaIxoScrtSA",
+	"iixgZaPuV1rax92f+1WvsvZb2nf7OYDqIMPPQSHKr6iIRcKKTCcyyOJ161jRrc9vCU0DkLa/rlR2FoSn",
+	"VS06yV9GTuzQJogohWyLFrRp6ZN4CiLVg5t3/9zbze0FxXc+PGci5mIx1fKeiXBSL+b62OLOJw3cp83N",
+	"pkrxhVixajqbhZ7DDvOyjmHrDCJGZMoyidV0e3hkUzO86T7UEPhmORe79Zecy9wqgT22MYjdsGu76L28",
+	"HkBg97OOG206x8u8ZwS6j0sbuRwrpzZfMVmEReKxtcP7OdQ7oZM654sFC8emnuArL2vD1ZI/3OmvxFV9",
+	"izR2Z/M0+U5y53ff2pu1mWuuWPW9bvN4e277/HSLfTVQ7ptXdop9/J7ue7B8nSypGpeaSVU2VYoT4EE0",
+	"t62zNCHXc+wYGeCnaEwKoXlqWZEeNVkymusZo5YUgpbalNO31si6uAL8JkqmO4EXMYwcKqTBYqDK32N7",
+	"Om9HL8+bd+mG/G7D0O/I/NWGf78tp9mB2icENEEqyOnZ7cVfz90qgA1vPuMVeX19egGKUAlypeJOmK2+",
+	"gYDxhJziVGKFaYUIGSPrzWymfM7GENUn6yVPGaZAcG1uCU1WNt5O3r6/uXV925GA9w78Ak39pXZO4Ei0",
+	"en7OPJhmKFsBS4ibHVCIRLKqNDkmKBqRFFWYB0REIepEwhtmt0vBeqyMdVl0P3QpawP+7efGJ5ROrIEA",
+	"KVdhpplT4zXtLF57fpA401Y4aPr9QND1gQs64O+gG3Z49guE0kKjalf+hwKu3MQ3bi2SMZFArdNnxBaQ",
+	"H5PnpPzwMfmKIMB5TF4QGxqtxehejHfmHVDNyjSAXdXHajsFyrm1HR+v3XG1po3J3HWmqm48z6qdEzyX",
+	"Av/Lx4BXWHcbKg76Wu0L3wEsco9rqQqUIs5lax8Pk9Ku+pdmqy3jttu63dYj2ue1KjA2/JBj+rXNeCni",
+	"mCk1L1IX2w6e4XBd6M7Tw1ahGqPnFrYlEnsxI4i+5kz2Url7h6XOV1xrlgRnffuyZI9cT2OZsJ7K9k7D",
+	"oXsqGqZAHyxuiZLf6QqEIir22Vpu/VNN21MXHiTv+HcTl2uEhST71ov097NfhrKXDty5981C7+N7KAmg",
+	"LCKiTOOF2yQy91kVjPsIx+Fj7OY+9+B1IeAatJXu/oecgZ4epMpk7jOuKsdqdwS7NAafvOOrUqHDokQY",
+	"gRsyGU/mGAuxPuyot74vC0RtrnHg4UkE5pZb9hi4k+yPeCF61cyMZg9/88KSn5m7S61ZjrXDoVz5EEaA",
+	"O4GUAOF87jMwjL7bOEUpvMy9HFfbU4DQuv14Xy2RRG+uLftwmJ3RclCRiyp1ZCnXFoYx2QkgQkYLN6TQ",
+	"ans16wZ+Z5rKtdH4KxKLtvKcVm+kecmTnW5IJpXiljKhl6CvRvpXls9Cdr3N35p2YFldyliYKbdMKBti",
+	"xqAPloUdjL4FFSraZtmYv3XPRXtMx6kVl4EZiaVQxapkYGlxp5sTPZV4j7amdNnMwLxg4xLWvkUfbcz6",
+	"rK3s5J3w606WfAHsEfA/z19+Te6/OyklwAoZPtwJaCEE7UM9UQO5t3CGWim2pspq2f0xpwlLioy1OtLh",
+	"Z6DMDk3uhSjdcQoZRbJCLU/8MTmYFXCPtXFAu4qFvYMVRr+ZxilVAzYaKEVn8E7ZhF2m0NRuausoc77g",
+	"gqbpxhrvk/ZxwT7ZbT1W91T5pmPd2A64VMxUgVVwSYnoq3LsR9DkK1dQFTd7BePxqK4Q0lPVkN3qfcFE",
+	"Kw3ZD3JN5FxbDumUC2amaw28q8CPJDC9znQ6o/H9ZLTLu+Gxp2/tNsA3vrJFclZ0Y123e4idH6CXkNRZ",
+	"srSPZuI1JdNkQCaHJYfqu9ftyexn49V2VSvZCbICckV+un1z9JeJQ+rMqGJfvxi4cVOjoA3E4QBJemnL",
+	"tBTPdI7JlGqmoAhSvik9kvgFpflmqe5K7knIQdu+nWqVlBjNUw5sw0y1KGnVOLvEL7WDq5xKPcOGpnXk",
+	"EhgebQSXbHsCc+lY54pcn99e/5+Ly+9fWco/SHyFIXOocrWFBx/wCXjcd6kH9rG9tAMRA/tCaBut6OPU",
+	"fsZuxzNkrPqz3Uai6t1d3CX6mj4SQgstV1Tz2FwDE/LBm+PICo3oTihHuDW2v/lN2KnGH3IGa5k0gkjd",
+	"xN5Sh28Ix/DQRvrdkP9GOzcarRsY38aP85zQPOcPNA1f2u5KnMr5XDHd01op3wJTSwciry1eifLFPXh1",
+	"qndlxuNw9QSat7EC3HoaFgKvbc2x8lJDQCxXvSlMrZY5wFa3b+wnpMuXNzoE/ULjvYS04MO+rPViXfiB",
+	"3WfNdcdELMHt319Hc2+gdyKZumyrftffj3R+T68sIVtLtLPka7NbPmE0ObLLi4yfSApgyZTNKCY4HFj0",
+	"1h3iNgVcCJDLWJ4t3WtP5EzJtOiTh1LN13X1zm+WHGcKMdfdAjFnD1y1Mstau8qavvaCU0wk6hU5dgzi",
+	"7ljt3hG5lO1ny0XW0RMz9xXJXhM3CNsCvsP+E3yDz9e4znq+aXnOLE0Yjfus7I1mWcWTWeciG8w/RvMF",
+	"0/0HfIvPA1Q3X4G4bNV6QGsA8Xd9fvP+7V/PXxsV7PX56ev+ykMnYqfIksG53R6Sp2k4BMBnyLT0Cjay",
+	"K3060NO9prkAhtbec/zBvfFbyd7ab+eGsnQbt1rTpq3Lg7q6VG7nRiKuN+01HBKegrrhXbdKS0ug3Hie",
+	"iKnUk0oU1MzK8ZZDrtvbdxrf7+Mh7zJkjSSKHo+S9Nej6rGoKo8QyzwJ4247JZ9lufaD4VfX78/Ob24g",
+	"ucjmZP3cmdPeXW0TnmpukNrcujHsmtOn00f3HGnXKFKWDw11N/xgluIRL3O1xHRuyhUjVBBq2n9FVmw1",
+	"M0+Wrl3rQDRi7LiZR9dwHS/C0LXTRZlIjEnPRGZM2DF1S5cWqEwR8vZUxANe82qP9gVbV47VxqeYSSJS",
+	"AP0TGONllg7OjGJMeHW1t42DPAiOcbZIxnIyN8oSFj8bPvode8gZjUPDxpUOQn0NJMzbdrhydXWx1L1q",
+	"PfWcmjnTQ/X0ddvfQVPdV5kKcpy6m6wm83ZUJfM2C9q4Q3GubitbAZJDWRTH+Gy0f39/j8lSFjk4QhO6",
+	"CeBhqdLTZzuC7cHtAG8+f7H3qy9Xg99srIFrZlx+hTeqHVNfYSwGzPx7gW6LzR4VcvAqN7aMkWWlQ2dy",
+	"GOKf0qW57bYBob0biOhpC41POPvx8v2Ht+evvz9/bak2Qcuqqm9yPSGoTQCONma5phyKpNoUcffk5E78",
+	"dHl2fn17enFpIbc2Cx4o0srHyOl3p5ev31/aBk0zSyrA2/oAUXGgmFZ3AkoDmZ9TqfSEfLi4/eH19emH",
+	"y/I1LDXTeBWwteYXuOcmdwIIdK0kAgrdJcCGkZm+ls/uT4af115+1mg8Kgc/Go/KEbXoWQOFX2U374Rp",
+	"7oUqLVSJ1mllyHZ08VCv0OZU446YhEECexuD69woRuJwThjLELhkZJbLe6NMWGCgnmxXF8NzUx2MsHXh",
+	"zbR3bnsJn30KX3hR8UMFu7fICzrQtlVz39H4Xs7neyBDzf4rq79aq3BbnkJSC02nUIvigaZW792+LsoS",
+	"dscv/nJ83CPd8hfuQBsBf1Buy7TMNl4BMjcG8kAxcCEcXULCc1ZiSKtjJosZlDCt0kCD95rdYjaecPgv",
+	"XRWp5lnKWSOVant4LW25ATZ1n8DabH9Drf9y2nvtqqs9YNZtW+tVaV85w+uescxGGbDcyj9l8/1L75bO",
+	"Je6ztvX1sH6lfcReCUWt8K0vuyHy9bo5f/t538o5jUNTfkP3CUB03lCLwCj8zgMx29ibentfvz4/fb2H",
+	"un51fvn64vL7Pd50Ltq9XsXY8VONBDd4r0VvXGOckx1rgti7PQSSRe3Zmi0l11uJ/txeov19/U/IJi3t",
+	"WNdG93y85iqmebKPvw4qCmzfvbZFo7VDdh6yoNMFJVxBhh4XC0jt5C3sBk/yWHZgegPxwbDiIPNVI4o5",
+	"IZERHRHWutbsUUeOM9+Bd6Mx5idWpb+gXiglqJW/ItGMC5pvIjMN3ns2FBvVbRPTG3CPPBpdFN8Mmh1B",
+	"YForBY8LwXFFUn7P0g2kviL+xadbvL0+vby5OL+8HRmJcf3u9BL/+6dLYzJd7hjJG572gdKGQnipc7xG",
+	"35/fkj8l6a9/csIWMnATS1FUFhFXr4BIB0gHgeg+YM572NQeIPEQYLTna00YZr/XrItpGN+ve2sIn2sD",
+	"7zjw9q0DH4M5JdNYCk25UL0/vg5Y7PVKA8QYIsT/6nmYEL9y7U1XPIwYqbG97CRAcTDDgKdFkcjsz29B",
+	"FERtdDcvjr/5upb58HwH3832zNeBgH3yUSwWcGsYIdCghxTxnv/Ls2+eB7FoZo26kC9wTpErMU0JxvoO",
+	"QwX0/LgFIYjhy2Gny3txyAHz8DjbuyGjevnxd0PdDdU3a6pyww8UCnV//PZgysjxdEUfD3Lgam0e6BB7",
+	"uJJedU8GlkkpwSIDJ7dCjYTIG4rAPf/aZ1HGhxBSXzlAXO3azJiHag8sZaWldh++EiQXqNlsIQcYXD2B",
+	"+OAjjTXc6ECQQEmWszl/tGWbLXPnl9EYmZMf6SpL2Z2IABCgJi5BahC/Yh07smcR4WpevnfKwh7hn1ZU",
+	"vSNV9kpFS9EA53drPC1aQN8cgcDvudJTxRosRbvF6bBXWlMqKmS3S6qAyTPXyQPNOfBvZjQHzjlbWcds",
+	"nf8VTYYBYbMQJVUjXMeIsM7DEr8kZE5eX9ycnV6/Pn89xqgES0iRmVOIZUPGhIs7gblDxp4w55QrzWPl",
+	"HoPiImFOmB0wkYyJKVfTmIbLDXgsnzmDiM2MkRXCtqkgkXk/arPKYubi1Y0VkZqmHpOec14gF7F9bQ9k",
+	"gYJD3o6lRUR/ABjRitrrQy3VONBe4YRWcVZWeOda1WCIwS33sTBpFlDHzS6CHiCo43gkxxAkg4fc+mC4",
+	"+QnQtSZRew3H5dhAHKrMx5PZnVQTJr6U8Ne+BU32825ZvEdMBgy+fYwjFP4fixbeDmsnJ3xjPFd7uGf9",
+	"q6N5m7ZKT//B45YiBEN8Oq20ONfn318D5o3EVNgaA4rVKkVcnn8YjZux3dJH+HMvluWgDAiQPJVSHxaI",
+	"zFgsV0yRapT2UCpkDHO5jDnGpnsPelx99w7Pyw+lNTpACYnQKDGSIwumdo0JPuJcVfBZIN1LRD911e5P",
+	"sVYmU0iaYZQVx268lqDauSsT6gLa1FiP/hTbCQDmHEJ5566EFgamNvjfN+jVZqSZ7gRI4hrtExaLZBaR",
+	"SDEdOd0Gy5669GKYaG75m0ErkoK9IlHOVvKBmZdWthIhW016z+8OHVpmPihV2Zi66Si4V8vFCf/iLUE3",
+	"dFlmo3Gv2ZZpUA+iGmKHZue6rA1H9EJJVEvzipA1cMa4WISzuE7uRGT+gK9EhOOhh6uvLOJSEuCX1W0d",
+	"v70rKpPbJ+4EsqQDkZqY80WBTivyeZSkv068nr5ANrmlTJMphdRzl43it9woTGtGNcVfkHTSPFr9odbl",
+	"aDxyje8QPRerTOb6tUvzHnjttCl5kO9t5n2AmpdyEZDWb8waPpsMU2mgKUBLdu8y/PhzB9wa8OFPGSy0",
+	"NUuR2KhLYhkr/co+2vKJrqU+33ldUUYNKKPldkYoc4wL5ioStyf8d1sLYBOqrtSgZSESqNgKT+7h+fBX",
+	"OaDqWfa53dhbaKbPk/dCrkWfT6omF8UYzJoNl1CS8PmcQeySJyeu6gbO852oux4AdVUlt0kv2hJVHA9R",
+	"o0bBkOmrJMQu9FI5T2N/83gsfzg95dLv2Lp7kt9Zn65RcqziAhG+z8u43xc+J11MhRTmUoAo4onTa+4E",
+	"F0avhiLfmFitmcpozMYllEXBxxqjLcVESltAFQBM5qZ7hQHFfMZ1TvMNgTTMaiBOO6vGgysNGboTgnd4",
+	"WeobX5bzO4HZ+wGFazsMFuZ7e/7yJTY3hqAi8s2D284Ibvd56NqInMst7I7pRVnuM400NXIsrFrm2eLe",
+	"5gpphCx3EFKbkHdVnbIFF5bFhSdsdRLBREfqnqbJSRv10scnD3lmJuwv42ffPMfp7cMVEl6hr1+QH/l3",
+	"He+3egNbWTTKxR9QCqwPbUY9mtUPKoqO9i2E6BuZk5yB5IsZlPad7KKaqpF0OQMzlqsZF7baM4mqoFh4",
+	"D9eDZl0LQhIWy6SFBKZixAg38dXzsa0gOPcLs1VbpT+RRoMBoSOkUNdoB5XLOO7Mxu9I/i8b/Ob4+M/P",
+	"vvnm+csXf35x/M03z3o33s0RULb//NmLP7/4y1dfv/hz75YPQiIQOPVGpMZLmtPYZWV9lNz/Fv7OY/LO",
+	"25ztJ8HdgJMd6dQf4xRXSPR+rW9j0lsQ5bUsdcL90qTGpquHribkR24ei+6N3hSNbc21OwE4ISvLXM3O",
+	"jkzlpnHbnZLbrei8rdhUBtoh9q2DcasELI0+wx/stX0CpPSjuWzLMQ1w2vbzCa248P/67Eke3ADv0t4I",
+	"jK+eD7xasGyCBXVane3ED0d5sf7o6ZfNDu6e0Ggmgxl1Du0K73ZP25rFQ0krbW50z/MNj/9W5daj6A2Z",
+	"2kZaYUzzp+u3qs76saJoxZAZUzxhvhH6mSJyLV6R6MsIMXxQukFsvCsQCBIzTaI/Ra9I9L8tEPNv9Ojv",
+	"PyMSUxUZWosN07S2Hi/+MrS2WBu7ZkI3XWVHXIhNabop6W/x1bKuN9U76m99/XI30L/yBbYHe91gwIuJ",
+	"Br6Zvevzm9saeVODmOpmzXUMJSm4vhNyPscitEuZJgpro3BBqLW4xmUvoaq4EP2AUd4JoAZrIbKcVYlI",
+	"/famy1z6zXNTthU1rvtET4iQfqK22FRh3MpJi/xaMD13ojY/WN7FBUFKxViuhXPnKrpRE2KTRqGUDRyP",
+	"tm/nYslyHuTHvM0L1uBP8jp6hRauI9MRljvIAnwIF0oD+VCwsmbYwVSr2InTAtVzZI5B/SVNxqXjfEJO",
+	"3SfbsoKKaYA40OSBipi9IhHIoQhkAGyiFaOW866cPPMBK65UxtLUneLtAZv7pEJxqi4iydKxb3qNpePY",
+	"qnGnXb2/uHl/ufNq2XWz7LzlaodDZSzm841ZxQo0gTlMci0OYVQ9icPN7CAno5irT98gdoNS9h6zW8tq",
+	"5SyhoWqj76xPSJZEuTVIDVBDAMOzluZkSsHAME8k5H5lVC9bQaN9QlY7ZHzONBPggtoh5cvwLyQiY9oD",
+	"S+rCPwWIBZaxe31++rr2q5nGnGGuG5Q3Ms1uA3+274Vd10KLbekLo/ZA1MFQK+6d2WZXybRtZ8z5LV0A",
+	"R9iclJJxH36Pmk5eoy5yl03tEq1RDNX3QePy35ZFY6tZlft+W2Xy2ZAqgf9zDx1vH/c1lAgP89mYg7ak",
+	"IkmDRSs+KYifFMRPCuIfTEH8pPr891J9hgHePqlK/xRV6ffVEPpc9PsAw04xJr1i+YKZNY+X5PPrN2fk",
+	"z1998/UXZSorSh0uCJvPWaxPgmQKbnsDGmtsK1zgGUE0vU202OWEPJwK8Xvd1Ae9aA93deF+GH5/2VBJ",
+	"z5vkkHfAwUT4IaXq7yYAnyiNOuTDNYMyzPuk6h90hYYvgmLO8V6yUQbKoHV+up+j2GXl2PIJ5YVzQq7P",
+	"X19f/PX8knwOmEzHd3Yv5DplyQIoo74Yk7P3l28urt+dv74T8KBDvyAEM1+xBO9dS0aW5TJmSrHkizH5",
+	"7v1Pl2fnr00HdTJ3KuA2uxM4ti/G5N3p5U+nbydwv534iULn/9cPpz/d3JpWhCzLKqRsbsaGuhq0D6DV",
+	"OxHLlVG8TUdf1OGd7nNH41H5SaPxyI5xNB7hEEbjUdn7aDwqux+NR9jbDrhnTwxgazFRl8nWxp3RrBgU",
+	"cJj2pLDcAyLZnmD5/PjZiUUQvSLPj4+BnK6BVbQ6zJor5uVhltcwdhLmV3sKFXSYB+TnXeeqSHtQ1DSJ",
+	"esu3hqcLm12zK1LsOtg1eJ1vDkhcAu0R6uueREv5itihATIchV9LjpxFS00zp8PtBYsqb3w/vzZw93QC",
+	"jTzQ5z3bHAJBMh49Hkma8aNYJmzBxBF71Dk90hS36wNNeQLA7xF7hIItydRYW99eYTffwUiJ/Zf9xj6o",
+	"lAbekQsCiiiQhLQjUJ442u3xlWsaVL2vKqX762+On5dKd60Awho4pCFAInyEGYhzD1hTGp9Er+UAqK0Z",
+	"yfvyoDR2T0cd6eFX+lAeSDhaDnjz2+5TvRfC3ANS9gV/hEEbfeTObYU/GmKnVafSKiLoi7depM1J6aAF",
+	"MMJP128n5NQmwFNLd+lconcCzH6rzwBWWCrWiKqVWD0ClpUK4Xy75Mitc5VQVUM+WietRyE7CWdx66VM",
+	"aqz172+AVOgn+P+nt2c/AG/X2/Pb822NY99DDH5mclXC/vAcHxgEWMZYfIvixTc7LYoiTwdbs4ebiF2H",
+	"r2KlHbKvBWEJ1yxx8q50azrXAm5esz8dt71X9KXhOij0soX/eB9WdA/BfDCQco/Sto38wr0L4/WlfP4n",
+	"lYJ6Wm2mrbt1cMXpbhxlyftr99QAPnd3EvaAIzpG4f0UZHsAd6vIrpPu77gpyWfa6JOtpguG6zyXKz8v",
+	"+cfTNz+eYiqykdc3p9+bf/3H++9G49GH8+9+eP/+xx124o2mQ+ev9BEMJb/YXZ7tQAUDtvC5VRkcGPuO",
+	"JdF0sMml3Dv1VfzOBaUcj0ihXpGMcq+4eMX2UFYn2ZP0Z+eexEHu/viQYW1xlyfAEKlscjjy85elJ08I",
+	"V/U0XN/PU/PK3AmZuwB3ZY47v4tgLDHWXMZyJcWEAGd8kv46WSUEhzVz8Wc+N+r5Jm6Sxw+kIg0djb1U",
+	"yBBInbZ6UX6Rs3BUDgiESoA6JndwKFsDIXh7Sf8iZyRhc6BQNvN0WtFHUpIX4k4A6cm4Mltcthw1G25R",
+	"rMx22ouayQxwKM/8j+admtbZ9uGA0veQ/UYr9eXeIC21qVy2dYo5Aq/IbFO66rWtcJ8wLJYGlVT3KA/V",
+	"gvfZ7jvxs3kauQyNReqvynbOcrPZ3ZGbZvl+s6rdQsVbfs/UgG8ejUdmGCObkKI0M/9tN/6oLJ+266i6",
+	"+R0Ks1adEd0qLPeZIhG8ELk0aL7COD1Whm8IbfeJrihbjlw7yK9TVWQKfdR2GKwqXNMzWOfecNWlBrxr",
+	"KbHNbQ3FrabAWNVWC8tYn/TA9bBq/YZK+OLXtffpVzQVUgAg1/w8oGShzKYV01CI2SpfmE7xmbFNnZ3z",
+	"B7bHzd3KTNSmJTWOn1Nx7Ep7G2bHmTTv7aE975d9Yz9nH5Ubz/Yu3cY2PyCb568sD1y+p8IxMNoNdnp1",
+	"MYZLFy5NyxySUb18RSIEUAIzD1xCYxIlLGX4pzuBF1JdL3EghRyDhaPxyKItRpbp8wEERXxfEmsBB4hp",
+	"FJ/QMmc7pOEHL0qxFYnOmcqksLSTlGSFWp6Q9XKDXi4kNnHsTQlLuQNIuWLZOAGWbP1O1NhIJsQvogyK",
+	"IlQwd65WjyoF63KqAd7TRgSoeVzM56dcsKdVNmxGHGIJOBiHACwSronOKU8b12YZl+26ji3xUom47UWn",
+	"bISULHRQ/p5Z9kIABgq57sgFhXWIwvK4DIA/+/r58xe7C1j093a5Ezq11s63P0FBe3N4W0rbQ9b/jLkZ",
+	"nxe6yFnHd1XTE/UU8Hv76rCndzetXjpzSBPPfb0Pxc7gArFhIQfndrNH+Nce+Q1UnhQMSgRoIyrgHyKB",
+	"uhsBp6BXLKmtkKV7htg6Trs5Y2Yy2fRPIfbDK8Ga4GepLJJz+CAjykF9g1DPvr7LJ9SOa1qNG1tSEDgz",
+	"7UwRZFIJ80I8dNWx54m7vlBkwdOlYoTGu+mpo+lWyom2PiOrqh/xBOrpYv1l+yn9iKGo0lP7wqBZhczR",
+	"+osN74XlzVsvecosGMvuc65IxkTCxaK/guju0GkbDAGosexh+Uy5ZXWvhbEFg+qb9/ST4TdWjNBPLkbt",
+	"NVDbKJ6LrRQFPby5OL49tFC7fHxQUrkVih8rpdwbUw81tLY0WxsosnsyqjncRCkZZF752jBaHaGwiE7I",
+	"gj8wQYpscieiEsobnRB1z7PMXJyujrJdTPDMMUFnaXmrGoXixGgUjbIndlSokpoPQJZYR/hU9hZWUPPN",
+	"dSH2AiYBHyAtVXMM1CdyQi6lhgwH8wmoUobyZYwMnMJubTmrZqwqIDJVFa61XXOtWDq3I1jnXLNhXC4x",
+	"TdOWQcBPDSTCiiaQWopMMoK5YjAKcO+AxXxV0csAL3VfffoqpUKw5IymaXCgqOGjR2YnE1qSb8BhU/k+",
+	"dF6wn0MgHCaSaUkf2+9mv6ELaomegxc7lnziwqPRh4JGOI3A0cVEAvmxxoKq6FNVoTIEJGKK73Se8sVS",
+	"dxXoiaGcDTJzc0HwhbH1Ctn6lQR5ZoEDbkIiWNgIsdqA3/aXGpm47JDc6rZlLXyUeevc4imjCdFyu2an",
+	"W/GKSbq2Y9xO99c7JAjPMeQBWtkeUe0HFtJGt2nKBnq36yRmA1+u609D6VpjmMZhWuXQ4HJjKb0BdyyR",
+	"sb8HrtD5I411ummwDG+vF3Or3zX62k4xX1CInq9cFy0AZu/3oUChvBCYdoZAMC8KE6gkvxsw6gXPq6YC",
+	"/hutvDDQZHjYhidslUnNRLwJU/T9JPivBSN0Jc2t6iSD+Vq24lo12JZKIkpXEp2jTTFwVGYWkiJlyXQu",
+	"877bfkv7KqctuIlFckYLxdptL7gxlJagI+WFELYO3prmtdprRrxNS5UnpiIGRgTQidAFNYJCDznVMg8q",
+	"Qufmxhm+6QI3HcWVEUlQ7anqrm+FqwI3ePqrI7BqNSu9aorj6hIVUpfx3j5mnlkntRwo4iC9acOSdtWJ",
+	"LGmCtc1jmmO6YKFtTmVbyYyKa6jvKDRee61TZNYDLlSXIsD72b5Vm4cpk/EfcnZdiLI6xhMKVtqRVfd8",
+	"lSLvdljwwOVUFfle7thZobhgSjkJ1U/ZsR7TLUXnNE3hbCuPbtT1gJySpbNiLfP7eSrXkzDX6YHGMfbP",
+	"EWbb/yJnZuf4Q/S6Jxz1U/PaFF87BHPfe9E40SVKoByOt5Nt5faDMoCaEdi+bO/mUvFnZ1KHk/V2z5OM",
+	"5StqBpFuxkRJUK6XoNEacQUgCojuAsLkTqD6nlANVVBZTlWZSVldZS+3ffxVdcO7u5sdNIu7J6h/rVR7",
+	"uvbCYXebw+do9+KEYCGn1BiXkJwFzKtmI1vrOGcrysVuR663c4MUpt5xQPuX5eCiY5olY0g8BsA1ZoT2",
+	"cBx75ui22LcbWO22alcyZ4OKNEncOuHrBg7/7k5Bv0jlosejzhtX94a1HJLqIbe44AmHxUXChEftiiSV",
+	"dcsGsLd4BiF8qP8l4/qma2wIb0mC32QXIngOHjPT/42b2kEwxlUGG2z3PFfM8fW5hW4to7uwgoiKjU0O",
+	"WdPN7p3qrpypK+/RreXWHx97H1GOsmWaUsoFS05j3Qc+3hAYcR/PqJkM2/xvDUEf8IsZ+cxVO79Q9btL",
+	"70q2i1K3TJIdb62T+og65+j9WuxVHVnIxDpToMSnKq2KEIMPf+iQLOYIpowqwK5AQDIsUeCZKcskorN3",
+	"anbujTL22pc7M2kp9Gd++UxZ9nujCm4sDx7mYAJFixQLlpN7Ideq1+pBb/VvG9sJ61y2G+uoPPzG1iyr",
+	"NnZ7pPMMnHrgsVWSzGkOTB+uwuAMrUxXpR6BmhWh146SFCJhjz3uK/o49cfXnZLQT+JYQYMjGFdnywvz",
+	"1LoNrdEbytN96zsYqVbkDMmx8kIMs3O7Z6CMxnZm1RUCygLgB5i3HrmexvZM9LCsU8hT6Tim3YPEg6Dl",
+	"PRNDSgYXecxUj2+7Lp+1YJNkKouAB/xcAADq9uLd+evp+59uHXGlWZg3pxdvz1+HZZS5sUp7ZbAKXL1d",
+	"WZv1KWnMr1vU4DZkImb7CHa2ZkqTORMxFwsC/Vo9FcJOLL63txN1ybwNVQMfCYamP9i6kKaplCrt2usf",
+	"jTbjKn3VwV+5WFQbqGGCpVCy3/zoeGTMdAVRB816kmW/zV7G/he3rsSZeWY4vN7GYXAVLKsqrtD2xA+c",
+	"mm1vfKBoxxszrhM7TxhHdWHAAGlGLS3lfjTumLXuidpHfp7W92x4fmoz0KjW//M/no2f/eW3u7uJ969/",
+	"6/ZfdfjEzB7H6DQmwJoxkUuATztQSnW2hIQXga7OaNV3wlgB6HeGHyBqnTCM63HrO3EOeRQcDQIq61Fr",
+	"fCQ9mp8evfn5H3/57cj/54sh/3z2PDQtgQPTY7n3WemrXEKAxfrr8euJ0jxNiVwL5bz4h7w9f/977Xe+",
+	"S1pXaA/AChz7/mAVvKo+FlLFDmYnSuWNzGN2Zk3MPw6wdqfTbS+gbV760vaJoXb46mAW/7Vnr/9kQLrD",
+	"a8QJ7SPobizZARckumZgaEMzUYCiqHICNt3O6Qbtsnb+Nb9mSQOhjHDp7YLq3eDqZ8fu/3YJxpxqNs1Y",
+	"PkVm1nayzMyIeMveSuNcKiw3awxoP1ALRUlznKupaTwaO8jQnYAfkX7Me6BxbyaymKWsZqVOjqux2zTu",
+	"fWpnDNk1/nJ/vF0TU0Hzze5PgEbO8OG6x3nYZivJjv5w+xDQZT0n4n2e/A/bvOOR0jKb9nkBxnajZRZG",
+	"ofxwe3t1Zokjh2FQbCFvTOShueYxz6jQE3LNEp6z2FKDIg0tAs1CQAGPgiPcfzuusfqKtqTe14fK4Q0m",
+	"s54KQmfAPcjIUuvMmALmfxVw84RSW7tVdNNJSAD9wGiql3uQAhS1fNBgImt/YrgfGM31jNHh8FkeL11E",
+	"t7QOkHxaaC4KFtwU2NfUiIT8gaY2Bam3lzmUsfTa5X9ZOBg8qcaYwVQCk8u+wWJUFuPXt+P+WvZb83iJ",
+	"kWiq2oppzcVCTYeAJ3rCMz7AEtiuAxsAEPXN/scti+JNeDkFndtnP19C2fn2ZnHow2aVbMaOzIwRrNAr",
+	"cPa4FOOKFNshperXVkBohyQ2orR6r3c5AYAIbJDHhij8FPs1lEQZ5zDJ6HEAaHa1Y+3GxjMG0AOwyqu6",
+	"PzkGh1Kq2Z0AYrFYLgT/uwMcDDKjm1uH/dq98vtCHZueBfDKHNKZAA5DyJfpjyopbbEtYMkVVYolZnuh",
+	"d/CxzKmakPcI+jwhhSgzBv4p3owsl4ucKdX/g68LceVeCqBpwh9WeeaGA1Ac9Gtvd8mFSNjjT2p4vUsg",
+	"k9yDZKglqDUeqZiKfRrURZYyNZ0zHS+DlQv4AyO5XCtiHyGzDVF8laWMQNCMQM97MCHYnnMWkq0wsYQJ",
+	"BBnmTBe5sH3v2V0ByN9Q4AdMFEXwAcGUGgNoDX3vORatEOjFZQ9MeMhQrH8QQ6JJ2PyB6HaLkx0bAqpn",
+	"FzadFTxNbF7kCUlymdVjym2udxvFxF1Vfqvr3u2O+pxvrX1wg3tZ6UMFq6UaxmsEmCo0W2Ggc0Z1vAwl",
+	"NiSspeq6phjSD6ec9teJ7Me84SxNdrIuxBirt72H5sdLym2dHp0XgeSODTK3YlPeEtu2x6PHo4U8sn/8",
+	"RUkxuabrd5Yh1Pv1SN3z7Ehm2O8R3DHGrjW9mgHK2Wl1aw0BD2Ad12EwZu+CDISjvXTiYGGwKn3V5QFy",
+	"JNy1l8KwmGF36GvnfRhwGGD2U8AHcn31w+nl+esxuT5/e356g/91enNz8T381dY7C6Rx1eDtHaVaQyDp",
+	"fGg6dy28MCw5trog/ShDIzLt75jgWSm34h4BBh/30Y+NuNr4u455J7jjP+TsuyK9/yjQG9u2h76J9QG5",
+	"RxMpWM+9PTzVf85Tvdt/5iX+9IT/p1zc91nct/AcWDktqktFzQCuAfZIV1y0lPHrKjOxffgw0zgQuShB",
+	"5UualLz8K/kAxZ1AEFgkdpnNAy4ACwXuObJeFrjZV4dIj0D92KGinO3u5tzusWpK/PQJb8u6Ze04YBV0",
+	"03mTzk4vz87fAq/h9U/hghD23X2iT3ue0FZH+I1FBELC9iurslpmoHbveK9DhMkub/DZ2tZsovd7Akdt",
+	"tx2rsYeEnhXp/SDxDGL1Y8WAcTQ7Q8B2GFc5e+BsPbisTSl5ehxb+/SUq2lMw/KjA3oPBeltE1EPi6A6",
+	"odv9tkzEmbND4k1V2D1AVLA0rQhlzBdM0OOKJAWz6ptDqBiFf7vc3ZJiQh0qPXcimst8xhNLASrYmlhK",
+	"u5sfL66uzl9PSATM8RH53MZMvjgBDLoNC0EBT1uyMbI1wmxjMk1cY5jFyJIyZR3IyaKTUMW9OiMEDs+V",
+	"Uh3ZRL3YiDwkOGuRSq9rWa5DxFK+UFPc3weiBgIz4waeJJ8/P35+fPTsOSlEypQi0b9hExFgnFWV75vT",
+	"uf6idIvdiZJNtcomMyu/KpTGkqgTcqEdr1rO5gC6s4kCiYwrJtbfxiNj5OopD8nQAqqGg51/c0/TFqM6",
+	"Nh1Oi2wKLJWBXQokHyuu5jxnUwQhR8S9dUKWck1WZhOpVCLa6hU5PiHPkF2iHkrc5VaI5WpFRVLmN4SI",
+	"PZxX0aghe6QPx9W5DCc13yxpjpNG09TTLawuAtlgXNeYX8Gr62khS2CMwqIOYcLczmFlpbzYIfO3Zcye",
+	"uq17p6W4s5eA08V2Ufp+F/SBkSIjM4bcFtRP05uQ78qZG0NhO9Qo5fxO2EwxIMCGdJlEtrFb2BamgxPm",
+	"QTkcpvnX01NqUcKAnjAeMXuQdizf+YprrKKMRgOQ6oSj+71ID0yT5rnbnC9cLkA/M+EXDnmioSAcuvTB",
+	"QlaWvBRSTqESKEp7rhUcfgi251QkyDvfwR349XEfaZDSGUt7WS/44H72zuM0lUqxbjY6MMZXFcmP1SYg",
+	"H85W4nUeCK4sxJ1QRd6+v7k14hCZXGyQzqgeVRJEVEqI/jUarTBe5DQOh06hVivVjFBYGTdeO9QtaU7h",
+	"plAguL2B3onImCJT0xKk3E1hwS1cQ0VtMSj3KV8fv/hLr5Wuj6fH+r3DFyqp1+rKB7q3pGBBVxnkjBgt",
+	"BmfJGpvKwYk3rCp+gqlKOUMSA8H6u88yWig27bCA4YGQyS1RMtK8TAVKN8TK6kYB76CMxIYHssPAKy2E",
+	"m9VcoM8en7a8rdwW0FbFakhGQpZzmXMduIl/4AtzsaCa2X5Ejvxint6mQpWyHWMS2Ssk2sZBBoYJrXXr",
+	"SNt3eETgNU9JggU1p3FNjRJxfGKUR9OozVQeVrvTEqbuISjL4ra7TGV4rmSzgFBuWG+q9ADzaa6uwwaL",
+	"XFahVThogOCAO8VSKQYSoC3NS48x3rhHzWsZi30MRms03sFHKrXtM1VWeHOEw0HTs4tk942thGmFu8Wq",
+	"cMdjCgu+JT32l5uON2rHBN2ax35zHNHDBIJ7p0U17DPVAHwAKwfn9RVM/PktXfTy0YV8aDZEV7nHaute",
+	"KVOlcPUMJdtDw9oYl2zbjms7oJI33HDefO7wyVUW7F7etX99M/aTFfqvZYX+S5mMv7P5F0I3oNxxmqmq",
+	"a39+KZi8aGEU2deE/JexDT+Zev9apt5AkfvJztjfznhqatnL4Kd+sl+27Zf/rsZFGEIXUrR/HgbOaurP",
+	"e8RSf5GzqadBDYmqepGnjxVbbY6uT5S1GtaVq7baOR8rLvy/PvtkYHwyMD4ZGP9jDYxPxsEn4+CTcfDJ",
+	"OPhkHHwyDn4n4+ApKv9NsVrRHgXq9iiRVwmM7doJoAKVcSIj0oHBDQMAwRSD7uDT7ZIR+6NL/PSUKe2X",
+	"TyhUOPjUEQqp9b3TbPhrNchPcYhPZsInNNz/VDTc72J5fDIuPhkX/wrGxScr4RNU6eNBlf51kEZNopE6",
+	"NqcGodkbitNXxd0jXmCHumegwKnWu/Jky15avqS8QweOvl5RcLsK4iONNdQwhQxKSrKczfljyfhlNLno",
+	"y2gPXVK7wfrvvfimnVLyv/52evR/06O/Hx99M5ke/fzvu0lxa0WEsb9ds9dSP/VHOr+nBJpQRnvALHKn",
+	"ceWMZMUshcpjtq4RJL2uuJ6QCjTMhM435talmsw5qGrYxGcKZhiTFRW+ghVUbL1MrrDoQYLsGBqVHkV+",
+	"kbM74WnZY8J4WR+EXLM54G1tgXz8CGxhLvPya8xwIOGH5Iy6+qB9N3K17WqcR1893w5/OZVteK5ouKy5",
+	"JAmLecKSsvg4Ao2N2d1MYPJZEg7FqODYCwLluc1PHg0Z0KBD8Q4cMBylQpg/1+kIzNBdJn/PhGQjx6f7",
+	"lG275yLpq2X/aJ7tzsvWcvqxi8c9kUVhZL+5TQSYDy0LeQ9n8nf1eaFypz2+c3vrdpbwDBXVaKl05Vrp",
+	"W86vrKQ9yKAtS1ds/bJHEceKl73IelUrhAyMwcUT+5Y4bK3sWSOjUp2bZB9M7nbFv17E0fViwU8rEghs",
+	"sWY34t4ELiC8dqggS/rAYLkgj5g79hc2nwNDzlbp4V6jbxQcDhenwIxmI8VLVKKQ6yH5Mh+zQHFNAnr8",
+	"CFYrNVsmQW40oFBMk+mMxvc1UgYn0EclcwyqqHOer7Dgvf0H/CDzbEnx6ZwBIxr+p9cKZlRPSy7t8k/Y",
+	"B9b5rlfPr4qvOHun+gDPQWX7mlsMfCoXUzmfm+ltqbvvpmcPtbkqEthb13DlmTsVZdtu12JeGWUtpr0y",
+	"xBvkf9Wb7n7H0wQ8uZ6WOLY3u60o8Rnoar6bE5zUkzvhcqQE1nBH7asxU04eh4sLQ38EV62lDNbektvu",
+	"hV6Cu1SB24+7Ge4sl/dGdwWWlvheyHXKkoWtAdr30JfGQ7d479b5zcJh3PHJwvwwlEE1Yd+s8KqkU3Ol",
+	"iFlZH9kVQfOEdbsiEKzi2NyBQ7T/ms4UgLwlRQbnJRQzEyRnKpPC7Fqkma4OFyLTXcE3PGKO0oc9cgUZ",
+	"jSKBPSqkvhOV/UUXlIs2xzdK+57aU/3G++eU0y/fmCZ8Pg+WOEUXXTnTUX3u0G60U7ikEE+Alsy/bdvo",
+	"DILgmNEPgBS5ZQKzXMZMqV2HHKpN2YKfWHy4ioUa48dphKXpVjqs6QApkNXleJ/N6ot+EBbu+Pd5+Qaq",
+	"mYEzDv6rX7VuhvpBv2rdQe0EHqw5M2pOMX8j7pZ1v99VbWXrx0LClgVfdwNg/dUbbtnhJkGF2bviqxi8",
+	"9dUESIvlfK6Y7mndAs2+DljDLcX/Bl2CfvNjN66u6XKRtX3o4K1jDHdpGWwOoAOM4GmJVTufyIJpRYzc",
+	"cmH7ExJB+x4tEVgrydj6KZ1UoyK5E0Z2qDqvkDtMo0oc/7xT/P+OntFVCdJ+OmICjD77lariv8SguwS5",
+	"lFG9hJsBQqIPNC3YmFBkSFUxTWk+2cNq2rsyUUfRkiHca6ExgWH6pqR98xp50VXL6L/+9l/f/vzv306+",
+	"DFanq4JPQ2pcNLYTVh0hXz1Hu2CMC4RV53BJQPzYx56/fEniJc1p7GqyBL/WkZvsOagrqpeAkQFdlyWk",
+	"LP3Z1mM9AtpNYKalxbxY5npG5APLk4KZc1PRrhkpACFlkrGcy2RCIPwb3QmPk0wv2cYWmLQoQuqTmEEY",
+	"1yjNFdMZU45Nf4Xi6U5EDpUTnQB4xft5TGSaQJlOnis9tgiCqA7+iepCxowS2P5s36MKLNRmSV/RQj2x",
+	"mNdOnGQLU4dzxiAdx1a+qHT072v7XMXcAVgfVy6mr+rWcj6vfNb6QQUK4TWSs0zmXkFkW6gxQHVdCL2j",
+	"Ks12uYitEhGBOjXK0dGHipLHNvixs+mW6cHyQB91g7T2nBd7UxEMsHU+HjpYZSzWUy8w3Fp81ekdmt5j",
+	"ArXRm0zHRj6lNMMiuqpHEnXrZOrBAQbzDmcgjdGnB1LLO5gQuyenFpnAjZkn2BqFV8rFfVmx4k7YBqRg",
+	"Y4ed9KpvlGcI5bIFUTpO8DWHOlqaLFmahXxV4N6i6c7CPsMhBQjvaiFlypFe1Rx8VHDW1JieDzTftOC5",
+	"2o91s9J5ozupaeoVRjPrMCZcxGmRQDVcF+59RZ5B/EdIXJTBIBgzjsNP46pINc9SjlO5tygqBoOBrZs8",
+	"6De44SJm5eUSU0FmjMQp5SuWlJRafmjCbMGkYK4875KlCZnR+L6/74Cilj7FjTPIuL0uxF9ZPgsZtgPl",
+	"3X48/+6lIdHQWjC7B/VOhS4MsxrRB8pTOkvbidIs7tCslBtx5eXhColjey+XWdw5T9O+X1vGSFoD1s0o",
+	"yjDMb62kUM/VbgK0h8OrK0I1j4Z3RRHAXtHxjj4uRhrruqH7GyZimjCapFywYXO43c4+lRVqzZQQhPq8",
+	"nb2/fHNx/e7i8nuvzoXdoFwQI/w0Vv+GiBvW/37MeIm4MT/hcbsTRjxh9Wsbt8Or0mrFWDasbgtcvr88",
+	"H429UQQtgI8VVUh/nQ6I/pQfk6PK0Sv0U0aodkvOc3jUvTNVVbJOiwOmr7P+kRv9rlbDxofJUJ4WOVPT",
+	"MHfiGVgECeh4qA0tZcqMkc0FmsDlZATabhY8afFmWQ0ro8oIWymqtBK1UebumYRrPQg/qtZv0XtOGk/Y",
+	"KpPaFzjbz4BGVyU4bO8eVYBqQGZsyUXizpYxFiUpxSvhuizG4oS5+fesSO/vBFbqMxocN+2kUiwU0XJM",
+	"rERApCpd0LGHtDN/gz0ytuuTYOJILZYpcwxG2LJl8JIHxyGnQeiYBd6N7wQqGIW4r/JRtvlwa5wMg+Cf",
+	"LlltT/7a4YV0sMgaCjc1aE8NJstN5WLaXmstMDS5mELTAe+ETWZI5aICQ5bBowZoBVLlqKYzqsJ3ISZX",
+	"lKIgrHpXGRgBT72H7A/9WrkxdsxVVXLPQ/UfOLnVxqrirHBJElNtjJieXo6yAS6hdtmgJfVfXudcs/3e",
+	"zhi9n+ZKDX17SNF9B4yxXx5cWXxCzqe98WbjUS6l7gwUIjjYaCM2YAq3zqtKR0EMsDXVcZfTyqbcOQAj",
+	"NqdVxZXw7z0/Bp5VmmXh+XGpDcl0LvNWs+AzzLR6BeYxZr45iDI4JZwdiAAUe3/0NxX2USL3ga7W0y16",
+	"bEgNqVEtqp2uwm27kiaqlLd9GFqHUbDqnAoFN9UBaFgb9+RWHofHz2prHblZaW6thgFapX6UknlbapY3",
+	"7Lbe08LeWlVeq6uP9Rukdl0E7RH/KqwLhIbQ6SKMbTosdlDIlqr2UGhTwsIHF7VXYD1O0PEiBUSlQGH6",
+	"TJ2Q6Pbi3fnr6fufbiP4PXr7/uY2AiCKlJgkJueYdYhSwE9hXJsrHnIXPxeypi9j6T4Ix9gU4i9a9LAu",
+	"/zvMs9kvrY7fbl9nOJVL0/h+15E9Q5boW/ao/dSo7qC9rX65KmtOVuPvWPDHLKWC7lP55qN4w2apjO+N",
+	"ZdQLJ2MTv4l3FMk963fHJSzmg5OwWvCkpVpNU/7QEoluKt7bn+WqysIjfcve9dcqFBcx+7j3m2eaB1Jc",
+	"qq0GqAKZJ2HztSvgCIeccqhIpUodgIoNZCrGLoWyZ4VNyrVyesfuz/xAucaAWntpaie9q6arWfH33LZw",
+	"bj+jFfxgQPjnhq4YoRin+bUw93JGc7pimuWqzDPiGNMuqR12kPg1PKp9qorvmcTg7jQH9hlGq6DlEASt",
+	"b4Q31BsAHgIDxRadyh4gHXRfueuymWS94+XSpzNsSsrXhswJKD19TcaqziHk18820xV3cWMMKr18/vLr",
+	"WpTpWWeGeq8N0jCR+mxFz2jp9XilPQ6a8eq9IVMOcmPoJVrK3SqL8vnx9t3kcj+HtO5ZDN2No8bVu55/",
+	"i4j7HYACe0qiPfwnvqtnIE3DvxaaYad1/8HnvsKylPvldLXvrD3ZfM2VOPA0flT+XhhPH9xyKRbCfndn",
+	"GIEPZUISGas//SJnarJKCD4+Y8oqB3NG4k2cwtK6uNTV+eXri8vvR+ORq5c+Go+uf7q8xD+60uqj8ejm",
+	"p7Oz8/PX8N/IJDMaj0pzbzS29YLxWQTetaHcnL3gJ9NBKNZLc4P/zAvR0Yanv21NTmQrAUcnmGCobMlT",
+	"EqlUavxrBSKYkMjoQnI+x18QOlIx6NwJoPewZuGERPdsE1XmotntbaYLidBQQOChqwZ2J/CvExKhwI3M",
+	"8XDmbkyFdftNSKSLXEQn9ifl/YZhScjahPwXC5Yw44cyZBF4waIxiZhIohMvgIlQX4mRFaMSoVZh+rsT",
+	"kQ1pwq6sv8YVUTxlwjSOC1b/HXPXLdBIaZnVY6B2SYwGnUo9woi+nM9H4xF6YHBOyir3RiwUuXBJk9CS",
+	"lzhJnQcJt07LPrnxqFYGgditJPtFzqwks6fLiUA4YhzP1qLgCdsGGSZKTxc0C1OxrGmaHsXGPIaIvUXB",
+	"JhLr8z5yKJQL2FFgN6pV4JUiZsBSBXuTicTpswuaOXjsCeIuNKFpugV+r9q1earB6TPjt5fEkG+AZBSi",
+	"1zxm+AmqBtSXOYlmUi+jydaYFOwKqZdhNL4IQ4cuHY6YwmZ2BYUHA0xgl3X3sD96xfz971KEsuBOL0/B",
+	"KPGuyp9uz3oRN/XJxXYnwNX0Aix5CAjaabE0M0owCQnbarm6vPSR7bRVdPrDPlf+RjA3ymg8Ov/r+aW5",
+	"VN6dXv50ikXob6//z2g8+u707Mc3F2/Nn25Ovz8djUev3/5n2+G/DWZuQDTelcex3HlNcs16rURyDp5w",
+	"73cLUMsLcSdWVBTwWO2U2Y3g0kzwoeBAIaHoSiq+RzayUQIy+6rVAzBViQtMVPqDJCTZX4IuwAtBIggr",
+	"GsPMAvTh6c8U4QDkV0u5BmQnfNJn5vKSqbIJ1nci4UpzsSiMZawIZL8rxR+Y47exywtV0M1B80P+Nqx/",
+	"Ar6nO+FSk+1B/2ryrGLLQTyBFXLgrDajRvS7R9MKznDL8ZPwhCCHKC6K3qazfD4+bPLWW2fsD/RmvGVU",
+	"sVLVHJwfp4rUEkosGc31jNGK+8SoptsI/CaFwTYkVMustCbMIni54vB3bCJsqewPcpD3raaU8kYU7rbN",
+	"4LuYwz6I5L3d4LFMSi9UzszicSkgZlLq1C5/19IHgQKLN76ZkMgFH5Fu0ZEfelyWURWejCbkvVE/11xZ",
+	"5BuM06wQRmPsVIaDKvtSq5ReVHkf3qpycZplTCTXZZx+4L6zqc3xshD3uPtSudjea0Aoo9ivYSPKgiid",
+	"3sDIki+WTOla603/fVD+NWvauG5bPr6fl6TJY5pxFrOOj/VQvlsD7nbZwYcGIKeKaPaomx7Sr58/e/Gi",
+	"uQXGo8cjSTN+ZPb3gokj9qhzeqQp+nYeaMoTEDFVbNY6/b89M71/RxX7+sWYPcZpkdgf/V9gjmGc0xn+",
+	"ITRciLM2xvvVi29ePv9LyDu6C0HVPWkoaErgXy9XJO7E9tUJ+pKUzhlddXB+Kp3IQm/pjTslfw1E3svr",
+	"52/y6m0/Wu7PSmOK8ftDR+JSnslVxoQqPSyV6ShYUHd6/8DyB87WQ2PctAhy677PE+bYq80lA0YN5IqN",
+	"bR4iaI264m3t5VByozwz3Yb8SuCCG4x6LmxKfq+u8elyv/d97y0+7Vi5nB8tIEXZo5mWB2ZNJSOg0rTB",
+	"eaMGT9lNKoMBWiGTIJNJyh8QmgAQUFTbIL2JGh2CLGWRDx7DpUyCq2ZTr3r7FV177+17gSYVo2kXs4ZN",
+	"q7eKg+c2tugJaq4taGMgk04wz6lih2SPMUPtg0Q0ZbmO7Bh4ThAsM3hWS87ITi4n72SUW37szq/bBv7m",
+	"LL+nWp+QrKkfyUMhZCAkaHW73CpZk9bDGybIBpQMzCQ698DZAB/clT8WvJvaABem9bFVL9ElKS0z3Cub",
+	"vSYWLM9y7kjiFrkssuCHcDWNKdCchXrKGSRlr2TeElAI5rjcOmMN0IGOo11Znb9QuM/DYIP7Bksb8OBP",
+	"BYMtpJmwBhT+WekCmNrg86aCrcv/zhmAci0bWpLzBzZd0lTX/kAtGfSUZlkuHyj4rwuhpiXpGvwrRQgB",
+	"kmxbbWdaujjt/ZlKcH6t2Wwp5f004crVI3d/Mo2iiiXktHSVqjVjSIUevB9THtLorqhegkWFSAIrTSoE",
+	"PvyBK3J6dWHJbJkucoErwFvzFFaMhm4H8LcgJ4ZypNNoVa8B9MPSLNxeuIyFQ6LNU7keO6q1+jUzRmry",
+	"sXVMj4mdQwj/yyQMCTcipPetpFnm3CN937kyz/q4ndYESFgMpBtwFAQQkRjiymRZW8SIZW7B3SyGS9O0",
+	"YX9gOa3je0UtXZwgjjaKiTg0vw2xjg5/OKx2Fn1cDW4kJyV9IeOmz+5su2qdAt5J2kEC3r4zKFv3SaJw",
+	"C/zX/PKd3ziUMwFfsmS19qrE2LAZJ+ZVBGIalS43zajLn+itgZpRg4RVIG57M9w0GtkiuTldSZt5/Wx8",
+	"fHyMF5Zywitm/IElpQPP3B4TbySVsP8nj8f+YSozNCYPM5bXVTKUcjjLB6OwI1H4jDHg4ZOpGZMwqjNX",
+	"Mc0To0P+Vt52KnDdfbTpsvwsruv6OOw9/Pt27l3rB+v4unBVkRwhQw4mZ0JkoR00BFT65y/AclFjVPPR",
+	"pQz5bniRYr7cndCSCAlZcrY6VaWAfIRRq6UsUhuCdll6lKy4KDQjdCFrAepqGgsMVTsk9mFG9dbRjFmM",
+	"uAT06EMJIQf0y8ThxtQUfz1c/zdQb8k7XVJbyEHVZ0MLHSo3fZ31YOO+XUrF7JwZC68cHpkx1LWBWmlF",
+	"7xlgh2y2GnyV1apUpa0eTmbZFslsgwGVMcyoFBXPkD8ApxsPnVKLqkDte9jLv3Xcx29LF8tAf7ZRTnEx",
+	"jIKvSgRCmD9vSNLnPpEQKIgTLnWoWb4CGAmiFSBPPmzhiXpCtqdgrlmmO3nBQfSlUt4z68mRSoNMSX1O",
+	"wZ54sppjHlMrnD8Sv7M2R13a1qX9okHJFVbYbM+kpRswQ+iKZJUg+n5L10IwES66j6Or99Q1Ae8rv9eA",
+	"ObDypCVXgqapJbLAy43W0sUhEkMSyXDDWap6HzeQsXzFVZk7JvOwPTzcYGtMmbVV3Md0TdOV7WsrgAOo",
+	"K2tz22chmWpOKFGM5vHSBlT9DwTpX+dqVzahzvq9nDQs3WJdDnPwqw5bwC5oPQgvD1hft8fDhNTFELKQ",
+	"1qoNo7KlrrW4sQbxIAgYBVL3RIJvOxBow4yPzg29dEpBtT/Dp7x0voSbK3++SErvTCyFzmkL3bd3Hlos",
+	"eE3shKrd5no1unH9pLk56Jr7fWpSgY+5JdKwYquZl/WC7ufPVOmYLkl5kaMXXdf1yEMJO7Vmdo4uOsyz",
+	"E2w9BXsteIC2ggDgqOnmwnbOnIwJx7FCc2NcDPDSO5twkH4zkB/YzrrtLLSmVzUA9IAFXYL++6jDyXTg",
+	"vo+LXIVQ5Vc5A7QO0O2mG8LnJHLNReCJygv2ytlLc6PFGlEKsRGMl4wJTdd0E/YyZjZfNMiztMbihzCy",
+	"aLIzGGzamir+d1Yr5fMsjJTSNJ22xAGqGp8YCLDVPbUtFDWHHB31qqSDfXYMlqurgwwzhRQP0Z2oJ9G3",
+	"FMfsruUHY+3wb7klwunyPi2akFtLRQ//5mIBKJoMg0k5xuoYzVPO8jvhbA5uJK+8h6xhY9k68LQtGApO",
+	"tCA9/dZt7dZjXO3A4L5OqRAsOaNpOrw4WQ9jztw/p7HjnJ/JZEA1nzLpZdtz4TPXJCyDJEopAAWIdRWq",
+	"vFpAA6PQAXw4KPhgpzyFIfiDzdi0LZE1mJNIV+wNCKQxr9QDczsGKYRXTC9lmB6hwTlR/2HKRcIedxfQ",
+	"KvJ0tziEnmrtjt0ylyPEpqopDG6qXM5SthpK9PnmjHzz4uWfWxUOP0V7G5NNbVJILMU85bFGuJl9paJa",
+	"zqRSfJYywoXSjBr7mq6QNhkF6Z2IGv1FFV4NSVkadQK7r0qvgv+RuufZkcxwQo6ARM+YyzAdEBwNxVdv",
+	"NJ2l7BW6IOhKOfcTVtQjs01b4Rubh93/wL1mNHkL1/SZfXX76OFUu0kmdAZ5yz6NGqZGuCRwWJQJHiBN",
+	"w/nQACs1UjSXYoHLwJVPrBxOQQ1sBMQrr7jS9J6Rufz/2Hvb5TZubG30VlCqXRV7TouWHSczkWrqHEWS",
+	"E01kSyPJk/3WyzlsiA2SiJoA0+iWzEm5av86F3AuYl/YvpK3sNYCGk12k90UJTsZ/5lxxP5AAwsL6/N5",
+	"CuVbzYLHtUrXkxC/kSKtrViQ05nONprcU7iTav+WZxhJTY7P/j44fXtxfnk9OH13dP724uzk+oRqKMuq",
+	"U8hLwuN6CFhmcl6bZYN6aZ5PSlFuntwAS6Lrp638nIvL86OTq6sBdlG5elCSk5Dp3QE/WftSNilFnhem",
+	"2p773XfBef66vjExl3na5IrrRPiG/oOycnpkD2qQK2IbqU/0lU0Ji35vKtUtQRBXwAPcmUDvxbyiKnjq",
+	"PR0jsjuRRQhDj4XdWLb6/vJsYSVDPGO8jShvYvyvHjLGDIosXSQKLzK5mwngxRmu90AdpyxMpF8Iv70D",
+	"IYwclEewliuOC9xpm1WkdMJD8Xp3eamA+eECf2dS0aJZs8WHZJy3z0sgAvsTnofrPUr38mgR56RhZiDq",
+	"vEnBLOx4Bw/vOyW3WjUbAsE+1KS74MZ4pG5WaTv0dUMPx62f8g8VZIhASZSz/vSFsYG0Vluf9qKOcPoN",
+	"fdp7NXPxxOWvdfJ9KXgiVRvag6rQ4sgGjXhe/yi7UkJERIb3lbDa9mjKMbKiszlGW+uBTsvzxoVQKrX9",
+	"IRZLpqQaN5UDcUUhLZ05Ow7hORlPrUcxxgFBPgTQdq3yjpgphhNgAmJG5OBM6lFfXWiTjzNx9fezEv1d",
+	"5uAsptYdsd+9zlYtURHCzVBfk+h1vf/IhkV9lN7/bXBAbHNEH2u/negGNxlmJ2CjxaWBe/+5akgtm02q",
+	"Y5rqrLaTUEAJRV4p72El1aLV45l7cVPHkKdoXue+LrbXBHdGOMKGD89cqnvbYQ16dhnZWEHVHuIA91ri",
+	"8S8f5UuOLBnO6dy7tK1dGxp9I5I/lbkMykmvi13iZR4ceRm3XhdqWBc088W+3oJFBGNXqjO0FtYSpUG7",
+	"iN2QKyreazEBR3ixv20A+NQNn7sAOVLzagTSbvtu35ewEbI5dVR3nB0ozOhGiJ7zGi/b5HIKvFhCJQxy",
+	"KoZlPAcA0xKPmOA0IHOtNIQC0k4F+mXdUcfvHHmksZagOiuY18YctFyDVEx4mg+azpefJ3Oaih8Pz65P",
+	"jvdZ7NA048j/ewAZppjwAeyeob8gqQ1IC0HTG+bYrqlrjzM7AHYrxMwwmR8gNZW1D4ap4FkjJ7K9y6wK",
+	"v/s+cHiB6a2d8pbgfSk3+aCB1blsJHC4bthzVChqbR4VKTNCJb3VT+4G7W1vs9/Yct/+aC8FK39Uk784",
+	"IxWGkadqVRTUG3oS2Q10G+RB6hRq9a1GsxHPDthIKp4iY3LshDje6LUfHIuC2WAvTvn8RgyMUCumq+ws",
+	"n3Do9gUyAu6mEKLoPBsLtG11WS9hJ7evXGEpRh59CsA1oWP0v3TgrW1NhYfU7i5zNrS2+EZJIiXuRNbm",
+	"A4ciy7lU6ZzBLSwTfAi0zfRx+yymJY6hmNCw2ADZJ7B5xuVExhuN05q6WUsph35AsNJ4LgYz+L6hVklr",
+	"4PRG7plMzJB9f7kHcRR8Lws/d9+bBhXxGHOpvB70q1pkIuordIYWBAe2oq9CLpkW7R7ZaEqXYMFadimI",
+	"VAxr56BUwLFMTIxk0SXYP5Ji4um2wU6ul9E3OmOAMlJOM2azaOYgjKiM3Z5JhDyqPAcBvufzTUZxK+uT",
+	"qWeVt6OzCVz5RGABOxh/vBVzQF0CmN2NlCkZI4P1XSlKu9oFOxNVLV567RWT54DNMDHcVyifRk8FI6iC",
+	"BUn7NIDutM9LxNtczwat/Z6rXEMbEErIupvK9MA1Xo+A8MrY7+lgpBFkyUDWFme6LI/L/+owOr7PcpAb",
+	"v7GCwgK7vtbEwkU+6CvC6wL4K60wAZBPxHQhlLLW1ln0qx4fst6HlhxA7xrk+tWBTNf20Exo4ME0qFiR",
+	"pylmdW6lStDu99Fy0iaE9oUFjX2FisWfzSl+kh4tqCLQ7tKwsVaiAazjHo/O9SR7YETzbF5uZ30DYbZk",
+	"w6pajIG6PLlDTl48OasepDuOnetR7sDSkXRmep1H7iIOpVUYeCrkH3oHqtS5pVdOFiwdChUzLTikK9bN",
+	"Koj+kr+gDR50NXzS2GkHuy/XyAjtWI18or6sDaTaDyPVOBU+iViWkDoMrePTq6PDS0B6PLk6P/vHCfzr",
+	"7+9P3tt/HZ+cnVyf1AZ1q/GC7nkY5DlxIk1wVQlapWipAAs0iWEAwGj1me8hbWDzXWVF0CtrQVwqPX4t",
+	"mqqtHxD6p006AR1WEF0mRxVCa2lKvtKm4I+eir664cPbABZuL2JczRcPzuWcx7qMB7BQ0zFcH5eClutc",
+	"IzZ7BfxKw9AgLgVWED0mHOXqaf7Lt6/X9VLWNkOu2EAb9T+iQI6LzOEWxqR6oKbQHsE8EwkcK6VFCGYS",
+	"LRgusDW/rPNs3S+kww5DEnUEuRuHc0BC1jhXECIQCTaT4Zs6W4WLmW54rdeiK9bhR74RihPFN6qxlgN2",
+	"K2Z5gMrkJrwkHq/L4rY3KZqiVd1iU+tBsPA10Q5fKcKbpLZPqCCWWFjAorNjBr+I3EeepnHNPG0Y3U9r",
+	"6pauwIszZHqR9eipHKDVn1w11/5qZ8reURqYdvP8Ar5gfVlnQzB+YSB6KmAqKCfDKwVPImPTwkoZhuut",
+	"o+JBfGqi3BvGz1fhcXsq1Zz9eH194QZm2EwgLEGgQ/+yWod++3rdKZVk80FW1Ij3uUrnWItb/+XtYsal",
+	"L1PyBfjgcYNfDSAj+4ynhviw2fHJ4XF4Ni+PptbHeWlPISp5Du5ulfPxpQZhvnevBgh/MdxXHcJbXImA",
+	"BbzBxKhydJOJ0cLK8FGqdgUl1XhVTQs4ydX52fHJ1XWvIaRVf65Y8cRrIsaHmTYGkJ2gxygQ2ThJf+05",
+	"aBT78Dhy9el9BT/aKa1c0GjJ+MOpt/dyZVyt7ewgy8tyLzMpE185T9vGtxX0WqDeH2uX1snyByAEPzT0",
+	"0LVG0QUhaktbww2biVnKhwQjT+6rHoXeyAE4uobFt3x0y+nkmeT5LO4tBTnWKAcqPYOIxLPLN0fs2+/2",
+	"Xj23WjuVWBeF58yMz1PNkwPGaQzQ/O5rP3yroL1xDoaQ6TEwNry1JKZGpHfCgNNhr6X42kJ8YyVTwNX5",
+	"u/OyeD1g1lhXQ0In8CqLIG9ROr7YoddUWgwJuBJlwBqt5AuvKn1tS0U1C8CLV+ATW5vAVyHDN7ZkxeoS",
+	"yrPT5sN53UNNS2WKRvrCfz8nZXQjeMGapdyAuMKLYJdqBhCbx6KuwIGs5a1YWoolufj+/P27o5PjfYp2",
+	"QVgZ+5TQDS4znekc1EmlGMIFNH4+PL1Goorrw59O3u1EO8fIs+4JKhwTReTeuCquscESbTarJZhJ19Vd",
+	"i5fnH9x2kc6dobFgJoKhsO9aF8FUBn9/xjOepiLtsYuTy8FPJ2G6xNURQr34rUDPBDw4LNcGyzzCk4MQ",
+	"58ibnmXiTurCwB3AI1FiPYOSJ0cMtJYhFGQCyJK5AaqNCvw6jn8n2qFRrlp3OG06V1xXLP2HmOp/CEOs",
+	"jfm1mY3zsVl2L6zUtAB/rStALQM4UH3KRyMxrGnypsza4FbMa9yAn8Qc4piacGMJcB4TlAo2T1Zp+3X1",
+	"K9bckApBjjfI2t3MqUO5td2HIbLv5+/4VNTYfN/PQ9BHBLt9tcdSa+2ZnOCrevTqsgi4/RvhRt+O3OW+",
+	"oNyja26TT2d1XS7vZ5AWEz742tWJDBt9avJbq/Jz1y3zb70HpNgWjoQyM+KXIJCgcEX9lEVVuV9xfFxC",
+	"KO5h1cifRHc0GCZEiLXPhjrFuJYEkBYQEMjPScO8Q4ihcW7Xy9e2UXtzX1U4RNizOKiRi59HnkKEYpnM",
+	"Nbcdg73j2LTAOYESpur5FhB3kRU0OLy4uDz/B7KleAavi8P3V2D/4PB2oh3/npCza8XpCDO5AXsSX8iB",
+	"VClVaqPiPtJak5TgaY6ZyxWJFMRNMrlVXdSMEaRUsEiKYuIPzaG4IPGqkcL4oMI3HMLKqHzXQNEKAXcU",
+	"awu9XYpVE0+HF6fV3l8r7zOeTw5YjN4NBEMuDq+PfqwA7gD+DVARFuBIeQo3irB676hBuCDHvUnYu6QP",
+	"glQAPCfZZkfX0zc+lbpwbfvHZ9GutKnOvxViNkgET1KpVvdTMHcVMzmfG5DN3HoG3XhX2re2eITXVVQJ",
+	"voeBiv1bUI7W79AAA7CD5PvMLHLBACQUzA9aDmW+fI4YrtlwIu+oWm0q01S60iu2x3TWV4T6uh90y35l",
+	"nCNxwHZf7tsDTtzZ4y1I1FGRw1fgruOH9BVG6CBBbJ0SHNsi0HBNNtTOXCrslE4bEA1MCa3oL16tPb9+",
+	"+e2rV6+XFehu7X5Ffdzm9TjtUjHo2gBRvefzHgvAHxdAFCG0aCewr9xqNFVYbjL4lcK1yQYFj2VgT9ea",
+	"owM/AAOwmLkLZmUx8B2xTIx5lqSu71bNS3GJ+nZSgJGhUKmcSntOayV67G1hcmsW0X6dcZO3LxRcOR0b",
+	"9X25RVtVXIIC4q5kN/MKbsMB2wOJYUk2d63Hq92WIHW3rOg6NaKR6Go3uIPKSCJrpcBtyKsAled9NSxy",
+	"pkdgTGGODetNaQsDyyLg5DZlav2VDbnHcAj7FfUQ4qcSpiR+QsSMBnTZmzkSuLV11E7wKbA/1/pJbt6j",
+	"ctVXttXl2fwwTTfZZRsnZz9xUvLfJlL1ccWCb9Y/Wna2N7LnOcyNepSyINTVJSPsQmRNgCQu4RlCbHeI",
+	"RVO8vgnHzMlDbVgfG3QeWp1UHcFqHAlYwqOUG9NASqqc2+icNGg9GxWGpxC1o34VeGNvgexTFznUieZW",
+	"nVnnR/E7LlOO8onWFbV8RTtSARXawNVpN/hIeTbfRL+MMj0drOGA8PzP9uLIaVYIcKhEfAjp4P0tJVS5",
+	"/XitBMnhaqt5dVPzPwNgqJ39nV+MVr1Lfv+WlrEFbFSeFQJAf2ZFPpj5WP5DsdUwEz0V2Rggg1w++s9f",
+	"/+Xb555SNBezrwyLKRsduzJWaeyE0gxi7sMeZF8Zl7cmeHal8wGltmvrhUYym3pEc+Xh03y2hKTVYMoE",
+	"H9RjP1dqr+wYiY7UN/9AubfLqfPhUMygHIvFwSTGTQf8787XyuYXgBHa0dsimGOPN2rNqpzfCoUkNqHl",
+	"YhcWXgGR8+AC51QthycAvpanAxDiO57W+h/AdcNlHpZC47laosKsOtqh1rbFwf6LzGuRgKBG1gXYPLYG",
+	"0uPf8WxuT+uMq0RPew8Lp9lz3glzHRNZztPArBnyNDURJVAkkTf4ar5NCrrXroJ1u63vS6uR38MOohGv",
+	"XoRv917/pd1AijSXdk82rQT0OpTrAHlUGBBh3C6lUtetSsOYQrMpz+aD+uYEOwQXBoXN4Q5GdqiYnZc5",
+	"S6VxTBUGNFgHbAZ/VNfZ7dVtvq0j5FLXpYswZrbPgLXCeDx+CNNnYqaz3BATHhpyJvKVrSI1ooeKUGf7",
+	"zAhh+gpZr/hsJpSJfKHsUCvrqJqe717aZzc6nyDBB7yQHE2V2DGYHuPJVKp9cKXJIa/mCDzHGA1gx8FM",
+	"wz/h7nq7o1B09vANglSHEJqlcI3KpSqEaUf/XAs2AQ+o/3Vzjme8szbiYzW3Z+FyoHJQL0V8SC3qlR5M",
+	"mOy/OxhqrUFbqBNrUT4sjF6adPWoctWTe+3BXY/i9ZeX372qPeXzbO6oYBqKVqEQkxEHN1cYeHOG+r0E",
+	"xxJ55Oq9ZpNzpEwJhvPtN998/e0K8MJF9vTVCwcz1bBAQKy+SVcEEEM0I9b5HdTYY/7ZUqx/7tvPj69m",
+	"DhtW2UEUPg464VPC/n0CEL6P9XN6STjDXSfV38cKQ2TODdM6K1wbHKKlN3zHKstVarsFrZOSb4QLIvXg",
+	"PpO52PgBM8FvB5kxGz6gee43o+SnYNZIZ1DLt1p1rTz8k/TXQcdC5M1V0qzE6l5llp7mYupgvRHFI+Xz",
+	"pg9A47lbT1qO8bi2H9zh0lZF1H/TN5eFCuAQXKXX8kJDDxOhU3h4GuuZUSO8NHiqpFDSCUV2SCNb29q0",
+	"LNdBy/9and+kyGn8/1wl42ZjITdIfJoR4G1VxleccTrzdHnWro8wXACnHobk7Hk3XAYJW3HilV/Szrvy",
+	"G3x9PTE+uW4Kr/iYd5y8eCpynvCcQ1EJVwyfhk6O0faPMb6ScLF1kc+KkvHc5GJmXLAy6itfQGx9I0Ay",
+	"KFPENcnmzSAGA6z8ClY3YrqzUwV+buDLUXlyjtzK3DVewBiBdZtX6BpkbjDAmuqx6dB9Yue/bM5cgi9s",
+	"TF0CI8cIuQJgSBSvwxsiB7ODV0BlAXnuNW2Z9JJOWs6nx1cZrzeFAUjcAVGEr7VuOw1hCB9Q08uaM9Jk",
+	"QiUHDGTYLpmA8mADEdRMTLlsoHGyqySUAb95QFmBbgPz5RCrmPEg5b4ahGjNWzLEUteqCVl+EzhG2hgN",
+	"qYdTlYgP4Ub21dA3AoIlH8SwyLFByc+jSA4coQzs/Rh6BvrKnjMcOOEcEsoaQMxgaIMGdrwKudqgiTwf",
+	"yrkDmH7c4uHC43eN+Z1gxazHfgYsSK+kpOmrGDVCHGFRk1UA/tD0HdQBhGRcPl6N4ygoWu4rP38u/LaA",
+	"at9gDpQMarVf+o5PBSjluyqGdMm8HttZ/H/o57ie4i18ZM10C5UMPCngyjy+So7gOsd50UY1QmTE3zFY",
+	"BYWPwfi8GcQ1lSMxnA9T0ebFZ/5iZLSBA68DwFOjeCohElNlkK2vA+FsJjKjFbW8DxvKCYB2yxpLjbqG",
+	"M0I/QtmtBPRaGtaY8Orw+Vnpejwwh3febB2gdYFERd56DdI5MRoecV8lYpjyTJgoSOmtNU0c/TLY8zOf",
+	"fVob8aZEFbH9tjbt7bUucrX864yrFfwhjwOsZvdBjRvR5pbCeFYnaxA1crNJb3dxpLdxyXTjUM/gDHO1",
+	"4SgEAKapnY1nDUgm8y42Vy5mZ7oW18wUZhYiCzdib1UkElKx/tb2+wqIwgddzYtNTBJ3z9S05BoOjusW",
+	"PHgZH4om8Xx8qDjs+X4YPhxpjWazwl8RjG1NVX8F1J5UweKrah68eK6HumHhmAs4a1w3c3nKLdhy1TVd",
+	"PohC4LNmcLQ2kGiBT/Og3gVgK/oA3UwshqyfHXuM1tcL+I4Xv9n/+/jC/hpXM2e+l6G0Q32rw25o6u2Q",
+	"jidsuV2aLXfMuP+25p77N+31sHVCfMiFSnZ9YTxhqey6x/g/jJBaKIjS42Ma+Y5LO6hje2sbq6xiZDVS",
+	"ECEogelgAKyy1Cr5ooZUzwB0yvo+Q0i4XosPudNyJufTWQfFWH/i1uWGyo+KHHNU+SXhy5v2xElJmLUR",
+	"k4NpxGbA0AZdhWfp/USDpwvscQD52aHgNuVSieT3GJdwPY838/rJCp0+bzOST+ft5JHOIuZ4TKlmS+am",
+	"r0K1YUrvEMw+6+Y9iy/Or67ZiyT99YWr8X3xWxkA//gCJCZ+HvWVhloDnSKOVRkEs061NyoCHxoKEe4n",
+	"IhOtvcOmHp3rsDfHUbdRQGw24aYD4k0Te2HQaoKXREyJew9D0OsSH/P6aVEMHRlxTW841WZ42u8aP+xD",
+	"NxNK36v1mFp+75zD1V19gC6sOU9pxLf+bOBoBzt6OiXwtZpquIlOq/SBK8umIbbiYJvc6U7VOfYgBdjd",
+	"4BDHhUIOcPfvvMhUeFr7Gpp/rmUj8obbkqlVDqz8YLeIfmdEO+tMpY1gAyXECOKKMYnYhhRio+4V+xk1",
+	"iAgLgdl2TjpVaP6znmU/0KPApBowfVGChar/euxcEeJhoayhayYusK5HfcW9Cw/t1VDriu5dbdCzxYCX",
+	"glhhYUibMtbF0FKrd7YNGlXxp5z/0eoVWg0cey3uNAhs7OzvIBLjTv1CaZZoJkfYuLU4/5UYCpxDwBpJ",
+	"8sJuxXy/r2J8fsyevd777jlIHaYFB+KDNBDfZM9e7e05NBmew+OfVw10P8iFe5f3ZLTzYVfzmdy1dthY",
+	"qF3xIc/4bs4xsgBl+KAKd8QHxOMYUBrnr9/TyH8SmBfbJJRVjf+0bd0IIkG18GwYa3LpJk7Fx7QEMmP6",
+	"Xh0wvbZ+ua+WCphprwQnT5v+5UoAqqmKywNAf/vaut0ZHzoY6IXYm2vxCsu1Xq/daD7eUN/wQOU1Xjxd",
+	"aQgSzIIAK8QlaB0Hgp0qlcORbCa8flBRajX8UhOj9S2XsOWQuyuq6NTAEuyxyoKUs95X9CIqYa9Ur7dv",
+	"WY3Wh3uUwVOtg3wthViWSk7FWJocMHh8szHDDid3pkEiBVCnOEutFgwb0aSy9my8IHVQ+bdK7NorF3ee",
+	"euVyBeL6sSE6tGIPVZuwe+yIK6RVsst8Yw0pVJ304auBZF+9fP3n13/5+tvXf165cBsqUf+RHxvMl7Mw",
+	"rbK4pkPNMyPYMOXGyJEcVtiiiU+9PBGsTN2JMGSDC+Qj/nUI1tVAyRPiv0Epd+tyDSi0WFepgY9cC/tW",
+	"2vT1AYFMDKVx88vimVAJnMnSsKvrw8vrk+MDFmeFUvBXQPqEUL2f59geNH3lKWDi4BdpSpibg4Wspvvx",
+	"5N3V4XV5J+mtuK+eAa4AqPLgh+eE0m0f/2whD0tO9nMcpo+Y22d5F9bpy/qHw6GJaIJ2PBAWTN2XAHjO",
+	"2clx1TShGduB4iyF/6rO0IJU1ggsvT6krvDv3gli/42ibFfYWkTDTaqbPHYDVm7RgekVDqXjHb85+guw",
+	"J4spWOFOaLAnM45YjJuz/O+yyqHyJ/ps+iPxfRE8A/7tgFSgyWFwQ31HWK4osIZKbSLmpwszPm7CaouC",
+	"gsHVdLXhIka+6QeEJKoUKUg13gDEjd+NB0mB1B3NbAxQEY1lYblmQiWetlmOsCnQnvo1yaPGKmA/NeUn",
+	"d2UXXVyrDZ8RiMAGT1iqYGggztz4BQEklVjTGwcnLhVDorpgz4JZirxcekl8zvgUSDYm2gjqz0TkA1jK",
+	"mkV+MGYVUkNClU09WK+cigXOSSLlJvwO/G3aPsK3kCfaeCUqCmUT5gyfLN34CVWdtwEs1KOnCRczfy2S",
+	"hYtftTjTUVU5Lu/aOl2wsO+WFc7yejRJypLMrrJo8LzbwIjjZqBHDZFuR5mfB3vDA3S0rIqjhKj1uuvf",
+	"MtFF5oqA5XBCBzAQgRIJVmQVgS917P7uXK94cwFoANt+9camccV0aW0fBxbPOksZ17vyptZmc9EYYsBC",
+	"eM1mOk177IQP8UDA85kSVc5GJEu6gtRYwWUM7OAQztqbnPWGH8FSEubHJsgRXj36Q+Wb9T59vWBDoNak",
+	"OgfIIJ15Kh+KVgTut9L3HXgS6CtbtDK4CVn2ldwPtUtNP15TPMsXBWSgM12ruF3OO5HNB2owlarIQX3a",
+	"/ZTOBzynv+1EOwmX8BergYW4TfjclP+Fv6xazOwM4Pg2ayBMhCeRdp+c1bEBUWyiUxF3SkgxC+Yqdmki",
+	"EBUAHbtxZHI8ye1SR44JHVqklbiHsL8xcqwqdARBOrcFFGM90ftmzYmJL/9dm3ZTTWUP9khNbuYdlJhb",
+	"oHf2kXX1ZfdiljeXaublkoN/5I9qxlmmC7UprSMutFuD4MNW7R38iK6N40Bv6YrCg+/BkgB8bw2Shhmk",
+	"fo/UtqkmDeXchyB9jtsU4BSI0hY9rl6bVHmzBAihuhZWZg9iq1BYalJ+ceWZ5YiiYM5qV1HwbDj5UW4P",
+	"LQ+R30YYhW0o2VjR7wANUWjKME3ybT+m/alRt/ynuWHS+mYl8rl9uks/LD3jViLmmTsQrK20E+38om8I",
+	"Ny5oH6j+l8fadghbUQnOcC9uJlrfBgY6PbO058FSn8lh7UGRSnVbg2PN84lT/Z4gFP8gDTu8OHVkbHmR",
+	"KcNkfaFDgL3uPhqkKpixnYVWnaU8a1DiSSnKf66qR6gpP83TBve7bEb4Rd+wcr4iBOKPPKTVRBui3J0J",
+	"PUsFu1X63goW6pPVuwqWPcIPx8GEbLMw/c2baCO0uIns0MtXbtaaM4NygK0fdn4nMms7EvbRWlMaRlq+",
+	"pn4ecohsdj0MDN63rO99qrpVz/vaHhTo7Gpsf6AASM5vhaEusNqd4oyOxpYMyDxh9QoODhOyVBPbwH5n",
+	"BsHH1sJBovHTrvvfmUqtrm6MUhRK5lsr1nb31JXcXU30vcJ5y7VV/4lQueQp9kpxNWe5UFzVrwd0drT6",
+	"1MUzFIMleH/kha2yGOVclmtAExMFOTMSraoMrtgiRyBrnTdKEKNr3jTEbdatnY/u2frirGhwuh/4latr",
+	"+tgnbHBYh5bxbp0m239oEwjew4R285b3MqZHAhws+FqRaxUzWwAnhBshS0QyZ5qErstRFu6DdWePe/qK",
+	"z+ua/TpM0xWfY4KHdvmeuoO5Mddv7Zqg55IHI2K5HsNh0rlJpVFY/CetmsR2/Fg1MbFy3KSklue0KwsM",
+	"bOSOODiqSBGGFUpq1tkIO987KFQKnJQqtQ4/ZypV5W9L87g49/gBtfNtfbXvN5jsy0IZD+haM8eF6iCz",
+	"9hmORLDKkruq2qkGgmPFR25StnqRaT2q9mqKjJlcpinT98o4HKvfNxPISr2QFeor47WD9YlTLoE8CJKR",
+	"Qg2lGrMZTFQihjIRZsN+tk/MMFIK4UbYg4074XfFCVOoTdfA4988bAFEclk8AP0RAYBUvTnaCgHqMRDm",
+	"jousUkgGV24FgqeEgqrduYjRnGaCJ3OP/wMFqESYaV/XwG7TCeXpcRq6F5ChtoXOJCq9oyvBLq+omaRz",
+	"79vaTkCeptg0Njbtq7TD2vulIu0zeStYbB8YM6mwAEoTyn6lf3Rtk2Jw7SK+DDatdIMVINihWkjfd3xK",
+	"Fj3UwSFkOPGxeHCWkOcFGFugxhMEHNhec8axlDhChpx7aTxwUioNRnATkS303K+hNISIaA2/AEzzL/pm",
+	"YZa7VfEuNFxsYfl/DkKNIUzwPVdQxgXhxwA3AkCk8qDeAOu376S476sYquupjNlM9L1BZHcovbQ/iTs7",
+	"spggZICgR1VxKRzcfG319Hslfy38GpXl02eO9DCRY5kj8HDci1k8iFm8H7N4t6TrYHaS+wq0j7VBkAHV",
+	"I+Rk+IwKovxCT29HOV5VFe94UJJA1UO1ICnY7RSy13Y7AH0R8nkG/ACE7dxjh9iiaVdmPhMQtfaY/CjG",
+	"MMmgN/pKKgbM+0AX6mS7Ums6yfMZZgvWN6O5uECoUZrUbNmB79508p8nR++vT8LahJP6vHUuZpvU4Hy2",
+	"XcG+r6R1X8g/gHBlXbk2PLZpAc5014D5OShfxEQmeS/BErQiPbCz2QkZyMTHKLSiV++RRTCzdhPua2Kn",
+	"m8ChPgY8FPCvNtQ6UFzPzz2cmtbU0xliU9/YSzDKD1C0hF/dKKQtDT1d5EM9FQOHu1BTym918VDOuMqB",
+	"qg/BcaIqNIbVIIPXe99h/ydp1Xo0LzLWBxshOsG7N7i1Uwv0hrZv0Rb1ZwGdCIhyKrugnoZ6JeRc96zJ",
+	"giIpUV7IqPYjC1/tWokrTqHvSkYBX6gWCEa2Qk394XS9B516GB5UjbrHJ6+Yy6YCwx/1fahiqEKcSgft",
+	"Xh7mkFyUdkeHShdRVm8cdrovP3x/dHRydRVWFl6fvj05f3+9E+1c/XR6cVGpTWw65sEZfEeCvar9paYH",
+	"a03bi7mVs1lTq5Y7YrtHpCvIreHBWCKENQaNatbFOo7ezqbTdsoTEVCbtWykgBaQNm546BB6Z3yzc3YT",
+	"hM/up2tDawYSTXUERoRicFqOTsNepBdabbY06mpE/Os66qc4wmpMgD1GWzFiL10gLmKvyrrAiH3t21Je",
+	"V5qZIvYNq3SvfMtoQ1b4lb6N1p58PBeDNrAEVXXS6YDtcBzSSejiTsHwonKXL0hLZZ/U626d8RZp+4Ui",
+	"FnL0S9T+RbjAf/kMFFaNuDs26DTL+U3aIQ17bS9/D9bwWs7U6mf4V9VNVPDYjnMleDLIi1laN1GXnjf2",
+	"H4dH79+/hXJ7pXOWiam+Ewmbi3yDKZsIPtuc08HK28Pu7rBcgKvcsFxOZyqezv/VAR4I7ypyvfmdd3xY",
+	"LFYbrb2x803yTgSi0XGmpzqRIymSAeDu1M5Suwc1nhi5tl/VsMfPeDYmDFoTMQDxS5gRM57xXKTzTTY6",
+	"9HM1vO5HwWcRuz4/vLomxFSQswUePZmxKZ+Zh9KyklYNB1TZVNWpqW6Z6rJGlf3fuGjlvqnVPRIZoLp4",
+	"KV3STXrIU8B7r3fFoSTW+sAwy/c8TXeHqR7eYlsZeTmuQ+Mrw/5VdWvCYvOmVlQsNiMwcng2lVywGPTg",
+	"YMxnwKkAWHXVASQa6PnyvgIcHYwt2yGVXHceFN8dSmM+6yGy5sw/XOb1j3K9HvZRPRZnYgYnKt6hh8Mi",
+	"Mz54TfSWdlw9QAuaiRybGlMxyqF9H26D2Arci/h3U52J6tvgCsxGClWNm/oZKV0N+i83NvrnwqvXR1nB",
+	"cw7EoUkYN3Cbg1rehWxDdTkNCpQ0LMPaVaCb0HAowqJ4eEJoZoT77CQYIKqd4iTa5cCOwHDx2LPKij/v",
+	"sZiczKp09BWIx/VEzN2bobOM5fqeZwkA2hcqjzsAL8MOrjnfcjm8berJg+YzT+ORFKLMV7gBPPz1U2F3",
+	"63ocUH+lG/PqsulrORUOgbGDkAgFZJvtbT16zYnKs3kTTuLA7lCdNSJxa1XCMsz4uF51NYtvSB4kMsiI",
+	"oAHHk8r6uN1LDRem2mNhaoMFK61XN1ntVgKnaNME9AIGH6ZTmM5KzJMTF/nKxQzzf3kmx2PHMJEVilCd",
+	"gNwM/2i/v69wAhqya6v6asjd7EIcUhdtPs0No3i0/SIIEjB7aa0ghBjp7d7a0HiDyU/l3LxKK479Vxno",
+	"pL/Txc1tOpiJ/GczqWXrtkA+Xduz4hKEkT9qyw4WRqch9LHUWwJYvVj7jpIpGQJTLiuE1PXz3tpqpS71",
+	"Jt2CG03WiwvM6YxBLLrEd2px3FKDTsW7r9vIUCtVM9CZnaHMDuX//d97u9/x3dHh7pt//vaXj7vhf77u",
+	"8p8vX338j7op+EdZNtNBi9wUMnUBrzrGoGlDR8a4oev/B80ygfyi1FwHb4Cs/brC9NXrUZbyjHXtGvyM",
+	"jVMegaprSbEL3HIAQLaK8IDFY61EHMAh4lX3pOScSYrGz3J8d6wbcI59BzOAkbr3AfSP0sgInvXYKfLq",
+	"3/g0RbIqr9dWt6EW80qq7BvETsJuLXTVHFN9IX85e0p4sCeWa11isebLZKU4rEVkmpb0DF0Lx8pGvFrJ",
+	"oj7KjoAHm9Bc0T0NXEHrOs4SafhN2jUp7m5qajz5eYKlhNROaiXX3dNwCsNv9YWXUEEEgJ5rDUia9hN7",
+	"xzXcQMhJUo0HHpS6GWgIIUEJaonBDaUxaYrhUJgObENjeSfUoKhhH3vnz8ShVgbwZO4ES0Qq7wTQ04Of",
+	"QEx9M5FNuf3OdH7gko5A3Ccy0VfWmVDLvGO1R2nbo1EMM5GvbCeyXm7kYgUuo77IdNNrfniTk4Q/Ih6q",
+	"NUCNHGOqYCPMdRKHK/yeGn+iULdK36uBs4NMHVFLlcrH0/hYx5S6fvbJ4wQDHgqkKnBHJob17CusxVK6",
+	"xLGbizwi15b09lQaMwOAoq5FiRu1PGZp7bM/LW9N24X9mW6CWtH65Iv9wKoWrCqUpTeXyqiU1YqWXUUq",
+	"46ZtxZFwAk/fBA6nHtnmZzANrGASHdpBSA12j78Gqtjk2uXO/Cmfa+uvKH1fe5Q3KflLMdRZIhJfGFEk",
+	"Mmd5xmW6UPT6TQ1d98cVU1Sq72UtYf/sjQAoOe2VmJ5gDs0yMZIfwqvCzHbvT/EBsy7IfJ/xNO0rkIOF",
+	"vVblGl9fsBt2Ji1vTPqsTda8Ge+9gQM9OEmbYHuzoqFK5cEH7WoBvRFjqUKcY6XvYweMDD8qJJREpQKj",
+	"8c0b0FrVV5SXkETBX4mjKgCr8A96Qln2erTFlL2/PHskfWfHsELxPCGgMOma9oE/Zy6vi5H5B6+FSKMn",
+	"tusW3d6e2/6m+qNJbNNKXXmj85EdpmoHVy3Ohn2QyMgahRPT0douGqYbwlitqeIIJr6Wd+7G6LTIBZvk",
+	"+QwQZfJ8Ztj7y7OACYrQ8plADzkrUmEQ4KPHLkUiM6CQRu8h90XBi90qe6//svb0q13qetClshnEwzrn",
+	"E2HKQKQJz+byr72Gw7lVN82awxmhj7o2FjpoLphw6kcyPkXZa0P23t6yH+rplNcCMp/gZMGJCZmxXieX",
+	"IRE5H066ev8Zl92wxCaCZ/mN4PmGdxnxa0u2T+BSqGNpNUgR/VcocIi7zZKrEm+BxJFq070Y0LXEL3UB",
+	"d6jtaAR+my04/c1zN8ukGspZXXMBgvHTz+x+oo0I4ERCwosG7K5fC1GIjlK/go+/fGGnyXZFwHXigV1x",
+	"2BYhc4MhHy+CtcQVNTWGyW09+l5yO2gOW7dsekVN1arptUNP/Zpo0IqG+oUCRlriQKTDqmvYQ4sLt6AZ",
+	"wubbNvSsOCHYCrQJiAP0QoOQ+YIPfN1DkUE+Ng52k2EeOniJypkD2dI6mJvGswJS2zIHMjLI35JrbC93",
+	"tGsjhz5Eqb/yPG44Yh5yGO/VFQg6/d2EqLL4wtUR7x2gGKMpg6IR+HqUaJgBQFfhKsHStxpgla9f1axm",
+	"qLbr+z1VGOJ1GUV7ywFL5VSG/faI6dJXsX3qL/rGDGYiG+Cixy48KK31ZnQFHWqJCanKp/OyTetofXL4",
+	"DXTJmlnK5wdMCQGFTOxGsAL6czdoalaNrWGAh1hDs1W/vE3n2epaxPL8WX4//hZCnsucjUVuaLnKgAX9",
+	"K+5tL1a0AsTGHyfLQ746/ingDHP4Mwvz97LW72uL9ZTja1o8s67YslldbwDvdQh1PHZQ+J01Wm/jSAU+",
+	"sH2gAr2FtXEKeuz6MAVceAmnYtaOULmhXonOCKAucF39NW4IIFsPmhFJftT3kEy2ewBIEwm+Blq+CBbb",
+	"ARu1sCnL890hlTe+VY9ygXA5QiWMN9tea1+V5/Vv+dlnlf21dPBLAx8dhTMpDTs7v7pu+fYuBwKcQzmd",
+	"xtByr9OkpYWZFa1WL/iOWyFmBku2grx6OQMwEIjpkPHe4msdmNqgSwJ9MzN3S8aqs1LrBbJGehamOlra",
+	"OhVDd2lCmjd7A9/Z4dH16T9Oeuz48vD03em7H/YZMZoacEew8FkleDAp7cDCTQ+kdB82K6SGlQBK3b4q",
+	"l1jpDNG5QNzj6rcS2ROxWSnxAdmspgAyK3OGA+srPuZSRVCoPxMqgXw08YlTLfXxyfXh0Y8nx/vwN2et",
+	"AmiLs/sZPKUat8cX7EQ77tN3oh37TfYv9MTaWL4LOD0oZthEYelOwntuAve2fe4/wMtuIe/2M47LO9og",
+	"BTfleRzEr5UPDLIBsu9wKGbI/UTIn45BrTYThIRLg1a2grNDyhd6jYKFCTvRpi2OxFTnWEBWPsR3l9fn",
+	"8D1rDwH+PCCzXhsyDuUFQgel0ESuftJn/f1FtIpMZ33lC2Q2q1/qgLjpUIVLpKvqcldS4OUSVOa4OQve",
+	"pPkWZLwrFcwDoaYqD+iK14M8SwGX42zS2Pu4AXrPOlLvlgW9nSGSWCNCkpXGZogk7DzeEjrVIcvFdGYl",
+	"0AdhMoCpp+4hTxwCqX4ALcqwO4znmFLGUpS+iv/jN4QYYJkYiUyoITr2QCAP2EXeX7IjQoffnnBAcmxN",
+	"3X14CIDh9N4dvj3pzXg++RgzqXJNtfBfQXH5rMgjFv/HbwQhUrkOOk7cD+wwGAwWdUmVGN/HMpcitf9Z",
+	"pGmPxf9hvwADOwApkYuMp32V2zMZaXThE1VJI58J4ihrsR3owg0xrrojD61mpN4+mfR2tmO9rmwASNoW",
+	"rbbTjz48uLhHQjoJnbH/dfj2jIFYSGVkggJtJ0Ar0WJD1poc7W6xb4ZdvOrDgy96yqqDsIivtTcPFmQb",
+	"fx4f3cqjt5deiw+1K7k898zaaMxINU4Frmyih8XU2vLeX1PDic5QpfNUciNMbZrFPfwfyIHd/Zx9qNn6",
+	"2ZtywA4elLjbDfjPZRN4GSe7mvJoMoqC+VslHLCLuq2ML7+Y82m6WkVYgfIagszv5pBkg6jje/5ZhyBu",
+	"xLDIZD6/sqJAcaWZBMKdunKFw4tTdivmETJn/e3na3RChqmEYgA4FYfIG29Ezg6LfKIz+S9fQiztcyZI",
+	"EOUkbOc/dw8vTnd/Ao4ft8Yzaf/7Y7RzI3hW145UDsaPxb4ARBqWH+/zTwREQyCMl2pU075ydcvTBF1z",
+	"8Hz2KfiScWUoccX4MNPGQD2GHAoTIbMXwPyg1aX6itB6YHdXDM0IzNCbFNqyL7TJx5m4+vtZr6/66k9/",
+	"OtLqDg910/vTn9ComYqSzsUofisGQ27EAfXi2r9evjliX3/99Xf2ke+vj8h4mko7TgwFHHjjF++Qik1l",
+	"mkr6mT2L/+e//nswNfHzHntL7ysjS2BWYV06NTL22CWitVHRMFVd+7HqzP/p10JkczbjGZ+KnL6jrzJh",
+	"ZQ9cI/vdAOcDn3yClYLQ4mctP8ViPpulRM//Ypbpm1RM/y97PsVeq/bVMzsH373+5s/PneVrACqExUOd",
+	"iPjAXmrc3aY3TQAsFnpOpoxbU+3aGnmeysqwG2H9OnsVwRZQs8CoSMvy8QOqbCwpsKZ8Dlkd+4l5kVlH",
+	"kt5Kn3ol/yXgS63HTcYMu9HJnBn5L+gIirHSpzflHwb2B4QtiCP2kr2V3we1wFFfgYDlgDKds/jD7pR/",
+	"2LX37OI9VC3MVTBCMxNDOZIYHMQx0WIymQRr4HsAhjyDKvj4P3fpwt3TJN6n9m675b8yEbKv9RUErEBk",
+	"ZAJRJ2vzk4fy8tVf2HDCMz5Er6YE8OUu+OX2QUlsYgdUs8tLJ06N5LjAElJTiCxi3PRVXNE5++x70APs",
+	"f/7rvxGJ0CubffgbEaqWk1SoRGQsfsFn8sXdy7ivMJwKLUoim0oDoQGZu8SjgdTrh93yRydzTrVWZK6v",
+	"Mp26phCAZ5U51s36HSeTsB6j0pQhDXu99zJyOxT66sNhvd77GhB/E3EnUj0Du2OqE0HCSkCLYIHzNA3u",
+	"NL2+OoIu6XL7x+T4mP1M8CRmRmD1Odiq8Z/+9CdwXzyQLK1JTlVhfUURK5VAMzE5pIbW+Y3geZHhfvib",
+	"A4OgKWU8gCt2iBH2Gbvk1EKWD7K/N8KqO2PAi9S6x87LfaxHVDXORvgyUIBTnt2KxK4Y/TWOqM1cZizn",
+	"Y/CYqe+8lAqZG5GO2LNYaSXifcbTez43jN9xCQwgEbuf8NzOMk4RHzPD5+Y5jN9rhG/2vg6q+N2opGH0",
+	"CTQ310Dkg/Lv1wx0Ibat4CLYa1zMtpSXnpVwfIDdq331jLP370+Pn0fBD5dibOWUPXP78+tXwfasXPqW",
+	"/6KzGL8i+KtU9q/P9uxwvv3mm6+/ec6MSMXQijANTY5cA5ETZem5iqwfbC86CDRBPhFzDDCLXwsS/PLm",
+	"rwx79nrv6+c0RdTuCnPkDDET4ckduf4IE1UkD0TJU8fA3uN9ZfLMnvPxyTUfxxHJgYsASnuK6VyYHotP",
+	"R7tveT6cQFxiopUG1XMzx70VnCBkBTkeIyXYs9cvXxFJJWoTh9VK77EzfjrafaeVoHf0lXsw++Hkmj37",
+	"eu/184pwl2IsR7vQi7Tvtk/i6wxEInMQzL4izHD46vvMHuUq8vst+LZnr1/9xWsAmaMAu6AMHU9020CO",
+	"BlO8yyqTREdMfBgKgKrVptxpzlOOg0ncZ3+K+2oquDLlzvG9odQh23O6n1bL7r19WiHoXMM5juz+utND",
+	"srKslEnFU5KU00RMZzoXajgvT7iL86trWiaIfBpm9FRgGMdK6NCqMNDyGGw3YNrFwbPsCRL32CEcTdIw",
+	"M9QzkcDuBMmOgho7AGrXRe5DWLdilvcV7AV3gr96DZTpxjfiBYYnZMtdbtjpg0RbqbwEVBk7bG5nAX8C",
+	"O8iqhVtASRFliIre71bGf49VCcgygT0lgITj1JYpmSSIjJwrSj7Qfgt3WeR6d03kS2ijvrrhw9uRTFPc",
+	"hTdFeltqV4NxIF9Y4/uhUYox6em+h2N6t684ZLSg9dqwZ2Szu2n0nOB+wp4fID6xL31iIiWkGvtp9mPx",
+	"kLWLmsgRBPpyP93PrHjoJGIz4D/NwHAjk9NPD8pCaePiz69fvTogDNWyL9U9VwKojmt+juiOve9I40Lg",
+	"bvfQfkxsV5ueS3fbqbfHussn4v5EG9o4fJzCCFbMGLej6/WVNT7jRCTFTFgvD+rEuKIOHeswBst9z+eo",
+	"sXHOXas2Xkty3OurQC1ROZvGUnSY5mfxHUYw7Ekbz5BCPn6Oay6nM53BMRbKEFq3DrnFBNUiwJfJlLYf",
+	"YxWek36w5p3KpTdHHo6I91UqlfCZceOi4+SlWfXlbF38lUMH7K1QPYaZXhoJVpYifBTsl9jtVysPpHLO",
+	"rEhaZRPP+FjE7BmUI718jlF8+7eBtfhjIsllMYKZIXAQ0TpwBPrvKxSXl3vR3t4ey/S9PYoC6Jw4olgq",
+	"szsMywDxh6ps2gelbn/y4QQOIetPzMBvTVyqGQGbIMuMs2tYoYjyD15/0FfV8SJGk6KPEQkRkkKIGwHg",
+	"xF/hBgJlSuVQKAORJfL/D2d2QLuvenvU5Ineutl/8eL+/r7H4eeezsYv6F7z4uz06OTd1QncU1L5ohMf",
+	"pMP2d/Z6L/ESPROKz+TO/s7Xvb3e14jOMYGAB9n6L3gyleqFyLixlimEL7WpCfxdlE3czF5N7gEZv2VH",
+	"RGnjAzJNRMDSmcdz2PfJBVgWU6R2S2NOwkR+l5NIuMZlx6MSgSUO/407PrInKtKNIEOxKU9v3CHOkK6Y",
+	"RAuGu9fa1ruAvAwGQrQP1pseg8IHOwI5RYhBMWOpHpfOg5sM9wJoaeor6GkqD6gJNxO7bSWwI8177IQg",
+	"p8l/tHe6yMKNgOh4jOW7MdjXfXVPPYWwDsmB9fpDkuiYMAhpiZa+3ePQYVM3OWQwWUakd/aIBV8ulSMx",
+	"nA9TYZ25CXdPy7lM0aO5pKPSqu746vCHw8G78+vByeXh1eH3ZycxLgQJi9dPcgSbUBN9uWuMtKf+ndh3",
+	"WOUkRgQ1YiUJgEKgOIznlAqKCLPJaTbqtewrt6/tqZreQfFnBlfaO+jza17RY+eqNDaQpfibvT3y6qLK",
+	"JMIEWqVywOKpzgTqhKwQHtoAjA6dCaeyyRPGp0cueIY28YKRhUrD2wqnyc7+DszjEUoYbGQXYoJsSU2v",
+	"EmLEgazc6yJNgHgIJMYHJSFaVcYkk2xOgE8YJK9rCGzKs5TjefGTmOXBB0FM85+e8eB7ncwxI46fAsHX",
+	"MuT1C5WplyNYFcQ/Qb2FaaeP1VAwpaa8DrHPerW3t+13Eyc5vLymtPGeu30K8WO3Ej0s2UqodrPGKG16",
+	"Pd31orzF30Fj8BzXdbf76XjxBlFCMCJeTKc8m0ObdSpyUavbI7BKS2TTibRGDwSw+dgAgJQ9THYguVaG",
+	"WXb2d9BQxV/t66qHj88Bv8iQIa/+BEJeTjBu6frFbkEsMIedOROZ1Im0Bsx83509hjQJDMeqUeuxlU+z",
+	"ugCbKxc0AVqIiCc3EvfMxZEpkuA0QF81qQB7kNAYQm3gXtBjV0HdkRBJX3kd5zscPR4SOwrq8d1paSbc",
+	"4STo7LZOf2SFKnPom+oPN4iI3cxLcqs/jDrxE+QVymMqEP+2FiqknPjfgxI5xNEGQbuv/NbC3fdgpWFK",
+	"oPhxHdbPGwiTU1dEmXn6yoA/L00uh4aKCdOUBllyQkcs5dkYrYCb1HkkPXap73FfYGIpJJkLOpZNLqfW",
+	"VDxgZsgpBwV32a+Xaij6yhqC5UDYvVUWVHZnRI4UtFMx1dmcPEs0VHA4BhNSGIhXfQUzggX42g4gCD8u",
+	"8KTX6IWxyB3o/iPKuntFjYxjF5t1MXs7Dxe9q4m+xyNB/gtjT9YZtmY1zFyI1f0QGZzJ3VsxN43i9y6E",
+	"e2KHzUvCjMC+doj5UWy4QnVvhLBeiTbOO5DZiuVMpckPL05/soNro+XR7oaXg24BRzYTd/pWJGi/07aF",
+	"Wu0GTY8PWavoa14PgU74LHt2ejL/upfgr1QN30roHJ3v2iPmAot+Wl13Jf/V6tojRPltceUpemvXOucp",
+	"HW2PtAtRMKCkqWYjlm1KdlW2sRntm3w8O9xukFuu2W/4g9twUYMleB2mB+3EcEmmIQQjIW0VtB2aKuzb",
+	"fmAxEiCPwV+dd95jp6OlHGSqrdeGO8O/CzDUIJruXLk+lIwzu/8WAqW+UZM2vjtA4McycC4VQaFkAJBC",
+	"cUGrNBacRBMxaKfkOfFxKlcmink8O5o6DYHjRVFYVhGfjzGGI+zg2r3c2quPsDSc5qjhzKIkCBW4PI4t",
+	"Fu2cUY6niZUwn7iY0a0AMOLqLNWoZF83tQVD78jJvtvl3Td5zan64rdbMR/I5GNwvC4ZLRsL8NweCo+v",
+	"ZVeIzVeGuZjlNrTsDyJ/tBV4gQqv2St/A2lHSjEqnVil+QtA8zgdabWgVOwb5zZb4/VO30Jqzlsat2Le",
+	"V1BzBBG+EprSBQ57ZRBU+qKJpNbRhUc+TDw+M6/UfveTuKSrRTdYrM/W9bzEA3pb+8GexI1G/s8TzRKZ",
+	"QIxkvwIliglGyrneFLkLoIUosBGd8B4CDTIFYf4bgnD4vGcQkUf4qd40ee5CRhC8p+qAe4Xwaft9Fb+w",
+	"L9wlLvNGP4GwSZY2SZ35TXjRLeUInvyTvaXG8reyJJOIjaQai8yaPoBVD/D8nmi9gHrdJmeAfm49IIDR",
+	"wLE0ODA629bD7kR2s8mzlicpWDJPQ2P3ecaHue/KOzo7ZYSC0jRb/jnb+kTHXtzBGWv8UA/sGaNhHDeu",
+	"+VDPRHsRtFv3Cm5pcj59iTOIn6ueoJadplEASGg4iHbweSsHcCNGECVe9+5cb/TmL95voJTWe7+0Kltz",
+	"gHH3YYkV6Vt/IsH5AgcSVUba1SyrPs3O0lmVpL9CberyOfXiTmRyNG88ri6FHTng/EHgUkKAU4+woh8L",
+	"XFzqGpLU7icj0C8Nw7l9hSnsxYMJ1JLHVbfnWzillbTKcCKGtwYLVRBQaMaz/MADQVM9hd1wAyN+jdlf",
+	"qQoE/qNQuUwph0ykzAwh2HnaV7SjgpsxN2OgnP8KEDEpCYPFJlBNUHdQ4qSCNlkXULv2T4MZyzV+YoDA",
+	"83KVVgGYwNr93QYWbVnFxHT8l8UZzwLwpedQGU4LEwOUlLUJsLwzRolqVMVgZ1TG6sAQ8J2eId3UkrzV",
+	"AZuwGB76VzeiELfoCQ+GZbQTu5amdjH39ppGBALduJbLKFdrlvZRtaKdjn9YIaf7m61/19WMdqkY3m5D",
+	"RcKr54sQwPU6siY2v6QKfdHli9/cP9eFEr6n6zp7i+7GFRGF1VPiHvBGFyrZViiAue8ua45crWUwrb/o",
+	"mzpXyP659aS+GHI1FGlzdOCdxvw3VmtmRK0hEtfioI0IKsaggw5J1ODio8N3RydnJ8c9Brl/qfrKM+a4",
+	"Q6I2wgmj2sqqflaBgL/pm3axgKcVuiOY7kDuWkrZsrudpL++oEx3oxXzVkOWdIiliC4v7jJteASnrvWu",
+	"DLDzkhQVKhJTYq+q8YrpkceCJ2feCusmQsdnf7+CsvE3MJY2cnR89vdr6wB3uuNN6UF3ug86EK/nM9H9",
+	"rqOUG7PBbZSm6XTnkVammIrsh0wXs053/iTmXa//nhvx7etOd/0IsaxOt1xg7Wu3aUCl+cZ6np3uuNYt",
+	"rz/jJoey+w7v8Pe0fgtcfaQLlb+Vqvs9/EPrewBfXmrVaZp/EIp0QfvhXUHXRqfXXPEx73SDVfuF6rhx",
+	"fEFwNw2U8Y5fA2GdTnccIgpjt9dcYn9Nt3u07qAV/yHF/c4fI1qy+hAvzzX6lK0EOfxBHJabB4ZAkv5a",
+	"YwfUBjMCK+DFbyVV7Ops4NKh3f3M9re2M/xOR++0EtDZ9+CV8GiRX++9Xn/fO52/Jd7+7aUP6xZwu+tn",
+	"R5LrbEUy0VpvVMt/I4Z6Kgy7OHl3fPruB9fFh1TWeSati1DkespzLPLt1eQB4W1PKBHtXIH6NXKXyIpc",
+	"YMhy5+OWpOvBuTWsRXyItNQb/eLDTGfNibYT+NmQ5e56LnWaBMk0rQgWDYFe2ExkLJXUPFtCdYz6Kg7W",
+	"1TpSMTVjAIgEk4rdgCUYsVlaYKgUX0m1o9gL6qrf+wrBEwB7FFrtAE9SKha8Ju6xd9QZCJ2o5lYk6KtA",
+	"zSf06UnTV/Fv/R2hkv4OdqRG7H/+678/Iilc8BPC67B+yCZv/w4XuxZ0nFGoHR4WeV+Zic5yAn6A9wEe",
+	"gm+c2w8Z+OwCA75XVsysL47PwqY7TFTiXa4THz7CAd3h06ulT+SRQeZfGsy5AJQHcGkbRwKa05vq8/r4",
+	"2xev7ItX9sUr++KVffHK/hhe2brsi+u5zDUdDkEChqfpthIwLWA164xV33cOWK/25PNlGZWGdZc1gZOS",
+	"MKXrho2XV8bdjc2uY6row65KlmPQS4WiUaOdDn3QmeBTkWwjGYSGXncfst6qBHZ/0zKSbIRQJT33cli4",
+	"NDx+wMeuSQYjSokrDa5NWxKkfznxrUA/FwbijfuQmGUZDrSVqrXPA3Nn50vZSNN8r68fQbHbWvlICAI2",
+	"dqK3oVuO97/4Lai8WxlWWfj2zhZ3YAk/OEaC5uZWE6VLU9thZgFLA7l5Fyq7EDTSu5y3QswcxBZQdLFD",
+	"dnlydX72j5NjfKsPdlye/HB5cnV1cszuJwIA2PoKCC0cdEsGIEN13hEC2G91vdqEwMLw1/YTngufg2TI",
+	"7dv8N5Os16/+sv7miwyK2SW279JYHi6W72EV20qmQ0GjgkwYQ63E3mcyF62UwYtEmiHPkuYY3RGBh3GH",
+	"eYUJfLoP4yUuaOeMN4oGIEqZe1evry5KLEbK1lKXYwxgZTBKh6xVW8VMb31qsX+adD98yzF+4SdBuCDz",
+	"/gLhq2r706Fwixr9431EC5AOMICPRmKYl7EvCEYhrBKcjq/2Xq3fKDSIQyKA2cImoyldBscBI779OdBh",
+	"V3nCgrZ7ivyFVhvpwBVK6mwIyJ4jxEg9Pjk8hrZdxg27F2naY502HBbpGA2hSQdXAb3AvhWnUKkwxlVh",
+	"OmC2+q6cPJv/gfcpiekTAUf8IfclBJUeaVci5l7zDjydugwD7RcXiQZsSq7mFJI4QMhWQCfPtd0LiIs1",
+	"J9usxw77is7tEsNRJhiWR9iuUSYCjN+f+OiWs5k2CH2PULkyJ+IunkR95dp87X8S/A41ywAbmYe79K3I",
+	"1GpHU3hAiIOQfgCEyxnEIVPCloD9q9VQ9BhOgwjwwigwX5tzO7DahRDT7HBvhH2Fu3QhgweIYacKsZ5x",
+	"mgms0eR6FgAjRtAwtdh+DXB7r1+96qv4+Ozvg9O3F+eX14PTd0fnby/OTq5PXBInyDkgAIhULMYHx2XD",
+	"NC69Q0AjXFUxvMXbMcmjdC4d6U04HSVu8ZKSw/dUUxTtNE7rQMzTnf5Blgw+qxmlZrk6GCdiGy4wvnvT",
+	"iJD9CeNTNF8LaoGy0+1wPKKSJMBlPx2+N3sT1BwO9fRGKoeEevju+ACTZuD9kT7LfHSIkmN48fmlxxN2",
+	"TIcJcCg7XHKHSg080x7zuPatPRbfirm991bMB5jTtP9Fz6QH+ec6XOQFdPUFQPSmVsIvabkvabkvabkv",
+	"abkvabl/i2LJ47O/n2fJl8LKJyis3LCeMlpfYleC14D1j3EFYCEy90AWzE5HJanmArJ2BU4dAekjD38O",
+	"sL7oHZGXA1fYn8p3e+xsJFp4tbeHWOHwYLBZRRL32KFiSxwENZjtEfMAxXZcfXUr5iyWiZju94u9va+H",
+	"t2IO/xDxAeMB2D0NqKzigicuvBHHi0D0feUQ7sGlOaygDw/BwVZA7XBjB5PKO4F0PWwJIR95pt9fniEi",
+	"PrhGEWIDontHBY+OIQddRfwJ0KSQNYp4WqpBY7gqAmIXzyKgEkboG2BkCkSuAGuUOnK5Akz4eY9VPwtE",
+	"w0FmEdcZfRvSeRrPZOAoiohDxkkCOrzxPc+UVGODUNbsflKLdTwrzOQBdZtPFPdZKCP8dP7Z6hQ946lV",
+	"CXPcg4j+HEC3nFzz8TqsFrjmY/QpUK3wG7oDW20TDqz1TDfCgXWZ5MefmwceSxeFmVSR1+vOpSo3287+",
+	"y2///Oc/v3r5bYegnfPOX9y4TGv9mYZFrX4JJlwlQEqOiknfq30WE9NAXOIFauWjFjORMXpZBG2mAKBn",
+	"DRyIjbtxxBEh62MQzjevUhwLcnEeOTvjw5x49u4nOhUh+4k/CRB2cOTJNJzGx0LmjLQ/0PLpEXvJco2A",
+	"9G5E65Wn+Zwh/sphft8xtbvl12Nsy6wPbolS1D5bCCzYn8WMhGWtAbnNjbrYrpMAmnwNkWlqNMMfMULu",
+	"SsGJ9oOqxA/Y/cRdlzCZR9ZgIH4Pl9HgwD00hS0tVYlcUY8Xx0LOCjlydBPSsHsuwUAdWZOp1K6Ry3FR",
+	"eg0sGlELvYvj3Ga/ySJQEtTXyxywWhpHz2QjahZ8wkPx2F25A7aidy8TebTNDFLS6azGW3qfuuqDFpZv",
+	"2kwT1ceuTx0LDIVwI2Qxdi4AJHdzPrxl9qwS4GktBLZDN43cnthdgqRN/j8HPI8b4MUfb0cAPH6uHd/N",
+	"PoudHokPWJxKJZCLihsHSaQrVJn5RBhBbKfPD1ic8fuYPXMh7zJmbjUjbC37D0SNhxMa0Xw/5G6GDTC0",
+	"3Ys0fd6rhuxd2N3EEKwnKk0aN7W71O1YuqK+StRh7tCLgvMo2sn4/U6046YDKKhgNmrweB5cOvqH6oTc",
+	"sP/xAeWA11WuFR9xwSgC4aDus8KKagx1FLEVeiNUEsQx6AltagOfoDX2qeoCH6sk0IvhZ1ANCK2FOgeU",
+	"8vXy+cCiwFpT7gUf3q6AANaZlT5IPpkeu7g8P8IiVggFZVPH2oOVTc8uT44vT/9x8s4XCBydv3tzevn2",
+	"5Pj5QV+9OTw9g1uRZMMwzkZcpsD/mGfzsm6ioU9YZ1j3BJURvb66FK70oRxXfi+Hgq1EG67ZRXx4q/R9",
+	"KpLxJ9lK0efpuB0Ob7tGv35XexDlB22HIrey5hL4IM6q83HRadu547upPOE8aIFe17ZyWNoCDxHZp2m1",
+	"oME2NVtch03ZWHC0vYYL4hgDZlQ92tgiaLXCa8ut3+o7KAwldYd0RqTrcg26Lqh8ynwylx2fXh0dXh4D",
+	"elrp8/bVCrexi6+7WHj9b68IFwu1/wjKz1VK80fVcs4zaVJy1wiDLlWlHxSKDkUmSk0M5zifCs8KrMT9",
+	"IloEMXlVA7kSgsEHCC8BwASebY0o/tirvb213u0ZfcfvQb+6sa7TrbQ2W9WtXA0BSAQtL/tyoRJORLyP",
+	"qm1BAxSim7YFczLXTus65lZHYo9phDybs1SM8joYGnjnF00ZBNthRv5QmpK+qZ6QGEToAX3MTcIM5Mad",
+	"0JRc32G9yfD28N37w7MeOww4mEsjoa/QSnC+GZZKi5nVtHamhDIcAh1cFTxNiRyLIGVMfU8IfMHveWt8",
+	"QjCnTyvusHIL4u4SryI1AvoYtm4qrOmjul5oGjACGGwFQdfzbCyQ8tuVOO3bg51J4CLn1MmCxdqudeLV",
+	"3qsg06IzoA/3l8qcyObTlDgsK55iyuEZ3+y5tgWKQQwwyhH2LLhaDePTzXFEA0tkgolgeCuT1iA/SQAw",
+	"34UN3f7mPndWrRFAECydybFUPK1GFiOsBIexer8HgouoHvB5WOuk2I/X1xduJjMxFECrDDXjGIR2ZViQ",
+	"zeYqgbosl/qm8HTUV/F/7h6nv+6+xU/dPU3iiNHfysrS8m/kDpZ/cEBScfmsc/q6XagMh+61msoxrNKi",
+	"aI8XDTeP0vSVgKmNPH/VM3q+vf25Dz8ht8FXxn3TfllBRlw8iAYmR32lNMJpTUUieTZnSaZnBnkScpHN",
+	"MoHadBohad+9NIBXTO/Fuum411dAtZCkv4Z8/Igwwaw8WGPW6KnAGjynvaHDBrmiyQt89SrsUkKbSxr7",
+	"nITdi5uJ1rflxXvfsfjnk+9/PD//aXB8CsT+x3FAkGgNH/jSvnKlaToDIgdZUnT7BiUoQWJSYSlbZKV7",
+	"xGVqfGcFtBD1FbHl9rwnmnm+W5/XbdFl+MXUsvPxJD2JC+9c3SxE+iNQowehEpSlofLpi9U+lg2RTztR",
+	"h01HDiEH4lyZnM/tdF1f/q/Tdz8QKwpB6hPf/ecxh5/WXLFqqmqsKH3/lNUwL3xRS7tgLqyxP7DL86my",
+	"T6Dwd13c12Mu/i4CE260rSK/omIFbTcCbJ+9zYjETKdyOF8Z5PJU+fQNDO9x/f1STYQVOGsrgTmnBEYo",
+	"Sj5j4GUKC7Abg1bwggscU+f66i3m+3EIHnzlE2X9A14kmvRu9TcNuf9DNhXZGIp2h75qt2GV9xH+lRe5",
+	"HoAZ46FeP8ZsotMk3PpYvWKtrdJ04vSgCLBi7R0DnqYOS/ZjXII9IFMl3L6qXOBhIvJkFQAwwMeqA1gQ",
+	"z8+kGmC9qLauAihFuKjRSmfyVrD44j1Bg6DEvfgN/v8jqbS4V1OCnP++xOexUtifkfhcBtzw25efhcPO",
+	"Yci06qtv6im/dA/5VEiLNIAahMVXm5TJ/bsAJtK0rQdKdFKyNbstKyXmoX2Sh75gCXsNofTKKD4zE50H",
+	"ich9OlaJOxHQRhITEwysaxHpK2wOiRHsIXb4fuxGjKUyPXaaI0calane8OHtOLNqA1KQ1hLNANllmGlj",
+	"mD3XldKJMBF5fHikB6XNmNB0sFEwEMI1mZRoP554eiq4yuVUhLxstYGhCKFvbuVsJpIeg4iUX8ZpQg5K",
+	"X40LmQiIGdaV4TfhRrHYe1VYfFCMRnIorecz0hn2NPSVvah3U6S3A0D5jf1nAr1lCR1cLkQ85R8Gvovn",
+	"+QGS0rnUcF9xZUdEJKT4gLLQzJH0Xp78/f3J+xP4+/HJ2cn1icfMiL0mjCG0Rt9TRq2gzyf4OHTvaOK+",
+	"QoAgaxBmyGVGRn1fLcUvCcIGI5Po+0vFCgwYplqNXfzVSS+25tay5AHsAW3Wz7XHchFW6wv83YM15VXO",
+	"M2CJLNJbJyYPSNS43f/iN/rXAlVP3Yzdc5mTE9ucrnESLA1zIE/HkeeEhM7mHw/P4I8EuW0fi2GvDzPs",
+	"9jnNDYtPrvk4ZkN9B34TkTGbr1giho6M4kYXeV/J/MAzZQagWsjAL/MGX3rTHeREu1WgmS7+mctWyHcX",
+	"mRiJbEPn3MFHbBVq15+mKyhJN66xv+a3wjAB+61MqQXIuSaCAzxNGZyaPRabXM8G/lgC0xhyV5zaNQ9Y",
+	"/NvHmGViiiUhaYo4Zd40X4HC+yQS8dguktN+W3WsF0XrUzpER7ivQdVY2yos631El6iiJ1/w2SzTq4o4",
+	"3hbGWolsyNMUubmNngqtBOYKrXWJbc4kA9iXulC5ji95WrH8vVVYfE6ieYgLtloeHyR364ibz5bKLBEF",
+	"kg8nIgl7mNCp6DVwMH8Rud+NNnQkzo8lcT7i0tCryiqYC4EBuCY8hBGZhwnY08aT7Ii3GVPqGit6gtiP",
+	"/aT18Z+84gM7LM1tJvGWgYS7iHdtHq9eume8MGK9OpWKjVI5nuQQRhlJJc1EJAdMaTzOCZWb3wpVE1W3",
+	"7/iiUX8vGvWCQ1jm0RRqJkwxXVP+u+CyMATKsGKIzlLYB+GK4qY8EcxINbQ+kHOTADXaOkmuUq3iHdk/",
+	"9djhCCoY2YSneYRVwogHbXKe5YY9i6msK34OMbeEcTbkimfzoN1zxo0RSYQDCFr2dQZYIPjRGMTEuAyW",
+	"xNRXFxfTP+x+ofFdohD87jcLfgfjDJRcwnQGYgRtvw/dPva0brY8jlD0QmpZ62URvjpiZNRauJXenyt4",
+	"x5NUyOCrGkpjcCNt4wyFeakeoDXTsvk5irnkxmW5Qhz6G6wuXVfjdI0P67rJPzfraeGDWlhQ8N2PQjWW",
+	"uyl90Pq6WoF2JGPIPbcBfjiR1j3h2jSWtkJVzRbLkuw+kyaXw6AYrbJG21qidRVqPy8UoTncOlQJ9kBW",
+	"mioKHDE0QO/diQwaEvZ8Sq2v6DKILsCSAFGDyQVPGqLsMOkbVpOUAhL9m9a2lcvCOwjNRuVtdUub61JS",
+	"Dlzap0jLvhUQCvj5K5AaVxPH1pXEAf24C/HfT3gOnS0ihbx7KWiGz1fE659Otr4UxT1eUVwrGd9SXdxl",
+	"4AwxhPfE10MlR76YjpLKc/IgeljYxd5XSB0UQSuMtXyFKmsAFNPqgMXlHoiDFiQrMla1WpGxthkWhnhS",
+	"kvh0tAsSt8/6O3v9nZgZkRPbT4k7Wqe/5/WoD7Mi/6PulX+zCsBH2SwL5sWy6beiBpBdiGwoVL4r1FAn",
+	"APiQ8SFsElMMJ9AP9yJ29VEznk967JBkF8qbEMaPiV8LnhrGFabHAC7ZiPFUqJwBtdazEM43RhPI/gt5",
+	"+6CfMGDAc/iG9p/gRwIXD9a9RixGljD7L6KYes6kcbVgN3MW/3By3VeVrpD/G1751//5r/+OQ2SW1wwa",
+	"RK/PL06PBu/Orwdvzt+/OwYjS2n0TnXmgSncJo/sj8gha7VCuYGxPVASkPw+E5KyhQKR46UBHquZSFOR",
+	"IEy8gqQiGm5usFBXRgBcLah/zkcNFvyynexbW8hgpkC7Xa8yzu4ksxneOmRH/+abdeTo0SNxEXXn9fjC",
+	"nvE07Bn1SYAH+k3OYYLzeJen6RaYPXV4GD+zo0zTsMOD8b6aZWIkP7i2cKES+in+EzUm33O7eRGmAZr/",
+	"9tnLPWY8rBPUXYEx3Fe+1RhrER36uIaR8zQg/wx6bvcrlVnYAw3lpX3l6g8cTjMB8owgcCuHE9roXuWV",
+	"jffQpOjsJFfHFQUjhCZ8X9YTIuDTSBwPWok2UVblga1DHcUGQG4Ldausj4Fzna1TwY19xodp+kDas9bW",
+	"0IblX9HnU8aJ8/VE9Kj4snWEhSjEvk22jDm7hjsnQtFCYWeiHwf7PdrBhRNqKHYPwXde+5zyDnfD1juW",
+	"u81nuQcfaY7a82O4AoJOBBlbXITtdC2nqYfpe8hJtmyjizs7jJbm+UqCy/rw/N/0zQm+Ykk11hVVwHAG",
+	"sBxRS8kEuwvtuoVWauvf4vdR8wN0V0z4nYAJvRFCEVsu7PsxAMgVMyglBucYMo+Qkm8qAplleiiMAZ9o",
+	"NaB+3d3DknRuIJNNvrj2qfhJg1Gmp5VnjnQ25bkVBZ6L3VxOIaG2bB6vemiuN3rkl64oWDm3Gy7BaFqf",
+	"2kHp3VpqZ1bcpFBsQg8OdMYv+sbUKA375xZkcvC4tVxyhHT0au/VAVarFsRAT8LVV2aiszydMz4Cvxaa",
+	"23WGhCuJGElFeDKZHI+BUe1mDlgYpyPv7ONQUPn3FfC4WXn0WDnwl5C4LgqtzpnIpE6YETm7mfdVjPqI",
+	"rp7oIrO+f8Bw52d0f6mRwdq2JV8e8J/1FTwvYrFnt8PG7DKeh6dJgFlUnpRxSScwQMh3s99XePtUcGUc",
+	"TZunJce5AKyrACTegzSphM3tJ0FTihwre89+X43kB5yLTCfFUGQQI7zXTpWaCZAXsFvRQNsGM+Ik/XNm",
+	"HnJj/CSNRVVV0GRQuRVM8LQqN/CNGOlMPB790DZtxy6fGu6pz5hcCUbIuMJRt9Sjy71TuKVe/IZqptoz",
+	"tZT9bN5SNVEz98SVZu+qRXv//vR45+MTnoYr5aK3tR6khTOwwiPlz5VOB2OwniNr/repZ7HKk72BqxfK",
+	"64cTMbwVGDOJs0INfIZnkPC5idkzbo8n6wo87yurih2DUUNoFt/yuy+Lgc9YbzHhCmzNYhq5yXPicK+z",
+	"WzuD3STixW/w/9beWEmJ9kZnYwICZApdr1zfCkUdv3S6Q08b/N1Li7WyqDs0YhN9L4CkVacJtlf32HsD",
+	"pGFWqjh+FWXnHaQYpyfezNlUmpzfih57y28FMwVUKWcm7yu4RWkmeJZKkTGcDWZyaR1Uq96M62ouDSEM",
+	"vyJ9G7zZReqk6SueGk0xRN+KzoC9jeUZl2lDUadAse4s1XAX2BTdOc42imjDC7fVRXlpP9ytX3uhXM0Q",
+	"dl3Kmn0uwEaCJKBegn7lUiWBTW+1V119zkPX5NPP8A+bzG+LTf8C5nA1fY6Zm1xM6TwA3wh2FMv1Pov1",
+	"LXSpQuELYtHaNctoqRZWyW5UXCayE7HeBh83LTAlotiN8CSkuGtDlQO7MxPIWGUvOKy80WmCrFBVTCus",
+	"yYEYih0V5A4hsgKsE4CzagdKyKjgNBUqCoFJWfy38+8Hb07eHZ1ABP706ur9yTG6SIhlGg5s6dOCr2JE",
+	"xFaLfGBHsRWB3b5jAi84sgP8JK5J+fpavIOJ8GlkJynBgbWVsmOQEF7VR+33o/25sh9/0Te7ZfigXbQz",
+	"8phq7uwKnrBpKPQ4GMSa/PihYuIDH+awUWA7cYa5PzbSaarvqbjgT3FTbBL+b0sxxU4R2b/pm2t7fePT",
+	"hAI8mbUx05p4btkaABHaQtEfwsVpitXClZu89KaQab4rVflaIzKUqHavhgcMpNowSjydcpUMNl3PBbky",
+	"LLZP+isQDzYKTwr3d1jxSvnDl5BvODXlrl/vv1SEaUtOzC/6Jnzu1qK+QUR2XegX45thSaScAhJ6LtL5",
+	"QV/NuMmZSXWOGhX6zAtF2FJ2OCWuFHOwUg1gRpUJ/8zDj+VAOxz0Lx9nBE3xl3KVPz2GdJfEb3Xc7XO/",
+	"W4gPYsEP4ws7r3bjLWJNv3753euv916v9OSaTZsXv5X/sTLScBrmX27FLMdaH5kbrA10RfmjTIglwvQc",
+	"iijtnfAILGCGvCrg+6tEJA00cvvoeaB34zFrKYxgH+ignag5FGx7tPbcugY90txYhyfX0OLamScAp+Zh",
+	"6qJy96UYdW0U3ZygfbEWvTmC0nDC48zsNBRSfrO3t5zI3cg/r0zRZ1ED7anWW2zP9dGUujj9k0vUQ/uV",
+	"6hfpk9Fvb7Qwa/DBTvhwQjUeGDtg2XIDByAlWpcToDN1I213Xznebk0N8IzTZZF77uIp1Nh69AlV0FOY",
+	"NtvtQPr81Am1Hz3aad/QfrTIKT/GNj+ZOWTniIkPQBYVk78du8C7lWNsm0Mp7qsTJ/dwMjs5Dy18Dj1D",
+	"97wkTJpj0oqKNxwdUF9ZIUiKVIQgsxEZ91CBi31NSt+z+l1B++cPvi2222z0+W0L12n0qa3gFzd8eDuS",
+	"adqyyrE2dve9f8ZTyOG/S2zEzer6sIhfw60iQ/mnYh3tw6yOxjCJe8vaIInjv4IKsCE1jbhCuYgBgrg2",
+	"OSJZ82Eu70TMuLWXELYbW0RYqu9FxmaZ1JnM5wgO6XRyYg0bzNH2lRtYI/Y06wQ93Vch9rT/6nXg004I",
+	"nkbDP01ox33TJ0nfuJdvjFkNkbcQsBrLCUO86q0OtCnyVLNxfl8hKPcBTx6A8vDe5d7q4Nq2PViV+JDv",
+	"Wt20AldpOivyUKM4RQTdYZBH1BlEjfKlgDJZrUglWRiRRH0VMrYLF0rWIzZM9fDWo5c9g7Cxe5XpTZPn",
+	"PXYyneVzKoD5Rd/0VRl/clc2lVC9Ex+sV39ZqC2d//VpngJq+0rB8ELwag8wIuW0mFJkZioV/lfZ4CpV",
+	"LsYu+VKTxKLoeg6pxBEyU0sDR8eBcxn2rVXeFDDarJ9go3DEtRzemm3VdPjjHuqmkkLAN5dn/qbFfiv3",
+	"xhosyHd6qfqd8SLXU57LIU/T+UGQDfHlUdywq59OLy5Ojnus4rEB4Rt0XJWUFdaaGdqjH4qzbiBW63m5",
+	"ayu37ZA/bTj0s0rOAHbjwwjqPz+vzAFSbmTrLhcwr9wD68AprxpCAgyAAK1s80rXR0BmTFl/Uvh9RS0Z",
+	"zRCQX+TayzXWM/7RBNuDRz6JZJPRs4KBvlifFA9wgmbWXpOK6TuRpXyGNXKuZx/QSMxMDPPBUKthkWVW",
+	"Ssp6wH1qVQ5+HBA8ibV3bmQSEcuSK4zrq/uJTIVvmrKjLXuV+BT9O4QDooRejx07Gih7wuAG7KtgiuC0",
+	"WTxn2CUKsVl4/jIpOx6DfUAggZJAMNVCQiMsi1zrUKKl9kncyfV3XGd8KGY8sxv5Mfd48fANflmo0O2h",
+	"woM2t2H+exu7+ho7MmhbZ0W76OGrve/+/PKbV1vZ6oRc2LZokOcMYjSv9vZaVAH+wz384cL6ZDVMNOZV",
+	"3MxuzupKMbZkz4eveFDkbkEOVrqzHbrhkdgK0isedN4xCjAkAEQPlJ1f9thhNi6m9uMjAkWM8ASYaUkt",
+	"Sibnw1uWZxBRzwRBdkM8L53DW/sqvpPi/q+jIk3jJk+20Yt9IvYDfH9r4oOuo6IGro3GRaqm+7BOIUQB",
+	"VTO1pUd1A60I6wMrOq99jUzJ+e/r6gHPBLqAHNsknuYN48Ln7HRsEmyIaPxaiOL3VLH6dBANho95l8eV",
+	"81xvaZJtJSGQD6D6aUqEUHkmRWNdcqZ1PsgKtdlYaiudKeK4vSeKLNPZYKgT0VSr9JIiYqtB37qFxBr1",
+	"nkukbA6v0TgQ7NXpMoYN0Th+L6ghtVFI4kvZ7kD9Uzcc6cJB5aoiGbBeWJcpZ6ngEIeUxnpHczaVqgBU",
+	"OBI8INJKdU46+05Ay39fOdyf4BH2n9YrAn4MPOrrNWIuBjfzwVQulflRKPnVN9+2iSb/+8ATbtH/akF9",
+	"XWy5yD8rOlb31xi/L26K9PYBlRJ/0zffF+ltS7ynZTNyZcKwSG/JdvwibqG42YlpUURRpLfMr9j2RG/h",
+	"uUyrzaSxkYa9iiDva84Z8qnbv6FHBaYPhIesJ0b27j0veTGTXl9hhTkiZ5bk7MyXr3uVbc0oc2tW1KDn",
+	"uq9MrmcH7PLk8v07X7OhxD3VbND1bw5Pz06O4ZHXp29Pjgfn76+hEoPJEWIKCxNDxy2VnGI/LpWCIPm8",
+	"VMxMkYJWzKjNfvuU4dW1bBNrs7L3uTKH0/A+FcCPfXeHKoyJvkfTACR8JYX4I1VkuOVsKsioCsfvtiyj",
+	"8hmfrjjDDgMpUq3Jlwnqpe+oO+uLNvxR/uI3+78tsIU22sewu443bzqw928Xu2FBRldRjW9uH5WTupZE",
+	"92fKWiZaCdK89p9NZLkPXYg/aLJxm3LiWW6rovLw7fYbRlI+rmFPAgDuaAkv0AiV+9p6iOpUUIkdJjb+",
+	"9cNMZhjFq9vKG6a/LgtVy4V77IqDYowts/iGGzmMoT/GMN4ueN1XEL2OwOKwVgVLdLPvCmdmqIiFsg7q",
+	"/96BV+9EO3Yodo26g43il3aF0f7n5lm07Sq4VYmwLnrMSesLnudiOlsBAnyeJuudvstCHboHbS57j+wn",
+	"0QhX5a6yQn1lGDdGjtV0q+ir0JdJU1Smrba6lOsOo0PQKz5LELo70vje27A3nz17tbf3HL0NSjLYoffV",
+	"5ft3707f/QAYrdJUW3HtTa+eHxC0f/kmPZtZx2oEya8YBzsYW60wQGIkE0cUtgZmsKBioSQ8wsIKN9Ye",
+	"+xlzX9T7C/G1CZ/NhDWhy+/AujjXDoxPRpuv1rlxZ/GDNelndRi/sXO0jbqAI+zqCtyPjndt6wjvtoPq",
+	"U/91W2iXr0LrcrL/P//f/182rCMqF9nz1aADw8ylK1seWi8+KykwKBEcZx7ot0Yk+fBW6ftUJGOBX9+d",
+	"zThQsY+EWfVJHO0TayLZjdqs0e1+x5Uhp/mB8ndYLgatqH02pgmbVPsmoFULoqmnM4fmsF4wr94fHZ2c",
+	"HJ8cHzBBraKE4Gw1oa8+Jqhowg1AvOyMK8OH1LS8WnZZC9F1495EmT6u0B7RyD5bufUuwHbYnPFr14tn",
+	"p3bMVpKrRjKb7lKVuo/TNFgpBG+GNYrBoS8VS3RxkwOLfPmkAQRQY3Z0/u7N6eXb03c/IBMS5lP7yloU",
+	"ieBJKpU4YJlQ4t64VjsjeuwQcE0AQn0f7Rf3TvuURJohzwAapa/QMKkXcvjEo/ALv2hoIo8p1BFOD1+F",
+	"NGRnPGCO2YbAw0sJ6dYJPTjb0BSRFUpZr3GbSnoNoUroS5XVgi/39vYOkObAB6x4kU90FrkkgJjp4QRV",
+	"N9iwqxyxJsaVz8UNg/Gtd8K2zH6ROzDxx/K+xIdZyqVqjLPS7w92Kx4/d31iR6oaN+vPDomadpMrURhZ",
+	"edUZJDKkB4ICiRZ3IpuzRAyl2VIZ6AnOJrufzIO9nUiIltn/IxC57a3viMu0ne1F+T6dlek+R3mdZ3ME",
+	"zc0WeQlRLwXWmKMvCcwx9nBrzH7F52eJ2TX+97DC7F8fyUFI9bj55Dk0DDdMLj5YC+oQkN/34T9fwC+x",
+	"FcoYS57+av8cP4dorVaC/e3q/B1L9BAivWwmsr4aTgp1y57F4dx/2FXJLxBhCR5Ff4pcbaydvecIaWv6",
+	"yojsTmS7EP4m9fwshkHBf+2aPBN8WnmgMcIOrTwvkc3YQEFtXxF/LY6PGxbLJC4R9OMzbvJdOIJ2T4/j",
+	"0uKgSiyZY0zJvs0aonHUV5VYfXlDoXKZ1oTroQzBKrwgYStUjs0wMhOmrxyTDyqeuMfO9DikgpjqO4yn",
+	"gZ2qx6gZqB2Ul7n+rLZpeSzyy0Kd6fGmu7y+TBGCaxTCDHqGedoIMkcX19fUSZV//Wpno2ZmWFsTFm2q",
+	"YnojsoMS/C+mdzcWDMPNAyN+bTm6va6jg3QzKHUrwZHnsDZ5oou8ubLeXt1c69qi1LUeVdAKc0dYQasA",
+	"cUJKOkXcBQfQqpbJxM40qpLGiaYprcvm2H1uLwQNYa8woiGpAw/GCoDyyfjiFXXBey2qNaHShpucSWtb",
+	"D4W8E0mPnZef5wQJQ8hebMrvXRxWRcM0Iyy2bpZvOOicsq0edstclkvKtNUN3pZdUQxRd2Cmerwtth6n",
+	"+7qZ6xXNuqKqzHVqffMt+0l+32OxXVNsRzaoX/dK9jmSgdAA43TCkP3VV6+sExcyreHv1cZH1FMB4/B3",
+	"VOtlJTCVShg25fO+4hkwqfrq4AVDpC5CPJsJlTxM7z+SdXemx5/EuDvT40OclZW0tbhOslJW9dAIMbw2",
+	"PMAfLSzsK1tWBNSAZGch7lWHu6ez/KIslPmcRMgN61MFsM7snK3kw9DeMuxtBz5PZ7kjYoRPbyVC2w7d",
+	"ZgJz4SukS7HDq6vTH96hx3t+efHjof23VVgORnqYcjmF3scQ9x38V/gsoqyfQldkiQbts7/O3FWAD3HI",
+	"wuxzafFhDjiybwWYCwjZEkWv1aoVLBQFprmrtwFsGFLymBM3BzWA0tCKj4jS7FgLTGwjggWwbKbamHoQ",
+	"CpzFLynlx08OX9JcP0p6OBOgPFfshmArhCEhty2ipr1QGBAn5btIIQjaVzdFMha56bE3OvN16BjRzgQz",
+	"kyJHWnB93y48BCJM8SGsijCaJRrg0uEG2Gt8qaWUp9aemlsR98G/qK/QB3ZAEnTTBNBi6zcCzN/nF4C6",
+	"xIF9zhlsmrtkO8cLPOuRTBKoZW7eI0fUJ8Fdp0SJD4cAJnnQQh1Zq/i2DIZUKpjAGO6rZzEEVgd6RN2s",
+	"ccTioLk1fh4tmOG+aNHxFJS0An0FKOElIYK+V2yEs8hwN9ZLdlY8hX5/ytrd7A8CIwJf8vggItVNAFZE",
+	"i4PCng50UvTYuYJkdNlzhKR2vlLPGYTWpKk4o31liqH966hIN8oLwOM/P70M3RKfRCtfYWXker3sFm9n",
+	"e70hD1fK+k5kUETdmIlWAuINZYwDjGagty//JnMxjZjOEke3z8cOPxHMXtKr90ABI3OsogBwz0wQ6JSr",
+	"3AQT2+Ri1mNHGGSxBgyS3BUzq95fRnt7e8A0qROMcxt4qEuTYxIxn2RCMCoYLUeK9JOe/RY7qbi57bFL",
+	"aMVzphNXCQb0XRt95ux7FvtMYByFmTkqmRJJJu+sn5Gkv+JVB4icC7k6u+fgtXPMPAqeRCW7tGflR1PL",
+	"XjHhdyKyE5Riw6JULKb2v7ghqH/uFvURxd6/oynxq4RI7Nk9E5mxxzMHDy4m/tEBz+Ot7ISJvsepq74v",
+	"2BJexGFPjATP7WP2d6wRvbO0TQwf85o0r/3z7pqijetq5UCaMnhY9H/Y+/rmtm2tz6+C8exM21ladpz0",
+	"9taenbneONmmkyaZOG13p8yaEAlJqCmAJcgoejL57s/gnAOQlEi9mbKT2H+1sUgCBM8BzuvvZz8ZV6gd",
+	"xIgKokewhFaSc6zegB8zbowwoQJxjaw6XMXQTxwBUC+zcwXZqFGTAx00eAXFTMYigJ+YHEE3hUsLG4cb",
+	"d+op6RnPMsFzg/hAAD9X4222z4u5oosYV/NQTXUuBgvTstqbzvjcsCwXRlj1gvFJoIVKnLMyEoLEXQKr",
+	"hEyoqtVqIXbnwnpAL7LVkaFgAhB5scormnBzZceGQe3WfurwzI1IBYCdhwofFHi3X9hN4SOfQtiUs6Eu",
+	"If9GMVY9ciUkkNDTZcEierMgVPbL2JMTnX33SkMxlhgaqL1YF5rSjnU2cBsyZPaOD9MF6jNK9WyZQbKW",
+	"jjj58ccdM0vQ1rMjOM7i9qKrqmnrQHZl7uJC5zcfDnJ1riZ2GxCYPqFfaPxNsV96wSf5Rc+w6bvQULuD",
+	"WItWkTKrio+PoQ/D8bzJ+pbk0xGoSKGaiwITGJjHxzDbROcFdN93N3jZcbtk8fHJBqLYI6oDKKSDdthn",
+	"ddV5mchiZfVbhdbgN59e+4+AF67lLKsdq3BNi525/gA9qtKLrefo5XKpB9Wd4xHaOEscPPuYZ+YUajjg",
+	"OCLBC0IVwSOiqq6PWSkJWJTwgkf2JKyWe8DOFZNJxenMC45HI08+cBXbY7mS6gG7bBwKdPhZ89dzK6Em",
+	"uPMEqlOahSVBqOyOsnisoCdmd5ArOHn+lz3rIns0xnoKxTWuF9QD/qDZ++jHUJHR21A4ArIQVGbgcS/M",
+	"pIQey5lyk7Wn5kSXWKNnL6N3TqUdDsxtVmjNTKpn6fwMcMeVEnFRxU4oTw5G3zDXM2ON40SHqgFe3u5e",
+	"2tk9nJgPJ+bXeGKiX+7VQGMVN//AZQqRfIGbzFOurGc3XAQEddvEquXB7WBtgc42R9n2pS5uO4NKl2pW",
+	"Nyx1OTl+8u9dil22LFxZPkyV3R0hvIsHBD6ln0ANbLaN8xQhdObUfnqzE7UXENqzrUBooehxqK24moIX",
+	"pSExwO6awHpifMwxHonIS/biATvP4wngD8G8Q2WnQiENI6xoYv8tKgKni+nY63CsLskkWQlSWxk1+Ewm",
+	"lSkE9y5pav8Gc+rcFWkyO9Hy93hG7AK+W5rtUW7tsl7ivXsA390REthNai+AwKkciXgepzvO66W/vTG3",
+	"RxvMzZeFTFAIIV1VxxarkPW7z2z5YVsi6HOHjI367oQUDDZA0f0P/R4tOH1ggf/ncbQesXjRcKk7bgtI",
+	"rI+BjbcQuX3g/x/8z//89ejw5/d/HR/+/P7TcfDvz/9jCyjRvQDxwisBROlw3tczb2LdtULqlkYqYczV",
+	"tZj3gKaMpfx6+LeIFx3/T+FBLsZSq/DgNDwQZXjwGar2Xfyaj/l3hk1FwcF/sicBMg9xqbo9fXd9l9A8",
+	"Of75Xw2pOdlYKCA0fGUlTC1haa/XFYBoNPJD5+5xY0zcBQbqjxuO14vJuvbtkHz69t7Ojbfj2z2A0G6X",
+	"vYTja12QCc0j9gZLpuFc8urdTjPA6iwDfYWmFkNQ+O/VBnNXXbcL3eCpS1bv2NqjuTWN6UBk30cNAy4K",
+	"atEdqPpIeSHs/kbn5Q/W29UjJhUkTSNA4YwwErME40V0P3TyVziJp6GqVzIyWRCaqYYhBfYNKYy9wsMg",
+	"xDPiMjWuK6mCD4N29A78MG9yrAQQO6MU7cnxIyZVqMD6j7kRmPGkr2/wba9SPTaRB9IxZVpEFCWuhnNY",
+	"D8kgVKGKKCwTuZRPPNFGKLvUVeTJTaJU8p9SgJBRVBBTuoNQveF5IWOZcQXgQOC42rusUfN/D62oH74A",
+	"enPnoOOd9d/fwV9w+qHiqoWBCAnG3DvXHkMlQo6ArNbGxrQS3eioduCtY13bApN9rSxFdnHupq7DfpWO",
+	"io5SOSR4FGmss6TKx4nHyEWDDMB0v8dNUaurWKtRKuPi1OplUebqShBHY/QDysiOEKmbI5vaOW+HZxoc",
+	"oBwJFYtDBFpei79a3eFugNWkyq69f6OFPRWz7BlyaLqkcLPYb0HTIakeKthh/Q7Kx96I/XqQbO/0e/dU",
+	"6mRwk9zs6F+uu4O/H32ig6YX7M3VZ2eo6PCk4+bk+JhJxaqjczEiRp0Mdkfw8WAXeYrwOPL/vuJFVZTN",
+	"IbwNvBCFyJg9fglOU2Smo0JopyMHtuKNik/3cDjhefuWoFg2ItZ8pZUgcs33d3RQOM3bca/oTQkfHz9Z",
+	"r4CvdPGbTuRIiv5gSEFJPFiNF9AtjfhuRT6qAd6tqCRPocgpWggEQD7VWs3uHI+5QqN76MPFLei5tSH3",
+	"rEcX+RzqSvdhvHni2WXDrf1zu0ukMEfnMYK+7FLsjS91DuymG0ND4oDYyC3unEW2Duy3dDRRsd3uh9Na",
+	"fNanepoJZaA5ArP+oFgICwFum4iBT19joY2nCTqrDi6oB7DHFCJTAkbqOVaES8VGqRxPsCzXHmgicYmk",
+	"t1VDsjujEIbtil47ClXd2bMapTSUEYkcXDvEQFwFqPqgVPdSqTxaa//65PWlW6deymsnnAEblkWDTp8r",
+	"AoDX+XfGw1OdLmkTIToFECXBYhteCBZVE2iEH4RKsJqeRe7xnciYePuDatxP1fACsA/1WFPW/kKxeJJr",
+	"pVM9ljFPsQoPqsNUo8gAq7ZYLqZcqlrVS426LlTOLffmFXvDx1J5qpjhnKrrIJa8KvO/Y5FYTRu6+Au4",
+	"iTsTnPDyrSA13MQH6APsRjjQrF771utW94DauFS1uqQqOxTY1PVkCbhxMbUFv5taKw8Jew35EF1zqWIB",
+	"kYQAL3ZQ9IgvoIB53/6IxZQFNDDkuc6N6xWS8YS5rg6eA6yZkaBs8LMGu6/g1xAamA5C9RyG9moHUztt",
+	"QDC26Rq98o2OnX373mtQKKErp7qkX0xJ7n3c5lfuz78VHwuhkkMHTLyiUbRJf+c6pLMJN+KUXAJoWMmZ",
+	"tyekGg/YpSiYkMUE2BYKORW6LK6mJgqwdc/Baig9gz0/glb+qF1a7Fwv3FTvoZ3i3/3eWirQ0+YxSyEJ",
+	"2roV39hqAdCVw/Vg9+/4tXWTgR2vSfVh1Rca8SbcgHtcOc5GsxHPF9K2hWYcGzibLrIcK93BEAKTdIDq",
+	"91EhnjcW4L5qBayCOykKzZ6+/u3Ny2fvnl1soRHLjGLtGrEafrhLG06ZIt7IqcZmrprPGtANiI6E9n1Q",
+	"65C2b0Xtty602qI6rFtzmIuVW/WC6Csy0idw4gBKqz+ytALen+kKhbMf4d4q24OSkZJhLKZXDcsFNOd3",
+	"q9dvoF6LdjbWmEPqOGhJhgSIbpDOGTdERTxgL5BHgtTJtR/rDyJvBmGjy/P/c3716vW7q/O3T3958cez",
+	"i2a1DQAHfBDtUDTwNnuOKX1RkaJbSfgFte9995S3n+9YLd8KwqReUIq+FZOm2InMAP0tVZWyK+v7zrBI",
+	"l0VWFhFLRJzyXJizepEfNHLBBY7XO1SQWrcXKT4VTX2swL6Xi90I+WDkXW5EhpiHDhaNzwcMUDir4JmH",
+	"vKLFW5HQJ/TSParybaXUz9X818vXrzoBdZBeZ1fVusOEeOFnj16RF43t6lvWRg3QQlphBvr8nEeprxmD",
+	"cPpU/ttUfxDGFWOmUH1faUJprF0GAGxU/xhdC5FdubsjLJzpwEKzs7yvOY23+I3uq7mGr2/tNRChZPtj",
+	"YX2MAAXssO48rGBmERpisC6gR1VemMHDKpHINeo33BE4U8b8g2BlFjg8GzbKhZkQk0umUxnPu1XgaX2C",
+	"D+m9e6oKAGqB1UgN+dpP/Awks1sbXow6MxjWeakDIVPvl4NFloZNeSIwYIzKEKoWbWAvPO8vvnXgGx1G",
+	"Op/xPEETujKBXKlWITJEzVB1qKqAZbn+IO1GgiBbBJLrfC0DtTG1sMYZ/jlUPuxHI/GCISu5Vq5j2t3j",
+	"cp1YJypVVhZXmRX8iHYLOzVA46oj/BPXQIUViojW9UsWio8H7FKIUCU6Bi3zbQ2DadK+jRT5/P4epFaS",
+	"7+/mYXWKYzhhP1uFffThStao10owoUC5RV7tCzVASJieVIn4GDiIUjnFdKUjzWjP9Bcie4kVo3tza77g",
+	"2mJ8+850eprWir4Xqv2/Jt/I5/Abb8N79opgu99Qhp061WMFgORImVRNgI7dUmu+BU8cBHCN9H07krc/",
+	"qTv6ZP+zETk31B2aRhLf3tuaCgHAhgQMnbIwMgGD5/Kap9ZK8HEtSSUpKS9Isq1LLjDcbCi6tbL89wyw",
+	"RGXBAD1aJGisIeY53g6tmaajrJde2grTHpUCHv81GzJP6+t0n2sdiX4c9uApVyVP03mv8eKGTq7OmGJK",
+	"R2k2KnOI0jo/hza9uo665u8FLa2pVqhadYstqtZCBraLofVBox4yoms5ZG9Jjcy1zLrV6A2gWkMCc1lt",
+	"HN5mVaUmC6bzYCGTGap65ZpVNooIAKmWU5YAB1mhhNX5FqpuJfTmKHH91RprWpErr2X2oI4P6riilfla",
+	"ZqSO/WohBtC7de+VBgYdlH5qY17IU2KPO1TVLOsJdrcAaHuoXF/MgF2UjuMh0YBTNtUfxJnPG1FhMu+y",
+	"CmnaDy0t91MZ8Ov3Eq5yDB1HKcKOdmJi6kRAyh6oR2Q8Ybn4IHjKJtoUKOGZzgsqsqfsj0qGc0MkauDu",
+	"AMW1DlWci0SoQvLUUGH/nJBgzhxNlHWyZhXCHxbWcYbTDKpWACz370jtv3RYqvtz8t0C0lBdlL1IUrG4",
+	"Nr3S+OIQLp7g5lV3xv3fOihulv3xBfHAcGaiZyvJKrEiAxhmHDslTY6QhzhxywDww0wHDgACoESsRw7X",
+	"KDELlch0PKlo3aEUxu7q0hSup7ASpgVZqmgqMd/u2WgA9MkANDteaQbMsU7ido662o6yLbILPVNetLbb",
+	"fTfjjly/Bf4JXDu3UbG1jYCbiT2mRy5UknnaxGZkq8fyrBsqz2/U5lPpy3deWMGABVnfQoVaTA66xRxl",
+	"uXB8UV3GBtYR13iSF8WPnuG+ysGekKPo8W9wtG1BpFZ/iXcyvjbPdan6OAtphggtw/1nZCO7W2zISrq8",
+	"7Qmex5POs/C5tEbdzDMkUgUqoB3JJGAjqcYiz3IJW1ANyipgNYxV9uIiYIBkyl5cQE7WHq+njviI+MlM",
+	"C00WItaMc11mJvCkWZ5/KwjVTAwnWl/T30apntETK4xZepTOZGxc1aW1KXxv6e9ZRidWqmciD1XMjaCs",
+	"a8DER2sL2Y1aJmbAHNV7ISDnDvxL11KRK9jsdQWysFAtTsWxh+1OFWZNAVdkskwVtgUPGH3/pb29ran1",
+	"n5XgUJsAyO41BwFv0s3N/qfDvRhZfeytpRSQNXAvI4oqkPZrMWck572TjAkg6e1OUUHGhS7yMAIyR0Yr",
+	"kkC7hxCzGDaAYu8G9FjMmf0Kc+oRtOKbpXo+BcYuK2LQpuHhFFvrTN0Ut7UZNslYrf5Ubmi/695hDafd",
+	"hky1FFsapwB3jXvzYns0cZIZrCChIc6YKoGpE/4sCwcESi8zYFYu3De3ngpH7CfklrEiOGDW9zG4h3gJ",
+	"QuyYkZgxzxizwkatezwLRmpr0gfmcwN56fSte9pUcGJvcJSezIIlGb1LF/t3QFK+kby2WIL0lKOJtObd",
+	"fDMCii4YB3wYNo2uZXLwAA2Pjo+7kfynC4RhHjhaquLxyQEA9MtpOT04fXRMOPT0Tw/aIFUhxuAm7PdY",
+	"q718V47duiWOJ7Kvg83tFORl32wvq4tGwQtpChmbNdwkxOvqgo/GW1sedtmxEwznTJeFdb8DgtwFFmPX",
+	"R6KVsFaY0UCXQP0YcAzSAwCUJJ/7GKfraHfmrlYxPJmKBAFgpQhVxM2VHkUD9gc+xvgMRQXVSLYXAhjX",
+	"IeCJD6VCaY/szl3kMna1w6WCLRyfRddhvbEdPBO51Ik7r3PBZjIRCrMcI3sOTHSZAyXa7++eVqEq32vp",
+	"CJ3hhHf3IrvLKjiVS//1NrMZ90Zs8q3h7T8gzTcIXFDGNsCc99cOeqkqsEqHGjec+42mvt9V8r9xqY/9",
+	"6A6Vo53KEAasWeqQMa0c4/pPVFdA0eeGs2ivgl5rmVNndJu7CxsZcPY24JqsggeOi6zmvoaqxUtdHruN",
+	"xrrDNQ0VbYrocbf4qeyZgtkjJKHSjETrlI1EEU/cRqbLPBb2hXG4OQNUU1boDq/knfsOG+1cSxwxN3N9",
+	"96O6+1RFv1xrmUWdgPdG1V1/qGuBq0eTWqNdO7rTM+dkbcgyesocVyih919LlbDvgZ0gCliUl8r+BxUD",
+	"/oDxmygIVQSRrOiHileU/WmHFwmQVhHCAbLBActnpfqeNxTtD7KFgLUB9ACUqerTo9u0oWZWtOaAHSHV",
+	"+togq4TLTgTMaHywQeoGUcyEUI5oAbjEIU4GxPrHx177TIAmmRfNGikc7h8uyBWqRpSL9o0qpocE5RDo",
+	"q20mq6hMQ+W4TFl/VKaYY2MrqExPmSMyraG8N/caFKntuRpQEsAo3gg+G663i7zF5S9x4bcZgL5QCxje",
+	"8yr8C+Y5fT89ahwOXRYTXN3OpVYj+vrr+PBnfjh6/+nxSRvFV5NKbZlL7cbEkFzNX4/g+y2OvHr7rCv2",
+	"wef3d8Io6VsT4Zt4pfXkkrgr9B2gdCH57hr6upXR6mr86R6xrRLdFzuZFmi9gew+Rm9xgVn1aZzU+D/t",
+	"RrL0vLRS5olPc4H7fKFZVOZpFDAjx57twIp0ZEScC3sCK9Yg3gjs9i3jCdDMA2gXVmN07tTotNFi7inD",
+	"3ef33iI9+ajvsbsCT/T165g18HkGXxX7Cb3FdgQoPaTln4IEMu4msI1aLcdd3S1Hn+j/HI1JIlw/SVMB",
+	"8O+7KoCTyout6uCC9mYWF91yEK1FzmXaZTtgCUtXQOnHmiGwgiL6SbtY0NIBLZBA/rG7DtJfCGp2cHNz",
+	"LcKJsA6+dZZ3EJzAHc9LrnIPArFT9o7u9xS+vbCL7KBZazJwrymAMRXTocgNuxZArCBkjiHUAYuEsj5Q",
+	"csqAm5rKZo31QpCIx80qVKbQWSaSgKWSKnTwXua/StvJhQSYt6u4+z3b+s2xLUrSF5Bi2+cef1TbCDbJ",
+	"tQU+VxENdTKPVprhF/VN5iaCtiH/+CphobnMHfX4Q+x8aWnWOwWVsPQKrV49lgjDd914t5D2o0/0//MF",
+	"xrauM82t0n73TDfKvqHN/dt0GOducQa9nabuiZW5bzeQW/zGR7mgf3aXl16UYgHFuQ63ZCoZpWxKVa7O",
+	"p4JFNI1DCRHIUGVCQUrZv7sr9k6a47SDrtBddyZ/we6ObENqN+geccPW+0dujFxC61eTvb0coNJYq2uF",
+	"TMEFUFnA6OLE2+OuWoLwkZePU7rj1j2tLyeE8RZcNh/B+OqtOpSHPZt16AqswoHo8CsYuRWnLq5WVAwi",
+	"ArhBUkEwwl6aQ+WDb9ywmUhTB2E1yvX0lCk9izBwDNddS/RboCOquUNKYUKFmySLEmlibv17yOw6HVLk",
+	"5lQ65C3S2mikV6FyitVGKKHuuWbRK8Daim9HwfB99qtfG9gS/gByCHR1O9fVZfGC6ZzyiRF060XNaorA",
+	"XjLVpgjVo+D4+Bjgg0gYTilrSoUNxDoNGhpNdY7oqNYTXmlfPIfJ7Vf+b/W4oPfaIuZ90v/o3Q0F75oe",
+	"j90Sk1J8sf1flR1VA0nswWPbWNO03VMOMTewGnPYFynaTwlcWdRaQ5mFAKoXBuy5ztnJE6x0DJziGBbz",
+	"PJ9TI6QcK8hhwvsBrTY+orXIEafotkCc6IOh9tWfI2/hs6J7Bx9177JeCFOswwrSSniQINc5hGUArqpq",
+	"ngkWST0wgNTlElSZVOPozHXmkD9qJnpmHAi9tbraxNvO6laspC/ZnbxEOAEky/tAeea+hGGi+VR2lz1k",
+	"QtnRsGzpA09lUuvorjFNycKwakCz7EzOJvp8+mKfzf5PoXTzBcyt6IwuYYHnd4ZJurAqNMeWH5Rl6jMX",
+	"pui1QnBpdPJE/MI18CJiYdq+JVdziF81viP2Z24YSK86DlxfJwId54KNtRIdkXUaYk0zy9uqmq4jEQrl",
+	"Pe1FVCtdBhjfb89VDdWTpQqqhwB7c9E2qLnBj9tfyY0XFr850V/WNRC2E8MDbk+BJaDWDclybbUDEXdP",
+	"yYvh0I/C8yKg8lO8BqBJrCmGU/BA9vZPMhmw5wTDrZgmZlK8kBkoyJwInhdDwQsTsDjlcmqo9Rupi6B8",
+	"fUptz4Cywkjb50Q/ygDs2q3wNHFVuONSJh3+0ViaQuT48faEIoAPv5vqHBj6LbxlvpLflD4E7Ma4Jgi7",
+	"UHNX6vUyey17eUszsEev+zAbCrf9uW27PvqE/7M2D+TG29ICwk+8c2UD3N4XFgQVNmy5csuJl+WVOwKt",
+	"7DZe/+TWOimhEjyacQkksNDoC26lPRKtRge4B1RdZr4SHTqPHXHRGXID2hPRyqU1hucE54cwSAog++UC",
+	"0g+AUSjtIZIk8cxUEp7kXCp7Jn9vhGARnJLRDwCOS8/CKnHEHwH4Fop18lBFsAZXMokCxnGbYjN4A++Z",
+	"zrhhqTYF80yEGQSCToGdoOqtg4RSqKCLp7sK0Y4Addw3FMr+N7andmrbgqL0N7Irb+8wP/ESOEF6af+C",
+	"L+26rvrdkTbAdH4prwWLjv7Ww0M7/tGnvFSNW1HPfEcYxMqB8DtCuzsCkFqvjUQYZs5YhGxSJgLFsZ4n",
+	"0UtBENJqK1XeAVi5NWEiO0q0Cqb5C5VXmt3/3rKYqJ/ASakwXGhWc5L5Tua87IVp/C2YSnX3345Qum6d",
+	"47UiPeUfD60XdDicF3ZZHv3rp59+Onn0rxuIeyIKjqVzHcwxBVp+cB5IxRJdDheYl6EjSNuXIOI7cq+I",
+	"QUwWLNZqJPMpmY0D9ou3LrEdigxM2I7Zk0fHASszrQjVr27V0pV1dttQoRWKdorbvdnvCoDUh3MWlQpf",
+	"slVN8Kcb2xrBFwWzdpsmzgUs4C724RL0Y6t8WgNhdRiarImRVNJMBKLgo8hawRQFmCDW79FKABertUfw",
+	"3JcGWYIcCVKovOPTKix2Mg+ysrus2PXbkytx5L/cqhShEhR/TQU32J4JUb68VNDbnCNtTER25Eio2G40",
+	"Wa71yBqhEA10bNkQH7YOeglHBWyNA7t/sangypySSVrfrQK3F/qDBXFDC53ZzbFhfediVBqXuM+9I9bZ",
+	"zQhL4bfWL+/M91O7Ezu1WphW0DGJX8PUQyFTPvetuoP+YtpeUOnD2q3J6QRiPRpxmyYAhHR2MHfhPrRi",
+	"nTBvYMKGanMbFkb4Mg3YSzu1e2W9whvfsbXqTLmNDAJp2MvXl+8qnj6gOay0T+e0QU/dRn7+9N2LP57h",
+	"FnvmfLcQqAeRxOPi2bvzp788uyAuQ6ojoQni1K7GOY/FFbW6R9RdD5s6mMcu+kGoGfakwBISu+Uj/IY1",
+	"gxG63dm9hUP25GkueDKvRQZDhXO5FiIz9JoY4j13CwF3Q5CmqN7AFHxuiKNetqbZ3WI/GDy7d5TQEu7N",
+	"PC7VGgP5vPriLsAPHx7nJRL2/ZPjn384w1wmSdu0NMWiwdEmHQ/W8E2FY1d7uFU2AFS3Mxn6thbsTDnk",
+	"1R0umzsoFJ+KgDXx1wbshQJ4Fz+C3aigzpMwgbpgyP70U1qbPAW/H6D4Xa2pzvHfVQG3e1pXgpXuPGjp",
+	"Ax5qnQquNsqR/iHF7ODbyKWul2W7oPQivSVA3SevizL+bVmY/W9rMqGXhQYU0xpYNGFj4JleE2Q4AFFu",
+	"idELbS4m/il5ahhXoRIfpQHOIbqPKI/dU6TxZzBW/JwcHw/YKz4VdBAD5A/BeEUS1OM0IpcN8hUJGMWm",
+	"ggvDixAvbF3yk5DMdgRY/bIKnul1nMMXNJ4159N0+2e9Ex9XlHnWxePXy9evgFLx/53/9hIYHej/WWGF",
+	"RiqgWLRXDVgE6DJ2RhE691F9ph8P6ZdcsMJVEhsWLb4NOTF9tMXS2/rKD0pFb3YXghX009XTyP8uoOwt",
+	"6LYcHU6xEftAw2fh6cEKnV9xih1BnIU3szBNlXFX1FTmWxBhaGzjyEGT14oFBge36WO6mf6Bi7yiWKGm",
+	"ci48NmDnikmFhXPN3zmQHLl9lVuLc5iKaai+f3Jy8gPurtZ2QEdmKg3E2KxW3VyU6V1ETZTrs/OYsIXO",
+	"kbNux0OsVZ4/2TPpczcUPGKcOEfNagbwFpTWX82tUVZaJ8KwqEVHoqDC0bHrpUIFgN7E3gBwjrV3hlI/",
+	"XiC67nAOK+0AdtsBGXc+ldyN9uzsiwh5y33zDmHll63sTTbRXWVrfWPkM2f2EFSxi2yy9o5JJy9Eokip",
+	"ug36vFwL5e1JzTdbnb8ozV9IH+WuQrzqxCcpXtdI2dqYuEpUu1t9qR/xQUy/KTGtuhH3KKW0p29Wej5Y",
+	"GR5xoPR7l7+HyMYNIhvug+/9FHcDHX2i/1tbI1sTopvL0LKB78wX5LIJsF7ikY/CWbu1CsJ98PPoBufr",
+	"pvA4efTkpyf/fvyvJz+tIfK4T5Yk792AnAieFpP/WiVXv8AlB/tNx9sROrzKehdDCmQOOy+miMtcFvOD",
+	"07/eN2pIJyK+rtO5Lo1ZW+GpKPjBe1i8qShyGZtVi/cbXbIZonGWUv5mRR3/4hK9yfXUTrw0GMoSHzNt",
+	"0I1F7ep/vawo0ru7ItTaLEinW1dMZ0LxTA6cfHQt21OtipzHxV7IyHqR2V8vX796PfxbxN3kPvQOO2Oq",
+	"fr7VjWbFt7Yf+HUm1PmbFyzRcTm1q9f6fSEh/V9r804/Hj+ukIERFnS5xt/RT8xPKeHuiv6xRSnhBR9y",
+	"I0KVaLTsKaIEwV1oPoViP7DgjCfxBd7fiesEkAXV2AzYn6T+HO8IlXcgAMhBioTKwzx0vUOH6IiUvBU8",
+	"AW7NfW6d1SBdMUS/nrCW+9884cslAposYHDf5N8uMs5MWLEb/FGzJPa0jm6IjlV0MbG9qZc7162zOixl",
+	"mvguXLuYLSvXfOang6Hgucjt461FxDN5dS1gNLsLohDgBlrm6cHpwRHsjvTQFjo2z32qRxgiqjFmQfX3",
+	"dFpCj+sZ8bxbCcukIjYr6qFdIJRqoyO4RD7ZikOHpXpsqBBSZKb2GONZFpZ6tIHIkBHBPNOKJlW72ZHP",
+	"L9/+G7fGpOIqhgCplSX3JUyhcz6uv4pD4V16jXLo/2kcBRjBOLn+R4fqvtAASeH9WABeTX3ZXDd7uzGe",
+	"CJ4cIl0D+6cUpaBxkvSf2hClETk1WlZPTtJ/DppkAbWHtY33a5Oct87/i1/Of7TGK/+th2bdXIAMpjkZ",
+	"V17Y8eJZrgsd69TKpp2Hayxd2WaKvJZlMdG5afT7NqQUO3a3mEsLMTcIDrHu1aW3Rnm/xQA1XG2vi75h",
+	"H0uRMVOAsGDA9cqnmU+s1GXXPqplGHusX4t59dilJv2GHkFTfstTxuNcjCEdOpJjgG/hQ0+sN2h2vxMd",
+	"1/JTgPFXYdyOZSI3WmHNHrQUazaSCjmoRjpN9YxxNfcRPXq+58NYfjo6GgEchXBqBo2NF/bbutlGT4Q9",
+	"9/P7z/8dAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

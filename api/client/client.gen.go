@@ -1245,6 +1245,129 @@ func (e NoCompensation) Valid() bool {
 	}
 }
 
+// Defines values for OverviewCauseKind.
+const (
+	OverviewCauseKindGroupNew                OverviewCauseKind = "group_new"
+	OverviewCauseKindGroupRegressed          OverviewCauseKind = "group_regressed"
+	OverviewCauseKindNoLeader                OverviewCauseKind = "no_leader"
+	OverviewCauseKindQueueWithoutWorker      OverviewCauseKind = "queue_without_worker"
+	OverviewCauseKindRedriveAwaitingApproval OverviewCauseKind = "redrive_awaiting_approval"
+	OverviewCauseKindRedriveHalted           OverviewCauseKind = "redrive_halted"
+	OverviewCauseKindRunsFailed              OverviewCauseKind = "runs_failed"
+	OverviewCauseKindRunsLate                OverviewCauseKind = "runs_late"
+	OverviewCauseKindSagasNeedAttention      OverviewCauseKind = "sagas_need_attention"
+	OverviewCauseKindSagasStuck              OverviewCauseKind = "sagas_stuck"
+	OverviewCauseKindSweepLate               OverviewCauseKind = "sweep_late"
+	OverviewCauseKindWebhookDisabled         OverviewCauseKind = "webhook_disabled"
+	OverviewCauseKindWebhookFailing          OverviewCauseKind = "webhook_failing"
+	OverviewCauseKindWorkerLost              OverviewCauseKind = "worker_lost"
+)
+
+// Valid indicates whether the value is a known member of the OverviewCauseKind enum.
+func (e OverviewCauseKind) Valid() bool {
+	switch e {
+	case OverviewCauseKindGroupNew:
+		return true
+	case OverviewCauseKindGroupRegressed:
+		return true
+	case OverviewCauseKindNoLeader:
+		return true
+	case OverviewCauseKindQueueWithoutWorker:
+		return true
+	case OverviewCauseKindRedriveAwaitingApproval:
+		return true
+	case OverviewCauseKindRedriveHalted:
+		return true
+	case OverviewCauseKindRunsFailed:
+		return true
+	case OverviewCauseKindRunsLate:
+		return true
+	case OverviewCauseKindSagasNeedAttention:
+		return true
+	case OverviewCauseKindSagasStuck:
+		return true
+	case OverviewCauseKindSweepLate:
+		return true
+	case OverviewCauseKindWebhookDisabled:
+		return true
+	case OverviewCauseKindWebhookFailing:
+		return true
+	case OverviewCauseKindWorkerLost:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverviewOmittedBecause.
+const (
+	OverviewOmittedBecausePermission OverviewOmittedBecause = "permission"
+	OverviewOmittedBecauseStore      OverviewOmittedBecause = "store"
+)
+
+// Valid indicates whether the value is a known member of the OverviewOmittedBecause enum.
+func (e OverviewOmittedBecause) Valid() bool {
+	switch e {
+	case OverviewOmittedBecausePermission:
+		return true
+	case OverviewOmittedBecauseStore:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverviewPart.
+const (
+	OverviewPartDeadLetters OverviewPart = "dead_letters"
+	OverviewPartJobRuns     OverviewPart = "job_runs"
+	OverviewPartNodes       OverviewPart = "nodes"
+	OverviewPartSagas       OverviewPart = "sagas"
+	OverviewPartWebhooks    OverviewPart = "webhooks"
+)
+
+// Valid indicates whether the value is a known member of the OverviewPart enum.
+func (e OverviewPart) Valid() bool {
+	switch e {
+	case OverviewPartDeadLetters:
+		return true
+	case OverviewPartJobRuns:
+		return true
+	case OverviewPartNodes:
+		return true
+	case OverviewPartSagas:
+		return true
+	case OverviewPartWebhooks:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverviewTopicAlerts.
+const (
+	OverviewTopicAlertsAge      OverviewTopicAlerts = "age"
+	OverviewTopicAlertsCount    OverviewTopicAlerts = "count"
+	OverviewTopicAlertsNewGroup OverviewTopicAlerts = "new_group"
+	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
+)
+
+// Valid indicates whether the value is a known member of the OverviewTopicAlerts enum.
+func (e OverviewTopicAlerts) Valid() bool {
+	switch e {
+	case OverviewTopicAlertsAge:
+		return true
+	case OverviewTopicAlertsCount:
+		return true
+	case OverviewTopicAlertsNewGroup:
+		return true
+	case OverviewTopicAlertsRate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadinessStatus.
 const (
 	ReadinessStatusOk ReadinessStatus = "ok"
@@ -1680,6 +1803,78 @@ func (e ScheduleType) Valid() bool {
 	}
 }
 
+// Defines values for SearchHitKind.
+const (
+	SearchHitKindDeadLetter      SearchHitKind = "dead_letter"
+	SearchHitKindDeadLetterGroup SearchHitKind = "dead_letter_group"
+	SearchHitKindJobDefinition   SearchHitKind = "job_definition"
+	SearchHitKindJobRun          SearchHitKind = "job_run"
+	SearchHitKindRedrive         SearchHitKind = "redrive"
+	SearchHitKindSaga            SearchHitKind = "saga"
+	SearchHitKindTopic           SearchHitKind = "topic"
+	SearchHitKindWebhook         SearchHitKind = "webhook"
+	SearchHitKindWorker          SearchHitKind = "worker"
+	SearchHitKindWorkflow        SearchHitKind = "workflow"
+)
+
+// Valid indicates whether the value is a known member of the SearchHitKind enum.
+func (e SearchHitKind) Valid() bool {
+	switch e {
+	case SearchHitKindDeadLetter:
+		return true
+	case SearchHitKindDeadLetterGroup:
+		return true
+	case SearchHitKindJobDefinition:
+		return true
+	case SearchHitKindJobRun:
+		return true
+	case SearchHitKindRedrive:
+		return true
+	case SearchHitKindSaga:
+		return true
+	case SearchHitKindTopic:
+		return true
+	case SearchHitKindWebhook:
+		return true
+	case SearchHitKindWorker:
+		return true
+	case SearchHitKindWorkflow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SearchHitMatched.
+const (
+	SearchHitMatchedBusinessKey   SearchHitMatched = "business_key"
+	SearchHitMatchedCorrelationID SearchHitMatched = "correlation_id"
+	SearchHitMatchedFingerprint   SearchHitMatched = "fingerprint"
+	SearchHitMatchedID            SearchHitMatched = "id"
+	SearchHitMatchedName          SearchHitMatched = "name"
+	SearchHitMatchedTraceID       SearchHitMatched = "trace_id"
+)
+
+// Valid indicates whether the value is a known member of the SearchHitMatched enum.
+func (e SearchHitMatched) Valid() bool {
+	switch e {
+	case SearchHitMatchedBusinessKey:
+		return true
+	case SearchHitMatchedCorrelationID:
+		return true
+	case SearchHitMatchedFingerprint:
+		return true
+	case SearchHitMatchedID:
+		return true
+	case SearchHitMatchedName:
+		return true
+	case SearchHitMatchedTraceID:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepType.
 const (
 	StepTypeHTTP StepType = "http"
@@ -1848,6 +2043,33 @@ func (e TimelineEntryKind) Valid() bool {
 	case TimelineEntryKindSagaEnd:
 		return true
 	case TimelineEntryKindStep:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WatchedStateKind.
+const (
+	WatchedStateKindGroup   WatchedStateKind = "group"
+	WatchedStateKindLetter  WatchedStateKind = "letter"
+	WatchedStateKindRedrive WatchedStateKind = "redrive"
+	WatchedStateKindRun     WatchedStateKind = "run"
+	WatchedStateKindSaga    WatchedStateKind = "saga"
+)
+
+// Valid indicates whether the value is a known member of the WatchedStateKind enum.
+func (e WatchedStateKind) Valid() bool {
+	switch e {
+	case WatchedStateKindGroup:
+		return true
+	case WatchedStateKindLetter:
+		return true
+	case WatchedStateKindRedrive:
+		return true
+	case WatchedStateKindRun:
+		return true
+	case WatchedStateKindSaga:
 		return true
 	default:
 		return false
@@ -5547,6 +5769,197 @@ type LogInput struct {
 // NoCompensation defines model for NoCompensation.
 type NoCompensation string
 
+// Overview defines model for Overview.
+type Overview struct {
+	// Causes Ordered by age times count, the greatest first.
+	Causes    []OverviewCause `json:"causes"`
+	CheckedAt time.Time       `json:"checked_at"`
+
+	// Counts Counts of an omitted part are absent.
+	Counts OverviewCounts `json:"counts"`
+
+	// Leader The node that leads the job runs.
+	Leader *OverviewLeader `json:"leader,omitempty"`
+
+	// NextRuns The next five slots of all job definitions.
+	NextRuns []OverviewSlot `json:"next_runs"`
+
+	// Nodes Alive, or dead for less than an hour.
+	Nodes   []OverviewNode    `json:"nodes"`
+	Omitted []OverviewOmitted `json:"omitted"`
+
+	// SealedAt When events of the audit trail were last sealed.
+	SealedAt *time.Time `json:"sealed_at,omitempty"`
+
+	// Topics Topics that exceed the `alert` of their policy.
+	Topics []OverviewTopic `json:"topics"`
+}
+
+// OverviewCause defines model for OverviewCause.
+type OverviewCause struct {
+	// Code The error code or reason.
+	Code *string `json:"code,omitempty"`
+
+	// Count How many items have this cause.
+	Count int `json:"count"`
+
+	// ID The item, if there is only one; the fingerprint of a group.
+	ID *string `json:"id,omitempty"`
+
+	// IsCapped There are more.
+	IsCapped bool `json:"is_capped"`
+
+	// Key The same for as long as the cause lasts.
+	Key  string            `json:"key"`
+	Kind OverviewCauseKind `json:"kind"`
+
+	// Link Path and query of the operation of this API that returns the items.
+	Link string `json:"link"`
+
+	// Means What follows from it, and what helps.
+	Means string `json:"means"`
+
+	// Name The workflow, topic, job definition, queue, worker, webhook or node.
+	Name *string `json:"name,omitempty"`
+
+	// Next What to do next.
+	Next OverviewStep `json:"next"`
+
+	// Part A part of the overview or of a search result.
+	Part OverviewPart `json:"part"`
+
+	// Since Since when the oldest of them waits.
+	Since time.Time `json:"since"`
+
+	// Step The step of the workflow.
+	Step *string `json:"step,omitempty"`
+
+	// Summary What is the matter, in one sentence.
+	Summary string `json:"summary"`
+}
+
+// OverviewCauseKind defines model for OverviewCause.Kind.
+type OverviewCauseKind string
+
+// OverviewCount defines model for OverviewCount.
+type OverviewCount struct {
+	Count int `json:"count"`
+
+	// IsCapped There are more.
+	IsCapped bool `json:"is_capped"`
+}
+
+// OverviewCounts Counts of an omitted part are absent.
+type OverviewCounts struct {
+	DefinitionsPaused *OverviewCount `json:"definitions_paused,omitempty"`
+
+	// GroupsNew Among the 1,000 groups that received letters last.
+	GroupsNew *OverviewCount `json:"groups_new,omitempty"`
+
+	// GroupsRegressed Among the 1,000 groups that received letters last.
+	GroupsRegressed *OverviewCount `json:"groups_regressed,omitempty"`
+
+	// LettersOpen Dead letters that have neither been resolved nor discarded.
+	LettersOpen *OverviewCount `json:"letters_open,omitempty"`
+
+	// RedrivesAwaitingApproval Among the 1,000 newest redrives.
+	RedrivesAwaitingApproval *OverviewCount `json:"redrives_awaiting_approval,omitempty"`
+
+	// RedrivesHalted Among the 1,000 newest redrives.
+	RedrivesHalted *OverviewCount `json:"redrives_halted,omitempty"`
+
+	// RunsFailed Runs that failed or timed out in the last 24 hours, were not retried, and belong
+	// to no saga.
+	RunsFailed *OverviewCount `json:"runs_failed,omitempty"`
+
+	// RunsLate Runs that should have started a minute ago and have not.
+	RunsLate *OverviewCount `json:"runs_late,omitempty"`
+
+	// RunsUnclaimable Late runs that no active worker takes.
+	RunsUnclaimable *OverviewCount `json:"runs_unclaimable,omitempty"`
+
+	// SagasActive Sagas that have not ended.
+	SagasActive        *OverviewCount `json:"sagas_active,omitempty"`
+	SagasNeedAttention *OverviewCount `json:"sagas_need_attention,omitempty"`
+
+	// SagasStuck Those that need attention because they make no progress.
+	SagasStuck *OverviewCount `json:"sagas_stuck,omitempty"`
+
+	// WebhooksDisabled Disabled by Skald, not on request.
+	WebhooksDisabled *OverviewCount `json:"webhooks_disabled,omitempty"`
+	WebhooksFailing  *OverviewCount `json:"webhooks_failing,omitempty"`
+	WorkersLost      *OverviewCount `json:"workers_lost,omitempty"`
+}
+
+// OverviewLeader The node that leads the job runs.
+type OverviewLeader struct {
+	Epoch     int64     `json:"epoch"`
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Holds Its term has not expired.
+	Holds bool   `json:"holds"`
+	Node  string `json:"node"`
+
+	// SweptAt When it last looked for lost and late runs.
+	SweptAt *time.Time `json:"swept_at,omitempty"`
+}
+
+// OverviewNode defines model for OverviewNode.
+type OverviewNode struct {
+	// Alive Its lease holds.
+	Alive      bool      `json:"alive"`
+	LeaseUntil time.Time `json:"lease_until"`
+	Name       string    `json:"name"`
+}
+
+// OverviewOmitted defines model for OverviewOmitted.
+type OverviewOmitted struct {
+	// Because The caller may not read it, or the store does not have it.
+	Because OverviewOmittedBecause `json:"because"`
+
+	// Part A part of the overview or of a search result.
+	Part OverviewPart `json:"part"`
+}
+
+// OverviewOmittedBecause The caller may not read it, or the store does not have it.
+type OverviewOmittedBecause string
+
+// OverviewPart A part of the overview or of a search result.
+type OverviewPart string
+
+// OverviewSlot defines model for OverviewSlot.
+type OverviewSlot struct {
+	// Definition The name of the job definition.
+	Definition string    `json:"definition"`
+	DueAt      time.Time `json:"due_at"`
+}
+
+// OverviewStep What to do next.
+type OverviewStep struct {
+	// Allowed The caller has that permission.
+	Allowed bool `json:"allowed"`
+
+	// Operation The operationId of this contract.
+	Operation string `json:"operation"`
+
+	// Permission What it requires.
+	Permission string `json:"permission"`
+}
+
+// OverviewTopic defines model for OverviewTopic.
+type OverviewTopic struct {
+	// Alerts The members of the policy's `alert` that the topic exceeds.
+	Alerts []OverviewTopicAlerts `json:"alerts"`
+
+	// OldestAt When the oldest open letter arrived.
+	OldestAt *time.Time    `json:"oldest_at,omitempty"`
+	Open     OverviewCount `json:"open"`
+	Topic    string        `json:"topic"`
+}
+
+// OverviewTopicAlerts defines model for OverviewTopic.Alerts.
+type OverviewTopicAlerts string
+
 // Pagination defines model for Pagination.
 type Pagination struct {
 	HasNext bool `json:"has_next"`
@@ -6513,6 +6926,39 @@ type SchedulerNode struct {
 	StartedAt time.Time          `json:"started_at"`
 }
 
+// SearchHit defines model for SearchHit.
+type SearchHit struct {
+	// Archived Only if it is.
+	Archived *bool `json:"archived,omitempty"`
+
+	// At When it was created or last seen.
+	At *time.Time `json:"at,omitempty"`
+
+	// ID Its id, fingerprint or name.
+	ID   string        `json:"id"`
+	Kind SearchHitKind `json:"kind"`
+
+	// Link Path of the operation of this API that returns it.
+	Link    string           `json:"link"`
+	Matched SearchHitMatched `json:"matched"`
+	State   *string          `json:"state,omitempty"`
+
+	// Title The workflow, job definition, topic, name or host that people know it by.
+	Title string `json:"title"`
+}
+
+// SearchHitKind defines model for SearchHit.Kind.
+type SearchHitKind string
+
+// SearchHitMatched defines model for SearchHit.Matched.
+type SearchHitMatched string
+
+// SearchResult defines model for SearchResult.
+type SearchResult struct {
+	Hits    []SearchHit       `json:"hits"`
+	Omitted []OverviewOmitted `json:"omitted"`
+}
+
 // Setting A setting.
 type Setting struct {
 	Default     float64 `json:"default"`
@@ -6864,6 +7310,22 @@ type Version struct {
 	Go      string `json:"go"`
 	Version string `json:"version"`
 }
+
+// WatchedState The state of a resource; `gone` without a state when it does not exist.
+type WatchedState struct {
+	// Gone There is no such resource, or no longer. It may be archived.
+	Gone  *bool            `json:"gone,omitempty"`
+	ID    string           `json:"id"`
+	Kind  WatchedStateKind `json:"kind"`
+	State *string          `json:"state,omitempty"`
+
+	// UpdatedAt Changes without a new version too, such as the progress of a redrive.
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	Version   *int64     `json:"version,omitempty"`
+}
+
+// WatchedStateKind defines model for WatchedState.Kind.
+type WatchedStateKind string
 
 // Webhook defines model for Webhook.
 type Webhook struct {
@@ -7380,6 +7842,18 @@ type View string
 
 // Wait defines model for Wait.
 type Wait = string
+
+// WatchedLetters defines model for WatchedLetters.
+type WatchedLetters = []UUID
+
+// WatchedRedrives defines model for WatchedRedrives.
+type WatchedRedrives = []UUID
+
+// WatchedRuns defines model for WatchedRuns.
+type WatchedRuns = []UUID
+
+// WatchedSagas defines model for WatchedSagas.
+type WatchedSagas = []UUID
 
 // WebhookID defines model for WebhookID.
 type WebhookID = UUID
@@ -9082,6 +9556,11 @@ type StepDownLeaderParams struct {
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// SearchParams defines parameters for Search.
+type SearchParams struct {
+	Q Label `form:"q" json:"q"`
+}
+
 // GetSettingsParams defines parameters for GetSettings.
 type GetSettingsParams struct {
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9141,6 +9620,24 @@ type GetTimelineParams struct {
 	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// WatchParams defines parameters for Watch.
+type WatchParams struct {
+	// Saga IDs of sagas.
+	Saga WatchedSagas `form:"saga,omitempty" json:"saga,omitempty"`
+
+	// Run IDs of job runs.
+	Run WatchedRuns `form:"run,omitempty" json:"run,omitempty"`
+
+	// Letter IDs of dead letters.
+	Letter WatchedLetters `form:"letter,omitempty" json:"letter,omitempty"`
+
+	// Redrive IDs of redrives.
+	Redrive WatchedRedrives `form:"redrive,omitempty" json:"redrive,omitempty"`
+
+	// Group Fingerprints of groups of dead letters.
+	Group []string `form:"group,omitempty" json:"group,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
@@ -10911,6 +11408,11 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRun(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetOverview Show what needs a person
+	//
+	// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
+	GetOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListEvents List the audit events of all sagas
 	//
 	// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
@@ -11199,6 +11701,11 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
 	PreviewSchedule(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// Search List everything with an ID, key or name
+	//
+	// Corresponds with GET /api/v1/search (the `Search` operationId).
+	Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetSettings Get the job settings
 	//
 	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
@@ -11232,6 +11739,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 	GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Watch Stream the states of resources as they change
+	//
+	// Corresponds with GET /api/v1/watch (the `Watch` operationId).
+	Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List webhooks
 	//
@@ -13982,6 +14494,21 @@ func (c *Client) StartRun(ctx context.Context, runID RunID, body StartRunJSONReq
 	return c.Client.Do(req)
 }
 
+// GetOverview Show what needs a person
+//
+// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
+func (c *Client) GetOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOverviewRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListEvents List the audit events of all sagas
 //
 // Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
@@ -14710,6 +15237,21 @@ func (c *Client) PreviewSchedule(ctx context.Context, body PreviewScheduleJSONRe
 	return c.Client.Do(req)
 }
 
+// Search List everything with an ID, key or name
+//
+// Corresponds with GET /api/v1/search (the `Search` operationId).
+func (c *Client) Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSearchRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetSettings Get the job settings
 //
 // Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
@@ -14794,6 +15336,21 @@ func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatist
 // Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 func (c *Client) GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTimelineRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Watch Stream the states of resources as they change
+//
+// Corresponds with GET /api/v1/watch (the `Watch` operationId).
+func (c *Client) Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWatchRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -23368,6 +23925,33 @@ func NewStartRunRequestWithBody(server string, runID RunID, contentType string, 
 	return req, nil
 }
 
+// NewGetOverviewRequest constructs an http.Request for the GetOverview method
+func NewGetOverviewRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/overview")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListEventsRequest constructs an http.Request for the ListEvents method
 func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
 	var err error
@@ -26025,6 +26609,56 @@ func NewPreviewScheduleRequestWithBody(server string, contentType string, body i
 	return req, nil
 }
 
+// NewSearchRequest constructs an http.Request for the Search method
+func NewSearchRequest(server string, params *SearchParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/search")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetSettingsRequest constructs an http.Request for the GetSettings method
 func NewGetSettingsRequest(server string, params *GetSettingsParams) (*http.Request, error) {
 	var err error
@@ -26353,6 +26987,108 @@ func NewGetTimelineRequest(server string, params *GetTimelineParams) (*http.Requ
 		if params.Cursor != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWatchRequest constructs an http.Request for the Watch method
+func NewWatchRequest(server string, params *WatchParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/watch")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Saga != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga", params.Saga, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "run", params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Letter != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "letter", params.Letter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Redrive != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive", params.Redrive, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -29637,6 +30373,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRunWithResponse(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
 
+	// GetOverviewWithResponse Show what needs a person
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
+	GetOverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error)
+
 	// ListEventsWithResponse List the audit events of all sagas
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -29945,6 +30688,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
 	PreviewScheduleWithResponse(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
 
+	// SearchWithResponse List everything with an ID, key or name
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/search (the `Search` operationId).
+	SearchWithResponse(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*SearchResponse, error)
+
 	// GetSettingsWithResponse Get the job settings
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -29986,6 +30736,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 	GetTimelineWithResponse(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*GetTimelineResponse, error)
+
+	// WatchWithResponse Stream the states of resources as they change
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/watch (the `Watch` operationId).
+	WatchWithResponse(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*WatchResponse, error)
 
 	// ListWebhooksWithResponse List webhooks
 	//
@@ -35212,6 +35969,54 @@ func (r StartRunResponse) ContentType() string {
 	return ""
 }
 
+type GetOverviewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Overview
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOverviewResponse) GetJSON200() *Overview {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOverviewResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOverviewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOverviewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOverviewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOverviewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36697,6 +37502,54 @@ func (r PreviewScheduleResponse) ContentType() string {
 	return ""
 }
 
+type SearchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SearchResult
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SearchResponse) GetJSON200() *SearchResult {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SearchResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SearchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SearchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SearchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SearchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetSettingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36938,6 +37791,47 @@ func (r GetTimelineResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetTimelineResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WatchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WatchResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WatchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WatchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WatchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WatchResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -40667,6 +41561,19 @@ func (c *ClientWithResponses) StartRunWithResponse(ctx context.Context, runID Ru
 	return ParseStartRunResponse(rsp)
 }
 
+// GetOverviewWithResponse Show what needs a person
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
+func (c *ClientWithResponses) GetOverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error) {
+	rsp, err := c.GetOverview(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOverviewResponse(rsp)
+}
+
 // ListEventsWithResponse List the audit events of all sagas
 //
 // Returns a wrapper object for the known response body format(s).
@@ -41239,6 +42146,19 @@ func (c *ClientWithResponses) PreviewScheduleWithResponse(ctx context.Context, b
 	return ParsePreviewScheduleResponse(rsp)
 }
 
+// SearchWithResponse List everything with an ID, key or name
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/search (the `Search` operationId).
+func (c *ClientWithResponses) SearchWithResponse(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*SearchResponse, error) {
+	rsp, err := c.Search(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSearchResponse(rsp)
+}
+
 // GetSettingsWithResponse Get the job settings
 //
 // Returns a wrapper object for the known response body format(s).
@@ -41315,6 +42235,19 @@ func (c *ClientWithResponses) GetTimelineWithResponse(ctx context.Context, param
 		return nil, err
 	}
 	return ParseGetTimelineResponse(rsp)
+}
+
+// WatchWithResponse Stream the states of resources as they change
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/watch (the `Watch` operationId).
+func (c *ClientWithResponses) WatchWithResponse(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*WatchResponse, error) {
+	rsp, err := c.Watch(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWatchResponse(rsp)
 }
 
 // ListWebhooksWithResponse List webhooks
@@ -45452,6 +46385,39 @@ func ParseStartRunResponse(rsp *http.Response) (*StartRunResponse, error) {
 	return response, nil
 }
 
+// ParseGetOverviewResponse parses an HTTP response from a GetOverviewWithResponse call
+func ParseGetOverviewResponse(rsp *http.Response) (*GetOverviewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOverviewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Overview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
 func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -46544,6 +47510,39 @@ func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse,
 	return response, nil
 }
 
+// ParseSearchResponse parses an HTTP response from a SearchWithResponse call
+func ParseSearchResponse(rsp *http.Response) (*SearchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SearchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SearchResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
 func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -46707,6 +47706,32 @@ func ParseGetTimelineResponse(rsp *http.Response) (*GetTimelineResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWatchResponse parses an HTTP response from a WatchWithResponse call
+func ParseWatchResponse(rsp *http.Response) (*WatchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WatchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {

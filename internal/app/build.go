@@ -252,7 +252,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Minor:  n.cfg.Tenant.DefaultMinor,
 		}},
 		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(),
-		Storage: n.storage, Answers: n.answers, CursorKey: cursorKey,
+		Overview: n.overview, Storage: n.storage, Answers: n.answers, CursorKey: cursorKey,
 		Limits: rest.Limits{
 			ReadTimeout: server.ReadTimeout, BodyGrace: server.HeaderTimeout, MinBodyRate: server.MinBodyRate,
 			MaxBodyBytes: server.MaxBodyBytes, MaxWait: server.MaxWait, RequestTimeout: server.RequestTimeout,

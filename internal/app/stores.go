@@ -21,6 +21,8 @@ import (
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/ops/overviewdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/rest/keyed"
 	"github.com/skald-saga/skald/internal/saga"
@@ -42,6 +44,7 @@ type stores struct {
 	eraser       saga.Eraser       // nil: nothing can be erased
 	deadLetters  *deadLetterStores // nil: there are no dead letters without PostgreSQL
 	timeline     timeline.Store    // nil: there is none
+	overview     overview.Store    // nil: there are only sagas
 	jobStores    *jobStores        // nil: there are no job runs without PostgreSQL
 	// secret returns 32 random bytes by name, the same for as long as the store lasts.
 	secret  func(ctx context.Context, name string) ([]byte, error)
@@ -111,6 +114,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		log.Warn("the database was restored from another cluster: the event feed continues after the restored events")
 	}
 	queue := dlqdb.NewQueue(db, common)
+	letters := dlqdb.NewLetters(db, common)
 	tell := dlqdb.NewLetterUpdater(db, common.MaxRetries)
 	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: mathrand.Float64, NewID: newID}, tell)
 	sagas := sagadb.NewSagasWith(jobs)
@@ -119,12 +123,13 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		answers: postgres.NewAnswers(db),
 		hooks:   eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{
-			letters:  dlqdb.NewLetters(db, common),
+			letters:  letters,
 			queue:    queue,
 			redrives: redrivedb.NewRedrives(db, queue),
 			actions:  auditdb.NewActions(db),
 		},
 		timeline:  timelinedb.NewTimelines(db),
+		overview:  overviewdb.New(db, letters),
 		jobStores: postgresJobs(jobs, sagas, queue),
 		secret:    db.Secret, storage: sagas.Storage, ping: db.Ping, condition: db.Condition,
 	}, nil

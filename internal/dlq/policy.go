@@ -164,6 +164,14 @@ func (p *Policy) AllowsDrive(l *Letter, to *Target) bool {
 	return own.Kind == to.Kind && own.Topic == to.Topic && own.URL == to.URL || p.AllowsTarget(l.OriginalTopic, to)
 }
 
+// Alerting is a topic that exceeds its policy's alert.
+type Alerting struct {
+	Topic  string
+	Alerts []string
+	Open   int64 // open letters, counted as far as it was asked
+	Oldest *time.Time
+}
+
 // TopicStats is what one topic looks like.
 type TopicStats struct {
 	Topic     string

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/rest/keyed"
 	"github.com/skald-saga/skald/internal/rest/ratelimit"
@@ -43,6 +44,8 @@ type Config struct {
 	DeadLetters *dlqapi.DeadLetters
 	// Jobs is job runs. Nil: there are none, and their operations return 503.
 	Jobs *Jobs
+	// Overview reads what needs a person. Nil: the store has only sagas, which are listed.
+	Overview overview.Store
 	// Storage reports the sizes of the store's tables. Nil: the store has none.
 	Storage func(context.Context) (saga.Storage, error)
 	// Answers stores the responses of requests with an Idempotency-Key for operations that
@@ -132,6 +135,9 @@ func (c *Config) complete() error {
 	}
 	if c.Jobs != nil {
 		c.Jobs.complete()
+	}
+	if c.Overview == nil {
+		c.Overview = overview.OfSagas{Sagas: c.Sagas.Store, Now: c.Now}
 	}
 	if c.Limited == nil {
 		c.Limited = func(string) {}

@@ -25,6 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/eventapi"
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
 	"github.com/skald-saga/skald/internal/jobrun/workerapi"
+	"github.com/skald-saga/skald/internal/ops/overviewapi"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
@@ -38,6 +39,7 @@ type (
 	workers = workerapi.Handlers
 	hooks   = eventapi.Handlers
 	keys    = accessapi.Handlers
+	glance  = overviewapi.Handlers
 )
 
 // server implements api.Operations with the handlers of all subjects.
@@ -54,6 +56,7 @@ type server struct {
 	*workers // nil: see jobs
 	*hooks
 	*keys
+	*glance
 }
 
 // New returns the handler of every path of the contract except /metrics, for which another
@@ -95,6 +98,7 @@ func (s *server) assemble() {
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint}
+	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview})
 	s.keys = &keys{Kit: s.kit, Keys: cfg.Access.Keys, Development: cfg.Access.Development}
 	if q := cfg.DeadLetters; q != nil {
 		s.letters = &letters{

@@ -44,7 +44,7 @@ func (w *letterWhere) terms(t *LetterTable, tenant uuid.UUID, f *dlq.Filter) {
 		value string
 	}{
 		{termErrorType, f.ErrorType}, {termConsumers, f.ConsumerGroup}, {termAssignee, f.Assignee},
-		{TermCorrelation, f.CorrelationID}, {termTrace, f.TraceID},
+		{TermCorrelation, f.CorrelationID}, {TermTrace, f.TraceID},
 	} {
 		if eq.value != "" {
 			add(eq.kind, eq.value)

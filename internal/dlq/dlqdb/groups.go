@@ -29,6 +29,9 @@ const (
 // predicate of the partial indexes, so that no row is read.
 var openLetter = `(` + IsOneOf("m.status", dlq.OpenStatuses) + ` AND (m.resolution IS NULL OR ` + notDiscarded + `))`
 
+// OpenLetter is openLetter, for statements that count letters among other things.
+var OpenLetter = openLetter
+
 // groupTable is dlq.dlq_groups.
 var groupTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(g *dlq.Group) *uuid.UUID { return &g.TenantID }),

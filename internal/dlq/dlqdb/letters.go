@@ -10,7 +10,8 @@
 // Files, each on top of those before it: headers, letters, tables, payload_members,
 // terms, insert, edges, read, history, filter_terms, places, policy_read, push, upkeep,
 // filter, groups, handover, holds, insert_new, page_search, queue, arrive, change,
-// finish, inflows, known, last_errors, list, policies, restore, sealed, take, topics, updates.
+// finish, inflows, known, last_errors, list, policies, restore, sealed, take, topics,
+// alerts, updates.
 package dlqdb
 
 import (

@@ -29,7 +29,7 @@ const (
 	termConsumers   TermKind = 'g' // consumer group
 	termFingerprint TermKind = 'f' // for the archive; live letters have an index
 	TermCorrelation TermKind = 'r'
-	termTrace       TermKind = 'x'
+	TermTrace       TermKind = 'x'
 	TermSaga        TermKind = 'a'
 	TermJobRun      TermKind = 'j'
 	termAssignee    TermKind = 'n'
@@ -90,7 +90,7 @@ func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	unlessEmpty(termConsumers, l.ConsumerGroup)
 	unlessEmpty(termFingerprint, l.Fingerprint)
 	unlessEmpty(TermCorrelation, l.CorrelationID)
-	unlessEmpty(termTrace, l.TraceID)
+	unlessEmpty(TermTrace, l.TraceID)
 	unlessEmpty(termAssignee, l.Assignee)
 	if l.Link.SagaID != uuid.Nil {
 		add(TermSaga, l.Link.SagaID.String())

@@ -108,7 +108,7 @@ func TestTermsOfALetter(t *testing.T) {
 	of := func(l dlq.Letter, k TermKind, value string) int32 { return Term(l.TenantID, k, value) }
 	readable := []int32{
 		of(l, termSource, "KAFKA"), of(l, termConsumers, "g"), of(l, termFingerprint, "ff"), of(l, TermCorrelation, "c"),
-		of(l, termTrace, "t"), of(l, termAssignee, "ada"),
+		of(l, TermTrace, "t"), of(l, termAssignee, "ada"),
 		of(l, termLabel, "x"), of(l, termLabel, "y"), of(l, TermSaga, uuid.Max.String()),
 		of(l, TermJobRun, uuid.Max.String()),
 		of(l, termErrorType, "E"), of(l, termErrorClass, "PERMANENT"), of(l, termWord, "no"),

@@ -131,3 +131,27 @@ func (e *Edge) Serve(timeout time.Duration) string {
 	e.T.Cleanup(server.Close)
 	return server.URL
 }
+
+// States returns the next n states of a stream of GET /watch and checks them against the contract.
+func (l *Live) States(n int) (out []string) {
+	l.t.Helper()
+	schema := OpenapiYAML(l.t).Components.Schemas["WatchedState"].Value
+	for len(out) < n {
+		m := l.Next()
+		if m.Over {
+			l.t.Fatalf("the stream ended after %d states of %d", len(out), n)
+		}
+		if m.Event == "" {
+			continue
+		}
+		var v any
+		if err := json.Unmarshal([]byte(m.data), &v); err != nil {
+			l.t.Fatalf("data %q: %v", m.data, err)
+		}
+		if err := schema.VisitJSON(v); err != nil {
+			l.t.Errorf("a state against the contract: %v", err)
+		}
+		out = append(out, m.Event+" "+m.data)
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package overview
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/internal/access"
+)
+
+// Kind of a cause.
+type Kind string
+
+// Kinds of causes.
+const (
+	SagasAttention  Kind = "sagas_need_attention"
+	SagasStuck      Kind = "sagas_stuck"
+	GroupNew        Kind = "group_new"
+	GroupRegressed  Kind = "group_regressed"
+	RedriveHalted   Kind = "redrive_halted"
+	RedriveWaiting  Kind = "redrive_awaiting_approval"
+	RunsFailed      Kind = "runs_failed"
+	RunsLate        Kind = "runs_late"
+	QueueUntaken    Kind = "queue_without_worker"
+	WorkerLost      Kind = "worker_lost"
+	WebhookDisabled Kind = "webhook_disabled"
+	WebhookFailing  Kind = "webhook_failing"
+	NoLeader        Kind = "no_leader"
+	SweepLate       Kind = "sweep_late"
+)
+
+// Cause is why one or more items need a person.
+type Cause struct {
+	Kind  Kind
+	Name  string // the workflow, topic, job definition, queue, worker, webhook or node
+	Step  string
+	Code  string // error code or reason
+	Why   string // of sagas: the reason for attention
+	Text  string // of a group: its message
+	ID    string // of the item, if there is only one; the fingerprint of a group
+	Count Count
+	Since time.Time
+}
+
+// Key is the same for as long as the cause lasts.
+func (c *Cause) Key() string {
+	id := c.ID
+	if c.aggregates() {
+		id = "" // of an example
+	}
+	return strings.Join([]string{string(c.Kind), url.QueryEscape(c.Name), url.QueryEscape(c.Step),
+		url.QueryEscape(c.Why), url.QueryEscape(c.Code), id}, "/")
+}
+
+// aggregates reports whether the cause is that of several items.
+func (c *Cause) aggregates() bool {
+	switch c.Kind {
+	case SagasAttention, SagasStuck, RunsFailed, RunsLate, QueueUntaken:
+		return true
+	}
+	return false
+}
+
+// Only returns the item when there is only one.
+func (c *Cause) Only() string {
+	if c.aggregates() && (c.Count.N != 1 || c.Count.Capped) {
+		return ""
+	}
+	return c.ID
+}
+
+// Step is what helps: an operation of the contract, and the permission that it requires.
+type Step struct {
+	Operation  string
+	Permission access.Permission
+}
+
+// Part returns what the caller must be allowed to read.
+func (c *Cause) Part() Part {
+	switch c.Kind {
+	case SagasAttention, SagasStuck:
+		return Sagas
+	case GroupNew, GroupRegressed, RedriveHalted, RedriveWaiting:
+		return DeadLetters
+	case WebhookDisabled, WebhookFailing:
+		return Webhooks
+	}
+	return JobRuns
+}
+
+// Next returns the next step.
+func (c *Cause) Next() Step {
+	switch c.Kind {
+	case SagasAttention:
+		if c.Why == whyForced || c.Why == whyOther {
+			return Step{"acknowledgeSaga", access.SagasWrite}
+		}
+		return Step{"resumeCompensation", access.SagasWrite}
+	case SagasStuck:
+		return Step{"explainSaga", access.SagasRead}
+	case GroupNew, GroupRegressed:
+		return Step{"retryDeadLetterGroup", access.DLQWrite}
+	case RedriveHalted:
+		return Step{"resumeRedrive", access.DLQAdmin}
+	case RedriveWaiting:
+		return Step{"approveRedrive", access.DLQAdmin}
+	case RunsFailed:
+		return Step{"rerunJobRun", access.JobsWrite}
+	case RunsLate, QueueUntaken:
+		return Step{"explainJobRun", access.JobsRead}
+	case WorkerLost:
+		return Step{"detachWorker", access.JobsWrite}
+	case WebhookDisabled:
+		return Step{"enableWebhook", access.SagasAdmin}
+	case WebhookFailing:
+		return Step{"testWebhook", access.SagasAdmin}
+	}
+	return Step{"getLeader", access.JobsRead}
+}
+
+// Link returns path and query of the operation that returns the items.
+func (c *Cause) Link() string {
+	const api = "/api/v1"
+	item := func(list string) string { return api + list + "/" + url.PathEscape(c.ID) }
+	query := func(list string, pairs ...string) string {
+		q := url.Values{}
+		for i := 0; i < len(pairs); i += 2 {
+			q.Add(pairs[i], pairs[i+1])
+		}
+		return api + list + "?" + q.Encode()
+	}
+	one := c.Only() != ""
+	switch c.Kind {
+	case SagasAttention, SagasStuck:
+		if one {
+			return item("/sagas")
+		}
+		return query("/sagas", "needs_attention", "true", "workflow_name", c.Name)
+	case GroupNew, GroupRegressed:
+		return item("/dlq/groups")
+	case RedriveHalted, RedriveWaiting:
+		return item("/dlq/redrives")
+	case RunsFailed:
+		if one {
+			return item("/job-runs")
+		}
+		return query("/job-runs", "definition", c.Name, "state", "FAILED", "state", "TIMED_OUT")
+	case RunsLate, QueueUntaken:
+		if one {
+			return item("/job-runs")
+		}
+		return query("/job-runs", "queue", c.Name, "state", "PENDING")
+	case WorkerLost:
+		return item("/workers")
+	case WebhookDisabled, WebhookFailing:
+		return item("/webhooks")
+	}
+	return api + "/scheduler/leader"
+}

@@ -1,0 +1,168 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Why groups the reasons for attention of sagas: a person's own words are one reason.
+func Why(reason string) (why string, stuck bool) {
+	switch reason {
+	case whyUndoFailed, whyUndoTimeout, whyForced:
+		return reason, false
+	case whyUnowned, whyNoAnswer, whyFailing:
+		return reason, true
+	}
+	return whyOther, false
+}
+
+// OfSagas is a Store over one that has sagas and nothing else.
+type OfSagas struct {
+	Sagas saga.Store
+	Now   func() time.Time
+}
+
+// Missing implements Store.
+func (OfSagas) Missing() []Part { return []Part{DeadLetters, JobRuns, Webhooks, Nodes} }
+
+// Overview implements Store.
+func (o OfSagas) Overview(ctx context.Context, tenant uuid.UUID) (Overview, error) {
+	out := Overview{At: o.Now()}
+	list := func(f saga.Filter) ([]saga.Saga, error) {
+		f.Limit = Most + 1
+		page, err := o.Sagas.List(ctx, tenant, f)
+		return page.Items, err
+	}
+	active, err := list(saga.Filter{States: live})
+	if err != nil {
+		return out, err
+	}
+	out.Active = CountOf(len(active))
+	found, err := list(saga.Filter{NeedsAttention: new(true)})
+	if err != nil {
+		return out, err
+	}
+	causes := map[string]*Cause{}
+	for i := range found {
+		s := &found[i]
+		c := causeOf(s)
+		known := causes[c.Key()]
+		if known == nil {
+			causes[c.Key()] = &c
+			continue
+		}
+		known.Count = known.Count.Add(c.Count)
+		if c.Since.Before(known.Since) {
+			known.Since = c.Since
+		}
+	}
+	for _, c := range causes {
+		out.Causes = append(out.Causes, *c)
+	}
+	out.CountSagas(len(found))
+	out.Sort()
+	return out, nil
+}
+
+var live = slices.DeleteFunc(slices.Clone(saga.States[:]), saga.State.Terminal)
+
+// title is what people know a saga by.
+func title(s *saga.Saga) string {
+	if s.BusinessKey != nil {
+		return *s.BusinessKey
+	}
+	return s.WorkflowName
+}
+
+func causeOf(s *saga.Saga) Cause {
+	c := Cause{Name: s.WorkflowName, Count: Count{N: 1}, Since: s.UpdatedAt, ID: s.ID.String()}
+	if s.CompletedAt != nil {
+		c.Since = *s.CompletedAt
+	}
+	if s.AttentionReason != nil {
+		c.Why = *s.AttentionReason
+	}
+	if s.Error != nil {
+		c.Code = s.Error.Code
+	}
+	c.Attend()
+	return c
+}
+
+// Attend sets the kind of a cause of sagas from their reason for attention.
+func (c *Cause) Attend() {
+	why, stuck := Why(c.Why)
+	c.Why, c.Kind = why, SagasAttention
+	if stuck {
+		c.Kind = SagasStuck
+	}
+}
+
+// CountSagas sets the counts of sagas from their causes; found is how many were looked at.
+func (o *Overview) CountSagas(found int) {
+	for i := range o.Causes {
+		switch c := &o.Causes[i]; c.Kind {
+		case SagasStuck:
+			o.Stuck = o.Stuck.Add(c.Count)
+			o.Attention = o.Attention.Add(c.Count)
+		case SagasAttention:
+			o.Attention = o.Attention.Add(c.Count)
+		}
+	}
+	o.Attention.Capped = o.Attention.Capped || found > Most
+}
+
+// Search implements Store.
+func (o OfSagas) Search(ctx context.Context, tenant uuid.UUID, q Query) (hits []Hit, err error) {
+	seen := map[uuid.UUID]bool{}
+	add := func(s *saga.Saga, by Match) {
+		if !seen[s.ID] {
+			seen[s.ID] = true
+			hits = append(hits, Hit{Kind: HitSaga, ID: s.ID.String(), Title: title(s),
+				State: s.State.String(), At: &s.CreatedAt, Matched: by})
+		}
+	}
+	if q.ID != uuid.Nil {
+		switch s, err := o.Sagas.Get(ctx, tenant, q.ID); {
+		case err == nil:
+			add(&s, ByID)
+		case fault.KindOf(err) != fault.NotFound:
+			return nil, err
+		}
+	}
+	for by, f := range map[Match]saga.Filter{ByBusinessKey: {BusinessKey: q.Text},
+		ByCorrelation: {CorrelationID: q.Text}, ByTrace: {TraceID: q.Text}} {
+		f.Limit = MostHits
+		page, err := o.Sagas.List(ctx, tenant, f)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			add(&page.Items[i], by)
+		}
+	}
+	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(b.At.Compare(*a.At), cmp.Compare(a.ID, b.ID)) })
+	return hits[:min(len(hits), MostHits)], nil
+}
+
+// States implements Store.
+func (o OfSagas) States(ctx context.Context, tenant uuid.UUID, w *Watched) (found []State, err error) {
+	for _, id := range w.Sagas {
+		s, err := o.Sagas.Get(ctx, tenant, id)
+		switch {
+		case err != nil && fault.KindOf(err) == fault.NotFound:
+		case err != nil:
+			return nil, err
+		default:
+			found = append(found, State{WatchSaga, id.String(), s.Version, s.State.String(), s.UpdatedAt})
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,107 @@
+// Package overview has the rules of what people see first: what needs a person, one cause at a time; where something
+// is, by an id or key; and how the states of things change.
+//
+// Files, each on top of those before it: parts, causes, words, search, watch, overview, listed.
+package overview
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Node is a process that drives sagas.
+type Node struct {
+	Name       string
+	Alive      bool
+	LeaseUntil time.Time
+}
+
+// Leader is the node that leads the job runs.
+type Leader struct {
+	Node      string
+	Epoch     int64
+	Holds     bool
+	ExpiresAt time.Time
+	SweptAt   *time.Time
+}
+
+// Slot is when a job is due.
+type Slot struct {
+	Definition string
+	DueAt      time.Time
+}
+
+// Topic exceeds the alert of its policy.
+type Topic struct {
+	Topic  string
+	Alerts []string
+	Open   Count
+	Oldest *time.Time
+}
+
+// Overview is what needs a person. Figures of a missing part are zero.
+type Overview struct {
+	At time.Time
+
+	Active, Attention, Stuck         Count
+	LettersOpen                      Count
+	GroupsNew, GroupsRegressed       Count
+	RedrivesHalted, RedrivesWaiting  Count
+	RunsFailed, RunsLate             Count
+	RunsUnclaimable, Paused          Count
+	WorkersLost                      Count
+	WebhooksDisabled, WebhooksFailed Count
+
+	Causes   []Cause
+	Topics   []Topic
+	Nodes    []Node
+	Leader   *Leader
+	SealedAt *time.Time
+	Next     []Slot
+}
+
+// Sort puts the causes in the order in which people should look at them: by age times count, and by key where that is
+// the same, so that lines do not change places.
+func (o *Overview) Sort() {
+	slices.SortFunc(o.Causes, func(a, b Cause) int {
+		return cmp.Or(cmp.Compare(b.weight(o.At), a.weight(o.At)), cmp.Compare(a.Key(), b.Key()))
+	})
+}
+
+func (c *Cause) weight(now time.Time) float64 {
+	return max(now.Sub(c.Since).Seconds(), 1) * float64(c.Count.N)
+}
+
+// How long the leader may be late before that is a cause, and how long a run.
+const (
+	sweepGrace = time.Minute
+	LateAfter  = time.Minute
+)
+
+// Judge adds the causes that follow from the leader: nobody leads, or it does not sweep. Without any job definition
+// nobody misses it.
+func (o *Overview) Judge(hasDefinitions bool) {
+	l := o.Leader
+	switch {
+	case !hasDefinitions || l == nil:
+	case !l.Holds:
+		o.Causes = append(o.Causes, Cause{Kind: NoLeader, Name: l.Node, Count: Count{N: 1}, Since: l.ExpiresAt})
+	case l.SweptAt != nil && o.At.Sub(*l.SweptAt) > sweepGrace:
+		o.Causes = append(o.Causes, Cause{Kind: SweepLate, Name: l.Node, Count: Count{N: 1}, Since: *l.SweptAt})
+	}
+}
+
+// Store reads overviews, finds things and reads their states. A tenant sees only its own.
+type Store interface {
+	Overview(ctx context.Context, tenant uuid.UUID) (Overview, error)
+	// Search returns at most MostHits of each kind, the newest first.
+	Search(ctx context.Context, tenant uuid.UUID, q Query) ([]Hit, error)
+	// States returns the states of those that exist, in any order.
+	States(ctx context.Context, tenant uuid.UUID, w *Watched) ([]State, error)
+	// Missing are the parts that the store does not have.
+	Missing() []Part
+}

@@ -1,0 +1,62 @@
+package overview
+
+import "strconv"
+
+// Part of everything, which the caller may or may not read.
+type Part string
+
+// Parts.
+const (
+	Sagas       Part = "sagas"
+	DeadLetters Part = "dead_letters"
+	JobRuns     Part = "job_runs"
+	Webhooks    Part = "webhooks"
+	Nodes       Part = "nodes"
+)
+
+// Parts lists every part.
+var Parts = []Part{Sagas, DeadLetters, JobRuns, Webhooks, Nodes}
+
+// Most is how far items are counted, and how many items of a part are looked at.
+const Most = 1000
+
+// MostCauses is how many causes of one kind are shown.
+const MostCauses = 20
+
+// Count is a number of items, at most Most; Capped: there are more.
+type Count struct {
+	N      int
+	Capped bool
+}
+
+// CountOf returns a count of up to Most+1 items that were found.
+func CountOf(n int) Count { return Count{min(n, Most), n > Most} }
+
+// Add returns the count of both.
+func (c Count) Add(o Count) Count {
+	sum := CountOf(c.N + o.N)
+	sum.Capped = sum.Capped || c.Capped || o.Capped
+	return sum
+}
+
+// number shows a count: "41", "more than 1,000".
+func (c Count) number() string {
+	if c.Capped {
+		return "more than 1,000"
+	}
+	if c.N >= 1000 {
+		return strconv.Itoa(c.N/1000) + "," + strconv.Itoa(1000 + c.N%1000)[1:]
+	}
+	return strconv.Itoa(c.N)
+}
+
+// Why a saga needs attention, as it is stored, and whyOther for a person's own words.
+const (
+	whyUndoFailed  = "compensation_failed"
+	whyUndoTimeout = "compensation_timeout"
+	whyForced      = "force_failed"
+	whyUnowned     = "nobody_drives_it"
+	whyNoAnswer    = "no_answer"
+	whyFailing     = "keeps_failing"
+	whyOther       = "raised"
+)

@@ -1,0 +1,106 @@
+package overview
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// MostHits is how many of one kind a search returns.
+const MostHits = 10
+
+// HitKind is what was found.
+type HitKind string
+
+// Kinds of hits.
+const (
+	HitSaga       HitKind = "saga"
+	HitRun        HitKind = "job_run"
+	HitLetter     HitKind = "dead_letter"
+	HitGroup      HitKind = "dead_letter_group"
+	HitRedrive    HitKind = "redrive"
+	HitWorker     HitKind = "worker"
+	HitWebhook    HitKind = "webhook"
+	HitWorkflow   HitKind = "workflow"
+	HitDefinition HitKind = "job_definition"
+	HitTopic      HitKind = "topic"
+)
+
+// Match is by what it was found.
+type Match string
+
+// What is searched.
+const (
+	ByID          Match = "id"
+	ByFingerprint Match = "fingerprint"
+	ByBusinessKey Match = "business_key"
+	ByCorrelation Match = "correlation_id"
+	ByTrace       Match = "trace_id"
+	ByName        Match = "name"
+)
+
+// Hit is something that was found.
+type Hit struct {
+	Kind     HitKind
+	ID       string
+	Title    string
+	State    string // "": it has none
+	Archived bool
+	At       *time.Time
+	Matched  Match
+}
+
+// Part returns what the caller must be allowed to read.
+func (h *Hit) Part() Part {
+	switch h.Kind {
+	case HitSaga, HitWorkflow:
+		return Sagas
+	case HitWebhook:
+		return Webhooks
+	case HitLetter, HitGroup, HitRedrive, HitTopic:
+		return DeadLetters
+	}
+	return JobRuns
+}
+
+// Query is what somebody looks for.
+type Query struct {
+	Text        string
+	ID          uuid.UUID // zero: it cannot be one
+	Fingerprint string    // "": it cannot be one
+	Shown       Shown
+}
+
+// Shown is which parts the caller may read besides sagas.
+type Shown struct{ Letters, Runs bool }
+
+var fingerprint = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// AskedFor reads what somebody has typed or pasted. Ids may be in upper case or braces.
+func AskedFor(text string, show Shown) Query {
+	q := Query{Text: strings.TrimSpace(text), Shown: show}
+	if id, err := uuid.Parse(q.Text); err == nil {
+		q.ID = id
+	}
+	if low := strings.ToLower(q.Text); fingerprint.MatchString(low) {
+		q.Fingerprint = low
+	}
+	return q
+}
+
+// Link returns the path of the operation that returns it.
+func (h *Hit) Link() string {
+	lists := map[HitKind]string{
+		HitSaga: "sagas", HitRun: "job-runs", HitLetter: "dlq/messages", HitGroup: "dlq/groups", HitRedrive: "dlq/redrives",
+		HitWorker: "workers", HitWebhook: "webhooks", HitWorkflow: "workflows", HitDefinition: "job-definitions",
+		HitTopic: "dlq/topics",
+	}
+	list := lists[h.Kind]
+	if h.Kind == HitLetter && h.Archived {
+		list = "dlq/archive"
+	}
+	return "/api/v1/" + list + "/" + url.PathEscape(h.ID)
+}

@@ -1,0 +1,89 @@
+package overview
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// MostWatched is how many resources one stream follows.
+const MostWatched = 100
+
+// WatchKind is the kind of what is followed.
+type WatchKind string
+
+// Kinds of what can be followed.
+const (
+	WatchSaga    WatchKind = "saga"
+	WatchRun     WatchKind = "run"
+	WatchLetter  WatchKind = "letter"
+	WatchRedrive WatchKind = "redrive"
+	WatchGroup   WatchKind = "group"
+)
+
+// Watched is what a stream follows.
+type Watched struct {
+	Sagas, Runs, Letters, Redrives []uuid.UUID
+	Groups                         []string
+}
+
+// Len returns how many resources are followed.
+func (w *Watched) Len() int {
+	return len(w.Sagas) + len(w.Runs) + len(w.Letters) + len(w.Redrives) + len(w.Groups)
+}
+
+// State is the state of a resource.
+type State struct {
+	Kind    WatchKind
+	ID      string
+	Version int64
+	State   string // "": there is no such resource
+	Updated time.Time
+}
+
+// Gone reports whether there is no such resource.
+func (s *State) Gone() bool { return s.State == "" }
+
+// Sighting is what a stream has told its client.
+type Sighting struct {
+	watched *Watched
+	told    map[string]State
+}
+
+// Watch returns a sighting that has told nothing.
+func Watch(w *Watched) *Sighting { return &Sighting{w, map[string]State{}} }
+
+// Changed returns what differs from what was told, in the order in which it is followed, and counts it as told.
+func (s *Sighting) Changed(found []State) []State {
+	now := make(map[string]State, len(found))
+	for _, f := range found {
+		now[string(f.Kind)+f.ID] = f
+	}
+	var changed []State
+	look := func(kind WatchKind, id string) {
+		key := string(kind) + id
+		is, ok := now[key]
+		if !ok {
+			is = State{Kind: kind, ID: id}
+		}
+		was, told := s.told[key]
+		if told && was.Version == is.Version && was.State == is.State && was.Updated.Equal(is.Updated) {
+			return
+		}
+		s.told[key] = is
+		changed = append(changed, is)
+	}
+	each := func(kind WatchKind, ids []uuid.UUID) {
+		for _, id := range ids {
+			look(kind, id.String())
+		}
+	}
+	each(WatchSaga, s.watched.Sagas)
+	each(WatchRun, s.watched.Runs)
+	each(WatchLetter, s.watched.Letters)
+	each(WatchRedrive, s.watched.Redrives)
+	for _, g := range s.watched.Groups {
+		look(WatchGroup, g)
+	}
+	return changed
+}

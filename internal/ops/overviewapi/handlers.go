@@ -1,0 +1,23 @@
+// Package overviewapi answers what needs a person, where something is, and how the states of things change.
+//
+// Files, each on top of those before it: parts, known, overview, search, watch, handlers.
+package overviewapi
+
+import (
+	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// Handlers are the operations of the overview.
+type Handlers struct {
+	*rest.Kit
+	Store overview.Store
+
+	known known
+}
+
+// New returns the handlers over what h names.
+func New(h *Handlers) *Handlers {
+	h.known.of = map[tenantID]*reading{}
+	return h
+}

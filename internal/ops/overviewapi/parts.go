@@ -1,0 +1,43 @@
+package overviewapi
+
+import (
+	"context"
+	"slices"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// may reports whether the caller has a permission. Without authentication everybody has.
+func may(ctx context.Context, p access.Permission) bool {
+	req := rest.RequestOf(ctx)
+	return req.Who.Subject == "" || req.Who.Role.Allows(p)
+}
+
+// needs is the permission that each part requires besides that of the operation.
+var needs = map[overview.Part]access.Permission{
+	overview.Sagas: access.SagasRead, overview.Webhooks: access.SagasRead, overview.Nodes: access.SagasRead,
+	overview.DeadLetters: access.DLQRead, overview.JobRuns: access.JobsRead,
+}
+
+// omitted lists the parts that the caller does not get; shown reports which parts they do.
+func (s *Handlers) omitted(ctx context.Context) (out []api.OverviewOmitted, shown func(overview.Part) bool) {
+	out = []api.OverviewOmitted{}
+	var hidden []overview.Part
+	for _, p := range overview.Parts {
+		because := api.OverviewOmittedBecause("")
+		switch {
+		case slices.Contains(s.Store.Missing(), p):
+			because = api.OverviewOmittedBecauseStore
+		case !may(ctx, needs[p]):
+			because = api.OverviewOmittedBecausePermission
+		default:
+			continue
+		}
+		hidden = append(hidden, p)
+		out = append(out, api.OverviewOmitted{Part: api.OverviewPart(p), Because: because})
+	}
+	return out, func(p overview.Part) bool { return !slices.Contains(hidden, p) }
+}

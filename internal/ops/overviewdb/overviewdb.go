@@ -1,0 +1,116 @@
+// Package overviewdb reads overviews, finds things and reads their states on PostgreSQL. Every statement looks at a
+// bounded number of rows, by an index.
+//
+// Files, each on top of those before it: causes, figures, search, watch, overviewdb.
+package overviewdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Store is overview.Store on PostgreSQL.
+type Store struct {
+	db     *postgres.DB
+	topics Topics
+}
+
+// Topics finds the topics that exceed their alerts.
+type Topics interface {
+	Alerting(ctx context.Context, tenant uuid.UUID, topics int, atLeast int64) ([]dlq.Alerting, error)
+}
+
+// New returns the store of db.
+func New(db *postgres.DB, topics Topics) *Store { return &Store{db, topics} }
+
+// Missing implements overview.Store.
+func (*Store) Missing() []overview.Part { return nil }
+
+// Overview implements overview.Store.
+func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Overview, err error) {
+	var definitions int
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		for _, part := range [][]*postgres.Statement{{sagaCauses}, {groupCauses, redriveCauses}, {runCauses, workerCauses},
+			{webhookCauses}} {
+			for _, s := range part {
+				found, err := causeTable.All(tx.QueryContext(ctx, s.Text, s.Args(postgres.Values{tenant})...))
+				if err != nil {
+					return err
+				}
+				o.Causes = append(o.Causes, found...)
+			}
+		}
+		if definitions, err = readFigures(ctx, tx, tenant, &o); err != nil {
+			return err
+		}
+		o.Next, err = slotTable.All(tx.QueryContext(ctx, nextSlots, tenant))
+		return err
+	})
+	if err != nil {
+		return o, postgres.Wrap("read the overview", err)
+	}
+	if err := st.deployment(ctx, &o); err != nil {
+		return o, postgres.Wrap("read the nodes", err)
+	}
+	found, err := st.topics.Alerting(ctx, tenant, topicsLooked, overview.Most)
+	if err != nil {
+		return o, err
+	}
+	for _, t := range found {
+		o.Topics = append(o.Topics, overview.Topic{Topic: t.Topic, Alerts: t.Alerts,
+			Open: overview.CountOf(int(t.Open)), Oldest: t.Oldest})
+	}
+	for i := range o.Causes {
+		c := &o.Causes[i]
+		if c.Kind == overview.SagasAttention {
+			c.Attend()
+		}
+		c.Count = overview.CountOf(c.Count.N)
+	}
+	o.CountSagas(0)
+	o.Attention.Capped = o.Attention.Capped || o.Attention.N == overview.Most
+	o.Judge(definitions > 0)
+	o.Sort()
+	return o, nil
+}
+
+// topicsLooked is how many topics are looked at for alerts.
+const topicsLooked = 100
+
+// deployment reads what all tenants share.
+func (st *Store) deployment(ctx context.Context, o *overview.Overview) error {
+	nodes, err := nodeTable.All(st.db.QueryRead(ctx, aliveNodes))
+	if err != nil {
+		return err
+	}
+	o.Nodes = nodes
+	leaders, err := leaderTable.All(st.db.QueryRead(ctx, presentLeader))
+	if err == nil && len(leaders) > 0 {
+		o.Leader = &leaders[0]
+	}
+	return err
+}
+
+// stateName is the name of the number that is stored.
+func stateName(n int) (string, error) {
+	if n < 0 || n >= len(saga.States) {
+		return "", fmt.Errorf("stored saga: state %d", n)
+	}
+	return saga.State(n).String(), nil
+}
+
+func each(rows *sql.Rows, err error, f func(*sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	return postgres.EachRow(rows, func() error { return f(rows) })
+}

@@ -1,0 +1,156 @@
+package overviewdb
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+var hitTable = postgres.NewTable(
+	postgres.Text("kind", func(h *overview.Hit) *overview.HitKind { return &h.Kind }),
+	postgres.Text("id", func(h *overview.Hit) *string { return &h.ID }),
+	postgres.Text("title", func(h *overview.Hit) *string { return &h.Title }),
+	postgres.TextOrEmpty("state", func(h *overview.Hit) *string { return &h.State }),
+	postgres.Bool("archived", func(h *overview.Hit) *bool { return &h.Archived }),
+	postgres.TimeOrNil("at", func(h *overview.Hit) **time.Time { return &h.At }),
+	postgres.Text("matched", func(h *overview.Hit) *overview.Match { return &h.Matched }),
+)
+
+// found are branches of a search: each has its own index and bound.
+type found struct {
+	from, where, order string
+	columns            string // kind, id, title, state, archived, at
+	matched            overview.Match
+}
+
+func (f found) text() string {
+	return `(SELECT ` + f.columns + `, '` + string(f.matched) + `' AS matched FROM ` + f.from +
+		` WHERE ` + f.where + f.order + ` LIMIT ` + strconv.Itoa(overview.MostHits) + `)`
+}
+
+func tableOf(live string, archived bool) string {
+	if archived {
+		return live + "_archive"
+	}
+	return live
+}
+
+// inSagas are the branches that find sagas, live and archived.
+func inSagas() (all []found) {
+	for _, archived := range []bool{false, true} {
+		table := tableOf("saga.saga_states", archived)
+		columns := fmt.Sprintf(`'saga' AS kind, s.id::text AS id, coalesce(s.business_key, s.workflow_name) AS title, s.state::text AS state, %t AS archived, s.created_at AS at`, archived)
+		of := func(where, order string, by overview.Match) {
+			all = append(all, found{table + " s", "s.tenant_id = @tenant AND " + where, order, columns, by})
+		}
+		const newest = " ORDER BY s.created_at DESC"
+		of("s.id = @id", "", overview.ByID)
+		of("s.business_key = @text", newest, overview.ByBusinessKey)
+		of("s.correlation_id = @text", newest, overview.ByCorrelation)
+		of("s.trace_id = @text", "", overview.ByTrace)
+	}
+	return all
+}
+
+// inLetters are the branches that find letters, live and archived.
+func inLetters() (all []found) {
+	for _, archived := range []bool{false, true} {
+		table := tableOf("dlq.dlq_messages", archived)
+		columns := fmt.Sprintf(`'dead_letter' AS kind, m.id::text AS id, m.original_topic AS title, m.status AS state, %t AS archived, m.created_at AS at`, archived)
+		of := func(where string, by overview.Match) {
+			all = append(all, found{table + " m", "@letters AND m.tenant_id = @tenant AND " + where, "", columns, by})
+		}
+		of("m.id = @id", overview.ByID)
+		of("m.terms @> ARRAY[@correlation::integer] AND m.correlation_id = @text", overview.ByCorrelation)
+		of("m.terms @> ARRAY[@trace::integer] AND m.trace_id = @text", overview.ByTrace)
+	}
+	return all
+}
+
+var others = []found{
+	{"saga.workflows w", "w.tenant_id = @tenant AND w.name = @text AND NOT w.inline", "",
+		`'workflow' AS kind, w.name AS id, w.name AS title, CASE WHEN w.enabled THEN '' ELSE 'disabled' END AS state, false AS archived, w.updated_at AS at`,
+		overview.ByName},
+	{"saga.webhooks h", "h.tenant_id = @tenant AND h.id = @id", "",
+		`'webhook' AS kind, h.id::text AS id, coalesce(substring(h.url FROM '^[a-z]+://(?:[^/@]*@)?([^/?#]+)'), '') AS title, CASE WHEN h.enabled THEN 'enabled' ELSE 'disabled' END AS state, false AS archived, h.created_at AS at`,
+		overview.ByID},
+	{"jobs.job_runs r", "@runs AND r.tenant_id = @tenant AND r.id = @id", "", runColumns, overview.ByID},
+	{"jobs.job_runs r", "@runs AND r.tenant_id = @tenant AND r.correlation_id = @text", " ORDER BY r.created_at DESC", runColumns,
+		overview.ByCorrelation},
+	{"jobs.job_definitions d", "@runs AND d.tenant_id = @tenant AND d.deleted_at IS NULL AND d.name = @text", "", definitionColumns,
+		overview.ByName},
+	{"jobs.job_definitions d", "@runs AND d.tenant_id = @tenant AND d.deleted_at IS NULL AND d.id = @id", "", definitionColumns,
+		overview.ByID},
+	{"jobs.workers w", "@runs AND w.tenant_id = @tenant AND w.id = @id", "",
+		`'worker' AS kind, w.id::text AS id, coalesce(nullif(w.name, ''), w.node) AS title, w.state AS state, false AS archived, w.registered_at AS at`,
+		overview.ByID},
+	{"dlq.dlq_groups g", "@letters AND g.tenant_id = @tenant AND g.fingerprint = @fingerprint", "",
+		`'dead_letter_group' AS kind, g.fingerprint AS id, left(g.message, 200) AS title, g.state AS state, false AS archived, g.last_seen AS at`,
+		overview.ByFingerprint},
+	{"dlq.dlq_redrives v", "@letters AND v.tenant_id = @tenant AND v.id = @id", "",
+		`'redrive' AS kind, v.id::text AS id, coalesce(nullif(v.reason, ''), lower(v.action)) AS title, v.state AS state, false AS archived, v.created_at AS at`,
+		overview.ByID},
+	{"dlq.dlq_messages m", "@letters AND m.tenant_id = @tenant AND m.original_topic = @text", "",
+		`'topic' AS kind, m.original_topic AS id, m.original_topic AS title, '' AS state, false AS archived, NULL::timestamptz AS at`,
+		overview.ByName},
+}
+
+const (
+	runColumns        = `'job_run' AS kind, r.id::text AS id, r.definition_name AS title, r.state AS state, false AS archived, r.created_at AS at`
+	definitionColumns = `'job_definition' AS kind, d.name AS id, d.name AS title, CASE WHEN d.paused_at IS NOT NULL THEN 'paused' WHEN d.enabled THEN '' ELSE 'disabled' END AS state, false AS archived, d.created_at AS at`
+)
+
+// everything finds hits; one thing that was found in several ways is one hit, by the first of them, ids before keys.
+var everything = func() *postgres.Statement {
+	text := ""
+	for i, f := range append(append(inSagas(), inLetters()...), others...) {
+		if i > 0 {
+			text += "\n\tUNION ALL "
+		}
+		text += f.text()
+	}
+	return postgres.Named(`
+WITH hits AS (
+	`+text+`
+), one AS (
+	SELECT DISTINCT ON (h.kind, h.id) h.* FROM hits h
+	 ORDER BY h.kind, h.id, array_position(ARRAY['id', 'fingerprint', 'name', 'business_key', 'correlation_id', 'trace_id'], h.matched), h.archived
+), numbered AS (
+	SELECT o.*, row_number() OVER (PARTITION BY o.kind ORDER BY o.at DESC NULLS LAST, o.id) AS n FROM one o
+)
+SELECT `+hitTable.Selected("h")+` FROM numbered h WHERE h.n <= `+strconv.Itoa(overview.MostHits)+` ORDER BY h.at DESC NULLS LAST, h.kind, h.id`,
+		postgres.Single("tenant", "text", "id", "fingerprint", "correlation", "trace", "letters", "runs"))
+}()
+
+// Search implements overview.Store.
+func (st *Store) Search(ctx context.Context, tenant uuid.UUID, q overview.Query) (hits []overview.Hit, err error) {
+	args := everything.Args(postgres.Values{tenant, q.Text, postgres.NullIfZero(q.ID), q.Fingerprint,
+		dlqdb.Term(tenant, dlqdb.TermCorrelation, q.Text), dlqdb.Term(tenant, dlqdb.TermTrace, q.Text),
+		q.Shown.Letters, q.Shown.Runs})
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		hits, err = hitTable.All(tx.QueryContext(ctx, everything.Text, args...))
+		return err
+	})
+	for i := range hits {
+		h := &hits[i]
+		if h.Kind != overview.HitSaga || err != nil {
+			continue
+		}
+		n, bad := strconv.Atoi(h.State) // it is a number there
+		if bad != nil {
+			return nil, bad
+		}
+		if h.State, bad = stateName(n); bad != nil {
+			return nil, bad
+		}
+	}
+	return hits, postgres.Wrap("search", err)
+}
