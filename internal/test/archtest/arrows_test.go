@@ -180,6 +180,7 @@ var testArrows = map[string][]string{
 	"internal/ui/jobpages":     {"internal/test/uitest"},
 	"internal/ui/letterpages":  {"internal/config", "internal/test/uitest"},
 	"internal/saga/engine":     {"internal/groupcommit", "internal/saga/memstore"},
+	"internal/ui/systempages":  {"internal/test/uitest"},
 	"internal/ops/overviewapi": {"api/client", "internal/saga", "internal/test/apitest"},
 	"internal/audit": {"internal/access", "internal/saga/memstore", "internal/audit/operator", "internal/postgres",
 		"internal/test/testdb",

@@ -2,6 +2,7 @@ package systempages
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
@@ -10,40 +11,129 @@ import (
 
 // overview says what needs a person.
 type overview struct {
-	Attention       []client.Saga
-	AttentionTotal  string
-	Pending, Active int64
-	Statistics      []client.SagaStatistics
-	Now             time.Time
+	*client.Overview
+	Heading string
+	Causes  []cause
+	Figures []glanced
+	Omitted []string
+	Now     time.Time
+}
+
+// cause is a line of what needs a person.
+type cause struct {
+	client.OverviewCause
+	Badge web.Badge
+	URL   string // of the page of the items
+	Step  string // what its button says
+	Needs string // the permission that the visitor lacks
+}
+
+// glanced is a figure, with the page behind it.
+type glanced struct {
+	Value, Label, URL string
 }
 
 func (p *pages) overview(v *web.Visit) (*web.Page, error) {
-	d := overview{Now: v.Now}
-	sagas, err := p.kit.Client.ListSagasWithResponse(v.Context(), &client.ListSagasParams{},
-		web.AsQuery(url.Values{"needs_attention": {"true"}, "page_size": {"20"}, "include": {"total"}}))
+	res, err := p.kit.Client.GetOverviewWithResponse(v.Context())
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(sagas.JSON200, sagas.ApplicationProblemJSONDefault)
+	o, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 	if err != nil {
 		return nil, err
 	}
-	d.Attention = list.Sagas
-	if t := list.Pagination.TotalCount; t != nil {
-		d.AttentionTotal = web.Count(*t, list.Pagination.TotalIsCapped != nil && *list.Pagination.TotalIsCapped)
+	d := overview{Overview: o, Now: p.kit.Now(), Heading: heading(len(o.Causes)), Figures: figures(&o.Counts)}
+	for _, c := range o.Causes {
+		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
+		if !c.Next.Allowed {
+			line.Needs = c.Next.Permission
+		}
+		d.Causes = append(d.Causes, line)
 	}
-	stats, err := p.kit.Client.ListSagaStatisticsWithResponse(v.Context(), &client.ListSagaStatisticsParams{})
-	if err != nil {
-		return nil, err
+	for _, part := range o.Omitted {
+		why := "needs another role"
+		if part.Because == client.OverviewOmittedBecauseStore {
+			why = "not in this store"
+		}
+		d.Omitted = append(d.Omitted, web.Words(part.Part)+" ("+why+")")
 	}
-	s, err := web.Got(stats.JSON200, stats.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
+	return &web.Page{Template: "overview", Title: "Overview", Nav: "Overview", Refresh: 10,
+		Attention: int64(len(o.Causes)), Scripts: []string{"overview.js"}, Data: d}, nil
+}
+
+// heading says how much there is to do.
+func heading(n int) string {
+	words := []string{"Nothing needs you", "One thing needs", "Two things need", "Three things need", "Four things need",
+		"Five things need", "Six things need", "Seven things need", "Eight things need", "Nine things need"}
+	switch {
+	case n == 0:
+		return words[0]
+	case n < len(words):
+		return words[n] + " a person"
 	}
-	d.Statistics = s.Statistics
-	for _, w := range s.Statistics {
-		d.Pending += w.PendingCount
-		d.Active += w.ActiveCount
+	return web.Count(n) + " things need a person"
+}
+
+// signs are the marks of causes: what has ended badly, what came back or waits, and what concerns this installation.
+var signs = map[client.OverviewCauseKind]web.Badge{
+	client.OverviewCauseKindSagasNeedAttention: {Shape: "▲", Word: "gave up", Tone: "bad"},
+	client.OverviewCauseKindSagasStuck:         {Shape: "◷", Word: "stuck", Tone: "bad"},
+	client.OverviewCauseKindGroupNew:           {Shape: "✱", Word: "new error", Tone: "undo"},
+	client.OverviewCauseKindGroupRegressed:     {Shape: "↻", Word: "came back", Tone: "undo"},
+	client.OverviewCauseKindRedriveHalted:      {Shape: "⏸", Word: "halted", Tone: "undo"},
+
+	client.OverviewCauseKindRedriveAwaitingApproval: {Shape: "○", Word: "waits for approval", Tone: "wait"},
+
+	client.OverviewCauseKindRunsFailed:         {Shape: "▲", Word: "failed", Tone: "bad"},
+	client.OverviewCauseKindRunsLate:           {Shape: "◷", Word: "late", Tone: "undo"},
+	client.OverviewCauseKindQueueWithoutWorker: {Shape: "■", Word: "not taken", Tone: "run"},
+	client.OverviewCauseKindWorkerLost:         {Shape: "◌", Word: "silent", Tone: "undo"},
+	client.OverviewCauseKindWebhookDisabled:    {Shape: "■", Word: "disabled", Tone: "bad"},
+	client.OverviewCauseKindWebhookFailing:     {Shape: "▲", Word: "failing", Tone: "undo"},
+	client.OverviewCauseKindNoLeader:           {Shape: "■", Word: "no leader", Tone: "bad"},
+	client.OverviewCauseKindSweepLate:          {Shape: "◷", Word: "late", Tone: "bad"},
+}
+
+// steps are the words on the button of a cause, by the operation that helps.
+var steps = map[string]string{
+	"resumeCompensation": "Resume", "acknowledgeSaga": "Acknowledge", "explainSaga": "See why", "explainJobRun": "See why",
+	"retryDeadLetterGroup": "Open group", "resumeRedrive": "Open redrive", "approveRedrive": "Open redrive",
+	"rerunJobRun": "Run again", "detachWorker": "Open worker", "enableWebhook": "Open webhook",
+	"testWebhook": "Open webhook", "getLeader": "See leader",
+}
+
+// pageOf is the page that shows what an operation returns. Lists have the same parameters on both.
+func pageOf(link string) string {
+	for _, page := range []struct{ api, ui string }{
+		{"/api/v1/sagas", "/ui/sagas"}, {"/api/v1/workflows", "/ui/workflows"}, {"/api/v1/webhooks", "/ui/webhooks"},
+		{"/api/v1/job-runs", "/ui/runs"}, {"/api/v1/job-definitions", "/ui/jobs"}, {"/api/v1/workers", "/ui/workers"},
+		{"/api/v1/dlq/groups", "/ui/dlq/groups"}, {"/api/v1/dlq/redrives", "/ui/redrives"},
+		{"/api/v1/dlq/messages", "/ui/dlq/letters"}, {"/api/v1/dlq/archive", "/ui/dlq/archive"},
+		{"/api/v1/dlq/topics", "/ui/dlq/topics"}, {"/api/v1/scheduler/leader", "/ui/workers"},
+	} {
+		if rest, ok := strings.CutPrefix(link, page.api); ok && (rest == "" || strings.ContainsRune("/?", rune(rest[0]))) {
+			return page.ui + rest
+		}
 	}
-	return &web.Page{Template: "overview", Title: "Overview", Nav: "Overview", Refresh: 10, Data: d}, nil
+	return "/ui/search?" + url.Values{"q": {link}}.Encode()
+}
+
+// figures are the counts that people glance at; those that the visitor may not read are left out.
+func figures(c *client.OverviewCounts) (out []glanced) {
+	for _, f := range []struct {
+		of         *client.OverviewCount
+		label, url string
+	}{
+		{c.SagasActive, "sagas active", "/ui/sagas?active=true"},
+		{c.SagasNeedAttention, "need attention", "/ui/sagas?needs_attention=true"},
+		{c.LettersOpen, "dead letters open", "/ui/dlq"},
+		{c.RunsFailed, "runs failed, 24 h", "/ui/runs?state=FAILED"},
+		{c.RunsLate, "runs late", "/ui/runs?state=PENDING"},
+		{c.DefinitionsPaused, "jobs paused", "/ui/jobs"},
+	} {
+		if f.of != nil {
+			out = append(out, glanced{web.Count(f.of.Count, f.of.IsCapped), f.label, f.url})
+		}
+	}
+	return out
 }

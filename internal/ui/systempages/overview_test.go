@@ -1,0 +1,136 @@
+package systempages_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+const hostile = `<script>alert(1)</script>`
+
+// until calls f until it reports true.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// TestTheOverviewNamesCauses fills a server with things that need a person, finds each of them, and follows them.
+func TestTheOverviewNamesCauses(t *testing.T) {
+	s := uitest.Start(t)
+	if status, page := s.Get(t, "/ui/"); status != 200 || !strings.Contains(page, "Nothing needs you") {
+		t.Errorf("an empty server: %d\n%s", status, page)
+	}
+	made := func(method, path string, body any) map[string]any {
+		t.Helper()
+		status, doc := s.Call(t, method, path, body)
+		if status/100 != 2 {
+			t.Fatalf("%s %s: %d %v", method, path, status, doc)
+		}
+		return doc
+	}
+	step := func(name, action, undo string) map[string]any {
+		return map[string]any{
+			"name": name, "action": map[string]any{"http": map[string]any{"url": s.Participant + action}},
+			"compensation": map[string]any{"http": map[string]any{"url": s.Participant + undo}},
+		}
+	}
+	made("POST", "/workflows", map[string]any{
+		"name": "order", "steps": []any{step("reserve", "/ok", "/503/undo"), step("charge", "/409/charge", "/ok")},
+		"compensation_retry": map[string]any{"max_attempts": 1},
+	})
+	saga := made("POST", "/sagas", map[string]any{
+		"workflow_name": "order", "business_key": hostile, "correlation_id": "c-7",
+	})["saga_id"].(string)
+	letter := made("POST", "/dlq/messages", map[string]any{
+		"original_topic": "payments" + hostile, "error_message": "timeout " + hostile, "payload": map[string]any{"a": 1},
+		"correlation_id": "c-7", "trace_id": "t-7", "target": map[string]any{"kind": "http", "url": s.Participant + "/ok"},
+	})
+	made("POST", "/job-definitions", map[string]any{
+		"name": "nightly", "type": "manual", "command_name": "report", "queue": "gpu",
+	})
+	run := made("POST", "/job-definitions/nightly/runs", map[string]any{})["id"].(string)
+	var page string
+	until(t, "both causes are on the page", func() bool {
+		_, page = s.Get(t, "/ui/")
+		return strings.Contains(page, "1 saga of order: the undo of reserve gave up (http_503)") &&
+			strings.Contains(page, "Two things need a person")
+	})
+	if !strings.Contains(page, `href="/ui/sagas/`+saga+`"`) || !strings.Contains(page, "<title>(2) Overview") ||
+		!strings.Contains(page, "A new error in payments") {
+		t.Errorf("the overview:\n%s", page)
+	}
+	_, groups := s.Call(t, "GET", "/dlq/groups?topic="+url.QueryEscape("payments"+hostile), nil)
+	group := groups["groups"].([]any)[0].(map[string]any)["fingerprint"].(string)
+	id := letter["id"].(string)
+	for q, kinds := range map[string]string{
+		saga: "saga", strings.ToUpper(saga): "saga", hostile: "saga", "c-7": "dead_letter saga", "t-7": "dead_letter",
+		id: "dead_letter", group: "dead_letter_group", run: "job_run", "nightly": "job_definition", "order": "workflow",
+		"payments" + hostile: "topic", "nothing": "",
+	} {
+		_, found := s.Call(t, "GET", "/search?q="+url.QueryEscape(q), nil)
+		got := map[string]bool{}
+		for _, h := range found["hits"].([]any) {
+			hit := h.(map[string]any)
+			got[hit["kind"].(string)] = true
+			link := strings.TrimPrefix(hit["link"].(string), "/api/v1")
+			if status, doc := s.Call(t, "GET", link, nil); status != 200 {
+				t.Errorf("%s leads to %s: %d %v", q, link, status, doc)
+			}
+		}
+		for _, k := range strings.Fields(kinds) {
+			if !got[k] {
+				t.Errorf("%s: found %v, want %s", q, got, kinds)
+			}
+		}
+		if len(got) != len(strings.Fields(kinds)) {
+			t.Errorf("%s: found %v, want %s", q, got, kinds)
+		}
+	}
+	if strings.Contains(page, hostile) || strings.Contains(page, " style=") {
+		t.Error("the page contains text of a client as markup, or an inline style")
+	}
+	follow(t, s, saga, id, run, group)
+}
+
+// follow opens a stream and sees a change of each kind.
+func follow(t *testing.T, s *uitest.Server, saga, letter, run, group string) {
+	t.Helper()
+	res, err := http.Get(fmt.Sprintf("%s/api/v1/watch?saga=%s&letter=%s&run=%s&group=%s", s.URL, saga, letter, run, group))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	in := bufio.NewScanner(res.Body)
+	next := func(event, want string) {
+		t.Helper()
+		for in.Scan() {
+			if in.Text() == "event: "+event && in.Scan() && strings.Contains(in.Text(), want) {
+				return
+			}
+		}
+		t.Fatalf("the stream ended before %s %s", event, want)
+	}
+	next("saga", `"state":"failed"`)
+	next("run", `"state":"PENDING"`)
+	next("letter", `"state":"PENDING"`)
+	next("group", `"state":"NEW"`)
+	for _, change := range []struct{ method, path, body, event, want string }{
+		{"POST", "/job-runs/" + run + "/cancel", "", "run", `"state":"CANCELED"`},
+		{"POST", "/dlq/messages/" + letter + "/discard", "", "letter", `"state":"DEAD"`},
+	} {
+		if status, doc := s.Call(t, change.method, change.path, map[string]any{"reason": "test"}); status/100 != 2 {
+			t.Fatalf("%s: %d %v", change.path, status, doc)
+		}
+		next(change.event, change.want)
+	}
+}
