@@ -43,7 +43,7 @@ type document struct {
 // comparison is the difference of two documents.
 type comparison struct {
 	Title string
-	Lines []line // empty: they are equal
+	Lines []web.DiffLine // empty: they are equal
 	Ok    bool
 }
 

@@ -2,7 +2,7 @@
 // happened, and the forms of its actions.
 //
 // Files, each on top of those before it: story, reads, compare, track, gantt, rail, verbs, actions, retry, attempt,
-// tabs, sagas, saga, pages.
+// tabs, sagas, export, start, saga, pages.
 package sagapages
 
 import (
@@ -18,6 +18,9 @@ var templates embed.FS
 func Register(k *web.Kit) error {
 	p := &pages{k}
 	k.Page("GET /ui/sagas", p.list)
+	k.Page("GET /ui/sagas/export.csv", p.export)
+	k.Page("GET /ui/sagas/export.ndjson", p.export)
+	k.Action("/ui/sagas/new", p.start)
 	k.Page("GET /ui/sagas/{saga}", p.saga)
 	k.Action("/ui/sagas/{saga}/actions/{action}", p.action)
 	return k.Templates(templates)

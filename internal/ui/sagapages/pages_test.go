@@ -1,6 +1,7 @@
 package sagapages_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,14 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 	if status != 201 {
 		t.Fatalf("workflow: %d %v", status, doc)
 	}
+	status, doc = s.Call(t, "POST", "/workflows", map[string]any{
+		"name": "waits", "steps": []any{step("ping", "/503/ping", "/ok")}, "retry": map[string]any{
+			"initial_interval_ms": 600_000, "max_interval_ms": 600_000, "max_attempts": 3,
+		},
+	})
+	if status != 201 {
+		t.Fatalf("workflow: %d %v", status, doc)
+	}
 	status, doc = s.Call(t, "POST", "/sagas", map[string]any{
 		"workflow_name": "order", "business_key": hostile, "payload": map[string]any{"text": hostile},
 	})
@@ -33,14 +42,7 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 		t.Fatalf("saga: %d %v", status, doc)
 	}
 	id := doc["saga_id"].(string)
-	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if _, doc = s.Call(t, "GET", "/sagas/"+id, nil); doc["needs_attention"] == true {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the saga does not fail: %v", doc)
-		}
-	}
+	until(t, func() bool { _, doc := s.Call(t, "GET", "/sagas/"+id, nil); return doc["needs_attention"] == true })
 	for _, path := range []string{
 		"/ui/", "/ui/sagas", "/ui/sagas?needs_attention=true", "/ui/sagas/" + id, "/ui/sagas/" + id + "?tab=attempts",
 		"/ui/sagas/" + id + "?tab=events", "/ui/sagas/" + id + "?tab=related", "/ui/sagas/" + id + "?tab=preview",
@@ -69,7 +71,88 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 	if status != 303 || !strings.HasPrefix(to, "/ui/sagas/"+id) {
 		t.Fatalf("the action: %d %s\n%s", status, to, page)
 	}
+	if status, page = s.Get(t, to); status != 200 || !strings.Contains(page, "Accepted: resume compensation.") {
+		t.Errorf("the page does not say that the action was accepted: %d\n%s", status, page)
+	}
+	lists(t, s, id)
 	if status, page = s.Get(t, "/ui/sagas?no_such_filter=1"); status != 400 || !strings.Contains(page, "no_such_filter") {
 		t.Errorf("an unknown filter: %d\n%s", status, page)
+	}
+}
+
+// lists looks at the list of sagas, of which there is one.
+func lists(t *testing.T, s *uitest.Server, id string) {
+	t.Helper()
+	for path, want := range map[string]string{
+		"/ui/sagas?peek=" + id:                         "compensation",
+		"/ui/sagas?workflow_name=order":                "?peek=" + id + "&amp;workflow_name=order",
+		"/ui/sagas?workflow_name=none":                 "Clear filters",
+		"/ui/sagas?active=true&workflow_name=order":    `<input type="hidden" name="active" value="true">`,
+		"/ui/sagas/export.csv":                         id + ",",
+		"/ui/sagas/export.ndjson?workflow_name=order":  `"saga_id":"` + id,
+		"/ui/sagas/new":                                `<option value="order"`,
+		"/ui/sagas/" + id + "/actions/extend-deadline": "15 minutes",
+	} {
+		status, page := s.Get(t, path)
+		asMarkup := strings.Contains(page, hostile) && !strings.Contains(path, "export")
+		if status != 200 || !strings.Contains(page, want) || asMarkup {
+			t.Errorf("%s has no %s: %d\n%s", path, want, status, page)
+		}
+	}
+	start := "/ui/sagas/new"
+	_, page := s.Get(t, start)
+	form := uitest.Form(page)
+	form.Set("workflow_name", "waits")
+	form.Set("payload", `{"id": 9007199254740993`)
+	if status, page, _ := s.Post(t, start, form); status != 400 || !strings.Contains(page, "This is not JSON") {
+		t.Errorf("a payload that is no JSON: %d\n%s", status, page)
+	}
+	form.Set("payload", `{"id": 9007199254740993, "text": "old"}`)
+	status, page, to := s.Post(t, start, form)
+	if status != 303 {
+		t.Fatalf("the start: %d\n%s", status, page)
+	}
+	retryWithAnotherInput(t, s, to)
+}
+
+// retryWithAnotherInput edits the input of a step that waits for its next attempt.
+func retryWithAnotherInput(t *testing.T, s *uitest.Server, saga string) {
+	t.Helper()
+	id := strings.TrimPrefix(saga, "/ui/sagas/")
+	until(t, func() bool { _, doc := s.Call(t, "GET", "/sagas/"+id, nil); return doc["next_run_at"] != nil })
+	if _, page := s.Get(t, saga); !strings.Contains(page, "waits to retry") {
+		t.Errorf("the rail does not say what the step waits for:\n%s", page)
+	}
+	action := saga + "/actions/retry"
+	_, page := s.Get(t, action)
+	if !strings.Contains(page, "&#34;id&#34;: 9007199254740993") {
+		t.Fatalf("the form does not have the input:\n%s", page)
+	}
+	form := uitest.Form(page)
+	form.Set("reason", "the text was wrong")
+	form.Set("not_applied", "true")
+	form.Set("input", `{"id": 9007199254740993, "text": "new", "more": 9007199254740995}`)
+	form.Set("do", "preview")
+	_, page, _ = s.Post(t, action, form)
+	if !strings.Contains(page, "{&#34;more&#34;:9007199254740995,&#34;text&#34;:&#34;new&#34;}") {
+		t.Errorf("the form does not show the merge patch:\n%s", page)
+	}
+	form.Set("do", "act")
+	if status, page, to := s.Post(t, action, form); status != 303 || to != saga+"?accepted=retry" {
+		t.Fatalf("the retry: %d %s\n%s", status, to, page)
+	}
+	until(t, func() bool {
+		_, doc := s.Call(t, "GET", "/sagas/"+id+"/steps", nil)
+		text, err := json.Marshal(doc["steps"])
+		return err == nil && strings.Contains(string(text), `{"id":9007199254740993,"more":9007199254740995,"text":"new"}`)
+	})
+}
+
+func until(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not come about")
+		}
 	}
 }

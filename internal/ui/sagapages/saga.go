@@ -72,7 +72,11 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	if err := p.fill(v, d, s); err != nil {
 		return nil, err
 	}
-	d.Actions = p.buttonsOf(v, d.Explain)
+	for _, b := range p.possible(v, d.Explain) {
+		if !b.step || d.Saga.NeedsAttention { // what is about a step is beside it in the rail
+			d.Actions = append(d.Actions, b.Button)
+		}
+	}
 	d.tabs()
 	if d.Saga.StartedAt != nil {
 		end := v.Now

@@ -1,8 +1,12 @@
 package sagapages
 
 import (
+	"encoding/json"
 	"net/url"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -11,8 +15,27 @@ import (
 // sagaList is the page of the list of sagas.
 type sagaList struct {
 	*web.List
-	Sagas []client.Saga
-	Now   time.Time
+	Rows     []sagaRow
+	Now      time.Time
+	Filtered bool   // by more than nothing
+	BulkURL  string // of the form for all sagas that fit the filters
+	CSV, ND  string // URLs of what is loaded as files
+	Group    string // URL of the errors
+	Example  string // the command that makes a saga
+	ReadOnly bool
+}
+
+// sagaRow is a saga in the list.
+type sagaRow struct {
+	*client.Saga
+	Done, Part percent // of the tiny rail: what is done, and the present step
+	Tone       string
+	Waits      string     // what it waits for
+	WaitsUntil *time.Time // for how long
+	Open       bool       // its peek is open
+	PeekURL    string     // of the page with the peek, or without it when it is open
+	Explain    *client.SagaExplanation
+	Actions    []web.Button
 }
 
 var (
@@ -25,27 +48,164 @@ var (
 	}
 	filters = []web.Filter{
 		{Name: "workflow_name", Label: "Workflow", Hint: "order"},
+		{Name: "state", Label: "State", Options: states()},
 		{Name: "business_key", Label: "Business key"},
 		{Name: "correlation_id", Label: "Correlation"},
 		{Name: "initiated_by", Label: "Initiated by"},
-		{Name: "metadata", Label: "Metadata", Hint: `{"region":"eu"}`},
+		{Name: "trace_id", Label: "Trace"},
+		{Name: "definition_id", Label: "Version", Hint: "order@3"},
 		{Name: "created_from", Label: "Created from", Hint: "-24h", Time: true},
 		{Name: "created_to", Label: "Created to", Time: true},
+		{Name: "updated_from", Label: "Changed from", Hint: "-1h", Time: true},
+		{Name: "metadata", Label: "Metadata", Hint: `{"region":"eu"}`},
 	}
 )
 
-func (p *pages) list(v *web.Visit) (*web.Page, error) {
-	d := sagaList{List: v.NewList(views, filters), Now: v.Now}
-	res, err := p.kit.Client.ListSagasWithResponse(v.Context(), &client.ListSagasParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+func states() (all []web.Option) {
+	for _, s := range []client.SagaState{
+		"pending", "running", "step_completed", "completed", "compensating", "compensated", "failed", "cancelled",
+		"timed_out",
+	} {
+		all = append(all, web.Option{Value: string(s), Label: web.Words(s)})
+	}
+	return all
+}
+
+// listed reads the page of the list that the URL asks for.
+func (p *pages) listed(v *web.Visit) (*web.List, *client.SagaList, error) {
+	l := v.NewList(views, filters)
+	sent := l.Sent(v.Now, "page_size", "50", "include", "total")
+	sent.Del("peek")
+	res, err := p.kit.Client.ListSagasWithResponse(v.Context(), &client.ListSagasParams{}, web.AsQuery(sent))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 	if err != nil {
+		return nil, nil, err
+	}
+	l.Paged(list.Pagination)
+	return l, list, nil
+}
+
+func (p *pages) list(v *web.Visit) (*web.Page, error) {
+	if v.URL.Query().Has("metadata_path") {
+		return withMetadata(v), nil
+	}
+	l, list, err := p.listed(v)
+	if err != nil {
 		return nil, err
 	}
-	d.Sagas = list.Sagas
-	d.Paged(list.Pagination)
-	return &web.Page{Template: "sagas", Title: "Sagas", Nav: "Sagas", Refresh: 10, Data: d}, nil
+	d := sagaList{List: l, Now: v.Now, Filtered: v.URL.RawQuery != "", ReadOnly: p.kit.ReadOnly}
+	q := v.URL.Query()
+	q.Del("peek")
+	d.CSV, d.ND = "/ui/sagas/export.csv?"+q.Encode(), "/ui/sagas/export.ndjson?"+q.Encode()
+	q.Del("cursor")
+	d.BulkURL, d.Group = "/ui/sagas/bulk/new?"+l.Sent(v.Now).Encode(), "/ui/sagas/errors"
+	if w := v.Query("workflow_name"); w != nil {
+		d.Group += "?" + url.Values{"workflow_name": {*w}}.Encode()
+	}
+	d.Example = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/sagas",
+		[]byte(`{"workflow_name": "order", "business_key": "order-4711", "payload": {"sku": "lamp"}}`))
+	for i := range list.Sagas {
+		row := rowOf(&list.Sagas[i], v.Now)
+		row.PeekURL = l.With("peek", row.SagaID.String())
+		if row.SagaID.String() == v.URL.Query().Get("peek") {
+			if err := p.peek(v, &row); err != nil {
+				return nil, err
+			}
+			row.PeekURL = l.With("peek", "")
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	return &web.Page{
+		Template: "sagas", Title: "Sagas", Nav: "Sagas", Refresh: 10, Data: d,
+	}, nil
+}
+
+// peek adds what the saga waits for and what may be done about it.
+func (p *pages) peek(v *web.Visit, row *sagaRow) (err error) {
+	row.Open = true
+	if row.Explain, err = p.explain(v, uuid.UUID(row.SagaID)); err != nil {
+		return err
+	}
+	row.Actions = p.buttonsOf(v, row.Explain)
+	return nil
+}
+
+// rowOf shows how far a saga is, and what it waits for.
+func rowOf(s *client.Saga, now time.Time) sagaRow {
+	row := sagaRow{Saga: s, Tone: web.BadgeOf(s.State).Tone}
+	if s.TotalSteps > 0 {
+		row.Done = percent(100 * s.CurrentStep / s.TotalSteps)
+		if s.CurrentStep < s.TotalSteps {
+			row.Part = percent(100.0 / float64(s.TotalSteps))
+		}
+	}
+	switch {
+	case s.CompletedAt != nil && s.AttentionReason != nil:
+		row.Waits = web.Words(*s.AttentionReason)
+		if s.Error != nil {
+			row.Waits += ": " + s.Error.Code
+		}
+	case s.CompletedAt != nil && s.ErrorMessage != nil:
+		row.Waits = *s.ErrorMessage
+	case s.CompletedAt != nil:
+	case s.SuspendedAt != nil:
+		row.Waits = "suspended"
+	case s.DeadLetterID != nil:
+		row.Waits = "its dead letter"
+	case s.NextRunAt != nil && s.NextRunAt.After(now):
+		row.Waits, row.WaitsUntil = "a retry", s.NextRunAt
+	case s.CurrentStepName != nil:
+		row.Waits = *s.CurrentStepName
+	}
+	return row
+}
+
+// withMetadata is the list with one more member of the metadata asked for, as the fields of the form name it:
+// "customer.region" is a member within another.
+func withMetadata(v *web.Visit) *web.Page {
+	q := v.URL.Query()
+	asked := map[string]any{}
+	if have, err := exact([]byte(q.Get("metadata"))); err == nil {
+		if o, ok := have.(map[string]any); ok {
+			asked = o
+		}
+	}
+	if path := strings.TrimSpace(q.Get("metadata_path")); path != "" {
+		into, names := asked, strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			inner, ok := into[name].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				into[name] = inner
+			}
+			into = inner
+		}
+		into[names[len(names)-1]] = scalar(strings.TrimSpace(q.Get("metadata_value")))
+		raw, err := json.Marshal(asked)
+		if err == nil {
+			q.Set("metadata", string(raw))
+		}
+	}
+	for _, name := range []string{"metadata_path", "metadata_value", "cursor"} {
+		q.Del(name)
+	}
+	for name, values := range q {
+		if len(values) == 0 || values[0] == "" {
+			q.Del(name)
+		}
+	}
+	return &web.Page{Data: web.Redirect("/ui/sagas?" + q.Encode())}
+}
+
+// scalar is a number, true, false, null or a text in quotes as JSON has them, and anything else as a text.
+func scalar(text string) any {
+	if v, err := exact([]byte(text)); err == nil {
+		if _, isObject := v.(map[string]any); !isObject {
+			return v
+		}
+	}
+	return text
 }

@@ -18,6 +18,7 @@ type List struct {
 	Next    string // URL of the next page; empty: this is the last
 	First   string // URL of the first page; empty: this is it
 	Clear   string // URL without filters; empty: there are none
+	Chips   []Chip // the filters that are set
 	// Kept are the parameters that a form of the filters has to send as well.
 	Kept  []Option
 	asked url.Values
@@ -38,6 +39,9 @@ type Filter struct {
 	Time  bool
 	Value string
 }
+
+// Chip is a parameter of the URL that is set, and the URL without it.
+type Chip struct{ Name, Label, Value, Without string }
 
 // View is a tab and the filters that it stands for.
 type View struct {
@@ -65,6 +69,8 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 		f.Value = l.asked.Get(f.Name)
 		if f.Value != "" {
 			l.Clear = "?" + only(l.asked, own).Encode()
+			gone := "?" + without(l.asked, f.Name, "cursor").Encode()
+			l.Chips = append(l.Chips, Chip{f.Name, f.Label, f.Value, gone})
 		}
 		l.Filters = append(l.Filters, f)
 	}
@@ -117,6 +123,15 @@ func (l *List) Paged(p client.Pagination) {
 		to.Set("cursor", *next)
 		l.Next = "?" + to.Encode()
 	}
+}
+
+// With is the URL of the list with one parameter changed; empty takes it away.
+func (l *List) With(name, value string) string {
+	to := without(l.asked, name)
+	if value != "" {
+		to.Set(name, value)
+	}
+	return "?" + to.Encode()
 }
 
 // Value of a parameter of the URL; empty when it is absent.

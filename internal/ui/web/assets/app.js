@@ -34,10 +34,12 @@ async function refresh() {
 function replace(old, fresh) {
   if (!fresh || old.innerHTML === fresh.innerHTML) return;
   const active = old.contains(document.activeElement) ? document.activeElement : null;
-  if (active?.matches('input, textarea, select') || old.contains(getSelection().anchorNode) && !getSelection().isCollapsed) return;
+  if (active?.matches('input:not([type=checkbox]), textarea, select') || old.contains(getSelection().anchorNode) && !getSelection().isCollapsed) return;
   const open = [...old.querySelectorAll('details[open]')].map((d) => d.id);
+  const checked = [...old.querySelectorAll('input[type=checkbox]:checked')].map((i) => i.value);
   const focused = active && path(old, active);
   old.replaceChildren(...fresh.childNodes);
+  for (const i of old.querySelectorAll('input[type=checkbox]')) if (checked.includes(i.value)) i.checked = true;
   for (const id of open) document.getElementById(id)?.setAttribute('open', '');
   if (focused) follow(old, focused)?.focus({ preventScroll: true });
 }
@@ -57,6 +59,7 @@ function loop() {
   setTimeout(async () => { if (every) await refresh(); loop(); }, (every || 5) * 1000);
 }
 loop();
+document.addEventListener('skald:refresh', refresh); // another script wants the page's new state now
 document.addEventListener('visibilitychange', () => { if (!document.hidden && body.dataset.refresh) refresh(); });
 
 // Times are words that age.

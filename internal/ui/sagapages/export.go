@@ -1,0 +1,84 @@
+package sagapages
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// export sends the page of the list that the URL names as a file: what is loaded, not all that fits.
+func (p *pages) export(v *web.Visit) (*web.Page, error) {
+	_, list, err := p.listed(v)
+	if err != nil {
+		return nil, err
+	}
+	name, content := "sagas.ndjson", ndjson
+	if strings.HasSuffix(v.URL.Path, ".csv") {
+		name, content = "sagas.csv", asCSV
+	}
+	out, err := content(list.Sagas)
+	return &web.Page{Data: web.File{Name: name, Content: out}}, err
+}
+
+func ndjson(sagas []client.Saga) ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	for i := range sagas {
+		if err := e.Encode(&sagas[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func asCSV(sagas []client.Saga) ([]byte, error) {
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	_ = w.Write([]string{ // Error reports it
+		"saga_id", "state", "needs_attention", "workflow", "business_key", "correlation_id", "current_step",
+		"total_steps", "initiated_by", "created_at", "completed_at", "error",
+	})
+	for i := range sagas {
+		s := &sagas[i]
+		failure, completed := "", ""
+		if s.Error != nil {
+			failure = s.Error.Code + ": " + s.Error.Message
+		}
+		if s.CompletedAt != nil {
+			completed = s.CompletedAt.UTC().Format(time.RFC3339Nano)
+		}
+		row := []string{
+			s.SagaID.String(), string(s.State), strconv.FormatBool(s.NeedsAttention), s.DefinitionID, value(s.BusinessKey),
+			value(s.CorrelationID), strconv.Itoa(s.CurrentStep), strconv.Itoa(s.TotalSteps), s.InitiatedBy,
+			s.CreatedAt.UTC().Format(time.RFC3339Nano), completed, failure,
+		}
+		for j := range row {
+			row[j] = harmless(row[j])
+		}
+		_ = w.Write(row) // Error reports it
+	}
+	w.Flush()
+	return out.Bytes(), w.Error()
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// harmless keeps a spreadsheet from taking a text for a formula.
+func harmless(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
+}
