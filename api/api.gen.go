@@ -58,6 +58,7 @@ const (
 	ActionKindJobWorker       ActionKind = "job_worker"
 	ActionKindRedrive         ActionKind = "redrive"
 	ActionKindRetention       ActionKind = "retention"
+	ActionKindSagaBulk        ActionKind = "saga_bulk"
 	ActionKindSchema          ActionKind = "schema"
 	ActionKindTopicPolicy     ActionKind = "topic_policy"
 	ActionKindWebhook         ActionKind = "webhook"
@@ -94,6 +95,8 @@ func (e ActionKind) Valid() bool {
 	case ActionKindRedrive:
 		return true
 	case ActionKindRetention:
+		return true
+	case ActionKindSagaBulk:
 		return true
 	case ActionKindSchema:
 		return true
@@ -1629,6 +1632,57 @@ func (e SagaAction) Valid() bool {
 	}
 }
 
+// Defines values for SagaBulkAction.
+const (
+	SagaBulkActionAcknowledge        SagaBulkAction = "acknowledge"
+	SagaBulkActionCancel             SagaBulkAction = "cancel"
+	SagaBulkActionCompensate         SagaBulkAction = "compensate"
+	SagaBulkActionResume             SagaBulkAction = "resume"
+	SagaBulkActionResumeCompensation SagaBulkAction = "resume-compensation"
+	SagaBulkActionRetry              SagaBulkAction = "retry"
+	SagaBulkActionSuspend            SagaBulkAction = "suspend"
+)
+
+// Valid indicates whether the value is a known member of the SagaBulkAction enum.
+func (e SagaBulkAction) Valid() bool {
+	switch e {
+	case SagaBulkActionAcknowledge:
+		return true
+	case SagaBulkActionCancel:
+		return true
+	case SagaBulkActionCompensate:
+		return true
+	case SagaBulkActionResume:
+		return true
+	case SagaBulkActionResumeCompensation:
+		return true
+	case SagaBulkActionRetry:
+		return true
+	case SagaBulkActionSuspend:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaBulkOutcome.
+const (
+	SagaBulkOutcomeDONE    SagaBulkOutcome = "DONE"
+	SagaBulkOutcomeSKIPPED SagaBulkOutcome = "SKIPPED"
+)
+
+// Valid indicates whether the value is a known member of the SagaBulkOutcome enum.
+func (e SagaBulkOutcome) Valid() bool {
+	switch e {
+	case SagaBulkOutcomeDONE:
+		return true
+	case SagaBulkOutcomeSKIPPED:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaExplanationWaitsFor.
 const (
 	SagaExplanationWaitsForAnswer   SagaExplanationWaitsFor = "answer"
@@ -2631,6 +2685,24 @@ func (e ListSagasParamsInclude) Valid() bool {
 	case ListSagasParamsIncludeExactTotal:
 		return true
 	case ListSagasParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSagaBulksParamsInclude.
+const (
+	ListSagaBulksParamsIncludeExactTotal ListSagaBulksParamsInclude = "exact_total"
+	ListSagaBulksParamsIncludeTotal      ListSagaBulksParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaBulksParamsInclude enum.
+func (e ListSagaBulksParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaBulksParamsIncludeExactTotal:
+		return true
+	case ListSagaBulksParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -6512,6 +6584,163 @@ type Saga struct {
 // `/steps/{step}/skip`.
 type SagaAction string
 
+// SagaBulk defines model for SagaBulk.
+type SagaBulk struct {
+	// Action What is done to each saga, named as in the path of the operation on one.
+	Action    SagaBulkAction `json:"action"`
+	Actor     *string        `json:"actor,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+
+	// Done Those that accepted the action.
+	Done    int64      `json:"done"`
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+
+	// Expected Number of sagas that matched when it was requested.
+	Expected int64 `json:"expected"`
+
+	// ExpectedIsCapped Whether there may have been more than `expected`.
+	ExpectedIsCapped bool `json:"expected_is_capped"`
+
+	// Filter The same filters as those of the list of sagas.
+	Filter *SagaFilter        `json:"filter,omitempty"`
+	ID     openapi_types.UUID `json:"id"`
+
+	// Ids Number of ids; absent with a filter.
+	Ids *int `json:"ids,omitempty"`
+
+	// Links Paths of related resources.
+	Links JobLinks `json:"links"`
+
+	// Matched Number of sagas dealt with so far.
+	Matched int64 `json:"matched"`
+
+	// RatePerSecond Absent when there is no limit.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+	Reason        *string  `json:"reason,omitempty"`
+
+	// Skipped Those that did not.
+	Skipped int64     `json:"skipped"`
+	State   BulkState `json:"state"`
+	Version int64     `json:"version"`
+}
+
+// SagaBulkAction What is done to each saga, named as in the path of the operation on one.
+type SagaBulkAction string
+
+// SagaBulkInput Exactly one of `filter` and `ids` is required.
+type SagaBulkInput struct {
+	// Action What is done to each saga, named as in the path of the operation on one.
+	Action SagaBulkAction `json:"action"`
+
+	// DryRun Store nothing; return what it would do.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Filter The same filters as those of the list of sagas.
+	Filter *SagaFilter `json:"filter,omitempty"`
+
+	// Ids Sagas by id. One that is listed twice is acted on once.
+	Ids []UUID `json:"ids,omitempty"`
+
+	// RatePerSecond Sagas per second; as many as possible if omitted.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// SagaBulkItem defines model for SagaBulkItem.
+type SagaBulkItem struct {
+	At time.Time `json:"at"`
+
+	// Code Of a skipped saga, as in the answer of the operation on a single saga.
+	Code   *string `json:"code,omitempty"`
+	Detail *string `json:"detail,omitempty"`
+
+	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
+	// on. `SKIPPED`: it has not, and nothing was changed.
+	Outcome SagaBulkOutcome `json:"outcome"`
+
+	// Position From 1, in the order in which they were dealt with.
+	Position int64              `json:"position"`
+	SagaID   openapi_types.UUID `json:"saga_id"`
+
+	// State The state it has now. Absent if the saga is no longer live.
+	State *SagaState `json:"state,omitempty"`
+
+	// WorkflowName Absent if the saga is no longer live.
+	WorkflowName *string `json:"workflow_name,omitempty"`
+}
+
+// SagaBulkItemList defines model for SagaBulkItemList.
+type SagaBulkItemList struct {
+	Items      []SagaBulkItem `json:"items"`
+	Pagination Pagination     `json:"pagination"`
+}
+
+// SagaBulkList defines model for SagaBulkList.
+type SagaBulkList struct {
+	Bulks      []SagaBulk `json:"bulks"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// SagaBulkOutcome `DONE`: the saga has accepted the action, which says nothing about how it goes
+// on. `SKIPPED`: it has not, and nothing was changed.
+type SagaBulkOutcome string
+
+// SagaBulkPatch defines model for SagaBulkPatch.
+type SagaBulkPatch struct {
+	// RatePerSecond Sagas per second; `null` removes the limit.
+	RatePerSecond *float64 `json:"rate_per_second"`
+
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// SagaBulkPreview defines model for SagaBulkPreview.
+type SagaBulkPreview struct {
+	ByState    CountsByName `json:"by_state"`
+	ByWorkflow CountsByName `json:"by_workflow"`
+
+	// Done Number of examined sagas that would accept the action now.
+	Done int `json:"done"`
+
+	// Examined Number of sagas, the first ones, for which the counts below were made by
+	// deciding about each.
+	Examined int `json:"examined"`
+
+	// Matched Number of sagas that it would be tried on.
+	Matched int64 `json:"matched"`
+
+	// MatchedIsCapped Whether there may be more than `matched`.
+	MatchedIsCapped bool `json:"matched_is_capped"`
+
+	// Sample Up to 10 of them; those that would refuse first.
+	Sample  []SagaBulkSample `json:"sample"`
+	Skipped int              `json:"skipped"`
+}
+
+// SagaBulkSample What the action would do to one saga.
+type SagaBulkSample struct {
+	// Becomes The state that the action itself leads to.
+	Becomes *SagaState `json:"becomes,omitempty"`
+
+	// Code Of the refusal, as in the answer of the operation on a single saga.
+	Code   *string `json:"code,omitempty"`
+	Detail *string `json:"detail,omitempty"`
+
+	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
+	// on. `SKIPPED`: it has not, and nothing was changed.
+	Outcome SagaBulkOutcome    `json:"outcome"`
+	SagaID  openapi_types.UUID `json:"saga_id"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
+	State        *SagaState `json:"state,omitempty"`
+	WorkflowName *string    `json:"workflow_name,omitempty"`
+}
+
 // SagaError defines model for SagaError.
 type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
@@ -6575,6 +6804,29 @@ type SagaExplanation struct {
 
 // SagaExplanationWaitsFor defines model for SagaExplanation.WaitsFor.
 type SagaExplanationWaitsFor string
+
+// SagaFilter The same filters as those of the list of sagas.
+type SagaFilter struct {
+	Active        *bool           `json:"active,omitempty"`
+	BusinessKey   *Label          `json:"business_key,omitempty"`
+	CorrelationID *Label          `json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time      `json:"created_from,omitempty"`
+	CreatedTo     *time.Time      `json:"created_to,omitempty"`
+	DefinitionID  *string         `json:"definition_id,omitempty"`
+	InitiatedBy   *Label          `json:"initiated_by,omitempty"`
+	Lifecycle     []SagaLifecycle `json:"lifecycle,omitempty"`
+
+	// Metadata What the saga's metadata must contain: the text of a JSON object, for
+	// example `{"region":"eu"}`.
+	Metadata       *string      `json:"metadata,omitempty"`
+	NeedsAttention *bool        `json:"needs_attention,omitempty"`
+	State          []SagaState  `json:"state,omitempty"`
+	Status         []SagaStatus `json:"status,omitempty"`
+	TraceID        *Label       `json:"trace_id,omitempty"`
+	UpdatedFrom    *time.Time   `json:"updated_from,omitempty"`
+	UpdatedTo      *time.Time   `json:"updated_to,omitempty"`
+	WorkflowName   *string      `json:"workflow_name,omitempty"`
+}
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
@@ -7595,6 +7847,9 @@ type RequiredReason = string
 // RunID defines model for RunID.
 type RunID = UUID
 
+// SagaBulkID defines model for SagaBulkID.
+type SagaBulkID = UUID
+
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
@@ -7688,6 +7943,9 @@ type RedriveAccepted = Redrive
 
 // RedriveFound defines model for RedriveFound.
 type RedriveFound = Redrive
+
+// SagaBulkFound defines model for SagaBulkFound.
+type SagaBulkFound = SagaBulk
 
 // SettingsFound All settings.
 type SettingsFound = Settings
@@ -9059,6 +9317,64 @@ type CreateSagaParams struct {
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
+// ListSagaBulksParams defines parameters for ListSagaBulks.
+type ListSagaBulksParams struct {
+	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaBulksParamsInclude defines parameters for ListSagaBulks.
+type ListSagaBulksParamsInclude string
+
+// CreateSagaBulkParams defines parameters for CreateSagaBulk.
+type CreateSagaBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UpdateSagaBulkParams defines parameters for UpdateSagaBulk.
+type UpdateSagaBulkParams struct {
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CancelSagaBulkParams defines parameters for CancelSagaBulk.
+type CancelSagaBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListSagaBulkItemsParams defines parameters for ListSagaBulkItems.
+type ListSagaBulkItemsParams struct {
+	Outcome *SagaBulkOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // GetSagaParams defines parameters for GetSaga.
 type GetSagaParams struct {
 	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
@@ -9875,6 +10191,15 @@ type StartRunJSONRequestBody = StartInput
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
+// CreateSagaBulkJSONRequestBody defines body for CreateSagaBulk for application/json ContentType.
+type CreateSagaBulkJSONRequestBody = SagaBulkInput
+
+// UpdateSagaBulkJSONRequestBody defines body for UpdateSagaBulk for application/json ContentType.
+type UpdateSagaBulkJSONRequestBody = SagaBulkPatch
+
+// CancelSagaBulkJSONRequestBody defines body for CancelSagaBulk for application/json ContentType.
+type CancelSagaBulkJSONRequestBody = ReasonInput
+
 // AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
 type AcknowledgeSagaJSONRequestBody = ActionInput
 
@@ -10148,6 +10473,12 @@ type ServerInterface interface {
 	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
 	CreateSaga(w http.ResponseWriter, r *http.Request, params CreateSagaParams)
+	ListSagaBulks(w http.ResponseWriter, r *http.Request, params ListSagaBulksParams)
+	CreateSagaBulk(w http.ResponseWriter, r *http.Request, params CreateSagaBulkParams)
+	GetSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID)
+	UpdateSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params UpdateSagaBulkParams)
+	CancelSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params CancelSagaBulkParams)
+	ListSagaBulkItems(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params ListSagaBulkItemsParams)
 	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
 	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
 	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
@@ -17541,6 +17872,326 @@ func (siw *ServerInterfaceWrapper) CreateSaga(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// ListSagaBulks operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaBulks(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaBulksParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaBulks(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateSagaBulk operation middleware
+func (siw *ServerInterfaceWrapper) CreateSagaBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateSagaBulkParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateSagaBulk(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSagaBulk operation middleware
+func (siw *ServerInterfaceWrapper) GetSagaBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_bulk_id" -------------
+	var sagaBulkID SagaBulkID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSagaBulk(w, r, sagaBulkID)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateSagaBulk operation middleware
+func (siw *ServerInterfaceWrapper) UpdateSagaBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_bulk_id" -------------
+	var sagaBulkID SagaBulkID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateSagaBulkParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateSagaBulk(w, r, sagaBulkID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelSagaBulk operation middleware
+func (siw *ServerInterfaceWrapper) CancelSagaBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_bulk_id" -------------
+	var sagaBulkID SagaBulkID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelSagaBulkParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey KeptIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelSagaBulk(w, r, sagaBulkID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSagaBulkItems operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaBulkItems(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_bulk_id" -------------
+	var sagaBulkID SagaBulkID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaBulkItemsParams
+
+	// ------------- Optional query parameter "outcome" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "outcome", r.URL.Query(), &params.Outcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "outcome"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "outcome", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaBulkItems(w, r, sagaBulkID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetSaga operation middleware
 func (siw *ServerInterfaceWrapper) GetSaga(w http.ResponseWriter, r *http.Request) {
 
@@ -21817,6 +22468,24 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/suspend", wrapper.SuspendSaga)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/bulk", wrapper.ListSagaBulks)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/bulk", wrapper.CreateSagaBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}", wrapper.GetSagaBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}", wrapper.UpdateSagaBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}/cancel", wrapper.CancelSagaBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}/items", wrapper.ListSagaBulkItems)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/leader", wrapper.GetLeader)
 	})
 	r.Group(func(r chi.Router) {
@@ -22563,6 +23232,42 @@ type CreateSagaRequestObject struct {
 	Body   *CreateSagaJSONRequestBody
 }
 
+// ListSagaBulksRequestObject is what a request to ListSagaBulks says.
+type ListSagaBulksRequestObject struct {
+	Params ListSagaBulksParams
+}
+
+// CreateSagaBulkRequestObject is what a request to CreateSagaBulk says.
+type CreateSagaBulkRequestObject struct {
+	Params CreateSagaBulkParams
+	Body   *CreateSagaBulkJSONRequestBody
+}
+
+// GetSagaBulkRequestObject is what a request to GetSagaBulk says.
+type GetSagaBulkRequestObject struct {
+	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
+}
+
+// UpdateSagaBulkRequestObject is what a request to UpdateSagaBulk says.
+type UpdateSagaBulkRequestObject struct {
+	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
+	Params     UpdateSagaBulkParams
+	Body       *UpdateSagaBulkJSONRequestBody
+}
+
+// CancelSagaBulkRequestObject is what a request to CancelSagaBulk says.
+type CancelSagaBulkRequestObject struct {
+	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
+	Params     CancelSagaBulkParams
+	Body       *CancelSagaBulkJSONRequestBody
+}
+
+// ListSagaBulkItemsRequestObject is what a request to ListSagaBulkItems says.
+type ListSagaBulkItemsRequestObject struct {
+	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
+	Params     ListSagaBulkItemsParams
+}
+
 // GetSagaRequestObject is what a request to GetSaga says.
 type GetSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
@@ -23281,6 +23986,24 @@ type Operations interface {
 	// CreateSaga Start a saga
 	// (POST /api/v1/sagas)
 	CreateSaga(ctx context.Context, request CreateSagaRequestObject) (Response, error)
+	// ListSagaBulks List bulk operations on sagas
+	// (GET /api/v1/sagas/bulk)
+	ListSagaBulks(ctx context.Context, request ListSagaBulksRequestObject) (Response, error)
+	// CreateSagaBulk Start a bulk action on sagas
+	// (POST /api/v1/sagas/bulk)
+	CreateSagaBulk(ctx context.Context, request CreateSagaBulkRequestObject) (Response, error)
+	// GetSagaBulk Get a bulk operation on sagas with its progress
+	// (GET /api/v1/sagas/bulk/{saga_bulk_id})
+	GetSagaBulk(ctx context.Context, request GetSagaBulkRequestObject) (Response, error)
+	// UpdateSagaBulk Change the rate of a bulk operation on sagas
+	// (PATCH /api/v1/sagas/bulk/{saga_bulk_id})
+	UpdateSagaBulk(ctx context.Context, request UpdateSagaBulkRequestObject) (Response, error)
+	// CancelSagaBulk Cancel a bulk operation on sagas
+	// (POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel)
+	CancelSagaBulk(ctx context.Context, request CancelSagaBulkRequestObject) (Response, error)
+	// ListSagaBulkItems List the sagas of a bulk operation
+	// (GET /api/v1/sagas/bulk/{saga_bulk_id}/items)
+	ListSagaBulkItems(ctx context.Context, request ListSagaBulkItemsRequestObject) (Response, error)
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(ctx context.Context, request GetSagaRequestObject) (Response, error)
@@ -24787,6 +25510,83 @@ func (d *decoder) CreateSaga(w http.ResponseWriter, r *http.Request, params Crea
 	d.Answer(w, r, response, err)
 }
 
+func (d *decoder) ListSagaBulks(w http.ResponseWriter, r *http.Request, params ListSagaBulksParams) {
+	var request ListSagaBulksRequestObject
+	request.Params = params
+	response, err := d.operations.ListSagaBulks(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) CreateSagaBulk(w http.ResponseWriter, r *http.Request, params CreateSagaBulkParams) {
+	var request CreateSagaBulkRequestObject
+	request.Params = params
+	var body CreateSagaBulkJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
+	request.Body = &body
+	response, err := d.operations.CreateSagaBulk(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) GetSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID) {
+	var request GetSagaBulkRequestObject
+	request.SagaBulkID = sagaBulkID
+	response, err := d.operations.GetSagaBulk(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) UpdateSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params UpdateSagaBulkParams) {
+	var request UpdateSagaBulkRequestObject
+	request.SagaBulkID = sagaBulkID
+	request.Params = params
+	var body UpdateSagaBulkJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
+	request.Body = &body
+	response, err := d.operations.UpdateSagaBulk(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) CancelSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params CancelSagaBulkParams) {
+	var request CancelSagaBulkRequestObject
+	request.SagaBulkID = sagaBulkID
+	request.Params = params
+	var body CancelSagaBulkJSONRequestBody
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
+		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
+	response, err := d.operations.CancelSagaBulk(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) ListSagaBulkItems(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params ListSagaBulkItemsParams) {
+	var request ListSagaBulkItemsRequestObject
+	request.SagaBulkID = sagaBulkID
+	request.Params = params
+	response, err := d.operations.ListSagaBulkItems(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
 func (d *decoder) GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams) {
 	var request GetSagaRequestObject
 	request.SagaID = sagaID
@@ -25708,1026 +26508,1057 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17d+M2ljcKfxW8ematXEZWuypV6Y5rZT2v43IlnlS5PLbTdZ7TzogQCUmIKYAhQMvqPjmf/SzsDZAg",
-	"BVKkrEpnemr+mE5ZJADisrEvv/3b/xjFcpVJwYRWo5N/jJaMJiyH/zxNU7k2/5EwFec801yK0cnodsnI",
-	"iumlTBTRS6qJXnJFMqqXRBVZJnOtXpE110vy4vjlZDQeqXjJVtQ0pDcZG52MlM65WIx++208Or+li3AX",
-	"DyxXXAoi50QvGcmZkkUeszHhgvxaSM2UaTtnvxY8Z8noROcF8/vKqNYsN639193ob/91N/r53+9G/zYa",
-	"BwZxkbBVJjUT+pplKd2Y5ppDumGa8Dl+a85UJoUyg8oY1XYa5JxQQRjNU85yYgbGlMaJMB+g6IrdibKr",
-	"eHP0I9tM7kRtgpgoVqOTv43Mx4x+Do31KmdzljMRs9MsS3loqGb21pRrNwaW4CgifDfC4a6pIkspZJGz",
-	"ZNcqXVPN3vIV1+HOUvMTtsoVEYzm5su1JFwrwkQyrmbBDslOGc0ZSdlck8+jPPqCUJGYh+6EYrEUiSKF",
-	"0DwlNE3hSfpAeUpnKSN0Qbkgn0c6+mJCTlMliRREFXHMlJoXablAakzWS5azOwFDVNBMLMWcL+CzG7Pf",
-	"8eFXMuXxpuPzFW5U2B3wiSck+jWqvpcLEq0j4r6M0Xi5c9aZzjenc83y0HbEdrTEpZ6xuczN9Op8w8Wi",
-	"3vSKC74yG+tZuaO40GzBcujnw4cPp4VeMqF5TDXb7uwHuTYdKSYSQkmcs8Q8S9PymD/r/pTfxqOM5nTF",
-	"tJUs39H4fs7T9OK1+Rc3fRj5MRqPBF2ZV2f2gSlPOg/5v+VsPjoZ/a8/VULsT/ir+tNPP128hu/7rkjv",
-	"23sq0vuD9HJW5Erm4R0SCfaopzE8ETmJluXsgcvCiM4FG5NCxEsqFsw/LUZmkDlPzbxNyBkVQuo7MTN7",
-	"eDXjojzYpoUIdzN84q8FyzfVN2LH9S1BH98ysdDL0cnz4xd/GZs94v7wLCR3Xr/9z1Ol+EIw9gYGVM5n",
-	"ozNqnxr1ncG3dMZS18eZFKpYsfz7XBZZd0exfXS6MM/u212es5SapdrVWfkg7pZ9OssZ1Sx5k8vV9ja5",
-	"EHFaKP7AJm2LiG9P5+Z1v/+5zFdUj05GCdXsSPMVG7UsoB3Ardzu/vyxZ/da7tn5eZ7L/CylSlUzXR/D",
-	"NdymRsC3DYKZNqaxaaQ2Cq7ZSu1ai9eMJm+ZUQqqoYx+G5ujcIHvPzsux07znG7qQ5dCUy5aR/9B5k4h",
-	"WhVKw60l47jIjeg3hxkGT1ZMKTjvVJH1UqaMrM2LoNZQsSExVbs+3w5kv00I33K7yXacYuwKJmOvbt5w",
-	"sWB5lnOh2ybMCMZ59RjoTwTOsvlPGIBqmwnvvVGL0ve346Nv6NH853989fy3f2vblN8zwXI41e9MN80h",
-	"vsOLk4hiNWM5CG6+YgqWM4WtBGpUzpKcPzABCkxsZLa5v9rGvij7nK64CJ8mLvRXz0ewN+3NfQz/N67u",
-	"8uPgXW6+yUzhrcx4HJ5zbX5ylxDM92eKzHmutP2mtoHDi/tthx/AqmjbCacErQ6YP6NKPdC0wCMSmb6/",
-	"hX9HE1JJiBM4X3DQVlSjLhUaMzYcFhbeHfji+Juva3fg860N00dQ/IecXRc7bpJf5GyaF4NukVLHeP32",
-	"P39km++oYl+/6DpW92wDAmUGTzrNgWwrDvdsE7VN3T3bTLGBNs3hL8++ed5ysH5km50DpIpo9qg7+m/r",
-	"GJcr2DFsu903zIl/hmEbLekDg02VmhZaJQ/8unM/PbNHtV2l8rfT85bt9JYqDUbAnipDSpWegknwFK2h",
-	"HMVeeoM3hr1Vh/d5ElpN+LMRZJFTTqiOXpGEzWmRGvvLPB6NiWBrY4+CiGsbpsybYsKZ4lQZmWeaChvk",
-	"r9/+5xXdpJIm7eJtxdz9Qcl/3Ly/JBm+ERJ4xjyxAm9M5jIn7JGuspTdiQgGOYkLpeWK5d/GR8/+HBGZ",
-	"k0hLTdNvnz2fvOwWkq0Wgh3P7yUnr/HCbJsw1NJAP1KMpFSb5YM9BNftiiaMzDbO2oam2tbV/ryvtL1m",
-	"SqZF3TwYqrTmZRtP0VmrkfSTHXBiz2Qh9Dv62HYX4bmMzVPTFX08vC7ijQL1q52j+Bga0bWUetdec96b",
-	"lAtGF+2LKaXedzPd0AXt1g0UXdC9Wwf36P7bFN2rT9miOIJ+EuBGU108wRJU8P6TRost9DpMHdq0zPmC",
-	"C5qiWj0hVyyPmdBHTMQyYSRe0pzGsMNUES9Bwv+pUrnqviinYLd7ony3zcuXvbw2MPYuXaz+BSfgxH6k",
-	"sSZmVGNzv1CS5WzOH8lcpqlcs8RI3+jL8P2kJl92uKKeYEPc5jTeYbVq88ie/plyY7S6Cq3pfhBv4WuW",
-	"8geWb1o7S+wDh+kt31wXAfs2Mq1FBB2Pigipl1wsQCvJmS5yocjz42O0FdYQNJBFmpAlzTImjIURp0Vi",
-	"3gCvfUzT1HpA8LkZg7u6fTck+cbYQiHn8UzKlFGBQaIHJnSbf/W07l2FDWt0+8hzt5otbdrwvKyTj+gr",
-	"hfHewp/38HGZl7c9L72k22mRcF31XpNtL0Oy7Q0TMfuRtQQ2slxqFmuWeNE3qkAuJKiAMaI2yrSPyx4v",
-	"WXxPuH5FClXQNN3YjSFFXOQ5E/HGWH7efqjv+bkZzRTtvv12fHWePQdUywmr+5B6BRJ3+5S8+F5wWv/K",
-	"FZ+ljJzenF1ceLdDTZQSSszRLXdI6cSwI28EEUf9bwj/W/5/R//vz//e8hXzd8Ze2B7+VS5jxhIiRbrB",
-	"cGgVmSVLY9AbHSo6v6ULsERwTjEIBw/LzPq+CFd3YkXze5aQ6PGIz4/ARDkhbiGiMcghZoQgvo8uC8Xy",
-	"B5ZP7GNTPp/Ci/6dszVf8yP8npZl/fzu7sv/5/MPf/rif2OkePzzl3ejz8mXY/Jl869ffPlF25RdSsFa",
-	"pu0ahCn56vjF1qQpzdN0a+o6vsR08zt8Doh2dl0IYf60fXPk+EtEaJKgQ1RplpFULkCXxruACzJP+WKp",
-	"yeeosJHrny4vLy6//2JM1kseLwl75ErfCSlis+vNW0TTe6ZIKsWi/eLAm6dFQjrL3Q4xYLbv1FDt598a",
-	"uzrg6gfUgzSfbv7HridEnCfWGI9O7H+gXROB4JzT3PwP/MXcmuYIxEtGs1eEpmu6UUbPUkzoWliPRKCO",
-	"TV27pX4G7biJjKmAmauC50agrHiacilgSWB+njilMIbReOSNaJ/p/Q85e83mXHAzoddGnIeuH544L/Uv",
-	"ckaS8gW44rnGi6hFla6ePqg+jQ7eVqWt9Os+UV/Dbj7QEODiB7mGw1GG/udW4ckLYf4GeAv/Mom+Olbo",
-	"Jnq2Mv85IWZyUYwaEbwhailzzQThun17mK7aLpqvnu+euR9Zpg96OcJXOJQNygw2n7NYEyNMXt0JBOfA",
-	"OcMDxQV5/oIsZZGrUr0to+zuAI8JXkp3IqpgQUcOF3RCQGOekNMKBASaz5KlCaFEsThniIKR2sKDTFuf",
-	"vzj+Zkyi6/P/nF68Pn939f72/PLs/0xPL28+nF9PL9/fTn88v7qNvui6xD72pf8ja7dG7tlhDJEruggo",
-	"xW9yuSLPPM/tswkKP/IlgCOmiv+dRejInDFCNVlJpcmz4/Hx8bEX3TCaZi28YU2ALr/ngg3xN413YWnM",
-	"B97wvwc+8h025MUSQbp6X/38eNIxTJiEnmN93mekAAYL6Cpvzsifn784npDInPlvvzqOzH4uDwpVJPrf",
-	"9hcVuesHD2CWs5glRotv1WBst7uQT+C1bZezvlf3iVvS9jVU2OJb/QWuuZeNxCW/l8B1yvc1o0qKkE4a",
-	"yzxhiYMnUGM7Ep1TnhrNHcXji+fPjca64kpxsRiTlN8bAWz/TWYy2djgRrv3G7rveQm/3I6bVdLr7u4m",
-	"KLh+jxv5hi5oayeV2/apvWiWhXUh0xPGj4yaXWpAXCTssUUFMg92Dml7JsHFltGcicBZ+PDVGYEHyJkU",
-	"ELglN0yjZIic5y0Coy1SGRXwLxwyXdAK3Ok9C78a5S4vxCuzr2hqhBoYmMxIHb4QMmcJxorBxqAioXni",
-	"rETVcWFq72O6P/uvnK3DZ39VxEtAo9B4CfLaHHjUHfxA44wqHrcG0h9M86HQIrw2Go/mRZqGg4sDpRJM",
-	"9B9XB/xgrFZm3awqENB+DYZKwmhiQ/PtYXj4ebiHDI9a3UAJWSh2qPZyaB+rvQfUjvjjxx9oIdoHaU9Y",
-	"+yAL8dEHaARo+wjNxm0dnvnxI46PzZZStgOE1/j7QeT7B5nfdwQY1vDzwXqap3J9CS133ShGbqzt0y03",
-	"CfzPkJvkN3yYKf2dTDgen9MYO//HKDbXB94wNMtSHoND8E+/WDWl35dicxciK7Tp8Lfx6EwaUaeZu0QP",
-	"0o3faNlZcypq4aMDf2ezYf+LzW8pF+ygnZkGu770jczjw/UIre3szq3CYbt1rXZ1by+Aa6aK1eG6r7Xq",
-	"r+jB+9nuQOebA7av843fPAq4Ax8Bv9GqM1gtm+ZTyZfTOGaZxqyog3Ru7i3cG9silMY2kkGSIsfEJAH2",
-	"VJbLRc6UQjULY18aLjkjYb0UO5f+FhqBfexP8EwtS+3IT1PrejWQ2Aaf4vJv3shCHG6qXKtt0+XmwSX3",
-	"/DHmohKwmHNy0ClpNN42M4DC3ns66l/hXGwHHv9brnRo+KfgodtS24nFRI4R6msHDOdDaRrfE7DOIB/P",
-	"Bh4wqHgn0HNnbKZvjV0Ezrv6B0Iq3sdaJ5vo17JQGfx6oJW60VR/jKVqG7y3QH+Uo4cYl4MLbddw+0zg",
-	"703RnRSsMTMH+trx6K3EL2lBWlC9dMq4G9xkmMpdwnxOhVqjY/cwcwmNGk0iDQqAD3BeLZInOtnGCT3p",
-	"tLyhPC3yrlOS5XKWstW/D/uqK3yrbYNA9lFj4GU6fNfI8aFmynTXG9WD/ltHVcJxr5ed2LIa3lGZNtz5",
-	"dpVgjGnAR8084K63m2nDv5WAosPKZmiybaHmGGzAmOl3RXp/2L5tozs1miK9r6AtfwzhWouxH3xWqqbb",
-	"Zax74g8zH9eFOEP03yGn4roQu/ZHXvyxJgHTZX6nScgL30R6wjz0v0LtfA+7PW3y3qFPykffHhUjyJFH",
-	"CdL15jaHiDcB/hb7nXaHZZEpkRiI6bBJXZba4p9/fj76BryU+p1M+LyV1CUIGmRkAbnH5mufpGpd5QAc",
-	"s5gsN/DfT++KHEwT8AYuxPw5gmbeTN+d3p79ML0+/8+fLq7PX0dfnDTwpBZB5wKDhOs78XkYWfpFCRK3",
-	"MXmuPFYYoiX5vBVm+sXkTlxanPyaKpJIwSYkSpimPI3Aq46r8v35LW5sH2qE8E5HpoKRNm/B/klKoweD",
-	"OLgpZtttPf4WR9EwxJSmuVaEr1Ys4VSzdEMKkTJlltU8a1pPipQlkJ6yplyrO0GzLJcPNN2a1j+6sKhS",
-	"GIcJDJdGedAra8eClXdWNeh/9kwf7AK8YVpzsVCHnVDX6q4ZVfa5JwnxWx7fH3j8psk27x8EEtmjJiqV",
-	"WoEdZuOph3Vu2UbbhmBjtH8MHRvDFYddA2xz1w7C+PEfZxbmqVwf2tZw7YZ90YKtm8SBfmz7v8+d4H3I",
-	"8HvBzdFBQwGu0d2BADfjakIqN4Ha9vWTLVf/yBv8gQVIx7a5/UPtEhigHTa4Ha8uLFieJqic0/QqN3qv",
-	"BmTFnKaKjUeZ96d/jGiszR0eyFxheslQ971n4P+mVuMjQq5PiGAcHsjZg7yHP+aEPWbckkQ2kzPHIyo2",
-	"U80ExQXa/r2i5ujL+VG9M9sEdvh4hONRg5rkSe3ZogCQzdZjwFZSqHK8jS0ex0VONaB+6UwWGqCwotCg",
-	"BvUbiLCAnK0fMMW6RTIUs5THJKO5dgICwmozptcMQHuKFMJsqVjmCEbbav/XghUhIJtpH3+zDJ5a2YtE",
-	"IVbZGEKvCJ0pJjQyitjH7Uhw9S1q0CGztrqv466MRIMNNmgR3Tst+yKXKdup3ZpnzHBg0FMesLRPZ14K",
-	"VrW9o9oat20g2+6K/oK5yk3gffUEFzueyNnCXhXbSMrqPvjbCAZiIVp2E9m5qJ3OsRMKtfNVO6AVBFXO",
-	"fmExGJcofhB2MVAG1SRDkAMKstYUS1mM+w4fx6mHxE/nDJqQNw54L42JmKy4gDtkfCcWORXaXSmzTY2h",
-	"FECwVGxsy69MhyEmrDsRlTvCpotsi7K63NkSrKKUqvZBDyEszNcMFxJBqpIxSfgCyGxFQqJJRKJpRKL/",
-	"f0Sio2hCbkxPNDXjwPMLvFalc82lzA3kqmoTHrVVQakB64DOmZ1iZULOYZVjmqZ3AtbKtYJZVUCut+BK",
-	"s5wldjElXFDQdulbeXH8FSgbONvQWg8htTdhl3va/TMk3oZnXdSX5aWHVj2AjNuJGh2PHo8kzfhRLBO2",
-	"YOKIPeqcHmm6gLl6oClPQCMbsUdU4qZ8/u2p2NzioQXF1MmlqTlU3+Iv1yDHCP7jnRGM7r9BBP4WkJrN",
-	"ObMuPf+M+mdpK//p65cvv3rZzQy0LYh/z04r2b6717HlwbLCxCVjWVlZ+pBQTtb30FdBej7/8nDQXrNl",
-	"2sU/6PwDpX/Gp0YG9eeuQD03oCpkdMFFaTd1eperJ5sfWo6n1l7wk0v0YufnNq2f3J1sRAVORgGdPMhf",
-	"guoGn0OaKlXk5p6mwArH0nlQk6NJkjPVosrZH8k8lyuXm2fsSZmYTRIz/sCS2o4h1QA00ixQRYS8E4Jp",
-	"I4vLB/1b0RvMXLN8uqQqQHtw88Pp0fOXX7s9qgqYYwKvoPTDqSK1ORASkltYjuQAakxkfidsSq3pyBG3",
-	"h4g5vn4RIuYYj4aomRhwGvZNln+9+qgTzPBUyPdnxKGxFzA/GK5uoEUxpp8inycyVn8C4hc1WSVfNCYk",
-	"4Ql8O0wHpn49bTIq/SioAJttdHp1AVQtbiTm6sWLt3pZIUOH+zYpWC8VGUMlcCLS9P18dPK3HfHDm/eX",
-	"7+3p/HkcomKoEaebobiZfYUqA0lYypA5YO1KH8CfjFHb3zi85yLpl5bwo3nyt/GojE61MG+5ny+sPoBx",
-	"KJ3TWJchqrO3F0ZXXVGR+PtCSDPhd6Kq8cDbjmiliwR+grftNgj8DKiv8OALHcsVOyFRIgVD3qWIqnuW",
-	"RI7kBMQHcoYBF8gKNPGcCoVnBAxVlwxnWjFGimkhyClhj1obV8S4Tiad13mO7cuvSPRlhFmEyu4NvEc/",
-	"U3fCXbAW5BmezAeWz3raZNQYXbBpqsHbBtrvnX0srb7KpqIL+pmqwG11/Xe3AlzuNWuB92NiavnQH+1p",
-	"ChiGXCSYW2fD3SU+wALuKfA8oEeq3D6MJtMyK9D7V1keAPbDFBcXXKouM+8XOZvW+EIsRbP9LwdXd/8s",
-	"0nv7n2iq2H+4kGT5bxf2wX8CUG00HjlHo/lPG9QYO+UERmUEV40rdDxiOVVFzoKnAidzHwUNj2B//Sx2",
-	"5KMfRz+zw9mtnomNuRECipTY4GUL5LkTckbTFFhk7aUQWZJbdZIzmkRkwbRVpB81ib788kvQ70WRQo0Z",
-	"52l/PFrIIzuIX5QUk2u6fodEgCPv1yN1z7MjmeHkH2XS6Px5mUZUEbMN1Ctv5Ioh2MAaxFnGBGIUMK96",
-	"Qi5Wq6JklOulcn5YSlK7N+o6IGFiwQWcNnCrgBoj1yKsjGrNVlmLVLY/+vz5lijqMwVGP0ihDp6K8WhW",
-	"KC6YUnA+QndUozJH8JGO0iyZVNwKFdRKuUKuQCc0U1C65gyxBkrnjK7Mb6hbo85urmFd5MIpY9suayNy",
-	"+6QaQXkGeANoABOqd+OrPP1o7NMHDiYLDHpD3eKhF0fE5rJhyhHq0DKrqaGABllmxiPB1lPlIjv99D8z",
-	"LRgM2lb/rixflpYLDGyg11amCfYSIVVWRVZnr0D40emNrwhNQZdaOyce5NEjBsWmn5Qt9llEO9qmetXF",
-	"cGX0bQd8m7ElB17w4IFzZBM9058tE0PwXFgS3cErUajAUtwiPYMuHBekOZcqc1WqonLlMcxnhEBwXiL7",
-	"gSf4hEjYo1EuLYOnqkgwwrNTvlQrfBX0xcCzrfEYqPSh6SrrbziW9LOh9tzF39ZjSIOsiEVqrKDV0ErZ",
-	"FrwpywO+h3qAs70H8+hH0xDsiHYrCHW5Fq6BssmYTwz7itRNcMIes5RygYXanGnrdE0QeSAemFulSWyT",
-	"ics/zClPvZ+piFnq/cGsYTKVhXZ/gC3daBT+ttUy/LVs3vzMhMLMg+r92p/9Jmo/tLVSG8r2b63t1YcG",
-	"xO4TqwR4f2GPS1oo+0VGJEysJK7P1rTUUfxJdn1t/5rY7PVpRpWq/pwzpWXu/1vnm51tq2LlzXihMiaS",
-	"Wpv+72XPje9gIpnOZR5XfzGTIbALylXo73HKaN5YbCDWbvzNKJyZ11VOVYvhDAfiJpahw2D9zNGJ51P+",
-	"DLS90vxSAG/NUrlZMXhyjeJdxCwXCgLC+J4a3wlXBNJZP2O8T51t9JkiKWAfxhigqofnxo4kiKA4eIXu",
-	"DXCId0T1UOcqKSpduLMac/us/JXlfM4rUM4Q+ymPl/yBJVPFaBpwxl6WOi+wIrOEwIPWmW8vM8TEoG2L",
-	"7W37Y2nO7oQwIgi+s1tdtn1NK/HdfQe658uP6H4caqhMZzTZy9gcoLZUTsJtXRquwpDq4LRBDioCF4vU",
-	"TjTEmWdG3zIbaM5rYJZtB1/pU+ALo72tuFpZvl2LSp+Wd1Eh2GMGzojqb2YuQy/hHP98AJ2O/Rq+1kwP",
-	"NZetu9+q4qxSw1MsIRummwEtKPW0gzfQv5Ktc8suVugyXrIeeyVQUpUqHGdVq9bu1Am5AWlOWKoY8kJD",
-	"1TW5yozYhGox+RjQ/1kuH5iqvEfxkhq7jZbknCmNWUKoES5Qis960ms710UBhvjXcYIHQVvskj5lMUwT",
-	"YxyvP4TQqgBhfnAXfUCmbgl+aC6KSh4BRTOAMqrkB7cmQ7fReCTvAxJTep4Or3mAAcyYsc3oKgMkgDHz",
-	"wni0rMgXNfkXIHUzV0dlTUT2FTieEVmbCSijA7u+w3+3/x0g547+Gkfh90mcFcpzUnoD7wSoHycIckG3",
-	"hLh35NNlJVk4Me4OzdmKcmEm1OsFCKfxHAXuGdL3mimE3WBt81x9ubvpyqBfebbH1TyUn4UitzHW8Rbl",
-	"q5P09mQzURrScMhfQfuwl+g9U3fCofWQG7vxhcc7jxY4aetX5dZVGzpnJSPKYdCblx51rAJGN+cVfGAY",
-	"ITSbpFpZAc4rFTye22taOgvb8JhdA4LB2Od69rcPMrRy0097Bu1gSgb1MbfF9g4LLOXiXvXIlHwLzyHY",
-	"aFrtg4AAdTXxnLIi04Qpo/diubugniEfWJ7SrMc4zqqSHRW1QG6M4bbkRDzWKcSp6YqLxj7YAezsiFBm",
-	"uYwt3KEP+9B1+YK5Vq2R1LFzIXOFOExTz73byxX4XZHel65ALfvvKQv8DyoEOyQVR33MPyVutHZnw1D8",
-	"eR2XxQ+9PVcd+moSq4HVDq/b3F0CcJ+opisOtA3BMAqgK1b0ymIA0SrljnrEJuBu6wfzYCnNG9gEFOLG",
-	"XiDALFD/XVw/srvZv9tFuIccfTlpkpDvVK3C1TI/wEWLuz0vBJbD9DqCbFqQIb6ra6BU6YnoCMqXLY+y",
-	"94yNyfvzBgVuQYWviHPctv9MTch3G/dtd0Iv2aZiykWXnlF6xi6rtPm6648rEtE0lWtHQ1VJqt1QzSdJ",
-	"Li3bdmkJNbIb1FGwAz2+BTdbn8K80EXeewc3REklLbpO9h6uZRdQ7+9drpjlPpJvuRrSTveyG8uVUbqR",
-	"N3rAt8P5C5XyxfPnKtqaf7gx+drvMZYIGDJnZtOE5g1GYku4hNMQ8kLETu8LVGWr2Z5eY7bpkd9C10Re",
-	"++ekW2bRBeWWLoKmOaOJhbdTkPckunx/eR6doBVDojenF2/PX4NrUyoI70nFUOY6SJ0qYqhn5Ur0i2RC",
-	"orP3767ent/CqzRVEt/Hbu0LEOjF4wh/Bnw/ySnWpgFz7ubHi6ur89fjkpigEK9sS+VAwLItpf6dwGYS",
-	"Wfdomq8ajUf4OaPxqBxfUBrX1n2g3TEkFydIOP3GNAtCtq5WQcHIUiBGoau5iQeBomymk+DeKVUrTwO2",
-	"taVqMzQenZ1enp2/bZmsM9rDONv2IGiJpaoopGTxmGdU6BNic+eipdYZsq3/ImdRAJaRL9SB8I+nRLNV",
-	"llLN/DpAnylC80WxMu2MK/TXCh5aOTJ9F5H8TN2JSBY6K3Tk35tlVaEFMxY5nDpBfri9vfI/2ypcC6ZN",
-	"u0DEMJPJxt6XZip2SSrTIizEbwCVCpsX9RJQQMNvjvyl1IQ+UA6YHRv9PzqCgA9ZsZXMsb790DpPWxsO",
-	"wUQX4D/WmwNmQvkZmTF04idFeakrQW02YQ8sldmKdTcNARlgOinjKUL6SN5w67bqTxdAuHLWFaphPbWZ",
-	"whnLwSPeBJ/tTBn8o2UwDkjF6cSu4rJ/hvXMzGnFpCBMKAgnc9ZSe/6ISYkV3tVfbn/gzSYbw2yMqZHK",
-	"6O/70P1wllK+6md0budxIArHiFNXNKF+nGPTeDh1VBCeWEHMFYEHxwQ0CDRObRzKFQY7YCbee5FuMOlD",
-	"L5lipaVUZc/hm5PfKQGuRdHdtoPdHHdX3tpl9AJaoYU1q7DkA1Y/8FmFqpQBW3xSzhH3FRaIxoScrtSA",
-	"iixgZaPuV1rax92f+1WvsvZb2nf7OYDqIMPPQSHKr6iIRcKKTCcyyOJ161jRrc9vCU0DkLa/rlR2FoSn",
-	"VS06yV9GTuzQJogohWyLFrRp6ZN4CiLVg5t3/9zbze0FxXc+PGci5mIx1fKeiXBSL+b62OLOJw3cp83N",
-	"pkrxhVixajqbhZ7DDvOyjmHrDCJGZMoyidV0e3hkUzO86T7UEPhmORe79Zecy9wqgT22MYjdsGu76L28",
-	"HkBg97OOG206x8u8ZwS6j0sbuRwrpzZfMVmEReKxtcP7OdQ7oZM654sFC8emnuArL2vD1ZI/3OmvxFV9",
-	"izR2Z/M0+U5y53ff2pu1mWuuWPW9bvN4e277/HSLfTVQ7ptXdop9/J7ue7B8nSypGpeaSVU2VYoT4EE0",
-	"t62zNCHXc+wYGeCnaEwKoXlqWZEeNVkymusZo5YUgpbalNO31si6uAL8JkqmO4EXMYwcKqTBYqDK32N7",
-	"Om9HL8+bd+mG/G7D0O/I/NWGf78tp9mB2icENEEqyOnZ7cVfz90qgA1vPuMVeX19egGKUAlypeJOmK2+",
-	"gYDxhJziVGKFaYUIGSPrzWymfM7GENUn6yVPGaZAcG1uCU1WNt5O3r6/uXV925GA9w78Ak39pXZO4Ei0",
-	"en7OPJhmKFsBS4ibHVCIRLKqNDkmKBqRFFWYB0REIepEwhtmt0vBeqyMdVl0P3QpawP+7efGJ5ROrIEA",
-	"KVdhpplT4zXtLF57fpA401Y4aPr9QND1gQs64O+gG3Z49guE0kKjalf+hwKu3MQ3bi2SMZFArdNnxBaQ",
-	"H5PnpPzwMfmKIMB5TF4QGxqtxehejHfmHVDNyjSAXdXHajsFyrm1HR+v3XG1po3J3HWmqm48z6qdEzyX",
-	"Av/Lx4BXWHcbKg76Wu0L3wEsco9rqQqUIs5lax8Pk9Ku+pdmqy3jttu63dYj2ue1KjA2/JBj+rXNeCni",
-	"mCk1L1IX2w6e4XBd6M7Tw1ahGqPnFrYlEnsxI4i+5kz2Url7h6XOV1xrlgRnffuyZI9cT2OZsJ7K9k7D",
-	"oXsqGqZAHyxuiZLf6QqEIir22Vpu/VNN21MXHiTv+HcTl2uEhST71ov097NfhrKXDty5981C7+N7KAmg",
-	"LCKiTOOF2yQy91kVjPsIx+Fj7OY+9+B1IeAatJXu/oecgZ4epMpk7jOuKsdqdwS7NAafvOOrUqHDokQY",
-	"gRsyGU/mGAuxPuyot74vC0RtrnHg4UkE5pZb9hi4k+yPeCF61cyMZg9/88KSn5m7S61ZjrXDoVz5EEaA",
-	"O4GUAOF87jMwjL7bOEUpvMy9HFfbU4DQuv14Xy2RRG+uLftwmJ3RclCRiyp1ZCnXFoYx2QkgQkYLN6TQ",
-	"ans16wZ+Z5rKtdH4KxKLtvKcVm+kecmTnW5IJpXiljKhl6CvRvpXls9Cdr3N35p2YFldyliYKbdMKBti",
-	"xqAPloUdjL4FFSraZtmYv3XPRXtMx6kVl4EZiaVQxapkYGlxp5sTPZV4j7amdNnMwLxg4xLWvkUfbcz6",
-	"rK3s5J3w606WfAHsEfA/z19+Te6/OyklwAoZPtwJaCEE7UM9UQO5t3CGWim2pspq2f0xpwlLioy1OtLh",
-	"Z6DMDk3uhSjdcQoZRbJCLU/8MTmYFXCPtXFAu4qFvYMVRr+ZxilVAzYaKEVn8E7ZhF2m0NRuausoc77g",
-	"gqbpxhrvk/ZxwT7ZbT1W91T5pmPd2A64VMxUgVVwSYnoq3LsR9DkK1dQFTd7BePxqK4Q0lPVkN3qfcFE",
-	"Kw3ZD3JN5FxbDumUC2amaw28q8CPJDC9znQ6o/H9ZLTLu+Gxp2/tNsA3vrJFclZ0Y123e4idH6CXkNRZ",
-	"srSPZuI1JdNkQCaHJYfqu9ftyexn49V2VSvZCbICckV+un1z9JeJQ+rMqGJfvxi4cVOjoA3E4QBJemnL",
-	"tBTPdI7JlGqmoAhSvik9kvgFpflmqe5K7knIQdu+nWqVlBjNUw5sw0y1KGnVOLvEL7WDq5xKPcOGpnXk",
-	"EhgebQSXbHsCc+lY54pcn99e/5+Ly+9fWco/SHyFIXOocrWFBx/wCXjcd6kH9rG9tAMRA/tCaBut6OPU",
-	"fsZuxzNkrPqz3Uai6t1d3CX6mj4SQgstV1Tz2FwDE/LBm+PICo3oTihHuDW2v/lN2KnGH3IGa5k0gkjd",
-	"xN5Sh28Ix/DQRvrdkP9GOzcarRsY38aP85zQPOcPNA1f2u5KnMr5XDHd01op3wJTSwciry1eifLFPXh1",
-	"qndlxuNw9QSat7EC3HoaFgKvbc2x8lJDQCxXvSlMrZY5wFa3b+wnpMuXNzoE/ULjvYS04MO+rPViXfiB",
-	"3WfNdcdELMHt319Hc2+gdyKZumyrftffj3R+T68sIVtLtLPka7NbPmE0ObLLi4yfSApgyZTNKCY4HFj0",
-	"1h3iNgVcCJDLWJ4t3WtP5EzJtOiTh1LN13X1zm+WHGcKMdfdAjFnD1y1Mstau8qavvaCU0wk6hU5dgzi",
-	"7ljt3hG5lO1ny0XW0RMz9xXJXhM3CNsCvsP+E3yDz9e4znq+aXnOLE0Yjfus7I1mWcWTWeciG8w/RvMF",
-	"0/0HfIvPA1Q3X4G4bNV6QGsA8Xd9fvP+7V/PXxsV7PX56ev+ykMnYqfIksG53R6Sp2k4BMBnyLT0Cjay",
-	"K3060NO9prkAhtbec/zBvfFbyd7ab+eGsnQbt1rTpq3Lg7q6VG7nRiKuN+01HBKegrrhXbdKS0ug3Hie",
-	"iKnUk0oU1MzK8ZZDrtvbdxrf7+Mh7zJkjSSKHo+S9Nej6rGoKo8QyzwJ4247JZ9lufaD4VfX78/Ob24g",
-	"ucjmZP3cmdPeXW0TnmpukNrcujHsmtOn00f3HGnXKFKWDw11N/xgluIRL3O1xHRuyhUjVBBq2n9FVmw1",
-	"M0+Wrl3rQDRi7LiZR9dwHS/C0LXTRZlIjEnPRGZM2DF1S5cWqEwR8vZUxANe82qP9gVbV47VxqeYSSJS",
-	"AP0TGONllg7OjGJMeHW1t42DPAiOcbZIxnIyN8oSFj8bPvode8gZjUPDxpUOQn0NJMzbdrhydXWx1L1q",
-	"PfWcmjnTQ/X0ddvfQVPdV5kKcpy6m6wm83ZUJfM2C9q4Q3GubitbAZJDWRTH+Gy0f39/j8lSFjk4QhO6",
-	"CeBhqdLTZzuC7cHtAG8+f7H3qy9Xg99srIFrZlx+hTeqHVNfYSwGzPx7gW6LzR4VcvAqN7aMkWWlQ2dy",
-	"GOKf0qW57bYBob0biOhpC41POPvx8v2Ht+evvz9/bak2Qcuqqm9yPSGoTQCONma5phyKpNoUcffk5E78",
-	"dHl2fn17enFpIbc2Cx4o0srHyOl3p5ev31/aBk0zSyrA2/oAUXGgmFZ3AkoDmZ9TqfSEfLi4/eH19emH",
-	"y/I1LDXTeBWwteYXuOcmdwIIdK0kAgrdJcCGkZm+ls/uT4af115+1mg8Kgc/Go/KEbXoWQOFX2U374Rp",
-	"7oUqLVSJ1mllyHZ08VCv0OZU446YhEECexuD69woRuJwThjLELhkZJbLe6NMWGCgnmxXF8NzUx2MsHXh",
-	"zbR3bnsJn30KX3hR8UMFu7fICzrQtlVz39H4Xs7neyBDzf4rq79aq3BbnkJSC02nUIvigaZW792+LsoS",
-	"dscv/nJ83CPd8hfuQBsBf1Buy7TMNl4BMjcG8kAxcCEcXULCc1ZiSKtjJosZlDCt0kCD95rdYjaecPgv",
-	"XRWp5lnKWSOVant4LW25ATZ1n8DabH9Drf9y2nvtqqs9YNZtW+tVaV85w+uescxGGbDcyj9l8/1L75bO",
-	"Je6ztvX1sH6lfcReCUWt8K0vuyHy9bo5f/t538o5jUNTfkP3CUB03lCLwCj8zgMx29ibentfvz4/fb2H",
-	"un51fvn64vL7Pd50Ltq9XsXY8VONBDd4r0VvXGOckx1rgti7PQSSRe3Zmi0l11uJ/txeov19/U/IJi3t",
-	"WNdG93y85iqmebKPvw4qCmzfvbZFo7VDdh6yoNMFJVxBhh4XC0jt5C3sBk/yWHZgegPxwbDiIPNVI4o5",
-	"IZERHRHWutbsUUeOM9+Bd6Mx5idWpb+gXiglqJW/ItGMC5pvIjMN3ns2FBvVbRPTG3CPPBpdFN8Mmh1B",
-	"YForBY8LwXFFUn7P0g2kviL+xadbvL0+vby5OL+8HRmJcf3u9BL/+6dLYzJd7hjJG572gdKGQnipc7xG",
-	"35/fkj8l6a9/csIWMnATS1FUFhFXr4BIB0gHgeg+YM572NQeIPEQYLTna00YZr/XrItpGN+ve2sIn2sD",
-	"7zjw9q0DH4M5JdNYCk25UL0/vg5Y7PVKA8QYIsT/6nmYEL9y7U1XPIwYqbG97CRAcTDDgKdFkcjsz29B",
-	"FERtdDcvjr/5upb58HwH3832zNeBgH3yUSwWcGsYIdCghxTxnv/Ls2+eB7FoZo26kC9wTpErMU0JxvoO",
-	"QwX0/LgFIYjhy2Gny3txyAHz8DjbuyGjevnxd0PdDdU3a6pyww8UCnV//PZgysjxdEUfD3Lgam0e6BB7",
-	"uJJedU8GlkkpwSIDJ7dCjYTIG4rAPf/aZ1HGhxBSXzlAXO3azJiHag8sZaWldh++EiQXqNlsIQcYXD2B",
-	"+OAjjTXc6ECQQEmWszl/tGWbLXPnl9EYmZMf6SpL2Z2IABCgJi5BahC/Yh07smcR4WpevnfKwh7hn1ZU",
-	"vSNV9kpFS9EA53drPC1aQN8cgcDvudJTxRosRbvF6bBXWlMqKmS3S6qAyTPXyQPNOfBvZjQHzjlbWcds",
-	"nf8VTYYBYbMQJVUjXMeIsM7DEr8kZE5eX9ycnV6/Pn89xqgES0iRmVOIZUPGhIs7gblDxp4w55QrzWPl",
-	"HoPiImFOmB0wkYyJKVfTmIbLDXgsnzmDiM2MkRXCtqkgkXk/arPKYubi1Y0VkZqmHpOec14gF7F9bQ9k",
-	"gYJD3o6lRUR/ABjRitrrQy3VONBe4YRWcVZWeOda1WCIwS33sTBpFlDHzS6CHiCo43gkxxAkg4fc+mC4",
-	"+QnQtSZRew3H5dhAHKrMx5PZnVQTJr6U8Ne+BU32825ZvEdMBgy+fYwjFP4fixbeDmsnJ3xjPFd7uGf9",
-	"q6N5m7ZKT//B45YiBEN8Oq20ONfn318D5o3EVNgaA4rVKkVcnn8YjZux3dJH+HMvluWgDAiQPJVSHxaI",
-	"zFgsV0yRapT2UCpkDHO5jDnGpnsPelx99w7Pyw+lNTpACYnQKDGSIwumdo0JPuJcVfBZIN1LRD911e5P",
-	"sVYmU0iaYZQVx268lqDauSsT6gLa1FiP/hTbCQDmHEJ5566EFgamNvjfN+jVZqSZ7gRI4hrtExaLZBaR",
-	"SDEdOd0Gy5669GKYaG75m0ErkoK9IlHOVvKBmZdWthIhW016z+8OHVpmPihV2Zi66Si4V8vFCf/iLUE3",
-	"dFlmo3Gv2ZZpUA+iGmKHZue6rA1H9EJJVEvzipA1cMa4WISzuE7uRGT+gK9EhOOhh6uvLOJSEuCX1W0d",
-	"v70rKpPbJ+4EsqQDkZqY80WBTivyeZSkv068nr5ANrmlTJMphdRzl43it9woTGtGNcVfkHTSPFr9odbl",
-	"aDxyje8QPRerTOb6tUvzHnjttCl5kO9t5n2AmpdyEZDWb8waPpsMU2mgKUBLdu8y/PhzB9wa8OFPGSy0",
-	"NUuR2KhLYhkr/co+2vKJrqU+33ldUUYNKKPldkYoc4wL5ioStyf8d1sLYBOqrtSgZSESqNgKT+7h+fBX",
-	"OaDqWfa53dhbaKbPk/dCrkWfT6omF8UYzJoNl1CS8PmcQeySJyeu6gbO852oux4AdVUlt0kv2hJVHA9R",
-	"o0bBkOmrJMQu9FI5T2N/83gsfzg95dLv2Lp7kt9Zn65RcqziAhG+z8u43xc+J11MhRTmUoAo4onTa+4E",
-	"F0avhiLfmFitmcpozMYllEXBxxqjLcVESltAFQBM5qZ7hQHFfMZ1TvMNgTTMaiBOO6vGgysNGboTgnd4",
-	"WeobX5bzO4HZ+wGFazsMFuZ7e/7yJTY3hqAi8s2D284Ibvd56NqInMst7I7pRVnuM400NXIsrFrm2eLe",
-	"5gpphCx3EFKbkHdVnbIFF5bFhSdsdRLBREfqnqbJSRv10scnD3lmJuwv42ffPMfp7cMVEl6hr1+QH/l3",
-	"He+3egNbWTTKxR9QCqwPbUY9mtUPKoqO9i2E6BuZk5yB5IsZlPad7KKaqpF0OQMzlqsZF7baM4mqoFh4",
-	"D9eDZl0LQhIWy6SFBKZixAg38dXzsa0gOPcLs1VbpT+RRoMBoSOkUNdoB5XLOO7Mxu9I/i8b/Ob4+M/P",
-	"vvnm+csXf35x/M03z3o33s0RULb//NmLP7/4y1dfv/hz75YPQiIQOPVGpMZLmtPYZWV9lNz/Fv7OY/LO",
-	"25ztJ8HdgJMd6dQf4xRXSPR+rW9j0lsQ5bUsdcL90qTGpquHribkR24ei+6N3hSNbc21OwE4ISvLXM3O",
-	"jkzlpnHbnZLbrei8rdhUBtoh9q2DcasELI0+wx/stX0CpPSjuWzLMQ1w2vbzCa248P/67Eke3ADv0t4I",
-	"jK+eD7xasGyCBXVane3ED0d5sf7o6ZfNDu6e0Ggmgxl1Du0K73ZP25rFQ0krbW50z/MNj/9W5daj6A2Z",
-	"2kZaYUzzp+u3qs76saJoxZAZUzxhvhH6mSJyLV6R6MsIMXxQukFsvCsQCBIzTaI/Ra9I9L8tEPNv9Ojv",
-	"PyMSUxUZWosN07S2Hi/+MrS2WBu7ZkI3XWVHXIhNabop6W/x1bKuN9U76m99/XI30L/yBbYHe91gwIuJ",
-	"Br6Zvevzm9saeVODmOpmzXUMJSm4vhNyPscitEuZJgpro3BBqLW4xmUvoaq4EP2AUd4JoAZrIbKcVYlI",
-	"/famy1z6zXNTthU1rvtET4iQfqK22FRh3MpJi/xaMD13ojY/WN7FBUFKxViuhXPnKrpRE2KTRqGUDRyP",
-	"tm/nYslyHuTHvM0L1uBP8jp6hRauI9MRljvIAnwIF0oD+VCwsmbYwVSr2InTAtVzZI5B/SVNxqXjfEJO",
-	"3SfbsoKKaYA40OSBipi9IhHIoQhkAGyiFaOW866cPPMBK65UxtLUneLtAZv7pEJxqi4iydKxb3qNpePY",
-	"qnGnXb2/uHl/ufNq2XWz7LzlaodDZSzm841ZxQo0gTlMci0OYVQ9icPN7CAno5irT98gdoNS9h6zW8tq",
-	"5SyhoWqj76xPSJZEuTVIDVBDAMOzluZkSsHAME8k5H5lVC9bQaN9QlY7ZHzONBPggtoh5cvwLyQiY9oD",
-	"S+rCPwWIBZaxe31++rr2q5nGnGGuG5Q3Ms1uA3+274Vd10KLbekLo/ZA1MFQK+6d2WZXybRtZ8z5LV0A",
-	"R9iclJJxH36Pmk5eoy5yl03tEq1RDNX3QePy35ZFY6tZlft+W2Xy2ZAqgf9zDx1vH/c1lAgP89mYg7ak",
-	"IkmDRSs+KYifFMRPCuIfTEH8pPr891J9hgHePqlK/xRV6ffVEPpc9PsAw04xJr1i+YKZNY+X5PPrN2fk",
-	"z1998/UXZSorSh0uCJvPWaxPgmQKbnsDGmtsK1zgGUE0vU202OWEPJwK8Xvd1Ae9aA93deF+GH5/2VBJ",
-	"z5vkkHfAwUT4IaXq7yYAnyiNOuTDNYMyzPuk6h90hYYvgmLO8V6yUQbKoHV+up+j2GXl2PIJ5YVzQq7P",
-	"X19f/PX8knwOmEzHd3Yv5DplyQIoo74Yk7P3l28urt+dv74T8KBDvyAEM1+xBO9dS0aW5TJmSrHkizH5",
-	"7v1Pl2fnr00HdTJ3KuA2uxM4ti/G5N3p5U+nbydwv534iULn/9cPpz/d3JpWhCzLKqRsbsaGuhq0D6DV",
-	"OxHLlVG8TUdf1OGd7nNH41H5SaPxyI5xNB7hEEbjUdn7aDwqux+NR9jbDrhnTwxgazFRl8nWxp3RrBgU",
-	"cJj2pLDcAyLZnmD5/PjZiUUQvSLPj4+BnK6BVbQ6zJor5uVhltcwdhLmV3sKFXSYB+TnXeeqSHtQ1DSJ",
-	"esu3hqcLm12zK1LsOtg1eJ1vDkhcAu0R6uueREv5itihATIchV9LjpxFS00zp8PtBYsqb3w/vzZw93QC",
-	"jTzQ5z3bHAJBMh49Hkma8aNYJmzBxBF71Dk90hS36wNNeQLA7xF7hIItydRYW99eYTffwUiJ/Zf9xj6o",
-	"lAbekQsCiiiQhLQjUJ442u3xlWsaVL2vKqX762+On5dKd60Awho4pCFAInyEGYhzD1hTGp9Er+UAqK0Z",
-	"yfvyoDR2T0cd6eFX+lAeSDhaDnjz2+5TvRfC3ANS9gV/hEEbfeTObYU/GmKnVafSKiLoi7depM1J6aAF",
-	"MMJP128n5NQmwFNLd+lconcCzH6rzwBWWCrWiKqVWD0ClpUK4Xy75Mitc5VQVUM+WietRyE7CWdx66VM",
-	"aqz172+AVOgn+P+nt2c/AG/X2/Pb822NY99DDH5mclXC/vAcHxgEWMZYfIvixTc7LYoiTwdbs4ebiF2H",
-	"r2KlHbKvBWEJ1yxx8q50azrXAm5esz8dt71X9KXhOij0soX/eB9WdA/BfDCQco/Sto38wr0L4/WlfP4n",
-	"lYJ6Wm2mrbt1cMXpbhxlyftr99QAPnd3EvaAIzpG4f0UZHsAd6vIrpPu77gpyWfa6JOtpguG6zyXKz8v",
-	"+cfTNz+eYiqykdc3p9+bf/3H++9G49GH8+9+eP/+xx124o2mQ+ev9BEMJb/YXZ7tQAUDtvC5VRkcGPuO",
-	"JdF0sMml3Dv1VfzOBaUcj0ihXpGMcq+4eMX2UFYn2ZP0Z+eexEHu/viQYW1xlyfAEKlscjjy85elJ08I",
-	"V/U0XN/PU/PK3AmZuwB3ZY47v4tgLDHWXMZyJcWEAGd8kv46WSUEhzVz8Wc+N+r5Jm6Sxw+kIg0djb1U",
-	"yBBInbZ6UX6Rs3BUDgiESoA6JndwKFsDIXh7Sf8iZyRhc6BQNvN0WtFHUpIX4k4A6cm4Mltcthw1G25R",
-	"rMx22ouayQxwKM/8j+admtbZ9uGA0veQ/UYr9eXeIC21qVy2dYo5Aq/IbFO66rWtcJ8wLJYGlVT3KA/V",
-	"gvfZ7jvxs3kauQyNReqvynbOcrPZ3ZGbZvl+s6rdQsVbfs/UgG8ejUdmGCObkKI0M/9tN/6oLJ+266i6",
-	"+R0Ks1adEd0qLPeZIhG8ELk0aL7COD1Whm8IbfeJrihbjlw7yK9TVWQKfdR2GKwqXNMzWOfecNWlBrxr",
-	"KbHNbQ3FrabAWNVWC8tYn/TA9bBq/YZK+OLXtffpVzQVUgAg1/w8oGShzKYV01CI2SpfmE7xmbFNnZ3z",
-	"B7bHzd3KTNSmJTWOn1Nx7Ep7G2bHmTTv7aE975d9Yz9nH5Ubz/Yu3cY2PyCb568sD1y+p8IxMNoNdnp1",
-	"MYZLFy5NyxySUb18RSIEUAIzD1xCYxIlLGX4pzuBF1JdL3EghRyDhaPxyKItRpbp8wEERXxfEmsBB4hp",
-	"FJ/QMmc7pOEHL0qxFYnOmcqksLSTlGSFWp6Q9XKDXi4kNnHsTQlLuQNIuWLZOAGWbP1O1NhIJsQvogyK",
-	"IlQwd65WjyoF63KqAd7TRgSoeVzM56dcsKdVNmxGHGIJOBiHACwSronOKU8b12YZl+26ji3xUom47UWn",
-	"bISULHRQ/p5Z9kIABgq57sgFhXWIwvK4DIA/+/r58xe7C1j093a5Ezq11s63P0FBe3N4W0rbQ9b/jLkZ",
-	"nxe6yFnHd1XTE/UU8Hv76rCndzetXjpzSBPPfb0Pxc7gArFhIQfndrNH+Nce+Q1UnhQMSgRoIyrgHyKB",
-	"uhsBp6BXLKmtkKV7htg6Trs5Y2Yy2fRPIfbDK8Ga4GepLJJz+CAjykF9g1DPvr7LJ9SOa1qNG1tSEDgz",
-	"7UwRZFIJ80I8dNWx54m7vlBkwdOlYoTGu+mpo+lWyom2PiOrqh/xBOrpYv1l+yn9iKGo0lP7wqBZhczR",
-	"+osN74XlzVsvecosGMvuc65IxkTCxaK/guju0GkbDAGosexh+Uy5ZXWvhbEFg+qb9/ST4TdWjNBPLkbt",
-	"NVDbKJ6LrRQFPby5OL49tFC7fHxQUrkVih8rpdwbUw81tLY0WxsosnsyqjncRCkZZF752jBaHaGwiE7I",
-	"gj8wQYpscieiEsobnRB1z7PMXJyujrJdTPDMMUFnaXmrGoXixGgUjbIndlSokpoPQJZYR/hU9hZWUPPN",
-	"dSH2AiYBHyAtVXMM1CdyQi6lhgwH8wmoUobyZYwMnMJubTmrZqwqIDJVFa61XXOtWDq3I1jnXLNhXC4x",
-	"TdOWQcBPDSTCiiaQWopMMoK5YjAKcO+AxXxV0csAL3VfffoqpUKw5IymaXCgqOGjR2YnE1qSb8BhU/k+",
-	"dF6wn0MgHCaSaUkf2+9mv6ELaomegxc7lnziwqPRh4JGOI3A0cVEAvmxxoKq6FNVoTIEJGKK73Se8sVS",
-	"dxXoiaGcDTJzc0HwhbH1Ctn6lQR5ZoEDbkIiWNgIsdqA3/aXGpm47JDc6rZlLXyUeevc4imjCdFyu2an",
-	"W/GKSbq2Y9xO99c7JAjPMeQBWtkeUe0HFtJGt2nKBnq36yRmA1+u609D6VpjmMZhWuXQ4HJjKb0BdyyR",
-	"sb8HrtD5I411ummwDG+vF3Or3zX62k4xX1CInq9cFy0AZu/3oUChvBCYdoZAMC8KE6gkvxsw6gXPq6YC",
-	"/hutvDDQZHjYhidslUnNRLwJU/T9JPivBSN0Jc2t6iSD+Vq24lo12JZKIkpXEp2jTTFwVGYWkiJlyXQu",
-	"877bfkv7KqctuIlFckYLxdptL7gxlJagI+WFELYO3prmtdprRrxNS5UnpiIGRgTQidAFNYJCDznVMg8q",
-	"Qufmxhm+6QI3HcWVEUlQ7anqrm+FqwI3ePqrI7BqNSu9aorj6hIVUpfx3j5mnlkntRwo4iC9acOSdtWJ",
-	"LGmCtc1jmmO6YKFtTmVbyYyKa6jvKDRee61TZNYDLlSXIsD72b5Vm4cpk/EfcnZdiLI6xhMKVtqRVfd8",
-	"lSLvdljwwOVUFfle7thZobhgSjkJ1U/ZsR7TLUXnNE3hbCuPbtT1gJySpbNiLfP7eSrXkzDX6YHGMfbP",
-	"EWbb/yJnZuf4Q/S6Jxz1U/PaFF87BHPfe9E40SVKoByOt5Nt5faDMoCaEdi+bO/mUvFnZ1KHk/V2z5OM",
-	"5StqBpFuxkRJUK6XoNEacQUgCojuAsLkTqD6nlANVVBZTlWZSVldZS+3ffxVdcO7u5sdNIu7J6h/rVR7",
-	"uvbCYXebw+do9+KEYCGn1BiXkJwFzKtmI1vrOGcrysVuR663c4MUpt5xQPuX5eCiY5olY0g8BsA1ZoT2",
-	"cBx75ui22LcbWO22alcyZ4OKNEncOuHrBg7/7k5Bv0jlosejzhtX94a1HJLqIbe44AmHxUXChEftiiSV",
-	"dcsGsLd4BiF8qP8l4/qma2wIb0mC32QXIngOHjPT/42b2kEwxlUGG2z3PFfM8fW5hW4to7uwgoiKjU0O",
-	"WdPN7p3qrpypK+/RreXWHx97H1GOsmWaUsoFS05j3Qc+3hAYcR/PqJkM2/xvDUEf8IsZ+cxVO79Q9btL",
-	"70q2i1K3TJIdb62T+og65+j9WuxVHVnIxDpToMSnKq2KEIMPf+iQLOYIpowqwK5AQDIsUeCZKcskorN3",
-	"anbujTL22pc7M2kp9Gd++UxZ9nujCm4sDx7mYAJFixQLlpN7Ideq1+pBb/VvG9sJ61y2G+uoPPzG1iyr",
-	"NnZ7pPMMnHrgsVWSzGkOTB+uwuAMrUxXpR6BmhWh146SFCJhjz3uK/o49cfXnZLQT+JYQYMjGFdnywvz",
-	"1LoNrdEbytN96zsYqVbkDMmx8kIMs3O7Z6CMxnZm1RUCygLgB5i3HrmexvZM9LCsU8hT6Tim3YPEg6Dl",
-	"PRNDSgYXecxUj2+7Lp+1YJNkKouAB/xcAADq9uLd+evp+59uHXGlWZg3pxdvz1+HZZS5sUp7ZbAKXL1d",
-	"WZv1KWnMr1vU4DZkImb7CHa2ZkqTORMxFwsC/Vo9FcJOLL63txN1ybwNVQMfCYamP9i6kKaplCrt2usf",
-	"jTbjKn3VwV+5WFQbqGGCpVCy3/zoeGTMdAVRB816kmW/zV7G/he3rsSZeWY4vN7GYXAVLKsqrtD2xA+c",
-	"mm1vfKBoxxszrhM7TxhHdWHAAGlGLS3lfjTumLXuidpHfp7W92x4fmoz0KjW//M/no2f/eW3u7uJ969/",
-	"6/ZfdfjEzB7H6DQmwJoxkUuATztQSnW2hIQXga7OaNV3wlgB6HeGHyBqnTCM63HrO3EOeRQcDQIq61Fr",
-	"fCQ9mp8evfn5H3/57cj/54sh/3z2PDQtgQPTY7n3WemrXEKAxfrr8euJ0jxNiVwL5bz4h7w9f/977Xe+",
-	"S1pXaA/AChz7/mAVvKo+FlLFDmYnSuWNzGN2Zk3MPw6wdqfTbS+gbV760vaJoXb46mAW/7Vnr/9kQLrD",
-	"a8QJ7SPobizZARckumZgaEMzUYCiqHICNt3O6Qbtsnb+Nb9mSQOhjHDp7YLq3eDqZ8fu/3YJxpxqNs1Y",
-	"PkVm1nayzMyIeMveSuNcKiw3awxoP1ALRUlznKupaTwaO8jQnYAfkX7Me6BxbyaymKWsZqVOjqux2zTu",
-	"fWpnDNk1/nJ/vF0TU0Hzze5PgEbO8OG6x3nYZivJjv5w+xDQZT0n4n2e/A/bvOOR0jKb9nkBxnajZRZG",
-	"ofxwe3t1Zokjh2FQbCFvTOShueYxz6jQE3LNEp6z2FKDIg0tAs1CQAGPgiPcfzuusfqKtqTe14fK4Q0m",
-	"s54KQmfAPcjIUuvMmALmfxVw84RSW7tVdNNJSAD9wGiql3uQAhS1fNBgImt/YrgfGM31jNHh8FkeL11E",
-	"t7QOkHxaaC4KFtwU2NfUiIT8gaY2Bam3lzmUsfTa5X9ZOBg8qcaYwVQCk8u+wWJUFuPXt+P+WvZb83iJ",
-	"kWiq2oppzcVCTYeAJ3rCMz7AEtiuAxsAEPXN/scti+JNeDkFndtnP19C2fn2ZnHow2aVbMaOzIwRrNAr",
-	"cPa4FOOKFNshperXVkBohyQ2orR6r3c5AYAIbJDHhij8FPs1lEQZ5zDJ6HEAaHa1Y+3GxjMG0AOwyqu6",
-	"PzkGh1Kq2Z0AYrFYLgT/uwMcDDKjm1uH/dq98vtCHZueBfDKHNKZAA5DyJfpjyopbbEtYMkVVYolZnuh",
-	"d/CxzKmakPcI+jwhhSgzBv4p3owsl4ucKdX/g68LceVeCqBpwh9WeeaGA1Ac9Gtvd8mFSNjjT2p4vUsg",
-	"k9yDZKglqDUeqZiKfRrURZYyNZ0zHS+DlQv4AyO5XCtiHyGzDVF8laWMQNCMQM97MCHYnnMWkq0wsYQJ",
-	"BBnmTBe5sH3v2V0ByN9Q4AdMFEXwAcGUGgNoDX3vORatEOjFZQ9MeMhQrH8QQ6JJ2PyB6HaLkx0bAqpn",
-	"FzadFTxNbF7kCUlymdVjym2udxvFxF1Vfqvr3u2O+pxvrX1wg3tZ6UMFq6UaxmsEmCo0W2Ggc0Z1vAwl",
-	"NiSspeq6phjSD6ec9teJ7Me84SxNdrIuxBirt72H5sdLym2dHp0XgeSODTK3YlPeEtu2x6PHo4U8sn/8",
-	"RUkxuabrd5Yh1Pv1SN3z7Ehm2O8R3DHGrjW9mgHK2Wl1aw0BD2Ad12EwZu+CDISjvXTiYGGwKn3V5QFy",
-	"JNy1l8KwmGF36GvnfRhwGGD2U8AHcn31w+nl+esxuT5/e356g/91enNz8T381dY7C6Rx1eDtHaVaQyDp",
-	"fGg6dy28MCw5trog/ShDIzLt75jgWSm34h4BBh/30Y+NuNr4u455J7jjP+TsuyK9/yjQG9u2h76J9QG5",
-	"RxMpWM+9PTzVf85Tvdt/5iX+9IT/p1zc91nct/AcWDktqktFzQCuAfZIV1y0lPHrKjOxffgw0zgQuShB",
-	"5UualLz8K/kAxZ1AEFgkdpnNAy4ACwXuObJeFrjZV4dIj0D92KGinO3u5tzusWpK/PQJb8u6Ze04YBV0",
-	"03mTzk4vz87fAq/h9U/hghD23X2iT3ue0FZH+I1FBELC9iurslpmoHbveK9DhMkub/DZ2tZsovd7Akdt",
-	"tx2rsYeEnhXp/SDxDGL1Y8WAcTQ7Q8B2GFc5e+BsPbisTSl5ehxb+/SUq2lMw/KjA3oPBeltE1EPi6A6",
-	"odv9tkzEmbND4k1V2D1AVLA0rQhlzBdM0OOKJAWz6ptDqBiFf7vc3ZJiQh0qPXcimst8xhNLASrYmlhK",
-	"u5sfL66uzl9PSATM8RH53MZMvjgBDLoNC0EBT1uyMbI1wmxjMk1cY5jFyJIyZR3IyaKTUMW9OiMEDs+V",
-	"Uh3ZRL3YiDwkOGuRSq9rWa5DxFK+UFPc3weiBgIz4waeJJ8/P35+fPTsOSlEypQi0b9hExFgnFWV75vT",
-	"uf6idIvdiZJNtcomMyu/KpTGkqgTcqEdr1rO5gC6s4kCiYwrJtbfxiNj5OopD8nQAqqGg51/c0/TFqM6",
-	"Nh1Oi2wKLJWBXQokHyuu5jxnUwQhR8S9dUKWck1WZhOpVCLa6hU5PiHPkF2iHkrc5VaI5WpFRVLmN4SI",
-	"PZxX0aghe6QPx9W5DCc13yxpjpNG09TTLawuAtlgXNeYX8Gr62khS2CMwqIOYcLczmFlpbzYIfO3Zcye",
-	"uq17p6W4s5eA08V2Ufp+F/SBkSIjM4bcFtRP05uQ78qZG0NhO9Qo5fxO2EwxIMCGdJlEtrFb2BamgxPm",
-	"QTkcpvnX01NqUcKAnjAeMXuQdizf+YprrKKMRgOQ6oSj+71ID0yT5rnbnC9cLkA/M+EXDnmioSAcuvTB",
-	"QlaWvBRSTqESKEp7rhUcfgi251QkyDvfwR349XEfaZDSGUt7WS/44H72zuM0lUqxbjY6MMZXFcmP1SYg",
-	"H85W4nUeCK4sxJ1QRd6+v7k14hCZXGyQzqgeVRJEVEqI/jUarTBe5DQOh06hVivVjFBYGTdeO9QtaU7h",
-	"plAguL2B3onImCJT0xKk3E1hwS1cQ0VtMSj3KV8fv/hLr5Wuj6fH+r3DFyqp1+rKB7q3pGBBVxnkjBgt",
-	"BmfJGpvKwYk3rCp+gqlKOUMSA8H6u88yWig27bCA4YGQyS1RMtK8TAVKN8TK6kYB76CMxIYHssPAKy2E",
-	"m9VcoM8en7a8rdwW0FbFakhGQpZzmXMduIl/4AtzsaCa2X5Ejvxint6mQpWyHWMS2Ssk2sZBBoYJrXXr",
-	"SNt3eETgNU9JggU1p3FNjRJxfGKUR9OozVQeVrvTEqbuISjL4ra7TGV4rmSzgFBuWG+q9ADzaa6uwwaL",
-	"XFahVThogOCAO8VSKQYSoC3NS48x3rhHzWsZi30MRms03sFHKrXtM1VWeHOEw0HTs4tk942thGmFu8Wq",
-	"cMdjCgu+JT32l5uON2rHBN2ax35zHNHDBIJ7p0U17DPVAHwAKwfn9RVM/PktXfTy0YV8aDZEV7nHaute",
-	"KVOlcPUMJdtDw9oYl2zbjms7oJI33HDefO7wyVUW7F7etX99M/aTFfqvZYX+S5mMv7P5F0I3oNxxmqmq",
-	"a39+KZi8aGEU2deE/JexDT+Zev9apt5AkfvJztjfznhqatnL4Kd+sl+27Zf/rsZFGEIXUrR/HgbOaurP",
-	"e8RSf5GzqadBDYmqepGnjxVbbY6uT5S1GtaVq7baOR8rLvy/PvtkYHwyMD4ZGP9jDYxPxsEn4+CTcfDJ",
-	"OPhkHHwyDn4n4+ApKv9NsVrRHgXq9iiRVwmM7doJoAKVcSIj0oHBDQMAwRSD7uDT7ZIR+6NL/PSUKe2X",
-	"TyhUOPjUEQqp9b3TbPhrNchPcYhPZsInNNz/VDTc72J5fDIuPhkX/wrGxScr4RNU6eNBlf51kEZNopE6",
-	"NqcGodkbitNXxd0jXmCHumegwKnWu/Jky15avqS8QweOvl5RcLsK4iONNdQwhQxKSrKczfljyfhlNLno",
-	"y2gPXVK7wfrvvfimnVLyv/52evR/06O/Hx99M5ke/fzvu0lxa0WEsb9ds9dSP/VHOr+nBJpQRnvALHKn",
-	"ceWMZMUshcpjtq4RJL2uuJ6QCjTMhM435talmsw5qGrYxGcKZhiTFRW+ghVUbL1MrrDoQYLsGBqVHkV+",
-	"kbM74WnZY8J4WR+EXLM54G1tgXz8CGxhLvPya8xwIOGH5Iy6+qB9N3K17WqcR1893w5/OZVteK5ouKy5",
-	"JAmLecKSsvg4Ao2N2d1MYPJZEg7FqODYCwLluc1PHg0Z0KBD8Q4cMBylQpg/1+kIzNBdJn/PhGQjx6f7",
-	"lG275yLpq2X/aJ7tzsvWcvqxi8c9kUVhZL+5TQSYDy0LeQ9n8nf1eaFypz2+c3vrdpbwDBXVaKl05Vrp",
-	"W86vrKQ9yKAtS1ds/bJHEceKl73IelUrhAyMwcUT+5Y4bK3sWSOjUp2bZB9M7nbFv17E0fViwU8rEghs",
-	"sWY34t4ELiC8dqggS/rAYLkgj5g79hc2nwNDzlbp4V6jbxQcDhenwIxmI8VLVKKQ6yH5Mh+zQHFNAnr8",
-	"CFYrNVsmQW40oFBMk+mMxvc1UgYn0EclcwyqqHOer7Dgvf0H/CDzbEnx6ZwBIxr+p9cKZlRPSy7t8k/Y",
-	"B9b5rlfPr4qvOHun+gDPQWX7mlsMfCoXUzmfm+ltqbvvpmcPtbkqEthb13DlmTsVZdtu12JeGWUtpr0y",
-	"xBvkf9Wb7n7H0wQ8uZ6WOLY3u60o8Rnoar6bE5zUkzvhcqQE1nBH7asxU04eh4sLQ38EV62lDNbektvu",
-	"hV6Cu1SB24+7Ge4sl/dGdwWWlvheyHXKkoWtAdr30JfGQ7d479b5zcJh3PHJwvwwlEE1Yd+s8KqkU3Ol",
-	"iFlZH9kVQfOEdbsiEKzi2NyBQ7T/ms4UgLwlRQbnJRQzEyRnKpPC7Fqkma4OFyLTXcE3PGKO0oc9cgUZ",
-	"jSKBPSqkvhOV/UUXlIs2xzdK+57aU/3G++eU0y/fmCZ8Pg+WOEUXXTnTUX3u0G60U7ikEE+Alsy/bdvo",
-	"DILgmNEPgBS5ZQKzXMZMqV2HHKpN2YKfWHy4ioUa48dphKXpVjqs6QApkNXleJ/N6ot+EBbu+Pd5+Qaq",
-	"mYEzDv6rX7VuhvpBv2rdQe0EHqw5M2pOMX8j7pZ1v99VbWXrx0LClgVfdwNg/dUbbtnhJkGF2bviqxi8",
-	"9dUESIvlfK6Y7mndAs2+DljDLcX/Bl2CfvNjN66u6XKRtX3o4K1jDHdpGWwOoAOM4GmJVTufyIJpRYzc",
-	"cmH7ExJB+x4tEVgrydj6KZ1UoyK5E0Z2qDqvkDtMo0oc/7xT/P+OntFVCdJ+OmICjD77lariv8SguwS5",
-	"lFG9hJsBQqIPNC3YmFBkSFUxTWk+2cNq2rsyUUfRkiHca6ExgWH6pqR98xp50VXL6L/+9l/f/vzv306+",
-	"DFanq4JPQ2pcNLYTVh0hXz1Hu2CMC4RV53BJQPzYx56/fEniJc1p7GqyBL/WkZvsOagrqpeAkQFdlyWk",
-	"LP3Z1mM9AtpNYKalxbxY5npG5APLk4KZc1PRrhkpACFlkrGcy2RCIPwb3QmPk0wv2cYWmLQoQuqTmEEY",
-	"1yjNFdMZU45Nf4Xi6U5EDpUTnQB4xft5TGSaQJlOnis9tgiCqA7+iepCxowS2P5s36MKLNRmSV/RQj2x",
-	"mNdOnGQLU4dzxiAdx1a+qHT072v7XMXcAVgfVy6mr+rWcj6vfNb6QQUK4TWSs0zmXkFkW6gxQHVdCL2j",
-	"Ks12uYitEhGBOjXK0dGHipLHNvixs+mW6cHyQB91g7T2nBd7UxEMsHU+HjpYZSzWUy8w3Fp81ekdmt5j",
-	"ArXRm0zHRj6lNMMiuqpHEnXrZOrBAQbzDmcgjdGnB1LLO5gQuyenFpnAjZkn2BqFV8rFfVmx4k7YBqRg",
-	"Y4ed9KpvlGcI5bIFUTpO8DWHOlqaLFmahXxV4N6i6c7CPsMhBQjvaiFlypFe1Rx8VHDW1JieDzTftOC5",
-	"2o91s9J5ozupaeoVRjPrMCZcxGmRQDVcF+59RZ5B/EdIXJTBIBgzjsNP46pINc9SjlO5tygqBoOBrZs8",
-	"6De44SJm5eUSU0FmjMQp5SuWlJRafmjCbMGkYK4875KlCZnR+L6/74Cilj7FjTPIuL0uxF9ZPgsZtgPl",
-	"3X48/+6lIdHQWjC7B/VOhS4MsxrRB8pTOkvbidIs7tCslBtx5eXhColjey+XWdw5T9O+X1vGSFoD1s0o",
-	"yjDMb62kUM/VbgK0h8OrK0I1j4Z3RRHAXtHxjj4uRhrruqH7GyZimjCapFywYXO43c4+lRVqzZQQhPq8",
-	"nb2/fHNx/e7i8nuvzoXdoFwQI/w0Vv+GiBvW/37MeIm4MT/hcbsTRjxh9Wsbt8Or0mrFWDasbgtcvr88",
-	"H429UQQtgI8VVUh/nQ6I/pQfk6PK0Sv0U0aodkvOc3jUvTNVVbJOiwOmr7P+kRv9rlbDxofJUJ4WOVPT",
-	"MHfiGVgECeh4qA0tZcqMkc0FmsDlZATabhY8afFmWQ0ro8oIWymqtBK1UebumYRrPQg/qtZv0XtOGk/Y",
-	"KpPaFzjbz4BGVyU4bO8eVYBqQGZsyUXizpYxFiUpxSvhuizG4oS5+fesSO/vBFbqMxocN+2kUiwU0XJM",
-	"rERApCpd0LGHtDN/gz0ytuuTYOJILZYpcwxG2LJl8JIHxyGnQeiYBd6N7wQqGIW4r/JRtvlwa5wMg+Cf",
-	"LlltT/7a4YV0sMgaCjc1aE8NJstN5WLaXmstMDS5mELTAe+ETWZI5aICQ5bBowZoBVLlqKYzqsJ3ISZX",
-	"lKIgrHpXGRgBT72H7A/9WrkxdsxVVXLPQ/UfOLnVxqrirHBJElNtjJieXo6yAS6hdtmgJfVfXudcs/3e",
-	"zhi9n+ZKDX17SNF9B4yxXx5cWXxCzqe98WbjUS6l7gwUIjjYaCM2YAq3zqtKR0EMsDXVcZfTyqbcOQAj",
-	"NqdVxZXw7z0/Bp5VmmXh+XGpDcl0LvNWs+AzzLR6BeYxZr45iDI4JZwdiAAUe3/0NxX2USL3ga7W0y16",
-	"bEgNqVEtqp2uwm27kiaqlLd9GFqHUbDqnAoFN9UBaFgb9+RWHofHz2prHblZaW6thgFapX6UknlbapY3",
-	"7Lbe08LeWlVeq6uP9Rukdl0E7RH/KqwLhIbQ6SKMbTosdlDIlqr2UGhTwsIHF7VXYD1O0PEiBUSlQGH6",
-	"TJ2Q6Pbi3fnr6fufbiP4PXr7/uY2AiCKlJgkJueYdYhSwE9hXJsrHnIXPxeypi9j6T4Ix9gU4i9a9LAu",
-	"/zvMs9kvrY7fbl9nOJVL0/h+15E9Q5boW/ao/dSo7qC9rX65KmtOVuPvWPDHLKWC7lP55qN4w2apjO+N",
-	"ZdQLJ2MTv4l3FMk963fHJSzmg5OwWvCkpVpNU/7QEoluKt7bn+WqysIjfcve9dcqFBcx+7j3m2eaB1Jc",
-	"qq0GqAKZJ2HztSvgCIeccqhIpUodgIoNZCrGLoWyZ4VNyrVyesfuz/xAucaAWntpaie9q6arWfH33LZw",
-	"bj+jFfxgQPjnhq4YoRin+bUw93JGc7pimuWqzDPiGNMuqR12kPg1PKp9qorvmcTg7jQH9hlGq6DlEASt",
-	"b4Q31BsAHgIDxRadyh4gHXRfueuymWS94+XSpzNsSsrXhswJKD19TcaqziHk18820xV3cWMMKr18/vLr",
-	"WpTpWWeGeq8N0jCR+mxFz2jp9XilPQ6a8eq9IVMOcmPoJVrK3SqL8vnx9t3kcj+HtO5ZDN2No8bVu55/",
-	"i4j7HYACe0qiPfwnvqtnIE3DvxaaYad1/8HnvsKylPvldLXvrD3ZfM2VOPA0flT+XhhPH9xyKRbCfndn",
-	"GIEPZUISGas//SJnarJKCD4+Y8oqB3NG4k2cwtK6uNTV+eXri8vvR+ORq5c+Go+uf7q8xD+60uqj8ejm",
-	"p7Oz8/PX8N/IJDMaj0pzbzS29YLxWQTetaHcnL3gJ9NBKNZLc4P/zAvR0Yanv21NTmQrAUcnmGCobMlT",
-	"EqlUavxrBSKYkMjoQnI+x18QOlIx6NwJoPewZuGERPdsE1XmotntbaYLidBQQOChqwZ2J/CvExKhwI3M",
-	"8XDmbkyFdftNSKSLXEQn9ifl/YZhScjahPwXC5Yw44cyZBF4waIxiZhIohMvgIlQX4mRFaMSoVZh+rsT",
-	"kQ1pwq6sv8YVUTxlwjSOC1b/HXPXLdBIaZnVY6B2SYwGnUo9woi+nM9H4xF6YHBOyir3RiwUuXBJk9CS",
-	"lzhJnQcJt07LPrnxqFYGgditJPtFzqwks6fLiUA4YhzP1qLgCdsGGSZKTxc0C1OxrGmaHsXGPIaIvUXB",
-	"JhLr8z5yKJQL2FFgN6pV4JUiZsBSBXuTicTpswuaOXjsCeIuNKFpugV+r9q1earB6TPjt5fEkG+AZBSi",
-	"1zxm+AmqBtSXOYlmUi+jydaYFOwKqZdhNL4IQ4cuHY6YwmZ2BYUHA0xgl3X3sD96xfz971KEsuBOL0/B",
-	"KPGuyp9uz3oRN/XJxXYnwNX0Aix5CAjaabE0M0owCQnbarm6vPSR7bRVdPrDPlf+RjA3ymg8Ov/r+aW5",
-	"VN6dXv50ikXob6//z2g8+u707Mc3F2/Nn25Ovz8djUev3/5n2+G/DWZuQDTelcex3HlNcs16rURyDp5w",
-	"73cLUMsLcSdWVBTwWO2U2Y3g0kzwoeBAIaHoSiq+RzayUQIy+6rVAzBViQtMVPqDJCTZX4IuwAtBIggr",
-	"GsPMAvTh6c8U4QDkV0u5BmQnfNJn5vKSqbIJ1nci4UpzsSiMZawIZL8rxR+Y47exywtV0M1B80P+Nqx/",
-	"Ar6nO+FSk+1B/2ryrGLLQTyBFXLgrDajRvS7R9MKznDL8ZPwhCCHKC6K3qazfD4+bPLWW2fsD/RmvGVU",
-	"sVLVHJwfp4rUEkosGc31jNGK+8SoptsI/CaFwTYkVMustCbMIni54vB3bCJsqewPcpD3raaU8kYU7rbN",
-	"4LuYwz6I5L3d4LFMSi9UzszicSkgZlLq1C5/19IHgQKLN76ZkMgFH5Fu0ZEfelyWURWejCbkvVE/11xZ",
-	"5BuM06wQRmPsVIaDKvtSq5ReVHkf3qpycZplTCTXZZx+4L6zqc3xshD3uPtSudjea0Aoo9ivYSPKgiid",
-	"3sDIki+WTOla603/fVD+NWvauG5bPr6fl6TJY5pxFrOOj/VQvlsD7nbZwYcGIKeKaPaomx7Sr58/e/Gi",
-	"uQXGo8cjSTN+ZPb3gokj9qhzeqQp+nYeaMoTEDFVbNY6/b89M71/RxX7+sWYPcZpkdgf/V9gjmGc0xn+",
-	"ITRciLM2xvvVi29ePv9LyDu6C0HVPWkoaErgXy9XJO7E9tUJ+pKUzhlddXB+Kp3IQm/pjTslfw1E3svr",
-	"52/y6m0/Wu7PSmOK8ftDR+JSnslVxoQqPSyV6ShYUHd6/8DyB87WQ2PctAhy677PE+bYq80lA0YN5IqN",
-	"bR4iaI264m3t5VByozwz3Yb8SuCCG4x6LmxKfq+u8elyv/d97y0+7Vi5nB8tIEXZo5mWB2ZNJSOg0rTB",
-	"eaMGT9lNKoMBWiGTIJNJyh8QmgAQUFTbIL2JGh2CLGWRDx7DpUyCq2ZTr3r7FV177+17gSYVo2kXs4ZN",
-	"q7eKg+c2tugJaq4taGMgk04wz6lih2SPMUPtg0Q0ZbmO7Bh4ThAsM3hWS87ITi4n72SUW37szq/bBv7m",
-	"LL+nWp+QrKkfyUMhZCAkaHW73CpZk9bDGybIBpQMzCQ698DZAB/clT8WvJvaABem9bFVL9ElKS0z3Cub",
-	"vSYWLM9y7kjiFrkssuCHcDWNKdCchXrKGSRlr2TeElAI5rjcOmMN0IGOo11Znb9QuM/DYIP7Bksb8OBP",
-	"BYMtpJmwBhT+WekCmNrg86aCrcv/zhmAci0bWpLzBzZd0lTX/kAtGfSUZlkuHyj4rwuhpiXpGvwrRQgB",
-	"kmxbbWdaujjt/ZlKcH6t2Wwp5f004crVI3d/Mo2iiiXktHSVqjVjSIUevB9THtLorqhegkWFSAIrTSoE",
-	"PvyBK3J6dWHJbJkucoErwFvzFFaMhm4H8LcgJ4ZypNNoVa8B9MPSLNxeuIyFQ6LNU7keO6q1+jUzRmry",
-	"sXVMj4mdQwj/yyQMCTcipPetpFnm3CN937kyz/q4ndYESFgMpBtwFAQQkRjiymRZW8SIZW7B3SyGS9O0",
-	"YX9gOa3je0UtXZwgjjaKiTg0vw2xjg5/OKx2Fn1cDW4kJyV9IeOmz+5su2qdAt5J2kEC3r4zKFv3SaJw",
-	"C/zX/PKd3ziUMwFfsmS19qrE2LAZJ+ZVBGIalS43zajLn+itgZpRg4RVIG57M9w0GtkiuTldSZt5/Wx8",
-	"fHyMF5Zywitm/IElpQPP3B4TbySVsP8nj8f+YSozNCYPM5bXVTKUcjjLB6OwI1H4jDHg4ZOpGZMwqjNX",
-	"Mc0To0P+Vt52KnDdfbTpsvwsruv6OOw9/Pt27l3rB+v4unBVkRwhQw4mZ0JkoR00BFT65y/AclFjVPPR",
-	"pQz5bniRYr7cndCSCAlZcrY6VaWAfIRRq6UsUhuCdll6lKy4KDQjdCFrAepqGgsMVTsk9mFG9dbRjFmM",
-	"uAT06EMJIQf0y8ThxtQUfz1c/zdQb8k7XVJbyEHVZ0MLHSo3fZ31YOO+XUrF7JwZC68cHpkx1LWBWmlF",
-	"7xlgh2y2GnyV1apUpa0eTmbZFslsgwGVMcyoFBXPkD8ApxsPnVKLqkDte9jLv3Xcx29LF8tAf7ZRTnEx",
-	"jIKvSgRCmD9vSNLnPpEQKIgTLnWoWb4CGAmiFSBPPmzhiXpCtqdgrlmmO3nBQfSlUt4z68mRSoNMSX1O",
-	"wZ54sppjHlMrnD8Sv7M2R13a1qX9okHJFVbYbM+kpRswQ+iKZJUg+n5L10IwES66j6Or99Q1Ae8rv9eA",
-	"ObDypCVXgqapJbLAy43W0sUhEkMSyXDDWap6HzeQsXzFVZk7JvOwPTzcYGtMmbVV3Md0TdOV7WsrgAOo",
-	"K2tz22chmWpOKFGM5vHSBlT9DwTpX+dqVzahzvq9nDQs3WJdDnPwqw5bwC5oPQgvD1hft8fDhNTFELKQ",
-	"1qoNo7KlrrW4sQbxIAgYBVL3RIJvOxBow4yPzg29dEpBtT/Dp7x0voSbK3++SErvTCyFzmkL3bd3Hlos",
-	"eE3shKrd5no1unH9pLk56Jr7fWpSgY+5JdKwYquZl/WC7ufPVOmYLkl5kaMXXdf1yEMJO7Vmdo4uOsyz",
-	"E2w9BXsteIC2ggDgqOnmwnbOnIwJx7FCc2NcDPDSO5twkH4zkB/YzrrtLLSmVzUA9IAFXYL++6jDyXTg",
-	"vo+LXIVQ5Vc5A7QO0O2mG8LnJHLNReCJygv2ytlLc6PFGlEKsRGMl4wJTdd0E/YyZjZfNMiztMbihzCy",
-	"aLIzGGzamir+d1Yr5fMsjJTSNJ22xAGqGp8YCLDVPbUtFDWHHB31qqSDfXYMlqurgwwzhRQP0Z2oJ9G3",
-	"FMfsruUHY+3wb7klwunyPi2akFtLRQ//5mIBKJoMg0k5xuoYzVPO8jvhbA5uJK+8h6xhY9k68LQtGApO",
-	"tCA9/dZt7dZjXO3A4L5OqRAsOaNpOrw4WQ9jztw/p7HjnJ/JZEA1nzLpZdtz4TPXJCyDJEopAAWIdRWq",
-	"vFpAA6PQAXw4KPhgpzyFIfiDzdi0LZE1mJNIV+wNCKQxr9QDczsGKYRXTC9lmB6hwTlR/2HKRcIedxfQ",
-	"KvJ0tziEnmrtjt0ylyPEpqopDG6qXM5SthpK9PnmjHzz4uWfWxUOP0V7G5NNbVJILMU85bFGuJl9paJa",
-	"zqRSfJYywoXSjBr7mq6QNhkF6Z2IGv1FFV4NSVkadQK7r0qvgv+RuufZkcxwQo6ARM+YyzAdEBwNxVdv",
-	"NJ2l7BW6IOhKOfcTVtQjs01b4Rubh93/wL1mNHkL1/SZfXX76OFUu0kmdAZ5yz6NGqZGuCRwWJQJHiBN",
-	"w/nQACs1UjSXYoHLwJVPrBxOQQ1sBMQrr7jS9J6Rufz/2Hvb5TZubG30VlCqXRV7TouWHSczkWrqHEWS",
-	"E01kSyPJk/3WyzlsiA2SiJoA0+iWzEm5av86F3AuYl/YvpK3sNYCGk12k90UJTsZ/5lxxP5AAwsL6/N5",
-	"CuVbzYLHtUrXkxC/kSKtrViQ05nONprcU7iTav+WZxhJTY7P/j44fXtxfnk9OH13dP724uzk+oRqKMuq",
-	"U8hLwuN6CFhmcl6bZYN6aZ5PSlFuntwAS6Lrp638nIvL86OTq6sBdlG5elCSk5Dp3QE/WftSNilFnhem",
-	"2p773XfBef66vjExl3na5IrrRPiG/oOycnpkD2qQK2IbqU/0lU0Ji35vKtUtQRBXwAPcmUDvxbyiKnjq",
-	"PR0jsjuRRQhDj4XdWLb6/vJsYSVDPGO8jShvYvyvHjLGDIosXSQKLzK5mwngxRmu90AdpyxMpF8Iv70D",
-	"IYwclEewliuOC9xpm1WkdMJD8Xp3eamA+eECf2dS0aJZs8WHZJy3z0sgAvsTnofrPUr38mgR56RhZiDq",
-	"vEnBLOx4Bw/vOyW3WjUbAsE+1KS74MZ4pG5WaTv0dUMPx62f8g8VZIhASZSz/vSFsYG0Vluf9qKOcPoN",
-	"fdp7NXPxxOWvdfJ9KXgiVRvag6rQ4sgGjXhe/yi7UkJERIb3lbDa9mjKMbKiszlGW+uBTsvzxoVQKrX9",
-	"IRZLpqQaN5UDcUUhLZ05Ow7hORlPrUcxxgFBPgTQdq3yjpgphhNgAmJG5OBM6lFfXWiTjzNx9fezEv1d",
-	"5uAsptYdsd+9zlYtURHCzVBfk+h1vf/IhkV9lN7/bXBAbHNEH2u/negGNxlmJ2CjxaWBe/+5akgtm02q",
-	"Y5rqrLaTUEAJRV4p72El1aLV45l7cVPHkKdoXue+LrbXBHdGOMKGD89cqnvbYQ16dhnZWEHVHuIA91ri",
-	"8S8f5UuOLBnO6dy7tK1dGxp9I5I/lbkMykmvi13iZR4ceRm3XhdqWBc088W+3oJFBGNXqjO0FtYSpUG7",
-	"iN2QKyreazEBR3ixv20A+NQNn7sAOVLzagTSbvtu35ewEbI5dVR3nB0ozOhGiJ7zGi/b5HIKvFhCJQxy",
-	"KoZlPAcA0xKPmOA0IHOtNIQC0k4F+mXdUcfvHHmksZagOiuY18YctFyDVEx4mg+azpefJ3Oaih8Pz65P",
-	"jvdZ7NA048j/ewAZppjwAeyeob8gqQ1IC0HTG+bYrqlrjzM7AHYrxMwwmR8gNZW1D4ap4FkjJ7K9y6wK",
-	"v/s+cHiB6a2d8pbgfSk3+aCB1blsJHC4bthzVChqbR4VKTNCJb3VT+4G7W1vs9/Yct/+aC8FK39Uk784",
-	"IxWGkadqVRTUG3oS2Q10G+RB6hRq9a1GsxHPDthIKp4iY3LshDje6LUfHIuC2WAvTvn8RgyMUCumq+ws",
-	"n3Do9gUyAu6mEKLoPBsLtG11WS9hJ7evXGEpRh59CsA1oWP0v3TgrW1NhYfU7i5zNrS2+EZJIiXuRNbm",
-	"A4ciy7lU6ZzBLSwTfAi0zfRx+yymJY6hmNCw2ADZJ7B5xuVExhuN05q6WUsph35AsNJ4LgYz+L6hVklr",
-	"4PRG7plMzJB9f7kHcRR8Lws/d9+bBhXxGHOpvB70q1pkIuordIYWBAe2oq9CLpkW7R7ZaEqXYMFadimI",
-	"VAxr56BUwLFMTIxk0SXYP5Ji4um2wU6ul9E3OmOAMlJOM2azaOYgjKiM3Z5JhDyqPAcBvufzTUZxK+uT",
-	"qWeVt6OzCVz5RGABOxh/vBVzQF0CmN2NlCkZI4P1XSlKu9oFOxNVLV567RWT54DNMDHcVyifRk8FI6iC",
-	"BUn7NIDutM9LxNtczwat/Z6rXEMbEErIupvK9MA1Xo+A8MrY7+lgpBFkyUDWFme6LI/L/+owOr7PcpAb",
-	"v7GCwgK7vtbEwkU+6CvC6wL4K60wAZBPxHQhlLLW1ln0qx4fst6HlhxA7xrk+tWBTNf20Exo4ME0qFiR",
-	"pylmdW6lStDu99Fy0iaE9oUFjX2FisWfzSl+kh4tqCLQ7tKwsVaiAazjHo/O9SR7YETzbF5uZ30DYbZk",
-	"w6pajIG6PLlDTl48OasepDuOnetR7sDSkXRmep1H7iIOpVUYeCrkH3oHqtS5pVdOFiwdChUzLTikK9bN",
-	"Koj+kr+gDR50NXzS2GkHuy/XyAjtWI18or6sDaTaDyPVOBU+iViWkDoMrePTq6PDS0B6PLk6P/vHCfzr",
-	"7+9P3tt/HZ+cnVyf1AZ1q/GC7nkY5DlxIk1wVQlapWipAAs0iWEAwGj1me8hbWDzXWVF0CtrQVwqPX4t",
-	"mqqtHxD6p006AR1WEF0mRxVCa2lKvtKm4I+eir664cPbABZuL2JczRcPzuWcx7qMB7BQ0zFcH5eClutc",
-	"IzZ7BfxKw9AgLgVWED0mHOXqaf7Lt6/X9VLWNkOu2EAb9T+iQI6LzOEWxqR6oKbQHsE8EwkcK6VFCGYS",
-	"LRgusDW/rPNs3S+kww5DEnUEuRuHc0BC1jhXECIQCTaT4Zs6W4WLmW54rdeiK9bhR74RihPFN6qxlgN2",
-	"K2Z5gMrkJrwkHq/L4rY3KZqiVd1iU+tBsPA10Q5fKcKbpLZPqCCWWFjAorNjBr+I3EeepnHNPG0Y3U9r",
-	"6pauwIszZHqR9eipHKDVn1w11/5qZ8reURqYdvP8Ar5gfVlnQzB+YSB6KmAqKCfDKwVPImPTwkoZhuut",
-	"o+JBfGqi3BvGz1fhcXsq1Zz9eH194QZm2EwgLEGgQ/+yWod++3rdKZVk80FW1Ij3uUrnWItb/+XtYsal",
-	"L1PyBfjgcYNfDSAj+4ynhviw2fHJ4XF4Ni+PptbHeWlPISp5Du5ulfPxpQZhvnevBgh/MdxXHcJbXImA",
-	"BbzBxKhydJOJ0cLK8FGqdgUl1XhVTQs4ydX52fHJ1XWvIaRVf65Y8cRrIsaHmTYGkJ2gxygQ2ThJf+05",
-	"aBT78Dhy9el9BT/aKa1c0GjJ+MOpt/dyZVyt7ewgy8tyLzMpE185T9vGtxX0WqDeH2uX1snyByAEPzT0",
-	"0LVG0QUhaktbww2biVnKhwQjT+6rHoXeyAE4uobFt3x0y+nkmeT5LO4tBTnWKAcqPYOIxLPLN0fs2+/2",
-	"Xj23WjuVWBeF58yMz1PNkwPGaQzQ/O5rP3yroL1xDoaQ6TEwNry1JKZGpHfCgNNhr6X42kJ8YyVTwNX5",
-	"u/OyeD1g1lhXQ0In8CqLIG9ROr7YoddUWgwJuBJlwBqt5AuvKn1tS0U1C8CLV+ATW5vAVyHDN7ZkxeoS",
-	"yrPT5sN53UNNS2WKRvrCfz8nZXQjeMGapdyAuMKLYJdqBhCbx6KuwIGs5a1YWoolufj+/P27o5PjfYp2",
-	"QVgZ+5TQDS4znekc1EmlGMIFNH4+PL1Goorrw59O3u1EO8fIs+4JKhwTReTeuCquscESbTarJZhJ19Vd",
-	"i5fnH9x2kc6dobFgJoKhsO9aF8FUBn9/xjOepiLtsYuTy8FPJ2G6xNURQr34rUDPBDw4LNcGyzzCk4MQ",
-	"58ibnmXiTurCwB3AI1FiPYOSJ0cMtJYhFGQCyJK5AaqNCvw6jn8n2qFRrlp3OG06V1xXLP2HmOp/CEOs",
-	"jfm1mY3zsVl2L6zUtAB/rStALQM4UH3KRyMxrGnypsza4FbMa9yAn8Qc4piacGMJcB4TlAo2T1Zp+3X1",
-	"K9bckApBjjfI2t3MqUO5td2HIbLv5+/4VNTYfN/PQ9BHBLt9tcdSa+2ZnOCrevTqsgi4/RvhRt+O3OW+",
-	"oNyja26TT2d1XS7vZ5AWEz742tWJDBt9avJbq/Jz1y3zb70HpNgWjoQyM+KXIJCgcEX9lEVVuV9xfFxC",
-	"KO5h1cifRHc0GCZEiLXPhjrFuJYEkBYQEMjPScO8Q4ihcW7Xy9e2UXtzX1U4RNizOKiRi59HnkKEYpnM",
-	"Nbcdg73j2LTAOYESpur5FhB3kRU0OLy4uDz/B7KleAavi8P3V2D/4PB2oh3/npCza8XpCDO5AXsSX8iB",
-	"VClVaqPiPtJak5TgaY6ZyxWJFMRNMrlVXdSMEaRUsEiKYuIPzaG4IPGqkcL4oMI3HMLKqHzXQNEKAXcU",
-	"awu9XYpVE0+HF6fV3l8r7zOeTw5YjN4NBEMuDq+PfqwA7gD+DVARFuBIeQo3irB676hBuCDHvUnYu6QP",
-	"glQAPCfZZkfX0zc+lbpwbfvHZ9GutKnOvxViNkgET1KpVvdTMHcVMzmfG5DN3HoG3XhX2re2eITXVVQJ",
-	"voeBiv1bUI7W79AAA7CD5PvMLHLBACQUzA9aDmW+fI4YrtlwIu+oWm0q01S60iu2x3TWV4T6uh90y35l",
-	"nCNxwHZf7tsDTtzZ4y1I1FGRw1fgruOH9BVG6CBBbJ0SHNsi0HBNNtTOXCrslE4bEA1MCa3oL16tPb9+",
-	"+e2rV6+XFehu7X5Ffdzm9TjtUjHo2gBRvefzHgvAHxdAFCG0aCewr9xqNFVYbjL4lcK1yQYFj2VgT9ea",
-	"owM/AAOwmLkLZmUx8B2xTIx5lqSu71bNS3GJ+nZSgJGhUKmcSntOayV67G1hcmsW0X6dcZO3LxRcOR0b",
-	"9X25RVtVXIIC4q5kN/MKbsMB2wOJYUk2d63Hq92WIHW3rOg6NaKR6Go3uIPKSCJrpcBtyKsAled9NSxy",
-	"pkdgTGGODetNaQsDyyLg5DZlav2VDbnHcAj7FfUQ4qcSpiR+QsSMBnTZmzkSuLV11E7wKbA/1/pJbt6j",
-	"ctVXttXl2fwwTTfZZRsnZz9xUvLfJlL1ccWCb9Y/Wna2N7LnOcyNepSyINTVJSPsQmRNgCQu4RlCbHeI",
-	"RVO8vgnHzMlDbVgfG3QeWp1UHcFqHAlYwqOUG9NASqqc2+icNGg9GxWGpxC1o34VeGNvgexTFznUieZW",
-	"nVnnR/E7LlOO8onWFbV8RTtSARXawNVpN/hIeTbfRL+MMj0drOGA8PzP9uLIaVYIcKhEfAjp4P0tJVS5",
-	"/XitBMnhaqt5dVPzPwNgqJ39nV+MVr1Lfv+WlrEFbFSeFQJAf2ZFPpj5WP5DsdUwEz0V2Rggg1w++s9f",
-	"/+Xb555SNBezrwyLKRsduzJWaeyE0gxi7sMeZF8Zl7cmeHal8wGltmvrhUYym3pEc+Xh03y2hKTVYMoE",
-	"H9RjP1dqr+wYiY7UN/9AubfLqfPhUMygHIvFwSTGTQf8787XyuYXgBHa0dsimGOPN2rNqpzfCoUkNqHl",
-	"YhcWXgGR8+AC51QthycAvpanAxDiO57W+h/AdcNlHpZC47laosKsOtqh1rbFwf6LzGuRgKBG1gXYPLYG",
-	"0uPf8WxuT+uMq0RPew8Lp9lz3glzHRNZztPArBnyNDURJVAkkTf4ar5NCrrXroJ1u63vS6uR38MOohGv",
-	"XoRv917/pd1AijSXdk82rQT0OpTrAHlUGBBh3C6lUtetSsOYQrMpz+aD+uYEOwQXBoXN4Q5GdqiYnZc5",
-	"S6VxTBUGNFgHbAZ/VNfZ7dVtvq0j5FLXpYswZrbPgLXCeDx+CNNnYqaz3BATHhpyJvKVrSI1ooeKUGf7",
-	"zAhh+gpZr/hsJpSJfKHsUCvrqJqe717aZzc6nyDBB7yQHE2V2DGYHuPJVKp9cKXJIa/mCDzHGA1gx8FM",
-	"wz/h7nq7o1B09vANglSHEJqlcI3KpSqEaUf/XAs2AQ+o/3Vzjme8szbiYzW3Z+FyoHJQL0V8SC3qlR5M",
-	"mOy/OxhqrUFbqBNrUT4sjF6adPWoctWTe+3BXY/i9ZeX372qPeXzbO6oYBqKVqEQkxEHN1cYeHOG+r0E",
-	"xxJ55Oq9ZpNzpEwJhvPtN998/e0K8MJF9vTVCwcz1bBAQKy+SVcEEEM0I9b5HdTYY/7ZUqx/7tvPj69m",
-	"DhtW2UEUPg464VPC/n0CEL6P9XN6STjDXSfV38cKQ2TODdM6K1wbHKKlN3zHKstVarsFrZOSb4QLIvXg",
-	"PpO52PgBM8FvB5kxGz6gee43o+SnYNZIZ1DLt1p1rTz8k/TXQcdC5M1V0qzE6l5llp7mYupgvRHFI+Xz",
-	"pg9A47lbT1qO8bi2H9zh0lZF1H/TN5eFCuAQXKXX8kJDDxOhU3h4GuuZUSO8NHiqpFDSCUV2SCNb29q0",
-	"LNdBy/9and+kyGn8/1wl42ZjITdIfJoR4G1VxleccTrzdHnWro8wXACnHobk7Hk3XAYJW3HilV/Szrvy",
-	"G3x9PTE+uW4Kr/iYd5y8eCpynvCcQ1EJVwyfhk6O0faPMb6ScLF1kc+KkvHc5GJmXLAy6itfQGx9I0Ay",
-	"KFPENcnmzSAGA6z8ClY3YrqzUwV+buDLUXlyjtzK3DVewBiBdZtX6BpkbjDAmuqx6dB9Yue/bM5cgi9s",
-	"TF0CI8cIuQJgSBSvwxsiB7ODV0BlAXnuNW2Z9JJOWs6nx1cZrzeFAUjcAVGEr7VuOw1hCB9Q08uaM9Jk",
-	"QiUHDGTYLpmA8mADEdRMTLlsoHGyqySUAb95QFmBbgPz5RCrmPEg5b4ahGjNWzLEUteqCVl+EzhG2hgN",
-	"qYdTlYgP4Ub21dA3AoIlH8SwyLFByc+jSA4coQzs/Rh6BvrKnjMcOOEcEsoaQMxgaIMGdrwKudqgiTwf",
-	"yrkDmH7c4uHC43eN+Z1gxazHfgYsSK+kpOmrGDVCHGFRk1UA/tD0HdQBhGRcPl6N4ygoWu4rP38u/LaA",
-	"at9gDpQMarVf+o5PBSjluyqGdMm8HttZ/H/o57ie4i18ZM10C5UMPCngyjy+So7gOsd50UY1QmTE3zFY",
-	"BYWPwfi8GcQ1lSMxnA9T0ebFZ/5iZLSBA68DwFOjeCohElNlkK2vA+FsJjKjFbW8DxvKCYB2yxpLjbqG",
-	"M0I/QtmtBPRaGtaY8Orw+Vnpejwwh3febB2gdYFERd56DdI5MRoecV8lYpjyTJgoSOmtNU0c/TLY8zOf",
-	"fVob8aZEFbH9tjbt7bUucrX864yrFfwhjwOsZvdBjRvR5pbCeFYnaxA1crNJb3dxpLdxyXTjUM/gDHO1",
-	"4SgEAKapnY1nDUgm8y42Vy5mZ7oW18wUZhYiCzdib1UkElKx/tb2+wqIwgddzYtNTBJ3z9S05BoOjusW",
-	"PHgZH4om8Xx8qDjs+X4YPhxpjWazwl8RjG1NVX8F1J5UweKrah68eK6HumHhmAs4a1w3c3nKLdhy1TVd",
-	"PohC4LNmcLQ2kGiBT/Og3gVgK/oA3UwshqyfHXuM1tcL+I4Xv9n/+/jC/hpXM2e+l6G0Q32rw25o6u2Q",
-	"jidsuV2aLXfMuP+25p77N+31sHVCfMiFSnZ9YTxhqey6x/g/jJBaKIjS42Ma+Y5LO6hje2sbq6xiZDVS",
-	"ECEogelgAKyy1Cr5ooZUzwB0yvo+Q0i4XosPudNyJufTWQfFWH/i1uWGyo+KHHNU+SXhy5v2xElJmLUR",
-	"k4NpxGbA0AZdhWfp/USDpwvscQD52aHgNuVSieT3GJdwPY838/rJCp0+bzOST+ft5JHOIuZ4TKlmS+am",
-	"r0K1YUrvEMw+6+Y9iy/Or67ZiyT99YWr8X3xWxkA//gCJCZ+HvWVhloDnSKOVRkEs061NyoCHxoKEe4n",
-	"IhOtvcOmHp3rsDfHUbdRQGw24aYD4k0Te2HQaoKXREyJew9D0OsSH/P6aVEMHRlxTW841WZ42u8aP+xD",
-	"NxNK36v1mFp+75zD1V19gC6sOU9pxLf+bOBoBzt6OiXwtZpquIlOq/SBK8umIbbiYJvc6U7VOfYgBdjd",
-	"4BDHhUIOcPfvvMhUeFr7Gpp/rmUj8obbkqlVDqz8YLeIfmdEO+tMpY1gAyXECOKKMYnYhhRio+4V+xk1",
-	"iAgLgdl2TjpVaP6znmU/0KPApBowfVGChar/euxcEeJhoayhayYusK5HfcW9Cw/t1VDriu5dbdCzxYCX",
-	"glhhYUibMtbF0FKrd7YNGlXxp5z/0eoVWg0cey3uNAhs7OzvIBLjTv1CaZZoJkfYuLU4/5UYCpxDwBpJ",
-	"8sJuxXy/r2J8fsyevd777jlIHaYFB+KDNBDfZM9e7e05NBmew+OfVw10P8iFe5f3ZLTzYVfzmdy1dthY",
-	"qF3xIc/4bs4xsgBl+KAKd8QHxOMYUBrnr9/TyH8SmBfbJJRVjf+0bd0IIkG18GwYa3LpJk7Fx7QEMmP6",
-	"Xh0wvbZ+ua+WCphprwQnT5v+5UoAqqmKywNAf/vaut0ZHzoY6IXYm2vxCsu1Xq/daD7eUN/wQOU1Xjxd",
-	"aQgSzIIAK8QlaB0Hgp0qlcORbCa8flBRajX8UhOj9S2XsOWQuyuq6NTAEuyxyoKUs95X9CIqYa9Ur7dv",
-	"WY3Wh3uUwVOtg3wthViWSk7FWJocMHh8szHDDid3pkEiBVCnOEutFgwb0aSy9my8IHVQ+bdK7NorF3ee",
-	"euVyBeL6sSE6tGIPVZuwe+yIK6RVsst8Yw0pVJ304auBZF+9fP3n13/5+tvXf165cBsqUf+RHxvMl7Mw",
-	"rbK4pkPNMyPYMOXGyJEcVtiiiU+9PBGsTN2JMGSDC+Qj/nUI1tVAyRPiv0Epd+tyDSi0WFepgY9cC/tW",
-	"2vT1AYFMDKVx88vimVAJnMnSsKvrw8vrk+MDFmeFUvBXQPqEUL2f59geNH3lKWDi4BdpSpibg4Wspvvx",
-	"5N3V4XV5J+mtuK+eAa4AqPLgh+eE0m0f/2whD0tO9nMcpo+Y22d5F9bpy/qHw6GJaIJ2PBAWTN2XAHjO",
-	"2clx1TShGduB4iyF/6rO0IJU1ggsvT6krvDv3gli/42ibFfYWkTDTaqbPHYDVm7RgekVDqXjHb85+guw",
-	"J4spWOFOaLAnM45YjJuz/O+yyqHyJ/ps+iPxfRE8A/7tgFSgyWFwQ31HWK4osIZKbSLmpwszPm7CaouC",
-	"gsHVdLXhIka+6QeEJKoUKUg13gDEjd+NB0mB1B3NbAxQEY1lYblmQiWetlmOsCnQnvo1yaPGKmA/NeUn",
-	"d2UXXVyrDZ8RiMAGT1iqYGggztz4BQEklVjTGwcnLhVDorpgz4JZirxcekl8zvgUSDYm2gjqz0TkA1jK",
-	"mkV+MGYVUkNClU09WK+cigXOSSLlJvwO/G3aPsK3kCfaeCUqCmUT5gyfLN34CVWdtwEs1KOnCRczfy2S",
-	"hYtftTjTUVU5Lu/aOl2wsO+WFc7yejRJypLMrrJo8LzbwIjjZqBHDZFuR5mfB3vDA3S0rIqjhKj1uuvf",
-	"MtFF5oqA5XBCBzAQgRIJVmQVgS917P7uXK94cwFoANt+9camccV0aW0fBxbPOksZ17vyptZmc9EYYsBC",
-	"eM1mOk177IQP8UDA85kSVc5GJEu6gtRYwWUM7OAQztqbnPWGH8FSEubHJsgRXj36Q+Wb9T59vWBDoNak",
-	"OgfIIJ15Kh+KVgTut9L3HXgS6CtbtDK4CVn2ldwPtUtNP15TPMsXBWSgM12ruF3OO5HNB2owlarIQX3a",
-	"/ZTOBzynv+1EOwmX8BergYW4TfjclP+Fv6xazOwM4Pg2ayBMhCeRdp+c1bEBUWyiUxF3SkgxC+Yqdmki",
-	"EBUAHbtxZHI8ye1SR44JHVqklbiHsL8xcqwqdARBOrcFFGM90ftmzYmJL/9dm3ZTTWUP9khNbuYdlJhb",
-	"oHf2kXX1ZfdiljeXaublkoN/5I9qxlmmC7UprSMutFuD4MNW7R38iK6N40Bv6YrCg+/BkgB8bw2Shhmk",
-	"fo/UtqkmDeXchyB9jtsU4BSI0hY9rl6bVHmzBAihuhZWZg9iq1BYalJ+ceWZ5YiiYM5qV1HwbDj5UW4P",
-	"LQ+R30YYhW0o2VjR7wANUWjKME3ybT+m/alRt/ynuWHS+mYl8rl9uks/LD3jViLmmTsQrK20E+38om8I",
-	"Ny5oH6j+l8fadghbUQnOcC9uJlrfBgY6PbO058FSn8lh7UGRSnVbg2PN84lT/Z4gFP8gDTu8OHVkbHmR",
-	"KcNkfaFDgL3uPhqkKpixnYVWnaU8a1DiSSnKf66qR6gpP83TBve7bEb4Rd+wcr4iBOKPPKTVRBui3J0J",
-	"PUsFu1X63goW6pPVuwqWPcIPx8GEbLMw/c2baCO0uIns0MtXbtaaM4NygK0fdn4nMms7EvbRWlMaRlq+",
-	"pn4ecohsdj0MDN63rO99qrpVz/vaHhTo7Gpsf6AASM5vhaEusNqd4oyOxpYMyDxh9QoODhOyVBPbwH5n",
-	"BsHH1sJBovHTrvvfmUqtrm6MUhRK5lsr1nb31JXcXU30vcJ5y7VV/4lQueQp9kpxNWe5UFzVrwd0drT6",
-	"1MUzFIMleH/kha2yGOVclmtAExMFOTMSraoMrtgiRyBrnTdKEKNr3jTEbdatnY/u2frirGhwuh/4latr",
-	"+tgnbHBYh5bxbp0m239oEwjew4R285b3MqZHAhws+FqRaxUzWwAnhBshS0QyZ5qErstRFu6DdWePe/qK",
-	"z+ua/TpM0xWfY4KHdvmeuoO5Mddv7Zqg55IHI2K5HsNh0rlJpVFY/CetmsR2/Fg1MbFy3KSklue0KwsM",
-	"bOSOODiqSBGGFUpq1tkIO987KFQKnJQqtQ4/ZypV5W9L87g49/gBtfNtfbXvN5jsy0IZD+haM8eF6iCz",
-	"9hmORLDKkruq2qkGgmPFR25StnqRaT2q9mqKjJlcpinT98o4HKvfNxPISr2QFeor47WD9YlTLoE8CJKR",
-	"Qg2lGrMZTFQihjIRZsN+tk/MMFIK4UbYg4074XfFCVOoTdfA4988bAFEclk8AP0RAYBUvTnaCgHqMRDm",
-	"jousUkgGV24FgqeEgqrduYjRnGaCJ3OP/wMFqESYaV/XwG7TCeXpcRq6F5ChtoXOJCq9oyvBLq+omaRz",
-	"79vaTkCeptg0Njbtq7TD2vulIu0zeStYbB8YM6mwAEoTyn6lf3Rtk2Jw7SK+DDatdIMVINihWkjfd3xK",
-	"Fj3UwSFkOPGxeHCWkOcFGFugxhMEHNhec8axlDhChpx7aTxwUioNRnATkS303K+hNISIaA2/AEzzL/pm",
-	"YZa7VfEuNFxsYfl/DkKNIUzwPVdQxgXhxwA3AkCk8qDeAOu376S476sYquupjNlM9L1BZHcovbQ/iTs7",
-	"spggZICgR1VxKRzcfG319Hslfy38GpXl02eO9DCRY5kj8HDci1k8iFm8H7N4t6TrYHaS+wq0j7VBkAHV",
-	"I+Rk+IwKovxCT29HOV5VFe94UJJA1UO1ICnY7RSy13Y7AH0R8nkG/ACE7dxjh9iiaVdmPhMQtfaY/CjG",
-	"MMmgN/pKKgbM+0AX6mS7Ums6yfMZZgvWN6O5uECoUZrUbNmB79508p8nR++vT8LahJP6vHUuZpvU4Hy2",
-	"XcG+r6R1X8g/gHBlXbk2PLZpAc5014D5OShfxEQmeS/BErQiPbCz2QkZyMTHKLSiV++RRTCzdhPua2Kn",
-	"m8ChPgY8FPCvNtQ6UFzPzz2cmtbU0xliU9/YSzDKD1C0hF/dKKQtDT1d5EM9FQOHu1BTym918VDOuMqB",
-	"qg/BcaIqNIbVIIPXe99h/ydp1Xo0LzLWBxshOsG7N7i1Uwv0hrZv0Rb1ZwGdCIhyKrugnoZ6JeRc96zJ",
-	"giIpUV7IqPYjC1/tWokrTqHvSkYBX6gWCEa2Qk394XS9B516GB5UjbrHJ6+Yy6YCwx/1fahiqEKcSgft",
-	"Xh7mkFyUdkeHShdRVm8cdrovP3x/dHRydRVWFl6fvj05f3+9E+1c/XR6cVGpTWw65sEZfEeCvar9paYH",
-	"a03bi7mVs1lTq5Y7YrtHpCvIreHBWCKENQaNatbFOo7ezqbTdsoTEVCbtWykgBaQNm546BB6Z3yzc3YT",
-	"hM/up2tDawYSTXUERoRicFqOTsNepBdabbY06mpE/Os66qc4wmpMgD1GWzFiL10gLmKvyrrAiH3t21Je",
-	"V5qZIvYNq3SvfMtoQ1b4lb6N1p58PBeDNrAEVXXS6YDtcBzSSejiTsHwonKXL0hLZZ/U626d8RZp+4Ui",
-	"FnL0S9T+RbjAf/kMFFaNuDs26DTL+U3aIQ17bS9/D9bwWs7U6mf4V9VNVPDYjnMleDLIi1laN1GXnjf2",
-	"H4dH79+/hXJ7pXOWiam+Ewmbi3yDKZsIPtuc08HK28Pu7rBcgKvcsFxOZyqezv/VAR4I7ypyvfmdd3xY",
-	"LFYbrb2x803yTgSi0XGmpzqRIymSAeDu1M5Suwc1nhi5tl/VsMfPeDYmDFoTMQDxS5gRM57xXKTzTTY6",
-	"9HM1vO5HwWcRuz4/vLomxFSQswUePZmxKZ+Zh9KyklYNB1TZVNWpqW6Z6rJGlf3fuGjlvqnVPRIZoLp4",
-	"KV3STXrIU8B7r3fFoSTW+sAwy/c8TXeHqR7eYlsZeTmuQ+Mrw/5VdWvCYvOmVlQsNiMwcng2lVywGPTg",
-	"YMxnwKkAWHXVASQa6PnyvgIcHYwt2yGVXHceFN8dSmM+6yGy5sw/XOb1j3K9HvZRPRZnYgYnKt6hh8Mi",
-	"Mz54TfSWdlw9QAuaiRybGlMxyqF9H26D2Arci/h3U52J6tvgCsxGClWNm/oZKV0N+i83NvrnwqvXR1nB",
-	"cw7EoUkYN3Cbg1rehWxDdTkNCpQ0LMPaVaCb0HAowqJ4eEJoZoT77CQYIKqd4iTa5cCOwHDx2LPKij/v",
-	"sZiczKp09BWIx/VEzN2bobOM5fqeZwkA2hcqjzsAL8MOrjnfcjm8berJg+YzT+ORFKLMV7gBPPz1U2F3",
-	"63ocUH+lG/PqsulrORUOgbGDkAgFZJvtbT16zYnKs3kTTuLA7lCdNSJxa1XCMsz4uF51NYtvSB4kMsiI",
-	"oAHHk8r6uN1LDRem2mNhaoMFK61XN1ntVgKnaNME9AIGH6ZTmM5KzJMTF/nKxQzzf3kmx2PHMJEVilCd",
-	"gNwM/2i/v69wAhqya6v6asjd7EIcUhdtPs0No3i0/SIIEjB7aa0ghBjp7d7a0HiDyU/l3LxKK479Vxno",
-	"pL/Txc1tOpiJ/GczqWXrtkA+Xduz4hKEkT9qyw4WRqch9LHUWwJYvVj7jpIpGQJTLiuE1PXz3tpqpS71",
-	"Jt2CG03WiwvM6YxBLLrEd2px3FKDTsW7r9vIUCtVM9CZnaHMDuX//d97u9/x3dHh7pt//vaXj7vhf77u",
-	"8p8vX338j7op+EdZNtNBi9wUMnUBrzrGoGlDR8a4oev/B80ygfyi1FwHb4Cs/brC9NXrUZbyjHXtGvyM",
-	"jVMegaprSbEL3HIAQLaK8IDFY61EHMAh4lX3pOScSYrGz3J8d6wbcI59BzOAkbr3AfSP0sgInvXYKfLq",
-	"3/g0RbIqr9dWt6EW80qq7BvETsJuLXTVHFN9IX85e0p4sCeWa11isebLZKU4rEVkmpb0DF0Lx8pGvFrJ",
-	"oj7KjoAHm9Bc0T0NXEHrOs4SafhN2jUp7m5qajz5eYKlhNROaiXX3dNwCsNv9YWXUEEEgJ5rDUia9hN7",
-	"xzXcQMhJUo0HHpS6GWgIIUEJaonBDaUxaYrhUJgObENjeSfUoKhhH3vnz8ShVgbwZO4ES0Qq7wTQ04Of",
-	"QEx9M5FNuf3OdH7gko5A3Ccy0VfWmVDLvGO1R2nbo1EMM5GvbCeyXm7kYgUuo77IdNNrfniTk4Q/Ih6q",
-	"NUCNHGOqYCPMdRKHK/yeGn+iULdK36uBs4NMHVFLlcrH0/hYx5S6fvbJ4wQDHgqkKnBHJob17CusxVK6",
-	"xLGbizwi15b09lQaMwOAoq5FiRu1PGZp7bM/LW9N24X9mW6CWtH65Iv9wKoWrCqUpTeXyqiU1YqWXUUq",
-	"46ZtxZFwAk/fBA6nHtnmZzANrGASHdpBSA12j78Gqtjk2uXO/Cmfa+uvKH1fe5Q3KflLMdRZIhJfGFEk",
-	"Mmd5xmW6UPT6TQ1d98cVU1Sq72UtYf/sjQAoOe2VmJ5gDs0yMZIfwqvCzHbvT/EBsy7IfJ/xNO0rkIOF",
-	"vVblGl9fsBt2Ji1vTPqsTda8Ge+9gQM9OEmbYHuzoqFK5cEH7WoBvRFjqUKcY6XvYweMDD8qJJREpQKj",
-	"8c0b0FrVV5SXkETBX4mjKgCr8A96Qln2erTFlL2/PHskfWfHsELxPCGgMOma9oE/Zy6vi5H5B6+FSKMn",
-	"tusW3d6e2/6m+qNJbNNKXXmj85EdpmoHVy3Ohn2QyMgahRPT0douGqYbwlitqeIIJr6Wd+7G6LTIBZvk",
-	"+QwQZfJ8Ztj7y7OACYrQ8plADzkrUmEQ4KPHLkUiM6CQRu8h90XBi90qe6//svb0q13qetClshnEwzrn",
-	"E2HKQKQJz+byr72Gw7lVN82awxmhj7o2FjpoLphw6kcyPkXZa0P23t6yH+rplNcCMp/gZMGJCZmxXieX",
-	"IRE5H066ev8Zl92wxCaCZ/mN4PmGdxnxa0u2T+BSqGNpNUgR/VcocIi7zZKrEm+BxJFq070Y0LXEL3UB",
-	"d6jtaAR+my04/c1zN8ukGspZXXMBgvHTz+x+oo0I4ERCwosG7K5fC1GIjlK/go+/fGGnyXZFwHXigV1x",
-	"2BYhc4MhHy+CtcQVNTWGyW09+l5yO2gOW7dsekVN1arptUNP/Zpo0IqG+oUCRlriQKTDqmvYQ4sLt6AZ",
-	"wubbNvSsOCHYCrQJiAP0QoOQ+YIPfN1DkUE+Ng52k2EeOniJypkD2dI6mJvGswJS2zIHMjLI35JrbC93",
-	"tGsjhz5Eqb/yPG44Yh5yGO/VFQg6/d2EqLL4wtUR7x2gGKMpg6IR+HqUaJgBQFfhKsHStxpgla9f1axm",
-	"qLbr+z1VGOJ1GUV7ywFL5VSG/faI6dJXsX3qL/rGDGYiG+Cixy48KK31ZnQFHWqJCanKp/OyTetofXL4",
-	"DXTJmlnK5wdMCQGFTOxGsAL6czdoalaNrWGAh1hDs1W/vE3n2epaxPL8WX4//hZCnsucjUVuaLnKgAX9",
-	"K+5tL1a0AsTGHyfLQ746/ingDHP4Mwvz97LW72uL9ZTja1o8s67YslldbwDvdQh1PHZQ+J01Wm/jSAU+",
-	"sH2gAr2FtXEKeuz6MAVceAmnYtaOULmhXonOCKAucF39NW4IIFsPmhFJftT3kEy2ewBIEwm+Blq+CBbb",
-	"ARu1sCnL890hlTe+VY9ygXA5QiWMN9tea1+V5/Vv+dlnlf21dPBLAx8dhTMpDTs7v7pu+fYuBwKcQzmd",
-	"xtByr9OkpYWZFa1WL/iOWyFmBku2grx6OQMwEIjpkPHe4msdmNqgSwJ9MzN3S8aqs1LrBbJGehamOlra",
-	"OhVDd2lCmjd7A9/Z4dH16T9Oeuz48vD03em7H/YZMZoacEew8FkleDAp7cDCTQ+kdB82K6SGlQBK3b4q",
-	"l1jpDNG5QNzj6rcS2ROxWSnxAdmspgAyK3OGA+srPuZSRVCoPxMqgXw08YlTLfXxyfXh0Y8nx/vwN2et",
-	"AmiLs/sZPKUat8cX7EQ77tN3oh37TfYv9MTaWL4LOD0oZthEYelOwntuAve2fe4/wMtuIe/2M47LO9og",
-	"BTfleRzEr5UPDLIBsu9wKGbI/UTIn45BrTYThIRLg1a2grNDyhd6jYKFCTvRpi2OxFTnWEBWPsR3l9fn",
-	"8D1rDwH+PCCzXhsyDuUFQgel0ESuftJn/f1FtIpMZ33lC2Q2q1/qgLjpUIVLpKvqcldS4OUSVOa4OQve",
-	"pPkWZLwrFcwDoaYqD+iK14M8SwGX42zS2Pu4AXrPOlLvlgW9nSGSWCNCkpXGZogk7DzeEjrVIcvFdGYl",
-	"0AdhMoCpp+4hTxwCqX4ALcqwO4znmFLGUpS+iv/jN4QYYJkYiUyoITr2QCAP2EXeX7IjQoffnnBAcmxN",
-	"3X14CIDh9N4dvj3pzXg++RgzqXJNtfBfQXH5rMgjFv/HbwQhUrkOOk7cD+wwGAwWdUmVGN/HMpcitf9Z",
-	"pGmPxf9hvwADOwApkYuMp32V2zMZaXThE1VJI58J4ihrsR3owg0xrrojD61mpN4+mfR2tmO9rmwASNoW",
-	"rbbTjz48uLhHQjoJnbH/dfj2jIFYSGVkggJtJ0Ar0WJD1poc7W6xb4ZdvOrDgy96yqqDsIivtTcPFmQb",
-	"fx4f3cqjt5deiw+1K7k898zaaMxINU4Frmyih8XU2vLeX1PDic5QpfNUciNMbZrFPfwfyIHd/Zx9qNn6",
-	"2ZtywA4elLjbDfjPZRN4GSe7mvJoMoqC+VslHLCLuq2ML7+Y82m6WkVYgfIagszv5pBkg6jje/5ZhyBu",
-	"xLDIZD6/sqJAcaWZBMKdunKFw4tTdivmETJn/e3na3RChqmEYgA4FYfIG29Ezg6LfKIz+S9fQiztcyZI",
-	"EOUkbOc/dw8vTnd/Ao4ft8Yzaf/7Y7RzI3hW145UDsaPxb4ARBqWH+/zTwREQyCMl2pU075ydcvTBF1z",
-	"8Hz2KfiScWUoccX4MNPGQD2GHAoTIbMXwPyg1aX6itB6YHdXDM0IzNCbFNqyL7TJx5m4+vtZr6/66k9/",
-	"OtLqDg910/vTn9ComYqSzsUofisGQ27EAfXi2r9evjliX3/99Xf2ke+vj8h4mko7TgwFHHjjF++Qik1l",
-	"mkr6mT2L/+e//nswNfHzHntL7ysjS2BWYV06NTL22CWitVHRMFVd+7HqzP/p10JkczbjGZ+KnL6jrzJh",
-	"ZQ9cI/vdAOcDn3yClYLQ4mctP8ViPpulRM//Ypbpm1RM/y97PsVeq/bVMzsH373+5s/PneVrACqExUOd",
-	"iPjAXmrc3aY3TQAsFnpOpoxbU+3aGnmeysqwG2H9OnsVwRZQs8CoSMvy8QOqbCwpsKZ8Dlkd+4l5kVlH",
-	"kt5Kn3ol/yXgS63HTcYMu9HJnBn5L+gIirHSpzflHwb2B4QtiCP2kr2V3we1wFFfgYDlgDKds/jD7pR/",
-	"2LX37OI9VC3MVTBCMxNDOZIYHMQx0WIymQRr4HsAhjyDKvj4P3fpwt3TJN6n9m675b8yEbKv9RUErEBk",
-	"ZAJRJ2vzk4fy8tVf2HDCMz5Er6YE8OUu+OX2QUlsYgdUs8tLJ06N5LjAElJTiCxi3PRVXNE5++x70APs",
-	"f/7rvxGJ0CubffgbEaqWk1SoRGQsfsFn8sXdy7ivMJwKLUoim0oDoQGZu8SjgdTrh93yRydzTrVWZK6v",
-	"Mp26phCAZ5U51s36HSeTsB6j0pQhDXu99zJyOxT66sNhvd77GhB/E3EnUj0Du2OqE0HCSkCLYIHzNA3u",
-	"NL2+OoIu6XL7x+T4mP1M8CRmRmD1Odiq8Z/+9CdwXzyQLK1JTlVhfUURK5VAMzE5pIbW+Y3geZHhfvib",
-	"A4OgKWU8gCt2iBH2Gbvk1EKWD7K/N8KqO2PAi9S6x87LfaxHVDXORvgyUIBTnt2KxK4Y/TWOqM1cZizn",
-	"Y/CYqe+8lAqZG5GO2LNYaSXifcbTez43jN9xCQwgEbuf8NzOMk4RHzPD5+Y5jN9rhG/2vg6q+N2opGH0",
-	"CTQ310Dkg/Lv1wx0Ibat4CLYa1zMtpSXnpVwfIDdq331jLP370+Pn0fBD5dibOWUPXP78+tXwfasXPqW",
-	"/6KzGL8i+KtU9q/P9uxwvv3mm6+/ec6MSMXQijANTY5cA5ETZem5iqwfbC86CDRBPhFzDDCLXwsS/PLm",
-	"rwx79nrv6+c0RdTuCnPkDDET4ckduf4IE1UkD0TJU8fA3uN9ZfLMnvPxyTUfxxHJgYsASnuK6VyYHotP",
-	"R7tveT6cQFxiopUG1XMzx70VnCBkBTkeIyXYs9cvXxFJJWoTh9VK77EzfjrafaeVoHf0lXsw++Hkmj37",
-	"eu/184pwl2IsR7vQi7Tvtk/i6wxEInMQzL4izHD46vvMHuUq8vst+LZnr1/9xWsAmaMAu6AMHU9020CO",
-	"BlO8yyqTREdMfBgKgKrVptxpzlOOg0ncZ3+K+2oquDLlzvG9odQh23O6n1bL7r19WiHoXMM5juz+utND",
-	"srKslEnFU5KU00RMZzoXajgvT7iL86trWiaIfBpm9FRgGMdK6NCqMNDyGGw3YNrFwbPsCRL32CEcTdIw",
-	"M9QzkcDuBMmOgho7AGrXRe5DWLdilvcV7AV3gr96DZTpxjfiBYYnZMtdbtjpg0RbqbwEVBk7bG5nAX8C",
-	"O8iqhVtASRFliIre71bGf49VCcgygT0lgITj1JYpmSSIjJwrSj7Qfgt3WeR6d03kS2ijvrrhw9uRTFPc",
-	"hTdFeltqV4NxIF9Y4/uhUYox6em+h2N6t684ZLSg9dqwZ2Szu2n0nOB+wp4fID6xL31iIiWkGvtp9mPx",
-	"kLWLmsgRBPpyP93PrHjoJGIz4D/NwHAjk9NPD8pCaePiz69fvTogDNWyL9U9VwKojmt+juiOve9I40Lg",
-	"bvfQfkxsV5ueS3fbqbfHussn4v5EG9o4fJzCCFbMGLej6/WVNT7jRCTFTFgvD+rEuKIOHeswBst9z+eo",
-	"sXHOXas2Xkty3OurQC1ROZvGUnSY5mfxHUYw7Ekbz5BCPn6Oay6nM53BMRbKEFq3DrnFBNUiwJfJlLYf",
-	"YxWek36w5p3KpTdHHo6I91UqlfCZceOi4+SlWfXlbF38lUMH7K1QPYaZXhoJVpYifBTsl9jtVysPpHLO",
-	"rEhaZRPP+FjE7BmUI718jlF8+7eBtfhjIsllMYKZIXAQ0TpwBPrvKxSXl3vR3t4ey/S9PYoC6Jw4olgq",
-	"szsMywDxh6ps2gelbn/y4QQOIetPzMBvTVyqGQGbIMuMs2tYoYjyD15/0FfV8SJGk6KPEQkRkkKIGwHg",
-	"xF/hBgJlSuVQKAORJfL/D2d2QLuvenvU5Ineutl/8eL+/r7H4eeezsYv6F7z4uz06OTd1QncU1L5ohMf",
-	"pMP2d/Z6L/ESPROKz+TO/s7Xvb3e14jOMYGAB9n6L3gyleqFyLixlimEL7WpCfxdlE3czF5N7gEZv2VH",
-	"RGnjAzJNRMDSmcdz2PfJBVgWU6R2S2NOwkR+l5NIuMZlx6MSgSUO/407PrInKtKNIEOxKU9v3CHOkK6Y",
-	"RAuGu9fa1ruAvAwGQrQP1pseg8IHOwI5RYhBMWOpHpfOg5sM9wJoaeor6GkqD6gJNxO7bSWwI8177IQg",
-	"p8l/tHe6yMKNgOh4jOW7MdjXfXVPPYWwDsmB9fpDkuiYMAhpiZa+3ePQYVM3OWQwWUakd/aIBV8ulSMx",
-	"nA9TYZ25CXdPy7lM0aO5pKPSqu746vCHw8G78+vByeXh1eH3ZycxLgQJi9dPcgSbUBN9uWuMtKf+ndh3",
-	"WOUkRgQ1YiUJgEKgOIznlAqKCLPJaTbqtewrt6/tqZreQfFnBlfaO+jza17RY+eqNDaQpfibvT3y6qLK",
-	"JMIEWqVywOKpzgTqhKwQHtoAjA6dCaeyyRPGp0cueIY28YKRhUrD2wqnyc7+DszjEUoYbGQXYoJsSU2v",
-	"EmLEgazc6yJNgHgIJMYHJSFaVcYkk2xOgE8YJK9rCGzKs5TjefGTmOXBB0FM85+e8eB7ncwxI46fAsHX",
-	"MuT1C5WplyNYFcQ/Qb2FaaeP1VAwpaa8DrHPerW3t+13Eyc5vLymtPGeu30K8WO3Ej0s2UqodrPGKG16",
-	"Pd31orzF30Fj8BzXdbf76XjxBlFCMCJeTKc8m0ObdSpyUavbI7BKS2TTibRGDwSw+dgAgJQ9THYguVaG",
-	"WXb2d9BQxV/t66qHj88Bv8iQIa/+BEJeTjBu6frFbkEsMIedOROZ1Im0Bsx83509hjQJDMeqUeuxlU+z",
-	"ugCbKxc0AVqIiCc3EvfMxZEpkuA0QF81qQB7kNAYQm3gXtBjV0HdkRBJX3kd5zscPR4SOwrq8d1paSbc",
-	"4STo7LZOf2SFKnPom+oPN4iI3cxLcqs/jDrxE+QVymMqEP+2FiqknPjfgxI5xNEGQbuv/NbC3fdgpWFK",
-	"oPhxHdbPGwiTU1dEmXn6yoA/L00uh4aKCdOUBllyQkcs5dkYrYCb1HkkPXap73FfYGIpJJkLOpZNLqfW",
-	"VDxgZsgpBwV32a+Xaij6yhqC5UDYvVUWVHZnRI4UtFMx1dmcPEs0VHA4BhNSGIhXfQUzggX42g4gCD8u",
-	"8KTX6IWxyB3o/iPKuntFjYxjF5t1MXs7Dxe9q4m+xyNB/gtjT9YZtmY1zFyI1f0QGZzJ3VsxN43i9y6E",
-	"e2KHzUvCjMC+doj5UWy4QnVvhLBeiTbOO5DZiuVMpckPL05/soNro+XR7oaXg24BRzYTd/pWJGi/07aF",
-	"Wu0GTY8PWavoa14PgU74LHt2ejL/upfgr1QN30roHJ3v2iPmAot+Wl13Jf/V6tojRPltceUpemvXOucp",
-	"HW2PtAtRMKCkqWYjlm1KdlW2sRntm3w8O9xukFuu2W/4g9twUYMleB2mB+3EcEmmIQQjIW0VtB2aKuzb",
-	"fmAxEiCPwV+dd95jp6OlHGSqrdeGO8O/CzDUIJruXLk+lIwzu/8WAqW+UZM2vjtA4McycC4VQaFkAJBC",
-	"cUGrNBacRBMxaKfkOfFxKlcmink8O5o6DYHjRVFYVhGfjzGGI+zg2r3c2quPsDSc5qjhzKIkCBW4PI4t",
-	"Fu2cUY6niZUwn7iY0a0AMOLqLNWoZF83tQVD78jJvtvl3Td5zan64rdbMR/I5GNwvC4ZLRsL8NweCo+v",
-	"ZVeIzVeGuZjlNrTsDyJ/tBV4gQqv2St/A2lHSjEqnVil+QtA8zgdabWgVOwb5zZb4/VO30Jqzlsat2Le",
-	"V1BzBBG+EprSBQ57ZRBU+qKJpNbRhUc+TDw+M6/UfveTuKSrRTdYrM/W9bzEA3pb+8GexI1G/s8TzRKZ",
-	"QIxkvwIliglGyrneFLkLoIUosBGd8B4CDTIFYf4bgnD4vGcQkUf4qd40ee5CRhC8p+qAe4Xwaft9Fb+w",
-	"L9wlLvNGP4GwSZY2SZ35TXjRLeUInvyTvaXG8reyJJOIjaQai8yaPoBVD/D8nmi9gHrdJmeAfm49IIDR",
-	"wLE0ODA629bD7kR2s8mzlicpWDJPQ2P3ecaHue/KOzo7ZYSC0jRb/jnb+kTHXtzBGWv8UA/sGaNhHDeu",
-	"+VDPRHsRtFv3Cm5pcj59iTOIn6ueoJadplEASGg4iHbweSsHcCNGECVe9+5cb/TmL95voJTWe7+0Kltz",
-	"gHH3YYkV6Vt/IsH5AgcSVUba1SyrPs3O0lmVpL9CberyOfXiTmRyNG88ri6FHTng/EHgUkKAU4+woh8L",
-	"XFzqGpLU7icj0C8Nw7l9hSnsxYMJ1JLHVbfnWzillbTKcCKGtwYLVRBQaMaz/MADQVM9hd1wAyN+jdlf",
-	"qQoE/qNQuUwph0ykzAwh2HnaV7SjgpsxN2OgnP8KEDEpCYPFJlBNUHdQ4qSCNlkXULv2T4MZyzV+YoDA",
-	"83KVVgGYwNr93QYWbVnFxHT8l8UZzwLwpedQGU4LEwOUlLUJsLwzRolqVMVgZ1TG6sAQ8J2eId3UkrzV",
-	"AZuwGB76VzeiELfoCQ+GZbQTu5amdjH39ppGBALduJbLKFdrlvZRtaKdjn9YIaf7m61/19WMdqkY3m5D",
-	"RcKr54sQwPU6siY2v6QKfdHli9/cP9eFEr6n6zp7i+7GFRGF1VPiHvBGFyrZViiAue8ua45crWUwrb/o",
-	"mzpXyP659aS+GHI1FGlzdOCdxvw3VmtmRK0hEtfioI0IKsaggw5J1ODio8N3RydnJ8c9Brl/qfrKM+a4",
-	"Q6I2wgmj2sqqflaBgL/pm3axgKcVuiOY7kDuWkrZsrudpL++oEx3oxXzVkOWdIiliC4v7jJteASnrvWu",
-	"DLDzkhQVKhJTYq+q8YrpkceCJ2feCusmQsdnf7+CsvE3MJY2cnR89vdr6wB3uuNN6UF3ug86EK/nM9H9",
-	"rqOUG7PBbZSm6XTnkVammIrsh0wXs053/iTmXa//nhvx7etOd/0IsaxOt1xg7Wu3aUCl+cZ6np3uuNYt",
-	"rz/jJoey+w7v8Pe0fgtcfaQLlb+Vqvs9/EPrewBfXmrVaZp/EIp0QfvhXUHXRqfXXPEx73SDVfuF6rhx",
-	"fEFwNw2U8Y5fA2GdTnccIgpjt9dcYn9Nt3u07qAV/yHF/c4fI1qy+hAvzzX6lK0EOfxBHJabB4ZAkv5a",
-	"YwfUBjMCK+DFbyVV7Ops4NKh3f3M9re2M/xOR++0EtDZ9+CV8GiRX++9Xn/fO52/Jd7+7aUP6xZwu+tn",
-	"R5LrbEUy0VpvVMt/I4Z6Kgy7OHl3fPruB9fFh1TWeSati1DkespzLPLt1eQB4W1PKBHtXIH6NXKXyIpc",
-	"YMhy5+OWpOvBuTWsRXyItNQb/eLDTGfNibYT+NmQ5e56LnWaBMk0rQgWDYFe2ExkLJXUPFtCdYz6Kg7W",
-	"1TpSMTVjAIgEk4rdgCUYsVlaYKgUX0m1o9gL6qrf+wrBEwB7FFrtAE9SKha8Ju6xd9QZCJ2o5lYk6KtA",
-	"zSf06UnTV/Fv/R2hkv4OdqRG7H/+678/Iilc8BPC67B+yCZv/w4XuxZ0nFGoHR4WeV+Zic5yAn6A9wEe",
-	"gm+c2w8Z+OwCA75XVsysL47PwqY7TFTiXa4THz7CAd3h06ulT+SRQeZfGsy5AJQHcGkbRwKa05vq8/r4",
-	"2xev7ItX9sUr++KVffHK/hhe2brsi+u5zDUdDkEChqfpthIwLWA164xV33cOWK/25PNlGZWGdZc1gZOS",
-	"MKXrho2XV8bdjc2uY6row65KlmPQS4WiUaOdDn3QmeBTkWwjGYSGXncfst6qBHZ/0zKSbIRQJT33cli4",
-	"NDx+wMeuSQYjSokrDa5NWxKkfznxrUA/FwbijfuQmGUZDrSVqrXPA3Nn50vZSNN8r68fQbHbWvlICAI2",
-	"dqK3oVuO97/4Lai8WxlWWfj2zhZ3YAk/OEaC5uZWE6VLU9thZgFLA7l5Fyq7EDTSu5y3QswcxBZQdLFD",
-	"dnlydX72j5NjfKsPdlye/HB5cnV1cszuJwIA2PoKCC0cdEsGIEN13hEC2G91vdqEwMLw1/YTngufg2TI",
-	"7dv8N5Os16/+sv7miwyK2SW279JYHi6W72EV20qmQ0GjgkwYQ63E3mcyF62UwYtEmiHPkuYY3RGBh3GH",
-	"eYUJfLoP4yUuaOeMN4oGIEqZe1evry5KLEbK1lKXYwxgZTBKh6xVW8VMb31qsX+adD98yzF+4SdBuCDz",
-	"/gLhq2r706Fwixr9431EC5AOMICPRmKYl7EvCEYhrBKcjq/2Xq3fKDSIQyKA2cImoyldBscBI779OdBh",
-	"V3nCgrZ7ivyFVhvpwBVK6mwIyJ4jxEg9Pjk8hrZdxg27F2naY502HBbpGA2hSQdXAb3AvhWnUKkwxlVh",
-	"OmC2+q6cPJv/gfcpiekTAUf8IfclBJUeaVci5l7zDjydugwD7RcXiQZsSq7mFJI4QMhWQCfPtd0LiIs1",
-	"J9usxw77is7tEsNRJhiWR9iuUSYCjN+f+OiWs5k2CH2PULkyJ+IunkR95dp87X8S/A41ywAbmYe79K3I",
-	"1GpHU3hAiIOQfgCEyxnEIVPCloD9q9VQ9BhOgwjwwigwX5tzO7DahRDT7HBvhH2Fu3QhgweIYacKsZ5x",
-	"mgms0eR6FgAjRtAwtdh+DXB7r1+96qv4+Ozvg9O3F+eX14PTd0fnby/OTq5PXBInyDkgAIhULMYHx2XD",
-	"NC69Q0AjXFUxvMXbMcmjdC4d6U04HSVu8ZKSw/dUUxTtNE7rQMzTnf5Blgw+qxmlZrk6GCdiGy4wvnvT",
-	"iJD9CeNTNF8LaoGy0+1wPKKSJMBlPx2+N3sT1BwO9fRGKoeEevju+ACTZuD9kT7LfHSIkmN48fmlxxN2",
-	"TIcJcCg7XHKHSg080x7zuPatPRbfirm991bMB5jTtP9Fz6QH+ec6XOQFdPUFQPSmVsIvabkvabkvabkv",
-	"abkvabl/i2LJ47O/n2fJl8LKJyis3LCeMlpfYleC14D1j3EFYCEy90AWzE5HJanmArJ2BU4dAekjD38O",
-	"sL7oHZGXA1fYn8p3e+xsJFp4tbeHWOHwYLBZRRL32KFiSxwENZjtEfMAxXZcfXUr5iyWiZju94u9va+H",
-	"t2IO/xDxAeMB2D0NqKzigicuvBHHi0D0feUQ7sGlOaygDw/BwVZA7XBjB5PKO4F0PWwJIR95pt9fniEi",
-	"PrhGEWIDontHBY+OIQddRfwJ0KSQNYp4WqpBY7gqAmIXzyKgEkboG2BkCkSuAGuUOnK5Akz4eY9VPwtE",
-	"w0FmEdcZfRvSeRrPZOAoiohDxkkCOrzxPc+UVGODUNbsflKLdTwrzOQBdZtPFPdZKCP8dP7Z6hQ946lV",
-	"CXPcg4j+HEC3nFzz8TqsFrjmY/QpUK3wG7oDW20TDqz1TDfCgXWZ5MefmwceSxeFmVSR1+vOpSo3287+",
-	"y2///Oc/v3r5bYegnfPOX9y4TGv9mYZFrX4JJlwlQEqOiknfq30WE9NAXOIFauWjFjORMXpZBG2mAKBn",
-	"DRyIjbtxxBEh62MQzjevUhwLcnEeOTvjw5x49u4nOhUh+4k/CRB2cOTJNJzGx0LmjLQ/0PLpEXvJco2A",
-	"9G5E65Wn+Zwh/sphft8xtbvl12Nsy6wPbolS1D5bCCzYn8WMhGWtAbnNjbrYrpMAmnwNkWlqNMMfMULu",
-	"SsGJ9oOqxA/Y/cRdlzCZR9ZgIH4Pl9HgwD00hS0tVYlcUY8Xx0LOCjlydBPSsHsuwUAdWZOp1K6Ry3FR",
-	"eg0sGlELvYvj3Ga/ySJQEtTXyxywWhpHz2QjahZ8wkPx2F25A7aidy8TebTNDFLS6azGW3qfuuqDFpZv",
-	"2kwT1ceuTx0LDIVwI2Qxdi4AJHdzPrxl9qwS4GktBLZDN43cnthdgqRN/j8HPI8b4MUfb0cAPH6uHd/N",
-	"PoudHokPWJxKJZCLihsHSaQrVJn5RBhBbKfPD1ic8fuYPXMh7zJmbjUjbC37D0SNhxMa0Xw/5G6GDTC0",
-	"3Ys0fd6rhuxd2N3EEKwnKk0aN7W71O1YuqK+StRh7tCLgvMo2sn4/U6046YDKKhgNmrweB5cOvqH6oTc",
-	"sP/xAeWA11WuFR9xwSgC4aDus8KKagx1FLEVeiNUEsQx6AltagOfoDX2qeoCH6sk0IvhZ1ANCK2FOgeU",
-	"8vXy+cCiwFpT7gUf3q6AANaZlT5IPpkeu7g8P8IiVggFZVPH2oOVTc8uT44vT/9x8s4XCBydv3tzevn2",
-	"5Pj5QV+9OTw9g1uRZMMwzkZcpsD/mGfzsm6ioU9YZ1j3BJURvb66FK70oRxXfi+Hgq1EG67ZRXx4q/R9",
-	"KpLxJ9lK0efpuB0Ob7tGv35XexDlB22HIrey5hL4IM6q83HRadu547upPOE8aIFe17ZyWNoCDxHZp2m1",
-	"oME2NVtch03ZWHC0vYYL4hgDZlQ92tgiaLXCa8ut3+o7KAwldYd0RqTrcg26Lqh8ynwylx2fXh0dXh4D",
-	"elrp8/bVCrexi6+7WHj9b68IFwu1/wjKz1VK80fVcs4zaVJy1wiDLlWlHxSKDkUmSk0M5zifCs8KrMT9",
-	"IloEMXlVA7kSgsEHCC8BwASebY0o/tirvb213u0ZfcfvQb+6sa7TrbQ2W9WtXA0BSAQtL/tyoRJORLyP",
-	"qm1BAxSim7YFczLXTus65lZHYo9phDybs1SM8joYGnjnF00ZBNthRv5QmpK+qZ6QGEToAX3MTcIM5Mad",
-	"0JRc32G9yfD28N37w7MeOww4mEsjoa/QSnC+GZZKi5nVtHamhDIcAh1cFTxNiRyLIGVMfU8IfMHveWt8",
-	"QjCnTyvusHIL4u4SryI1AvoYtm4qrOmjul5oGjACGGwFQdfzbCyQ8tuVOO3bg51J4CLn1MmCxdqudeLV",
-	"3qsg06IzoA/3l8qcyObTlDgsK55iyuEZ3+y5tgWKQQwwyhH2LLhaDePTzXFEA0tkgolgeCuT1iA/SQAw",
-	"34UN3f7mPndWrRFAECydybFUPK1GFiOsBIexer8HgouoHvB5WOuk2I/X1xduJjMxFECrDDXjGIR2ZViQ",
-	"zeYqgbosl/qm8HTUV/F/7h6nv+6+xU/dPU3iiNHfysrS8m/kDpZ/cEBScfmsc/q6XagMh+61msoxrNKi",
-	"aI8XDTeP0vSVgKmNPH/VM3q+vf25Dz8ht8FXxn3TfllBRlw8iAYmR32lNMJpTUUieTZnSaZnBnkScpHN",
-	"MoHadBohad+9NIBXTO/Fuum411dAtZCkv4Z8/Igwwaw8WGPW6KnAGjynvaHDBrmiyQt89SrsUkKbSxr7",
-	"nITdi5uJ1rflxXvfsfjnk+9/PD//aXB8CsT+x3FAkGgNH/jSvnKlaToDIgdZUnT7BiUoQWJSYSlbZKV7",
-	"xGVqfGcFtBD1FbHl9rwnmnm+W5/XbdFl+MXUsvPxJD2JC+9c3SxE+iNQowehEpSlofLpi9U+lg2RTztR",
-	"h01HDiEH4lyZnM/tdF1f/q/Tdz8QKwpB6hPf/ecxh5/WXLFqqmqsKH3/lNUwL3xRS7tgLqyxP7DL86my",
-	"T6Dwd13c12Mu/i4CE260rSK/omIFbTcCbJ+9zYjETKdyOF8Z5PJU+fQNDO9x/f1STYQVOGsrgTmnBEYo",
-	"Sj5j4GUKC7Abg1bwggscU+f66i3m+3EIHnzlE2X9A14kmvRu9TcNuf9DNhXZGIp2h75qt2GV9xH+lRe5",
-	"HoAZ46FeP8ZsotMk3PpYvWKtrdJ04vSgCLBi7R0DnqYOS/ZjXII9IFMl3L6qXOBhIvJkFQAwwMeqA1gQ",
-	"z8+kGmC9qLauAihFuKjRSmfyVrD44j1Bg6DEvfgN/v8jqbS4V1OCnP++xOexUtifkfhcBtzw25efhcPO",
-	"Yci06qtv6im/dA/5VEiLNIAahMVXm5TJ/bsAJtK0rQdKdFKyNbstKyXmoX2Sh75gCXsNofTKKD4zE50H",
-	"ich9OlaJOxHQRhITEwysaxHpK2wOiRHsIXb4fuxGjKUyPXaaI0calane8OHtOLNqA1KQ1hLNANllmGlj",
-	"mD3XldKJMBF5fHikB6XNmNB0sFEwEMI1mZRoP554eiq4yuVUhLxstYGhCKFvbuVsJpIeg4iUX8ZpQg5K",
-	"X40LmQiIGdaV4TfhRrHYe1VYfFCMRnIorecz0hn2NPSVvah3U6S3A0D5jf1nAr1lCR1cLkQ85R8Gvovn",
-	"+QGS0rnUcF9xZUdEJKT4gLLQzJH0Xp78/f3J+xP4+/HJ2cn1icfMiL0mjCG0Rt9TRq2gzyf4OHTvaOK+",
-	"QoAgaxBmyGVGRn1fLcUvCcIGI5Po+0vFCgwYplqNXfzVSS+25tay5AHsAW3Wz7XHchFW6wv83YM15VXO",
-	"M2CJLNJbJyYPSNS43f/iN/rXAlVP3Yzdc5mTE9ucrnESLA1zIE/HkeeEhM7mHw/P4I8EuW0fi2GvDzPs",
-	"9jnNDYtPrvk4ZkN9B34TkTGbr1giho6M4kYXeV/J/MAzZQagWsjAL/MGX3rTHeREu1WgmS7+mctWyHcX",
-	"mRiJbEPn3MFHbBVq15+mKyhJN66xv+a3wjAB+61MqQXIuSaCAzxNGZyaPRabXM8G/lgC0xhyV5zaNQ9Y",
-	"/NvHmGViiiUhaYo4Zd40X4HC+yQS8dguktN+W3WsF0XrUzpER7ivQdVY2yos631El6iiJ1/w2SzTq4o4",
-	"3hbGWolsyNMUubmNngqtBOYKrXWJbc4kA9iXulC5ji95WrH8vVVYfE6ieYgLtloeHyR364ibz5bKLBEF",
-	"kg8nIgl7mNCp6DVwMH8Rud+NNnQkzo8lcT7i0tCryiqYC4EBuCY8hBGZhwnY08aT7Ii3GVPqGit6gtiP",
-	"/aT18Z+84gM7LM1tJvGWgYS7iHdtHq9eume8MGK9OpWKjVI5nuQQRhlJJc1EJAdMaTzOCZWb3wpVE1W3",
-	"7/iiUX8vGvWCQ1jm0RRqJkwxXVP+u+CyMATKsGKIzlLYB+GK4qY8EcxINbQ+kHOTADXaOkmuUq3iHdk/",
-	"9djhCCoY2YSneYRVwogHbXKe5YY9i6msK34OMbeEcTbkimfzoN1zxo0RSYQDCFr2dQZYIPjRGMTEuAyW",
-	"xNRXFxfTP+x+ofFdohD87jcLfgfjDJRcwnQGYgRtvw/dPva0brY8jlD0QmpZ62URvjpiZNRauJXenyt4",
-	"x5NUyOCrGkpjcCNt4wyFeakeoDXTsvk5irnkxmW5Qhz6G6wuXVfjdI0P67rJPzfraeGDWlhQ8N2PQjWW",
-	"uyl90Pq6WoF2JGPIPbcBfjiR1j3h2jSWtkJVzRbLkuw+kyaXw6AYrbJG21qidRVqPy8UoTncOlQJ9kBW",
-	"mioKHDE0QO/diQwaEvZ8Sq2v6DKILsCSAFGDyQVPGqLsMOkbVpOUAhL9m9a2lcvCOwjNRuVtdUub61JS",
-	"Dlzap0jLvhUQCvj5K5AaVxPH1pXEAf24C/HfT3gOnS0ihbx7KWiGz1fE659Otr4UxT1eUVwrGd9SXdxl",
-	"4AwxhPfE10MlR76YjpLKc/IgeljYxd5XSB0UQSuMtXyFKmsAFNPqgMXlHoiDFiQrMla1WpGxthkWhnhS",
-	"kvh0tAsSt8/6O3v9nZgZkRPbT4k7Wqe/5/WoD7Mi/6PulX+zCsBH2SwL5sWy6beiBpBdiGwoVL4r1FAn",
-	"APiQ8SFsElMMJ9AP9yJ29VEznk967JBkF8qbEMaPiV8LnhrGFabHAC7ZiPFUqJwBtdazEM43RhPI/gt5",
-	"+6CfMGDAc/iG9p/gRwIXD9a9RixGljD7L6KYes6kcbVgN3MW/3By3VeVrpD/G1751//5r/+OQ2SW1wwa",
-	"RK/PL06PBu/Orwdvzt+/OwYjS2n0TnXmgSncJo/sj8gha7VCuYGxPVASkPw+E5KyhQKR46UBHquZSFOR",
-	"IEy8gqQiGm5usFBXRgBcLah/zkcNFvyynexbW8hgpkC7Xa8yzu4ksxneOmRH/+abdeTo0SNxEXXn9fjC",
-	"nvE07Bn1SYAH+k3OYYLzeJen6RaYPXV4GD+zo0zTsMOD8b6aZWIkP7i2cKES+in+EzUm33O7eRGmAZr/",
-	"9tnLPWY8rBPUXYEx3Fe+1RhrER36uIaR8zQg/wx6bvcrlVnYAw3lpX3l6g8cTjMB8owgcCuHE9roXuWV",
-	"jffQpOjsJFfHFQUjhCZ8X9YTIuDTSBwPWok2UVblga1DHcUGQG4Ldausj4Fzna1TwY19xodp+kDas9bW",
-	"0IblX9HnU8aJ8/VE9Kj4snWEhSjEvk22jDm7hjsnQtFCYWeiHwf7PdrBhRNqKHYPwXde+5zyDnfD1juW",
-	"u81nuQcfaY7a82O4AoJOBBlbXITtdC2nqYfpe8hJtmyjizs7jJbm+UqCy/rw/N/0zQm+Ykk11hVVwHAG",
-	"sBxRS8kEuwvtuoVWauvf4vdR8wN0V0z4nYAJvRFCEVsu7PsxAMgVMyglBucYMo+Qkm8qAplleiiMAZ9o",
-	"NaB+3d3DknRuIJNNvrj2qfhJg1Gmp5VnjnQ25bkVBZ6L3VxOIaG2bB6vemiuN3rkl64oWDm3Gy7BaFqf",
-	"2kHp3VpqZ1bcpFBsQg8OdMYv+sbUKA375xZkcvC4tVxyhHT0au/VAVarFsRAT8LVV2aiszydMz4Cvxaa",
-	"23WGhCuJGElFeDKZHI+BUe1mDlgYpyPv7ONQUPn3FfC4WXn0WDnwl5C4LgqtzpnIpE6YETm7mfdVjPqI",
-	"rp7oIrO+f8Bw52d0f6mRwdq2JV8e8J/1FTwvYrFnt8PG7DKeh6dJgFlUnpRxSScwQMh3s99XePtUcGUc",
-	"TZunJce5AKyrACTegzSphM3tJ0FTihwre89+X43kB5yLTCfFUGQQI7zXTpWaCZAXsFvRQNsGM+Ik/XNm",
-	"HnJj/CSNRVVV0GRQuRVM8LQqN/CNGOlMPB790DZtxy6fGu6pz5hcCUbIuMJRt9Sjy71TuKVe/IZqptoz",
-	"tZT9bN5SNVEz98SVZu+qRXv//vR45+MTnoYr5aK3tR6khTOwwiPlz5VOB2OwniNr/repZ7HKk72BqxfK",
-	"64cTMbwVGDOJs0INfIZnkPC5idkzbo8n6wo87yurih2DUUNoFt/yuy+Lgc9YbzHhCmzNYhq5yXPicK+z",
-	"WzuD3STixW/w/9beWEmJ9kZnYwICZApdr1zfCkUdv3S6Q08b/N1Li7WyqDs0YhN9L4CkVacJtlf32HsD",
-	"pGFWqjh+FWXnHaQYpyfezNlUmpzfih57y28FMwVUKWcm7yu4RWkmeJZKkTGcDWZyaR1Uq96M62ouDSEM",
-	"vyJ9G7zZReqk6SueGk0xRN+KzoC9jeUZl2lDUadAse4s1XAX2BTdOc42imjDC7fVRXlpP9ytX3uhXM0Q",
-	"dl3Kmn0uwEaCJKBegn7lUiWBTW+1V119zkPX5NPP8A+bzG+LTf8C5nA1fY6Zm1xM6TwA3wh2FMv1Pov1",
-	"LXSpQuELYtHaNctoqRZWyW5UXCayE7HeBh83LTAlotiN8CSkuGtDlQO7MxPIWGUvOKy80WmCrFBVTCus",
-	"yYEYih0V5A4hsgKsE4CzagdKyKjgNBUqCoFJWfy38+8Hb07eHZ1ABP706ur9yTG6SIhlGg5s6dOCr2JE",
-	"xFaLfGBHsRWB3b5jAi84sgP8JK5J+fpavIOJ8GlkJynBgbWVsmOQEF7VR+33o/25sh9/0Te7ZfigXbQz",
-	"8phq7uwKnrBpKPQ4GMSa/PihYuIDH+awUWA7cYa5PzbSaarvqbjgT3FTbBL+b0sxxU4R2b/pm2t7fePT",
-	"hAI8mbUx05p4btkaABHaQtEfwsVpitXClZu89KaQab4rVflaIzKUqHavhgcMpNowSjydcpUMNl3PBbky",
-	"LLZP+isQDzYKTwr3d1jxSvnDl5BvODXlrl/vv1SEaUtOzC/6Jnzu1qK+QUR2XegX45thSaScAhJ6LtL5",
-	"QV/NuMmZSXWOGhX6zAtF2FJ2OCWuFHOwUg1gRpUJ/8zDj+VAOxz0Lx9nBE3xl3KVPz2GdJfEb3Xc7XO/",
-	"W4gPYsEP4ws7r3bjLWJNv3753euv916v9OSaTZsXv5X/sTLScBrmX27FLMdaH5kbrA10RfmjTIglwvQc",
-	"iijtnfAILGCGvCrg+6tEJA00cvvoeaB34zFrKYxgH+ignag5FGx7tPbcugY90txYhyfX0OLamScAp+Zh",
-	"6qJy96UYdW0U3ZygfbEWvTmC0nDC48zsNBRSfrO3t5zI3cg/r0zRZ1ED7anWW2zP9dGUujj9k0vUQ/uV",
-	"6hfpk9Fvb7Qwa/DBTvhwQjUeGDtg2XIDByAlWpcToDN1I213Xznebk0N8IzTZZF77uIp1Nh69AlV0FOY",
-	"NtvtQPr81Am1Hz3aad/QfrTIKT/GNj+ZOWTniIkPQBYVk78du8C7lWNsm0Mp7qsTJ/dwMjs5Dy18Dj1D",
-	"97wkTJpj0oqKNxwdUF9ZIUiKVIQgsxEZ91CBi31NSt+z+l1B++cPvi2222z0+W0L12n0qa3gFzd8eDuS",
-	"adqyyrE2dve9f8ZTyOG/S2zEzer6sIhfw60iQ/mnYh3tw6yOxjCJe8vaIInjv4IKsCE1jbhCuYgBgrg2",
-	"OSJZ82Eu70TMuLWXELYbW0RYqu9FxmaZ1JnM5wgO6XRyYg0bzNH2lRtYI/Y06wQ93Vch9rT/6nXg004I",
-	"nkbDP01ox33TJ0nfuJdvjFkNkbcQsBrLCUO86q0OtCnyVLNxfl8hKPcBTx6A8vDe5d7q4Nq2PViV+JDv",
-	"Wt20AldpOivyUKM4RQTdYZBH1BlEjfKlgDJZrUglWRiRRH0VMrYLF0rWIzZM9fDWo5c9g7Cxe5XpTZPn",
-	"PXYyneVzKoD5Rd/0VRl/clc2lVC9Ex+sV39ZqC2d//VpngJq+0rB8ELwag8wIuW0mFJkZioV/lfZ4CpV",
-	"LsYu+VKTxKLoeg6pxBEyU0sDR8eBcxn2rVXeFDDarJ9go3DEtRzemm3VdPjjHuqmkkLAN5dn/qbFfiv3",
-	"xhosyHd6qfqd8SLXU57LIU/T+UGQDfHlUdywq59OLy5Ojnus4rEB4Rt0XJWUFdaaGdqjH4qzbiBW63m5",
-	"ayu37ZA/bTj0s0rOAHbjwwjqPz+vzAFSbmTrLhcwr9wD68AprxpCAgyAAK1s80rXR0BmTFl/Uvh9RS0Z",
-	"zRCQX+TayzXWM/7RBNuDRz6JZJPRs4KBvlifFA9wgmbWXpOK6TuRpXyGNXKuZx/QSMxMDPPBUKthkWVW",
-	"Ssp6wH1qVQ5+HBA8ibV3bmQSEcuSK4zrq/uJTIVvmrKjLXuV+BT9O4QDooRejx07Gih7wuAG7KtgiuC0",
-	"WTxn2CUKsVl4/jIpOx6DfUAggZJAMNVCQiMsi1zrUKKl9kncyfV3XGd8KGY8sxv5Mfd48fANflmo0O2h",
-	"woM2t2H+exu7+ho7MmhbZ0W76OGrve/+/PKbV1vZ6oRc2LZokOcMYjSv9vZaVAH+wz384cL6ZDVMNOZV",
-	"3MxuzupKMbZkz4eveFDkbkEOVrqzHbrhkdgK0isedN4xCjAkAEQPlJ1f9thhNi6m9uMjAkWM8ASYaUkt",
-	"Sibnw1uWZxBRzwRBdkM8L53DW/sqvpPi/q+jIk3jJk+20Yt9IvYDfH9r4oOuo6IGro3GRaqm+7BOIUQB",
-	"VTO1pUd1A60I6wMrOq99jUzJ+e/r6gHPBLqAHNsknuYN48Ln7HRsEmyIaPxaiOL3VLH6dBANho95l8eV",
-	"81xvaZJtJSGQD6D6aUqEUHkmRWNdcqZ1PsgKtdlYaiudKeK4vSeKLNPZYKgT0VSr9JIiYqtB37qFxBr1",
-	"nkukbA6v0TgQ7NXpMoYN0Th+L6ghtVFI4kvZ7kD9Uzcc6cJB5aoiGbBeWJcpZ6ngEIeUxnpHczaVqgBU",
-	"OBI8INJKdU46+05Ay39fOdyf4BH2n9YrAn4MPOrrNWIuBjfzwVQulflRKPnVN9+2iSb/+8ATbtH/akF9",
-	"XWy5yD8rOlb31xi/L26K9PYBlRJ/0zffF+ltS7ynZTNyZcKwSG/JdvwibqG42YlpUURRpLfMr9j2RG/h",
-	"uUyrzaSxkYa9iiDva84Z8qnbv6FHBaYPhIesJ0b27j0veTGTXl9hhTkiZ5bk7MyXr3uVbc0oc2tW1KDn",
-	"uq9MrmcH7PLk8v07X7OhxD3VbND1bw5Pz06O4ZHXp29Pjgfn76+hEoPJEWIKCxNDxy2VnGI/LpWCIPm8",
-	"VMxMkYJWzKjNfvuU4dW1bBNrs7L3uTKH0/A+FcCPfXeHKoyJvkfTACR8JYX4I1VkuOVsKsioCsfvtiyj",
-	"8hmfrjjDDgMpUq3Jlwnqpe+oO+uLNvxR/uI3+78tsIU22sewu443bzqw928Xu2FBRldRjW9uH5WTupZE",
-	"92fKWiZaCdK89p9NZLkPXYg/aLJxm3LiWW6rovLw7fYbRlI+rmFPAgDuaAkv0AiV+9p6iOpUUIkdJjb+",
-	"9cNMZhjFq9vKG6a/LgtVy4V77IqDYowts/iGGzmMoT/GMN4ueN1XEL2OwOKwVgVLdLPvCmdmqIiFsg7q",
-	"/96BV+9EO3Yodo26g43il3aF0f7n5lm07Sq4VYmwLnrMSesLnudiOlsBAnyeJuudvstCHboHbS57j+wn",
-	"0QhX5a6yQn1lGDdGjtV0q+ir0JdJU1Smrba6lOsOo0PQKz5LELo70vje27A3nz17tbf3HL0NSjLYoffV",
-	"5ft3707f/QAYrdJUW3HtTa+eHxC0f/kmPZtZx2oEya8YBzsYW60wQGIkE0cUtgZmsKBioSQ8wsIKN9Ye",
-	"+xlzX9T7C/G1CZ/NhDWhy+/AujjXDoxPRpuv1rlxZ/GDNelndRi/sXO0jbqAI+zqCtyPjndt6wjvtoPq",
-	"U/91W2iXr0LrcrL/P//f/182rCMqF9nz1aADw8ylK1seWi8+KykwKBEcZx7ot0Yk+fBW6ftUJGOBX9+d",
-	"zThQsY+EWfVJHO0TayLZjdqs0e1+x5Uhp/mB8ndYLgatqH02pgmbVPsmoFULoqmnM4fmsF4wr94fHZ2c",
-	"HJ8cHzBBraKE4Gw1oa8+Jqhowg1AvOyMK8OH1LS8WnZZC9F1495EmT6u0B7RyD5bufUuwHbYnPFr14tn",
-	"p3bMVpKrRjKb7lKVuo/TNFgpBG+GNYrBoS8VS3RxkwOLfPmkAQRQY3Z0/u7N6eXb03c/IBMS5lP7yloU",
-	"ieBJKpU4YJlQ4t64VjsjeuwQcE0AQn0f7Rf3TvuURJohzwAapa/QMKkXcvjEo/ALv2hoIo8p1BFOD1+F",
-	"NGRnPGCO2YbAw0sJ6dYJPTjb0BSRFUpZr3GbSnoNoUroS5XVgi/39vYOkObAB6x4kU90FrkkgJjp4QRV",
-	"N9iwqxyxJsaVz8UNg/Gtd8K2zH6ROzDxx/K+xIdZyqVqjLPS7w92Kx4/d31iR6oaN+vPDomadpMrURhZ",
-	"edUZJDKkB4ICiRZ3IpuzRAyl2VIZ6AnOJrufzIO9nUiIltn/IxC57a3viMu0ne1F+T6dlek+R3mdZ3ME",
-	"zc0WeQlRLwXWmKMvCcwx9nBrzH7F52eJ2TX+97DC7F8fyUFI9bj55Dk0DDdMLj5YC+oQkN/34T9fwC+x",
-	"FcoYS57+av8cP4dorVaC/e3q/B1L9BAivWwmsr4aTgp1y57F4dx/2FXJLxBhCR5Ff4pcbaydvecIaWv6",
-	"yojsTmS7EP4m9fwshkHBf+2aPBN8WnmgMcIOrTwvkc3YQEFtXxF/LY6PGxbLJC4R9OMzbvJdOIJ2T4/j",
-	"0uKgSiyZY0zJvs0aonHUV5VYfXlDoXKZ1oTroQzBKrwgYStUjs0wMhOmrxyTDyqeuMfO9DikgpjqO4yn",
-	"gZ2qx6gZqB2Ul7n+rLZpeSzyy0Kd6fGmu7y+TBGCaxTCDHqGedoIMkcX19fUSZV//Wpno2ZmWFsTFm2q",
-	"YnojsoMS/C+mdzcWDMPNAyN+bTm6va6jg3QzKHUrwZHnsDZ5oou8ubLeXt1c69qi1LUeVdAKc0dYQasA",
-	"cUJKOkXcBQfQqpbJxM40qpLGiaYprcvm2H1uLwQNYa8woiGpAw/GCoDyyfjiFXXBey2qNaHShpucSWtb",
-	"D4W8E0mPnZef5wQJQ8hebMrvXRxWRcM0Iyy2bpZvOOicsq0edstclkvKtNUN3pZdUQxRd2Cmerwtth6n",
-	"+7qZ6xXNuqKqzHVqffMt+0l+32OxXVNsRzaoX/dK9jmSgdAA43TCkP3VV6+sExcyreHv1cZH1FMB4/B3",
-	"VOtlJTCVShg25fO+4hkwqfrq4AVDpC5CPJsJlTxM7z+SdXemx5/EuDvT40OclZW0tbhOslJW9dAIMbw2",
-	"PMAfLSzsK1tWBNSAZGch7lWHu6ez/KIslPmcRMgN61MFsM7snK3kw9DeMuxtBz5PZ7kjYoRPbyVC2w7d",
-	"ZgJz4SukS7HDq6vTH96hx3t+efHjof23VVgORnqYcjmF3scQ9x38V/gsoqyfQldkiQbts7/O3FWAD3HI",
-	"wuxzafFhDjiybwWYCwjZEkWv1aoVLBQFprmrtwFsGFLymBM3BzWA0tCKj4jS7FgLTGwjggWwbKbamHoQ",
-	"CpzFLynlx08OX9JcP0p6OBOgPFfshmArhCEhty2ipr1QGBAn5btIIQjaVzdFMha56bE3OvN16BjRzgQz",
-	"kyJHWnB93y48BCJM8SGsijCaJRrg0uEG2Gt8qaWUp9aemlsR98G/qK/QB3ZAEnTTBNBi6zcCzN/nF4C6",
-	"xIF9zhlsmrtkO8cLPOuRTBKoZW7eI0fUJ8Fdp0SJD4cAJnnQQh1Zq/i2DIZUKpjAGO6rZzEEVgd6RN2s",
-	"ccTioLk1fh4tmOG+aNHxFJS0An0FKOElIYK+V2yEs8hwN9ZLdlY8hX5/ytrd7A8CIwJf8vggItVNAFZE",
-	"i4PCng50UvTYuYJkdNlzhKR2vlLPGYTWpKk4o31liqH966hIN8oLwOM/P70M3RKfRCtfYWXker3sFm9n",
-	"e70hD1fK+k5kUETdmIlWAuINZYwDjGagty//JnMxjZjOEke3z8cOPxHMXtKr90ABI3OsogBwz0wQ6JSr",
-	"3AQT2+Ri1mNHGGSxBgyS3BUzq95fRnt7e8A0qROMcxt4qEuTYxIxn2RCMCoYLUeK9JOe/RY7qbi57bFL",
-	"aMVzphNXCQb0XRt95ux7FvtMYByFmTkqmRJJJu+sn5Gkv+JVB4icC7k6u+fgtXPMPAqeRCW7tGflR1PL",
-	"XjHhdyKyE5Riw6JULKb2v7ghqH/uFvURxd6/oynxq4RI7Nk9E5mxxzMHDy4m/tEBz+Ot7ISJvsepq74v",
-	"2BJexGFPjATP7WP2d6wRvbO0TQwf85o0r/3z7pqijetq5UCaMnhY9H/Y+/rmtm2tz6+C8exM21ladpz0",
-	"9taenbneONmmkyaZOG13p8yaEAlJqCmAJcgoejL57s/gnAOQlEi9mbKT2H+1sUgCBM8BzuvvZz8ZV6gd",
-	"xIgKokewhFaSc6zegB8zbowwoQJxjaw6XMXQTxwBUC+zcwXZqFGTAx00eAXFTMYigJ+YHEE3hUsLG4cb",
-	"d+op6RnPMsFzg/hAAD9X4222z4u5oosYV/NQTXUuBgvTstqbzvjcsCwXRlj1gvFJoIVKnLMyEoLEXQKr",
-	"hEyoqtVqIXbnwnpAL7LVkaFgAhB5scormnBzZceGQe3WfurwzI1IBYCdhwofFHi3X9hN4SOfQtiUs6Eu",
-	"If9GMVY9ciUkkNDTZcEierMgVPbL2JMTnX33SkMxlhgaqL1YF5rSjnU2cBsyZPaOD9MF6jNK9WyZQbKW",
-	"jjj58ccdM0vQ1rMjOM7i9qKrqmnrQHZl7uJC5zcfDnJ1riZ2GxCYPqFfaPxNsV96wSf5Rc+w6bvQULuD",
-	"WItWkTKrio+PoQ/D8bzJ+pbk0xGoSKGaiwITGJjHxzDbROcFdN93N3jZcbtk8fHJBqLYI6oDKKSDdthn",
-	"ddV5mchiZfVbhdbgN59e+4+AF67lLKsdq3BNi525/gA9qtKLrefo5XKpB9Wd4xHaOEscPPuYZ+YUajjg",
-	"OCLBC0IVwSOiqq6PWSkJWJTwgkf2JKyWe8DOFZNJxenMC45HI08+cBXbY7mS6gG7bBwKdPhZ89dzK6Em",
-	"uPMEqlOahSVBqOyOsnisoCdmd5ArOHn+lz3rIns0xnoKxTWuF9QD/qDZ++jHUJHR21A4ArIQVGbgcS/M",
-	"pIQey5lyk7Wn5kSXWKNnL6N3TqUdDsxtVmjNTKpn6fwMcMeVEnFRxU4oTw5G3zDXM2ON40SHqgFe3u5e",
-	"2tk9nJgPJ+bXeGKiX+7VQGMVN//AZQqRfIGbzFOurGc3XAQEddvEquXB7WBtgc42R9n2pS5uO4NKl2pW",
-	"Nyx1OTl+8u9dil22LFxZPkyV3R0hvIsHBD6ln0ANbLaN8xQhdObUfnqzE7UXENqzrUBooehxqK24moIX",
-	"pSExwO6awHpifMwxHonIS/biATvP4wngD8G8Q2WnQiENI6xoYv8tKgKni+nY63CsLskkWQlSWxk1+Ewm",
-	"lSkE9y5pav8Gc+rcFWkyO9Hy93hG7AK+W5rtUW7tsl7ivXsA390REthNai+AwKkciXgepzvO66W/vTG3",
-	"RxvMzZeFTFAIIV1VxxarkPW7z2z5YVsi6HOHjI367oQUDDZA0f0P/R4tOH1ggf/ncbQesXjRcKk7bgtI",
-	"rI+BjbcQuX3g/x/8z//89ejw5/d/HR/+/P7TcfDvz/9jCyjRvQDxwisBROlw3tczb2LdtULqlkYqYczV",
-	"tZj3gKaMpfx6+LeIFx3/T+FBLsZSq/DgNDwQZXjwGar2Xfyaj/l3hk1FwcF/sicBMg9xqbo9fXd9l9A8",
-	"Of75Xw2pOdlYKCA0fGUlTC1haa/XFYBoNPJD5+5xY0zcBQbqjxuO14vJuvbtkHz69t7Ojbfj2z2A0G6X",
-	"vYTja12QCc0j9gZLpuFc8urdTjPA6iwDfYWmFkNQ+O/VBnNXXbcL3eCpS1bv2NqjuTWN6UBk30cNAy4K",
-	"atEdqPpIeSHs/kbn5Q/W29UjJhUkTSNA4YwwErME40V0P3TyVziJp6GqVzIyWRCaqYYhBfYNKYy9wsMg",
-	"xDPiMjWuK6mCD4N29A78MG9yrAQQO6MU7cnxIyZVqMD6j7kRmPGkr2/wba9SPTaRB9IxZVpEFCWuhnNY",
-	"D8kgVKGKKCwTuZRPPNFGKLvUVeTJTaJU8p9SgJBRVBBTuoNQveF5IWOZcQXgQOC42rusUfN/D62oH74A",
-	"enPnoOOd9d/fwV9w+qHiqoWBCAnG3DvXHkMlQo6ArNbGxrQS3eioduCtY13bApN9rSxFdnHupq7DfpWO",
-	"io5SOSR4FGmss6TKx4nHyEWDDMB0v8dNUaurWKtRKuPi1OplUebqShBHY/QDysiOEKmbI5vaOW+HZxoc",
-	"oBwJFYtDBFpei79a3eFugNWkyq69f6OFPRWz7BlyaLqkcLPYb0HTIakeKthh/Q7Kx96I/XqQbO/0e/dU",
-	"6mRwk9zs6F+uu4O/H32ig6YX7M3VZ2eo6PCk4+bk+JhJxaqjczEiRp0Mdkfw8WAXeYrwOPL/vuJFVZTN",
-	"IbwNvBCFyJg9fglOU2Smo0JopyMHtuKNik/3cDjhefuWoFg2ItZ8pZUgcs33d3RQOM3bca/oTQkfHz9Z",
-	"r4CvdPGbTuRIiv5gSEFJPFiNF9AtjfhuRT6qAd6tqCRPocgpWggEQD7VWs3uHI+5QqN76MPFLei5tSH3",
-	"rEcX+RzqSvdhvHni2WXDrf1zu0ukMEfnMYK+7FLsjS91DuymG0ND4oDYyC3unEW2Duy3dDRRsd3uh9Na",
-	"fNanepoJZaA5ArP+oFgICwFum4iBT19joY2nCTqrDi6oB7DHFCJTAkbqOVaES8VGqRxPsCzXHmgicYmk",
-	"t1VDsjujEIbtil47ClXd2bMapTSUEYkcXDvEQFwFqPqgVPdSqTxaa//65PWlW6deymsnnAEblkWDTp8r",
-	"AoDX+XfGw1OdLmkTIToFECXBYhteCBZVE2iEH4RKsJqeRe7xnciYePuDatxP1fACsA/1WFPW/kKxeJJr",
-	"pVM9ljFPsQoPqsNUo8gAq7ZYLqZcqlrVS426LlTOLffmFXvDx1J5qpjhnKrrIJa8KvO/Y5FYTRu6+Au4",
-	"iTsTnPDyrSA13MQH6APsRjjQrF771utW94DauFS1uqQqOxTY1PVkCbhxMbUFv5taKw8Jew35EF1zqWIB",
-	"kYQAL3ZQ9IgvoIB53/6IxZQFNDDkuc6N6xWS8YS5rg6eA6yZkaBs8LMGu6/g1xAamA5C9RyG9moHUztt",
-	"QDC26Rq98o2OnX373mtQKKErp7qkX0xJ7n3c5lfuz78VHwuhkkMHTLyiUbRJf+c6pLMJN+KUXAJoWMmZ",
-	"tyekGg/YpSiYkMUE2BYKORW6LK6mJgqwdc/Baig9gz0/glb+qF1a7Fwv3FTvoZ3i3/3eWirQ0+YxSyEJ",
-	"2roV39hqAdCVw/Vg9+/4tXWTgR2vSfVh1Rca8SbcgHtcOc5GsxHPF9K2hWYcGzibLrIcK93BEAKTdIDq",
-	"91EhnjcW4L5qBayCOykKzZ6+/u3Ny2fvnl1soRHLjGLtGrEafrhLG06ZIt7IqcZmrprPGtANiI6E9n1Q",
-	"65C2b0Xtty602qI6rFtzmIuVW/WC6Csy0idw4gBKqz+ytALen+kKhbMf4d4q24OSkZJhLKZXDcsFNOd3",
-	"q9dvoF6LdjbWmEPqOGhJhgSIbpDOGTdERTxgL5BHgtTJtR/rDyJvBmGjy/P/c3716vW7q/O3T3958cez",
-	"i2a1DQAHfBDtUDTwNnuOKX1RkaJbSfgFte9995S3n+9YLd8KwqReUIq+FZOm2InMAP0tVZWyK+v7zrBI",
-	"l0VWFhFLRJzyXJizepEfNHLBBY7XO1SQWrcXKT4VTX2swL6Xi90I+WDkXW5EhpiHDhaNzwcMUDir4JmH",
-	"vKLFW5HQJ/TSParybaXUz9X818vXrzoBdZBeZ1fVusOEeOFnj16RF43t6lvWRg3QQlphBvr8nEeprxmD",
-	"cPpU/ttUfxDGFWOmUH1faUJprF0GAGxU/xhdC5FdubsjLJzpwEKzs7yvOY23+I3uq7mGr2/tNRChZPtj",
-	"YX2MAAXssO48rGBmERpisC6gR1VemMHDKpHINeo33BE4U8b8g2BlFjg8GzbKhZkQk0umUxnPu1XgaX2C",
-	"D+m9e6oKAGqB1UgN+dpP/Awks1sbXow6MxjWeakDIVPvl4NFloZNeSIwYIzKEKoWbWAvPO8vvnXgGx1G",
-	"Op/xPEETujKBXKlWITJEzVB1qKqAZbn+IO1GgiBbBJLrfC0DtTG1sMYZ/jlUPuxHI/GCISu5Vq5j2t3j",
-	"cp1YJypVVhZXmRX8iHYLOzVA46oj/BPXQIUViojW9UsWio8H7FKIUCU6Bi3zbQ2DadK+jRT5/P4epFaS",
-	"7+/mYXWKYzhhP1uFffThStao10owoUC5RV7tCzVASJieVIn4GDiIUjnFdKUjzWjP9Bcie4kVo3tza77g",
-	"2mJ8+850eprWir4Xqv2/Jt/I5/Abb8N79opgu99Qhp061WMFgORImVRNgI7dUmu+BU8cBHCN9H07krc/",
-	"qTv6ZP+zETk31B2aRhLf3tuaCgHAhgQMnbIwMgGD5/Kap9ZK8HEtSSUpKS9Isq1LLjDcbCi6tbL89wyw",
-	"RGXBAD1aJGisIeY53g6tmaajrJde2grTHpUCHv81GzJP6+t0n2sdiX4c9uApVyVP03mv8eKGTq7OmGJK",
-	"R2k2KnOI0jo/hza9uo665u8FLa2pVqhadYstqtZCBraLofVBox4yoms5ZG9Jjcy1zLrV6A2gWkMCc1lt",
-	"HN5mVaUmC6bzYCGTGap65ZpVNooIAKmWU5YAB1mhhNX5FqpuJfTmKHH91RprWpErr2X2oI4P6riilfla",
-	"ZqSO/WohBtC7de+VBgYdlH5qY17IU2KPO1TVLOsJdrcAaHuoXF/MgF2UjuMh0YBTNtUfxJnPG1FhMu+y",
-	"CmnaDy0t91MZ8Ov3Eq5yDB1HKcKOdmJi6kRAyh6oR2Q8Ybn4IHjKJtoUKOGZzgsqsqfsj0qGc0MkauDu",
-	"AMW1DlWci0SoQvLUUGH/nJBgzhxNlHWyZhXCHxbWcYbTDKpWACz370jtv3RYqvtz8t0C0lBdlL1IUrG4",
-	"Nr3S+OIQLp7g5lV3xv3fOihulv3xBfHAcGaiZyvJKrEiAxhmHDslTY6QhzhxywDww0wHDgACoESsRw7X",
-	"KDELlch0PKlo3aEUxu7q0hSup7ASpgVZqmgqMd/u2WgA9MkANDteaQbMsU7ido662o6yLbILPVNetLbb",
-	"fTfjjly/Bf4JXDu3UbG1jYCbiT2mRy5UknnaxGZkq8fyrBsqz2/U5lPpy3deWMGABVnfQoVaTA66xRxl",
-	"uXB8UV3GBtYR13iSF8WPnuG+ysGekKPo8W9wtG1BpFZ/iXcyvjbPdan6OAtphggtw/1nZCO7W2zISrq8",
-	"7Qmex5POs/C5tEbdzDMkUgUqoB3JJGAjqcYiz3IJW1ANyipgNYxV9uIiYIBkyl5cQE7WHq+njviI+MlM",
-	"C00WItaMc11mJvCkWZ5/KwjVTAwnWl/T30apntETK4xZepTOZGxc1aW1KXxv6e9ZRidWqmciD1XMjaCs",
-	"a8DER2sL2Y1aJmbAHNV7ISDnDvxL11KRK9jsdQWysFAtTsWxh+1OFWZNAVdkskwVtgUPGH3/pb29ran1",
-	"n5XgUJsAyO41BwFv0s3N/qfDvRhZfeytpRSQNXAvI4oqkPZrMWck572TjAkg6e1OUUHGhS7yMAIyR0Yr",
-	"kkC7hxCzGDaAYu8G9FjMmf0Kc+oRtOKbpXo+BcYuK2LQpuHhFFvrTN0Ut7UZNslYrf5Ubmi/695hDafd",
-	"hky1FFsapwB3jXvzYns0cZIZrCChIc6YKoGpE/4sCwcESi8zYFYu3De3ngpH7CfklrEiOGDW9zG4h3gJ",
-	"QuyYkZgxzxizwkatezwLRmpr0gfmcwN56fSte9pUcGJvcJSezIIlGb1LF/t3QFK+kby2WIL0lKOJtObd",
-	"fDMCii4YB3wYNo2uZXLwAA2Pjo+7kfynC4RhHjhaquLxyQEA9MtpOT04fXRMOPT0Tw/aIFUhxuAm7PdY",
-	"q718V47duiWOJ7Kvg83tFORl32wvq4tGwQtpChmbNdwkxOvqgo/GW1sedtmxEwznTJeFdb8DgtwFFmPX",
-	"R6KVsFaY0UCXQP0YcAzSAwCUJJ/7GKfraHfmrlYxPJmKBAFgpQhVxM2VHkUD9gc+xvgMRQXVSLYXAhjX",
-	"IeCJD6VCaY/szl3kMna1w6WCLRyfRddhvbEdPBO51Ik7r3PBZjIRCrMcI3sOTHSZAyXa7++eVqEq32vp",
-	"CJ3hhHf3IrvLKjiVS//1NrMZ90Zs8q3h7T8gzTcIXFDGNsCc99cOeqkqsEqHGjec+42mvt9V8r9xqY/9",
-	"6A6Vo53KEAasWeqQMa0c4/pPVFdA0eeGs2ivgl5rmVNndJu7CxsZcPY24JqsggeOi6zmvoaqxUtdHruN",
-	"xrrDNQ0VbYrocbf4qeyZgtkjJKHSjETrlI1EEU/cRqbLPBb2hXG4OQNUU1boDq/knfsOG+1cSxwxN3N9",
-	"96O6+1RFv1xrmUWdgPdG1V1/qGuBq0eTWqNdO7rTM+dkbcgyesocVyih919LlbDvgZ0gCliUl8r+BxUD",
-	"/oDxmygIVQSRrOiHileU/WmHFwmQVhHCAbLBActnpfqeNxTtD7KFgLUB9ACUqerTo9u0oWZWtOaAHSHV",
-	"+togq4TLTgTMaHywQeoGUcyEUI5oAbjEIU4GxPrHx177TIAmmRfNGikc7h8uyBWqRpSL9o0qpocE5RDo",
-	"q20mq6hMQ+W4TFl/VKaYY2MrqExPmSMyraG8N/caFKntuRpQEsAo3gg+G663i7zF5S9x4bcZgL5QCxje",
-	"8yr8C+Y5fT89ahwOXRYTXN3OpVYj+vrr+PBnfjh6/+nxSRvFV5NKbZlL7cbEkFzNX4/g+y2OvHr7rCv2",
-	"wef3d8Io6VsT4Zt4pfXkkrgr9B2gdCH57hr6upXR6mr86R6xrRLdFzuZFmi9gew+Rm9xgVn1aZzU+D/t",
-	"RrL0vLRS5olPc4H7fKFZVOZpFDAjx57twIp0ZEScC3sCK9Yg3gjs9i3jCdDMA2gXVmN07tTotNFi7inD",
-	"3ef33iI9+ajvsbsCT/T165g18HkGXxX7Cb3FdgQoPaTln4IEMu4msI1aLcdd3S1Hn+j/HI1JIlw/SVMB",
-	"8O+7KoCTyout6uCC9mYWF91yEK1FzmXaZTtgCUtXQOnHmiGwgiL6SbtY0NIBLZBA/rG7DtJfCGp2cHNz",
-	"LcKJsA6+dZZ3EJzAHc9LrnIPArFT9o7u9xS+vbCL7KBZazJwrymAMRXTocgNuxZArCBkjiHUAYuEsj5Q",
-	"csqAm5rKZo31QpCIx80qVKbQWSaSgKWSKnTwXua/StvJhQSYt6u4+z3b+s2xLUrSF5Bi2+cef1TbCDbJ",
-	"tQU+VxENdTKPVprhF/VN5iaCtiH/+CphobnMHfX4Q+x8aWnWOwWVsPQKrV49lgjDd914t5D2o0/0//MF",
-	"xrauM82t0n73TDfKvqHN/dt0GOducQa9nabuiZW5bzeQW/zGR7mgf3aXl16UYgHFuQ63ZCoZpWxKVa7O",
-	"p4JFNI1DCRHIUGVCQUrZv7sr9k6a47SDrtBddyZ/we6ObENqN+geccPW+0dujFxC61eTvb0coNJYq2uF",
-	"TMEFUFnA6OLE2+OuWoLwkZePU7rj1j2tLyeE8RZcNh/B+OqtOpSHPZt16AqswoHo8CsYuRWnLq5WVAwi",
-	"ArhBUkEwwl6aQ+WDb9ywmUhTB2E1yvX0lCk9izBwDNddS/RboCOquUNKYUKFmySLEmlibv17yOw6HVLk",
-	"5lQ65C3S2mikV6FyitVGKKHuuWbRK8Daim9HwfB99qtfG9gS/gByCHR1O9fVZfGC6ZzyiRF060XNaorA",
-	"XjLVpgjVo+D4+Bjgg0gYTilrSoUNxDoNGhpNdY7oqNYTXmlfPIfJ7Vf+b/W4oPfaIuZ90v/o3Q0F75oe",
-	"j90Sk1J8sf1flR1VA0nswWPbWNO03VMOMTewGnPYFynaTwlcWdRaQ5mFAKoXBuy5ztnJE6x0DJziGBbz",
-	"PJ9TI6QcK8hhwvsBrTY+orXIEafotkCc6IOh9tWfI2/hs6J7Bx9177JeCFOswwrSSniQINc5hGUArqpq",
-	"ngkWST0wgNTlElSZVOPozHXmkD9qJnpmHAi9tbraxNvO6laspC/ZnbxEOAEky/tAeea+hGGi+VR2lz1k",
-	"QtnRsGzpA09lUuvorjFNycKwakCz7EzOJvp8+mKfzf5PoXTzBcyt6IwuYYHnd4ZJurAqNMeWH5Rl6jMX",
-	"pui1QnBpdPJE/MI18CJiYdq+JVdziF81viP2Z24YSK86DlxfJwId54KNtRIdkXUaYk0zy9uqmq4jEQrl",
-	"Pe1FVCtdBhjfb89VDdWTpQqqhwB7c9E2qLnBj9tfyY0XFr850V/WNRC2E8MDbk+BJaDWDclybbUDEXdP",
-	"yYvh0I/C8yKg8lO8BqBJrCmGU/BA9vZPMhmw5wTDrZgmZlK8kBkoyJwInhdDwQsTsDjlcmqo9Rupi6B8",
-	"fUptz4Cywkjb50Q/ygDs2q3wNHFVuONSJh3+0ViaQuT48faEIoAPv5vqHBj6LbxlvpLflD4E7Ma4Jgi7",
-	"UHNX6vUyey17eUszsEev+zAbCrf9uW27PvqE/7M2D+TG29ICwk+8c2UD3N4XFgQVNmy5csuJl+WVOwKt",
-	"7DZe/+TWOimhEjyacQkksNDoC26lPRKtRge4B1RdZr4SHTqPHXHRGXID2hPRyqU1hucE54cwSAog++UC",
-	"0g+AUSjtIZIk8cxUEp7kXCp7Jn9vhGARnJLRDwCOS8/CKnHEHwH4Fop18lBFsAZXMokCxnGbYjN4A++Z",
-	"zrhhqTYF80yEGQSCToGdoOqtg4RSqKCLp7sK0Y4Addw3FMr+N7andmrbgqL0N7Irb+8wP/ESOEF6af+C",
-	"L+26rvrdkTbAdH4prwWLjv7Ww0M7/tGnvFSNW1HPfEcYxMqB8DtCuzsCkFqvjUQYZs5YhGxSJgLFsZ4n",
-	"0UtBENJqK1XeAVi5NWEiO0q0Cqb5C5VXmt3/3rKYqJ/ASakwXGhWc5L5Tua87IVp/C2YSnX3345Qum6d",
-	"47UiPeUfD60XdDicF3ZZHv3rp59+Onn0rxuIeyIKjqVzHcwxBVp+cB5IxRJdDheYl6EjSNuXIOI7cq+I",
-	"QUwWLNZqJPMpmY0D9ou3LrEdigxM2I7Zk0fHASszrQjVr27V0pV1dttQoRWKdorbvdnvCoDUh3MWlQpf",
-	"slVN8Kcb2xrBFwWzdpsmzgUs4C724RL0Y6t8WgNhdRiarImRVNJMBKLgo8hawRQFmCDW79FKABertUfw",
-	"3JcGWYIcCVKovOPTKix2Mg+ysrus2PXbkytx5L/cqhShEhR/TQU32J4JUb68VNDbnCNtTER25Eio2G40",
-	"Wa71yBqhEA10bNkQH7YOeglHBWyNA7t/sangypySSVrfrQK3F/qDBXFDC53ZzbFhfediVBqXuM+9I9bZ",
-	"zQhL4bfWL+/M91O7Ezu1WphW0DGJX8PUQyFTPvetuoP+YtpeUOnD2q3J6QRiPRpxmyYAhHR2MHfhPrRi",
-	"nTBvYMKGanMbFkb4Mg3YSzu1e2W9whvfsbXqTLmNDAJp2MvXl+8qnj6gOay0T+e0QU/dRn7+9N2LP57h",
-	"FnvmfLcQqAeRxOPi2bvzp788uyAuQ6ojoQni1K7GOY/FFbW6R9RdD5s6mMcu+kGoGfakwBISu+Uj/IY1",
-	"gxG63dm9hUP25GkueDKvRQZDhXO5FiIz9JoY4j13CwF3Q5CmqN7AFHxuiKNetqbZ3WI/GDy7d5TQEu7N",
-	"PC7VGgP5vPriLsAPHx7nJRL2/ZPjn384w1wmSdu0NMWiwdEmHQ/W8E2FY1d7uFU2AFS3Mxn6thbsTDnk",
-	"1R0umzsoFJ+KgDXx1wbshQJ4Fz+C3aigzpMwgbpgyP70U1qbPAW/H6D4Xa2pzvHfVQG3e1pXgpXuPGjp",
-	"Ax5qnQquNsqR/iHF7ODbyKWul2W7oPQivSVA3SevizL+bVmY/W9rMqGXhQYU0xpYNGFj4JleE2Q4AFFu",
-	"idELbS4m/il5ahhXoRIfpQHOIbqPKI/dU6TxZzBW/JwcHw/YKz4VdBAD5A/BeEUS1OM0IpcN8hUJGMWm",
-	"ggvDixAvbF3yk5DMdgRY/bIKnul1nMMXNJ4159N0+2e9Ex9XlHnWxePXy9evgFLx/53/9hIYHej/WWGF",
-	"RiqgWLRXDVgE6DJ2RhE691F9ph8P6ZdcsMJVEhsWLb4NOTF9tMXS2/rKD0pFb3YXghX009XTyP8uoOwt",
-	"6LYcHU6xEftAw2fh6cEKnV9xih1BnIU3szBNlXFX1FTmWxBhaGzjyEGT14oFBge36WO6mf6Bi7yiWKGm",
-	"ci48NmDnikmFhXPN3zmQHLl9lVuLc5iKaai+f3Jy8gPurtZ2QEdmKg3E2KxW3VyU6V1ETZTrs/OYsIXO",
-	"kbNux0OsVZ4/2TPpczcUPGKcOEfNagbwFpTWX82tUVZaJ8KwqEVHoqDC0bHrpUIFgN7E3gBwjrV3hlI/",
-	"XiC67nAOK+0AdtsBGXc+ldyN9uzsiwh5y33zDmHll63sTTbRXWVrfWPkM2f2EFSxi2yy9o5JJy9Eokip",
-	"ug36vFwL5e1JzTdbnb8ozV9IH+WuQrzqxCcpXtdI2dqYuEpUu1t9qR/xQUy/KTGtuhH3KKW0p29Wej5Y",
-	"GR5xoPR7l7+HyMYNIhvug+/9FHcDHX2i/1tbI1sTopvL0LKB78wX5LIJsF7ikY/CWbu1CsJ98PPoBufr",
-	"pvA4efTkpyf/fvyvJz+tIfK4T5Yk792AnAieFpP/WiVXv8AlB/tNx9sROrzKehdDCmQOOy+miMtcFvOD",
-	"07/eN2pIJyK+rtO5Lo1ZW+GpKPjBe1i8qShyGZtVi/cbXbIZonGWUv5mRR3/4hK9yfXUTrw0GMoSHzNt",
-	"0I1F7ep/vawo0ru7ItTaLEinW1dMZ0LxTA6cfHQt21OtipzHxV7IyHqR2V8vX796PfxbxN3kPvQOO2Oq",
-	"fr7VjWbFt7Yf+HUm1PmbFyzRcTm1q9f6fSEh/V9r804/Hj+ukIERFnS5xt/RT8xPKeHuiv6xRSnhBR9y",
-	"I0KVaLTsKaIEwV1oPoViP7DgjCfxBd7fiesEkAXV2AzYn6T+HO8IlXcgAMhBioTKwzx0vUOH6IiUvBU8",
-	"AW7NfW6d1SBdMUS/nrCW+9884cslAposYHDf5N8uMs5MWLEb/FGzJPa0jm6IjlV0MbG9qZc7162zOixl",
-	"mvguXLuYLSvXfOang6Hgucjt461FxDN5dS1gNLsLohDgBlrm6cHpwRHsjvTQFjo2z32qRxgiqjFmQfX3",
-	"dFpCj+sZ8bxbCcukIjYr6qFdIJRqoyO4RD7ZikOHpXpsqBBSZKb2GONZFpZ6tIHIkBHBPNOKJlW72ZHP",
-	"L9/+G7fGpOIqhgCplSX3JUyhcz6uv4pD4V16jXLo/2kcBRjBOLn+R4fqvtAASeH9WABeTX3ZXDd7uzGe",
-	"CJ4cIl0D+6cUpaBxkvSf2hClETk1WlZPTtJ/DppkAbWHtY33a5Oct87/i1/Of7TGK/+th2bdXIAMpjkZ",
-	"V17Y8eJZrgsd69TKpp2Hayxd2WaKvJZlMdG5afT7NqQUO3a3mEsLMTcIDrHu1aW3Rnm/xQA1XG2vi75h",
-	"H0uRMVOAsGDA9cqnmU+s1GXXPqplGHusX4t59dilJv2GHkFTfstTxuNcjCEdOpJjgG/hQ0+sN2h2vxMd",
-	"1/JTgPFXYdyOZSI3WmHNHrQUazaSCjmoRjpN9YxxNfcRPXq+58NYfjo6GgEchXBqBo2NF/bbutlGT4Q9",
-	"9/P7z/8dAAD//w==",
+	"7P17d+M2ljcKfxW8ematXEZWuypV6Y5rZT2vY7sST6pcHtvpOs9pZ0SIhCTEFMAQoGV1n5zPfhb2BkiQ",
+	"AilSpUpnemr+mE5ZJADisrEvv/3b/xjFcpVJwYRWo5N/jJaMJiyH/zxNU7k2/5EwFec801yK0cnobsnI",
+	"iumlTBTRS6qJXnJFMqqXRBVZJnOtXpE110vy4vjlZDQeqXjJVtQ0pDcZG52MlM65WIx++208uriji3AX",
+	"jyxXXAoi50QvGcmZkkUeszHhgvxaSM2UaTtnvxY8Z8noROcF8/vKqNYsN6391/3ob/91P/r53+9H/zYa",
+	"BwZxmbBVJjUT+oZlKd2Y5ppDumWa8Dl+a85UJoUyg8oY1XYa5JxQQRjNU85yYgbGlMaJMB+g6Irdi7Kr",
+	"eHP0I9tM7kVtgpgoVqOTv43Mx4x+Do31OmdzljMRs9MsS3loqGb21pRrNwaW4CgifDfC4a6pIkspZJGz",
+	"ZNcq3VDN3vAV1+HOUvMTtsoVEYzm5su1JFwrwkQyrmbBDslOGc0ZSdlck8+jPPqCUJGYh+6FYrEUiSKF",
+	"0DwlNE3hSfpIeUpnKSN0Qbkgn0c6+mJCTlMliRREFXHMlJoXablAakzWS5azewFDVNBMLMWcL+CzG7Pf",
+	"8eHXMuXxpuPzFW5U2B3wiSck+jWqvpcLEq0j4r6M0Xi5c9aZzjenc83y0HbEdrTEpZ6xuczN9Op8w8Wi",
+	"3vSKC74yG+tZuaO40GzBcujn/fv3p4VeMqF5TDXb7uwHuTYdKSYSQkmcs8Q8S9PymD/r/pTfxqOM5nTF",
+	"tJUs39H4Yc7T9PLc/IubPoz8GI1Hgq7MqzP7wJQnnYf833I2H52M/tefKiH2J/xV/emnny7P4fu+K9KH",
+	"9p6K9OEgvZwVuZJ5eIdEgj3paQxPRE6iZTl75LIwonPBxqQQ8ZKKBfNPi5EZZM5TM28TckaFkPpezMwe",
+	"Xs24KA+2aSHC3Qyf+GvB8k31jdhxfUvQpzdMLPRydPL8+MVfxmaPuD88C8md8zf/eaoUXwjGXsOAyvls",
+	"dEbtU6O+M/iGzljq+jiTQhUrln+fyyLr7ii2j04X5tl9u8tzllKzVLs6Kx/E3bJPZzmjmiWvc7na3iaX",
+	"Ik4LxR/ZpG0R8e3p3Lzu9z+X+Yrq0ckooZodab5io5YFtAO4k9vdXzz17F7LPTu/yHOZn6VUqWqm62O4",
+	"gdvUCPi2QTDTxjQ2jdRGwTVbqV1rcc5o8oYZpaAayui3sTkKl/j+s+Ny7DTP6aY+dCk05aJ19O9l7hSi",
+	"VaE03FoyjovciH5zmGHwZMWUgvNOFVkvZcrI2rwIag0VGxJTtevz7UD224TwLXebbMcpxq5gMvbq5jUX",
+	"C5ZnORe6bcKMYJxXj4H+ROAsm/+EAai2mfDeG7UofX87PvqGHs1//sdXz3/7t7ZN+T0TLIdT/dZ00xzi",
+	"W7w4iShWM5aD4OYrpmA5U9hKoEblLMn5IxOgwMRGZpv7q23si7LP6YqL8GniQn/1fAR7097cx/B/4+ou",
+	"Pw7e5eabzBTeyYzH4TnX5id3CcF8f6bInOdK229qGzi8uN92+AGsiradcErQ6oD5M6rUI00LPCKR6ftb",
+	"+Hc0IZWEOIHzBQdtRTXqUqExY8NhYeHdgS+Ov/m6dgc+39owfQTFf8jZTbHjJvlFzqZ5MegWKXWM8zf/",
+	"+SPbfEcV+/pF17F6YBsQKDN40mkOZFtxeGCbqG3qHthmig20aQ5/efbN85aD9SPb7BwgVUSzJ93Rf1vH",
+	"uFzBjmHb7b5hTvwzDNtoSR8ZbKrUtNAqeeDXnfvpmT2q7SqVv52et2ynN1RpMAL2VBlSqvQUTIIP0RrK",
+	"UeylN3hj2Ft1eJcnodWEPxtBFjnlhOroFUnYnBapsb/M49GYCLY29iiIuLZhyrwpJpwpTpWReaapsEF+",
+	"/uY/r+kmlTRpF28r5u4PSv7j9t0VyfCNkMAz5okVeGMylzlhT3SVpexeRDDISVwoLVcs/zY+evbniMic",
+	"RFpqmn777PnkZbeQbLUQ7Hh+Lzl5gxdm24Shlgb6kWIkpdosH+whuG5XNGFktnHWNjTVtq72532l7Q1T",
+	"Mi3q5sFQpTUv2/gQnbUaST/ZASf2TBZCv6VPbXcRnsvYPDVd0afD6yLeKFC/2jmKj6ER3Uipd+01571J",
+	"uWB00b6YUup9N9MtXdBu3UDRBd27dXCP7r9N0b36IVsUR9BPAtxqqosPsAQVvP9Bo8UWeh2mDm1a5nzB",
+	"BU1RrZ6Qa5bHTOgjJmKZMBIvaU5j2GGqiJcg4f9UqVx1X5RTsNs9Ub7b5uXLXl4bGHuXLlb/ghNwYj/R",
+	"WBMzqrG5XyjJcjbnT2Qu01SuWWKkb/Rl+H5Sky87XFEfYEPc5TTeYbVq88ie/plyY7S6Cq3pfhBv4TlL",
+	"+SPLN62dJfaBw/SWb26KgH0bmdYigo5HRYTUSy4WoJXkTBe5UOT58THaCmsIGsgiTciSZhkTxsKI0yIx",
+	"b4DXPqZpaj0g+NyMwV3dvhuSfGNsoZDzeCZlyqjAINEjE7rNv3pa967ChjW6feS5W82WNm14XtbJR/SV",
+	"wnjv4M97+LjMy9uel17S7bRIuK56r8m2lyHZ9pqJmP3IWgIbWS41izVLvOgbVSAXElTAGFEbZdrHZY+X",
+	"LH4gXL8ihSpomm7sxpAiLvKciXhjLD9vP9T3/NyMZop23347vjrPngOq5YTVfUi9Aom7fUpefC84rX/l",
+	"is9SRk5vzy4vvduhJkoJJeboljukdGLYkTeCiKP+N4T/Lf+/o//3539v+Yr5W2MvbA//OpcxYwmRIt1g",
+	"OLSKzJKlMeiNDhVd3NEFWCI4pxiEg4dlZn1fhKt7saL5A0tI9HTE50dgopwQtxDRGOQQM0IQ30eXhWL5",
+	"I8sn9rEpn0/hRf/O2Zqv+RF+T8uyfn5//+X/8/n7P33xvzFSPP75y/vR5+TLMfmy+dcvvvyibcqupGAt",
+	"03YDwpR8dfxia9KU5mm6NXUdX2K6+R0+B0Q7uymEMH/avjly/CUiNEnQIao0y0gqF6BL413ABZmnfLHU",
+	"5HNU2MjNT1dXl1fffzEm6yWPl4Q9caXvhRSx2fXmLaLpA1MklWLRfnHgzdMiIZ3lbocYMNt3aqj28++M",
+	"XR1w9QPqQZpPN/9j1xMizhNrjEcn9j/QrolAcM5pbv4H/mJuTXME4iWj2StC0zXdKKNnKSZ0LaxHIlDH",
+	"pq7dUj+DdtxExlTAzFXBcyNQVjxNuRSwJDA/HzilMIbReOSNaJ/p/Q85O2dzLriZ0BsjzkPXD0+cl/oX",
+	"OSNJ+QJc8VzjRdSiSldPH1SfRgdvq9JW+nU/UF/Dbt7TEODiB7mGw1GG/udW4ckLYf4GeAv/Mom+Olbo",
+	"Jnq2Mv85IWZyUYwaEbwhailzzQThun17mK7aLpqvnu+euR9Zpg96OcJXOJQNygw2n7NYEyNMXt0LBOfA",
+	"OcMDxQV5/oIsZZGrUr0to+zuAI8JXkr3IqpgQUcOF3RCQGOekNMKBASaz5KlCaFEsThniIKR2sKDTFuf",
+	"vzj+Zkyim4v/nF6eX7y9fnd3cXX2f6anV7fvL26mV+/upj9eXN9FX3RdYh/70v+RtVsjD+wwhsg1XQSU",
+	"4te5XJFnnuf22QSFH/kSwBFTxf/OInRkzhihmqyk0uTZ8fj4+NiLbhhNsxbesCZAl99zwYb4m8a7sDTm",
+	"A2/53wMf+RYb8mKJIF29r35+POkYJkxCz7E+7zNSAIMFdJXXZ+TPz18cT0hkzvy3Xx1HZj+XB4UqEv1v",
+	"+4uK3PWDBzDLWcwSo8W3ajC2213IJ/DatstZ36v7gVvS9jVU2OJb/QWuuZeNxCW/l8B1yvcNo0qKkE4a",
+	"yzxhiYMnUGM7Ep1TnhrNHcXji+fPjca64kpxsRiTlD8YAWz/TWYy2djgRrv3G7rveQm/3I6bVdLr/v42",
+	"KLh+jxv5li5oJ44MXLcHA5OZ7rq7OkgvmmVh1cv0hOEqo9WXChcXCXtq0bjMg51D2l448OhlNGcicPTe",
+	"f3VG4AFyJgXEickt0yiIIufoi8BGjFRGBfwLh0wXtMKSes/Cr0aXzAvxymxjmhoZCvYsM0KOL4TMWYKh",
+	"aTBpqEhonjijVHXcz9r7mO7P/itn67CoWRXxEsAvNF7C9WDkC6oqflxzRhWPW+P2j6b5UCQTXhuNR/Mi",
+	"TcOxzIFCECb6j6tyvjdGMrNeXRWIn5+DXZQwmlgkQHvUH34e7pDDo1a3h0IGkR2qvYvax2qvHbUj3Pnx",
+	"B1qI9kHaE9Y+yEJ89AEaAdo+QrNxW4dnfvyI42OzpZTt98gafz+IfH8v84eOeMYafj5YT/NUrq+g5a4b",
+	"xciNtX265SaB/xlyk/yGDzOlv5MJx+NzGmPn/xjF5vrAG4ZmWcpj8D/+6RerFfX7UmzuUmSFNh3+Nh6d",
+	"SSPqNHOX6EG68RstO2tORS1adeDvbDbsf7H5LeWCHbQz02DXl76WeXy4HqG1nd25VThst67Vru7tBXDD",
+	"VLE6XPe1Vv0VPXg/2x3ofHPA9nW+8ZtHAXfgI+A3WnUGq2Wziir5chrHLNOYhHWQzs29hXtjW4TS2AZO",
+	"SFLkmAclwHzLcrnImVKoZmGoTcMlZySsl9Hnsu1CI7CP/QmeqSXFHflZcV2vBvLo4FNcus9rWYjDTZVr",
+	"tW263Dy4XKI/xlxUAhZTXA46JY3G22YGQN97T0f9K5xH78Djf8OVDg3/FByCW2o7sRDMMSKL7YDhfChN",
+	"4wcC1hmk/9k4B8Yw7wU6Co3N9K2xi8BXWP9AyPz7WOtk8wpbFiqDXw+0Urea6o+xVG2D9xboj3L0EFJz",
+	"cKHtGm6fCfy9KbqTgjVm5kBfOx69kfglLcAOqpdOGXeDmwxTuUtU0alQa/QjH2YuoVGjSaRBAfAezqsF",
+	"DkUn27CkDzotrylPi7zrlGS5nKVs9e/Dvuoa32rbIJDs1Bh4mX3fNXJ8qJmh3fVG9aD/1lGV39zrZSe2",
+	"rIZ3VGYpd75d5TNj1vFRM+246+1mlvJvJX7psLIZmmxbqDnGNjBE+12RPhy2b9voTo2mSB8qJM0fQ7jW",
+	"QvoHn5Wq6XYZ6574w8zHTSHOEGx4yKm4KcSu/ZEXf6xJwOyc32kS8sI3kT5gHvpfoXa+h92eNlfw0Cfl",
+	"o2+PioDkyGMg6Xpzm7LEmwB/i/1Ou8OS1pTAD4SQ2Bwyy6Txzz8/H30DXkn9ViZ83sohE8QoMrKAVGfz",
+	"tR+kal3ngFOzEDA38N9P74ocKhTgDS6i/TlidF5P357enf0wvbn4z58uby7Ooy9OGvBVC9hzgUHC9b34",
+	"PAxk/aLEpFsIAFceCQ3Rknzeimr9YnIvriwsf00VSaRgExIlTFOeRuBVx1X5/uION7aPbEI0qeNuwUib",
+	"t2D/JKXRQ10c3BSz7bYefwvbaBhiStNcK8JXK5Zwqlm6IYVImTLLap41rSdFyhLIhllTrtW9oFmWy0ea",
+	"bk3rH11YVBmTwwSGy9o86JW1Y8HKO6sa9D97pg92ATpMyWEn1LX639GIuGVac7FQB54R2+quGVH2uQ+6",
+	"1u54/HDg8Zsm2/yhEFplT5qoVGoFlqmNMB/W3WcbbRuCjVr/MXYRBnAOuwbY5q4dhBH1P84szFO5PrT1",
+	"5doNe+cFWzeZG/1o/3+fW9L7kOE3pZujgwZHXKO7QyNuxtWEVI4TtR39IFvBj5E3+AMLkI5tc/eH2iUw",
+	"QDtscMReX9psBZqguULT69zcnBqwJnOaKjYeZd6f/jGisTZaTSB1iOklQ2vggUFEgFodmAi5PiGCcXgg",
+	"Z4/yAf6YE/aUccvS2cyOHY+o2Ew1ExQXaPv3ihulL+lK9c5sE9jh4xGORw1qkie1Z4sCYEdbjwFdTKHK",
+	"8Ta2eBwXOdUAu6YzWWjAIotCg2LYbyDCQpS2fsAc9xbJUMxSHpOM5toJCAg0zpheM4AxKlIIs6VimSM8",
+	"b6v9XwtWhKB9pn38zVKoamUvEoVgcWMaviJ0ppjQSOliH7cjwdW3OEqHVdvqvo5EMxINNtigRXTvtOyL",
+	"XKZsp75vnjHDgUFPecD3cDrzcuCq7R3V1rhtA9l2V/QXTBZvZj5UT3Cx44mcLexVsY0tre6Dv41gIBa0",
+	"ZjeRnYva6Rw7oVA7X7UDWoFy5ewXFoO5jeIHgSgDZVBNMgRJuCBtULGUxbjv8HGcesi8de6xCXntMh+k",
+	"MZqTFRdwh4zvxSKnQrsrZbapUcQCLJiKjW35lekwREV2L6JyR9h8nW1RVpc7W4JVlFLVPuhhpoX5muFC",
+	"IsgVMyYJXwCbsEhINIlINI1I9P+PSHQUTcit6YmmZhx4foFYrHQ3upzFgWRhbcKjtiooNWAd0F21U6xM",
+	"yAWsckzT9F7AWrlWMK0N2A0XXGmWs8QupoQLCtouvU0vjr8CZQNnG1rrIaT2ZkxzT7t/hsTb8LSX+rK8",
+	"9PC7B5BxO3G049HTkaQZP4plwhZMHLEnndMjTRcwV4805QloZCP2hErclM+/PRWbOzy0oJg6uTQ1h+pb",
+	"/OUG5BjBf7w1gtH9N4jA3wJSszln1snpn1H/LG0loH398uVXL7upmbYF8e/ZaSXbd/c6tkRkVpi4bDgr",
+	"K0uvGsrJ+h76KsiP6F8eDuxstky7+Aedf6D0z/jUyKD+5CGo5wZUhYwuuCjtpk5/e/Vk80PL8dTaC35y",
+	"iefs/Nym9ZO7k404yckooJMHCWRQ3eBzyBOmitw+0BRo+Vg6D2pyNElyplpUOfsjmedy5ZIjjT0pE7NJ",
+	"YsYfWVLbMaQagEaeC6qIkPdCMG1kcfmgfyt6g5lrlk+XVAV4J25/OD16/vJrt0dVAXNM4BWUfjhVpDYH",
+	"QkK6D8uRnUGNiczvhc1pNh055vwQM8rXL0LMKOPREDUTQ3DDvskS4FcfdYIptgoJF404NPYCJmjD1Q28",
+	"NMb0U+TzRMbqT8C8oyar5IvGhCQ8gW+H6cBkuA+bjEo/CirAZhudXl8CV44bibl68eKtXlZIkeK+TQrW",
+	"S0XG4BGciDR9Nx+d/G1HRPX23dU7ezp/Hoe4MGrM9WYobmZfocpAEpYypG5Yu9oT8Cdj1PY3Dh+4SPol",
+	"avxonvxtPCr92y3UZ+7nS6sPYGRO5zTWZdDu7M2l0VVXVCT+vhDSTPi9qIps8LYjWukigZ/gbbsNAj8D",
+	"Di48+ELHcsVOSJRIwZD4KqLqgSWRY5kB8YGkbUDGsgJNPKdC4RkBQ9WlB5pWjJFiWgiSetij1kbWMa6z",
+	"eed1omn78isSfRlhXqWyewPv0c/UvXAXrIW9hifzkeWznjYZNUYXbJpq8LaB9ntnH0urr7Kp6IJ+piq4",
+	"X13/3a0Al3vNWuD9qLBaPvRHe5oChiEXCWYbWgBAiZiwKQgUiDbQI1VuH0aTaZkn6f2rrM8A+2GKiwsu",
+	"VZer+IucTWuELZYj2/6XA/C7fxbpg/1PNFXsP1yQtvy3C/vgPwG6NxqPnKPR/KcNaoydcgKjMoKrRtY6",
+	"HrGcqiKHtEqX5h08ITix+yhreBz762qxY4L9OLqaHc5uVU1szO0QUKrEBi9eYDKekDOapkDpay+IyDIO",
+	"q5Oc0SQiC6atUv2kSfTll1+Cri+KFAr+OK/709FCHtlB/KKkmNzQ9VtkZRx5vx6pB54dyQwn/yiTRv/P",
+	"yySriiVvoI55K1cMoRjWOM4yJhDBgVnnE3K5WhUlvV8v9fP9UpLaHVLXBwkTCy7g5IGLBVQauRZhxVRr",
+	"tspaJLT90S9mYFm7PlPgAACJ1EEaMh7NCsUFUwrOSui+apRJCT7SUScnk4pbAYMaKldI3OgEaAoK2Jwh",
+	"EkPpnNGV+Q31bNTfzZWsi1w4xWzbfW3Eb58wOtTKgDeAkzGhejf6zNOVxj6X42DmxqBn1C0eenREbC4e",
+	"phy7ES1zvhrKaJDyZzwSbD1VLsrTTxc004KBoW1V8NqSl2m5wCAHenBlmmAvEfKWVcyB9jqEH50O+YrQ",
+	"FPSqtXPoAcsAInRsck7ZYp9FtKNtqlpddGNG93awwBlbciBpDx44R8XRMznc8lQEz4VlNB68EoUKLMUd",
+	"klfowhFzmnOpMlcyLCpXHkN+RggE5yWyH3iCT4iEPRlF09KpqooiJDw75Uu1KmRBvww82xqbgbIrmq6y",
+	"/kZkyQUcas8pAW09hrTJinalRtFaDa2UbcGbsjzge6gHONt70MB+NA3Bjmi3glCXa+GCNJuM+Sy9r0jd",
+	"HCfsKUspF1g1z5m5Tu8EkQfigblVmsQ21br8w5zy1PuZipil3h/MGiZTWWj3B9jSjUbhb1stw1/L5s3P",
+	"TCiEVFXv1/7sN1H7oa2V2lC2f2ttrz40YNmfWCXA+wt7WtJC2S8yImFiJXF9tqaljuJPsutr+9fE5vZP",
+	"M6pU9eecKS1z/9863+xsWxUrb8YLlTGR1Nr0fy97bnwHE8l0LvO4+ouZDIFdUK5Cf49TRvPGYgPLeeNv",
+	"RuHMvK5yqlqMaDgQt7EMHQbrc45OPP/yZ6DtlaaYAvBvlsrNisGTaxTvIma5UBAcxvfU+F64ipzOEhrj",
+	"ferspM8USQEHMcZgVT1UN3YUSgTFwSt0dYBzvCPChzpXyRfqQp/VmNtn5a8s53NeAXSG2E95vOSPLJkq",
+	"RtOAY/aq1HmBopolBB60jn17mSE+Bu1cbG/bN0tzdi+EEUHwnd3qsu1rWonv7jvQPV9+RPfjUNBmOqPJ",
+	"XsbmALWlchhu69JwFYZUB6cNclARuFikdqIh5jwz+pbZQHNeA7ZsO/tK/wJfGO1txdXKkh9bzP60vIsK",
+	"wZ4ycExUfzNzGXoJ5/jnA+h07NfwtWZ6qLlv3f1WVcqVGp5iCdkw3QxuQd2tHSSO/pVsHV12sUKX8ZL1",
+	"2CuB+rZU4TirwsF2p07ILUhzwlLFkKQbSuDJVWbEJpTuyceQG5Hl8pGpypMUL6mx22jJlJrSmCWEGuEC",
+	"dRGtV722c11EYIivHSd4EMzFLumHLIZpYozj9YcQWhWoXhDcRe+RNl2CT5qLopJHwJcNAI0qNcStydBt",
+	"NB7Jh4DElJ6nw2seIAEzZmwzusoAFWDMvDA2LSvyRU3+BSjvzNVRWRORfQWOZ0TWZgLKSMGu7/Df7X8H",
+	"yLnjIsdR+H0SZ4XynJSewXsB6scJAl7QLSEeHBN4WdYXToy7Q3O2olyYCfV6AfZvPEeBe4b0vWYKYTdY",
+	"2zxXX+5uujIAWJ7tcTUP5WehyG2MdbzFv+skvT3ZTJSGNBzyV9A+7CX6wNS9cMg9JCpvfOHxzqMFDtv6",
+	"Vbl11YbOWckXcxgk55XH46uA7855BR8ZRgvNJqlWVoDzSgWP5/aals7CNmxm14BgMPa5nv3tgxKtXPbT",
+	"ngE8mJJBfcxt5cPDgky5eFA98kjfwHMIPJpW+yAgQF2BQqesyDRhyui9WHswqGfIR5anNOsxjrOqfkpF",
+	"vJAbY7gtdROPdQoxa7riorEPdoA8O6KVWS5jC33ow810U75grlVrJHXsXMhiIQ7f1HPv9nIFflekD6Ur",
+	"UMv+e8omAQQVgh2SiqM+5p8SN1q7s2Eo/ryOy0qU3p6rDn01idXAaofXbe4uAbhPhNNVatqGYxgF0FWO",
+	"emXxgGiVckfMYtOTt/WDebCu6S1sAgoxZC8QYBao/y6uH9ndVOztItxDkb6cNBnhd6pW4dKl7+Gixd2e",
+	"FwJrk3odQa4xyBDf1TVQqvREdwTly5ZH2XvGxuf9eYNqw6DCV7RCbtt/pibku437tnuhl2xT8QijS88o",
+	"PWOXc9t83fXHFYlomsq1I+mqJNVu2OYHSS4t23ZpCTuyG9Tx4UOtAgt0tj6FeaGLvPcOboiSSlp0new9",
+	"XMsuuN7fu1zx7n0k33I1pJ3uZTeWa6N0I6v2gG+H8xeqq4znz5UXNv9wY/K132Os1zBkzsymCc0bjMTW",
+	"0wmnJOSFiJ3eFyiRV7M9vcZs0yO/ha6JvPHPSbfMogvKLZkGTXNGEwt1pyDvSXT17uoiOkErhkSvTy/f",
+	"XJyDa1MqCO9JxVDmOnidKmIoLmbPCxPJhERn795ev7m4g1dpqiS+j93aFyDQi8cR/gxYf5JTLBQE5tzt",
+	"j5fX1xfn45K2oRCvbEvlQMCyLaX+vcBmEln3aJqvGo1H+Dmj8agcX1Aa19Z9oN0xJC8nSMf92jQLQrau",
+	"VkH1zlIgRqGruYkHgQp5ppPg3ilVK08DtoW+ajM0Hp2dXp1dvGmZrDPawzjb9iBoiXXDKKRn8ZhnVOgT",
+	"YvPooqXWGXLR/yJnUQCWkS/UgbCQp0SzVZZSzfyiTJ8pQvNFsTLtjCsk2AoeWrlSAy4i+Zm6F5EsdFbo",
+	"yL83yxJPC2Yscjh1gvxwd3ftf7ZVuBZMm3aBpmImk429L81U7JJUpkVYiN8ANhU2L+r1uKBIgTnyV1IT",
+	"+kg5YHZs9P/oCAI+ZMVWMt9EDdRbr6JbWxsOwUSX4D/WmwNmRfnZmTF04idIeWksQW02YY8sldmKdTcN",
+	"ARnggSnjKUL6qN5w67YEUxdYuHLWFaphPbWZwhnLwSPeBJ/tTB/8o2UzDkjL6cSx4rJ/hsXlzGnFBCFM",
+	"LggndtbSfP6ICYoV9tVfbn/gzSYbw2yMqZHW6O/70P1wllK+6md0bud0IArHiFNXUqJ+nGPTeDiNVBCe",
+	"WEHMFYEHxwQ0CDRObRzKVWk7YFbeO5FuMAFEL5lipaVUZdLhm5PfKRmuRdHdtoPdHHeXQdtl9AJaoYVT",
+	"rLBEBFY/8DmXqvQBWwlUzhH3FRaIxoScrtSAejVgZaPuV1rax92f+1Wj6ttu9zTOdes5gNopw89BIcqv",
+	"qEhGwopMJzLI4nXrWNGtz28JTQOQtr+uVHYWhKdVLTrJX0ZO7NAmiCiFzIsWtGnpk/gQRKoHPe/+ubeb",
+	"2wuK73x4zkTMxWKq5QMT4QRfzPuxlbZPGrhPm6dNleILsWLVdDarbocd5mVRydYZRIzIlGUSSxv38Mim",
+	"ZnjTfWgi8M1yLnbrLzmXuVUCe2xjELth13bRe3k9gMDuZx1z3HSOl3nPCHQflzYyXVZObb5isgiLxGNr",
+	"h/dzqHdCJ3XOFwsWjk19gK+8LNRXSwRxp78SV/Ut0tidzdPkO8md331rb9Zmrrli1fe6zePtue3z0y32",
+	"1UC5b17ZKfbxe7rvwfJ1sqRqXGomVQ1bKU6AJdLcts7ShLzPsWNngJ+iMSmE5qllSHrSZMlormeMWoII",
+	"WmpTTt9aIyflCvCbKJnuBV7EMHKoHweLgSp/j+3pvB29PG/epRvyuw1DvyMLWBv+/a6cZgdqnxDQBKkg",
+	"p2d3l3+9cKsANrz5jFfk/Ob0EhShEuRKxb0wW30DAeMJOcWpxHLfChEyRtab2Uz5nI0hqk/WS54yTIHg",
+	"2twSmqxsvJ28eXd75/q2IwHvHfgFmvpL7ZzAkWj1/Jx5MM1QtgLWczc7oBCJZFWdeExWNCIpqjAPiIhC",
+	"1ImEN8xul4L1WBnrsuh+6ErWBvzbz41PKJ1YAwFSrv5OM6fGa9pZvPb8IK2orf/Q9PuBoOsDF3TA30E3",
+	"7PDsFwilhUbVrvwPBVy5iW/cWiRjIoHCs8+IreY/Js9J+eFj8hVBgPOYvCA2NFqL0b0Y78w7oJqVaQC7",
+	"arPVdgoUu2s7Pl6742pNG5O560xV3XieVTsneC4F/pePAa+w7jZUHPS12he+A1jkHtdSFShFnMvWPh4m",
+	"pV1tNM1WW8Ztt3W7rUe0z2tVfm34IcdUbJvxUsQxU2pepC62HTzD4SLdnaeHrUIVWC8sbEsk9mJGEH3N",
+	"meyldfcOS12suNYsCc769mXJnriexjJhPZXtnYZD91Q0TIE+WNwSJb/TFQglZuyztTz7DzVtT114kLzl",
+	"301crhGW2exbTdPfz36Rzl46cOfeNwu9j++hJIOyiIgyjRduk8jcZ1Uw7iMch4+xm/vcgzeFgGvQ1gH8",
+	"H3IGenqQKpO5z7iqHKvdEezSGPzgHV8VUh0WJcII3JDJ+GC+sRADxI7i9/syQtTmGgcenkRgcbljT4E7",
+	"yf6IF6JX681o9vA3Lyz5mbm71JrlWFkdirkPYQS4F0gJEM7nPgPD6LuNU5TCy9zLcbU9BQit248D1pJK",
+	"9Obdsg+HmRotHxW5rFJHlnJtYRiTnQAiZLdwQwqttlfRb+B3pqlcG42/IrFoK15q9Uaal5zZ6YZkUilu",
+	"KRN6CfpqpH9l+Sxk19v8rWkHltWljIVZc8uEsiFmDPpgWdjB6FtQoZJ2lpn5W/dctMd0nFpxGZiRWApV",
+	"rEo2lhZ3ujnRU4n3aGtKl80MzAs2LmHtW1TSxqzP2opy3gu/KmfJF8CeAP/z/OXX5OG7k1ICrJDhw52A",
+	"FnLQPtQTNZB7C3+olWJrqqyW3R9zmrCkyFirIx1+Bvrs0OReitIdp5BRJCvU8sQfk4NZAQ9ZGx+0q+fY",
+	"O1hh9JtpnFI1YKOBUnQG75RN2GUKTe2mto4y5wsuaJpurPE+aR8X7JPd1mN1T5VvOtaN7YBLxVIVWAWX",
+	"lIi+KseEBE2+cuVmcbNXMB6P9gohPVWF3a3eF0y0UpL9INdEzrXlk065YGa61sDBClxJAtPrTKczGj9M",
+	"Rru8Gx6T+tZuA3zjK1tCaEU31nW7h9j5AXoJSZ0lS/toJl5TMk0GZHJYoqi+e92ezH42Xm1XtZKdIEMg",
+	"V+Snu9dHf5k4pM6MKvb1i4EbNzUK2kAcDhCml7ZMS2lR55hMqWYKSkTlm9IjiV9Qmm+W9q7koYQctO3b",
+	"qVZnitE85cA8zFSLklaNs0v8Uju4yqnUM2xoWkcugeHRRnDJticwl451rsjNxd3N/7m8+v6Vpf+DxFcY",
+	"MocaYFt48AGfgMd9l3pgH9tLOxAxsC+EttGKPk3tZ+x2PEPGqj/bbYSq3t3FXaKv6SMhtNByRTWPzTUw",
+	"Ie+9OY6s0IjuhXKEW2P7m9+EnWr8IWewlkkjiNRN8i11+IZwDA9tBOAN+W+0c6PRuoHxbfw4zwnNc/5I",
+	"0/Cl7a7EqZzPFdM9rZXyLTC1dCDy2uKVKF/cg1eneldmPA5XUqB5GyvAnadhIfDaVmQrLzUExHLVm87U",
+	"apkDbHX7xn5Cunx5o0PQLzTeS0gLPuzLWi/WhR/YfdZcd0zEEtz+/XU09wZ6J5Kpy7bqd/39SOcP9NoS",
+	"srVEO0u+NrvlE0aTI7u8yP6JpACWWNmMYoLDgUVv3SFuU8CFALmM5dnSvfZEzpRMiz55KNV83VTv/GbJ",
+	"caYQc90tEHP2yFUry6y1q6zpay84xUSiXpFjxybujtXuHZFL2X62XGQdPTFzX5HsNXGDsC3gO+w/wbf4",
+	"fI3rrOeblufM0oTRuM/K3mqWVTyZdS6ywfxjNF8w3X/Ad/g8QHXzFYjLVq0HtAYQfzcXt+/e/PXi3Khg",
+	"5xen5/2Vh07ETpElg3O7PSRP03AIgM+QaekVbGRXGHagp3tNcwFsrb3n+L1747eSybXfzg1l6TZutaZN",
+	"W5cHdXWp3M6NRFxv2ms4JDwFdcO7bpWWlkC58TwRU6knlSiomZXjLYdct7fvNH7Yx0PeZcgaSRQ9HSXp",
+	"r0fVY1FVKiGWeRLG3XZKPst47QfDr2/enV3c3kJykc3J+rkzp727Fik81dwgtbl1Y9g1px9OJd1zpF2j",
+	"SFk+NNTd8INZike8zNUS07kpV4xQQahp/xVZsdXMPFm6dq0D0Yix42YeXcN1vAhD104XZSIxJj0TmTFh",
+	"x9QtXVqgMkXI21MRD3jNqz3aF2xdOVYbn2ImiUgB9E9gjJdZOjgzijHhVR3fNg7yIDjG2SIZy8ncKEtY",
+	"CG346HfsIWc0Dg0bVzoI9TWQMG/b4UrX1cVS96r11HNq5kwP1dPXbX8HTXVfZSrIcepusprM21GhzNss",
+	"aOMOxbm6rWwFSA4lUhzjs9H+/f09JktZ5OAITegmgIelSk+f7Qi2B7cDvPn8xd6vvlwNfrOxBq6ZcfkV",
+	"3qh2TH2FsRgw8+8Eui02e1TLwavc2DJGlpUOnclhiH9Kl+a22waE9m4goqctND7h7Merd+/fXJx/f3Fu",
+	"qTZBy6oqcXI9IahNAI42ZrmmHAqm2hRx9+TkXvx0dXZxc3d6eWUhtzYLHijSysfI6XenV+fvrmyDppkl",
+	"FeBtfYSoOFBMq3sBZYLMz6lUekLeX979cH5z+v6qfA3LzjReBWyt+QXuucm9AAJdK4mAQncJsGFkpq/l",
+	"s/uT4ee1l581Go/KwY/Go3JELXrWQOFX2c07YZp7oUoLVaJ1WhmyHV081C60OdW4IyZhkMDexuA6N4qR",
+	"OJwTxjIELhmZ5fLBKBMWGKgn25XG8NxUByNsXXgz7Z3bXsJnn8IXXlT8UMHuLfKCDrRt1dx3NH6Q8/ke",
+	"yFCz/8pKsNYq3JankNRC0ynUonikqdV7t6+Lspzd8Yu/HB/3SLf8hTvQRsAflNuSLbONV4zMjYE8Ugxc",
+	"CEeXkPCclRjS6pjJYgblTKs00OC9ZreYjScc/ktXRap5lnLWSKXaHl5LW26ATd0nsDbb31Drv5z2Xrvq",
+	"eg+YddvWelXaV87wemAss1EGLLfyT9l8/9K7pXOJ+6xtfT2sX2kfsVdCUSt868tuiHy9bs7fft63ck7j",
+	"0JTf0H0CEJ031CIwCr/zQMw29qbe3tfnF6fne6jr1xdX55dX3+/xpnPR7vUqxo4/1Ehwg/da9MY1xjnZ",
+	"sSaIvdtDIFnUnq3ZUnK9lejP7SXa39f/AdmkpR3r2uiej3OuYpon+/jroKLA9t1rWzRaO2TnIQs6XVDC",
+	"FWTocbGA1E7ewm7wQR7LDkxvID4YVhxkvmpEMSckMqIjwrrXmj3pyHHmO/BuNMb8xKr0F9QOpQS18lck",
+	"mnFB801kpsF7z4Zio7ptYnoD7pEno4vim0GzIwhMa6XgcSE4rkjKH1i6gdRXxL/4dIt3N6dXt5cXV3cj",
+	"IzFu3p5e4X//dGVMpqsdI3nN0z5Q2lAIL3WO1+j7izvypyT99U9O2EIGbmIpisqC4uoVEOkA6SAQ3QfM",
+	"eQ+b2gMkHgKM9nytCcPs95p1MQ3j+3VvDeFzbeAdB96+deBjMKdkGkuhKReq98fXAYu9XmmAGEOE+F89",
+	"DxPiV6696YqHESM1tpedBCgOZhjwtCgSmf35LYiCqI3u5sXxN1/XMh+e7+C72Z75OhCwTz6KxQJuDSME",
+	"GvSQIt7zf3n2zfMgFs2sURfyBc4pciWmKcFY32GogJ4ftyAEMXw57HR5Lw45YB4eZ3s3ZFQvP/5uqLuh",
+	"+mZNVW74gUKh7o/fHkwZOZ6u6NNBDlytzQMdYg9X0qvuycAyKSVYZODkVqiREHlDEbjnz30WZXwIIfWV",
+	"A8TVsc2Meaj2wFJWWmr34StBcoH6zRZygMHVE4gPPtFYw40OBAmUZDmb8ydbwtkyd34ZjZE5+YmuspTd",
+	"iwgAAWriEqQG8SvWsSN7FhSu5uV7pyzsEf5pRdU7UmWvbLQUDXB+t8bTogX0zREI/J4rPVWswVK0W5wO",
+	"e6U1paJCdrukCpg8c5080pwD/2ZGc+Ccs5V1zNb5X9FkGBA2C1FSNcJ1jAjrPCzxS0Lm5Pzy9uz05vzi",
+	"fIxRCZaQIjOnEMuGjAkX9wJzh4w9Yc4pV5rHyj0GxUXCnDA7YCIZE1OupjENlxvwWD5zBhGbGSMrhG1T",
+	"QSLzftRmlcXMxasbKyI1TT0mPee8QC5i+9oeyAIFh7wdS4uI/gAwohW114daqnGgvcIJreKsrPbOtarB",
+	"EINb7mNh0iygjptdBD1AUMfxSI4hSAYPufXBcPMHQNeaRO01HJdjA3GoMh9PZndSTZj4UsJf+xY02c+7",
+	"ZfEeMRkw+PYxjlD4fyxaeDusnZzwjfFc7+Ge9a+O5m3aKj39B49bihAM8em00uLcXHx/A5g3ElNhawwo",
+	"VqsUcXXxfjRuxnZLH+HPvViWgzIgQPJUSn1YIDJjsVwxRapR2kOpkDHM5TLmGJvuPehx9d07PC8/lNbo",
+	"ACUkQqPESI4smNo1JviIc1XBZ4F0LxH91FW7P8VamUwhaYZRVhy78VqCaueuTKgLaFNjPfpTbCcAmHMI",
+	"5Z27EloYmNrgf9+gV5uRZroTIIlrtE9YLJJZRCLFdOR0Gyx76tKLYaK55W8GrUgK9opEOVvJR2ZeWtlK",
+	"hGw16T2/O3RomfmgVGVj6qaj4F4tFyf8i7cE3dBlmY3GvWZbpkE9iGqIHZqd67I2HNELJVEtzStC1sAZ",
+	"42IRzuI6uReR+QO+EhGOhx6uvrKIS0mAX1a3dfz2rqhMbp+4F8iSDkRqYs4XBTqtyOdRkv468Xr6Atnk",
+	"ljJNphRSz102it9yozCtGdUUf0HSSfNo9Ydal6PxyDW+Q/RcrjKZ63OX5j3w2mlT8iDf28z7ADUv5SIg",
+	"rV+bNXw2GabSQFOAluzeZfjxFw64NeDDP2Sw0NYsRWKjLollrPRr+2jLJ7qW+nznTUUZNaCMltsZocwx",
+	"LpirSNye8N9tLYBNqLpSg5aFSKBiKzy5h+fDX+WAqmfZ53Zjb6GZPk8+CLkWfT6pmlwUYzBrNlxCScLn",
+	"cwaxS56cuKobOM/3ou56ANRVldwmvWhLVHE8RI0aBUOmr5IQu9BL5TyN/c3jsfzh9JRLv2Pr7kl+Z326",
+	"RsmxigtE+D4v435f+Jx0MRVSmEsBoognTq+5F1wYvRqKfGNitWYqozEbl1AWBR9rjLYUEyltAVUAMJmb",
+	"7hUGFPMZ1znNNwTSMKuBOO2sGg+uNGToTgje4WWpb3xZzu8FZu8HFK7tMFiY7+35y5fY3BiCisg3D247",
+	"I7jd56FrI3Iut7A7phdluc800tTIsbBqmWeLe5srpBGy3EFIbULeVnXKFlxYFheesNVJBBMdqQeaJidt",
+	"1EsfnzzkmZmwv4yfffMcp7cPV0h4hb5+QX7k33W83+oNbGXRKBd/QCmwPrQZ9WhWP6goOtq3EKKvZU5y",
+	"BpIvZlDad7KLaqpG0uUMzFiuZlzYas8kqoJi4T1cD5p1LQhJWCyTFhKYihEj3MRXz8e2guDcL8xWbZX+",
+	"RBoNBoSOkEJdox1ULuO4Mxu/I/m/bPCb4+M/P/vmm+cvX/z5xfE33zzr3Xg3R0DZ/vNnL/784i9fff3i",
+	"z71bPgiJQODUG5EaL2lOY5eV9VFy/1v4O4/JW29ztp8EdwNOdqRTf4xTXCHR+7W+jUlvQZTXstQJ90uT",
+	"GpuuHrqakB+5eSx6MHpTNLY11+4F4ISsLHM1OzsylZvGbXdKbrei86ZiUxloh9i3DsatErA0+gx/sNf2",
+	"AyClH81lW45pgNO2n09oxYX/12cf5MEN8C7tjcD46vnAqwXLJlhQp9XZTvxwlBfrjz78stnB3RMazWQw",
+	"o86hXeHd7mlbs3goaaXNje55vuHx36rcehS9IVPbSCuMaf5080bVWT9WFK0YMmOKJ8w3Qj9TRK7FKxJ9",
+	"GSGGD0o3iI13BQJBYqZJ9KfoFYn+twVi/o0e/f1nRGKqIkNrsWGa1tbjxV+G1hZrY9dM6Kar7IgLsSlN",
+	"NyX9Lb5a1vWmekf9ra9f7gb6V77A9mCvGwx4MdHAN7N3c3F7VyNvahBT3a65jqEkBdf3Qs7nWIR2KdNE",
+	"YW0ULgi1Fte47CVUFReiHzDKewHUYC1ElrMqEanf3nSZS795bsq2osZ1n+gJEdJP1BabKoxbOWmRXwum",
+	"517U5gfLu7ggSKkYy7Vw7lxFN2pCbNIolLKB49H27VwsWc6D/Jh3ecEa/EleR6/QwnVkOsJyB1mAD+FC",
+	"aSAfClbWDDuYahU7cVqgeo7MMai/pMm4dJxPyKn7ZFtWUDENEAeaPFIRs1ckAjkUgQyATbRi1HLelZNn",
+	"PmDFlcpYmrpTvD1gc59UKE7VRSRZOvZNr7F0HFs17rTrd5e37652Xi27bpadt1ztcKiMxXy+MatYgSYw",
+	"h0muxSGMqg/icDM7yMko5urTN4jdoJS9x+zWslo5S2io2uhb6xOSJVFuDVID1BDA8KylOZlSMDDMEwm5",
+	"XxnVy1bQaJ+Q1Q4ZnzPNBLigdkj5MvwLiciY9sCSuvBPAWKBZezOL07Pa7+aacwZ5rpBeSPT7DbwZ/te",
+	"2HUttNiWvjBqD0QdDLXi3pltdpVM23bGXNzRBXCEzUkpGffh96jp5DXqInfZ1C7RGsVQfR80Lv9tWTS2",
+	"mlW577dVJp8NqRL4P/fQ8fZxX0OJ8DCfjTloSyqSNFi04pOC+ElB/KQg/sEUxE+qz38v1WcY4O2TqvRP",
+	"UZV+Xw2hz0W/DzDsFGPSK5YvmFnzeEk+v3l9Rv781Tdff1GmsqLU4YKw+ZzF+iRIpuC2N6CxxrbCBZ4R",
+	"RNPbRItdTsjDqRC/10190Iv2cFcX7ofh95cNlfS8SQ55BxxMhB9Sqv5uAvADpVGHfLhhUIZ5n1T9g67Q",
+	"8EVQzDneSzbKQBm0zk/3cxS7rBxbPqG8cE7IzcX5zeVfL67I54DJdHxnD0KuU5YsgDLqizE5e3f1+vLm",
+	"7cX5vYAHHfoFIZj5iiV471oysiyXMVOKJV+MyXfvfro6uzg3HdTJ3KmA2+xe4Ni+GJO3p1c/nb6ZwP12",
+	"4icKXfxfP5z+dHtnWhGyLKuQsrkZG+pq0D6AVu9FLFdG8TYdfVGHd7rPHY1H5SeNxiM7xtF4hEMYjUdl",
+	"76PxqOx+NB5hbzvgnj0xgK3FRF0mWxt3RrNiUMBh2pPCcg+IZHuC5fPjZycWQfSKPD8+BnK6BlbR6jBr",
+	"rpiXh1lew9hJmF/tQ6igwzwgP+86V0Xag6KmSdRbvjU8Xdjsml2RYtfBrsHrfHNA4hJoj1Bf9yRaylfE",
+	"Dg2Q4Sj8WnLkLFpqmjkdbi9YVHnj+/m1gbunE2jkgT4f2OYQCJLx6OlI0owfxTJhCyaO2JPO6ZGmuF0f",
+	"acoTAH6P2BMUbEmmxtr69hq7+Q5GSuy/7Df2QaU08I5cEFBEgSSkHYHygaPdHl+5pkHV+7pSur/+5vh5",
+	"qXTXCiCsgUMaAiTCR5iBOPeANaXxSfRaDoDampG8Kw9KY/d01JEefqUP5YGEo+WAN7/tPtV7Icw9IGVf",
+	"8EcYtNFH7txV+KMhdlp1Kq0igr5460XanJQOWgAj/HTzZkJObQI8tXSXziV6L8Dst/oMYIWlYo2oWonV",
+	"I2BZqRDOt0uO3DlXCVU15KN10noUspNwFrdeyqTGWv/uFkiFfoL/f3p39gPwdr25uLvY1jj2PcTgZybX",
+	"JewPz/GBQYBljMW3KF58s9OiKPJ0sDV7uInYdfgqVtoh+1oQlnDNEifvSremcy3g5jX703Hbe0VfGq6D",
+	"Qi9b+I/3YUX3EMwHAyn3KG3byC/cuzBeX8rnf1IpqA+rzbR1tw6uON2Noyx5f+2eGsDn7k7CHnBExyi8",
+	"n4JsD+BuFdl10v0dtyX5TBt9stV0wXCd53Ll5yX/ePr6x1NMRTby+vb0e/Ov/3j33Wg8en/x3Q/v3v24",
+	"w0681XTo/JU+gqHkF7vLsx2oYMAWPrcqgwNj37Ekmg42uZR7p76K37mglOMRKdQrklHuFRev2B7K6iR7",
+	"kv7s3JM4yN0fHzKsLe7yBBgilU0OR37+svTkCeGqnobr+3lqXpl7IXMX4K7Mced3EYwlxprLWK6kmBDg",
+	"jE/SXyerhOCwZi7+zOdGPd/ETfL4gVSkoaOxlwoZAqnTVi/KL3IWjsoBgVAJUMfkDg5layAEby/pX+SM",
+	"JGwOFMpmnk4r+khK8kLcCyA9GVdmi8uWo2bDLYqV2U57UTOZAQ7lmf/RvFPTOts+HFD6HrLfaKW+3Buk",
+	"pTaVy7ZOMUfgFZltSle9thXuE4bF0qCS6h7loVrwPtt9J342TyOXobFI/VXZzlluNrs7ctMs329WtVuo",
+	"eMvvmRrwzaPxyAxjZBNSlGbmv+3GH5Xl03YdVTe/Q2HWqjOiW4XlPlMkghcilwbNVxinx8rwDaHtPtEV",
+	"ZcuRawf5daqKTKGP2g6DVYVregbr3BuuutSAdy0ltrmtobjVFBir2mphGeuTHrgeVq3fUAlf/Lr2Pv2K",
+	"pkIKAOSanweULJTZtGIaCjFb5QvTKT4ztqmzc/7I9ri5W5mJ2rSkxvFzKo5daW/D7DiT5r09tOf9sm/s",
+	"5+yjcuPZ3qXb2OYHZPP8leWBy/dUOAZGu8FOry/HcOnCpWmZQzKql69IhABKYOaBS2hMooSlDP90L/BC",
+	"quslDqSQY7BwNB5ZtMXIMn0+gqCIH0piLeAAMY3iE1rmbIc0fO9FKbYi0TlTmRSWdpKSrFDLE7JebtDL",
+	"hcQmjr0pYSl3AClXLBsnwJKt34saG8mE+EWUQVGECubO1epRpWBdTjXAe9qIADWPi/n8lAv2YZUNmxGH",
+	"WAIOxiEAi4RronPK08a1WcZlu65jS7xUIm570SkbISULHZS/Z5a9EICBQq47ckFhHaKwPC4D4M++fv78",
+	"xe4CFv29Xe6ETq218+1PUNDeHN6W0vaQ9T9jbsbnhS5y1vFd1fREPQX83r467OntbauXzhzSxHNf70Ox",
+	"M7hAbFjIwbnd7BH+tUd+A5UnBYMSAdqICviHSKDuRsAp6BVLaitk6Z4hto7Tbs6YmUw2/VOI/fBKsCb4",
+	"WSqL5AI+yIhyUN8g1LOv7/IDasc1rcaNLSkInJl2pggyqYR5IR676tjzxF1fKLLg6VIxQuPd9NTRdCvl",
+	"RFufkVXVj3gC9XSx/rL9lH7EUFTpqX1h0KxC5mj9xYb3wvLmrZc8ZRaMZfc5VyRjIuFi0V9BdHfotA2G",
+	"ANRY9rB8ptyyutfC2IJB9c17+snwGytG6A8uRu01UNsonoutFAU9vLk4vj20ULt8fFBSuRWKHyul3BtT",
+	"DzW0tjRbGyiyezKqOdxEKRlkXvnaMFodobCITsiCPzJBimxyL6ISyhudEPXAs8xcnK6Osl1M8MwxQWdp",
+	"easaheLEaBSNsid2VKiSmg9AllhH+FT2FlZQ881NIfYCJgEfIC1VcwzUJ3JCrqSGDAfzCahShvJljAyc",
+	"wm5tOatmrCogMlUVrrVdc61YOrcjWOdcs2FcLjFN05ZBwE8NJMKKJpBaikwygrliMApw74DFfFXRywAv",
+	"dV99+jqlQrDkjKZpcKCo4aNHZicTWpJvwGFT+T50XrCfQyAcJpJpSR/b72a/pQtqiZ6DFzuWfOLCo9GH",
+	"gkY4jcDRxUQC+bHGgqroU1WhMgQkYorvdJ7yxVJ3FeiJoZwNMnNzQfCFsfUK2fqVBHlmgQNuQiJY2Aix",
+	"2oDf9pcambjskNzqtmUtfJR569ziKaMJ0XK7Zqdb8YpJurZj3E731zskCC8w5AFa2R5R7UcW0ka3acoG",
+	"erfrJGYDX67rT0PpWmOYxmFa5dDgcmMpvQF3LJGxvweu0MUTjXW6abAMb68Xc6vfNfraTjFfUIier9wU",
+	"LQBm7/ehQKG8EJh2hkAwLwoTqCS/GzDqBc+rpgL+G628MNBkeNiGJ2yVSc1EvAlT9P0k+K8FI3Qlza3q",
+	"JIP5WrbiWjXYlkoiSlcSnaNNMXBUZhaSImXJdC7zvtt+S/sqpy24iUVyRgvF2m0vuDGUlqAj5YUQtg7e",
+	"mua12mtGvE1LlSemIgZGBNCJ0AU1gkIPOdUyDypCF+bGGb7pAjcdxZURSVDtqequb4WrAjd4+qsjsGo1",
+	"K71qiuPqEhVSl/HePmaeWSe1HCjiIL1pw5J21YksaYK1zWOaY7pgoW1OZVvJjIprqO8oNF57rVNk1gMu",
+	"VJciwPvZvlWbhymT8R9ydlOIsjrGBxSstCOr7vkqRd7tsOCBy6kq8r3csbNCccGUchKqn7JjPaZbis5p",
+	"msLZVh7dqOsBOSVLZ8Va5g/zVK4nYa7TA41j7J8jzLb/Rc7MzvGH6HVPOOqn5rUpvnYI5r53onGiS5RA",
+	"ORxvJ9vK7QdlADUjsH3Z3s2l4s/OpA4n6+2eJxnLV9QMIt2MiZKgXC9BozXiCkAUEN0FhMm9QPU9oRqq",
+	"oLKcqjKTsrrKXm77+Kvqhvf3tztoFndPUP9aqfZ07YXD7jaHL9DuxQnBQk6pMS4hOQuYV81GttZxzlaU",
+	"i92OXG/nBilMveOA9i/LwUXHNEvGkHgMgGvMCO3hOPbM0W2xbzew2m3VrmTOBhVpkrh1wtcNHP7dnYJ+",
+	"kcpFj0edN67uDWs5JNVDbnHBEw6Li4QJT9oVSSrrlg1gb/EMQvhQ/0vG9U3X2BDekgS/yS5E8Bw8Zab/",
+	"Wze1g2CMqww22O55rpjj63ML3VpGd2EFERUbmxyyppvdO9VdOVNX3qNby60/PvY+ohxlyzSllAuWnMa6",
+	"D3y8ITDiPp5RMxm2+d8agj7gFzPymat2fqHqd5felWwXpW6ZJDveWif1EXXO0bu12Ks6spCJdaZAiU9V",
+	"WhUhBh/+2CFZzBFMGVWAXYGAZFiiwDNTlklEZ+/U7NwbZey1L3dm0lLoz/zymbLs90YV3FgePMzBBIoW",
+	"KRYsJw9CrlWv1YPe6t82thPWuWy31lF5+I2tWVZt7PZI5xk49cBjqySZ0xyYPlyFwRlama5KPQI1K0Kv",
+	"HSUpRMKeetxX9Gnqj687JaGfxLGCBkcwrs6WF+apdRtao9eUp/vWdzBSrcgZkmPlhRhm53bPQBmN7cyq",
+	"KwSUBcAPMG89cT2N7ZnoYVmnkKfScUy7B4kHQcsHJoaUDC7ymKke33ZTPmvBJslUFgEP+IUAANTd5duL",
+	"8+m7n+4ccaVZmNenl28uzsMyytxYpb0yWAWu3q6szfqUNObXLWpwGzIRs30EO1szpcmciZiLBYF+rZ4K",
+	"YScWP9jbibpk3oaqgY8EQ9PvbV1I01RKlXbt9Y9Gm3GVvurgr1wsqg3UMMFSKNlvfnQ8Mma6gqiDZj3J",
+	"st9mL2P/i1tX4sw8Mxxeb+MwuAqWVRVXaHviB07Ntjc+ULTjtRnXiZ0njKO6MGCANKOWlvIwGnfMWvdE",
+	"7SM/T+t7Njw/tRloVOv/+R/Pxs/+8tv9/cT71791+686fGJmj2N0GhNgzZjIFcCnHSilOltCwotAV2e0",
+	"6nthrAD0O8MPELVOGMb1uPWdOIc8Co4GAZX1qDU+kh7NT49e//yPv/x25P/zxZB/PnsempbAgemx3Pus",
+	"9HUuIcBi/fX49URpnqZEroVyXvxD3p6//732O98lrSu0B2AFjn1/sApeVR8LqWIHsxOl8lrmMTuzJuYf",
+	"B1i70+m2F9A2L31p+8RQO3x1MIv/2rPXfzIg3eEccUL7CLpbS3bABYluGBja0EwUoCiqnIBNt3O6Qbus",
+	"nX/Nr1nSQCgjXHq7oHo3uPrZsfu/XYIxp5pNM5ZPkZm1nSwzMyLesrfSOJcKy80aA9oP1EJR0hznamoa",
+	"j8YOMnQv4EekH/MeaNybiSxmKatZqZPjauw2jXuf2hlDdo2/3B9v18RU0Hyz+xOgkTN8uO5xHrbZSrKj",
+	"P9w+BHRZz4l4lyf/wzbveKS0zKZ9XoCx3WqZhVEoP9zdXZ9Z4shhGBRbyBsTeWiuecwzKvSE3LCE5yy2",
+	"1KBIQ4tAsxBQwKPgCPffjmusvqItqff8UDm8wWTWU0HoDLgHGVlqnRlTwPyvAm6eUGprt4puOgkJoB8Y",
+	"TfVyD1KAopYPGkxk7U8M9wOjuZ4xOhw+y+Oli+iW1gGSTwvNRcGCmwL7mhqRkD/S1KYg9fYyhzKWzl3+",
+	"l4WDwZNqjBlMJTC57BssRmUxfn077q9lvzGPlxiJpqqtmNZcLNR0CHiiJzzjPSyB7TqwAQBR3+x/3LIo",
+	"3oSXU9C5ffbzJZSdb28Whz5sVslm7MjMGMEKvQJnj0sxrkixHVKqfm0FhHZIYiNKq/d6lxMAiMAGeWyI",
+	"wk+xX0NJlHEOk4weB4BmVzvWbmw8YwA9AKu8qvuTY3AopZrdCyAWi+VC8L87wMEgM7q5ddiv3Su/L9Sx",
+	"6VkAr8whnQngMIR8mf6oktIW2wKWXFOlWGK2F3oHn8qcqgl5h6DPE1KIMmPgn+LNyHK5yJlS/T/4phDX",
+	"7qUAmib8YZVnbjgAxUG/9naXXIqEPf2khte7BDLJPUiGWoJa45GKqdinQV1kKVPTOdPxMli5gD8yksu1",
+	"IvYRMtsQxVdZyggEzQj0vAcTgu05ZyHZChNLmECQYc50kQvb957dFYD8DQV+wERRBB8QTKkxgNbQ955j",
+	"0QqBXlz2yISHDMX6BzEkmoTNH4hutzjZsSGgenZh01nB08TmRZ6QJJdZPabc5nq3UUzcVeW3uu7d7qjP",
+	"+dbaBze4l5U+VLBaqmG8RoCpQrMVBjpnVMfLUGJDwlqqrmuKIf1wyml/nch+zGvO0mQn60KMsXrbe2h+",
+	"vKTc1unReRFI7tggcys25S2xbXs8ejpayCP7x1+UFJMbun5rGUK9X4/UA8+OZIb9HsEdY+xa06sZoJyd",
+	"VrfWEPAA1nEdBmP2LshAONpLJw4WBqvSV10eIEfCXXspDIsZdoe+dt6HAYcBZj8FfCA31z+cXl2cj8nN",
+	"xZuL01v8r9Pb28vv4a+23lkgjasGb+8o1RoCSedD07lr4YVhybHVBelHGRqRaX/HBM9KuRX3CDD4uI9+",
+	"bMTVxt91zDvBHf8hZ98V6cNHgd7Ytj30TawPyD2aSMF67u3hqf5znurd/jMv8acn/D/l4qHP4r6B58DK",
+	"aVFdKmoGcA2wJ7rioqWMX1eZie3Dh5nGgchFCSpf0qTk5V/JRyjuBILAIrHLbB5wAVgocM+R9bLAzb46",
+	"RHoE6scOFeVsdzfndo9VU+KnT3hb1i1rxwGroJvOm3R2enV28QZ4DW9+CheEsO/uE33a84S2OsJvLSIQ",
+	"ErZfWZXVMgO1e8d7HSJMdnmNz9a2ZhO93xM4arvtWI09JPSsSB8GiWcQqx8rBoyj2RkCtsO4ztkjZ+vB",
+	"ZW1KydPj2Nqnp1xNYxqWHx3QeyhIb5uIelgE1Qnd7rdlIs6cHRJvqsLuAaKCpWlFKGO+YIIeVyQpmFXf",
+	"HELFKPzb5e6WFBPqUOm5F9Fc5jOeWApQwdbEUtrd/nh5fX1xPiERMMdH5HMbM/niBDDoNiwEBTxtycbI",
+	"1gizjck0cY1hFiNLypR1ICeLTkIV9+qMEDg8V0p1ZBP1YiPykOCsRSqd17Jch4ilfKGmuL8PRA0EZsYt",
+	"PEk+f378/Pjo2XNSiJQpRaJ/wyYiwDirKt83p3P9RekWuxclm2qVTWZWflUojSVRJ+RSO161nM0BdGcT",
+	"BRIZV0ysv41HxsjVUx6SoQVUDQc7//aBpi1GdWw6nBbZFFgqA7sUSD5WXM15zqYIQo6Ie+uELOWarMwm",
+	"UqlEtNUrcnxCniG7RD2UuMutEMvVioqkzG8IEXs4r6JRQ/ZIH46rcxlOar5d0hwnjaapp1tYXQSywbiu",
+	"Mb+CV9fTQpbAGIVFHcKEuZ3Dykp5sUPmb8uYPXVb905LcWcvAaeL7aL0/S7oIyNFRmYMuS2on6Y3Id+V",
+	"MzeGwnaoUcr5vbCZYkCADekyiWxjt7AtTAcnzINyOEzzr6en1KKEAT1hPGL2IO1YvosV11hFGY0GINUJ",
+	"R/d7kR6YJs1zdzlfuFyAfmbCLxzyRENBOHTpg4WsLHkppJxCJVCU9lwrOPwQbM+pSJB3voM78OvjPtIg",
+	"pTOW9rJe8MH97J2naSqVYt1sdGCMryqSH6tNQD6crcTrPBBcWYg7oYq8eXd7Z8QhMrnYIJ1RPaokiKiU",
+	"EP1rNFphvMhpHA6dQq1WqhmhsDJuvHaoW9Kcwk2hQHB7A70XkTFFpqYlSLmbwoJbuIaK2mJQ7lO+Pn7x",
+	"l14rXR9Pj/V7iy9UUq/VlQ90b0nBgq4yyBkxWgzOkjU2lYMTb1hV/ARTlXKGJAaC9XefZbRQbNphAcMD",
+	"IZNbomSkeZkKlG6IldWNAt5BGYkND2SHgVdaCDeruUCfPT5teVu5LaCtitWQjIQs5zLnOnAT/8AX5mJB",
+	"NbP9iBz5xTy9TYUqZTvGJLJXSLSNgwwME1rr1pG27/CIwGuekgQLak7jmhol4vjEKI+mUZupPKx2pyVM",
+	"3UNQlsVtd5nK8FzJZgGh3LDeVOkB5tNcXYcNFrmsQqtw0ADBAXeKpVIMJEBbmpceY7x1j5rXMhb7GIzW",
+	"aLyDj1Rq22eqrPDmCIeDpmcXye5rWwnTCneLVeGOxxQWfEt67C83HW/Ujgm6M4/95jiihwkE906Lathn",
+	"qgH4AFYOzusrmPiLO7ro5aML+dBsiK5yj9XWvVKmSuHqGUq2h4a1MS7Zth3XdkAlb7jhvPnc4ZOrLNi9",
+	"vGv/+mbsJyv0X8sK/ZcyGX9n8y+EbkC54zRTVdf+/FIwedHCKLKvCfkvYxt+MvX+tUy9gSL3k52xv53x",
+	"oallL4Of+sl+2bZf/rsaF2EIXUjR/nkYOKupP+8RS/1FzqaeBjUkqupFnj5WbLU5uj5R1mpY167aaud8",
+	"rLjw//rsk4HxycD4ZGD8jzUwPhkHn4yDT8bBJ+Pgk3HwyTj4nYyDD1H5b4vVivYoULdHibxKYGzXTgAV",
+	"qIwTGZEODG4YAAimGHQHn+6WjNgfXeKnp0xpv3xCocLBp45QSK3vnWbDX6tBfopDfDITPqHh/qei4X4X",
+	"y+OTcfHJuPhXMC4+WQmfoEofD6r0r4M0ahKN1LE5NQjN3lCcviruHvECO9Q9AwVOtd6VJ1v20vIl5R06",
+	"cPT1ioLbVRCfaKyhhilkUFKS5WzOn0rGL6PJRV9Ge+iS2g3Wf+/FN+2Ukv/1t9Oj/5se/f346JvJ9Ojn",
+	"f99NilsrIoz97Zq9lvqpP9L5AyXQhDLaA2aRO40rZyQrZilUHrN1jSDpdcX1hFSgYSZ0vjG3LtVkzkFV",
+	"wyY+UzDDmKyo8BWsoGLrZXKFRQ8SZMfQqPQo8ouc3QtPyx4Txsv6IOSGzQFvawvk40dgC3OZl19jhgMJ",
+	"PyRn1NUH7buRq21X4zz66vl2+MupbMNzRcNlzSVJWMwTlpTFxxFobMzuZgKTz5JwKEYFx14QKM9tfvJo",
+	"yIAGHYp34IDhKBXC/LlOR2CG7jL5eyYkGzk+3ads2wMXSV8t+0fzbHdetpbTj1087gNZFEb2m9tEgPnQ",
+	"spD3cCZ/V58XKnfa4zu3t25nCc9QUY2WSleulb7l/MpK2oMM2rJ0xdYvexRxrHjZi6xXtULIwBhcPLFv",
+	"icPWyp41MirVuUn2weRuV/zrRRxdLxb8YUUCgS3W7Ebcm8AFhNcOFWRJHxksF+QRc8f+wuZzYMjZKj3c",
+	"a/SNgsPh4hSY0WykeIlKFHI9JF/mYxYorklAjx/BaqVmyyTIjQYUimkyndH4oUbK4AT6qGSOQRV1zvMV",
+	"Fry3/4AfZJ4tKT6dM2BEw//0WsGM6mnJpV3+CfvAOt/16vlV8RVn71Qf4DmobF9zi4FP5WIq53MzvS11",
+	"99307KE2V0UCe+sarjxzp6Js2+1azGujrMW0V4Z4g/yvetPd73iagCfX0xLH9ma3FSU+A13Nd3OCk3py",
+	"L1yOlMAa7qh9NWbKyeNwcWHoj+CqtZTB2lty273QS3CXKnD7cTfDneXyweiuwNISPwi5TlmysDVA+x76",
+	"0njoFu/dOr9ZOIw7frAwPwxlUE3YNyu8KunUXCliVtZHdkXQPGHdrggEqzg2d+AQ7b+mMwUgb0mRwXkJ",
+	"xcwEyZnKpDC7Fmmmq8OFyHRX8A2PmKP0YU9cQUajSGCPCqnvRWV/0QXlos3xjdK+p/ZUv/H+OeX0yzem",
+	"CZ/PgyVO0UVXznRUnzu0G+0ULinEE6Al82/bNjqDIDhm9AMgRW6ZwCyXMVNq1yGHalO24CcWH65iocb4",
+	"cRphabqVDms6QApkdTneZ7P6oh+EhTv+fV6+hWpm4IyD/+pXrZuhftCvWndQO4EHa86MmlPM34i7Zd3v",
+	"d1Vb2fqxkLBlwdfdAFh/9YZbdrhJUGH2rvgqBm99NQHSYjmfK6Z7WrdAs68D1nBL8b9Bl6Df/NiNq2u6",
+	"XGRtHzp46xjDXVoGmwPoACN4WmLVzieyYFoRI7dc2P6ERNC+R0sE1koytn5KJ9WoSO6FkR2qzivkDtOo",
+	"Esc/7xT/v6NndFWCtD8cMQFGn/1KVfFfYtBdglzKqF7CzQAh0UeaFmxMKDKkqpimNJ/sYTXtXZmoo2jJ",
+	"EO610JjAMH1d0r55jbzoqmX0X3/7r29//vdvJ18Gq9NVwachNS4a2wmrjpCvnqNdMMYFwqpzuCQgfuxj",
+	"z1++JPGS5jR2NVmCX+vITfYc1DXVS8DIgK7LElKW/mzrsR4B7SYw09JiXixzPSPykeVJwcy5qWjXjBSA",
+	"kDLJWM5lMiEQ/o3uhcdJppdsYwtMWhQh9UnMIIxrlOaK6Ywpx6a/QvF0LyKHyolOALzi/TwmMk2gTCfP",
+	"lR5bBEFUB/9EdSFjRglsf7bvUQUWarOkr2mhPrCY106cZAtTh3PGIB3HVr6odPTva/tcxdwBWB9XLqav",
+	"6tZyPq991vpBBQrhNZKzTOZeQWRbqDFAdV0IvaMqzXa5iK0SEYE6NcrR0YeKksc2+LGz6ZbpwfJAH3WD",
+	"tPacF3tTEQywdT4eOlhlLNZTLzDcWnzV6R2aPmACtdGbTMdGPqU0wyK6qkcSdetk6sEBBvMOZyCN0acH",
+	"Uss7mBC7J6cWmcCNmSfYGoVXysVDWbHiXtgGpGBjh530qm+UZwjlsgVROk7wNYc6WposWZqFfFXg3qLp",
+	"zsI+wyEFCO9qIWXKkV7VHHxUcNbUmJ6PNN+04Lnaj3Wz0nmjO6lp6hVGM+swJlzEaZFANVwX7n1FnkH8",
+	"R0hclMEgGDOOw0/jqkg1z1KOU7m3KCoGg4GtmzzoN7jlImbl5RJTQWaMxCnlK5aUlFp+aMJswaRgrjzv",
+	"kqUJmdH4ob/vgKKWPsWNM8i4vSnEX1k+Cxm2A+Xdfjz/7qUh0dBaMLsH9U6FLgyzGtFHylM6S9uJ0izu",
+	"0KyUG3Hl5eEKiWN7L5dZ3DlP075fW8ZIWgPWzSjKMMxvraRQz9VuArSHw6srQjWPhndFEcBe0fGOPi5G",
+	"Guu6ofsbJmKaMJqkXLBhc7jdzj6VFWrNlBCE+rydvbt6fXnz9vLqe6/Ohd2gXBAj/DRW/4aIG9b/fsp4",
+	"ibgxP+FxuxdGPGH1axu3w6vSasVYNqxuC1y9u7oYjb1RBC2AjxVVSH+dDoj+lB+To8rRK/RTRqh2S84L",
+	"eNS9M1VVsk6LA6avs/6JG/2uVsPGh8lQnhY5U9Mwd+IZWAQJ6HioDS1lyoyRzQWawOVkBNpuFjxp8WZZ",
+	"DSujyghbKaq0ErVR5u6ZhGs9CD+q1m/Re04aT9gqk9oXONvPgEZXJThs7x5VgGpAZmzJReLOljEWJSnF",
+	"K+G6LMbihLn596xIH+4FVuozGhw37aRSLBTRckysRECkKl3QsYe0M3+DPTK265Ng4kgtlilzDEbYsmXw",
+	"kgfHIadB6JgF3o3vBSoYhXio8lG2+XBrnAyD4J8uWW1P/trhhXSwyBoKNzVoTw0my03lYtpeay0wNLmY",
+	"QtMB74RNZkjlogJDlsGjBmgFUuWopjOqwnchJleUoiCselcZGAFPvYfsD/1auTF2zFVVcs9D9R84udXG",
+	"quKscEkSU22MmJ5ejrIBLqF22aAl9V9e51yz/d7OGH2Y5koNfXtI0X0HjLFfHlxZfELOp73xZuNRLqXu",
+	"DBQiONhoIzZgCrfOq0pHQQywNdVxl9PKptw5ACM2p1XFlfDvPT8GnlWaZeH5cakNyXQu81az4DPMtHoF",
+	"5jFmvjmIMjglnB2IABR7f/Q3FfZRIveBrtbTLXpsSA2pUS2qna7CbbuSJqqUt30YWodRsOqcCgU31QFo",
+	"WBv35FYeh8fPamsduVlpbq2GAVqlfpSSeVtqljfstt7Twt5aVV6rq4/1G6R2XQTtEf8qrAuEhtDpIoxt",
+	"Oix2UMiWqvZQaFPCwgcXtVdgPU7Q8SIFRKVAYfpMnZDo7vLtxfn03U93EfwevXl3excBEEVKTBKTc8w6",
+	"RCngpzCuzRUPuYufC1nTl7F0H4RjbArxFy16WJf/HebZ7JdWx2+3rzOcyqVp/LDryJ4hS/Qde9J+alR3",
+	"0N5Wv1yVNSer8Xcs+FOWUkH3qXzzUbxhs1TGD8Yy6oWTsYnfxDuK5IH1u+MSFvPBSVgteNJSraYpf2yJ",
+	"RDcV7+3PclVl4ZG+Ze/6axWKi5h93PvNM80DKS7VVgNUgcyTsPnaFXCEQ045VKRSpQ5AxQYyFWOXQtmz",
+	"wiblWjm9Y/dnvqdcY0CtvTS1k95V09Ws+HtuWzi3n9EKfjAg/HNLV4xQjNP8Wph7OaM5XTHNclXmGXGM",
+	"aZfUDjtI/Boe1T5VxfdMYnB3mgP7DKNV0HIIgtY3whvqDQAPgYFii05lD5AOuq/cddlMst7xcunTGTYl",
+	"5WtD5gSUnr4mY1XnEPLrZ5vpiru4MQaVXj5/+XUtyvSsM0O91wZpmEh9tqJntPR6vNIeB8149d6QKQe5",
+	"MfQSLeVulUX5/Hj7bnK5n0Na9yyG7sZR4+pdz79FxP0OQIE9JdEe/hPf1TOQpuFfC82w07p/73NfYVnK",
+	"/XK62nfWnmy+5koceBo/Kn8vjKcPbrkUC2G/uzOMwIcyIYmM1Z9+kTM1WSUEH58xZZWDOSPxJk5haV1c",
+	"6vri6vzy6vvReOTqpY/Go5ufrq7wj660+mg8uv3p7Ozi4hz+G5lkRuNRae6NxrZeMD6LwLs2lJuzF/xk",
+	"OgjFemlu8J95ITra8PS3rcmJbCXg6AQTDJUteUoilUqNf61ABBMSGV1Izuf4C0JHKgadewH0HtYsnJDo",
+	"gW2iylw0u73NdCERGgoIPHTVwO4F/nVCIhS4kTkeztyNqbBuvwmJdJGL6MT+pLzfMCwJWZuQ/2LBEmb8",
+	"UIYsAi9YNCYRE0l04gUwEeorMbJiVCLUKkx/9yKyIU3YlfXXuCKKp0yYxnHB6r9j7roFGikts3oM1C6J",
+	"0aBTqUcY0Zfz+Wg8Qg8MzklZ5d6IhSIXLmkSWvISJ6nzIOHWadkntx7VyiAQu5Vkv8iZlWT2dDkRCEeM",
+	"49laFDxh2yDDROnpgmZhKpY1TdOj2JjHELG3KNhEYn3eJw6FcgE7CuxGtQq8UsQMWKpgbzKROH12QTMH",
+	"jz1B3IUmNE23wO9VuzZPNTh9Zvz2khjyDZCMQvSaxww/QdWA+jIn0UzqZTTZGpOCXSH1MozGF2Ho0JXD",
+	"EVPYzK6g8GCACeyy7h72R6+Yv/9dilAW3OnVKRgl3lX5091ZL+KmPrnY7gS4ml6AJQ8BQTstlmZGCSYh",
+	"YVstV5eXPrKdtopOf9jnyt8I5kYZjUcXf724MpfK29Orn06xCP3dzf8ZjUffnZ79+PryjfnT7en3p6Px",
+	"6PzNf7Yd/rtg5gZE4115HMud1yTXrNdKJBfgCfd+twC1vBD3YkVFAY/VTpndCC7NBB8KDhQSiq6l4ntk",
+	"IxslILOvWj0AU5W4wESlP0hCkv0l6AK8FCSCsKIxzCxAH57+TBEOQH61lGtAdsInfWYuL5kqm2B9LxKu",
+	"NBeLwljGikD2u1L8kTl+G7u8UAXdHDQ/5G/D+ifge7oXLjXZHvSvJs8qthzEE1ghB85qM2pEv3s0reAM",
+	"txw/CU8IcojiouhtOsvn48Mmb71xxv5Ab8YbRhUrVc3B+XGqSC2hxJLRXM8YrbhPjGq6jcBvUhhsQ0K1",
+	"zEprwiyClysOf8cmwpbK/iAH+dBqSilvROFu2wy+yznsg0g+2A0ey6T0QuXMLB6XAmImpU7t8nctfRAo",
+	"sHjjmwmJXPAR6RYd+aHHZRlV4cloQt4Z9XPNlUW+wTjNCmE0xk5lOKiyL7VK6UWVD+GtKhenWcZEclPG",
+	"6QfuO5vaHC8L8YC7L5WL7b0GhDKK/Ro2oiyI0ukNjCz5YsmUrrXe9N8H5V+zpo3rtuXj+3lJmjymGWcx",
+	"6/hYD+W7NeBulx18aAByqohmT7rpIf36+bMXL5pbYDx6OpI040dmfy+YOGJPOqdHmqJv55GmPAERU8Vm",
+	"rdP/2zPT+3dUsa9fjNlTnBaJ/dH/BeYYxjmd4R9Cw4U4a2O8X7345uXzv4S8o7sQVN2ThoKmBP71ckXi",
+	"TmxfnaAvSemc0VUH56fSiSz0lt64U/LXQOS9vH7+Jq/e9qPl/qw0phi/P3QkruSZXGVMqNLDUpmOggV1",
+	"p3ePLH/kbD00xk2LILfuuzxhjr3aXDJg1ECu2NjmIYLWqCve1l4OJTfKM9NtyK8ELrjBqOfCpuT36hqf",
+	"Lvd73/fe4NOOlcv50QJSlD2ZaXlk1lQyAipNG5w3avCU3aYyGKAVMgkymaT8EaEJAAFFtQ3Sm6jRIchS",
+	"FvngMVzJJLhqNvWqt1/RtffOvhdoUjGadjFr2LR6qzh4bmOLnqDm2oI2BjLpBPOcKnZI9hQz1D5IRFOW",
+	"68iOgecEwTKDZ7XkjOzkcvJORrnlx+78um3gb87ye6r1Ccma+pE8FEIGQoJWt8utkjVpPbxhgmxAycBM",
+	"onMPnA3wwV35Y8G7qQ1wYVofW/USXZLSMsO9stlrYsHyLOeOJG6RyyILfghX05gCzVmop5xBUvZK5i0B",
+	"hWCOy50z1gAd6DjaldX5C4X7PAw2eGiwtAEP/lQw2EKaCWtA4Z+VLoCpDT5vKti6/O+cASjXsqElOX9k",
+	"0yVNde0P1JJBT2mW5fKRgv+6EGpakq7Bv1KEECDJttV2pqWL096fqQTn15rNllI+TBOuXD1y9yfTKKpY",
+	"Qk5LV6laM4ZU6MH7MeUhje6a6iVYVIgksNKkQuDDH7gip9eXlsyW6SIXuAK8NU9hxWjodgB/C3JiKEc6",
+	"jVb1GkA/LM3C7YXLWDgk2jyV67GjWqtfM2OkJh9bx/SY2DmE8L9MwpBwI0J630qaZc490veda/Osj9tp",
+	"TYCExUC6AUdBABGJIa5MlrVFjFjmFtzNYrg0TRv2B5bTOr5X1NLFCeJoo5iIQ/PbEOvo8IfDamfRx9Xg",
+	"RnJS0hcybvrszrar1ingnaQdJODtO4OydT9IFG6B/5pfvvMbh3Im4EuWrNZelRgbNuPEvIpATKPS5aYZ",
+	"dfkTvTVQM2qQsArEbW+Gm0YjWyQ3pytpM6+fjY+Pj/HCUk54xYw/sqR04JnbY+KNpBL2/+Tx2D9MZYbG",
+	"5GHGcl4lQymHs3w0CjsShc8YAx4+mZoxCaM6cxXTPDE65G/lbacC191Hmy7Lz+K6ro/D3sO/b+fetX6w",
+	"jm8KVxXJETLkYHImRBbaQUNApX/+AiwXNUY1H13KkO+GFynmy90LLYmQkCVnq1NVCshHGLVayiK1IWiX",
+	"pUfJiotCM0IXshagrqaxwFC1Q2IfZlRvHM2YxYhLQI8+lhByQL9MHG5MTfHXw/V/C/WWvNMltYUcVH02",
+	"tNChctPXWQ827rulVMzOmbHwyuGRGUNdG6iVVvSBAXbIZqvBV1mtSlXa6uFklm2RzDYYUBnDjEpR8Qz5",
+	"A3C68dAptagK1L6Hvfxbx338pnSxDPRnG+UUF8Mo+KpEIIT584Ykfe4TCYGCOOFSh5rlK4CRIFoB8uTD",
+	"Fp6oJ2R7CuaaZbqTFxxEXyrlA7OeHKk0yJTU5xTsiSerOeYxtcL5I/E7a3PUpW1d2S8alFxhhc32TFq6",
+	"ATOErkhWCaLvt3QtBBPhovs4unpPXRPwrvJ7DZgDK09aciVomloiC7zcaC1dHCIxJJEMN5ylqvdxAxnL",
+	"V1yVuWMyD9vDww22xpRZW8V9TNc0Xdu+tgI4gLqyNrd9FpKp5oQSxWgeL21A1f9AkP51rnZlE+qs38tJ",
+	"w9It1uUwB7/qsAXsgtaD8PKA9XV7PExIXQwhC2mt2jAqW+pai1trEA+CgFEgdU8k+LYDgTbM+Ojc0Eun",
+	"FFT7M3zKS+dLuLny58uk9M7EUuicttB9e+ehxYLXxE6o2m2uV6Mb10+am4Ouud+nJhX4mFsiDSu2mnlZ",
+	"L+h+/kyVjumSlBc5etF1XY88lLBTa2bn6KLDPDvB1lOw14IHaCsIAI6abi5s58zJmHAcKzQ3xsUAL72z",
+	"CQfpNwP5ge2s285Ca3pdA0APWNAl6L9POpxMB+77uMhVCFV+nTNA6wDdbrohfE4i11wEnqi8YK+cvTQ3",
+	"WqwRpRAbwXjJmNB0TTdhL2Nm80WDPEtrLH4II4smO4PBpq2p4n9ntVI+z8JIKU3TaUscoKrxiYEAW91T",
+	"20JRc8jRUa9KOthnx2C5ujrIMFNI8RDdi3oSfUtxzO5afjDWDv+WWyKcLu/Togm5s1T08G8uFoCiyTCY",
+	"lGOsjtE85Sy/F87m4EbyygfIGjaWrQNP24Kh4EQL0tNv3dZuPcbVDgzu65QKwZIzmqbDi5P1MObM/XMa",
+	"O875mUwGVPMpk162PRc+c03CMkiilAJQgFhXocqrBTQwCh3Ah4OCD3bKhzAEv7cZm7YlsgZzEumKvQGB",
+	"NOaVemBuxyCF8IrppQzTIzQ4J+o/TLlI2NPuAlpFnu4Wh9BTrd2xW+ZyhNhUNYXBTZXLWcpWQ4k+X5+R",
+	"b168/HOrwuGnaG9jsqlNComlmKc81gg3s69UVMuZVIrPUka4UJpRY1/TFdImoyC9F1Gjv6jCqyEpS6NO",
+	"YPdV6VXwP1IPPDuSGU7IEZDoGXMZpgOCo6H46q2ms5S9QhcEXSnnfsKKemS2aSt8Y/Ow+x+4c0aTN3BN",
+	"n9lXt48eTrWbZEJnkLfs06hhaoRLAodFmeAB0jScDw2wUiNFcykWuAxc+cTK4RTU/4+9t19u48b2RV8F",
+	"pdpVsee0aNlxMolUU/cokpxoIlseSU72qc1cNsQGKURNgGl0i+akXLX/ug9wH2I/2DzJKay1gEaT3WQ3",
+	"RclOxlW79sRif6CBhYX1+fvVCALWK0+kyfmtYCNdKN9qFjyuVbqehPiVFGltxYKcTHW20eSewp1U+7c8",
+	"w0hqcnz2j8Hp67fnF1eD0zdH56/fnp1cnVANZVl1CnlJeFwPActMzmuzbFAvzfObUpSbJzfAkuj6aSs/",
+	"5+3F+dHJ5eUAu6hcPSjJScj07oCfrH0pm5QizwtTbc/99tvgPH9Z35iYyzxtcsV1InxD/0FZOT2yBzXI",
+	"FbGN1Cf6yqaERb83leqWIIgr4AHuTKD3Yl5RFTz1no4R2Z3IIoShx8JuLFt9d3G2sJIhnjHeRpQ3Mf6r",
+	"h4wxgyJLF4nCi0zuZgJ4cYbrPVDHKQsT6RfCb+9ACCMH5RGs5YrjAnfaZhUpnfBQvN5dXipgfniLvzOp",
+	"aNGs2eJDMs7b5yUQgf0Jz8P1HqV7ebSIc9IwMxB13qRgFna8g4f3nZJbrZoNgWDva9K95cZ4pG5WaTv0",
+	"dUP3x62f8PcVZIhASZSz/viFsYG0Vluf9qKOcPoNfdp7NXPxyOWvdfJ9IXgiVRvag6rQ4sgGjXheP5Vd",
+	"KSEiIsP7SlhtezTlGFnR2RyjrfVAp+V540Ioldr+EIslU1KNm8qBuKKQls6cHYfwnIyn1qMY44AgHwJo",
+	"u1Z5R8wUwxtgAmJG5OBM6lFfvdUmH2fi8h9nJfq7zMFZTK07Yr97na1aoiKEm6G+JtHrev+RDYv6IL3/",
+	"2+CA2OaIPtR+O9ENbjLMTsBGi0sD9/6yakgtm02qY5rorLaTUEAJRV4p72El1aLV45l7cVPHkKdoXue+",
+	"LrbXBHdGOMKGD89cqnvbYQ16dhnZWEHVHuIA91ri8S8f5UuOLBnO6dy7tK1dGxp9I5I/lbkMykmvi13i",
+	"ZR4ceRm3XhdqWBc088W+3oJFBGNXqjO0FtYSpUG7iN2QKyreazEBR3ixv20A+NQNn7sAOVLzagTSbvtu",
+	"35ewEbI5dVR3nB0ozOhGiJ7zGi/b5HICvFhCJQxyKoZlPAcA0xKPmOA0IHOtNIQC0k4F+mXdUcfvHHmk",
+	"sZagOiuY18YctFyDVNzwNB80nS8/38xpKn44PLs6Od5nsUPTjCP/3wPIMMWED2D3DP0FSW1AWgia3jDH",
+	"dk1de5zZAbBbIaaGyfwAqamsfTBMBc8aOZHtXWZV+N33gcMLTG/tlLcE70u5yQcNrM5lI4HDdcOeo0JR",
+	"a/OoSJkRKumtfnI3aG97m/3Glvv2B3spWPmjmvzFGakwjDxVq6Kg3tCTyG6g2yAPUqdQq281mo14dsBG",
+	"UvEUGZNjJ8TxRq9971gUzAZ7ccLn12JghFoxXWVn+Q2Hbl8gI+BuCiGKzrOxQNtWl/USdnL7yhWWYuTR",
+	"pwBcEzpG/0sH3trWVHhI7e4yZ0Nri2+UJFLiTmRtPnAospxLlc4Z3MIywYdA20wft89iWuIYigkNiw2Q",
+	"fQKbZ1xOZLzROK2pm7WUcugHBCuN52Iwhe8bapW0Bk5v5J7JxBTZ95d7EEfB97Lwc/e9aVARjzGXyutB",
+	"v6pFJqK+QmdoQXBgK/oq5JJp0e6RjaZ0CRasZZeCSMWwdg5KBRzLxMRIFl2C/SMpJp5uG+zkehl9pTMG",
+	"KCPlNGM2i2YOwojK2O2ZRMijynMQ4BmfbzKKW1mfTD2rvB2dTeDKJwIL2MH4462YA+oSwOxupEzJGBms",
+	"70pR2tUu2JmoavHSa6+YPAdsionhvkL5NHoiGEEVLEjaxwF0p31eIt7mejpo7fdc5hragFBC1t1Upgeu",
+	"8HoEhFfGfk8HI40gSwaytjjTZXlc/leH0fF9loPc+I0VFBbY9bUmFi7yQV8RXhfAX2mFCYD8RkwWQilr",
+	"bZ1Fv+rhIet9aMkB9K5Brl8dyHRtD82EBh5Mg4oVeZpiVudWqgTtfh8tJ21CaF9Y0NhXqFj82ZziJ+nR",
+	"gioC7S4NG2slGsA6Znh0rifZAyOaZ/NyO+trCLMlG1bVYgzU5ckdcvLiyVn1IN1x7FyPcgeWjqQz0+s8",
+	"chdxKK3CwFMh/9A7UKXOLb1ysmDpUKiYacEhXbFuVkH0l/wFbfCgq+GTxk472H25RkZox2rkE/VlbSDV",
+	"fhipxqnwScSyhNRhaB2fXh4dXgDS48nl+dlPJ/Bf/3h38s7+1/HJ2cnVSW1Qtxov6J6HQZ4TJ9IEV5Wg",
+	"VYqWCrBAkxgGAIxWn/ke0gY231VWBL2yFsSl0uPXoqna+gGhf9qkE9BhBdFlclQhtJam5CttCv7oieir",
+	"az68DWDh9iLG1Xzx4FzOeazLeAALNR3D9XEpaLnONWKzV8CvNAwN4lJgBdFjwlGunuZvvn65rpeythly",
+	"xQbaqP8RBXJcZA63MCbVAzWF9gjmmUjgWCktQjCTaMFwga35ZZ1n634hHXYYkqgjyN04nAMSssa5ghCB",
+	"SLCZDN/U2SpczHTDa70WXbEOP/CNUJwovlGNtRywWzHNA1QmN+El8XhdFre9SdEUreoWm1oPgoWviXb4",
+	"ShHeJLV9QgWxxMICFp0dM/hF5D7yNI1r5mnD6H5aU7d0CV6cIdOLrEdP5QCt/uSqufZXO1P2jtLAtJvn",
+	"V/AF68s6G4LxCwPREwFTQTkZXil4EhmbFFbKMFxvHRUP4lMT5d4wfr4Kj9tTqebsh6urt25ghk0FwhIE",
+	"OvSb1Tr065frTqkkmw+yoka8z1U6x1rc+i9vFzMufZmSL8AHjxv8agAZ2Wc8NcSHzY5PDo/Ds3l5NLU+",
+	"znN7ClHJc3B3q5yPLzUI8717NUD4i+G+6hBe40oELOANJkaVo5tMjBZWho9StSsoqcaralrASa7Oz45P",
+	"Lq96DSGt+nPFiideEzE+zLQxgOwEPUaByMZJ+lvPQaPYh8eRq0/vK/jRTmnlgkZLxh9Ovb3nK+NqbWcH",
+	"WV6We5lJmfjKedo2vq2g1wL1/li7tE6W3wMh+L6hh641ii4IUVvaGm7YTExTPiQYeXJf9Sj0Rg7A0TUs",
+	"vuWjW04nz02eT+PeUpBjjXKg0jOISDy5eHXEvv5278VTq7VTiXVReM5M+TzVPDlgnMYAze++9sO3Ctob",
+	"52AImR4DY8NbS2JiRHonDDgd9lqKry3EN1YyBVyevzkvi9cDZo11NSR0Aq+yCPIWpeOLHXpNpcWQgCtR",
+	"BqzRSr7wqtLXtlRU0wC8eAU+sbUJfBUyfGNLVqwuoTw7bT6c1z3UtFSmaKQv/PdzUkY3ghesWcoNiCu8",
+	"CHapZgCxeSjqChzIWt6KpaVYkovvzt+9OTo53qdoF4SVsU8J3eAy05nOQZ1UiiFcQOPnw9MrJKq4Ovzx",
+	"5M1OtHOMPOueoMIxUUTujaviGhss0WazWoKZdF3dtXh5/sFtF+ncGRoLZiIYCvuudRFMZfD3pzzjaSrS",
+	"Hnt7cjH48SRMl7g6QqgXvxXomYAHh+XaYJlHeHIQ4hx509NM3EldGLgDeCRKrGdQ8uSIgdYyhIJMAFky",
+	"N0C1UYFfx/HvRDs0ylXrDqdN54rriqV/H1P9T2GItTG/NrNxPjTL7lsrNS3AX+sKUMsADlSf8tFIDGua",
+	"vCmzNrgV8xo34EcxhzimJtxYApzHBKWCzZNV2n5d/Yo1N6RCkOMNsnbXc+pQbm33YYjsu/kbPhE1Nt93",
+	"8xD0EcFuX+yx1Fp7Jif4qh69uiwCbv9GuNG3I3e5Lyj36Jrb5JNpXZfLuymkxYQPvnZ1IsNGn5r81qr8",
+	"3FXL/FvvHim2hSOhzIz4JQgkKFxRP2VRVe5XHB8XEIq7XzXyR9EdDYYJEWLts6FOMa4lAaQFBATyc9Iw",
+	"7xBiaJzb9fK1bdTe3FcVDhH2JA5q5OKnkacQoVgmc81tx2DvODYtcE6ghKl6vgXEXWQFDQ7fvr04/wnZ",
+	"UjyD19vDd5dg/+DwdqId/56Qs2vF6QgzuQF7El/IgVQpVWqj4j7SWpOU4GmOmcsViRTETTK5VV3UjBGk",
+	"VLBIimLi982huCDxqpHC+KDCNxzCyqh810DRCgF3FGsLvV2KVRNPh29Pq72/Vt6nPL85YDF6NxAMeXt4",
+	"dfRDBXAH8G+AirAAR8pTuFGE1XtHDcIFOe5Nwt4lfRCkAuA5yTY7uh6/8anUhWvbPz6JdqVNdf6tENNB",
+	"IniSSrW6n4K5q5jJ+dyAbObWM+jGu9K+tcUjvK6iSvA9DFTs34JytH6HBhiAHSTfZ2aRCwYgoWB+0HIo",
+	"8+VzxHDNhjfyjqrVJjJNpSu9YntMZ31FqK/7QbfsF8Y5Egds9/m+PeDEnT3egkQdFTl8Ae46fkhfYYQO",
+	"EsTWKcGxLQIN12RD7cylwk7ppAHRwJTQiv7i1drzy+dfv3jxclmB7tbuV9THbV6P0y4Vg64NENUZn/dY",
+	"AP64AKIIoUU7gX3lVqOpwnKTwa8Urk02KHgsA3u61hwd+AEYgMXMXTAri4HviGVizLMkdX23al6KS9S3",
+	"kwKMDIVK5UTac1or0WOvC5Nbs4j265SbvH2h4Mrp2Kjvyy3aquISFBB3JbueV3AbDtgeSAxLsrlrPV7t",
+	"tgSpu2VF16kRjURXu8EdVEYSWSsFbkNeBag876thkTM9AmMKc2xYb0pbGFgWASe3KVPrr2zIPYZD2K+o",
+	"hxA/lTAl8RMiZjSgy17PkcCtraN2gk+B/bnWT3LzHpWrvrKtLs/mh2m6yS7bODn7kZOS/zaRqg8rFnyz",
+	"/tGys72RPc9hbtSjlAWhri4ZYRciawIkcQnPEGK7Qyya4vVNOGZOHmrD+tigc9/qpOoIVuNIwBIepdyY",
+	"BlJS5dxG56RB69moMDyFqB31q8Abewtkn7rIoU40t+rMOj+K33GZcpRPtK6o5SvakQqo0AauTrvBR8qz",
+	"+Sb6ZZTpyWANB4Tnf7YXR06zQoBDJeJ9SAfvbymhyu3HayVIDldbzaubmn8JgKF29nd+NVr1LvjsNS1j",
+	"C9ioPCsEgP5Mi3ww9bH8+2KrYSZ6IrIxQAa5fPRfv/zm66eeUjQX0y8MiykbHbsyVmnshNIMYu7DHmRf",
+	"GJe3Jnh2pfMBpbZr64VGMpt4RHPl4dN8toSk1WDKBB/UYz9Xaq/sGImO1Df/QLm3y6nz4VBMoRyLxcEk",
+	"xk0H/B/O18rmbwEjtKO3RTDHHm/UmlU5vxUKSWxCy8UuLLwCIufBBc6pWg5PAHwtTwcgxHc8rfU/gOuG",
+	"yzwshcZztUSFWXW0Q61ti4P9V5nXIgFBjawLsHlsDaTHv+PZ3J7WGVeJnvTuF06z57wT5jomspyngVkz",
+	"5GlqIkqgSCJv8NV8mxR0r10F63Zb35dWI5/BDqIRr16Er/deftNuIEWaS7snm1YCeh3KdYA8KgyIMG6X",
+	"UqnrVqVhTKHZlGfzQX1zgh2CC4PC5nAHIztUzM7LnKXSOKYKAxqsAzaDP6rr7PbqNt/WEXKh69JFGDPb",
+	"Z8BaYTweP4TpMzHVWW6ICQ8NORP5ylaRGtFDRaizfWaEMH2FrFd8OhXKRL5QdqiVdVRNz3cv7bNrnd8g",
+	"wQe8kBxNldgxmB7jyUSqfXClySGv5gg8xxgNYMfBTMN/wt31dkeh6OzhGwSpDiE0S+EalUtVCNOO/rkW",
+	"bAIeUP/r5hzPeGdtxMdqbs/C5UDloF6K+JBa1CvdmzDZf3cw1FqDtlAn1qK8Xxi9NOnqUeWqJ/fag7se",
+	"xeub59++qD3l82zuqGAailahEJMRBzdXGHhzhvpMgmOJPHL1XrPJOVKmBMP5+quvvvx6BXjhInv66oWD",
+	"mWpYICBW36QrAoghmhHr/A5q7DH/ZCnWP/Xt58dXM4cNq+wgCh8GnfAxYf8+Agjfh/o5vSCc4a6T6u9j",
+	"hSEy54ZpnRauDQ7R0hu+Y5XlKrXdgtZJyTfCBZF6MMtkLjZ+wFTw20FmzIYPaJ77zSj5KZg10hnU8q1W",
+	"XSsP/yT9bdCxEHlzlTQtsbpXmaWnuZg4WG9E8Uj5vOkD0Hju1pOWYzyu7Qd3uLRVEfXf9fVFoQI4BFfp",
+	"tbzQ0MNE6BQensZ6ZtQILw2eKimUdEKRHdLI1rY2Lct10PK/Vuc3KXIa/y+rZNxsLOQGiU8zArytyviK",
+	"M05nni7P2vURhgvg1MOQnD3vhssgYStOvPJL2nlXfoOvryfGJ9dN4SUf846TF09EzhOecygq4Yrh09DJ",
+	"Mdr+McZXEi62LvJpUTKem1xMjQtWRn3lC4itbwRIBmWKuCbZvBnEYICVX8HqRkx3dqrAzw18OSpPzpFb",
+	"mbvGCxgjsG7zCl2DzA0GWFM9Nh26T+z8l82ZS/CFjalLYOQYIVcADInidXhD5GB28AqoLCDPvaYtk17S",
+	"Scv59Pgq4/W6MACJOyCK8LXWbachDOEDanpZc0aaTKjkgIEM2yUTUB5sIIKaiQmXDTROdpWEMuA3Dygr",
+	"0G1gvhxiFTMepNxXgxCteUuGWOpaNSHLbwLHSBujIfVwqhLxPtzIvhr6WkCw5L0YFjk2KPl5FMmBI5SB",
+	"vR9Dz0Bf2XOGAyecQ0JZA4gZDG3QwI5XIVcbNJHnQzl3ANOPWzxcePyuMb8TrJj22M+ABemVlDR9FaNG",
+	"iCMsarIKwB+avoM6gJCMy8ercRwFRct95efPhd8WUO0bzIGSQa32S9/wiQClfFfFkC6Z12M7i/+bfo7r",
+	"Kd7CR9ZMt1DJwJMCrszjq+QIrnOcF21UI0RG/B2DVVD4GIzPm0FcUzkSw/kwFW1efOYvRkYbOPA6ADw1",
+	"iqcSIjFVBtn6OhDOpiIzWlHL+7ChnABot6yx1KhrOCP0I5TdSkCvpWGNCa8On5+Vrsc9c3jnzdYBWhdI",
+	"VOSt1yCdE6PhEfdVIoYpz4SJgpTeWtPE0S+DPT/12ae1EW9KVBHbb2vT3l7rIlfLv065WsEf8jDAanYf",
+	"1LgRbW4pjGd1sgZRIzeb9HYXR3obl0w3DvUMzjBXG45CAGCa2tl41oBkMu9ic+VieqZrcc1MYaYhsnAj",
+	"9lZFIiEV629tv6+AKHzQ1bzYxCRx90xMS67h4LhuwYOX8aFoEs+Hh4rDnu/74cOR1mg2K/wVwdjWVPVX",
+	"QO1JFSy+qubBi+d6qBsWjrmAs8Z1M5en3IItV13T5YMoBD5rBkdrA4kW+DT36l0AtqL30M3EYsj62bHH",
+	"aH09g+949rv9nw/P7K9xNXPmexlKO9S3OuyGpt4O6XjCltul2XLHjPu3Nffcf9NeD1snxPtcqGTXF8YT",
+	"lsque4z/wwiphYIoPT6mke/YTud3RXr7MKSG9PAa+P+tuBMO3b2RsR4rV5BKkkSjZcBkAwT499O1YLVB",
+	"qTg13TmwRVYl4Ww5SHrlKubNauVvtcCn7JSK3aPi+4D+2PUu4X5a2ia1XZABv2limnF9a3prpLo1LYKY",
+	"Z3DdKrDwxVVLBPRt2SGsKEzcoCbWkezQyZ8J7P9lUPZeX6DRBUi6EUY42CeEAL5NtA277719d49QbT1o",
+	"qN9stZsgBPskhM8S2LPhIELBaTpxAi3WDoXTyswSZWaFWdCjcjL4PxGWi7ojo8sxU3NshMfAKuW/DWy5",
+	"CqgctC5Ti4NdyE0B5pYPkMbK+Et7xLm6mgPKJED0C7QrMoHqbWq3GrWFfT7XcyaTHjtXJR2F9UPsMTST",
+	"Q9jefIgNLQipfj9sMjA/3b+XvY61+gcHXVbkH1iBha5U+2cf2h4x6gZbXzNWLWXbVsF9S3QkL9Td4ZG6",
+	"xWHrOGjPwY9EXUM6oNz9iOFcu/89KK+9pyFU5qCblpnfi3yoJ6LtZjqny1fiMkGdxfPIQwhnCRA9Ms8X",
+	"MEceivJUbHt4dAlbuIOmXZwnCCn8EtWWtfMcAqZIdz3z/HZyFEZf4ezVaiwyyG30al24Jp7tVc9Zy03m",
+	"3bgAVcotbiM+aCjvD44hVdlcHxlEyo1lg4++LtLb7h/9YB+Mw2n9weflfl9Inh6fv3Hcxz5+VOMDuS4E",
+	"w+clyCoyVN/omd0hYy0g9tVjMSFkxfvlzqF0rLsTstEhNJ4zYwhsy2FsrTJBNoFY2uBki1WRpjHLxETf",
+	"EWDhCjN73ZlmH4aliXlWiG2fcYuft0ok2gIdLWwDBHYRGyD1OIXY9dZ6l730tcR7PpHK964j4RECMIEc",
+	"B1IMKrzBL8aHrHXqorIxwBqyJoKwUMmJQ32v1yLVMzzvJhyo5CHqL5Ny31ijv9IP04aPqjYw4K3Va8Gw",
+	"Ka510IJe1C0ccC3COIAjVmoolF0JmPR8j2ybyQHRiATLB11yQRNGJ817ie+ti6mX3u0aR7J0CZenKRCZ",
+	"Go8xFPeo3DR+OlZtzEs/Y10ByAJBd96LnWTrbzkjcWE3C3sqmG3bS/nCYGRuRDpiqeCJYbnurTSGsUgX",
+	"+iM/bUt4I7O0dX5rXQag0RB0H9QkYicu190FmbBNQr2SH29kj8elMB1yt6uS7JVS/4Yq/QGkg9afOtAr",
+	"cyXe5y5BZXI+mXbIadUnS+vK+suPihzpf/kl4csbF/H9NOWqXStNXRTFNMLqoutOV6HRNrvRoPZzfiuQ",
+	"rakDVkLKrY78I5aUObi663n9ZIX1Ol7jOUfOlTiMdBaxawEbyAW+ZG76KgzFmbKwBzL29kB/Er89v7xi",
+	"z5L0t2cOnuHZ72Xt8odnIDHx06ivNLSJ6RQpCMr6xVxMy3xwUP4EPWQze5y3Luxpgle6CmGVSDm7Wsbp",
+	"DTcdwMqhpKapVRJRgvCSiCkx8wiynSwDr58WxVDZfV8fp6W2OmYvqT1doOSli2TpmVofO/R75xyu7nrg",
+	"dCE8f8z6i9affWkvhhKIyYR4M2oamW90CsAuThuuRryAsjiHuO9cTvJJd6IdtDGC/CsulF3h2cD9d15k",
+	"KoyY+/bHX9oHa5ay5OXAyg92i+h3RrSzLsv9ykelOxafA7oyxrQBF81T+qG7i6DI4HEQ1lCl56fujLlr",
+	"OJIXa3BbtODX1Za2u42yNaNMTzqEaemuXHdIKy9WPgZtTl8u9Dd+Ge1MuT017OT/v73/9b//6/nut7/8",
+	"197ut7/8vhd98+E/alOeC9WErb6/UmHYWkdWSw2DvEENoUlQiNjgjxBGhbsSqweHWuVcElRTLt7nWE0F",
+	"6Biuen+ks77y5Ra/93cyMZZa9Xf2+zui6O98oPqKYKZf7n37dWWqX0StCh5rDce826x5xRgyNtQ4n15t",
+	"dnpyYdY/Oqx6aiUerpCm2/Zwd3XZHkvOzGIr7Mr23w8N2m6jHKSEWEZcGRGScFEt+Moc5KL2auc104z/",
+	"Eq3aJJDju9ZFHjFTDG8Yx14WyKJgeLDHzhWlTwtl9Y25cR0getRX3NeaAg4w1GxgHeLmGnSh2jpctjZ4",
+	"KxtprbbVzVWiFCdZrV6h1WCo1SiVQzL6oAJ3Z38HKcN26hdKs0QzOUKEwcX5rxT7gtVt/+Dkhd2K+X5f",
+	"xfj8mD15ufftU5A6zDoPxHtpoBCfPXmxt+doD3gOj39ajZH7QS7cu2yBRDvvdzWfyl3rdY6F2hXv84zv",
+	"5hxLYAEvChTdjniPwPED6jf623c08h8FNnBtUnNdLVRuizEWlCzX8ghhUbTri+KEkkNLIDOmZ+rAJZ5X",
+	"AO301RLSDu2VwM5uk1qvVEo3wQ34mPHXL9nwhmd86PhKF4rEHRZhiCvwcu1G84Wx9chc1AfuxdP1MENz",
+	"CAqwQgDt1gXLsFMbiwi2hZ5SrROuaSbw2KCw5abcGJFEFZ0a+L09VlmQctb7il5EWEsVmKX22KrR+rpk",
+	"ZdCG7yBf6xLJzBpGJgeyCI+KyxCKz51pUFEC9CicpVYLhoiJUlnvPV6QurXncnvl4s5Tr1wuQVw/NJQx",
+	"r9hDVbTgHjviSmkAdx3qyTVkgWbBh69mPHzx/OVfX37z5dcv/7py4TZUov4jm8yXs9A6X1zToeaZEWyY",
+	"cmPkSA55WKOMTaLBiUAOV9grCAvkW1PqqFarGdVHJCoCP7KTCby2pRgf2Sod3kDSgKgZYiiNm18WT4VK",
+	"4EyWhl1eHV5cnRwfsDgrlIK/Qt0a9JT4eY7tQdNXxJVwgE129Is0JR/DwUL7nfvx5M3l4VV5J+mtuK+e",
+	"AAA2qPLgh6dEJ2sf/2ShYZBCik9xmL61wz7LB+ycvqx/OByaSHtlxwOFhan7EmB5ODs5rpomNGM7gCKg",
+	"8L+qM7QglTUCS68POdb9u3eCJpVGUbYrbC2iodkoEkIg4wgxQAemVzjUNyqVye2Y0F+APVlMwAp3QoPg",
+	"oXHEYtyc5b/LdtzKn+iz6Y921XxPJ/3tgFQgZp7ZUN8R6SAKrKGe8Ij56cLWJDdhtd3rweBq4BdxESOP",
+	"TgdCElW6aaUab8A2xO/Gg6TAHF4zbTiUlCF+Qa6ZUElYfwXolfbUr+lyaqx69lNTfnLHkS+t1YbPCERg",
+	"gycsBZyWdkIoOhu8IOBOEWtAHLHAHVE7UF2wJ8EsRV4uvSQ+ZXwCbPA32ggCEkWIbljKmkW+N7mK3TYD",
+	"bAevZ5W0NqQLeKKVgQVKDmie6hTa5zMWAk0br0RFoWxC8e67+jZ+QlXnbcBf8uD9bIstai262ha/anGm",
+	"o6pyXN61dbpgYd8tK5zl9WiSlCWZXWXR4Hm3gRHHzUCPGvJ6POfX3Aj0r1xyzyHJdwumuxjj8ltudJE5",
+	"tBpJbRDIG4DvAlCKUUOjU4dAfsObC6hD2varNzaNK6ZLpxAx3bbOUsb1rryptdlcNIYYELFJs6lO0x47",
+	"gXYWKAWy5/NCpwpZ0hVKsQqBWGAHh7yr3uSsN/yIP43KGjeBOPfq0R8qX6336esFGwK1JtU5cFvoDBlL",
+	"y2hF4H5TSWLLPC19ZYt2NTchy76S+6F2qenHK4pn+e7VDHSmwzS2y3knsvlADSZSFTmoT7uf0vmA5/S3",
+	"nWgn4RL+YjWwELcJn5vyX/jLqsXMzoA3ajOky6QsF3OfnNV1FVFsohPaUEr5zQVzFeFEKx15OI5Mjm9y",
+	"u9TVMmglZhD2N0aOVYU3O8hFteAM22to9dwERTPxODVriwxUU5GXPVKT63kHJeYW6I19ZF3R5kxM82ZM",
+	"kbxccvCP/FHNOMt0oVqr7kVtmWJcBdcg+LBVewc/oivCsZ1M3/wVfA8WQOF7ayDfzSD1e6QWTzVpwB06",
+	"BOmz5jX0tVuVPc30UBiDHlevTWFQswQIoboigGT3olVXWFhXfnHlmeWIomDOaldR8Gx484PcHq0TUhSN",
+	"MArbUKC2ApgLeiXQlGGa5Nt+TPtTo275T3PDpPXNSope+3SXflh6xq3Edgl3IFhbaSfa+VVfE8FRgHNV",
+	"/ZcnhXVUMFGJIj4T1zda3wYGOj2ztOfBUp/KYe1BkUp1W0O4Wt8zO8Lz9/DtKe4zTJ8ZJuvLuoIafPfR",
+	"IFXBjO0s1LMs5VmDrDylKH9ZVX1Vg5OSpw3ud4ma9au+ZuV8RcgYHXnulRttcvzgqdDTVLBbhR07qE9W",
+	"7ypY9gg/HAcTdkrD9Ddvoo1ojW5kB9DJcrPWnBmUA2z9sPM7kVnbkUg61prSMNLyNfXzkENks+thYPC+",
+	"ZX3vU9WtwJnXgqUBBGEjThcFQHJ+KwzBFfbqi5PQ6GhsHYHME9bq4eAwIUvgLfUqUZpB8LG1vGVo/LSD",
+	"qXamUqurG6MUhZL51lCF3D11BcaXN3qmcN5ybdV/IlQueYqgflzNWS4UV/XrARBkrT518QzFYAneH3lh",
+	"qyxGOZflGtDEREHOjESrKoMrtsgRyFrnjRLE6Jo3DXUadsOdpHu2vjgrkPhmA79ydc3C+0RiC+vQMt6t",
+	"02T7D21ia7qf0G4O+FHG9EiAgwVfK3KtYmYLLFpwI2SJSOZMk9B1OcrCfbDu7HFPX/F5XbNfh2m64nNM",
+	"8NAu31N3MDfm+q1dE4CD8mBELNdjOEw6o6k1Cov/pFWT2K7LuCYmVo6blNTynHbr9SW93JGwYW3DcXXo",
+	"3znOPgqclCq1juhhuRB8YR4X5x4/oHa+ra/23QaTfVEo45kHa+a4UB1k1j7DARV0gExZxopf8ZGblK2+",
+	"zbQeVUFFRcZMLtOU6ZkyjnDlj01Zv1IvZIX6wnjtYH3ilMuJSJBGfCTUUKoxm8JEQae1MBsCL35kKvxS",
+	"CDciyWrcCX8kSSg5KDqvgSdquN8CiOSiuAdNGTJVqHpztBVVyUNQIR0XWaWQDK7cCldEyVlSu3ORTDTN",
+	"BE/mnqgCClCp98i+rt4P7EZH8jDIwwsUJtuiEREVbLmVrGyX1Dq3dcDNI56m2CI77oADENbeLxVpn8lb",
+	"wWL7wJhJhQVQmuigKwh0a1uyg2sXiRCwRa8b/jXxY9RyT77hE7LooQ4OATcLA7WlnkXAU6ZKzGoyqPEE",
+	"AddKMJ4zjqXEEQNGuZk0nuGD8NyQ2qUKDt3QSl4azL/q6xoibJjmX/X1wix3q+JdaLjYwvL/HIQaQz7L",
+	"GVdQxgXhxwDgHNhO8qDeAOu376SY9VUM1fVUxmxu9MwgBTGUXtqfxJ0dWUxcB4LhvyvPJ17k2urpd0r+",
+	"Vvg1KsuniWU8YokcyxwZMuNezOJBzOL9mMW7Ja88s5PcV6B9ANwIMUcdlUOGz6hAvSwgGHSU41VV8Y6w",
+	"PwlUPVQLkoLdTiF7bbfDa7tdIDgcElkTCWmPHWJDul2Z+VRA1Npjy6IYwySD3ugrqdg05UNEinSyXak1",
+	"vcnzKWYL1rfeurhAqFGa1GwJ2unedPKfJ0fvrk7C2oST+rx1Lqab1OB8shgIvq+kdV/IT1LM1pdrw2Ob",
+	"FuBMdw2Yn4PyRfJOkvcS1Rvgb6we2BRRtJSJD1FoRa/eI4usOy0biV1N7GQT3r6H4DEZSYUkhjW1DhTX",
+	"83OP4E3cWKUHJKrX9hKM8gNnIhGtNgppS0OPMG4G9SBCUMpvdfFQTrnKvzCexSGqYrhbDTJ4ufct9n+S",
+	"Vq2nnSFjfbAR9Qi8e4NbOyIMbWT7Fm3pKRZoNKRKxPvKLtirB35exY3UPWtSB/Uc4ir4kYWvDtCgS6fQ",
+	"YzCggC9UCwQjW6Gm/nS63rOj3I+4pEbd45NXzGVTgeEPehaqGKoQp9JBu5cBUxqZreJQ6SId4LUj+fXl",
+	"h++Ojk4uL8PKwqvT1yfn764C3MmyNrHpmAdn8A0J9qr2l5oerDVtLw5GrunVP7WBbVxWiRWKwfBgLKls",
+	"GoNGNetiHUdvZ9NpC1CHJdR9y0YKaAFpBypZ3uGd8c3O2U24I7qfrg2tGVJNi3zQkcELisFpOToNe8Lf",
+	"D8JlXG22NOpqpKbqOurHOMJqTIA9RlsxYs9dIC5iL8q6wIh96dtSXlaamSL2Fat0r3zt0Ll7obf0dbT2",
+	"5OO5GLSBJaiqk04HbIfjkE5CD0RZDi8qd/mCtFT2Sb3u1hlvkbZfKGIhR7+kl17ktfqnz0Bh1Yi7Y4NO",
+	"s5xfpx3SsFf28ndgDa871hY+w7+qbqKCx3acK8GTQV5M07qJutAzClX9dHj07t1rB7ZMaMUJm4t8gym7",
+	"EXy6Ofm4lbf73d1huYAAtGG5nM5UPJ3/swMYGt5V5HrzO+/4sCgmHW/sfJO8E4FodJzpiU7kSIpkAChj",
+	"tbPU7kGNJ0au7Vc17PEzno2JLNFEDNimEmbElGc8F+l8k40O/VwNr/tB8GnErs4PL6+I2g/kLGJSDdMC",
+	"UJkRPWTCp6bzy+ujTeGAKpuqOjXVLVNd1qiy/xsXrdw3tbpHDm8fkNYi1UOeAjFxvSsOJbHWB04Q+T1N",
+	"d4epHt5iWxl5Oa5D4wvD/ll1a8Ji86ZWVCw2I9ZceDaVXLAY9OBgzKcAcg/InNUBJFqAzuwrwNHB2LId",
+	"0q/6GrjUA/ZmdyiN+bSHFHBT/3CZ1z/K9XrYR/VYnIkpnKh4hx4Oi8z44DU2QsO4eoAWNBU5NjWmYpRD",
+	"+z7cBrEVuBfRPic6EwsA+/YKzEYKVY2b+hkpXQ36lxsb/efCq9dHWZEVqRSHJmHcwG0OankXsg3V5SS8",
+	"aGlYhrWrwFWl4VCERfFgrNDMCPfZSTB9ld+ICU5iiegeLh57Ulnxpz0Wk5NZlY6+AvG4uhFz92boLGO5",
+	"nvEsAeblQuVxB4ZQ2ME151suh7dNPXnQfOb55pNClPkKN4D7v34i/kno/Kslw1/pxry6bPpKToTDm+0g",
+	"JELlmexi69FrTlSezZtQYQd2h+qskcFFqxKWYcrH9aqrWXxdSQ/k2zPIiKABx5PK+rjdSw0XptpjYWqD",
+	"BSutVzdZ7VYCp2jTBPQCBh+mU5jOSsyTExf5ysUU8395JsdjR4WeFYpQnXSRDane135/X+EENGTXVvXV",
+	"kLvZheG+Ltp8mhtG8Wj7RRAkYPbSWkHoThLZ0HiDyU/l3LxKK479rzLQSX+ni5vbdDAT+UttgtihTrdr",
+	"C+STtT0rLkEY+aO27GBhdBpCH0u9JYDVi7XvUJ4hAwJTLiuUAZf9vLe2WqlLvckmDADNgTmdMYhFl/hO",
+	"LY5batCpePd1GxlqpWoGGkDR/tfe7rd8d3S4++qX37/5sBv+82WXfz5/UY9h+1NZNtOJeEmmLuBVsyUn",
+	"k4aOjHFD1//3mmUCam1ccx28wROSrSpMX70eZSnPWNeuwc/YOOURqLqWFLvALQe4d6sID1g81krEARwi",
+	"XuU4Yp1JisbPcnx33MCHW3YwAxipex9A/3iSsh47zR0hjEs5rMrrtdVtqMW8kir7BrGTsFsLXTXHVF/I",
+	"X86eEh7sieVal1iswMWZ6XEmjHFrAMNaRKZpySPetXCsbMSrlSzqo+wIeLBBENzdg30xNUDYqzvOEmn4",
+	"ddo1Ke5uamo8+fkGSwmpnRSoVemehlMYfqsvvIQKIgD0XGtA0rSf2Duu4AZCTpJqPPAQ/M1AQwgJSlBL",
+	"DG4ojUlTDIfCmPb2yVjeCTUopqtYo4ZaGcCTuRMsEam8E9YIRD8B4+FsKrIJt9+Zzj2NMtIUZqKvOFCm",
+	"KhL71Udp26NRDDORr2wnsl6uZ5Z0GXWWazSdrUgST3fDw5ucJPwR8VCtAWrkGFMFGzFMkDhc4vfU+BOF",
+	"ulV6pjw3VM2wTpX/PkNdVFjHZR1T6vrZJ48TDHgokKrAHZkY1rOvsBZL6RLHbi5yx+TniLykMVMAKOpa",
+	"lLhRy2NWz8LUWPl/quwEGNLRDEBHaBoQDu/kio83rPMvJ6zlwv5MN0GtaH3yxX5gVQtWFcrSm0tlVMpq",
+	"RcsukE4Hs15O24oj4QSevgkcTj2yzc9gGljB1CqXqhAH7Hru+gfZDH8NVLHJtcud+VM+19ZfUXpWe5Q3",
+	"KfkLMdRZIhJfGFEkMmd5xmW6UPQKsD0tQOSX1feylrB/9kYAlJz2SkxPMIemmRjJ9+FVYWa795f4gFkX",
+	"ZL7PeJr2FcjBwl4Lxv68Bax6pTNpeWPSZ22y5s1479gDteokbYLtzYqGKpV7H7SrBfRajKUKcY6VnsUO",
+	"GBl+BBjXiJQKjMY3b0BrVV9RXsL+Qai8GkdVyO3nHvSIsuz1aIspe3dx9kD6zo5hheJ5REBh0jXtA3/O",
+	"XF4XI/MPXguRRk/chJP2Pntu+5vqzyaxTSt16Y3OB3aYqh1ctTgb9kHIOJyJHE5Mw66FVOMlw3RDGKs1",
+	"VRzBxC9HuZX1AXRa5ILd5PkUEGXyfGrYu4uzgPeO0PKZQA85K1JhEOCjxy5EIjMxzBH1Q+ncFwUvdqvs",
+	"vfxm7elXu9T1oEtlM4iHdc5vhCkDkSY8m8u/9hoO51bdNGsOZ4Q+6tpY6KC5YMKpH8n4FGVN3R7O7yCg",
+	"e2xv2Q/1ZMJrAZlPcLLgxITMWK+Ty5CInAOPbifvP+OyG5bYjeBZfi14vuFdRvzWKkQT7QCXQs08HRoW",
+	"W731NyhwiLvNkqsSb4HEkWrTvRjQtcQvdQF3qO1oBH6bLjj9zXM3zaQaymldcwGC8dPPbAZkdCWcSEh4",
+	"0YDd9VshCtFR6suTr8aMcy/sNNmuCLhOPLArDtsiZG4w5ONFsJa4oqbGMLmtR99LbgfNYeuWTa+oqVo1",
+	"vXboqV8TDVrRUL9QwEhLHIh0WHUNe2hx4RY0Q9h8u6gva49JGAy2Am0C4gC90CBkvuADX3dfZJAPjYPd",
+	"ZJiHDl6icuZAtrQO5qbxrPiZqOmHXGH+llxje7mjXRs59CFK/ZXnccMRc5/DeK+uQNDp7yZElcUXro54",
+	"7wDFGE0ZFI3A16NEwwwAugpXCZa+1QCrfPmiZjVDtV3f76nCEK/LKNpbDlgqJzLst0dMl76K7VN/1ddm",
+	"MBXZABc9duFBaa03oyvoUEtMSFU+nedtWkfrk8OvoEvWTFM+P2BKCChkYteCFdCfu0FTs2psDQM8xBqa",
+	"rfrlbTrPVtcilufP8vvxtxDyXOZsLHJDy1UGLOi/4t72YkUrQGz8cbI85MvjHwPOMIc/szB/z2v9vrZY",
+	"Tzm+psUz64otm9X1BvBeh1DHYweF31mj9TaOVOAD2wcq0FtYG6egx64PU8CFF3AqZu3o4xvqleiMAOoC",
+	"19Vf44YAsvWgGZHkBz2DZLLdA0CaSPA10PJFsNgO2KiFTVme7w6pvPGtepQLhMsRKmG82fZa+6o8r3/L",
+	"zz6r7K+lg18a+OgonElp2Nn55VXLt3c5EOAcyuk0hpZ7nSYtLcysaLV6wXfcCjE1WLIV5NXLGYCBQEyH",
+	"jPcWX+vA1AZdEuibmblbMladlVovkDXSszDV0dLWqRi6SxPSvNkb+M4Oj65OfzrpseOLw9M3p2++32fE",
+	"aGrAHcHCZ5XgwaS0Aws3PZDSfdiskBpWAih1+6pcYqUzROcCcY+r30pkT8RmpYD8WQk2AZBZmTMcWF/x",
+	"MZcqgkL9qVAJ5KOtNLvR9djxydXh0Q8nx/vwN2etAmiLs/sZPKUat8cX7EQ77tN3oh37TfYv9MTaWL4L",
+	"ON0rZthEYelOwhk3gXvbPvcf4GW3kHf7GcflHW2QgpvyPA7i18oHBtkA2Xc4FFPkfiLkT8egVpsJQsKl",
+	"QStbwdkh5Qu9RsHChJ1o0xZHYqpzLCArH+K7y+tz+J61hwB/7pFZrw0Zh/ICoYNSaCJXP+mz/v4iWkWm",
+	"s77yBTKb1S91QNx0qMIl0lV1uSsp8HIJKnPcnAVv0nwLMt6VCuaeUFOVB3TF60GepYDLcXrT2Pu4AXrP",
+	"OlLvlgW9nSGSWCNCkpXGZogk7DzeEjrVIcvFZGol0AdhMoCpp+4hTxwCqX4ALcqwO4znmFLGUpS+iv/j",
+	"d4QYYJkYiUyoITr2QCAP2EXeX7IjQoffnnBAcmxN3X14CIDh9N4cvj7pTXl+8yFmUuWaauG/gOLyaZFH",
+	"LP6P3wlCpHIddJy4H9hhMBgs6pIqMb6PZS5Fav9ZpGmPxf9hvwADOwApkYuMp32V2zMZaXThE1VJI58J",
+	"4ihrsR3owg0xrrojD61mpN4+mfR2tmO9rmwASNoWrbbTjz48uLhHQjoJnbH/c/j6jIFYSGVkggJtJ0Ar",
+	"0WJD1poc7W6xb4ZdvOrDgy96zKqDsIivtTcPFmQbfx4f3cqjt5deife1K7k898zaaMxINU4Frmyih8XE",
+	"2vLeX1PDG52hSuep5EaY2jSLe/hPyIHd/Zy9r9n6yZtywA4elLjbDfjLsgm8jJNdTXk0GUXB/K0SDthF",
+	"3VbGl1/M+SRdrSKsQHkNQeZ3c0iyQdTxPb/UIYgbMSwymc8vrShQXGkqgXCnrlzh8O0puxXzCJmz/v7z",
+	"FTohw1RCMQCcikPkjTciZ4dFfqMz+U9fQiztc26QIMpJ2M5/7h6+Pd39ETh+3BpPpf33h2jnWvCsrh2p",
+	"HIwfi30BiDQsP97nnwiIhkAYL9Wopn3l8panCbrm4PnsU/Al48pQ4orxYaaNgXoMORQmQmYvgPlBq0v1",
+	"FaH1wO6uGJoRmKHXKbRlv9UmH2fi8h9nvb7qq7/85UirOzzUTe8vf0GjZiJKOhej+K0YDLkRB9SLa/96",
+	"8eqIffnll9/aR767OiLjaSLtODEUcOCNX7xDKjaRaSrpZ/Yk/td//89gYuKnPfaa3ldGlsCswrp0amTs",
+	"sQtEa6OiYaq69mPVmf/Tb4XI5mzKMz4ROX1HX2XCyh64Rva7Ac4HPvkEKwWhxc9aforFfDpNiZ7/2TTT",
+	"16mY/C97PsVeq/bVEzsH37786q9PneVrACqExUOdiPjAXmrc3aY3SQAsFnpOJoxbU+3KGnmeysqwa2H9",
+	"OnsVwRZQs8CoSMvy8QOqbCwpsCZ8Dlkd+4l5kVlHkt5Kn3op/yngS63HTcYMu9bJnBn5T+gIirHSpzfh",
+	"7wf2B4QtiCP2nL2W3wW1wFFfgYDlgDKds/j97oS/37X37OI9VC3MVTBCMxVDOZIYHMQx0WIymQRr4HsA",
+	"hjyDKvj4P3fpwt3TJN6n9m675b8wEbKv9RUErEBkZAJRJ2vzk4fy/MU3bHjDMz5Er6YE8OUu+OX2QUls",
+	"YgdUs8tLJ06N5LjAElJTiCxi3PRVXNE5++w70APsX//9P4hE6JXNPvyNCFXLSSpUIjIWP+NT+ezuedxX",
+	"GE6FFiWRTaSB0IDMXeLRQOr1/W75o5M5p1orMtdXmU5dUwjAs8oc62b9jpNJWI9RacqQhr3cex65HQp9",
+	"9eGwXu59CYi/ibgTqZ6C3THRiSBhJaBFsMB5mgZ3ml5fHUGXdLn9Y3J8zH4meBIzI7D6HGzV+C9/+Qu4",
+	"Lx5IltYkp6qwvqKIlUqgmZgcUkPr/ErwvMhwP/zdgUHQlDIewBU7xAj7jF1yaiHLB9nfa2HVnTHgRWrd",
+	"Y+flPtYjqhpnI3wZKMAJz25FYleM/hpH1GYuM5bzMXjM1HdeSoXMjUhH7EmstBLxPuPpjM8N43dcAgNI",
+	"xGY3PLezjFPEx8zwuXkK4/ca4au9L4MqfjcqaRh9As3NFRD5oPz7NQNdiG0ruAj2GhezLeWlZyUcH2D3",
+	"al894ezdu9Pjp1Hww4UYWzllT9z+/PJFsD0rl77mv+osxq8I/iqV/euTPTucr7/66suvnjIjUjG0IkxD",
+	"kyPXQOREWXquIusH24sOAk2Q34g5BpjFbwUJfnnzF4Y9ebn35VOaImp3hTlyhpiJ8OSOXH+EiSqSB6Lk",
+	"qWNg7/G+Mnlmz/n45IqP44jkwEUApT3FdC5Mj8Wno93XPB/eQFziRisNqud6jnsrOEHICnI8RkqwJy+f",
+	"vyCSStQmDquV3mNn/HS0+0YrQe/oK/dg9v3JFXvy5d7LpxXhLsVYjnahF2nfbZ/E1xmIROYgmH1FmOHw",
+	"1bPMHuUq8vst+LYnL1984zWAzFGAXVCGjie6bSBHgwneZZVJoiMm3g8FQNVqU+405ynHwSTus7/EfTUR",
+	"XJly5/jeUOqQ7TndT6tl994+rRB0ruEcR3Z/3ekhWVlWyqTiKUnKaSImU50LNZyXJ9zb88srWiaIfBpm",
+	"9ERgGMdK6NCqMNDyGGw3YNrFwbPsCRL32CEcTdIwM9RTkcDuBMmOgho7AGrXRe5DWLdimvcV7AV3gr94",
+	"CZTpxjfiBYYnZMtdbtjpg0RbqbwAVBk7bG5nAX8CO8iqhVtASRFliIre71bGf49VCcgygT0lgITj1JYp",
+	"mSSIjJwrSj7Qfgt3WeR6d03kS2ijvrrmw9uRTFPchddFeltqV4NxIF9Y4/uhUYox6em+h2N6t684ZLSg",
+	"9dqwJ2Szu2n0nOB+wp4eID6xL31iIiWkGvtp9mPxkLWLmsgRBPpyP91PrHjoJGJT4D/NwHAjk9NPD8pC",
+	"aePizy9fvDggDNWyL9U9VwKojmt+juiOvW9J40LgbvfQfkxsV5ueS3fbqbfHussn4v5EG9o4fJzCCFZM",
+	"Gbej6/WVNT7jRCTFVFgvD+rEuKIOHeswBss943PU2DjnrlUbryU57vVVoJaonE1jKTpM85P4DiMY9qSN",
+	"p0ghHz/FNZeTqc7gGAtlCK1bh9xigmoR4MtkStuPsQrPST9Y807l0psjD0fE+yqVSvjMuHHRcfLSrPpy",
+	"ti7+yqED9laoHsNML40EK0sRPgr2S+z2q5UHUjlnViStsomnfCxi9gTKkZ4/xSi+/dvAWvwxkeSyGMHM",
+	"EDiIaB04Av33FYrL871ob2+PZXpmj6IAOieOKJbK7A7DMkD8oSqb9kGp2598eAOHkPUnpuC3Ji7VjIBN",
+	"kGXG2TWsUET5B68/6KvqeBGjSdHHiIQISSHEjQBw4m9wA4EypXIolIHIEvn/h1M7oN0XvT1q8kRv3ew/",
+	"ezabzXocfu7pbPyM7jXPzk6PTt5cnsA9JZUvOvFBOmx/Z6/3HC/RU6H4VO7s73zZ2+t9iegcNxDwIFv/",
+	"GU8mUj0TGTfWMoXwpTY1gb+3ZRM3s1eTe0DGb9kRUdr4gEwTEbB05vEc9n1yAZbFFKnd0piTMJHf5SQS",
+	"rnHZ8ahEYInDv3HHR/ZERboRZCg25emNO8QZ0hWTaMFw91rbeheQl8FAiPbBetNjUPhgRyAnCDEopizV",
+	"49J5cJPhXgAtTX0FPU3lAXXDzY3dthLYkeY9dkKQ0+Q/2jtdZOFaQHQ8xvLdGOzrvppRTyGsQ3Jgvf6Q",
+	"JDomDEJaoqVv9zh02NRNDhlMlhHpnT1iwZdL5UgM58NUWGfuhrun5Vym6NFc0FFpVXd8efj94eDN+dXg",
+	"5OLw8vC7s5MYF4KExesnOYJNqIm+3DVG2lP/Tuw7rHISI4IasZIEQCFQHMZzSgVFhNnkNBv1WvaV29f2",
+	"VE3voPgzgyvtHfT5Na/osXNVGhvIUvzV3h55dVFlEmECrVI5YPFEZwJ1QlYID20ARofOhFPZ5Anj0yMX",
+	"PEObeMHIQqXhbYXTZGd/B+bxCCUMNrILMUG2pKZXCTHiQFZmukgTIB4CifFBSYhWlTHJJJsT4BMGyesa",
+	"ApvyLOV4nv0opnnwQRDT/MUzHnynkzlmxPFTIPhahrx+pTL1cgSrgvgnqLcw7fShGgqm1JTXIfZZL/b2",
+	"tv1u4iSHl9eUNs6426cQP3Yr0cOSrYRqN2uM0qbX013Pylv8HTQGz3Fdd7ufjmevECUEI+LFZMKzObRZ",
+	"pyIXtbo9Aqu0RDa9kdbogQA2HxsAkLKHyQ4k18owy87+Dhqq+Kt9XfXw8TngZxky5NWfQMjLCcYtXb/Y",
+	"LYgF5rAzpyKTOpHWgJnvu7PHkCaB4Vg1aj228mlWF2Bz5YImQAsR8eRGYsZcHJkiCU4D9FWTCrAHCY0h",
+	"1AbuBT12GdQdCZH0lddxvsPR4yGxo6Ae352W5oY7nASd3dbpj6xQZQ59U/3hBhGx63lJbvWnUSd+grxC",
+	"eUgF4t/WQoWUE/9HUCKHONogaPeF31q4++6tNEwJFD+uw/p5BWFy6oooM09fGPDnpcnl0FAxYZrSIEtO",
+	"6IilPBujFXCdOo+kxy70DPcFJpZCkrmgY9nkcmJNxQNmhpxyUHCX/XqphqKvrCFYDoTNrLKgsjsjcqSg",
+	"nYiJzubkWaKhgsMxmJDCQLzqK5gRLMDXdgBB+HGBJ71GL4xF7kD3H1DW3StqZBy72KyL2du5v+hd3ugZ",
+	"Hgnynxh7ss6wNath5kKs7vvI4FTu3oq5aRS/NyHcEztsXhJmBPa1Q8yPYsMVqnsjhPVKtHHegcxWLGcq",
+	"TX749vRHO7g2Wh7tbng56BZwZDNxp29FgvY7bVuo1W7Q9PiQtYq+5vUQ6ITPsmenJ/Ovewn+StXwrYTO",
+	"0fmuPWLeYtFPq+su5T9bXXuEKL8trjxFb+1K5zylo+2BdiEKBpQ01WzEsk3Jrso2NqN9k49nh9sNcss1",
+	"+w1/cBsuarAEr8L0oJ0YLsk0hGAkpK2CtkNThX3bDyxGAuQx+KvzznvsdLSUg0y19dpwZ/h3AYYaRNOd",
+	"K9eHknFm999CoNQ3atLGdwcI/FgGzqUiKJQMAFIoLmiVxoKTaCIG7ZQ8Jz5O5cpEMY9nR1OnIXC8KArL",
+	"KuLTMcZwhB1cu+dbe/URlobTHDWcWZQEoQKXh7HFop0zyvE0sRLmNy5mdCsAjLg6SzUq2ddNbcHQO3Ky",
+	"73Z5901ec6o++/1WzAcy+RAcr0tGy8YCPLeHwsNr2RVi84VhLma5DS37vcgfbAWeocJr9spfQdqRUoxK",
+	"J1Zp/grQPE5HWi0oFfvKuc3WeL3Tt5Ca85bGrZj3FdQcQYSvhKZ0gcNeGQSVvmgiqXV04ZH3E49PzCu1",
+	"3/0oLulq0Q0W65N1PS/wgN7WfrAncaOR//ONZolMIEayX4ESxQQj5Vyvi9wF0EIU2IhOeA+BBpmCMP8N",
+	"QTh83hOIyCP8VG+SPHUhIwjeU3XATCF82n5fxc/sC3eJy7zRTyBskqVNUmd+E150SzmCJ/9ob6mx/K0s",
+	"ySRiI6nGIrOmD2DVAzy/J1ovoF63yRmgn1sPCGA0cCwNDozOtvWwO5Fdb/Ks5UkKlszT0Nh9nvFh7rvy",
+	"js5OGaGgNM2Wf862PtGxF3dwxho/1AN7xmgYx41rPtRT0V4E7da9hFuanE9f4gzi56onqGWnaRQAEhoO",
+	"oh183soBXIsRRInXvTvXG735s/cbKKX13i+tytYcYNx9WGJF+tafSHC+wIFElZF2NcuqT7OzdFYl6W9Q",
+	"m7p8Tj27E5kczRuPqwthRw44fxC4lBDg1COs6McCF5e6hiS1+8kI9EvDcG5fYQp78WACteRx1e35Fk5p",
+	"Ja0yvBHDW4OFKggoNOVZfuCBoKmewm64gRG/xexvVAUC/yhULlPKIRMpM0MIdp72Fe2o4GbMzRgo578E",
+	"RExKwmCxCVQT1B2UOKmgTdYF1K7802DGco2fGCDwPF+lVQAmsHZ/t4FFW1YxMR3/ZXHGkwB86SlUhtPC",
+	"xAAlZW0CLO+MUaIaVTHYGZWxOjAEfKdnSDe1JG91wCYshof+zY0oxC16xINhGe3ErqWpXcy9vaYRgUA3",
+	"ruUyytWapX1QrWin4ycr5HR/s/XvuprRLhXD222oSHj1fBECuF5H1sTml1ShL7p89rv7z3WhhO/ous7e",
+	"ortxRURh9ZS4B7zShUq2FQpg7rvLmiNXaxlM66/6us4Vsn9uPanPhlwNRdocHXijMf+N1ZoZUWuIxLU4",
+	"aCOCijHooEMSNbj46PDN0cnZyXGPQe5fqr7yjDnukKiNcMKotrKqn1Qg4O/6ul0s4HGF7gimO5C7llK2",
+	"7G4n6W/PKNPdaMW81pAlHWIposuLu0wbHsGpa70rA+y8JEWFisSU2KtqvGJ65LHgyZm3wrqJ0PHZPy6h",
+	"bPwVjKWNHB2f/ePKOsCd7nhVetCd7oMOxKv5VHS/6yjlxmxwG6VpOt15pJUpJiL7PtPFtNOdP4p51+u/",
+	"40Z8/bLTXT9ALKvTLW+x9rXbNKDSfGU9z053XOmW159xk0PZfYd3+HtavwWuPtKFyl9L1f0e/r71PYAv",
+	"L7XqNM3fC0W6oP3wLqFro9NrLvmYd7rBqv1Cddw4viC4mwbKeMevgbBOpzsOEYWx22susL+m2z1ad9CK",
+	"P0kx2/lzREtWH+LluUafspUghz+Iw3LzwBBI0t9q7IDaYEZgBTz7vaSKXZ0NXDq0u5/Z/tZ2ht/p6I1W",
+	"Ajr77r0SHi3yy72X6+97o/PXxNu/vfRh3QJud/3sSHKdrUgmWuuNavmvxVBPhGFvT94cn7753nXxIZV1",
+	"nknrIhS5nvAci3x7NXlAeNsjSkQ7V6B+jdwlsiIXGLLc+bAl6bp3bg1rEe8jLfVGv3g/1Vlzou0EfjZk",
+	"ubueS50mQTJNK4JFQ6AXNhUZSyU1z5ZQHaO+ioN1tY5UTM0YACLBpGLXYAlGbJoWGCrFV1LtKPaCuur3",
+	"vkLwBMAehVY7wJOUigWviXvsDXUGQiequRUJ+ipQ8wl9etL0Vfx7f0eopL+DHakR+9d//88HJIULfkJ4",
+	"HdYP2eTt3+Fi14KOMwq1w8Mi7ytzo7OcgB/gfYCH4Bvn9kMGPrvAgO+VFVPri+OzsOkOE5V4l+vEh49w",
+	"QHf49GrpE3lkkPmXBnMuAOUBXNrGkYDm9Kb6vD7+9tkr++yVffbKPntln72yP4dXti774nouc02HQ5CA",
+	"4Wm6rQRMC1jNOmPV950D1qs9+XxZRqVh3WVN4KQkTOm6YePllXF3Y7PrmCp6v6uS5Rj0UqFo1GinQx90",
+	"JvhEJNtIBqGh192HrLcqgd3ftIwkGyFUSc+9HBYuDY/v8bFrksGIUuJKg2vTlgTpX058K9DPhYF44z4k",
+	"ZlmGA22lau3zwNzZ+Vw20jTf6+tHUOy2Vj4SgoCNneht6Jbj/c9+DyrvVoZVFr69s8UdWML3jpGgubnV",
+	"ROnS1HaYWcDSQG7ehcouBI30LuetEFMHsQUUXeyQXZxcnp/9dHKMb/XBjouT7y9OLi9PjtnsRgAAW18B",
+	"oYWDbskAZKjOO0IA+62uV5sQWBj+2n7Cc+FzkAy5fZv/ZpL18sU3629+m0Exu8T2XRrL/cXyHaxiW8l0",
+	"KGhUkAljqJXYWSZz0UoZPEukGfIsaY7RHRF4GHeYV5jAp/swXuKCds54o2gAopS5d/X66m2JxUjZWupy",
+	"jAGsDEbpkLVqq5jprY8t9o+T7odvOcYv/CgIF2Tev0X4qtr+dCjcokb/eB/RAqQDDOCjkRjmZewLglEI",
+	"qwSn44u9F+s3Cg3ikAhgtrDJaEqXwXHAiG9/DnTYVZ6woO2eIn+h1UY6cIWSOhsCsucIMVKPTw6PoW2X",
+	"ccNmIk17rNOGwyIdoyE06eAqoBfYt+IUKhXGuCpMB8xW35WTZ/M/8T4lMX0k4Ig/5b6EoNID7UrE3Gve",
+	"gacTl2Gg/eIi0YBNydWcQhIHCNkK6OS5tnsBcbHmZJv12GFf0bldYjjKBMPyCNs1ykSA8fsjH91yNtUG",
+	"oe8RKlfmRNzFk6ivXJuv/SfB71CzDLCRebhL34pMrXY0hQeEOAjpB0C4nEIcMiVsCdi/Wg1Fj+E0iAAv",
+	"jALztTm3A6tdCDHNDvda2Fe4SxcyeIAYdqoQ6xmnmcAaTa6nATBiBA1Ti+3XALf38sWLvoqPz/4xOH39",
+	"9vzianD65uj89duzk6sTl8QJcg4IACIVi/HBcdkwjUvvENAIV1UMb/F2TPIonUtHehNOR4lbvKTk8D3V",
+	"FEU7jdM6EPN4p3+QJYPPakapWa4OxonYhguM7940ImR/wvgUzdeCWqDsdDscj6gkCXDZT4fvzV4FNYdD",
+	"PbmWyiGhHr45PsCkGXh/pM8yHx2i5BhefH7h8YQd02ECHMoOl9yhUgPPtMc8rn1rj8W3Ym7vvRXzAeY0",
+	"7b/omfQg/1yHi7yArr4AiN7USvg5Lfc5Lfc5Lfc5Lfc5LfdvUSx5fPaP8yz5XFj5CIWVG9ZTRutL7Erw",
+	"GrD+Ma4ALERmBmTB7HRUkmouIGtX4NQRkD7y8OcA64veEXk5cIX9qXy3x85GooUXe3uIFQ4PBptVJHGP",
+	"HSq2xEFQg9keMQ9QbMfVV7dizmKZiMl+v9jb+3J4K+bwHyI+YDwAu6cBlVVc8MSFN+J4EYi+rxzCPbg0",
+	"hxX04SE42AqoHa7tYFJ5J5Cuhy0h5CPP9LuLM0TEB9coQmxAdO+o4NEx5KCriD8BmhSyRhFPSzVoDFdF",
+	"QOziWQRUwgh9A4xMgcgVYI1SRy5XgAk/77HqZ4FoOMgs4jqjb0M6T+OZDBxFEXHIOElAhzee8UxJNTYI",
+	"Zc1mN7VYx9PC3NyjbvOR4j4LZYQfzz9bnaJnPLUqYY57ENGfA+iWkys+XofVAtd8iD4GqhV+Q3dgq23C",
+	"gbWe6UY4sC6T/PBzc89j6W1hbqrI63XnUpWbbWf/+dd//etfXzz/ukPQznnnz65dprX+TMOiVr8EN1wl",
+	"QEqOiknP1D6LiWkgLvECtfJRi6nIGL0sgjZTANCzBg7Ext044oiQ9TEI55tXKY4FuTiPnJ3xYU48e7Mb",
+	"nYqQ/cSfBAg7OPJkGk7jYyFzRtofaPn0iD1nuUZAejei9crTfMoQf+Uwv+uY2t3y6zG2ZdYHt0Qpap8s",
+	"BBbsz2JKwrLWgNzmRl1s10kATb6GyDQ1muGPGCF3peBE+0FV4gdsduOuS5jMI2swEL+Hy2hw4B6awJaW",
+	"qkSuqMeLYyFnhRw5uglp2IxLMFBH1mQqtWvkclyUXgOLRtRC7+I4t9lvsgiUBPX1MgeslsbRM9mImgWf",
+	"cF88dlfugK3o3ctEHmwzg5R0Oqvxlt7HrvqgheWbNtNE9bHrU8cCQyHcCFmMnQsAyd2cD2+ZPasEeFoL",
+	"ge3QTSO3J3aXIGmT/+eA53EDvPjD7QiAx8+147vZZ7HTI/EBi1OpBHJRceMgiXSFKjO/EUYQ2+nTAxZn",
+	"fBazJy7kXcbMrWaErWX/A1Hj4YRGNN/3uZthAwxtM5GmT3vVkL0Lu5sYgvVEpUnjpnaXuh1LV9RXiTrM",
+	"HXpRcB5FOxmf7UQ7bjqAggpmowaP596lo3+qTsgN+x/vUQ54VeVa8REXjCIQDuo+K6yoxlBHEVuhN0Il",
+	"QRyDntCmNvARWmMfqy7woUoCvRh+AtWA0Fqoc0ApXy+f9ywKrDXlnvHh7QoIYJ1Z6YPkk+mxtxfnR1jE",
+	"CqGgbOJYe7Cy6cnFyfHF6U8nb3yBwNH5m1enF69Pjp8e9NWrw9MzuBVJNgzjbMRlCvyPeTYv6yYa+oR1",
+	"hnVPUBnR66sL4UofynHlMzkUbCXacM0u4sNbpWepSMYfZStFn6bjdji87Rr9+kPtQZQftB2K3MqaS+CD",
+	"OKvOx0WnbeeO76byhPOgBXpd28phaQvcR2Qfp9WCBtvUbHEVNmVjwdH2Gi6IYwyYUfVoY4ug1QqvLbd+",
+	"re+gMJTUHdIZka7LNei6oPIp88lcdnx6eXR4cQzoaaXP21cr3MYuvu5i4fW/vSJcLNT+Myg/VynNH1TL",
+	"Oc+kScldIQy6VJV+UCg6FJkoNTGc43wiPCuwErNFtAhi8qoGciUEgw8QXgKACTzbGlH8sRd7e2u92zP6",
+	"jj+CfnVjXadbaW22qlu5GgKQCFpe9uVCJZyIeB9U24IGKEQ3bQvmZK6d1nXMrY7EHtMIeTZnqRjldTA0",
+	"8M7PmjIItsOM/Kk0JX1TPSExiNA9+pibhBnIjTuhKbm+w3qT4fXhm3eHZz12GHAwl0ZCX6GV4HwzLJUW",
+	"U6tp7UwJZTgEOrgqeJoSORZBypj6nhD4gj/y1viIYE4fV9xh5RbE3SVeRWoE9DFs3VRY00d1tdA0YAQw",
+	"2AqCrufZWCDltytx2rcHO5PARc6pkwWLtV3rxIu9F0GmRWdAH+4vlTmRzacpcVhWPMWUwzO+2nNtCxSD",
+	"GGCUI+xZcLUaxqeb44gGlsgEE8HwViatQX6SAGC+Cxu6/c197qxaI4AgWDqTY6l4Wo0sRlgJDmP1fg8E",
+	"F1E94POw1kmxH66u3rqZzMRQAK0y1IxjENqVYUE2m6sE6rJc6pvC01Ffxf+5e5z+tvsaP3X3NIkjRn8r",
+	"K0vLv5E7WP7BAUnF5bPO6et2oTIcutdqKsewSouiPV403DxK01cCpjby/FVP6Pn29qc+/ITcBl8Y9037",
+	"ZQUZcfEgGpgc9ZXSCKc1EYnk2ZwlmZ4a5EnIRTbNBGrTSYSkfTNpAK+Y3ot103Gvr4BqIUl/C/n4EWGC",
+	"WXmwxqzRE4E1eE57Q4cNckWTF/jiRdilhDaXNPY5CZuJ6xutb8uL975l8c8n3/1wfv7j4PgUiP2P44Ag",
+	"0Ro+8KV95UrTdAZEDrKk6PYNSlCCxKTCUrbISveIy9T4zgpoIeorYsvteU8083y3Pq/bosvws6ll5+NR",
+	"ehIX3rm6WYj0R6BGD0IlKEtD5eMXq30oGyIfd6IOm44cQg7EuTI5n9vpurr4P6dvvidWFILUJ777T2MO",
+	"P665YtVU1VhRevaY1TDPfFFLu2AurLE/sMvzqbJPoPB3XdzXYy7+IQITbrStIr+iYgVtNwJsn73NiMRU",
+	"p3I4Xxnk8lT59A0M73H9/VLdCCtw1lYCc04JjFCUfMbAyxQWYDcGreAFb3FMneurt5jvxyF48JWPlPUP",
+	"eJFo0rvV3zTk/g/ZRGRjKNod+qrdhlXeR/hXXuR6AGaMh3r9ELMbnSbh1sfqFWttlaYTpwdFgBVr7xjw",
+	"NHVYsh/iEuwBmSrh9lXlAvcTkUerAIABPlQdwIJ4fiLVAOtFtXUVQCnCRY1WOpO3gsVv3xE0CErcs9/h",
+	"fz+QSot7NSXI+R9LfB4qhf0Jic9FwA2/fflZOOwchkyrvvqmnvIL95CPhbRIA6hBWHyxSZncvwtgIk3b",
+	"eqBEJyVbs9uyUmLu2yd56AuWsNcQSq+M4lNzo/MgEblPxypxJwLaSGJigoF1LSJ9hc0hMYI9xA7fj12L",
+	"sVSmx05z5EijMtVrPrwdZ1ZtQArSWqIZILsMM20Ms+e6UjoRJiKPD4/0oLQZE5oONgoGQrgmNyXajyee",
+	"ngiucjkRIS9bbWAoQuibWzmdiqTHICLll3GSkIPSV+NCJgJihnVl+E24USz2XhUWHxSjkRxK6/mMdIY9",
+	"DX1lL+pdF+ntAFB+Y/+ZQG9ZQgeXCxFP+PuB7+J5eoCkdC413Fdc2RERCSk+oCw0cyS9Fyf/eHfy7gT+",
+	"fnxydnJ14jEzYq8JYwit0feUUSvo8wk+Dt07mrgvECDIGoQZcpmRUd9XS/FLgrDByCT6/lKxAgOGqVZj",
+	"F3910outubUseQB7QJv1U+2xXITV+gx/d29NeZnzDFgii/TWick9EjVu9z/7nf5rgaqnbsZmXObkxDan",
+	"a5wES8McyNNx5DkhobP5h8Mz+CNBbtvHYtjr/RS7fU5zw+KTKz6O2VDfgd9EZMzmC5aIoSOjuNZF3lcy",
+	"P/BMmQGoFjLwy7zBl950BznRbhVopot/5rIV8t3bTIxEtqFz7uAjtgq160/TFZSkG9fYX/FbYZiA/Vam",
+	"1ALkXBPBAZ6mDE7NHotNrqcDfyyBaQy5K07tmgcs/v1DzDIxwZKQNEWcMm+ar0DhfRSJeGgXyWm/rTrW",
+	"i6L1MR2iI9zXoGqsbRWW9T6gS1TRk8/4dJrpVUUcrwtjrUQ25GmK3NxGT4RWAnOF1rrENmeSAexLXahc",
+	"x5c8rlj+0SosPiXRPMQFWy2P95K7dcTNZ0tllogCyYc3Igl7mNCp6DVwMH8WuT+MNnQkzg8lcT7i0tCr",
+	"yiqYC4EBuCY8hBGZ+wnY48aT7Ii3GVPqGit6hNiP/aT18Z+84gM7LM1tJvGWgYS7iHdtHq9euqe8MGK9",
+	"OpWKjVI5vskhjDKSSpobkRwwpfE4J1RufitUTVTdvuOzRv2jaNS3HMIyD6ZQM2GKyZry3wWXhSFQhhVD",
+	"dJbCPghXFDfhiWBGqqH1gZybBKjR1klylWoV78j+qccOR1DByG54mkdYJYx40CbnWW7Yk5jKuuKnEHNL",
+	"GGdDrng2D9o9p9wYkUQ4gKBlX2eABYIfjUFMjMtgSUx9dXEx+dPuFxrfBQrBH36z4HcwzkDJJUxnIEbQ",
+	"9nvf7WNP62bL4whFL6SWtV4W4asjRkathVvp/bmEdzxKhQy+qqE0BjfSNs5QmJfqAVozLZufo5hLblyW",
+	"S8Shv8bq0nU1Tlf4sK6b/FOznhY+qIUFBd/9IFRjuZvSe62vqxVoRzKG3HMb4IcTad0jrk1jaStU1Wyx",
+	"LMnuM2lyOQyK0SprtK0lWleh9vNCEZrDrUOVYA9kpamiwBFDA/TencigIWHPp9T6ii6D6AIsCRA1mFzw",
+	"pCHKDpO+YTVJKSDRv2ltW7ksvIPQbFTeVre0uS4l5cClfYq07FsBoYCfvwCpcTVxbF1JHNCPuxD/7Ibn",
+	"0NkiUsi7l4Jm+HxFvP7xZOtzUdzDFcW1kvEt1cVdBM4QQ3hPfD1UcuSL6SipPCcPooeFXex9hdRBEbTC",
+	"WMtXqLIGQDGtDlhc7oE4aEGyImNVqxUZa5thYYgnJYlPR7sgcfusv7PX34mZETmx/ZS4o3X6e16P+jAt",
+	"8j/rXvk3qwB8kM2yYF4sm34ragDZW5ENhcp3hRrqBAAfMj6ETWKK4Q30wz2LXX3UlOc3PXZIsgvlTQjj",
+	"x8RvBU8N4wrTYwCXbMR4IlTOgFrrSQjnG6MJZP8LefugnzBgwHP4hvY/wY8ELh6se41YjCxh9r+IYuop",
+	"k8bVgl3PWfz9yVVfVbpC/h945d/+9d//E4fILC8ZNIhenb89PRq8Ob8avDp/9+YYjCyl0TvVmQemcJs8",
+	"sj8ih6zVCuUGxvZASUDy+0xIyhYKRI6XBnispiJNRYIw8QqSimi4ucFCXRkBcLWg/jkfNVjwy3ayb20h",
+	"g5kC7Xa9yji7k8xmeOuQHf2rr9aRo0cPxEXUndfjM3vG47Bn1CcB7uk3OYcJzuNdnqZbYPbU4WH8xI4y",
+	"TcMOD8b7apqJkXzv2sKFSuin+C/UmDzjdvMiTAM0/+2z53vMeFgnqLsCY7ivfKsx1iI69HENI+dpQP4Z",
+	"9NzuVyqzsAcaykv7ytUfOJxmAuQZQeBWDm9oo3uVVzbeQ5Ois5NcHVcUjBCa8H1ZT4iATyNxPGgl2kRZ",
+	"lQe2DnUUGwC5LdStsj4GznW2TgU39hkfpuk9ac9aW0Mbln9Fn04ZJ87XI9Gj4svWERaiEPs22TLm7Bru",
+	"nAhFC4WdiX4Y7PdoBxdOqKHYPQTfee1zyjvcDVvvWO42n+UefKA5as+P4QoIOhFkbHERttO1nKYepu8+",
+	"J9myjS7u7DBamucrCS7rw/N/19cn+Iol1VhXVAHDGcByRC0lE+wutOsWWqmtf4vfR80P0F1xw+8ETOi1",
+	"EIrYcmHfjwFArphCKTE4x5B5hJR8UxHINNNDYQz4RKsB9evuHpakcwOZbPLFtU/FTxqMMj2pPHOkswnP",
+	"rSjwXOzmcgIJtWXzeNVDc73RIz93RcHKud1wAUbT+tQOSu/WUjvT4jqFYhN6cKAzftXXpkZp2D+3IJOD",
+	"x63lkiOkoxd7Lw6wWrUgBnoSrr4yNzrL0znjI/BrobldZ0i4koiRVIQnk8nxGBjVrueAhXE68s4+DgWV",
+	"f18Bj5uVR4+VA38Jieui0OqcikzqhBmRs+t5X8Woj+jqG11k1vcPGO78jO4vNTJY27bkywP+s76C50Us",
+	"9ux22JhdxvPwNAkwi8qTMi7pBAYI+W72+wpvnwiujKNp87TkOBeAdRWAxHuQJpWwuf0kaEqRY2Xv2e+r",
+	"kXyPc5HppBiKDGKEM+1UqbkB8gJ2Kxpo22BGnKR/ysxDbowfpbGoqgqaDCq3ggmeVuUGvhYjnYmHox/a",
+	"pu3Y5VPDPfUJkyvBCBlXOOqWenS5dwq31LPfUc1Ue6aWsp/NW6omauaeuNLsXbVo796dHu98eMTTcKVc",
+	"9LbWg7RwBlZ4pPy50ulgDNZzZM3/NvUsVnmyV3D1Qnn98EYMbwXGTOKsUAOf4RkkfG5i9oTb48m6Ak/7",
+	"yqpix2DUEJrFt/zhy2LgM9ZbTLgCW7OYRm7ynDjMdHZrZ7CbRDz7Hf7X2hsrKdFe6WxMQIBMoeuV61uh",
+	"qOOXTnfoaYO/e2mxVhZ1h0bsRs8EkLTqNMH26h57Z4A0zEoVx6+i7LyDFOP0xOs5m0iT81vRY6/5rWCm",
+	"gCrlzOR9BbcozQTPUikyhrPBTC6tg2rVm3FdzaUhhOFXpG+DN7tInTR9xVOjKYboW9EZsLexPOMybSjq",
+	"FCjWnaUa7gKbojvH2UYRbXjhtrooL+yHu/VrL5SrGcKuSlmzzwXYSJAE1EvQr1yqJLDprfaqq8+575p8",
+	"/Bn+fpP5bbHpn8EcrqbPMXOTiwmdB+AbwY5iud5nsb6FLlUofEEsWrtmGS3VwirZjYrLRHYi1tvg4yYF",
+	"pkQUuxaehBR3bahyYHdmAhmr7AWHlTc6TZAVqopphTU5EEOxo4LcIURWgHUCcFbtQAkZFZymQkUhMCmL",
+	"/37+3eDVyZujE4jAn15evjs5RhcJsUzDgS19WvBVjIjYapEP7Ci2IrDbd0zgBUd2gB/FNSlfX4t3cCN8",
+	"GtlJSnBgbaXsGCSEV/VR+/1of67sx1/19W4ZPmgX7Yw8ppo7u4InbBoKPQ4GsSY/fqiYeM+HOWwU2E6c",
+	"Ye6PjXSa6hkVF/wlbopNwv9sKabYKSL7d319Za9vfJpQgCezNmZaE88tWwMgQlso+kO4OE2xWrhyk5de",
+	"FzLNd6UqX2tEhhLV7tXwgIFUG0aJJxOuksGm67kgV4bF9kl/A+LBRuFJ4f4OK14pf/gc8g2nptz16/2X",
+	"ijBtyYn5VV+Hz91a1DeIyK4L/WJ8MyyJlBNAQs9FOj/oqyk3OTOpzlGjQp95oQhbyg6nxJViDlaqAcyo",
+	"MuGfePixHGiHg/75w4ygKf5SrvLHx5Dukvitjrt97ncL8UEs+GF8YefVbrxFrOmXz799+eXey5WeXLNp",
+	"8+z38h8rIw2nYf7lVkxzrPWRucHaQFeUP8qEWCJMz6GI0t4Jj8ACZsirAr6/SkTSQCO3j54Hejces5bC",
+	"CPaBDtqJmkPBtkdrz61r0CPNjXV4cg0trp15AnBq7qcuKndfiFHXRtHNCdoXa9GbIygNJzzOzE5DIeVX",
+	"e3vLidyN/PPKFH0SNdCear3F9lwfTamL0z+6RN23X6l+kT4a/fZGC7MGH+yED2+oxgNjByxbbuAApETr",
+	"cgJ0pm6k7e4rx9utqQGecboscs9dPIUaW48+ogp6DNNmux1In546ofajBzvtG9qPFjnlx9jmJzOH7Bwx",
+	"8R7IomLyt2MXeLdyjG1zKMV9deLkHk5mJ+ehhc+hZ2jGS8KkOSatqHjD0QH1lRWCpEhFCDIbkXEPFbjY",
+	"16T0jNXvCto/f/Jtsd1mo09vW7hOo49tBT+75sPbkUzTllWOtbG77/wzHkMO/11iI25W14dF/BpuFRnK",
+	"PxXraO9ndTSGSdxb1gZJHP8VVIANqWnEFcpFDBDEtckRyZoPc3knYsatvYSw3dgiwlI9ExmbZlJnMp8j",
+	"OKTTyYk1bDBH21duYI3Y06wT9HRfhdjT/qvXgU87IXgcDf84oR33TR8lfeNevjFmNUTeQsBqLCcM8aq3",
+	"OtCmyFPNxvljhaDcBzx6AMrDe5d7q4Nr2/ZgVeJ9vmt10wpcpcm0yEON4hQRdIdBHlFnEDXKlwLKZLUi",
+	"lWRhRBL1VcjYLlwoWY/YMNXDW49e9gTCxu5VpjdJnvbYyWSaz6kA5ld93Vdl/Mld2VRC9Ua8t179RaG2",
+	"dP7Xp3kKqO0rBcMLwYs9wIiUk2JCkZmJVPivssFVqlyMXfKlJolF0fUcUokjZKaWBo6OA+cy7FurvClg",
+	"tFk/wUbhiCs5vDXbqunwxz3UTSWFgG8uz/xNi/1W7o01WJBv9FL1O+NFric8l0OepvODIBviy6O4YZc/",
+	"nr59e3LcYxWPDQjfoOOqpKyw1szQHv1QnHUNsVrPy11buW2H/HHDoZ9UcgawG+9HUP/peWUOkHIjW3e5",
+	"gHnlHlgHTnnZEBJgAARoZZtXuj4CMmPK+pPC7ytqyWiGgPws116usZ7xzybYHjzyUSSbjJ4VDPTF+qR4",
+	"gBM0tfaaVEzfiSzlU6yRcz37gEZipmKYD4ZaDYsss1JS1gPuU6ty8OOA4EmsvXMtk4hYllxhXF/NbmQq",
+	"fNOUHW3Zq8Qn6N8hHBAl9Hrs2NFA2RMGN2BfBVMEp83iOcMuUIjNwvOXSdnxGOwDAgmUBIKpFhIaYVnk",
+	"WocSLbWP4k6uv+Mq40Mx5ZndyA+5x4v7b/CLQoVuDxUetLkN89/b2NVX2JFB2zor2kUPX+x9+9fnX73Y",
+	"ylYn5MK2RYM8ZxCjebG316IK8Cf38PsL66PVMNGYV3EzuzmrK8XYkj0fvuJekbsFOVjpznbohkdiK0iv",
+	"eNB5xyjAkAAQPVB2ftFjh9m4mNiPjwgUMcITYKoltSiZnA9vWZ5BRD0TBNkN8bx0Dm/tq/hOitnfRkWa",
+	"xk2ebKMX+0jsB/j+1sQHXUdFDVwbjYtUTfdhnUKIAqpmakuP6gZaEdZ7VnRe+RqZkvPf19UDngl0ATm2",
+	"STzNG8aFz9np2CTYENH4rRDFH6li9fEgGgwf8y6PK+e53tIk20pCIB9A9dOUCKHyTIrGuuRM63yQFWqz",
+	"sdRWOlPEcXtPFFmms8FQJ6KpVuk5RcRWg751C4k16j2XSNkcXqNxINir02UMG6Jx/FFQQ2qjkMSXst2B",
+	"+qduONKFg8pVRTJgvbAuU85SwSEOKY31juZsIlUBqHAkeECkleqcdPadgJb/vnK4P8Ej7H9arwj4MfCo",
+	"r9eIuRhczwcTuVTmR6HkF1993Saa/O8DT7hF/6sF9XWx5SL/rOhY3V9j/D67LtLbe1RK/F1ff1ekty3x",
+	"npbNyJUJwyK9Jdvxs7iF4mYnpkURRZHeMr9i2xO9hecyrTaTxkYa9iqCvK85Z8inbv+GHhWYPhAesp4Y",
+	"2bszXvJiJr2+wgpzRM4sydmZL1/3KtuaUebWrKhBz3VfmVxPD9jFycW7N75mQ4kZ1WzQ9a8OT89OjuGR",
+	"V6evT44H5++uoBKDyRFiCgsTQ8ctlZxiPy6VgiD5vFTMTJCCVkypzX77lOHVtWwTa7Oy96kyh9PwPhbA",
+	"j313hyqMGz1D0wAkfCWF+ANVZLjlbCrIqArHH7Yso/IZH684ww4DKVKtyZcJ6qXvqDvrizb8Uf7sd/v/",
+	"W2ALbbSPYXcdb950YO/fLnbDgoyuohrf3D4qJ3Utie7PlLVMtBKkee1/NpHl3nch/qTJxm3KiWe5rYrK",
+	"/bfb7xhJ+bCGPQkAuKMlvEAjVO5r6yGqU0EldpjY+Nf3U5lhFK9uK2+Y/rooVC0X7rErDooxtszia27k",
+	"MIb+GMN4u+B1X0H0OgKLw1oVLNHNviucmaEiFso6qP+1A6/eiXbsUOwadQcbxS/tCqP9y+ZZtO0quFWJ",
+	"sC56zEnrM57nYjJdAQJ8nibrnb6LQh26B20uew/sJ9EIV+WuskJ9YRg3Ro7VZKvoq9CXSVNUpq22upTr",
+	"DqND0Cs+SxC6O9L43tuwN589ebG39xS9DUoy2KH31cW7N29O33wPGK3SVFtx7U0vnh4QtH/5Jj2dWsdq",
+	"BMmvGAc7GFutMEBiJBNHFLYGZrCgYqEkPMLCCjfWHvsZc1/U+wvxtRs+nQprQpffgXVxrh0Yn4w2X61z",
+	"487ie2vST+owfmXnaBt1AUfY1RW4Hx3v2tYR3m0H1af+67bQLl+F1uVk/1//3/9fNqwjKhfZ89WgA8PM",
+	"pStbHlovPispMCgRHGce6LdGJPnwVulZKpKxwK/vzmYcqNgHwqz6KI72iTWR7EZt1uh2v+PKkNN8T/k7",
+	"LBeDVtQ+G9OETap9E9CqBdHUk6lDc1gvmJfvjo5OTo5Pjg+YoFZRQnC2mtBXHxNUNOEGIF52xpXhQ2pa",
+	"Xi27rIXounFvokwfVmiPaGSfrNx6F2A7bM74tevFs1M7ZivJVSOZTXapSt3HaRqsFII3wxrF4NCXiiW6",
+	"uM6BRb580gACqDE7On/z6vTi9emb75EJCfOpfWUtikTwJJVKHLBMKDEzrtXOiB47BFwTgFDfR/vFvdM+",
+	"JZFmyDOARukrNEzqhRw+8Sj8ws8amshjCnWE08NXIQ3ZGQ+YY7Yh8PBSQrp1Qg/ONjRFZIVS1mvcppJe",
+	"Q6gS+lJlteDzvb29A6Q58AErXuQ3OotcEkBM9fAGVTfYsKscsSbGlU/FDYPxrXfCtsx+kTsw8YfyvsT7",
+	"acqlaoyz0u/3disePnd9YkeqGjfrzw6JmnaTK1EYWXnVGSQypAeCAokWdyKbs0QMpdlSGegJziab3cyD",
+	"vZ1IiJbZ/yEQue2t74jLtJ3tRfk+nZXpPkd5nWdzBM3NFnkJUS8F1pijLwnMMXZ/a8x+xadnidk1/vew",
+	"wuxfH8hBSPW4+eQ5NAw3TC7eWwvqEJDf9+Gfz+CX2ApljCVPf7N/jp9CtFYrwf5+ef6GJXoIkV42FVlf",
+	"DW8KdcuexOHcv99Vya8QYQkeRX+KXG2snb2nCGlr+sqI7E5kuxD+JvX8JIZBwb92TZ4JPqk80Bhhh1ae",
+	"l8hmbKCgtq+IvxbHxw2LZRKXCPrxGTf5LhxBu6fHcWlxUCWWzDGmZN9mDdE46qtKrL68oVC5TGvC9VCG",
+	"YBVekLAVKsdmGJkJ01eOyQcVT9xjZ3ocUkFM9B3G08BO1WPUDNQOystcf1bbtDwW+UWhzvR4011eX6YI",
+	"wTUKYQY9wzxtBJmji/8ve1/f3Lat9flVMJ6daTtLy85L21t7dub6SdqnuZs2mTi33Z3LrgmJkIRrCmAJ",
+	"MopuJt99B+ccgKBE6s2U7cb+q6klkSB4zsF5/f3ae+qkKp89PdprmBnerQmbNlU1G4rivAb/S+jenQ3D",
+	"8OMrI/7ccnWnu64Oys1g1K0ER57D2pSprsruznr77e5e1y1aXdtRBa0w7wgraA0gbkhNp4hacA6jaoVM",
+	"7U6jKencaNrStmqO1XP7RbAQ9htGdBR14MLYAVBfGW+8pi/4dItuTei04aZk0vrWIyE/iHTA3tSP5wQJ",
+	"U8hebOrnXV5Ww8J0IyxuPSzfcdA5Y9s87Fa5LFeM6VY/8L7smmaItgMz05O+2Hqc7dvNXW9Y1jVdZW5S",
+	"69vv2P+W/zVgiX2nOI5s0L6e1uxzJAOhA8bphCH/K1ZPbRAXMq3h583BR7RTAePwD9TrZSUwk0oYNuOL",
+	"WPECmFR9d/CSI9KWIc5zodKb2f0DeXev9eROnLvXenKBu7KWthbfk2y0Vd00Qwy3DQ/wg6WFfWfLmoQa",
+	"kOws5b3acPd0Ub6tG2Xukwi5Zd1VAuu13bO1fBjae4aDfuDzdFE6IkZ49K1EqO/UbSGwFr5GuhS7uLx8",
+	"9d+/YsT75t3bny/sv63BcjDSo4zLGcw+hrjvEL/CYxFl/QymIms0aF/9de6uAnyICxZWn2uPD2vAkb0r",
+	"wFxAypYoeq1VbWChKHDNXb8NYMOQkceauDlvAZSGUXxElGYvtcDCNiJYAMtmpo1pB6HAXXwsKR++OPyO",
+	"9vog5eFCgPFcow2BKoQpIacWUZcuVAbESfkpUkiCxmpYpRNRmgH7SRe+Dx0z2oVgZlqVSAuu59ulh0CE",
+	"KT+EXRFGs1QDXDr8AHSNr4yU8sz6Uwsr4j75F8UKY2AHJEE/mgJabLsiwP7dvwTUO1zYfa5g096l/Rwv",
+	"cK0DuSTQy9ytIy9oToK7SYkaHw4BTMpghDqyXvF1nQxpdDCBMxyrrxNIrF7pMU2zJhFLguHW5JtoyQ33",
+	"TYuOp6CmFYgVoITXhAh6rtgYd5GhNrZLdlHdhn2/zd7d4guBEYEnOTyISFMJwIvY4qCwpwOdFAP2RkEx",
+	"up45QlI736nnHELr0jSC0ViZamT/Oq6yveoCcPn7Z5dhWuJOrPIldkZutsvu5R31Nxtyc6OsP4gCmqg7",
+	"K9FKQL6hznGA0wz09vXfZClmEdNF6uj2+cThJ4LbS3Z1DhQwssQuCgD3LASBTrnOTXCxTSnyAXuBSRbr",
+	"wCDJXZVb8/4kOj09BaZJnWKe28BFXZkci4jltBCCUcNovVKkn/TstzhJxc31gL2DUTznOnGVYkLfjdEX",
+	"zr9nia8EJlFYmaOWKZEW8oONM9LsT/zWOSLnQq3O6hzcdoGVR8HTqGaX9qz86GrZb0z5BxHZDcpwYFEq",
+	"ltD4X9KR1H/jXuoBxd7fo6vwq4RI7dmdi8LY45lDBJcQ/+gVL5NeNGGq57h1zfsFKuFFHHRiLHhpL3N2",
+	"ZJ3ooxU1MXzCW8q89s/HG5o23jc7B7KMwcUi+8q4Qu0gRlQQPYIltJJcYPcGfJhzY4SJFYhrYtXhagTz",
+	"xAkA9TK7VpCNgJoc6KAhKijnciQi+IjJMUxTuLKwcbhxZ56SnvE8F7wwiA8E8HMBb7O93ogr+hLjahGr",
+	"mS7EYGlZVnuzOV8YlhfCCKtecH8SaKFSF6yMhSBxl8AqIVPqarVaiNO5sB8wi2x1ZCiYAERe7PJKptxc",
+	"2XvDTa1pP3N45kZkAsDOY4UXinzYL6xR+MhnkDblbKgrqL9RjlWPXQsJFPR0VbKEniyKlX0z9uTEYN89",
+	"0lBMJKYGggfrQlPas88GfoYMmb3jw3SB+owzPV9lkAzKEU+//XbPyhKM9ewJjrNsXnTdNW0DyK7K3ajU",
+	"xc1vB7U61xO7CwhMn9AvdP9tsV96wSf5Wc9x6LvU0LuDWItWkXKris9OYQ7D8bzJ0CT5cgQqUqwWosQC",
+	"BtbxMc021UUJ0/fdA172vl2y+OzpFqLYI6oDKKSDdjhkd9VFlcpybfdbjdbgjU+v80fAC9dylgXHKnyn",
+	"xc/cfICe1OXF1nP0crXVg/rO8QhtnCUOnn3Cc3MGPRxwHJHgRbFK4BJJ3dfHrJRELEl5yRN7EtbbPWAX",
+	"ism05nTmJcejkacfuBrZY7mW6gG7bBwKdPhZ99dzK6EmuPMEulOajSVRrKxFWT5WMBKzFuQKTp7/Zc+6",
+	"xB6NIz2D5ho3C+oBf9DtffJtrMjpbSgcAVkIajPwuBdmWsGM5Vy5xdpTc6or7NGzX6NnzqS9HbjbrNSa",
+	"mUzPs8U54I4rJUZlnTuhOjk4fcNCz411jlMdqwZ4eXt4aVf3eGI+nph/xRMT43KvBhq7uPkHLjPI5As0",
+	"Mi+4spHdcBkQ1JmJdduD5mBjg84uR9nurS7OnEGnS72qG7a6PD19/rd9ml12bFxZPUyVtY6Q3sUDAq/S",
+	"T6IGjG3jPEUInQWNn97sRO0FhPZ8JxBaaHocaiuupuRlZUgMcLomspEYn3DMRyLykv3ygF0UoyngD8G6",
+	"Y2WXQikNI6xo4vwtKgKnL9Ox1xFYXZJLshaktnZq8JpMKlMK7kPSzP4N1tRpFWkxe9Hy93hG7AO+W5nd",
+	"UW7ttl7ibw8AvrsnJLBb1EEAgTM5FqPFKNtzXa/9zxtre7LF2nxbyBSFEMpVIbZYjazffWbLD7sSQV84",
+	"ZGzUdyek4LABiu7f6fNkKegDD/zvz5LNiMXLjksYuC0hsT4DNt5SFPaC/2/wP//+ryfHP/zxr9PjH/74",
+	"dBr97fP/2AFK9CBAvPBIAFE6XPR1zZt4d62QupWRShhzdS0WPaApYyu/Hv5bjJYD/0/xUSEmUqv46Cw+",
+	"ElV89Bm69l3+mk/4V4bNRMkhfrInATIPcam6I333/S6heX76w3cNqXm6tVBAavjKSphawdLerCsA0Wjk",
+	"h07rcWNM3CUG6o9b3q8Xl3Xj0yH59O09nbvfnk/3CEK7W/USjq9NSSZ0j9hbbJmGc8mrdzvNAAtZBvpK",
+	"TS2noPD/1zvMXX3dLnWDpy55vRPrjxbWNaYDkX2dNBy4JAqyO9D1kfFSWPtG5+U3NtrVYyYVFE0TQOFM",
+	"MBOzAuNFdD908tc4iWexCjsZmSwJzVTDLQXODSnMvcLFIMUz5jIzbiqphg+DcfQO/DDvcqwFEDunEu3T",
+	"0ydMqliB9z/iRmDFk96+wae9yvTEJB5Ix1RZmVCWuL6dw3pIB7GKVUJpmcSVfEZTbYSyW11nntwiKiX/",
+	"rAQIGWUFsaQ7iNVbXpRyJHOuABwIAlf7K+vU/J9jK+rHr4De3AXo+Mvw8/fwF1x+rLhqYSBCgjH3zMFl",
+	"qEXIEZAFY2xMK9GNjmpvvHOua1dgsr8qS5HdnLvp67BvpaOjo1IOCR5FGvssqfNx6jFy0SEDMN2v0Shq",
+	"dTXSapzJUXlm9bKsCnUliKMx+QZlZE+I1O2RTe2ad8MzjY5QjoQaiWMEWt6Iv1r/wv0AdpM6uw7+jpZs",
+	"KlbZc+TQdEXhZrPfkqZDUT1WYGG9BeUT78T+dZBs7/R999TqZNBIbnf0r/bdwd93AK23B/YCfJtUwEFV",
+	"I2AHRAwCwL89FC/7OikqdVUICjSuUr4wyTeDzuTVIwT+rTu79w4Df6Wuir06y91KnnVsL28XhlC0Egyv",
+	"bj1JaC9CI6lYIgFUURf+kxo5H0ZmIAucoFe0HjofXF0C2seeHOougnUCPj0A2eMdRlzFisN8LiZpYX3n",
+	"werACU7FCCoPY11YF1hkY0hVubKwx3HWClpcpZpkaPYc0bEH8C/EGPDsC8HMtQSkSX8KEGQOe0X+tsPX",
+	"GPLR9aTQlUqjGl8/bKwCiB5ApOQlcStjNdYdQhzGk+zqylhBkyL4/vMpL7EVrOBmKsyAASW5lZLBLHVO",
+	"5KSSqUBHuQWY0rmd1EXJUkQOGbAksIXwC1ONx3IEVVy7j1Ueq1JD3y+8fli2/YCuYM7ZTNvgLkU3n9qz",
+	"6jZIvD4gHWOEE6t2pgG2N9FArHZkGnAqfl+pBtz67syl3ZFsAForPcdAqm+FX8C/xEeCgdsiGKBzob/z",
+	"aJ0LdvIJAv4WxoHVDbPvBw0hoktYKwsHiJ+7sTb3vJ5+9Y3T2F7bMWA2EeXepsLr8L6MBu4CB6U0cK9y",
+	"LbfBTZ0NoC5ffW9AVi2AkKQ+XbGx3xVam68Dk769vJEdKNcPbOPf4l22tvE7Cs1d0qjjGC46TVYXIX/a",
+	"IYA7ipscH89QrOpd6xDDVZKFThuzLwHHOVOajasCirTL3lwXO8ctyfEtjnD3wc/Rt9XrIOi4mzPsxDcL",
+	"dJxkPgAB3K5U8AxNY4RRBrTJpaKIluA9dVWO9Ez46Sg4+mJVkluGoPnzdQ0yIE+wuBtKY1tWgpa3dV7C",
+	"XfIN/e7zgbIOt5FFsJu6XX82HXo9Nmjjyd5idfs621dk/hPVaHqhrVlfdooV1Z2oUmMjVKlYXXVabiYj",
+	"EJCyKupWSte0RTkL//9XvKzxDDh0hgKlailylumJISYakZs1buNeqrSdUT9AXQfza+8IxXgrB+lXrUTo",
+	"JN1BjcUlrfeM53rLXz87fb5ZXX/V5S86lWMp+vPnQUn8QeAFdMf6d7cinwRcEWtAGDKYD0yWemhgFGHM",
+	"ZeZKYCOuMFU39J2WLcRTwS0PrEcviwWMZB+i7rkmgGh/3e4rUpiTixHiJe/jQuFDXSgzB9XfjlUFb4gY",
+	"iOLOI4eQE2OlqtM4snZwyGqZ3uTmv9CzXCgDCWhK0VrFQs8MOh7EqCrxTJrxRc2wfV4fXDBKY48pJHUB",
+	"eqELBFOQio0zOZliLtYeaCJ1FaV3NZafO6OQweCKHjuJVdgnYTVKaciGigK6IpA+ZB0X0aNSPUil8qFQ",
+	"//rk9aVbp17LayecERtWJUyEFSnWTLki51QXXxmP7H62ok0Ehh5Bg5GPdFhSL6DRuSNUikAULHGX7ySV",
+	"wZ8/qsbDVA0vAIdQjw2IEK8UG00LrXSmJ3LEMxfj64KpRrcBDjyyQsy4VMHAWNBsECuffnLuFXvLJ1L5",
+	"IshwQYOpUG9dlxPYc74y0IYu6k9uRp2zAfDwrfjO3IyOMAbYj6uzOfj5pY98H4DwZGXge0VV9phNC/Vk",
+	"hfNkuSscPjcBCg4Je0AagqG5xMK5UBF+2bE4IjSnjfXxQ5xDLgH7oyh0YRzMjhxNmQNE4QUwAhgJygYf",
+	"a/D7Sn4NqYHZIFY/wa292sHSzhrsJW26Ro98o2Pn0LH3BgIXALSpv9IvHQv3MW7zLfcX34qPpVDpseP0",
+	"WoOxBvG+cdCBDlwwn3IjzigkAKyXgnl/QqrJgF2KkglZToGotJQzoavyamaSCFGvXAuE0nOw+QmgYCbt",
+	"0mLX+tIt9QH6Kf7ZH6ynUtfUnMi2m+Ibey2AV3y8mSeyUcdtsOT6xqUpNxAe14Gz0WzMi6WJh1Izjthn",
+	"zRBZTpTuINeFRTouwoeoED81NuChagXsgjspSs1evPnl7esf3//4cgeN6KoTL2vEeuauLm04Y4paorBd",
+	"zrAgZo3oBwgsjv59FIAL2qci5DqXWm1RHdatOczlyq16Qfa1EGUh7Z2xVzI4srQCyuzZGoWzL+HBKtuj",
+	"kpGSYS6mVw0rBDQLdqvXL6Bey342wjPA1EXUUgyJEBg0W0A3MKRwB+wVUrCSOjnkPv1BFM0kbHJ58d8X",
+	"V7++eX918e7Fz69++/Flc1ANMDc/iHYUZ3iaA+eU7lWm6FYKflHwvu++mfPzHavlO0F0bktK0bdi0hI7",
+	"ezABGqYe8HcTsV8ZluiqzKsyYakYZbwQ5jycj4XefPgCsZyJWEFp3X5J8Zlo6mPNk7c6J0qgoWMfciOo",
+	"6iJ2jAJ8MWBAYFMnz3z7OW3emoI+Ef8cUJVvq6R+oRb/uHzzaycWNTJT76tad1gQL/3qMSryorHbaNjG",
+	"rAF6SGvcQF+f8wSPgTMIp08dv830B2HcHHMGwBW1JlTG+mXAXUAzHMm1EPmV+zUObXTRCNhVPtSaxjt8",
+	"Rw/VXcPHt/4aiFC6+7GwOUeAAnYcBg9rSI2Fhhws9wNlQQUPu0QSh3HZCEfgTJnwD4JVeeSgoNm4EGZK",
+	"JMi5zuRo0a0CL8IFPpb3HqgqAB4sdiM15Osw+TOQzG5teDXurGDY4CXkECPYJMcoJg2b8VRgwhiVIVYt",
+	"2sBejV33Lz515DFCxrqY8yJFF7p2gVyrVilyBJxVIcp7xPJCf5DWkCA+PfFLuVjLQG9MkNY4xz/Hyqf9",
+	"6E68ZLmWgG3iwAbdb1ytE/tEpcqr8goGSBKyFnZpAGQfkmMSTWdNs4NkcOFXloYLB+xSiFjBJGUeIIIM",
+	"Zmm7GSmLxcM9SK0kP1zjYXWKYzrhMKbCXvp4LeH6GyWYUKDcoqjtQsClAsuTKhUfI8fuI2kkwPHNtlf6",
+	"S5G/xo7Rg4U197i3GJ++s5yeZUHT9xJQxl8pNqpnAsKn4T1HRWDut5Rhp05hrgDGXKiSqokLpVtqzZcQ",
+	"iYMAbpC+L0fyDid1J5/sf7AVcX298h30HZpGEd/+trUUAgASMO2nq9LIFByey2ueWS/B57UktaRkvCTJ",
+	"tiG5wHSzoezW2vbfc6DhkSUD4jWRorOGdIH4c0A1Mx1tvfTQVpgOqBRw+b+yI/Mi3KeH3OtoN8G5NDOu",
+	"Kp5li17zxQ2dXF8xxZJOMEDr4hwyeqGOOtzEJS0NVCtWrbrFllVrqQLbWurkMnvUqMeK6JqKKJfZ7amR",
+	"uZZ5txq9BUI4KGCuqo2jqqm71GTJdBEtVTJjFXauWWWjjADw0TtlifAma5SwPt9i1a2E3h0dEYNjPVjT",
+	"SvpyLfNHdXxUxzVYNdcyJ3XsVwsxgd6te79qIJ9G6acx5qU6JcJDQlfNqp7gdAvwHcbKzcUM2MvK0aOm",
+	"GsBqZvqDOPd1I2pM5l1eIS37caTlYSoDvv1e0lWO3PYkQ8aeTnBMnQoo2QNrrxxNWSE+CJ6xqTYlSniu",
+	"i9JEIVKFSocLFGUzhXBHZQtW6liNCpEKVUqeGWrsXxCI8rljWLdB1rwmx8DGOs5wmVE9CoDt/h2l/deO",
+	"huhwQb7bQLpVR9kdl72yN4Mea+N0C5dPcOsKg3H/tw526NV4fEk8MJ2Z6vmaWuAFdWQAOfNQjLS1crQ4",
+	"Au3mRMsMwA9zHTkACEDhtRE5fEeJeaxErkfTASPtwf4wa9WlKd1MYS1MS7IU2dvDjCDW2z2RM+ClG2A1",
+	"xG+aAWuDVmwnqBP5Sz1XXrR2s77bYfZsNoG/A031bXRs7SLgZmqP6bFLleTW1bTSspTZ6rE964bK8wuN",
+	"+dT68pUXVnBgQdZ3UKEWl4N+Yk5ygl1c42xgH7GskRWXxY+u4d7K0YEQzOjyBBS5K1jl+jfxXo6uTV8g",
+	"ULRChJbh/jWysbUWwYuzL2d7syd4gbh2rWfhT9I6dTR8ZnwHKgCFyzRiY6kmosgLCSYoQIGPWEBPxF69",
+	"jBiQALFXL6Ema4/XM8cZ7jClWxjmEbFmUugqN5Hnm/fU9VGs5mI41fqa/jbO9JyuWNMz0aV0LkfGdV1a",
+	"n8LPlv4zz+nEyvRcFLEacSOo6hox8REge6ViMjUDdkHU+6WAmjtgWF1LRaFgc9YVePZjtbwUR7y/P8u+",
+	"dQVck8kqy/4OFPr0/rfC5f5zLWznNtxLB61BwJNQd2MXU/+cWy+sUv1xCAOyBsHEIrs7SPu1WDCS8975",
+	"+UVZSrWmzAoVF/qShxGQBZLBkwRaG0Kk/DgAirMbDgw+z8F9RW8iFXmmFzMgu7ciBmManomktc/ULXFn",
+	"aOItKlYboPfo1t7q3mEPpzVDpt6KHZ3TTszRC0fnb7CDhG5xzlSVZTZAt3+WpePQoYcZMCsX7p3bSIUj",
+	"9hPSMlsRHDAb+xi0IV6CEDtmLObMky2v8VHDiGfJSW0t+sB6biAvB8Y3pYX1jG+6LKN3GWL/E/BobySv",
+	"LZ4gXeVkKq17t9iOiaILxgEvhkOjG0lQPUDDk9PTbhLM2RLXvudck6p89vQIuC3lrJodnT05JQpH+l8P",
+	"2iBVKSYQJhz2WAsevqvGbsMS0uzeDjZnKSjKvpktC0Wj5KU0pRyZDbS+LzCh3sCARMRQx1jmiD2HCwce",
+	"GhFblT2O/RyJVsJ6YUYD0yjNY8AxSBcAUJKAwsBNtDt3V6sRXDlE5C5jlXBzpcfJgP2GlzG+QlFDNZLv",
+	"hZQGIXsiUQnXBIeJtdxlIUeud7hSYMLxWvQ9h6Aaq1wUUqcBectcpkJhlWNsz4GprgqgGvjn+xd1qsrP",
+	"WhY0jQInvPstEiOvg1O59G9vO5/xYJzAXxpV5SNvTYP7GGVsC7pG/91BL10FVulQ44YLb2hCe1fL/9at",
+	"PvalO1SOVkt3WYPX1xCtQWAcfkR9BZR9bgSL9lsway0LmoxuC3fBkGklluCarIJHjsY/CF9j1RKlrt47",
+	"iE3ZhtA0VmQUMeJuiVPZjwpWj5CESjMSrTM2FuXIEdgYXRUjBxANNPOAaspK3RGVvHfvYSvLtUKvfLPQ",
+	"968H/uy3ayPosxPwPlTwcqrnjYu6Ebgwm9Sa7doznJ67IKtdNYFv9BiKoYgZdcYS+EfiOIuupUrZ10AR",
+	"lEQsKSpl/4OKAX/A/E0SxSqBTFbyTcSSlJc8YZz9DrxTKTCYEcJBWQg+Y0MxkYHqs9wGdtAKQSwE1hcC",
+	"wlPQA1Cmek6Pfuah2NGbA2LRTOtrg6RMrjoBHEXEVQWsp6KcC6EcR6ndQ8yTWe/iyemp1z5DIO5eNIl4",
+	"EGkIrf1wSa5YNbJcZDfqnB6sHxN9gTGBMrOezeyDu5o0L1kmuCljhZHpk2/rwBT2DylioRxd1vvpKLzM",
+	"tLJBsZ6riPL31hhabyliusAaW8DFClbLsFJrZjI9zxZndpeVGJUhQWLT1qBI7U5zipIATvFW8NnwfbvJ",
+	"O3z9NW78LjegN9QChvdTnf4F95zenx43Docujwm+3XCWPLNAwJH/r9PjH/jx+I9Pz562seNDpIag/zZU",
+	"85/zouCLrWKzUnwsEd3wGEWlaSK5WrwZw/tbvvN68xkq9tHnP9qMqLJCCtOwcHuS1F6sKMq8H02Ed+KV",
+	"lhjHFmQV+k5QupR8dw996GW0hhq/u0vsqkQPxU+mDdrsILuX0VteYF6/Gic1/k/78ZP/VFkpc5CM0EMh",
+	"MPZNqiJLImbkRIXkhYkRo0LYE1ixBmdtZM23HE3tWQGnA3VjdFpqDNpoMw9U4e7zfe9QnnzS9727Ek/0",
+	"9kPMGng9fy2GOnqKW6emewESyLhbwC5qtZp3dT85+UT/cjQmSO1r/9VUAPz7vgrgpHI3LrKofZjFZbcc",
+	"RGtZcJl1+Q7YwtKVUPo2cAT8y1o1x8/bxYK2Duk9kbr/rpP0LwUNO7i1uRHhVNgA3wbLewhO5I7nlVC5",
+	"B4HYq3pHvyenqSd2kT00a0MF7g0lMGZiNhSFYdcCiBWELDCFOmCJUDYGSs+YtSEJtc0aG4UgEY9bVaxM",
+	"qfNcpBHLJHXo4G8DvsyWkwtpBG9XcQ97tvVbY1uWpHtQYjukjT8JDME2tbbI1yqSoU4XyVo3/GVoZG4i",
+	"aF1s75XZmlaN1rK4xJ895s5Xt2ZzUFALS6/Q6vVlMWm3t+HdQdpPPtG/F0uMbV1nmtulw9pMd5dDQ5v7",
+	"p+lwzt3mDHo7Td0Va3ffGpBbfMcnhaD/7W4vfVmJJRTnEG7J1DJK1ZS6XZ3PBEtoGccSMpCxyoWCkrJ/",
+	"dtfsnTbv0w66Qr+6M/m7Ab1qQ2q3mB5xtw3nR26MXEL7F8jeQQ5QaazXtUam4AvQWcDoy6n3x123BOEj",
+	"rx6n9Itbj7S+LGLd++TVoTwc2K3DUGAdDkRHXMEorDhzebWyZhARwA2SCYIR9tIcK59844bNRZY5CKtx",
+	"oWdnTOl5golj+N61xLgFJqKaFlIKEys0kixJpRlxG99DZdfpkKIwp9Yh75EGdyO9ipVTrDZCCfXANYse",
+	"AfZWfDkKhs9zWP3awpfwB5BDoAv9XNeXBaTWVE9MYFovaXZTRPYrM23KWD2JTk9PAT6IhOGMqqbU2AB/",
+	"Iw1NZrpAdFQbCa/1L36CxR1W/m/1uKDn2iHn/bT/u3cPFLxvRjzWJKaVuLfzX7UfFYAk9hCxba1p2tqU",
+	"Y6wNrMcc9k2K9lUCVxaN1lBlIYLuhQH7SRfs6XPsdIyc4hg24kWxoEFIOVFQw4TnA1ptvERrkyMu0ZlA",
+	"XOijo/aXP0fewWvF8A5e6sFlvRSm3IQVpJXwIEFucgjbAFxX1SIXLJF6YACpyxWocqkmybmbzKF41Ez1",
+	"3DgQeut1tYm3XdWteEn3OZy8RDgBJMv7QHXmvoRhqvlMdrc95ELZu2Hb0geeyTSY6A6YpmRpWH1DsxpM",
+	"zqf6YvbqkMP+L6B18xWsrezMLmGD51eGSfpi3WiOIz8oyzRnLkzZa4fgyt0pEvEb18CLGAnT9i65WkD+",
+	"qvEecT5zy0R6PXHg5joR6LgQbKKV6Mis0y02DLO8q7vpOgqh0N7T3kS1NmSA+3vzXPdQPV/poHpMsDc3",
+	"bYueG3y5/bXceGHxxon+smmAsJ0YHnB7SmwBtWFIXmirHYi4e0ZRDId5FF6UEbWf4ncAmsS6YrgED2Rv",
+	"/yTTAfuJYLgV08RMil9kBhoyp4IX5VDw0kRslHE5MzT6jdRF0L4+o7FnQFlhpO0Loh9lAHbtdniWui7c",
+	"SSXTjvhoIk0pCnx5B0IRwIvfTXcO3PodPGWxlt+UXgRYY9wThF0IwpWwX+agbS/vaAX26HUvZkvhth+3",
+	"meuTT/iPjXUgd78dPSB8xXt3NsDP+8KCoMaGHXdutfCyunMnoJXdzuvv3HonFXSCJ3MugQQWBn0hrLRH",
+	"otXoCG1APWXmO9Fh8tgRF50jN6A9Ea1cWmd4QXB+CIOkALJfLiH9ABiF0h4iSRLPTC3hacGlsmfy10YI",
+	"lsApmXwD4Lh0LewSR/wRgG+hXCePVQJ7cCXTJGIczRSbwxP4yHTODcu0KZlnIswhEXQG7AT1bB0UlGIF",
+	"UzzdXYj2DtDHfUOh7N+wvbBL2xUUpb87u/b2DvcTvwInSC/jX/Cm3dRVvxZpC0zn1/JasOTk33p4bO9/",
+	"8qmoVOOnqGd+Igxy5UD4naDfnQBIrddGIgwz5yxBNimTgOLYyJPopSAJabWVOu8ArNy6MIm9S7IOpvme",
+	"yiut7r92bCbqJ3FSKUwXmvWcZH6Suah6YRp/B65SGP7bO1RuWud0o0jP+MdjGwUdDxel3ZYn333//fdP",
+	"n3x3A3FPRcmxda6DOaZEzw/OA6lYqqvhEvMyTARp+xBEfEfhFTGIyZKNtBrLYkZu44D97L1LHIciBxPM",
+	"MXv+5DRiVa4VofqFXi19M2S3jRV6oeinOOvN/qkASH24YEml8CFb1QQ/urGvEd0rmLXbdHFewgbu4x+u",
+	"QD+2yqd1ENanocmbGEslzVQgCj6KrBVMUYILYuMerQRwsVp/BM99aZAlyJEgxcoHPq3CYhfzKCv7y4rd",
+	"vwOFEif+za0rESpB+ddMcIPjmZDlKyoFs80F0sYk5EeOhRpZQ5MXWo+tEwrZQMeWDflhG6BXcFSAaRxY",
+	"+8VmgitzRi5paK0iZwv9wYK4oaXOrXFseN+FGFfGFe4LH4h1TjPCVnjTev/OfL+0O/FT641pBR2T+DZM",
+	"mAqZ8YUf1R30l9P2gkov1pompxOI9WjEbboAkNLZw92F36EX64R5Cxc2Vtv7sHCH++nAXtqlPSjvFZ74",
+	"jr1V58pt5RBIw16/uXxf8/QBzWGtfbogAz1zhvzixftXv/2IJvbcxW4xUA8iicfLH99fvPj5x5fEZUh9",
+	"JLRAXNrVpOAjcUWj7glN14NRB/fYZT8INcOeFNhCYk0+wm9YNxih253fWzpkT54VgqeLIDMYK1zLtRC5",
+	"ocfEFO+F2wj4NSRpyvoJTMkXhjjqZWuZ3W32o8Oz/0QJbeHB3ONKbXCQL+o37hL88OJxXSJlXz8//eGb",
+	"c6xlkrTNKlMuOxxt0vHoDd9UOPb1h1tlA0B1O4uh74JkZ8ahru5w2dxBofhMRKyJvzZgrxTAu/g7WEMF",
+	"fZ6ECdQFQ/a7X9LG4inE/QDF73pNdYH/Xzdwu6t1FVjpl0ctc8BDrTPB1VY10t+kmB99GbXUzbJsN5Qe",
+	"pLcCqHvloSjj31aF2X+2oRJ6WWpAMQ3AogkbA8/0QJDhAES5JUYv9LmY+LPimWFcxUp8lAY4h+h3RHns",
+	"riKNP4Ox4+fp6emA/cpngg5igPwhGK9EgnqcJRSyQb0iBafY1HBh+CXEC9tU/CQksz0BVu9XwzM9jgv4",
+	"osa1FnyW7X6t9+LjmjbPUDz+cfnmV6BU/L8Xv7wGRgf6Nyut0EgFFIv2WwOWALqMXVGCwX0SrvTjMX1S",
+	"CFa6TmLDkuWnoSCmj7FYelrf+UGl6O1+hWAF/Uz1NOq/Syh7S7otx8czHMQ+0vBaeHa0RufXnGInkGfh",
+	"zSpMU2XcNwKV+RJEGAbbOHLQFEGzwODoNmNMt9LfcJPXNCsEKufSYwN2oZhU2DjX/JwDyZGzq9x6nMNM",
+	"zGL19fOnT79B62p9BwxkZtJAjs1q1c1FmZ5FBKIcrs5jwpa6QM66PQ+xVnn+ZM+kz91Q8Ihx4gI1qxnA",
+	"W1DZeLWwTlllgwjDkhYdSaIaR8ful4oVAHoTewPAOQbPDK1+vER03eECdtoB7LYDMu59Krkf2rOzLyLk",
+	"He3mHcLKr3rZ2xjRfWVr82Dkj87tIahil9lk7ROTTl6IRJFKdVvMebkRytuTmi+2O39Zmu/JHOW+Qrzu",
+	"xCcp3jRI2TqYuE5Uu0d9aR7xUUy/KDGtpxEPKKVk07drPR+sTY84UPqDy99jZuMGmQ33wg9+irsbnXyi",
+	"f23skQ2E6OYytOrgO/cFuWwi7Jd44rNw1m+tk3Af/Dq6wfm6KTyePnn+/fO/Pfvu+fcbiDwekifJe3cg",
+	"p4Jn5fQ/6+TqZ/jK0WHL8fYOHVFlOMWQAZnD3pspRlUhy8XR2b/+aPSQTsXoOqRzXblnsMMzUfKjP2Dz",
+	"ZqIs5Mis27xf6CvbIRrnGdVv1vTxL2/R20LP7MIrg6ks8THXBsNY1K7+98uKIj27a0INVkE63bpjOheK",
+	"53Lg5KNr215oVRZ8VB6EjKwXmf3H5Ztf3wz/LUbd5D70DHtjqn6+VUOz5l3bF/wmF+ri7SuW6lE1s7vX",
+	"+n6hIP2fjXWnb0+f1cjACAu62uPv6CcWZ1Rwd03/OKKU8pIPuRGxSjV69pRRguQuDJ9Csx94cMaT+ALv",
+	"79RNAsiSemwG7HdSf46/iJUPIADIQYqU2sM8dL1Dh+jIlLwTPAVuzUOazvomXTlEv5+wl4c3nvDmUgFD",
+	"FnBzP+TfLjLOTVhjDX4LPIkD7aO7RccuupzYwdTLnes2WB1WMkv9FK7dzJada17z09FQ8EIU9vLWI+K5",
+	"vLoWcDdrBVEI0IBWRXZ0dnQC1pEu2kLH5rlP9RhTRAFjFnR/z2YVzLieE8+7lbBcKmKzohnaJUKpNjqC",
+	"S+STrTl0WKYnhhohRW6CyxjPsrAyow1EhowI5plWtKjgx458fvXnv3DrTCquRpAgtbLk3oQpdcEn4aM4",
+	"FN6Vx6iG/n+NowAjGCc3/+hQ3ZcGICm9PxKAVxNum5tmb3fGU8HTY6RrYH9WohJ0nzT7M7hFZURBg5b1",
+	"ldPsz6MmWUBwsbb7/aNJzhvy/+Kb8y+t8cj/1kOzaS1ABtNcjGsv7HjwvNClHunMyqZdhxssXTtmiryW",
+	"VTnVhWnM+zakFCd2d1hLCzE3CA6x7oXSG1De73CDAFfb66If2MdWZKwUICwYcL3yWe4LK6Hs2ku13MYe",
+	"69diUV92ZUi/oUcwlN9ylcmkEBMoh47lBOBb+NAT6w2a0+9Ex7V6FWD8VZi3Y7kojFbYswcjxZqNpUIO",
+	"qrHOMj1nXC18Ro+u7/kwVq+OgUYERyGcmlHD8IK9Dd02uiLY3M9/fP7/AQAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -52,6 +52,7 @@ const (
 	ActionKindJobWorker       ActionKind = "job_worker"
 	ActionKindRedrive         ActionKind = "redrive"
 	ActionKindRetention       ActionKind = "retention"
+	ActionKindSagaBulk        ActionKind = "saga_bulk"
 	ActionKindSchema          ActionKind = "schema"
 	ActionKindTopicPolicy     ActionKind = "topic_policy"
 	ActionKindWebhook         ActionKind = "webhook"
@@ -88,6 +89,8 @@ func (e ActionKind) Valid() bool {
 	case ActionKindRedrive:
 		return true
 	case ActionKindRetention:
+		return true
+	case ActionKindSagaBulk:
 		return true
 	case ActionKindSchema:
 		return true
@@ -1623,6 +1626,57 @@ func (e SagaAction) Valid() bool {
 	}
 }
 
+// Defines values for SagaBulkAction.
+const (
+	SagaBulkActionAcknowledge        SagaBulkAction = "acknowledge"
+	SagaBulkActionCancel             SagaBulkAction = "cancel"
+	SagaBulkActionCompensate         SagaBulkAction = "compensate"
+	SagaBulkActionResume             SagaBulkAction = "resume"
+	SagaBulkActionResumeCompensation SagaBulkAction = "resume-compensation"
+	SagaBulkActionRetry              SagaBulkAction = "retry"
+	SagaBulkActionSuspend            SagaBulkAction = "suspend"
+)
+
+// Valid indicates whether the value is a known member of the SagaBulkAction enum.
+func (e SagaBulkAction) Valid() bool {
+	switch e {
+	case SagaBulkActionAcknowledge:
+		return true
+	case SagaBulkActionCancel:
+		return true
+	case SagaBulkActionCompensate:
+		return true
+	case SagaBulkActionResume:
+		return true
+	case SagaBulkActionResumeCompensation:
+		return true
+	case SagaBulkActionRetry:
+		return true
+	case SagaBulkActionSuspend:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaBulkOutcome.
+const (
+	SagaBulkOutcomeDONE    SagaBulkOutcome = "DONE"
+	SagaBulkOutcomeSKIPPED SagaBulkOutcome = "SKIPPED"
+)
+
+// Valid indicates whether the value is a known member of the SagaBulkOutcome enum.
+func (e SagaBulkOutcome) Valid() bool {
+	switch e {
+	case SagaBulkOutcomeDONE:
+		return true
+	case SagaBulkOutcomeSKIPPED:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SagaExplanationWaitsFor.
 const (
 	SagaExplanationWaitsForAnswer   SagaExplanationWaitsFor = "answer"
@@ -2625,6 +2679,24 @@ func (e ListSagasParamsInclude) Valid() bool {
 	case ListSagasParamsIncludeExactTotal:
 		return true
 	case ListSagasParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSagaBulksParamsInclude.
+const (
+	ListSagaBulksParamsIncludeExactTotal ListSagaBulksParamsInclude = "exact_total"
+	ListSagaBulksParamsIncludeTotal      ListSagaBulksParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaBulksParamsInclude enum.
+func (e ListSagaBulksParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaBulksParamsIncludeExactTotal:
+		return true
+	case ListSagaBulksParamsIncludeTotal:
 		return true
 	default:
 		return false
@@ -6713,6 +6785,163 @@ type Saga struct {
 // `/steps/{step}/skip`.
 type SagaAction string
 
+// SagaBulk defines model for SagaBulk.
+type SagaBulk struct {
+	// Action What is done to each saga, named as in the path of the operation on one.
+	Action    SagaBulkAction `json:"action"`
+	Actor     *string        `json:"actor,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+
+	// Done Those that accepted the action.
+	Done    int64      `json:"done"`
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+
+	// Expected Number of sagas that matched when it was requested.
+	Expected int64 `json:"expected"`
+
+	// ExpectedIsCapped Whether there may have been more than `expected`.
+	ExpectedIsCapped bool `json:"expected_is_capped"`
+
+	// Filter The same filters as those of the list of sagas.
+	Filter *SagaFilter        `json:"filter,omitempty"`
+	ID     openapi_types.UUID `json:"id"`
+
+	// Ids Number of ids; absent with a filter.
+	Ids *int `json:"ids,omitempty"`
+
+	// Links Paths of related resources.
+	Links JobLinks `json:"links"`
+
+	// Matched Number of sagas dealt with so far.
+	Matched int64 `json:"matched"`
+
+	// RatePerSecond Absent when there is no limit.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+	Reason        *string  `json:"reason,omitempty"`
+
+	// Skipped Those that did not.
+	Skipped int64     `json:"skipped"`
+	State   BulkState `json:"state"`
+	Version int64     `json:"version"`
+}
+
+// SagaBulkAction What is done to each saga, named as in the path of the operation on one.
+type SagaBulkAction string
+
+// SagaBulkInput Exactly one of `filter` and `ids` is required.
+type SagaBulkInput struct {
+	// Action What is done to each saga, named as in the path of the operation on one.
+	Action SagaBulkAction `json:"action"`
+
+	// DryRun Store nothing; return what it would do.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Filter The same filters as those of the list of sagas.
+	Filter *SagaFilter `json:"filter,omitempty"`
+
+	// Ids Sagas by id. One that is listed twice is acted on once.
+	Ids []UUID `json:"ids,omitempty"`
+
+	// RatePerSecond Sagas per second; as many as possible if omitted.
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// SagaBulkItem defines model for SagaBulkItem.
+type SagaBulkItem struct {
+	At time.Time `json:"at"`
+
+	// Code Of a skipped saga, as in the answer of the operation on a single saga.
+	Code   *string `json:"code,omitempty"`
+	Detail *string `json:"detail,omitempty"`
+
+	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
+	// on. `SKIPPED`: it has not, and nothing was changed.
+	Outcome SagaBulkOutcome `json:"outcome"`
+
+	// Position From 1, in the order in which they were dealt with.
+	Position int64              `json:"position"`
+	SagaID   openapi_types.UUID `json:"saga_id"`
+
+	// State The state it has now. Absent if the saga is no longer live.
+	State *SagaState `json:"state,omitempty"`
+
+	// WorkflowName Absent if the saga is no longer live.
+	WorkflowName *string `json:"workflow_name,omitempty"`
+}
+
+// SagaBulkItemList defines model for SagaBulkItemList.
+type SagaBulkItemList struct {
+	Items      []SagaBulkItem `json:"items"`
+	Pagination Pagination     `json:"pagination"`
+}
+
+// SagaBulkList defines model for SagaBulkList.
+type SagaBulkList struct {
+	Bulks      []SagaBulk `json:"bulks"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// SagaBulkOutcome `DONE`: the saga has accepted the action, which says nothing about how it goes
+// on. `SKIPPED`: it has not, and nothing was changed.
+type SagaBulkOutcome string
+
+// SagaBulkPatch defines model for SagaBulkPatch.
+type SagaBulkPatch struct {
+	// RatePerSecond Sagas per second; `null` removes the limit.
+	RatePerSecond *float64 `json:"rate_per_second"`
+
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// SagaBulkPreview defines model for SagaBulkPreview.
+type SagaBulkPreview struct {
+	ByState    CountsByName `json:"by_state"`
+	ByWorkflow CountsByName `json:"by_workflow"`
+
+	// Done Number of examined sagas that would accept the action now.
+	Done int `json:"done"`
+
+	// Examined Number of sagas, the first ones, for which the counts below were made by
+	// deciding about each.
+	Examined int `json:"examined"`
+
+	// Matched Number of sagas that it would be tried on.
+	Matched int64 `json:"matched"`
+
+	// MatchedIsCapped Whether there may be more than `matched`.
+	MatchedIsCapped bool `json:"matched_is_capped"`
+
+	// Sample Up to 10 of them; those that would refuse first.
+	Sample  []SagaBulkSample `json:"sample"`
+	Skipped int              `json:"skipped"`
+}
+
+// SagaBulkSample What the action would do to one saga.
+type SagaBulkSample struct {
+	// Becomes The state that the action itself leads to.
+	Becomes *SagaState `json:"becomes,omitempty"`
+
+	// Code Of the refusal, as in the answer of the operation on a single saga.
+	Code   *string `json:"code,omitempty"`
+	Detail *string `json:"detail,omitempty"`
+
+	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
+	// on. `SKIPPED`: it has not, and nothing was changed.
+	Outcome SagaBulkOutcome    `json:"outcome"`
+	SagaID  openapi_types.UUID `json:"saga_id"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
+	State        *SagaState `json:"state,omitempty"`
+	WorkflowName *string    `json:"workflow_name,omitempty"`
+}
+
 // SagaError defines model for SagaError.
 type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
@@ -6776,6 +7005,29 @@ type SagaExplanation struct {
 
 // SagaExplanationWaitsFor defines model for SagaExplanation.WaitsFor.
 type SagaExplanationWaitsFor string
+
+// SagaFilter The same filters as those of the list of sagas.
+type SagaFilter struct {
+	Active        *bool           `json:"active,omitempty"`
+	BusinessKey   *Label          `json:"business_key,omitempty"`
+	CorrelationID *Label          `json:"correlation_id,omitempty"`
+	CreatedFrom   *time.Time      `json:"created_from,omitempty"`
+	CreatedTo     *time.Time      `json:"created_to,omitempty"`
+	DefinitionID  *string         `json:"definition_id,omitempty"`
+	InitiatedBy   *Label          `json:"initiated_by,omitempty"`
+	Lifecycle     []SagaLifecycle `json:"lifecycle,omitempty"`
+
+	// Metadata What the saga's metadata must contain: the text of a JSON object, for
+	// example `{"region":"eu"}`.
+	Metadata       *string      `json:"metadata,omitempty"`
+	NeedsAttention *bool        `json:"needs_attention,omitempty"`
+	State          []SagaState  `json:"state,omitempty"`
+	Status         []SagaStatus `json:"status,omitempty"`
+	TraceID        *Label       `json:"trace_id,omitempty"`
+	UpdatedFrom    *time.Time   `json:"updated_from,omitempty"`
+	UpdatedTo      *time.Time   `json:"updated_to,omitempty"`
+	WorkflowName   *string      `json:"workflow_name,omitempty"`
+}
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
@@ -7828,6 +8080,9 @@ type RequiredReason = string
 // RunID defines model for RunID.
 type RunID = UUID
 
+// SagaBulkID defines model for SagaBulkID.
+type SagaBulkID = UUID
+
 // SagaID defines model for SagaID.
 type SagaID = UUID
 
@@ -7921,6 +8176,9 @@ type RedriveAccepted = Redrive
 
 // RedriveFound defines model for RedriveFound.
 type RedriveFound = Redrive
+
+// SagaBulkFound defines model for SagaBulkFound.
+type SagaBulkFound = SagaBulk
 
 // SettingsFound All settings.
 type SettingsFound = Settings
@@ -9292,6 +9550,64 @@ type CreateSagaParams struct {
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
+// ListSagaBulksParams defines parameters for ListSagaBulks.
+type ListSagaBulksParams struct {
+	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaBulksParamsInclude defines parameters for ListSagaBulks.
+type ListSagaBulksParamsInclude string
+
+// CreateSagaBulkParams defines parameters for CreateSagaBulk.
+type CreateSagaBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UpdateSagaBulkParams defines parameters for UpdateSagaBulk.
+type UpdateSagaBulkParams struct {
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CancelSagaBulkParams defines parameters for CancelSagaBulk.
+type CancelSagaBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListSagaBulkItemsParams defines parameters for ListSagaBulkItems.
+type ListSagaBulkItemsParams struct {
+	Outcome *SagaBulkOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // GetSagaParams defines parameters for GetSaga.
 type GetSagaParams struct {
 	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
@@ -10107,6 +10423,15 @@ type StartRunJSONRequestBody = StartInput
 
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
+
+// CreateSagaBulkJSONRequestBody defines body for CreateSagaBulk for application/json ContentType.
+type CreateSagaBulkJSONRequestBody = SagaBulkInput
+
+// UpdateSagaBulkJSONRequestBody defines body for UpdateSagaBulk for application/json ContentType.
+type UpdateSagaBulkJSONRequestBody = SagaBulkPatch
+
+// CancelSagaBulkJSONRequestBody defines body for CancelSagaBulk for application/json ContentType.
+type CancelSagaBulkJSONRequestBody = ReasonInput
 
 // AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
 type AcknowledgeSagaJSONRequestBody = ActionInput
@@ -11441,6 +11766,63 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
 	CreateSaga(ctx context.Context, params *CreateSagaParams, body CreateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSagaBulks List bulk operations on sagas
+	//
+	// Corresponds with GET /api/v1/sagas/bulk (the `ListSagaBulks` operationId).
+	ListSagaBulks(ctx context.Context, params *ListSagaBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateSagaBulkWithBody Start a bulk action on sagas
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+	CreateSagaBulkWithBody(ctx context.Context, params *CreateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateSagaBulk Start a bulk action on sagas
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+	CreateSagaBulk(ctx context.Context, params *CreateSagaBulkParams, body CreateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSagaBulk Get a bulk operation on sagas with its progress
+	//
+	// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id} (the `GetSagaBulk` operationId).
+	GetSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateSagaBulkWithBody Change the rate of a bulk operation on sagas
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+	UpdateSagaBulkWithBody(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateSagaBulk Change the rate of a bulk operation on sagas
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+	UpdateSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, body UpdateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelSagaBulkWithBody Cancel a bulk operation on sagas
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+	CancelSagaBulkWithBody(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelSagaBulk Cancel a bulk operation on sagas
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+	CancelSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, body CancelSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSagaBulkItems List the sagas of a bulk operation
+	//
+	// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id}/items (the `ListSagaBulkItems` operationId).
+	ListSagaBulkItems(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetSaga Get a saga with its step logs
 	//
@@ -14578,6 +14960,153 @@ func (c *Client) CreateSagaWithBody(ctx context.Context, params *CreateSagaParam
 // Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
 func (c *Client) CreateSaga(ctx context.Context, params *CreateSagaParams, body CreateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateSagaRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSagaBulks List bulk operations on sagas
+//
+// Corresponds with GET /api/v1/sagas/bulk (the `ListSagaBulks` operationId).
+func (c *Client) ListSagaBulks(ctx context.Context, params *ListSagaBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSagaBulksRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateSagaBulkWithBody Start a bulk action on sagas
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+func (c *Client) CreateSagaBulkWithBody(ctx context.Context, params *CreateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSagaBulkRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateSagaBulk Start a bulk action on sagas
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+func (c *Client) CreateSagaBulk(ctx context.Context, params *CreateSagaBulkParams, body CreateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSagaBulkRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSagaBulk Get a bulk operation on sagas with its progress
+//
+// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id} (the `GetSagaBulk` operationId).
+func (c *Client) GetSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSagaBulkRequest(c.Server, sagaBulkID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateSagaBulkWithBody Change the rate of a bulk operation on sagas
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+func (c *Client) UpdateSagaBulkWithBody(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateSagaBulkRequestWithBody(c.Server, sagaBulkID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateSagaBulk Change the rate of a bulk operation on sagas
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+func (c *Client) UpdateSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, body UpdateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateSagaBulkRequest(c.Server, sagaBulkID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelSagaBulkWithBody Cancel a bulk operation on sagas
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+func (c *Client) CancelSagaBulkWithBody(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelSagaBulkRequestWithBody(c.Server, sagaBulkID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelSagaBulk Cancel a bulk operation on sagas
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+func (c *Client) CancelSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, body CancelSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelSagaBulkRequest(c.Server, sagaBulkID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSagaBulkItems List the sagas of a bulk operation
+//
+// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id}/items (the `ListSagaBulkItems` operationId).
+func (c *Client) ListSagaBulkItems(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSagaBulkItemsRequest(c.Server, sagaBulkID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -24689,6 +25218,406 @@ func NewCreateSagaRequestWithBody(server string, params *CreateSagaParams, conte
 	return req, nil
 }
 
+// NewListSagaBulksRequest constructs an http.Request for the ListSagaBulks method
+func NewListSagaBulksRequest(server string, params *ListSagaBulksParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/bulk")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateSagaBulkRequest calls the generic CreateSagaBulk builder with application/json body
+func NewCreateSagaBulkRequest(server string, params *CreateSagaBulkParams, body CreateSagaBulkJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateSagaBulkRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateSagaBulkRequestWithBody constructs an http.Request for the CreateSagaBulk method, with any body, and a specified content type
+func NewCreateSagaBulkRequestWithBody(server string, params *CreateSagaBulkParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/bulk")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetSagaBulkRequest constructs an http.Request for the GetSagaBulk method
+func NewGetSagaBulkRequest(server string, sagaBulkID SagaBulkID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateSagaBulkRequest calls the generic UpdateSagaBulk builder with application/json body
+func NewUpdateSagaBulkRequest(server string, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, body UpdateSagaBulkJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateSagaBulkRequestWithBody(server, sagaBulkID, params, "application/json", bodyReader)
+}
+
+// NewUpdateSagaBulkRequestWithBody constructs an http.Request for the UpdateSagaBulk method, with any body, and a specified content type
+func NewUpdateSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCancelSagaBulkRequest calls the generic CancelSagaBulk builder with application/json body
+func NewCancelSagaBulkRequest(server string, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, body CancelSagaBulkJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelSagaBulkRequestWithBody(server, sagaBulkID, params, "application/json", bodyReader)
+}
+
+// NewCancelSagaBulkRequestWithBody constructs an http.Request for the CancelSagaBulk method, with any body, and a specified content type
+func NewCancelSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListSagaBulkItemsRequest constructs an http.Request for the ListSagaBulkItems method
+func NewListSagaBulkItemsRequest(server string, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s/items", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Outcome != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "outcome", *params.Outcome, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetSagaRequest constructs an http.Request for the GetSaga method
 func NewGetSagaRequest(server string, sagaID SagaID, params *GetSagaParams) (*http.Request, error) {
 	var err error
@@ -30414,6 +31343,69 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
 	CreateSagaWithResponse(ctx context.Context, params *CreateSagaParams, body CreateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSagaResponse, error)
+
+	// ListSagaBulksWithResponse List bulk operations on sagas
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/sagas/bulk (the `ListSagaBulks` operationId).
+	ListSagaBulksWithResponse(ctx context.Context, params *ListSagaBulksParams, reqEditors ...RequestEditorFn) (*ListSagaBulksResponse, error)
+
+	// CreateSagaBulkWithBodyWithResponse Start a bulk action on sagas
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+	CreateSagaBulkWithBodyWithResponse(ctx context.Context, params *CreateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSagaBulkResponse, error)
+
+	// CreateSagaBulkWithResponse Start a bulk action on sagas
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+	CreateSagaBulkWithResponse(ctx context.Context, params *CreateSagaBulkParams, body CreateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSagaBulkResponse, error)
+
+	// GetSagaBulkWithResponse Get a bulk operation on sagas with its progress
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id} (the `GetSagaBulk` operationId).
+	GetSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, reqEditors ...RequestEditorFn) (*GetSagaBulkResponse, error)
+
+	// UpdateSagaBulkWithBodyWithResponse Change the rate of a bulk operation on sagas
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+	UpdateSagaBulkWithBodyWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateSagaBulkResponse, error)
+
+	// UpdateSagaBulkWithResponse Change the rate of a bulk operation on sagas
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+	UpdateSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, body UpdateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateSagaBulkResponse, error)
+
+	// CancelSagaBulkWithBodyWithResponse Cancel a bulk operation on sagas
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+	CancelSagaBulkWithBodyWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelSagaBulkResponse, error)
+
+	// CancelSagaBulkWithResponse Cancel a bulk operation on sagas
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+	CancelSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, body CancelSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelSagaBulkResponse, error)
+
+	// ListSagaBulkItemsWithResponse List the sagas of a bulk operation
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id}/items (the `ListSagaBulkItems` operationId).
+	ListSagaBulkItemsWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*ListSagaBulkItemsResponse, error)
 
 	// GetSagaWithResponse Get a saga with its step logs
 	//
@@ -36209,6 +37201,308 @@ func (r CreateSagaResponse) ContentType() string {
 	return ""
 }
 
+type ListSagaBulksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaBulkList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSagaBulksResponse) GetJSON200() *SagaBulkList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSagaBulksResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSagaBulksResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSagaBulksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSagaBulksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSagaBulksResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateSagaBulkResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaBulkPreview
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *SagaBulk
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateSagaBulkResponse) GetJSON200() *SagaBulkPreview {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CreateSagaBulkResponse) GetJSON202() *SagaBulk {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateSagaBulkResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateSagaBulkResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateSagaBulkResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateSagaBulkResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetSagaBulkResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaBulkFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSagaBulkResponse) GetJSON200() *SagaBulkFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSagaBulkResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSagaBulkResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSagaBulkResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSagaBulkResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateSagaBulkResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaBulkFound
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateSagaBulkResponse) GetJSON200() *SagaBulkFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateSagaBulkResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateSagaBulkResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateSagaBulkResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateSagaBulkResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateSagaBulkResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CancelSagaBulkResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaBulkFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelSagaBulkResponse) GetJSON200() *SagaBulkFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelSagaBulkResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelSagaBulkResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelSagaBulkResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelSagaBulkResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListSagaBulkItemsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaBulkItemList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSagaBulkItemsResponse) GetJSON200() *SagaBulkItemList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSagaBulkItemsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSagaBulkItemsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSagaBulkItemsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSagaBulkItemsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSagaBulkItemsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41639,6 +42933,123 @@ func (c *ClientWithResponses) CreateSagaWithResponse(ctx context.Context, params
 	return ParseCreateSagaResponse(rsp)
 }
 
+// ListSagaBulksWithResponse List bulk operations on sagas
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/sagas/bulk (the `ListSagaBulks` operationId).
+func (c *ClientWithResponses) ListSagaBulksWithResponse(ctx context.Context, params *ListSagaBulksParams, reqEditors ...RequestEditorFn) (*ListSagaBulksResponse, error) {
+	rsp, err := c.ListSagaBulks(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSagaBulksResponse(rsp)
+}
+
+// CreateSagaBulkWithBodyWithResponse Start a bulk action on sagas
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+func (c *ClientWithResponses) CreateSagaBulkWithBodyWithResponse(ctx context.Context, params *CreateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSagaBulkResponse, error) {
+	rsp, err := c.CreateSagaBulkWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateSagaBulkResponse(rsp)
+}
+
+// CreateSagaBulkWithResponse Start a bulk action on sagas
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/bulk (the `CreateSagaBulk` operationId).
+func (c *ClientWithResponses) CreateSagaBulkWithResponse(ctx context.Context, params *CreateSagaBulkParams, body CreateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSagaBulkResponse, error) {
+	rsp, err := c.CreateSagaBulk(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateSagaBulkResponse(rsp)
+}
+
+// GetSagaBulkWithResponse Get a bulk operation on sagas with its progress
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id} (the `GetSagaBulk` operationId).
+func (c *ClientWithResponses) GetSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, reqEditors ...RequestEditorFn) (*GetSagaBulkResponse, error) {
+	rsp, err := c.GetSagaBulk(ctx, sagaBulkID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSagaBulkResponse(rsp)
+}
+
+// UpdateSagaBulkWithBodyWithResponse Change the rate of a bulk operation on sagas
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+func (c *ClientWithResponses) UpdateSagaBulkWithBodyWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateSagaBulkResponse, error) {
+	rsp, err := c.UpdateSagaBulkWithBody(ctx, sagaBulkID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateSagaBulkResponse(rsp)
+}
+
+// UpdateSagaBulkWithResponse Change the rate of a bulk operation on sagas
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/sagas/bulk/{saga_bulk_id} (the `UpdateSagaBulk` operationId).
+func (c *ClientWithResponses) UpdateSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, body UpdateSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateSagaBulkResponse, error) {
+	rsp, err := c.UpdateSagaBulk(ctx, sagaBulkID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateSagaBulkResponse(rsp)
+}
+
+// CancelSagaBulkWithBodyWithResponse Cancel a bulk operation on sagas
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+func (c *ClientWithResponses) CancelSagaBulkWithBodyWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelSagaBulkResponse, error) {
+	rsp, err := c.CancelSagaBulkWithBody(ctx, sagaBulkID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelSagaBulkResponse(rsp)
+}
+
+// CancelSagaBulkWithResponse Cancel a bulk operation on sagas
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/sagas/bulk/{saga_bulk_id}/cancel (the `CancelSagaBulk` operationId).
+func (c *ClientWithResponses) CancelSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, body CancelSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelSagaBulkResponse, error) {
+	rsp, err := c.CancelSagaBulk(ctx, sagaBulkID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelSagaBulkResponse(rsp)
+}
+
+// ListSagaBulkItemsWithResponse List the sagas of a bulk operation
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/sagas/bulk/{saga_bulk_id}/items (the `ListSagaBulkItems` operationId).
+func (c *ClientWithResponses) ListSagaBulkItemsWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*ListSagaBulkItemsResponse, error) {
+	rsp, err := c.ListSagaBulkItems(ctx, sagaBulkID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSagaBulkItemsResponse(rsp)
+}
+
 // GetSagaWithResponse Get a saga with its step logs
 //
 // Returns a wrapper object for the known response body format(s).
@@ -46537,6 +47948,218 @@ func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
 			return nil, err
 		}
 		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListSagaBulksResponse parses an HTTP response from a ListSagaBulksWithResponse call
+func ParseListSagaBulksResponse(rsp *http.Response) (*ListSagaBulksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSagaBulksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaBulkList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateSagaBulkResponse parses an HTTP response from a CreateSagaBulkWithResponse call
+func ParseCreateSagaBulkResponse(rsp *http.Response) (*CreateSagaBulkResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateSagaBulkResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaBulkPreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest SagaBulk
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSagaBulkResponse parses an HTTP response from a GetSagaBulkWithResponse call
+func ParseGetSagaBulkResponse(rsp *http.Response) (*GetSagaBulkResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSagaBulkResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaBulkFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateSagaBulkResponse parses an HTTP response from a UpdateSagaBulkWithResponse call
+func ParseUpdateSagaBulkResponse(rsp *http.Response) (*UpdateSagaBulkResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateSagaBulkResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaBulkFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCancelSagaBulkResponse parses an HTTP response from a CancelSagaBulkWithResponse call
+func ParseCancelSagaBulkResponse(rsp *http.Response) (*CancelSagaBulkResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelSagaBulkResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaBulkFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListSagaBulkItemsResponse parses an HTTP response from a ListSagaBulkItemsWithResponse call
+func ParseListSagaBulkItemsResponse(rsp *http.Response) (*ListSagaBulkItemsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSagaBulkItemsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaBulkItemList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure

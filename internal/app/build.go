@@ -231,6 +231,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Sagas: sagaapi.Sagas{
 			CheckParticipant: checkEndpoint(n.policy, true),
 			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Reports: n.sagas, Eraser: n.eraser,
+			Bulks:  n.sagaBulks(),
 			Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
 			Budget:    budget(n.cfg.Limits),

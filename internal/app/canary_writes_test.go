@@ -171,6 +171,13 @@ func (a *canaryNode) writeSagas() {
 	a.does("acknowledgeSaga", whyNot, stranded())
 	a.does("resumeCompensation", whyNot, stranded())
 	a.does("retrySaga", `{"reason":"#","requested_by":"#","from_step":"#-two","input_patch":{"#":"#"}}`, stranded())
+	a.does("createSagaBulk", `{"action":"retry","filter":{"workflow_name":"#-waits","correlation_id":"#",
+		"initiated_by":"#","trace_id":"#","business_key":"#","metadata":"{\"#\":\"#\"}"},"reason":"#"}`)
+	slow := a.does("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`","`+uuid.NewString()+`"],
+		"rate_per_second":0.01,"reason":"#"}`)
+	a.keeps("saga_bulk_id", field(slow, "id"))
+	a.does("updateSagaBulk", `{"rate_per_second":0.02,"reason":"#"}`)
+	a.does("cancelSagaBulk", `{"reason":"#"}`)
 	archived, restored := run("good", "completed"), run("good", "completed")
 	a.does("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
 	if text := a.looks("sagas/" + strings.TrimPrefix(archived, "saga_id:")); !strings.Contains(text, `"archived":true`) {

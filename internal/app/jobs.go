@@ -28,6 +28,7 @@ type jobStores struct {
 	runs        *jobdb.Jobs
 	definitions jobrun.Definitions
 	bulks       jobrun.BulkOperations
+	sagaBulks   *sweepdb.SagaBulks
 	workers     jobrun.Workers
 	fences      jobrun.Fences
 	elections   jobrun.Elections
@@ -54,7 +55,8 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	events := jobdb.NewEvents(db, settings.Current)
 	kept := &jobStores{
 		definitions: jobdb.NewDefinitions(db), runs: runs, bulks: sweepdb.NewBulks(db, runs),
-		workers: jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
+		sagaBulks: sweepdb.NewSagaBulks(db, sagas),
+		workers:   jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, admitted: db.Hub.Run, events: events, records: events, outbox: events,
 		ensure: jobdb.NewDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
@@ -66,6 +68,7 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 			{Name: "events", Run: kept.events.Deliver, Prompt: true},
 			{Name: "backfills", Run: kept.bulks.Backfill},
 			{Name: "bulks", Run: kept.bulks.Bulk},
+			{Name: "saga_bulks", Run: kept.sagaBulks.Bulk},
 		},
 	}
 	return kept

@@ -8,6 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
@@ -23,6 +24,11 @@ func (n *node) joinSteps() {
 		Budget: budget(n.cfg.Limits),
 		Moved: func(s saga.Saga) {
 			n.engine.Moved(s)
+			n.tail.Wake()
+		},
+		Acted: func(s saga.Saga) {
+			n.engine.Moved(s)
+			n.engine.Wake(s.Ref())
 			n.tail.Wake()
 		},
 	})
@@ -54,4 +60,12 @@ func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason stri
 // budget returns what a saga may hold and send.
 func budget(l config.Limits) saga.Budget {
 	return saga.Budget{Saga: l.MaxSagaBytes, Request: l.MaxRequestBytes}
+}
+
+// sagaBulks is nil where no leader would work on them.
+func (n *node) sagaBulks() sagabulk.Store {
+	if n.jobStores == nil {
+		return nil
+	}
+	return n.jobStores.sagaBulks
 }

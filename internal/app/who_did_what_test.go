@@ -126,6 +126,9 @@ func (w *walker) sagas() {
 		return run("strands", func(s map[string]any) bool { return s["state"] == "failed" })
 	}
 	w.do("acknowledgeSaga", why, stranded())
+	bulk := w.do("createSagaBulk", `{"action":"suspend","filter":{"workflow_name":"waits"},"rate_per_second":0.01,"reason":"a bad release"}`).text("id")
+	w.do("updateSagaBulk", `{"rate_per_second":0.02,"reason":"slower"}`, bulk)
+	w.do("cancelSagaBulk", why, bulk)
 	w.do("resumeCompensation", why, stranded())
 	id = run("ends", func(s map[string]any) bool { return s["state"] == "completed" })
 	w.do("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
+	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -57,6 +58,10 @@ var problems = slices.Concat([]problemKind{
 	{sagaapi.CodeNoResult, []int{409}, "No result", "Only a completed saga has a result. This one has not ended yet, or it ended otherwise."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's current one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content cannot be stored", "The database cannot store the content, for example because a number is out of range, or the payload is the mark that stands for erased content."},
+	{sagabulk.CodeNotFound, []int{404}, "No such bulk operation", "The tenant has no bulk operation on sagas with this id. They are deleted as long after their end as job runs."},
+	{sagabulk.CodeConflict, []int{409}, "The bulk operation has ended", "A bulk operation on sagas that has ended can be neither canceled nor changed. What it has done stays done."},
+	{sagabulk.CodeInvalid, []int{422}, "Bulk operation matches nothing", "The filter excludes every saga that could accept the action, such as ended ones for `cancel`; `errors` says why."},
+	{sagabulk.CodeStale, []int{412}, "The bulk operation has changed", "If-Match named another version than the current one. Read it again and decide again."},
 	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow with this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},
 	{workflow.CodeDisabled, []int{409}, "Workflow disabled", "The workflow accepts no new sagas."},
 	{workflow.CodeStale, []int{412}, "The workflow has changed", "If-Match named another version than the workflow's current one."},

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -60,6 +61,8 @@ func TestEnumsOfTheContractMatchTheRules(t *testing.T) {
 		"BulkState":             apitest.Texts(jobrun.BulkStates),
 		"BackfillReprocess":     apitest.Texts(jobrun.Reprocesses),
 		"JobBulkAction":         apitest.Texts(jobrun.BulkActions),
+		"SagaBulkAction":        apitest.Texts(sagabulk.Actions()),
+		"SagaBulkOutcome":       apitest.Texts(sagabulk.Outcomes),
 	} {
 		var got []string
 		for _, v := range schemas[name].Value.Enum {

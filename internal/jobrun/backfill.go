@@ -203,12 +203,12 @@ func (b *Backfill) Take(
 ) (runs []Run, swept Swept, changed bool) {
 	switch {
 	case step.gone:
-		b.end(BulkCanceled, m.Now)
+		b.End(BulkCanceled, m.Now)
 		return nil, swept, true
 	case step.room == 0:
 		return nil, swept, false
 	case len(step.Slots) == 0 && step.active == 0:
-		b.end(BulkCompleted, m.Now)
+		b.End(BulkCompleted, m.Now)
 		return nil, swept, true
 	}
 	for _, slot := range step.Slots {

@@ -53,7 +53,7 @@ func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
 		b.Version++
 		return
 	}
-	b.end(BulkCompleted, now)
+	b.End(BulkCompleted, now)
 }
 
 // BulkAction is what is done to each run.

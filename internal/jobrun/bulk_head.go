@@ -35,7 +35,8 @@ func (b *BulkHead) Place() page.TimeID { return page.TimeID{At: b.CreatedAt, ID:
 // Head is b itself, of a backfill or a bulk.
 func (b *BulkHead) Head() *BulkHead { return b }
 
-func (b *BulkHead) end(as BulkState, at time.Time) {
+// End ends it.
+func (b *BulkHead) End(as BulkState, at time.Time) {
 	b.State, b.Version, b.EndedAt = as, b.Version+1, &at
 }
 
@@ -43,7 +44,7 @@ func (b *BulkHead) cancel(what string, at time.Time) (changed bool, err error) {
 	if b.State != BulkRunning {
 		return false, fault.New(fault.Conflict, CodeConflict, "the %s is %s and cannot be canceled", what, b.State)
 	}
-	b.end(BulkCanceled, at)
+	b.End(BulkCanceled, at)
 	return true, nil
 }
 

@@ -9,26 +9,27 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// Filter selects sagas, and a page of them; zero fields do not restrict.
+// Filter selects sagas, and a page of them; zero fields do not restrict. JSON is how a
+// bulk operation keeps it.
 type Filter struct {
-	WorkflowName string
+	WorkflowName string `json:"workflow_name,omitzero"`
 	// WorkflowVersion is a version of that workflow; 0: any.
-	WorkflowVersion int
-	States          []State
+	WorkflowVersion int     `json:"workflow_version,omitzero"`
+	States          []State `json:"states,omitzero"`
 	// Lifecycles are seed 4's words; nil: any.
-	Lifecycles     []string
-	CorrelationID  string
-	InitiatedBy    string
-	TraceID        string
-	BusinessKey    string
-	Metadata       json.RawMessage // containment (@>)
-	NeedsAttention *bool
-	CreatedFrom    time.Time // inclusive
-	CreatedTo      time.Time // exclusive
-	UpdatedFrom    time.Time // inclusive
-	UpdatedTo      time.Time // exclusive
+	Lifecycles     []string        `json:"lifecycles,omitzero"`
+	CorrelationID  string          `json:"correlation_id,omitzero"`
+	InitiatedBy    string          `json:"initiated_by,omitzero"`
+	TraceID        string          `json:"trace_id,omitzero"`
+	BusinessKey    string          `json:"business_key,omitzero"`
+	Metadata       json.RawMessage `json:"metadata,omitempty"` // containment (@>)
+	NeedsAttention *bool           `json:"needs_attention,omitzero"`
+	CreatedFrom    time.Time       `json:"created_from,omitzero"` // inclusive
+	CreatedTo      time.Time       `json:"created_to,omitzero"`   // exclusive
+	UpdatedFrom    time.Time       `json:"updated_from,omitzero"` // inclusive
+	UpdatedTo      time.Time       `json:"updated_to,omitzero"`   // exclusive
 
-	page.ByTime
+	page.ByTime `json:"-"`
 }
 
 // Matches tells whether f selects a saga of its tenant. It defines what the filters

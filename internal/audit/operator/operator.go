@@ -40,13 +40,14 @@ const (
 	Retention Kind = "retention" // subject: what was cleaned up
 	Schema    Kind = "schema"    // subject: the migration
 	Erasure   Kind = "erasure"   // subject: what it was of, such as saga:ID
+	SagaBulk  Kind = "saga_bulk"
 )
 
 // Kinds lists every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
-	Workflow, Webhook, APIKey, Retention, Schema, Erasure,
+	Workflow, Webhook, APIKey, Retention, Schema, Erasure, SagaBulk,
 }
 
 // Deployment takes the place of the tenant in actions that concern all of them: no

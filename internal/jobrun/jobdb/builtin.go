@@ -54,11 +54,15 @@ type Expired struct {
 	Fences int64 `json:"fences"`
 	// Workers that were detached for as long as runs are kept.
 	Workers int64 `json:"workers"`
+	// Bulk operations on sagas, and the sagas in their lists.
+	SagaBulks     int64 `json:"saga_bulks"`
+	SagaBulkItems int64 `json:"saga_bulk_items"`
 }
 
 // retention deletes one batch per statement: processed events and their deliveries,
-// claims answered more than a day ago, fences that are no longer shown and workers that
-// have been detached for as long as runs are kept.
+// claims answered more than a day ago, fences that are no longer shown, and workers that
+// have been detached, and bulk operations on sagas that have ended, for as long as runs
+// are kept.
 var retention = []struct {
 	// days is the name of the setting with the retention in days.
 	days string
@@ -99,6 +103,20 @@ WITH gone AS (
 	RETURNING w.tenant_id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Workers }},
+	{jobrun.RunRetentionDays, "", `
+WITH gone AS (
+	DELETE FROM saga.saga_bulk_items i WHERE (i.tenant_id, i.bulk_id, i.position) IN (SELECT o.tenant_id, o.bulk_id, o.position
+	  FROM saga.saga_bulks b JOIN saga.saga_bulk_items o ON o.tenant_id = b.tenant_id AND o.bulk_id = b.id
+	 WHERE b.ended_at < now() - $1 * interval '1 day' LIMIT $2)
+	RETURNING i.tenant_id
+)
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.SagaBulkItems }},
+	{jobrun.RunRetentionDays, "saga_bulks_deleted", `
+WITH gone AS (
+	DELETE FROM saga.saga_bulks b WHERE b.id IN (SELECT id FROM saga.saga_bulks WHERE ended_at < now() - $1 * interval '1 day' LIMIT $2)
+	RETURNING b.tenant_id
+)
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.SagaBulks }},
 }
 
 // Retain deletes expired data of job runs, except for the runs themselves and their

@@ -18,7 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// kind is the storage of backfills, or of bulk operations: each has one table, alias b.
+// kind is the storage of backfills, or of bulk operations on runs or on sagas: each has
+// one table, alias b.
 type kind[T any] struct {
 	name    string // in error messages, singular
 	table   string
@@ -26,6 +27,14 @@ type kind[T any] struct {
 	scan    func(row postgres.Scanner, more ...any) (T, error)
 	head    func(*T) *jobrun.BulkHead
 	cancel  func(b *T, at time.Time) (changed bool, err error)
+	missing error // the fault of one that is not there; nil: that of job runs
+}
+
+func (k *kind[T]) none() error {
+	if k.missing != nil {
+		return k.missing
+	}
+	return jobrun.NoBulk(k.name)
 }
 
 // create stores one by insert, which does nothing if its id exists. created is false
@@ -49,7 +58,7 @@ func (k *kind[T]) get(
 	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string,
 	scan func(row postgres.Scanner, more ...any) (T, error),
 ) (b T, err error) {
-	err = db.ReadOne(ctx, tenant, query, jobrun.NoBulk(k.name), func(rows *sql.Rows) (err error) {
+	err = db.ReadOne(ctx, tenant, query, k.none(), func(rows *sql.Rows) (err error) {
 		b, err = scan(rows)
 		return err
 	}, id)
@@ -72,7 +81,7 @@ func (k *kind[T]) list(
 func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (T, error) {
 	b, err := k.scan(tx.QueryRowContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return b, jobrun.NoBulk(k.name)
+		return b, k.none()
 	}
 	return b, err
 }

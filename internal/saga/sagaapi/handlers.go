@@ -3,7 +3,7 @@
 //
 // Files, each on top of those before it: convert, actions, definitions, keys, handlers,
 // read, workflows_convert, create, workflows, admission, archive, erase, explain,
-// interventions, list, retention, statistics, wait.
+// interventions, list, bulks, bulks_preview, retention, statistics, wait.
 package sagaapi
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -46,6 +47,9 @@ type Sagas struct {
 	Reports   saga.Reports
 	// Eraser erases content. Nil: nothing can be erased.
 	Eraser saga.Eraser
+	// Bulks is the bulk operations, which the leader of the job runs works on. Nil: there
+	// are none, and no job runs.
+	Bulks sagabulk.Store
 	// Create stores one saga and Commit writes one change, both durably before they
 	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)

@@ -36,6 +36,8 @@ type JobSteps struct {
 	// Moved is called for each saga that the end of a run has moved on, soon after
 	// the commit: a hint for its engine and for callers that wait for its end.
 	Moved func(saga.Saga)
+	// Acted is the same for each saga that a bulk operation has acted on.
+	Acted func(saga.Saga)
 }
 
 // ConfigureJobSteps configures steps that are job runs. Call it before st is used.

@@ -3,13 +3,13 @@
 // Read sagas.go first, then create.go and commit.go: every change of a saga is part of
 // one of their batches. claim.go and ownership.go contain what nodes need to drive
 // sagas; letters.go, jobs.go and steer.go the effects of a commit on dead letters and
-// job runs; list.go and read.go the queries of users; archive.go and retention.go what
-// happens to ended sagas; trail.go the events in order, trail_archive.go where old ones
-// go.
+// job runs; decide.go what bulk operations do; list.go and read.go the queries of users;
+// archive.go and retention.go what happens to ended sagas; trail.go the events in order,
+// trail_archive.go where old ones go.
 //
 // Files, each on top of those before it: trail_write, sealing, tables, idempotency_keys,
-// business_key, claim, commit, steer, workflows, jobs, list, read, trail, archive, create,
-// erase, letters, neglected, ownership, retention, sagas, sealed, statistics, storage, trail_chain,
+// business_key, claim, commit, steer, workflows, jobs, list, read, decide, trail, archive,
+// create, erase, letters, neglected, ownership, retention, sagas, sealed, statistics, storage, trail_chain,
 // trail_archive.
 package sagadb
 

@@ -13,7 +13,7 @@ import (
 var rules = []string{
 	"internal/fault", "internal/retry", "internal/strictjson", "internal/saga/workflow", "internal/saga", "internal/dlq",
 	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent",
-	"internal/jobrun/schedule", "internal/rest/page",
+	"internal/jobrun/schedule", "internal/rest/page", "internal/saga/sagabulk",
 }
 
 // pure lists what a rule package may import of the standard library and of other modules.

@@ -1,0 +1,290 @@
+package sagaapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagabulk"
+)
+
+// freeIDs is how many sagas a bulk may name without sagas:admin.
+const freeIDs = 200
+
+// CreateSagaBulk stores a bulk operation on sagas, or returns what it would do.
+func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	dry := in.Body.DryRun != nil && *in.Body.DryRun
+	b, none, err := s.bulkAsked(ctx, in.Body, in.Params.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	if dry {
+		return s.previewBulk(ctx, &b, none)
+	}
+	if b.Filter != nil || len(b.IDs) > freeIDs {
+		if err := rest.RequestOf(ctx).Who.Require(access.SagasAdmin); err != nil {
+			return nil, err
+		}
+	}
+	if err := rest.RequireReason(b.Reason, "the action is done to many sagas"); err != nil {
+		return nil, err
+	}
+	if none {
+		return nil, fault.New(fault.Invalid, sagabulk.CodeInvalid, "two members of the filter exclude each other: no saga can match")
+	}
+	if b.Filter != nil {
+		found, err := s.bulkPage(ctx, &b, 1)
+		if err != nil {
+			return nil, err
+		}
+		b.Expected, b.ExpectedCapped = found.Total, found.TotalCapped
+	}
+	detail := map[string]any{"action": b.Action}
+	if b.Asked != nil {
+		detail["filter"] = b.Asked
+	} else {
+		detail["ids"] = len(b.IDs)
+	}
+	by := s.Did(ctx, b.CreatedAt, operator.SagaBulk, b.ID.String(), rest.VerbCreate, b.Reason, detail)
+	stored, created, err := s.Bulks.Create(ctx, b, by)
+	if err != nil {
+		return nil, err
+	}
+	if !created && !stored.Same(&b) {
+		return nil, rest.KeyReused()
+	}
+	a, err := sagaBulkAnswer(&stored)
+	a.Status, a.Location, a.Replayed = http.StatusAccepted, sagaBulkPath(stored.ID), !created
+	return a, err
+}
+
+// bulkAsked reads the request for a bulk. none: no saga can match.
+func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, key *string) (
+	b sagabulk.Bulk, none bool, err error) {
+	if (in.Filter == nil) == (in.Ids == nil) {
+		return b, false, rest.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
+			Message: "needs exactly one of filter and ids"})
+	}
+	req, now := rest.RequestOf(ctx), s.Now()
+	b = sagabulk.Bulk{
+		BulkHead: jobrun.BulkHead{
+			ID: s.sagaBulkID(req, key), TenantID: req.Tenant.ID, Version: 1, State: jobrun.BulkRunning,
+			Reason: rest.Text(in.Reason), Actor: req.Principal, CreatedAt: now,
+		},
+		Action: saga.Verb(in.Action), Before: now, IDs: in.Ids,
+	}
+	if in.RatePerSecond != nil {
+		b.Rate = *in.RatePerSecond
+	}
+	b.Pace()
+	if in.Filter != nil {
+		var f saga.Filter
+		if f, b.Asked, none, err = bulkFilter(ctx, in.Filter); err != nil {
+			return b, none, err
+		}
+		b.Filter = &f
+	}
+	if none {
+		return b, true, nil
+	}
+	return b, false, sagabulk.Check(&b)
+}
+
+// bulkFilter reads a filter as the list of sagas does, and also returns it as it was sent.
+func bulkFilter(ctx context.Context, in *api.SagaFilter) (
+	f saga.Filter, asked json.RawMessage, none bool, err error) {
+	if asked, err = json.Marshal(in); err != nil {
+		return f, nil, false, err
+	}
+	var p api.ListSagasParams
+	if err := json.Unmarshal(asked, &p); err != nil {
+		return f, nil, false, err
+	}
+	if p.Metadata != nil {
+		if err := rest.MayFilterByContent(ctx, "metadata"); err != nil {
+			return f, nil, false, err
+		}
+	}
+	f, none, err = filterOf(p)
+	if wrong := fault.As(err); wrong != nil {
+		fields := make([]fault.Field, len(wrong.Fields))
+		for i, field := range wrong.Fields {
+			field.Pointer = "/filter/" + field.Pointer
+			fields[i] = field
+		}
+		err = rest.SchemaFault(fields...)
+	}
+	return f, asked, none, err
+}
+
+// sagaBulkID is the id of a new bulk; the same for the same Idempotency-Key.
+func (s *Handlers) sagaBulkID(req *rest.Request, key *string) uuid.UUID {
+	if key == nil {
+		return s.NewID()
+	}
+	of := []string{"sagas", req.Tenant.ID.String(), req.Principal, req.Route, *key}
+	sum := sha256.Sum256([]byte(strings.Join(of, "\n")))
+	id := uuid.UUID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return id
+}
+
+// GetSagaBulk returns a bulk with its progress.
+func (s *Handlers) GetSagaBulk(ctx context.Context, in api.GetSagaBulkRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	b, err := s.Bulks.Get(ctx, rest.RequestOf(ctx).Tenant.ID, in.SagaBulkID)
+	if err != nil {
+		return nil, err
+	}
+	return sagaBulkAnswer(&b)
+}
+
+// ListSagaBulks returns a page of bulks, newest first.
+func (s *Handlers) ListSagaBulks(ctx context.Context, in api.ListSagaBulksRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	p := in.Params
+	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	var state jobrun.BulkState
+	if p.State != nil {
+		state = jobrun.BulkState(*p.State)
+	}
+	found, err := s.Bulks.List(ctx, rest.RequestOf(ctx).Tenant.ID, state, asked.Request)
+	if err != nil {
+		return nil, err
+	}
+	out := api.SagaBulkList{Bulks: make([]api.SagaBulk, len(found.Items)),
+		Pagination: rest.Pagination(asked, found, (*sagabulk.Bulk).Place)}
+	for i := range found.Items {
+		if out.Bulks[i], err = toAPISagaBulk(&found.Items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// UpdateSagaBulk changes the rate of a bulk.
+func (s *Handlers) UpdateSagaBulk(ctx context.Context, in api.UpdateSagaBulkRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	b, err := s.Bulks.Get(ctx, tenant, in.SagaBulkID)
+	if err != nil {
+		return nil, err
+	}
+	switch fits, err := rest.IfMatch(in.Params.IfMatch, b.Version); {
+	case err != nil:
+		return nil, err
+	case !fits:
+		return nil, rest.Stale(sagabulk.CodeStale, "bulk operation", b.Version)
+	}
+	var rate float64
+	if in.Body.RatePerSecond != nil {
+		rate = *in.Body.RatePerSecond
+	}
+	by := s.Did(ctx, s.Now(), operator.SagaBulk, b.ID.String(), rest.VerbUpdate, rest.Text(in.Body.Reason),
+		map[string]any{"rate_per_second": rate})
+	if b, err = s.Bulks.SetRate(ctx, tenant, b.ID, b.Version, rate, by); err != nil {
+		return nil, err
+	}
+	return sagaBulkAnswer(&b)
+}
+
+// CancelSagaBulk ends a bulk.
+func (s *Handlers) CancelSagaBulk(ctx context.Context, in api.CancelSagaBulkRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	by := s.Did(ctx, s.Now(), operator.SagaBulk, in.SagaBulkID.String(), rest.VerbCancel,
+		rest.Text(rest.ReasonOf(in.Body)), nil)
+	b, err := s.Bulks.Cancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.SagaBulkID, by)
+	if err != nil {
+		return nil, err
+	}
+	return sagaBulkAnswer(&b)
+}
+
+// ListSagaBulkItems returns a page of the sagas of a bulk, in the order in which they were
+// dealt with.
+func (s *Handlers) ListSagaBulkItems(ctx context.Context, in api.ListSagaBulkItemsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	tenant, p := rest.RequestOf(ctx).Tenant.ID, in.Params
+	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.BySequence, p.PageSize, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Bulks.Get(ctx, tenant, in.SagaBulkID); err != nil {
+		return nil, err
+	}
+	var outcome sagabulk.Outcome
+	if p.Outcome != nil {
+		outcome = sagabulk.Outcome(*p.Outcome)
+	}
+	found, err := s.Bulks.Items(ctx, tenant, in.SagaBulkID, outcome, asked.Request)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.SagaBulkItemList{
+		Items:      rest.Each(found.Items, toAPISagaBulkItem),
+		Pagination: rest.Pagination(asked, found, func(i *sagabulk.Item) int64 { return i.Position }),
+	}}, nil
+}
+
+func sagaBulkPath(id uuid.UUID) string { return "/api/v1/sagas/bulk/" + id.String() }
+
+func sagaBulkAnswer(b *sagabulk.Bulk) (rest.Answer, error) {
+	out, err := toAPISagaBulk(b)
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(b.Version)}, err
+}
+
+func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {
+	out := api.SagaBulk{
+		ID: b.ID, Action: api.SagaBulkAction(b.Action), State: api.BulkState(b.State), Expected: b.Expected,
+		ExpectedIsCapped: b.ExpectedCapped, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
+		Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt,
+		EndedAt: b.EndedAt,
+		Links:   api.JobLinks{"self": sagaBulkPath(b.ID), "items": sagaBulkPath(b.ID) + "/items"},
+	}
+	if b.Rate > 0 {
+		out.RatePerSecond = &b.Rate
+	}
+	if b.Filter == nil {
+		out.Ids = new(len(b.IDs))
+		return out, nil
+	}
+	return out, json.Unmarshal(b.Asked, &out.Filter)
+}
+
+func toAPISagaBulkItem(i *sagabulk.Item) api.SagaBulkItem {
+	out := api.SagaBulkItem{SagaID: i.SagaID, Position: i.Position, Outcome: api.SagaBulkOutcome(i.Outcome), At: i.At,
+		Code: rest.UnlessEmpty(i.Code), Detail: rest.UnlessEmpty(i.Detail), WorkflowName: rest.UnlessEmpty(i.Workflow)}
+	if i.State != nil {
+		out.State = new(api.SagaState(i.State.String()))
+	}
+	return out
+}
+
+// bulkPage returns the first sagas of a bulk with a filter, and their number.
+func (s *Handlers) bulkPage(ctx context.Context, b *sagabulk.Bulk, limit int) (page.Of[saga.Saga], error) {
+	f := b.Scope(limit)
+	f.Total, f.TotalCap = true, rest.MaxPageDepth
+	return s.Store.List(ctx, b.TenantID, f)
+}

@@ -1,0 +1,104 @@
+package sagaapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagabulk"
+)
+
+const (
+	examined = 100 // for a dry run it is decided about so many sagas
+	sampled  = 10  // and so many of them are shown
+)
+
+// previewBulk decides about the first sagas of a bulk, and stores nothing.
+func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool) (rest.Answer, error) {
+	out := api.SagaBulkPreview{ByWorkflow: api.CountsByName{}, ByState: api.CountsByName{}, Sample: []api.SagaBulkSample{}}
+	ids := b.IDs[:min(len(b.IDs), examined)]
+	out.Matched = int64(len(b.IDs))
+	if b.Filter != nil && !none {
+		found, err := s.bulkPage(ctx, b, examined)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		out.Matched, out.MatchedIsCapped = found.Total, found.TotalCapped
+		for i := range found.Items {
+			ids = append(ids, found.Items[i].ID)
+		}
+	}
+	refs := make([]saga.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = saga.Ref{Tenant: b.TenantID, ID: id}
+	}
+	loaded, err := s.Store.Load(ctx, refs)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	byID := make(map[uuid.UUID]*saga.Loaded, len(loaded))
+	for i := range loaded {
+		byID[loaded[i].Saga.ID] = &loaded[i]
+	}
+	var all []api.SagaBulkSample
+	for _, id := range ids {
+		sample, err := s.sampleOf(ctx, b, id, byID[id])
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		if out.Examined++; sample.Outcome == api.SagaBulkOutcome(sagabulk.Done) {
+			out.Done++
+		} else {
+			out.Skipped++
+		}
+		if sample.State != nil {
+			out.ByWorkflow[*sample.WorkflowName]++
+			out.ByState[string(*sample.State)]++
+		}
+		all = append(all, sample)
+	}
+	slices.SortStableFunc(all, func(a, b api.SagaBulkSample) int {
+		refused := func(s *api.SagaBulkSample) int {
+			if s.Outcome == api.SagaBulkOutcome(sagabulk.Skipped) {
+				return 0
+			}
+			return 1
+		}
+		return refused(&a) - refused(&b)
+	})
+	out.Sample = append(out.Sample, all[:min(len(all), sampled)]...)
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// sampleOf returns what a bulk would do to one saga; l is nil for one that is not live.
+func (s *Handlers) sampleOf(ctx context.Context, b *sagabulk.Bulk, id uuid.UUID, l *saga.Loaded) (
+	api.SagaBulkSample, error) {
+	out := api.SagaBulkSample{SagaID: id, Outcome: api.SagaBulkOutcome(sagabulk.Skipped)}
+	refuse := func(f *fault.Error) { out.Code, out.Detail = &f.Code, &f.Detail }
+	if l == nil {
+		refuse(saga.NotFound(id))
+		return out, nil
+	}
+	def, err := s.definitions.Version(ctx, b.TenantID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
+	if err != nil {
+		return out, pinnedIsGone(err)
+	}
+	out.WorkflowName, out.State = &l.Saga.WorkflowName, new(api.SagaState(l.Saga.State.String()))
+	m := saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Budget: s.Budget}
+	change, err := b.Decide(saga.Rebuild(l.Saga, def, l.Logs), l.Logs, m)
+	if f := fault.As(err); f != nil {
+		refuse(f)
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Outcome, out.Becomes = api.SagaBulkOutcome(sagabulk.Done), new(api.SagaState(change.After.State.String()))
+	return out, nil
+}

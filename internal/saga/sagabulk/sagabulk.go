@@ -1,0 +1,256 @@
+// Package sagabulk is the rulebook of bulk operations on sagas: one action of operators,
+// done to each saga of a list or a filter. It decides which sagas those are, how fast
+// they are taken, and what is asked of each; whether a saga accepts it is decided by the
+// rules of sagas alone.
+//
+// Files, each on top of those before it: item, sagabulk, store.
+package sagabulk
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Codes of faults.
+const (
+	CodeNotFound = "SAGA_BULK_NOT_FOUND"
+	CodeConflict = "SAGA_BULK_STATE_CONFLICT"
+	CodeInvalid  = "SAGA_BULK_INVALID"
+	CodeStale    = "SAGA_BULK_VERSION_CONFLICT"
+)
+
+// Bulk does one action to many sagas.
+type Bulk struct {
+	jobrun.BulkHead
+	Action saga.Verb
+	// Asked is the filter as the client sent it, and Filter what it means; nil for a bulk
+	// of IDs.
+	Asked  json.RawMessage
+	Filter *saga.Filter
+	IDs    []uuid.UUID // in order, each once
+	Before time.Time   // of a filter: only sagas that were created before
+	Rate   float64     // sagas per second; 0: no limit
+	// PacedAt is the time up to which the rate has been used.
+	PacedAt time.Time
+	// Expected is how many sagas matched when it was requested; ExpectedCapped: at least.
+	Expected       int64
+	ExpectedCapped bool
+
+	Steps   int64        // grows with every step; a step is stored once
+	Cursor  *page.TimeID // of a filter; nil: none was looked at
+	Matched int64        // dealt with
+	Done    int64
+	Skipped int64
+}
+
+// Cancel ends a bulk; what is done stays done. Fault: Conflict when it has ended.
+func (b *Bulk) Cancel(at time.Time) (changed bool, err error) {
+	if err := b.mustRun("canceled"); err != nil {
+		return false, err
+	}
+	b.End(jobrun.BulkCanceled, at)
+	return true, nil
+}
+
+// SetRate changes how many sagas are taken per second; 0: no limit. Fault: Conflict when
+// the bulk has ended.
+func (b *Bulk) SetRate(rate float64, at time.Time) error {
+	if err := b.mustRun("changed"); err != nil {
+		return err
+	}
+	b.Rate, b.PacedAt = rate, at
+	b.Version++
+	return nil
+}
+
+func (b *Bulk) mustRun(become string) error {
+	if b.State != jobrun.BulkRunning {
+		return fault.New(fault.Conflict, CodeConflict, "the bulk operation is %s and cannot be %s", b.State, become)
+	}
+	return nil
+}
+
+// Room returns how many sagas may be taken now, at most limit. What was not used is kept
+// for a second, or for as long as one saga takes.
+func (b *Bulk) Room(now time.Time, limit int) int {
+	if b.Rate == 0 {
+		return limit
+	}
+	return int(min(float64(limit), math.Floor(now.Sub(b.pacedFrom(now)).Seconds()*b.Rate+1e-6)))
+}
+
+func (b *Bulk) pacedFrom(now time.Time) time.Time {
+	kept := max(time.Second, b.interval(1))
+	if earliest := now.Add(-kept); b.PacedAt.Before(earliest) {
+		return earliest
+	}
+	return b.PacedAt
+}
+
+func (b *Bulk) interval(sagas int) time.Duration {
+	return time.Duration(float64(sagas) / b.Rate * float64(time.Second))
+}
+
+// Pace makes the first saga due at once.
+func (b *Bulk) Pace() {
+	if b.PacedAt = b.CreatedAt; b.Rate > 0 {
+		b.PacedAt = b.CreatedAt.Add(-b.interval(1))
+	}
+}
+
+// Scope selects the sagas of a bulk with a filter: those that were created before it.
+func (b *Bulk) Scope(limit int) saga.Filter {
+	f := *b.Filter
+	if f.CreatedTo.IsZero() || f.CreatedTo.After(b.Before) {
+		f.CreatedTo = b.Before
+	}
+	f.ByTime = page.ByTime{Limit: limit, After: b.Cursor}
+	return f
+}
+
+// NextIDs returns the next ids of a bulk of ids. more: there are others after them.
+func (b *Bulk) NextIDs(limit int) (ids []uuid.UUID, more bool) {
+	left := b.IDs[min(b.Matched, int64(len(b.IDs))):]
+	return left[:min(limit, len(left))], limit < len(left)
+}
+
+// Advance records the items of a step; cursor is the place of the last saga of a filter.
+// The bulk ends when there are no more.
+func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Time) {
+	if b.Rate > 0 {
+		b.PacedAt = b.pacedFrom(now).Add(b.interval(len(items)))
+	}
+	b.Steps++
+	for i := range items {
+		b.Matched++
+		items[i].Position = b.Matched
+		if items[i].Outcome == Done {
+			b.Done++
+		} else {
+			b.Skipped++
+		}
+	}
+	if cursor != nil {
+		b.Cursor = cursor
+	}
+	if !more {
+		b.End(jobrun.BulkCompleted, now)
+	}
+}
+
+// Same tells whether the other bulk is the same request: its id was made from the same
+// Idempotency-Key.
+func (b *Bulk) Same(o *Bulk) bool {
+	return b.Action == o.Action && b.Reason == o.Reason && slices.Equal(b.IDs, o.IDs) && alike(b.Asked, o.Asked)
+}
+
+// alike compares JSON by its content: a database keeps it in another form.
+func alike(a, b json.RawMessage) bool {
+	var x, y any
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// action is what can be done to many sagas.
+type action struct {
+	verb saga.Verb
+	// states can accept it; a filter selects among them.
+	states []saga.State
+	event  func(b *Bulk, logs []saga.StepLog) saga.Event
+}
+
+var (
+	forward = []saga.State{saga.Pending, saga.Running, saga.StepCompleted}
+	live    = slices.DeleteFunc(slices.Clone(saga.States), saga.State.Terminal)
+)
+
+// actions is the table of what can be done to many sagas.
+var actions = []action{
+	{saga.RetryVerb, append(slices.Clone(live), saga.Failed), func(b *Bulk, logs []saga.StepLog) saga.Event {
+		return saga.RetryRequested{By: b.Actor, Reason: b.Reason, Logs: logs}
+	}},
+	{saga.Cancel, forward, func(b *Bulk, _ []saga.StepLog) saga.Event {
+		return saga.CancelRequested{By: b.Actor, Reason: b.Reason}
+	}},
+	{saga.CompensateVerb, forward, func(b *Bulk, _ []saga.StepLog) saga.Event {
+		return saga.CompensateRequested{By: b.Actor, Reason: b.Reason}
+	}},
+	{saga.ResumeCompensation, []saga.State{saga.Failed}, func(b *Bulk, _ []saga.StepLog) saga.Event {
+		return saga.ResumeRequested{By: b.Actor, Reason: b.Reason}
+	}},
+	{saga.SuspendVerb, live, func(b *Bulk, _ []saga.StepLog) saga.Event {
+		return saga.SuspendRequested{By: b.Actor, Reason: b.Reason}
+	}},
+	{saga.ResumeVerb, live, func(b *Bulk, _ []saga.StepLog) saga.Event {
+		return saga.UnsuspendRequested{By: b.Actor, Reason: b.Reason}
+	}},
+	{saga.Acknowledge, saga.States, func(b *Bulk, _ []saga.StepLog) saga.Event {
+		return saga.Acknowledged{By: b.Actor, Reason: b.Reason}
+	}},
+}
+
+// Actions is everything that can be done to many sagas.
+func Actions() (all []saga.Verb) {
+	for i := range actions {
+		all = append(all, actions[i].verb)
+	}
+	return all
+}
+
+func (b *Bulk) action() *action {
+	return &actions[slices.IndexFunc(actions, func(a action) bool { return a.verb == b.Action })]
+}
+
+// Check completes a new bulk whose action is one of Actions: ids are sorted, and a filter
+// is narrowed to the sagas that can accept the action. Fault: Invalid (CodeInvalid) when
+// it can match none.
+func Check(b *Bulk) error {
+	if b.Filter == nil {
+		slices.SortFunc(b.IDs, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+		b.IDs = slices.Compact(b.IDs)
+		b.Expected = int64(len(b.IDs))
+		return nil
+	}
+	f, can := b.Filter, b.action().states
+	if b.Action == saga.Acknowledge {
+		if f.NeedsAttention != nil && !*f.NeedsAttention {
+			return impossible("/filter/needs_attention", "acknowledge is only for sagas that need attention")
+		}
+		f.NeedsAttention = new(true)
+		return nil
+	}
+	if f.States == nil {
+		f.States = slices.Clone(can)
+		return nil
+	}
+	f.States = slices.DeleteFunc(f.States, func(s saga.State) bool { return !slices.Contains(can, s) })
+	if len(f.States) == 0 {
+		return impossible("/filter", "no saga in the states of this filter accepts "+string(b.Action))
+	}
+	return nil
+}
+
+func impossible(pointer, why string) error {
+	return fault.New(fault.Invalid, CodeInvalid, "%s", why).
+		With(fault.Field{Pointer: pointer, Code: "excluded", Message: why})
+}
+
+// Decide returns what the action makes of a saga, by the rules of sagas. Fault: its
+// refusal.
+func (b *Bulk) Decide(run saga.Instance, logs []saga.StepLog, m saga.Moment) (saga.Change, error) {
+	m.Actor, m.RequestID = b.Actor, b.ID.String()
+	return saga.Apply(run, b.action().event(b, logs), m)
+}
