@@ -1,6 +1,7 @@
-// Package systempages has the pages about everything at once: the overview; and those of webhooks.
+// Package systempages has the pages about everything at once: the overview, webhooks, and the timeline of a
+// correlation.
 //
-// Files, each on top of those before it: overview, webhooks_actions, webhooks, pages.
+// Files, each on top of those before it: overview, webhooks_actions, webhooks, timeline, pages.
 package systempages
 
 import (
@@ -19,5 +20,6 @@ func Register(k *web.Kit) error {
 	p := &pages{k}
 	k.Page("GET /ui/{$}", p.overview)
 	p.registerWebhooks()
+	k.Page("GET /ui/timeline", p.timeline)
 	return k.Templates(templates)
 }
