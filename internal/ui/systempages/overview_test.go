@@ -12,8 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-const hostile = `<script>alert(1)</script>`
-
 // until calls f until it reports true.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
@@ -96,8 +94,20 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 			t.Errorf("%s: found %v, want %s", q, got, kinds)
 		}
 	}
+	for q, want := range map[string]string{
+		saga: `href="/ui/sagas/` + saga, s.URL + "/api/v1/sagas/" + saga + "/events?order=asc": `href="/ui/sagas/` + saga,
+		"/ui/dlq/letters/" + id: `href="/ui/dlq/letters/` + id, "register": `href="/ui/register-workflow"`,
+		hostile: `href="/ui/sagas/` + saga, "nothing like it": "Nothing has exactly this", "": `href="/ui/workers"`,
+		strings.Repeat("a", 256): "REQ_INVALID_PARAMETER",
+	} {
+		_, found := s.Get(t, "/ui/search?q="+url.QueryEscape(q))
+		if !strings.Contains(found, want) {
+			t.Errorf("go to %q: no %s in\n%s", q, want, found)
+		}
+		page += found
+	}
 	if strings.Contains(page, hostile) || strings.Contains(page, " style=") {
-		t.Error("the page contains text of a client as markup, or an inline style")
+		t.Error("a page contains text of a client as markup, or an inline style")
 	}
 	follow(t, s, saga, id, run, group)
 }

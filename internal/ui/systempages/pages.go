@@ -1,7 +1,7 @@
-// Package systempages has the pages about everything at once: the overview, webhooks, and the timeline of a
+// Package systempages has the pages about everything at once: the overview, the search, webhooks, and the timeline of a
 // correlation.
 //
-// Files, each on top of those before it: overview, webhooks_actions, webhooks, timeline, pages.
+// Files, each on top of those before it: overview, search, webhooks_actions, webhooks, timeline, pages.
 package systempages
 
 import (
@@ -19,6 +19,7 @@ type pages struct{ kit *web.Kit }
 func Register(k *web.Kit) error {
 	p := &pages{k}
 	k.Page("GET /ui/{$}", p.overview)
+	k.Page("GET /ui/search", p.search)
 	p.registerWebhooks()
 	k.Page("GET /ui/timeline", p.timeline)
 	return k.Templates(templates)

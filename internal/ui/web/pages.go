@@ -180,6 +180,9 @@ func (c chrome) Entries() []Entry {
 	return navigation
 }
 
+// Navigation returns the entries that every page has.
+func Navigation() []Entry { return navigation }
+
 // Entry of the navigation. Key is pressed after "g" to go there.
 type Entry struct{ Name, Path, Key string }
 
