@@ -4338,6 +4338,10 @@ type DeadLetterTopic struct {
 	// Arrivals Letters that arrived in the last five minutes, hour and day.
 	Arrivals DeadLetterArrivals `json:"arrivals"`
 
+	// ArrivalsByHour Letters that arrived in each of the last 24 hours, counted back from now; the
+	// last hour is the last item.
+	ArrivalsByHour []int64 `json:"arrivals_by_hour"`
+
 	// Counts Live letters by status.
 	Counts DeadLetterCounts `json:"counts"`
 
@@ -7601,6 +7605,13 @@ type Webhook struct {
 	// are none.
 	GivenUp *int               `json:"given_up,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
+
+	// OldestPendingAt In lists: when the oldest of them was created; absent if there is none.
+	OldestPendingAt *time.Time `json:"oldest_pending_at,omitempty"`
+
+	// Pending In lists: number of deliveries that wait for an attempt or are being sent. At
+	// most 1,000 are prepared at a time; further events wait in the audit trail.
+	Pending *int64 `json:"pending,omitempty"`
 
 	// Secret Shown only once, in the response to the creation.
 	Secret *string `json:"secret,omitempty"`

@@ -180,6 +180,7 @@ type TopicStats struct {
 	Last5m    int64      // arrivals
 	Last1h    int64
 	Last24h   int64
-	TopGroups []Group  // up to 5, of Topic only
-	Alerts    []string // members of Policy.Alert that are exceeded
+	Hourly    [24]int64 // arrivals in each of the last 24 hours, the last one last
+	TopGroups []Group   // up to 5, of Topic only
+	Alerts    []string  // members of Policy.Alert that are exceeded
 }

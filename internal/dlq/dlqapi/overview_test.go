@@ -99,6 +99,7 @@ func TestTopicsAreCounted(t *testing.T) {
 	orders := topic
 	orders.Counts = client.DeadLetterCounts{PENDING: 2, RESOLVED: 1}
 	orders.Arrivals = client.DeadLetterArrivals{Last5M: 3, Last1H: 3, Last24H: 3}
+	orders.ArrivalsByHour = append(make([]int64, 23), 3)
 	if diff := cmp.Diff(orders, topic); diff != "" {
 		t.Errorf("orders (-want +got):\n%s", diff)
 	}

@@ -89,7 +89,8 @@ func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {
 		Topic: t.Topic, OldestOpenAt: t.Oldest,
 		Counts: api.DeadLetterCounts{PENDING: t.Counts[dlq.Pending], RETRYING: t.Counts[dlq.Retrying],
 			RESOLVED: t.Counts[dlq.Resolved], DEAD: t.Counts[dlq.Dead]},
-		Arrivals: api.DeadLetterArrivals{Last5M: t.Last5m, Last1H: t.Last1h, Last24H: t.Last24h},
+		Arrivals:       api.DeadLetterArrivals{Last5M: t.Last5m, Last1H: t.Last1h, Last24H: t.Last24h},
+		ArrivalsByHour: t.Hourly[:],
 	}
 	if t.Oldest != nil {
 		out.OldestOpenAgeMS = new(max(0, now.Sub(*t.Oldest).Milliseconds()))

@@ -134,9 +134,20 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	topic := got
 	topic.Counts, topic.Oldest, topic.Alerts = want, &orders[1].CreatedAt, nil
 	topic.Last5m, topic.Last1h, topic.Last24h = 3, 3, 3
+	topic.Hourly = [24]int64{23: 3}
 	if diff := cmp.Diff(topic, got, cmpopts.EquateEmpty()); diff != "" || len(got.TopGroups) != 1 ||
 		got.TopGroups[0].Open != 2 {
 		t.Errorf("orders with the groups %+v (-want +got):\n%s", got.TopGroups, diff)
+	}
+	_, err = pgtest.Observer(t, b.Dsn).ExecContext(t.Context(), `
+		INSERT INTO dlq.dlq_arrivals (tenant_id, topic, minute, received)
+		SELECT $1, 'orders', now() - i * interval '1 hour' - interval '30 minutes', 10 * i FROM unnest(ARRAY[5, 23, 24]) AS i`, b.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = b.Topic(t.Context(), b.Tenant, "orders"); err != nil ||
+		got.Hourly != [24]int64{23 - 5: 50, 0: 230, 23: 3} || got.Last24h != 283 {
+		t.Errorf("arrivals by hour: %v of %d, %v", got.Hourly, got.Last24h, err)
 	}
 	stats, err := b.Stats(t.Context(), b.Tenant)
 	if err != nil || len(stats) != 3 {

@@ -149,6 +149,22 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		s := at[a.Topic]
 		s.Oldest, s.Last5m, s.Last1h, s.Last24h = a.Oldest, a.Last5m, a.Last1h, a.Last24h
 	}
+	var hourly []struct {
+		Topic string `db:"topic"`
+		Ago   int    `db:"ago"`
+		N     int64  `db:"n"`
+	}
+	err = tx.SelectContext(ctx, &hourly, `
+		SELECT a.topic, least(23, greatest(0, floor(extract(epoch FROM statement_timestamp() - a.minute) / 3600)))::int AS ago, sum(a.received)::bigint AS n
+		  FROM dlq.dlq_arrivals a
+		 WHERE a.tenant_id = $1 AND a.topic = ANY($2) AND a.minute > statement_timestamp() - interval '24 hours' GROUP BY 1, 2`,
+		tenant, postgres.ArrayOf(topics))
+	if err != nil {
+		return nil, fmt.Errorf("read arrivals by hour: %w", err)
+	}
+	for _, h := range hourly {
+		at[h.Topic].Hourly[len(at[h.Topic].Hourly)-1-h.Ago] = h.N
+	}
 	return out, nil
 }
 

@@ -27,8 +27,8 @@ func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestO
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusOK, Body: api.WebhookList{
-		Webhooks:   rest.Each(found.Items, toAPIWebhook),
-		Pagination: rest.Pagination(asked, found, func(s *webhook.Subscription) uuid.UUID { return s.ID }),
+		Webhooks:   rest.Each(found.Items, toAPIListed),
+		Pagination: rest.Pagination(asked, found, func(s *webhook.Listed) uuid.UUID { return s.ID }),
 	}}, nil
 }
 
@@ -113,6 +113,12 @@ func deliveryAccepted(d *webhook.Delivery) rest.Answer {
 		Status: http.StatusAccepted, Body: toAPIDelivery(d),
 		Location: "/api/v1/webhooks/" + d.WebhookID.String() + "/deliveries/" + d.ID.String(),
 	}
+}
+
+func toAPIListed(s *webhook.Listed) api.Webhook {
+	out := toAPIWebhook(&s.Subscription)
+	out.Pending, out.OldestPendingAt = &s.Pending, s.Oldest
+	return out
 }
 
 func toAPIWebhook(s *webhook.Subscription) api.Webhook {

@@ -107,9 +107,9 @@ func getWebhook(ctx context.Context, q sqlx.QueryerContext, tenant, id uuid.UUID
 
 // List implements webhook.Store.
 func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
-	f webhook.Filter) (page.Of[webhook.Subscription], error) {
+	f webhook.Filter) (page.Of[webhook.Listed], error) {
 	var total int64
-	var read []webhook.Subscription
+	var read []webhook.Listed
 	w := postgres.Where{}
 	w.Add("w.tenant_id = ?", tenant)
 	count, counted := `SELECT count(*) FROM saga.webhooks w WHERE `+w.Text(), w.Args
@@ -123,13 +123,46 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
 				return err
 			}
 		}
-		var err error
-		read, err = webhookTable.All(tx.QueryContext(ctx, query, w.Args...))
+		all, err := webhookTable.All(tx.QueryContext(ctx, query, w.Args...))
+		if err != nil {
+			return err
+		}
+		read, err = withBacklogs(ctx, tx, tenant, all)
 		return err
 	})
 	found := page.Cut(f.Request, read)
 	found.Total = total
 	return found, postgres.Wrap("list webhooks", err)
+}
+
+// pendingByWebhook counts what waits for each of some webhooks. The index of what is due has only that.
+const pendingByWebhook = `
+SELECT d.webhook_id, count(*) AS pending, min(d.created_at) AS oldest FROM saga.webhook_deliveries d
+ WHERE d.tenant_id = $1 AND d.webhook_id = ANY($2::uuid[]) AND d.status = 'pending' GROUP BY d.webhook_id`
+
+// withBacklogs reads what waits to be sent.
+func withBacklogs(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
+	all []webhook.Subscription) ([]webhook.Listed, error) {
+	out, ids := make([]webhook.Listed, len(all)), make([]string, len(all))
+	at := make(map[uuid.UUID]*webhook.Listed, len(all))
+	for i, s := range all {
+		out[i].Subscription, ids[i] = s, s.ID.String()
+		at[s.ID] = &out[i]
+	}
+	var waiting []struct {
+		ID      uuid.UUID `db:"webhook_id"`
+		Pending int64     `db:"pending"`
+		Oldest  time.Time `db:"oldest"`
+	}
+	if err := tx.SelectContext(ctx, &waiting, pendingByWebhook, tenant, postgres.ArrayOf(ids)); err != nil {
+		return nil, fmt.Errorf("count pending deliveries: %w", err)
+	}
+	for i := range waiting {
+		w := &waiting[i]
+		w.Oldest = w.Oldest.UTC()
+		at[w.ID].Pending, at[w.ID].Oldest = w.Pending, &w.Oldest
+	}
+	return out, nil
 }
 
 // Replace implements webhook.Store.

@@ -21,8 +21,8 @@ type Store interface {
 	Create(ctx context.Context, s Subscription, fromBeginning bool) error
 	// Get returns one subscription. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Subscription, error)
-	// List returns the subscriptions of a tenant, oldest first.
-	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Subscription], error)
+	// List returns the subscriptions of a tenant with their backlogs, oldest first.
+	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Listed], error)
 	// Replace stores s if the stored version is s.Version-1. With skip, events up to now
 	// are skipped and pending deliveries become Discarded. Faults:
 	// NotFound, Stale.
@@ -80,6 +80,13 @@ type Queue interface {
 	// Backlog counts the pending deliveries of enabled subscriptions and returns
 	// when the oldest was created; zero when there is none.
 	Backlog(ctx context.Context) (pending int64, oldest time.Time, err error)
+}
+
+// Listed is a subscription with what waits to be sent to it.
+type Listed struct {
+	Subscription
+	Pending int64      // deliveries, of those that are prepared: see MaxPending
+	Oldest  *time.Time // when the oldest of them was created; nil if there is none
 }
 
 // Work is a subscription with deliveries to create or to send.

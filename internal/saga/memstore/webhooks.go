@@ -63,17 +63,28 @@ func (w *Webhooks) Get(_ context.Context, tenant, id uuid.UUID) (webhook.Subscri
 }
 
 // List implements webhook.Store.
-func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (page.Of[webhook.Subscription], error) {
+func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (page.Of[webhook.Listed], error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
-	var all []webhook.Subscription
+	var all []webhook.Listed
 	for _, h := range w.m.hooks {
-		if h.TenantID == tenant {
-			all = append(all, copySubscription(h.Subscription))
+		if h.TenantID != tenant {
+			continue
 		}
+		l := webhook.Listed{Subscription: copySubscription(h.Subscription)}
+		for _, d := range h.deliveries {
+			if d.Status != webhook.Pending {
+				continue
+			}
+			l.Pending++
+			if l.Oldest == nil || d.CreatedAt.Before(*l.Oldest) {
+				l.Oldest = micro(&d.CreatedAt)
+			}
+		}
+		all = append(all, l)
 	}
-	slices.SortFunc(all, func(a, b webhook.Subscription) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	return page.In(f.Request, all, func(s *webhook.Subscription, after uuid.UUID) bool {
+	slices.SortFunc(all, func(a, b webhook.Listed) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	return page.In(f.Request, all, func(s *webhook.Listed, after uuid.UUID) bool {
 		return bytes.Compare(s.ID[:], after[:]) > 0
 	}), nil
 }

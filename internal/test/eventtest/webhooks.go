@@ -2,6 +2,7 @@ package eventtest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ var subscriptions = []contract{
 	{Name: "of twenty changes of one version, one is made", Test: hookRace},
 	{Name: "a foreign or unknown subscription does not exist", Test: hookForeign},
 	{Name: "the list is in order of age, in pages, with the tenant's own only", Test: hookList},
+	{Name: "the list counts what waits for each", Test: hookBacklog},
 	{Name: "a tenant has a hundred at most", Test: hookLimit},
 	{Name: "what is deleted is gone with its deliveries", Test: hookDelete},
 }
@@ -196,7 +198,7 @@ func hookList(f *fixture) {
 		want = append(want, f.hook().ID)
 	}
 	begin(f.t, f.Env).hook()
-	list := func(filter webhook.Filter) (ids []uuid.UUID, p page.Of[webhook.Subscription]) {
+	list := func(filter webhook.Filter) (ids []uuid.UUID, p page.Of[webhook.Listed]) {
 		f.t.Helper()
 		p, err := f.Env.Webhooks.List(f.t.Context(), f.TenantID(), filter)
 		if err != nil {
@@ -223,6 +225,26 @@ func hookList(f *fixture) {
 		if diff := cmp.Diff(tt.want, ids); diff != "" || p.More != tt.more || p.Total != tt.total {
 			f.t.Errorf("%+v: more %v, total %d (-want +got):\n%s", tt.filter, p.More, p.Total, diff)
 		}
+	}
+}
+
+// hookBacklog: the list counts what waits for each webhook, and nothing else.
+func hookBacklog(f *fixture) {
+	idle, busy := f.hook(), f.hook()
+	waiting := f.added(busy, 3)
+	ended := f.claimDeliveries(busy, 1)[0]
+	f.settle(ended, accepted)
+	oldest := slices.MinFunc(slices.DeleteFunc(waiting, func(d webhook.Delivery) bool { return d.ID == ended.ID }),
+		func(a, b webhook.Delivery) int { return a.CreatedAt.Compare(b.CreatedAt) }).CreatedAt
+	p, err := f.Env.Webhooks.List(f.t.Context(), f.TenantID(), webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 9}})
+	if err != nil || len(p.Items) != 2 {
+		f.t.Fatalf("%+v, %v", p, err)
+	}
+	if l := p.Items[0]; l.ID != idle.ID || l.Pending != 0 || l.Oldest != nil {
+		f.t.Errorf("nothing waits: %d since %v", l.Pending, l.Oldest)
+	}
+	if l := p.Items[1]; l.Pending != 2 || l.Oldest == nil || !l.Oldest.Equal(oldest) {
+		f.t.Errorf("two wait: %d since %v, want %s", l.Pending, l.Oldest, oldest)
 	}
 }
 
