@@ -18,12 +18,14 @@ type sagaList struct {
 	Rows     []sagaRow
 	Now      time.Time
 	Filtered bool   // by more than nothing
-	BulkURL  string // of the form for all sagas that fit the filters
+	BulkURL  string // of the form for all sagas that fit the filters; empty: there is none
 	CSV, ND  string // URLs of what is loaded as files
-	Group    string // URL of the errors
+	Group    string // URL of the errors; empty: there is none
 	Example  string // the command that makes a saga
 	ReadOnly bool
 }
+
+const bulkPath, errorsPath = "/ui/sagas/bulk/new", "/ui/sagas/errors"
 
 // sagaRow is a saga in the list.
 type sagaRow struct {
@@ -101,9 +103,14 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	q.Del("peek")
 	d.CSV, d.ND = "/ui/sagas/export.csv?"+q.Encode(), "/ui/sagas/export.ndjson?"+q.Encode()
 	q.Del("cursor")
-	d.BulkURL, d.Group = "/ui/sagas/bulk/new?"+l.Sent(v.Now).Encode(), "/ui/sagas/errors"
-	if w := v.Query("workflow_name"); w != nil {
-		d.Group += "?" + url.Values{"workflow_name": {*w}}.Encode()
+	if p.kit.Serves(bulkPath) && !p.kit.ReadOnly {
+		d.BulkURL = bulkPath + "?" + l.Sent(v.Now).Encode()
+	}
+	if p.kit.Serves(errorsPath) {
+		d.Group = errorsPath
+		if w := v.Query("workflow_name"); w != nil {
+			d.Group += "?" + url.Values{"workflow_name": {*w}}.Encode()
+		}
 	}
 	d.Example = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/sagas",
 		[]byte(`{"workflow_name": "order", "business_key": "order-4711", "payload": {"sku": "lamp"}}`))

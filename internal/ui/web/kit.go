@@ -52,6 +52,12 @@ func (p *parsed) execute(w io.Writer, name string, data any) error {
 	return p.ExecuteTemplate(w, name, data)
 }
 
+// Serves reports whether there is a page with exactly this path, so that no page links to one that is not there.
+func (k *Kit) Serves(path string) bool {
+	_, pattern := k.mux.Handler(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
+	return strings.HasSuffix(pattern, path)
+}
+
 // ServeHTTP implements http.Handler.
 func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
