@@ -1,7 +1,7 @@
 // Package letterpages has the pages of dead letters: groups of errors, letters, topics, redrives.
 //
-// Files, each on top of those before it: explain, letters, content, groups, diff, carried, letteractions,
-// redrivewords, edit, letter, pages, redriveform, redrives.
+// Files, each on top of those before it: letters, explain, content, groups, diff, carried, letteractions,
+// redrivewords, policies, edit, imports, letter, pages, redriveform, redrives, topics.
 package letterpages
 
 import (
@@ -25,6 +25,12 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/dlq/archive", p.archive)
 	k.Page("GET /ui/dlq/letters/{letter}", p.letter)
 	k.Page("GET /ui/dlq/letters/{letter}/content", p.download)
+	k.Page("GET /ui/dlq/topics", p.topics)
+	k.Page("GET /ui/dlq/topics/{topic}", p.topic)
+	k.Action("/ui/dlq/topics/{topic}/policy", p.policyOf)
+	k.Action("/ui/dlq/policy", p.policyOf)
+	k.Page("GET /ui/dlq/import", p.importForm)
+	k.Page("POST /ui/dlq/import", p.imported)
 	k.Page("GET /ui/redrives", p.redrives)
 	k.Page("GET /ui/redrives/{redrive}", p.redrive)
 	k.Action("/ui/redrives/new", p.newRedrive)

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -313,7 +314,7 @@ func counts(title string, byName client.CountsByName, path string) countTable {
 			row.Name = web.Short(name)
 		}
 		if path != "" {
-			row.URL = path + name
+			row.URL = path + url.PathEscape(name)
 		}
 		t.Rows = append(t.Rows, row)
 	}

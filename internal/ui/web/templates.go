@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -76,6 +77,7 @@ func (k *Kit) functions() template.FuncMap {
 		"day":       func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"deref":     deref,
 		"base":      func() string { return k.Base },
+		"segment":   url.PathEscape,
 		"elsewhere": k.Elsewhere,
 		"replace":   strings.ReplaceAll, "lower": strings.ToLower, "join": strings.Join,
 		"add":  func(a, b int) int { return a + b },

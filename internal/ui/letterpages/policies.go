@@ -1,0 +1,223 @@
+package letterpages
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// setting is a member of a policy.
+type setting struct {
+	Name, Label, Value, Kind string // as the fields of a form
+}
+
+// Words is the value as people read it.
+func (s setting) Words() string {
+	if n, err := strconv.ParseInt(s.Value, 10, 64); err == nil && strings.HasSuffix(s.Name, "_ms") {
+		return web.Milliseconds(n)
+	}
+	return asWord(s.Value)
+}
+
+// settingsOf are the members of a policy in the order in which people look for them.
+func settingsOf(p *client.DeadLetterPolicy) []setting {
+	yes := func(b bool) string { return strconv.FormatBool(b) }
+	whole := func(n int32) string { return strconv.Itoa(int(n)) }
+	limit := func(n *int64) string {
+		if n == nil || *n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	all := []setting{
+		{"auto_retry", "Retry automatically", yes(p.AutoRetry), "bool"},
+		{"max_retries", "Retries, at most", whole(p.MaxRetries), "number"},
+		{"backoff.initial_interval_ms", "First wait, ms", strconv.FormatInt(p.Backoff.InitialIntervalMS, 10), "number"},
+		{"backoff.multiplier", "Each wait longer by a factor of", number(p.Backoff.Multiplier), "number"},
+		{"backoff.max_interval_ms", "Longest wait, ms", strconv.FormatInt(p.Backoff.MaxIntervalMS, 10), "number"},
+		{"backoff.jitter", "Waits vary by a fraction of", number(p.Backoff.Jitter), "number"},
+		{"ordered", "One after the other for each key", yes(p.Ordered), "bool"},
+		{"max_generations", "May come back, at most", whole(p.MaxGenerations), "number"},
+		{"retention_days", "Days until ended letters are archived", whole(p.RetentionDays), "number"},
+		{"archive_days", "Days in the archive", whole(p.ArchiveDays), "number"},
+		{"alert.count", "Alert above open letters", limit(p.Alert.Count), "number"},
+		{"alert.rate", "Alert above letters in five minutes", limit(p.Alert.Rate), "number"},
+		{"alert.age_ms", "Alert above an age, ms", limit(p.Alert.AgeMS), "number"},
+		{"alert.new_group", "Alert on an error never seen before", yes(p.Alert.NewGroup != nil && *p.Alert.NewGroup), "bool"},
+		{"redact", "Members never shown, one a line", strings.Join(p.Redact, "\n"), "lines"},
+		{"allowed_targets", "Other targets allowed, one a line", strings.Join(p.AllowedTargets, "\n"), "lines"},
+	}
+	if p.HoldAll != nil || p.Topic == nil {
+		hold := setting{"hold_all", "Hold every topic, whatever its policy", yes(p.HoldAll != nil && *p.HoldAll), "bool"}
+		all = slices.Insert(all, 0, hold)
+	}
+	return all
+}
+
+// policyForm is what the form of a policy shows beside its fields.
+type policyForm struct {
+	*client.DeadLetterPolicy
+	Unknown bool // no letter of the topic has ever been seen
+}
+
+// policyOf is the form of a policy: of a topic, or of those that have none.
+func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
+	topic := v.PathValue("topic")
+	a := &web.Action{
+		Label: "Save the policy", Title: "Policy of " + topic, Nav: "Dead letters", Class: web.Changes, Needs: "dlq:admin",
+		Back: web.Link{Name: topic, URL: "/ui/dlq/topics/" + url.PathEscape(topic)}, NoKey: true, Template: "action-policy",
+		Request: "PATCH /api/v1/dlq/topics/" + url.PathEscape(topic) + "/policy",
+		Means: "It takes effect within a second, for letters that arrive, fail or end from then on. Automatic retries and " +
+			"retention apply to all letters.",
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.UpdateTopicPolicyWithBody(
+				ctx, topic, &client.UpdateTopicPolicyParams{}, web.JSON, body, edit)
+		},
+	}
+	var now *client.DeadLetterPolicy
+	var err error
+	if topic == "" {
+		a.Title, a.Back = "Default policy", web.Link{Name: "Topics", URL: "/ui/dlq/topics"}
+		a.Request = "PATCH /api/v1/dlq/policy"
+		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.UpdateDefaultPolicyWithBody(ctx, &client.UpdateDefaultPolicyParams{}, web.JSON, body, edit)
+		}
+		res, failed := p.kit.Client.GetDefaultPolicyWithResponse(v.Context(), &client.GetDefaultPolicyParams{})
+		if failed != nil {
+			return nil, failed
+		}
+		now, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+		a.ETag = res.HTTPResponse.Header.Get("ETag")
+	} else {
+		res, failed := p.kit.Client.GetTopicPolicyWithResponse(v.Context(), topic, &client.GetTopicPolicyParams{})
+		if failed != nil {
+			return nil, failed
+		}
+		now, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+		a.ETag = res.HTTPResponse.Header.Get("ETag")
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.Extra = policyForm{now, topic != "" && now.Known != nil && !*now.Known}
+	a.Done = func([]byte) string { return a.Back.URL }
+	for _, s := range settingsOf(now) {
+		a.Fields = append(a.Fields, policyField(s, now.Inherited))
+	}
+	a.Body = func(_ web.Form, members map[string]any) error { return policyBody(now, members) }
+	a.Foresee = func(_ context.Context, body []byte) (*web.Preview, error) { return policyChanges(now, body) }
+	return a, nil
+}
+
+// policyField is the field of a member. What is inherited is shown as a hint, and not sent unless it is filled in.
+func policyField(s setting, inherited bool) web.Field {
+	f := web.Field{Name: s.Name, Label: s.Label, Value: s.Value, Kind: s.Kind}
+	if s.Kind == "bool" {
+		f.Kind = "select"
+		f.Options = []web.Option{{Value: "true", Label: "yes"}, {Value: "false", Label: "no"}}
+		if inherited {
+			f.Options = slices.Insert(f.Options, 0, web.Option{Label: "as inherited: " + asWord(s.Value)})
+		}
+	}
+	if inherited {
+		f.Hint, f.Value = strings.ReplaceAll(s.Value, "\n", " "), ""
+	}
+	return f
+}
+
+func asWord(value string) string {
+	switch value {
+	case "true":
+		return "yes"
+	case "false":
+		return "no"
+	}
+	return value
+}
+
+// policyBody makes the merge patch of a policy of what was filled in.
+func policyBody(now *client.DeadLetterPolicy, members map[string]any) error {
+	truth := func(in map[string]any, name string) {
+		if s, ok := in[name].(string); ok {
+			in[name] = s == "true"
+		}
+	}
+	for _, name := range []string{"auto_retry", "ordered", "hold_all"} {
+		truth(members, name)
+	}
+	if !now.Inherited {
+		for name, before := range map[string][]string{"redact": now.Redact, "allowed_targets": now.AllowedTargets} {
+			if members[name] == nil && len(before) > 0 {
+				members[name] = []string{} // it was emptied
+			}
+		}
+	}
+	filled, _ := members["alert"].(map[string]any)
+	if filled == nil {
+		return nil
+	}
+	truth(filled, "new_group")
+	if now.Inherited { // an alert is replaced as a whole
+		inherited, err := json.Marshal(now.Alert)
+		if err != nil {
+			return err
+		}
+		var whole map[string]any
+		if err := json.Unmarshal(inherited, &whole); err != nil {
+			return err
+		}
+		for name, value := range whole {
+			if _, given := filled[name]; !given {
+				filled[name] = value
+			}
+		}
+	}
+	return nil
+}
+
+// policyChanges says what a patch changes.
+func policyChanges(now *client.DeadLetterPolicy, body []byte) (*web.Preview, error) {
+	var then client.DeadLetterPolicy
+	raw, err := json.Marshal(now)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &then); err != nil {
+		return nil, err
+	}
+	var patch struct{ Alert json.RawMessage }
+	if json.Unmarshal(body, &patch) == nil && patch.Alert != nil {
+		then.Alert = client.DeadLetterAlert{} // it is replaced as a whole
+	}
+	if err := json.Unmarshal(body, &then); err != nil { // members that are absent keep their value
+		return nil, web.Malformed("A value is not of the kind that its field asks for: " + err.Error())
+	}
+	shown := &web.Preview{Heads: []string{"Setting", "Now", "Then"}}
+	before, after := settingsOf(now), settingsOf(&then)
+	for i, s := range before {
+		if s.Value != after[i].Value {
+			shown.Rows = append(shown.Rows, []string{s.Label, s.Words(), after[i].Words()})
+		}
+	}
+	switch {
+	case len(shown.Rows) == 0:
+		shown.Heads, shown.Ends = nil, "Nothing changes."
+	case now.AutoRetry && !then.AutoRetry:
+		shown.Ends = "Letters that wait for an automatic retry are held within a second."
+	case !now.AutoRetry && then.AutoRetry:
+		shown.Ends = "Letters that are overdue are retried, spread over one backoff interval."
+	}
+	if now.Inherited && len(shown.Rows) > 0 && now.Topic != nil {
+		shown.Sentences = append(shown.Sentences,
+			"The topic gets a policy of its own: these changes, and the rest as it is inherited now.")
+	}
+	return shown, nil
+}

@@ -1,0 +1,128 @@
+package letterpages
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// topicList is the page of topics.
+type topicList struct {
+	*web.List
+	Areas   []web.Tab
+	Topics  []client.DeadLetterTopic
+	Default *web.Button // the default policy
+	Import  bool
+	Now     time.Time
+}
+
+func (p *pages) topics(v *web.Visit) (*web.Page, error) {
+	d := topicList{List: v.NewList(nil, nil), Areas: areas("Topics"), Now: v.Now, Import: !p.kit.ReadOnly}
+	res, err := p.kit.Client.ListDeadLetterTopicsWithResponse(v.Context(), &client.ListDeadLetterTopicsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "100")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Topics = list.Topics
+	d.Paged(list.Pagination)
+	if !p.kit.ReadOnly {
+		b := v.Button("Default policy", "/ui/dlq/policy", "dlq:admin", "What applies to topics without a policy.", web.Changes)
+		b.Page = true
+		d.Default = &b
+	}
+	return &web.Page{Template: "topics", Title: "Topics", Nav: "Dead letters", Refresh: 10, Data: d}, nil
+}
+
+// topicPage is one topic: how bad it is, since when, and what its policy says.
+type topicPage struct {
+	Topic     *client.DeadLetterTopic
+	Sentence  string
+	Alerts    []string
+	Policy    []setting
+	Inherited bool
+	ByWhom    *string
+	Actions   []web.Button
+	Export    string
+	Areas     []web.Tab
+	Now       time.Time
+}
+
+// alertWords say which limits of the policy's alert are exceeded.
+var alertWords = map[client.DeadLetterTopicAlerts]string{
+	"count": "more open letters than the alert allows", "rate": "more letters in five minutes than the alert allows",
+	"age_ms": "the oldest open letter is older than the alert allows", "new_group": "an error that was never seen before",
+}
+
+func (p *pages) topic(v *web.Visit) (*web.Page, error) {
+	name := v.PathValue("topic")
+	res, err := p.kit.Client.GetDeadLetterTopicWithResponse(v.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	filter := url.Values{"topic": {name}}.Encode()
+	d := topicPage{
+		Topic: t, Sentence: aboutTopic(t), Areas: areas("Topics"), Now: v.Now, Export: "/api/v1/dlq/export?" + filter,
+	}
+	for _, a := range t.Alerts {
+		words := alertWords[a]
+		if words == "" {
+			words = string(a)
+		}
+		d.Alerts = append(d.Alerts, words)
+	}
+	if v.May("dlq:admin") {
+		policy, err := p.kit.Client.GetTopicPolicyWithResponse(v.Context(), name, &client.GetTopicPolicyParams{})
+		if err != nil {
+			return nil, err
+		}
+		own, err := web.Got(policy.JSON200, policy.ApplicationProblemJSONDefault)
+		if err != nil {
+			return nil, err
+		}
+		d.Policy, d.Inherited, d.ByWhom = settingsOf(own), own.Inherited, own.UpdatedBy
+	}
+	if !p.kit.ReadOnly {
+		q := url.Values{
+			"action": {"RETRY"}, "filter.topic": {name}, "canary.count": {"10"}, "canary.watch_seconds": {"30"},
+			"stop_on.failure_ratio": {"0.1"},
+		}
+		redrive := v.Button("Retry its letters", "/ui/redrives/new?"+q.Encode(), "dlq:write",
+			"Retry the pending letters of this topic.", web.Changes)
+		policy := v.Button("Change the policy", "/ui/dlq/topics/"+url.PathEscape(name)+"/policy", "dlq:admin",
+			"Retries, retention, alerts.", web.Changes)
+		redrive.Page, policy.Page = true, true
+		d.Actions = append(d.Actions, redrive, policy)
+	}
+	return &web.Page{Template: "topic", Title: name, Nav: "Dead letters", Refresh: 5, Data: d}, nil
+}
+
+// aboutTopic says how bad it is.
+func aboutTopic(t *client.DeadLetterTopic) string {
+	open := t.Counts.PENDING + t.Counts.RETRYING
+	var words []string
+	switch {
+	case open == 0 && t.Counts.DEAD == 0:
+		words = append(words, "Nothing is open: all its letters have ended.")
+	case open == 0:
+		words = append(words, web.Count(t.Counts.DEAD)+" dead letters need a person; none is waiting for a retry.")
+	default:
+		words = append(words, web.Count(open)+" letters wait for a retry, "+web.Count(t.Counts.DEAD)+" are dead.")
+	}
+	if n := t.Arrivals.Last5M; n > 0 {
+		words = append(words, web.Count(n)+" arrived in the last five minutes.")
+	} else if n := t.Arrivals.Last24H; n > 0 {
+		words = append(words, "None arrived in the last five minutes, "+web.Count(n)+" in the last day.")
+	}
+	return strings.Join(words, " ")
+}
