@@ -4885,6 +4885,58 @@ type JobBulkPreview struct {
 	MatchedIsCapped bool `json:"matched_is_capped"`
 }
 
+// JobCalendar The slots of all jobs in a time.
+type JobCalendar struct {
+	// Frequent Jobs with too many slots to be listed.
+	Frequent []JobCalendarJob  `json:"frequent"`
+	Slots    []JobCalendarSlot `json:"slots"`
+
+	// Truncated Whether there are more slots after the last one, or more definitions.
+	Truncated bool `json:"truncated"`
+}
+
+// JobCalendarJob defines model for JobCalendarJob.
+type JobCalendarJob struct {
+	// Definition Its name.
+	Definition   string             `json:"definition"`
+	DefinitionID openapi_types.UUID `json:"definition_id"`
+	Timezone     string             `json:"timezone"`
+}
+
+// JobCalendarSlot defines model for JobCalendarSlot.
+type JobCalendarSlot struct {
+	At time.Time `json:"at"`
+
+	// ConcurrencyKey The key that the job shares with others.
+	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
+
+	// Definition Its name.
+	Definition   string             `json:"definition"`
+	DefinitionID openapi_types.UUID `json:"definition_id"`
+
+	// LocalTime What the clock of that time zone shows, as in `ticks`.
+	LocalTime string `json:"local_time"`
+
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
+	// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
+	// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
+	// it will occur once more, and nothing will run then.
+	Note *TickNote `json:"note,omitempty"`
+
+	// Paused The job is paused then, and the slot will be SKIPPED.
+	Paused *bool `json:"paused,omitempty"`
+
+	// Reason Why it was SKIPPED.
+	Reason *string `json:"reason,omitempty"`
+
+	// RunID The run of the slot; absent while there is none yet.
+	RunID *openapi_types.UUID `json:"run_id,omitempty"`
+
+	// State The state of a run. docs/jobs.md describes the life cycle.
+	State    *JobRunState `json:"state,omitempty"`
+	Timezone string       `json:"timezone"`
+}
+
 // JobConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
 // `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
 // `replace`: the old one is canceled first. `queue`: one after the other.
@@ -7485,18 +7537,12 @@ type Tick struct {
 	// LocalTime The corresponding wall-clock time in the schedule's zone.
 	LocalTime string `json:"local_time"`
 
-	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not
-	// exist, and the job runs at the end of the gap. `skipped_gap`: it does not
-	// exist, and nothing runs. `repeated`: it occurs for the second time.
-	// `repetition_left_out`: it will occur once more, and nothing will run then.
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
+	// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
+	// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
+	// it will occur once more, and nothing will run then.
 	Note *TickNote `json:"note,omitempty"`
 }
-
-// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not
-// exist, and the job runs at the end of the gap. `skipped_gap`: it does not
-// exist, and nothing runs. `repeated`: it occurs for the second time.
-// `repetition_left_out`: it will occur once more, and nothing will run then.
-type TickNote string
 
 // TickList defines model for TickList.
 type TickList struct {
@@ -7509,6 +7555,12 @@ type TickList struct {
 	Ticks    []Tick `json:"ticks"`
 	Timezone string `json:"timezone"`
 }
+
+// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
+// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
+// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
+// it will occur once more, and nothing will run then.
+type TickNote string
 
 // Timeline defines model for Timeline.
 type Timeline struct {
@@ -9101,6 +9153,15 @@ type ListFencesParams struct {
 type ResetFenceParams struct {
 	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
+}
+
+// GetJobCalendarParams defines parameters for GetJobCalendar.
+type GetJobCalendarParams struct {
+	// From Only slots at or after this time.
+	From time.Time `form:"from" json:"from"`
+
+	// To Only slots before this time, at most 62 days after `from`.
+	To time.Time `form:"to" json:"to"`
 }
 
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
@@ -11393,6 +11454,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
 	CheckFence(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetJobCalendar Get the slots of all jobs in a time
+	//
+	// Corresponds with GET /api/v1/job-calendar (the `GetJobCalendar` operationId).
+	GetJobCalendar(ctx context.Context, params *GetJobCalendarParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobDefinitions List job definitions
 	//
@@ -13987,6 +14053,21 @@ func (c *Client) CheckFenceWithBody(ctx context.Context, fenceKey FenceKey, cont
 // Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
 func (c *Client) CheckFence(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCheckFenceRequest(c.Server, fenceKey, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetJobCalendar Get the slots of all jobs in a time
+//
+// Corresponds with GET /api/v1/job-calendar (the `GetJobCalendar` operationId).
+func (c *Client) GetJobCalendar(ctx context.Context, params *GetJobCalendarParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJobCalendarRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -22028,6 +22109,64 @@ func NewCheckFenceRequestWithBody(server string, fenceKey FenceKey, contentType 
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetJobCalendarRequest constructs an http.Request for the GetJobCalendar method
+func NewGetJobCalendarRequest(server string, params *GetJobCalendarParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/job-calendar")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -30935,6 +31074,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
 	CheckFenceWithResponse(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
 
+	// GetJobCalendarWithResponse Get the slots of all jobs in a time
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/job-calendar (the `GetJobCalendar` operationId).
+	GetJobCalendarWithResponse(ctx context.Context, params *GetJobCalendarParams, reqEditors ...RequestEditorFn) (*GetJobCalendarResponse, error)
+
 	// ListJobDefinitionsWithResponse List job definitions
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -35271,6 +35417,54 @@ func (r CheckFenceResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CheckFenceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetJobCalendarResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobCalendar
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetJobCalendarResponse) GetJSON200() *JobCalendar {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetJobCalendarResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetJobCalendarResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetJobCalendarResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetJobCalendarResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetJobCalendarResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -42164,6 +42358,19 @@ func (c *ClientWithResponses) CheckFenceWithResponse(ctx context.Context, fenceK
 	return ParseCheckFenceResponse(rsp)
 }
 
+// GetJobCalendarWithResponse Get the slots of all jobs in a time
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/job-calendar (the `GetJobCalendar` operationId).
+func (c *ClientWithResponses) GetJobCalendarWithResponse(ctx context.Context, params *GetJobCalendarParams, reqEditors ...RequestEditorFn) (*GetJobCalendarResponse, error) {
+	rsp, err := c.GetJobCalendar(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetJobCalendarResponse(rsp)
+}
+
 // ListJobDefinitionsWithResponse List job definitions
 //
 // Returns a wrapper object for the known response body format(s).
@@ -46602,6 +46809,39 @@ func ParseCheckFenceResponse(rsp *http.Response) (*CheckFenceResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest FenceCheck
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetJobCalendarResponse parses an HTTP response from a GetJobCalendarWithResponse call
+func ParseGetJobCalendarResponse(rsp *http.Response) (*GetJobCalendarResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetJobCalendarResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobCalendar
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -78,6 +78,8 @@ type Runs interface {
 	// Run returns one. Fault: NotFound.
 	Run(ctx context.Context, tenant, id uuid.UUID) (Run, error)
 	ListRuns(ctx context.Context, tenant uuid.UUID, f Filter, p page.ByTime) (page.Of[Run], error)
+	// Slots returns what happened to slots of schedules, in order of time.
+	Slots(ctx context.Context, tenant uuid.UUID, q SlotQuery) ([]SlotRun, error)
 	// Attempts returns the attempts of a run, oldest first, the present one too.
 	Attempts(ctx context.Context, tenant, id uuid.UUID) ([]Attempt, error)
 	// Events returns the decisions about a run, oldest first, with those that its
@@ -94,6 +96,22 @@ type Runs interface {
 	// Logs returns up to limit chunks from that place on, those of later attempts
 	// too, in order; none of a log that was offloaded.
 	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPosition, limit int) ([]LogChunk, error)
+}
+
+// SlotQuery selects slots of schedules that have a run.
+type SlotQuery struct {
+	Definitions []uuid.UUID
+	From, To    time.Time // To is not included
+	Each        int       // how many of each definition, the earliest
+}
+
+// SlotRun is a slot of a schedule with what happened to it.
+type SlotRun struct {
+	DefinitionID uuid.UUID
+	RunID        uuid.UUID
+	At           time.Time
+	State        State
+	Reason       string // why it was skipped
 }
 
 // LogPosition is the position of a chunk in a run's log.

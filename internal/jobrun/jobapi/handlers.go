@@ -2,7 +2,7 @@
 // operations, events that start runs, and the scheduler with its settings.
 //
 // Files, each on top of those before it: convert, backfills, definitions_show,
-// definitions, definitions_change, bulks, handlers, events, explain, logs, runs,
+// definitions, definitions_change, bulks, handlers, calendar, events, explain, logs, runs,
 // runs_list, scheduler, schedules.
 package jobapi
 

@@ -7,11 +7,10 @@
 // (events), records.go and outbox.go (events from and to Kafka), leader.go, settings.go,
 // workers.go and offload.go (logs) are stores of their own.
 //
-// Files, each on top of those before it: tables, specs, runs, columns, edges,
-// worker_calls, decisions, claim_statement, definitions, outbox, published, emit, finish,
-// claim, log, read, builtin, changes, claim_queue, definitions_delete, definitions_list,
-// deliver, fences, heartbeat, history, insert, leader, letters, list, log_read, offload,
-// operate, records, sealed, settings, start, workers.
+// Files, each on top of those before it: tables, specs, runs, edges, columns, decisions, worker_calls, outbox,
+// published, claim_statement, definitions, emit, finish, claim, log, read, builtin, changes, claim_queue,
+// definitions_delete, definitions_list, deliver, fences, heartbeat, history, insert, leader, letters, list, log_read,
+// offload, operate, records, sealed, settings, slots, start, workers.
 package jobdb
 
 import (

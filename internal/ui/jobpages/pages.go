@@ -2,7 +2,8 @@
 //
 // Files, each on top of those before it: words, bars, runrow, takers, definitions, definition, definition_form,
 // definition_actions, backfills, runs,
-// bulks, run_actions, selected, gantt, run, workers, worker_actions, pages.
+// bulks, run_actions, selected, gantt, run, workers, worker_actions,
+// calendar, pages.
 package jobpages
 
 import (
@@ -21,6 +22,7 @@ func Register(k *web.Kit) error {
 	p := &pages{k}
 	k.Page("GET /ui/jobs", p.definitions)
 	k.Action("/ui/jobs/new", p.create)
+	k.Page("GET /ui/jobs/calendar", p.calendar)
 	k.Page("GET /ui/jobs/{definition}", p.definition)
 	k.Action("/ui/jobs/{definition}/actions/edit", p.edit)
 	k.Action("/ui/jobs/{definition}/actions/pause", p.pause)

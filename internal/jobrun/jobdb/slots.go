@@ -1,0 +1,36 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// slotsOf reads the runs of slots, a part for each definition, so that the index of slots serves it however many
+// there are.
+const slotsOf = `
+	SELECT r.definition_id, r.id, r.scheduled_for, r.state, coalesce(e.reason, '')
+	  FROM unnest($2::uuid[]) AS d (id) CROSS JOIN LATERAL (
+	       SELECT j.definition_id, j.id, j.scheduled_for, j.state FROM jobs.job_runs j
+	        WHERE j.tenant_id = $1 AND j.definition_id = d.id AND j.trigger = 'TIME' AND j.scheduled_for >= $3 AND j.scheduled_for < $4
+	        ORDER BY j.scheduled_for LIMIT $5) AS r
+	  LEFT JOIN LATERAL (
+	       SELECT v.reason FROM jobs.job_run_events v WHERE v.tenant_id = $1 AND v.run_id = r.id AND v.kind = 'skipped'
+	        ORDER BY v.id DESC LIMIT 1) AS e ON r.state = 'SKIPPED'
+	 ORDER BY r.scheduled_for, r.definition_id`
+
+// Slots implements jobrun.Runs.
+func (st *Jobs) Slots(ctx context.Context, tenant uuid.UUID, q jobrun.SlotQuery) (slots []jobrun.SlotRun, err error) {
+	err = st.db.ListTenant(ctx, tenant, slotsOf, func(rows *sql.Rows) error {
+		var s jobrun.SlotRun
+		err := rows.Scan(&s.DefinitionID, &s.RunID, &s.At, &s.State, &s.Reason)
+		slots = append(slots, s)
+		return err
+	}, tenant, pq.Array(q.Definitions), q.From, q.To, q.Each)
+	return slots, postgres.Wrap("read slots of jobs", err)
+}
