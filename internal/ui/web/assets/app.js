@@ -99,7 +99,7 @@ function show(html, url) {
   const page = new DOMParser().parseFromString(html, 'text/html');
   dialog.replaceChildren(...page.getElementById('content').childNodes);
   const form = dialog.querySelector('form.act');
-  if (form) form.action = url;
+  if (form) form.setAttribute('action', url);
 }
 
 document.addEventListener('click', (e) => {
@@ -119,10 +119,11 @@ document.addEventListener('click', (e) => {
   }
 });
 
+// A field may be named "action", so that form.action would be the field.
 async function send(form, what) {
   const data = new URLSearchParams(new FormData(form));
   data.set('do', what);
-  return fetch(form.action || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' } });
+  return fetch(form.getAttribute('action') || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' } });
 }
 
 document.addEventListener('submit', async (e) => {
@@ -134,7 +135,7 @@ document.addEventListener('submit', async (e) => {
   try {
     const res = await send(form, what);
     if (res.redirected && what === 'act') { location.href = res.url; return; }
-    show(await res.text(), form.action);
+    show(await res.text(), form.getAttribute('action'));
   } catch {
     for (const b of form.querySelectorAll('button')) b.disabled = false;
     offline.hidden = false;
