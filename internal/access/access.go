@@ -133,6 +133,7 @@ type Principal struct {
 	// AnyTenant allows requests to choose their tenant.
 	AnyTenant bool
 	KeyID     uuid.UUID // of the API key; zero for other credentials
+	SessionID uuid.UUID // of the browser's session; zero for other credentials
 	Queues    []string  // those that its workers may serve; none: all
 }
 

@@ -27,6 +27,7 @@ func checker(
 	ctx context.Context,
 	cfg config.Config,
 	keys access.Store,
+	sessions access.Sessions,
 	addr net.Addr,
 	now func() time.Time,
 	log *slog.Logger,
@@ -43,7 +44,7 @@ func checker(
 		)
 		return nil, nil
 	}
-	c := identity.Config{Keys: keys, Now: now, Log: log}
+	c := identity.Config{Keys: keys, Sessions: sessions, Now: now, Log: log}
 	if a := cfg.Auth; a.JWTIssuer != "" {
 		c.JWT = &identity.JWT{
 			Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,

@@ -202,7 +202,7 @@ func (n *node) addJobs(ctx context.Context) (err error) {
 }
 
 func (n *node) addChecker(ctx context.Context) (err error) {
-	n.checker, err = checker(ctx, n.cfg, n.keys, n.addr, n.now, n.opt.Log)
+	n.checker, err = checker(ctx, n.cfg, n.keys, n.sessions, n.addr, n.now, n.opt.Log)
 	return err
 }
 
@@ -246,7 +246,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Webhooks: httpapi.Webhooks{
 			Store: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(n.policy, n.cfg.Webhooks.AllowHTTP),
 		},
-		Access: httpapi.Access{Keys: n.keys, Development: n.checker == nil, Tenant: saga.Tenant{
+		Access: httpapi.Access{Keys: n.keys, Sessions: n.sessions, Development: n.checker == nil, Tenant: saga.Tenant{
 			ID:     n.cfg.Tenant.DefaultID,
 			Region: n.cfg.Tenant.DefaultRegion,
 			Major:  n.cfg.Tenant.DefaultMajor,
@@ -270,7 +270,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Limited: n.metrics.RateLimited, Version: n.opt.Version, Log: n.opt.Log,
 	}
 	if n.checker != nil {
-		edge.Access.Identify = n.checker.Identify
+		edge.Access.Identify, edge.Access.Forget = n.checker.Identify, n.checker.Forget
 	}
 	return edge, nil
 }

@@ -38,6 +38,7 @@ type stores struct {
 	workflows    workflow.Store
 	trail        trailStore
 	keys         access.Store
+	sessions     access.Sessions
 	answers      keyed.Store
 	hooks        hookStore
 	publications saga.Publications
@@ -120,8 +121,9 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
 		sagas: sagas, eraser: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
-		answers: postgres.NewAnswers(db),
-		hooks:   eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
+		sessions: accessdb.NewSessions(db),
+		answers:  postgres.NewAnswers(db),
+		hooks:    eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{
 			letters:  letters,
 			queue:    queue,
@@ -138,7 +140,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 func memoryStores(now func() time.Time) stores {
 	m := memstore.New(now)
 	return stores{
-		sagas: m.Sagas, workflows: m.Workflows, trail: m.Trail, keys: m.Keys,
+		sagas: m.Sagas, workflows: m.Workflows, trail: m.Trail, keys: m.Keys, sessions: m.Sessions,
 		answers: m.Answers, hooks: m.Webhooks, publications: m.Publications,
 		secret: func(context.Context, string) ([]byte, error) {
 			key := make([]byte, 32)

@@ -65,6 +65,8 @@ func (w *walker) everything() {
 	w.jobs()
 	key := w.do("createAPIKey", `{"name":"clerk","role":"worker","queues":["reports"],"reason":"for the reports"}`)["api_key"].(map[string]any)["id"].(string)
 	w.do("revokeAPIKey", `{"reason":"it was in a ticket"}`, key)
+	session := w.do("createSession", "").text("id")
+	w.do("deleteSession", "", session, "?reason=gone+home")
 	w.do("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"longer"}`)
 	w.do("changeSettings", `{"values":{"assign_ahead_seconds":null},"reason":"as it was"}`)
 	w.do("stepDownLeader", `{"reason":"maintenance"}`)

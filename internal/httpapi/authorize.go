@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -55,7 +56,7 @@ func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
 			return err
 		}
 	} else {
-		credential, err := credentialOf(r.Header)
+		credential, err := credentialOf(r)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
 	}
 	req.Tenant, err = who.TenantFor(choice, s.cfg.Access.Tenant)
 	who.Tenant = req.Tenant
-	req.Who, req.Principal = who, who.Subject
+	req.Who, req.Principal, req.Plain = who, who.Subject, plainLoopback(r)
 	return err
 }
 
@@ -84,13 +85,9 @@ var otherSites = http.NewCrossOriginProtection()
 // browser on this machine can send requests too: from another site, or under a host name of
 // theirs that resolves to this machine. They are not trusted. Fault: Forbidden.
 func ownMachine(r *http.Request) error {
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = strings.Trim(r.Host, "[]")
-	}
-	addr, err := netip.ParseAddr(host)
-	if host != "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
-		return fault.New(fault.Forbidden, rest.CodeCrossSite, "in development mode, requests must be addressed to localhost or 127.0.0.1, not to %q", rest.Clip(host))
+	if r.Host != "" && !loopbackHost(r.Host) {
+		return fault.New(fault.Forbidden, rest.CodeCrossSite,
+			"in development mode, requests must be addressed to localhost or 127.0.0.1, not to %q", rest.Clip(r.Host))
 	}
 	if err := otherSites.Check(r); err != nil {
 		return fault.New(fault.Forbidden, rest.CodeCrossSite, "in development mode, cross-site requests may not change anything").Because(err)
@@ -98,12 +95,59 @@ func ownMachine(r *http.Request) error {
 	return nil
 }
 
-// credentialOf returns the credential of a request. Fault: Unauthenticated.
-func credentialOf(h http.Header) (string, error) {
-	bearer, key := h["Authorization"], h["X-Api-Key"]
-	switch {
-	case len(bearer)+len(key) == 0:
+// credentialOf returns the credential of a request: that of its headers, or else its session. Faults:
+// Unauthenticated; Forbidden for a session that another site may have used.
+func credentialOf(r *http.Request) (string, error) {
+	bearer, key := r.Header["Authorization"], r.Header["X-Api-Key"]
+	if len(bearer)+len(key) == 0 {
+		return sessionOf(r)
+	}
+	credential, err := credentialOfHeaders(bearer, key)
+	if _, session := access.ParseSessionToken(credential); session {
+		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential is not valid here").
+			Because(errors.New("a session outside its cookie"))
+	}
+	return credential, err
+}
+
+// sessionOf returns the session of a request of a browser.
+func sessionOf(r *http.Request) (string, error) {
+	name := access.SessionCookie
+	if plainLoopback(r) {
+		name = access.PlainSessionCookie
+	}
+	cookie, err := r.Cookie(name)
+	if err != nil {
 		return "", fault.New(fault.Unauthenticated, access.CodeRequired, "an API key or a JWT is required: send Authorization: Bearer … or X-API-Key: …")
+	}
+	if _, ok := access.ParseSessionToken(cookie.Value); !ok {
+		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the cookie %s is not a session", name)
+	}
+	proof := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != "" // every browser sends one of them
+	reads := r.Method == http.MethodGet
+	if err := otherSites.Check(r); err != nil || !reads && !proof {
+		return "", fault.New(fault.Forbidden, rest.CodeCrossSite,
+			"the request was made with a session, and nothing proves that a page of this server sent it").Because(err)
+	}
+	return cookie.Value, nil
+}
+
+// plainLoopback tells whether a browser reaches this server by plain HTTP on its own machine.
+func plainLoopback(r *http.Request) bool {
+	return r.TLS == nil && r.Header.Get("X-Forwarded-Proto") != "https" && loopbackHost(r.Host)
+}
+
+func loopbackHost(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+func credentialOfHeaders(bearer, key []string) (string, error) {
+	switch {
 	case len(bearer)+len(key) > 1:
 		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the request has more than one credential: send exactly one")
 	case len(key) == 1:

@@ -107,7 +107,9 @@ var ofAllTenants = map[string]bool{"GET /api/v1/admin/storage": true}
 // enforced.
 func TestEveryOperationForEveryRole(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
-	replace := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{key_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{topic}", "orders", "{name}", "order",
+	const id = "01234567-89ab-7def-8123-456789abcdef"
+	replace := strings.NewReplacer("{saga_id}", id, "{key_id}", id, "{message_id}", id, "{session_id}", id,
+		"{topic}", "orders", "{name}", "order",
 		"{version}", "1", "{step}", "0")
 	all := apitest.Operations(t, replace)
 	if len(all) < 20 {

@@ -74,7 +74,7 @@ func BenchmarkCreate(b *testing.B) {
 				},
 				Webhooks: httpapi.Webhooks{Store: store.Webhooks, Deliveries: store.Webhooks,
 					CheckEndpoint: apitest.CheckEndpoint},
-				Access:  httpapi.Access{Keys: store.Keys, Development: true, Tenant: apitest.Tenant},
+				Access:  httpapi.Access{Keys: store.Keys, Sessions: store.Sessions, Development: true, Tenant: apitest.Tenant},
 				Answers: store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32), Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 				Log:   slog.New(slog.DiscardHandler),
@@ -83,7 +83,9 @@ func BenchmarkCreate(b *testing.B) {
 			if size.guarded {
 				header["Authorization"] = []string{"Bearer " + benchKey(b, store.Keys)}
 				cfg.Access.Development = false
-				cfg.Access.Identify = identity.New(identity.Config{Keys: store.Keys, Now: time.Now, Log: cfg.Log}).Identify
+				cfg.Access.Identify = identity.New(identity.Config{
+					Keys: store.Keys, Sessions: store.Sessions, Now: time.Now, Log: cfg.Log,
+				}).Identify
 			}
 			handler, err := httpapi.New(cfg)
 			if err != nil {

@@ -107,6 +107,10 @@ type Access struct {
 	// Identify returns the principal of a credential. Fault: Unauthenticated with
 	// access.CodeInvalid. It is called for every request.
 	Identify func(ctx context.Context, credential string) (access.Principal, error)
+	// Sessions stores the sessions of browsers, and Forget makes this node forget a session that has ended. Forget is
+	// nil where Identify remembers nothing.
+	Sessions access.Sessions
+	Forget   func(session uuid.UUID)
 	// Development replaces Identify: no credential is required, and every caller is
 	// access.Anonymous.
 	Development bool
@@ -122,8 +126,8 @@ func (c *Config) complete() error {
 		return errors.New("Events, Follow and Verify of Trail are required")
 	case w.Store == nil, w.Deliveries == nil, w.CheckEndpoint == nil:
 		return errors.New("every field of Webhooks is required")
-	case c.Access.Keys == nil:
-		return errors.New("Keys of Access is required")
+	case c.Access.Keys == nil, c.Access.Sessions == nil:
+		return errors.New("Keys and Sessions of Access are required")
 	case c.Access.Development == (c.Access.Identify != nil):
 		return errors.New("either Identify or Development of Access is required")
 	case c.DeadLetters != nil && !c.DeadLetters.Complete():
@@ -144,6 +148,9 @@ func (c *Config) complete() error {
 	}
 	if c.Trail.Streams == nil {
 		c.Trail.Streams = func(int) {}
+	}
+	if c.Access.Forget == nil {
+		c.Access.Forget = func(uuid.UUID) {}
 	}
 	c.Limits.Complete()
 	return nil

@@ -99,7 +99,10 @@ func (s *server) assemble() {
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint}
 	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview})
-	s.keys = &keys{Kit: s.kit, Keys: cfg.Access.Keys, Development: cfg.Access.Development}
+	s.keys = &keys{
+		Kit: s.kit, Keys: cfg.Access.Keys, Sessions: cfg.Access.Sessions, Forget: cfg.Access.Forget,
+		Development: cfg.Access.Development,
+	}
 	if q := cfg.DeadLetters; q != nil {
 		s.letters = &letters{
 			Kit: s.kit, DeadLetters: *q, CheckEndpoint: cfg.Webhooks.CheckEndpoint, LetterSchema: s.contract.letter,

@@ -31,6 +31,7 @@ type Answer struct {
 	Location string // "": none
 	Replayed bool   // an earlier request of this Idempotency-Key is answered again
 	Waited   string // the honoured Prefer, "" none
+	Cookie   string // to set; "": none
 	Secret   bool   // must not be stored by caches
 }
 
@@ -62,6 +63,9 @@ func (a Answer) Write(w http.ResponseWriter) error {
 	}
 	if a.Waited != "" {
 		h.Set("Preference-Applied", a.Waited)
+	}
+	if a.Cookie != "" {
+		h.Set("Set-Cookie", a.Cookie)
 	}
 	if a.Secret {
 		h.Set("Cache-Control", NotStored)

@@ -20,6 +20,7 @@ type Request struct {
 	Principal string // the subject of who
 	Operation string // operationId of the contract; "" before routing
 	Remote    string // address and port of the peer
+	Plain     bool   // plain HTTP on a loopback address, where cookies cannot be Secure
 	Method    string
 	Path      string // decoded
 	Query     string // as sent

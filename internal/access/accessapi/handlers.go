@@ -3,6 +3,8 @@
 package accessapi
 
 import (
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/rest"
 )
@@ -10,7 +12,10 @@ import (
 // Handlers are the operations on API keys and credentials.
 type Handlers struct {
 	*rest.Kit
-	Keys access.Store
+	Keys     access.Store
+	Sessions access.Sessions
+	// Forget makes this node forget a session that has ended.
+	Forget func(session uuid.UUID)
 	// Development means that requests need no credential.
 	Development bool
 }

@@ -168,5 +168,8 @@ func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.R
 	if who.KeyID != uuid.Nil {
 		out.KeyID = &who.KeyID
 	}
+	if who.SessionID != uuid.Nil {
+		out.SessionID = &who.SessionID
+	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }

@@ -1,4 +1,7 @@
 package accessdb
 
-// KeyTable is compared with the database's table.
-var KeyTable = keyTable
+// The tables are compared with those of the database.
+var (
+	KeyTable     = keyTable
+	SessionTable = sessionTable
+)

@@ -84,4 +84,5 @@ func TestColumnsOfKeysMatchTheDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
 	pgtest.WantColumns(t, db, "saga.api_keys", accessdb.KeyTable.Without("hash").Nullable(), "hash")
+	pgtest.WantColumns(t, db, "saga.session_secrets", accessdb.SessionTable.Without("hash").Nullable(), "hash")
 }

@@ -33,7 +33,8 @@ const maxCredential = 8 << 10
 
 // Config of a Checker. Fields are required unless a comment says otherwise.
 type Config struct {
-	Keys access.Store
+	Keys     access.Store
+	Sessions access.Sessions
 	// JWT is which tokens are accepted; nil: none.
 	JWT *JWT
 	// Now is the clock of expiries.
@@ -43,15 +44,17 @@ type Config struct {
 
 // Checker authenticates credentials. It is safe for concurrent use.
 type Checker struct {
-	keys   access.Store
-	tokens *tokens // nil: JWTs are not accepted
-	now    func() time.Time
-	log    *slog.Logger
+	keys     access.Store
+	sessions access.Sessions
+	tokens   *tokens // nil: JWTs are not accepted
+	now      func() time.Time
+	log      *slog.Logger
 
 	mu       sync.RWMutex
 	accepted map[digest]found        // guarded by mu
 	refused  map[digest]found        // guarded by mu
-	used     map[uuid.UUID]time.Time // guarded by mu: not yet recorded by Run
+	used     map[uuid.UUID]time.Time // guarded by mu: keys, not yet recorded by Run
+	lastUsed map[uuid.UUID]time.Time // guarded by mu: sessions, likewise
 
 	// asking prevents many simultaneous requests with one credential from looking it up
 	// each: one does, the others find the result cached.
@@ -63,8 +66,9 @@ type digest = [sha256.Size]byte
 // New returns a Checker. Its Run records the uses of keys.
 func New(cfg Config) *Checker {
 	c := &Checker{
-		keys: cfg.Keys, now: cfg.Now, log: cfg.Log,
+		keys: cfg.Keys, sessions: cfg.Sessions, now: cfg.Now, log: cfg.Log,
 		accepted: map[digest]found{}, refused: map[digest]found{}, used: map[uuid.UUID]time.Time{},
+		lastUsed: map[uuid.UUID]time.Time{},
 	}
 	if cfg.JWT != nil {
 		c.tokens = newTokens(*cfg.JWT, cfg.Now, cfg.Log)
@@ -153,12 +157,18 @@ func (c *Checker) remember(id digest, f found) {
 	if f.who.KeyID != uuid.Nil {
 		c.used[f.who.KeyID] = c.now()
 	}
+	if f.who.SessionID != uuid.Nil {
+		c.lastUsed[f.who.SessionID] = c.now()
+	}
 }
 
 // ask looks a credential up. An error is an outage.
 func (c *Checker) ask(ctx context.Context, credential string) (found, error) {
 	if token, ok := access.ParseToken(credential); ok {
 		return c.askKey(ctx, token)
+	}
+	if token, ok := access.ParseSessionToken(credential); ok {
+		return c.askSession(ctx, token)
 	}
 	switch {
 	case strings.Count(credential, ".") != 2:
@@ -187,6 +197,51 @@ func (c *Checker) askKey(ctx context.Context, token access.Token) (found, error)
 	return f, nil
 }
 
+// askSession looks a session up, and the key that it was made with: the session has the rights that the key has now.
+func (c *Checker) askSession(ctx context.Context, token access.SessionToken) (found, error) {
+	s, err := c.sessions.Find(ctx, token.Hash())
+	if fault.KindOf(err) == fault.NotFound {
+		return found{wrong: access.ErrSessionEnded}, nil
+	}
+	if err != nil {
+		return found{}, err
+	}
+	f := found{who: s.Principal(), expires: s.Ends()}
+	switch now := c.now(); {
+	case !now.Before(f.expires):
+		return found{wrong: access.ErrSessionEnded}, nil
+	case s.KeyID == nil:
+		return f, nil
+	}
+	k, err := c.keys.Get(ctx, nil, *s.KeyID)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return found{wrong: access.ErrKeyUnknown}, nil
+	case err != nil:
+		return found{}, err
+	case !k.Active(c.now()):
+		return found{wrong: access.ErrKeyRevoked}, nil
+	}
+	f.who = k.Principal()
+	f.who.SessionID = s.ID
+	if k.ExpiresAt != nil && k.ExpiresAt.Before(f.expires) {
+		f.expires = *k.ExpiresAt
+	}
+	return f, nil
+}
+
+// Forget makes the next request with a session look it up again.
+func (c *Checker) Forget(session uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, f := range c.accepted {
+		if f.who.SessionID == session {
+			delete(c.accepted, id)
+		}
+	}
+	delete(c.lastUsed, session)
+}
+
 // Run records the uses of keys, once a minute and when ctx ends. Uses that a crash or
 // an outage at the end keeps from being recorded are lost: the times only help
 // operators to find unused keys.
@@ -208,9 +263,13 @@ func (c *Checker) Run(ctx context.Context) {
 
 func (c *Checker) record(ctx context.Context) {
 	c.mu.Lock()
-	used := c.used
-	c.used = map[uuid.UUID]time.Time{}
+	used, sessions := c.used, c.lastUsed
+	c.used, c.lastUsed = map[uuid.UUID]time.Time{}, map[uuid.UUID]time.Time{}
 	c.mu.Unlock()
+	if err := c.sessions.Used(ctx, sessions, c.now()); err != nil {
+		c.log.WarnContext(ctx, "cannot record when sessions were last used; those in use may end early",
+			slog.Int("sessions", len(sessions)), slog.Any("error", err))
+	}
 	if len(used) == 0 {
 		return
 	}

@@ -36,7 +36,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, Store: memstore.New(time.Now).Keys}
-	w.checker = identity.New(identity.Config{Keys: w, Now: time.Now, Log: slog.New(slog.NewTextHandler(&w.log, nil))})
+	w.checker = identity.New(identity.Config{
+		Keys: w, Sessions: memstore.New(time.Now).Sessions, Now: time.Now, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+	})
 	return w
 }
 

@@ -151,6 +151,8 @@ func (i *issuer) checker(change ...func(*identity.JWT)) *identity.Checker {
 		f(&cfg)
 	}
 	return identity.New(
-		identity.Config{Keys: memstore.New(time.Now).Keys, JWT: &cfg, Now: time.Now, Log: slog.New(slog.DiscardHandler)},
+		identity.Config{Keys: memstore.New(time.Now).Keys, Sessions: memstore.New(time.Now).Sessions,
+			JWT: &cfg, Now: time.Now,
+			Log: slog.New(slog.DiscardHandler)},
 	)
 }

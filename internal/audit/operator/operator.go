@@ -37,6 +37,7 @@ const (
 	Workflow  Kind = "workflow" // subject: the name
 	Webhook   Kind = "webhook"
 	APIKey    Kind = "api_key"
+	Session   Kind = "session"
 	Retention Kind = "retention" // subject: what was cleaned up
 	Schema    Kind = "schema"    // subject: the migration
 	Erasure   Kind = "erasure"   // subject: what it was of, such as saga:ID
@@ -47,7 +48,7 @@ const (
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
-	Workflow, Webhook, APIKey, Retention, Schema, Erasure, SagaBulk,
+	Workflow, Webhook, APIKey, Session, Retention, Schema, Erasure, SagaBulk,
 }
 
 // Deployment takes the place of the tenant in actions that concern all of them: no

@@ -54,3 +54,7 @@ func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, open) }
 func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, open) }
 func TestWebhooksKeepTheContract(t *testing.T)     { eventtest.Webhooks(t, open) }
 func TestPublicationsKeepTheContract(t *testing.T) { eventtest.Publications(t, open) }
+
+func TestSessionsKeepTheContract(t *testing.T) {
+	storetest.Sessions(t, memstore.New(time.Now).Sessions)
+}

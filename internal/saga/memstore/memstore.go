@@ -2,9 +2,8 @@
 // memory), for tests of the loops and the edge, and as a second interpretation of the
 // contracts. Nothing survives the process.
 //
-// Files, each on top of those before it: memory, answers, copy, sagas, webhooks, keys, list,
-// publications, trail, workflows, archive, chain, memstore, ownership, statistics,
-// webhook_deliveries.
+// Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, list, publications, sessions,
+// trail, workflows, archive, chain, memstore, ownership, statistics, webhook_deliveries.
 package memstore
 
 import (
@@ -22,6 +21,7 @@ type Store struct {
 	Workflows    *Workflows
 	Trail        *Trail
 	Keys         *Keys
+	Sessions     *Sessions
 	Webhooks     *Webhooks
 	Publications *Publications
 	Answers      *Answers
@@ -43,6 +43,7 @@ func New(now func() time.Time) *Store {
 		Workflows:    &Workflows{m},
 		Trail:        &Trail{m},
 		Keys:         &Keys{byID: map[uuid.UUID]*access.Key{}},
+		Sessions:     &Sessions{byID: map[uuid.UUID]*access.Session{}},
 		Webhooks:     &Webhooks{m},
 		Publications: &Publications{m},
 		Answers:      &Answers{m},

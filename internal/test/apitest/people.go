@@ -77,7 +77,7 @@ func Operations(t *testing.T, replace *strings.Replacer) []Operation {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			permission, _ := op.Extensions["x-permission"].(string)
-			needsOne := op.Security == nil && len(doc.Security) == 2
+			needsOne := op.Security == nil && len(doc.Security) == 3
 			if under := strings.HasPrefix(path, "/api/v1/"); under != (permission != "") || under != needsOne {
 				t.Errorf("%s %s: x-permission %q, asks for a credential %t", method, path, permission, needsOne)
 			}

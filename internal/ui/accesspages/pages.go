@@ -1,12 +1,39 @@
 // Package accesspages has the pages about who may do what and who did what: sign-in, sessions, API keys, the audit
 // trail, settings and storage.
 //
-// Files, each on top of those before it: pages.
+// Files, each on top of those before it: signin, keys, sessions, pages.
 package accesspages
 
-import "github.com/skald-saga/skald/internal/ui/web"
+import (
+	"embed"
+	"sync"
+
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+//go:embed templates
+var templates embed.FS
+
+type pages struct {
+	kit *web.Kit
+
+	mu           sync.Mutex
+	byPermission map[string][]operation // guarded by mu; nil: not yet read
+}
 
 // Register adds the pages to k.
-func Register(*web.Kit) error {
-	return nil
+func Register(k *web.Kit) error {
+	p := &pages{kit: k}
+	k.SignIn = p.signInAgain
+	k.OpenPage("GET /ui/sign-in", p.signInPage)
+	k.OpenPage("POST /ui/sign-in", p.signIn)
+	k.Page("POST /ui/sign-out", p.signOut)
+	k.Page("GET /ui/signed-in", p.signedIn)
+	k.Page("GET /ui/access", p.keys)
+	k.Action("/ui/access/keys/new", p.newKey)
+	k.Action("/ui/access/keys/{key}/revoke", p.revokeKey)
+	k.Page("GET /ui/access/sessions", p.sessions)
+	k.Action("/ui/access/sessions/{session}/end", p.endSession)
+	k.Page("GET /ui/access/permissions", p.permissions)
+	return k.Templates(templates)
 }

@@ -42,7 +42,10 @@ var badges = map[string]Badge{
 	"DELIVERED": {"✓", "delivered", "done"},
 	"DISCARDED": {"⤼", "discarded", "muted"},
 	// Workers.
-	"ACTIVE":   {"●", "active", "done"},
+	"ACTIVE": {"●", "active", "done"},
+	// API keys.
+	"REVOKED":  {"✕", "revoked", "bad"},
+	"EXPIRED":  {"◷", "expired", "muted"},
 	"DRAINING": {"◐", "draining", "undo"},
 	"LOST":     {"▲", "lost", "bad"},
 	"DETACHED": {"■", "detached", "muted"},

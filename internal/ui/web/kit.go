@@ -35,6 +35,8 @@ type Config struct {
 type Kit struct {
 	Config
 	Client *client.ClientWithResponses
+	// SignIn returns the page that asks a visitor to sign in, for a request that found nobody.
+	SignIn func(*Visit) *Page
 	// Patterns are those of all pages.
 	Patterns []string
 	assets   assets
@@ -58,41 +60,32 @@ func (k *Kit) Serves(path string) bool {
 	return strings.HasSuffix(pattern, path)
 }
 
-// ServeHTTP implements http.Handler.
-func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	if err := k.refuse(r); err != nil {
-		v := k.visit(r)
-		k.render(w, v, k.problem(v, err))
-		return
-	}
-	k.mux.ServeHTTP(w, r)
+// Page is what a handler of a page returns.
+type Page struct {
+	Template string // its file in the folder templates, without ".html"
+	Title    string
+	Nav      string // the entry of the navigation that is current
+	Status   int    // 0: 200
+	// Refresh is after how many seconds the page asks for itself again; 0: never. 1 while what it shows is
+	// moving, 5 when that rests, 10 for a list.
+	Refresh int
+	// Header is added to the response: cookies.
+	Header http.Header
+	// Attention is shown before the title, as in "(3) Skald"; 0: nothing.
+	Attention int64
+	// Scripts are files of the folder assets that only this page needs, beside those that every page has.
+	Scripts []string
+	Data    any
 }
 
-// refuse returns why a request that may change something is not served, whatever its path.
-func (k *Kit) refuse(r *http.Request) error {
-	switch {
-	case r.Method == http.MethodGet || r.Method == http.MethodHead:
-		return nil
-	case !SameOrigin(r):
-		return crossSite
-	case k.ReadOnly && !strings.HasPrefix(r.URL.Path, "/ui/sign-"):
-		return readOnly
-	}
-	return nil
-}
-
-var crossOrigin = http.NewCrossOriginProtection()
-
-// SameOrigin reports whether a request proves that a page of this server has sent it. Browsers do so with every
-// form; a request without the headers is no proof.
-func SameOrigin(r *http.Request) bool {
-	proof := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != ""
-	return proof && crossOrigin.Check(r) == nil
+// Visit is a request for a page.
+type Visit struct {
+	*http.Request
+	Kit *Kit
+	Who *client.CallerIdentity // nil while nobody is signed in
+	Now time.Time
+	// calls are the requests to the API that were made for this visit.
+	calls *calls
 }
 
 // Elsewhere returns the links to other tools for a trace and a correlation; either may be empty.
@@ -108,7 +101,3 @@ func (k *Kit) Elsewhere(trace, correlation string) (all []Link) {
 	}
 	return all
 }
-
-// policy allows what this server itself sends, and nothing inline.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'none'"

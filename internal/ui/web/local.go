@@ -31,9 +31,9 @@ func onBehalfOf(r *http.Request, made *calls) context.Context {
 	return context.WithValue(r.Context(), visitorKey{}, visitor{r, made})
 }
 
-// carried are the headers of the visitor's request that the API gets as well: the credentials, and the proof
-// that the request was made by a page of this server.
-var carried = []string{"Authorization", "Cookie", "Sec-Fetch-Site", "Origin", "X-Tenant-Id"}
+// carried are the headers of the visitor's request that the API gets as well: the credentials, the proof that the
+// request was made by a page of this server, and whether it came to a proxy over TLS.
+var carried = []string{"Authorization", "Cookie", "Sec-Fetch-Site", "Origin", "X-Tenant-Id", "X-Forwarded-Proto"}
 
 // RoundTrip implements http.RoundTripper. It returns no error: the API answers everything.
 func (l local) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -17,22 +17,6 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Page is what a handler of a page returns.
-type Page struct {
-	Template string // its file in the folder templates, without ".html"
-	Title    string
-	Nav      string // the entry of the navigation that is current
-	Status   int    // 0: 200
-	// Refresh is after how many seconds the page asks for itself again; 0: never. 1 while what it shows is
-	// moving, 5 when that rests, 10 for a list.
-	Refresh int
-	// Attention is shown before the title, as in "(3) Skald"; 0: nothing.
-	Attention int64
-	// Scripts are files of the folder assets that only this page needs, beside those that every page has.
-	Scripts []string
-	Data    any
-}
-
 // Redirect is the Data of a page that is elsewhere: a path below the base, such as "/ui/sagas".
 type Redirect string
 
@@ -48,16 +32,6 @@ func (f File) send(w http.ResponseWriter) {
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
 	h.Set("Cache-Control", "private, no-store")
 	_, _ = w.Write(f.Content) // the browser is gone, or has it
-}
-
-// Visit is a request for a page.
-type Visit struct {
-	*http.Request
-	Kit *Kit
-	Who *client.CallerIdentity // nil while nobody is signed in
-	Now time.Time
-	// calls are the requests to the API that were made for this visit.
-	calls *calls
 }
 
 // Context returns the context for calls of the API: it carries the visitor's credentials.
@@ -76,7 +50,7 @@ func (v *Visit) Query(name string) *string {
 	return nil
 }
 
-// Page registers the page of a pattern of http.ServeMux below /ui/.
+// Page registers the page of a pattern of http.ServeMux below /ui/, for visitors who are signed in.
 func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
 	k.page(pattern, func(v *Visit) (*Page, error) { return k.found(v, f) })
 }
@@ -94,6 +68,9 @@ func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 		p, err := f(v)
 		if err != nil {
 			p = k.problem(v, err)
+		}
+		for name, values := range p.Header {
+			w.Header()[name] = values
 		}
 		if to, ok := p.Data.(Redirect); ok {
 			http.Redirect(w, r, k.Base+string(to), http.StatusSeeOther)
@@ -131,6 +108,9 @@ func (k *Kit) problem(v *Visit, err error) *Page {
 	if !errors.As(err, &r) {
 		k.Log.ErrorContext(v.Context(), "a page failed", slog.String("path", v.URL.Path), slog.Any("error", err))
 		r = internal
+	}
+	if r.Status == http.StatusUnauthorized && k.SignIn != nil {
+		return k.SignIn(v)
 	}
 	return &Page{Template: "problem", Title: r.Title, Status: r.Status, Data: r.Problem}
 }

@@ -12,6 +12,7 @@ package web
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/skald-saga/skald/api/client"
 )
@@ -31,3 +32,44 @@ func New(cfg Config) (*Kit, error) {
 	k.Page("/ui/", func(*Visit) (*Page, error) { return nil, ErrNoPage })
 	return k, k.Templates(files)
 }
+
+// ServeHTTP implements http.Handler.
+func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if err := k.refuse(r); err != nil {
+		v := k.visit(r)
+		k.render(w, v, k.problem(v, err))
+		return
+	}
+	k.mux.ServeHTTP(w, r)
+}
+
+// refuse returns why a request that may change something is not served, whatever its path.
+func (k *Kit) refuse(r *http.Request) error {
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return nil
+	case !SameOrigin(r):
+		return crossSite
+	case k.ReadOnly && !strings.HasPrefix(r.URL.Path, "/ui/sign-"):
+		return readOnly
+	}
+	return nil
+}
+
+var crossOrigin = http.NewCrossOriginProtection()
+
+// SameOrigin reports whether a request proves that a page of this server has sent it. Browsers do so with every
+// form; a request without the headers is no proof.
+func SameOrigin(r *http.Request) bool {
+	proof := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != ""
+	return proof && crossOrigin.Check(r) == nil
+}
+
+// policy allows what this server itself sends, and nothing inline.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'none'"

@@ -134,6 +134,19 @@ document.addEventListener('submit', async (e) => {
   for (const b of form.querySelectorAll('button')) b.disabled = true; // one click, one request
   try {
     const res = await send(form, what);
+    if (res.status === 401) { // signed out meanwhile: the form stays as it is
+      for (const b of form.querySelectorAll('button')) b.disabled = false;
+      let again = form.querySelector('.signed-out');
+      if (!again) {
+        again = Object.assign(document.createElement('p'), { className: 'box undo signed-out' });
+        again.setAttribute('role', 'alert');
+        const link = Object.assign(document.createElement('a'), { href: `${base}/ui/sign-in?next=/ui/signed-in`, target: '_blank', textContent: 'Sign in' });
+        again.append('You are signed out. Your form is kept: ', link, ' in another tab, then send it again.');
+        form.append(again);
+      }
+      again.querySelector('a').focus();
+      return;
+    }
     if (res.redirected && what === 'act') { location.href = res.url; return; }
     show(await res.text(), form.getAttribute('action'));
   } catch {

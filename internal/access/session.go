@@ -1,0 +1,152 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// How long a session lasts.
+const (
+	SessionLife = 12 * time.Hour // from sign-in
+	SessionIdle = time.Hour      // from its last use
+)
+
+// Codes of problems with sessions.
+const (
+	CodeSessionNotFound = "AUTH_SESSION_NOT_FOUND" // no session of this id
+	CodeSessionRefused  = "AUTH_SESSION_REFUSED"   // no session can be made of this credential
+)
+
+// Names of the session's cookie. Browsers accept the first one only over TLS, and from nobody but this host; the
+// second is for plain HTTP on a loopback address.
+const (
+	SessionCookie      = "__Host-skald"
+	PlainSessionCookie = "skald"
+)
+
+// SessionToken is the content of a session's cookie: 256 random bits.
+type SessionToken string
+
+const sessionBegin = "skald_session_"
+
+// NewSessionToken makes a token of chance, which must be fit for cryptography.
+func NewSessionToken(chance [32]byte) SessionToken {
+	return SessionToken(sessionBegin + base64.RawURLEncoding.EncodeToString(chance[:]))
+}
+
+// ParseSessionToken tells whether s has the form of a session's token.
+func ParseSessionToken(s string) (SessionToken, bool) {
+	text, ok := strings.CutPrefix(s, sessionBegin)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return SessionToken(s), ok && err == nil && len(raw) == 32 && len(text) == 43
+}
+
+// Hash is all that is stored of a token.
+func (t SessionToken) Hash() []byte {
+	sum := sha256.Sum256([]byte(t))
+	return sum[:]
+}
+
+// Session is a browser that is signed in. The credential that it was made with is not part of it: the rights of a
+// session of an API key are always those that the key has now.
+type Session struct {
+	ID      uuid.UUID // UUIDv7: listed newest first by it
+	Hash    []byte
+	Subject string // a Principal's
+	Role    Role   // of a JWT: as it was at sign-in
+	KeyID   *uuid.UUID
+	Tenant  *saga.Tenant // nil: of a key for any tenant
+	Address string       // of the client that signed in
+
+	CreatedAt, ExpiresAt time.Time
+	LastUsedAt           time.Time // with a precision of about a minute
+}
+
+// OpenSession makes the session of who; nothing is stored. who.Tenant is the tenant of the request. Fault: Conflict
+// when who has signed in with a session, which would then never end.
+func OpenSession(t SessionToken, who Principal, address string, id uuid.UUID, now time.Time) (Session, error) {
+	if who.SessionID != uuid.Nil {
+		return Session{}, SessionRefused("the request was made with a session: sign in with an API key or a JWT")
+	}
+	s := Session{
+		ID: id, Hash: t.Hash(), Subject: who.Subject, Role: who.Role, Address: address,
+		CreatedAt: now, ExpiresAt: now.Add(SessionLife), LastUsedAt: now,
+	}
+	if who.KeyID != uuid.Nil {
+		s.KeyID = &who.KeyID
+	}
+	if !who.AnyTenant {
+		s.Tenant = &who.Tenant
+	}
+	return s, nil
+}
+
+// Ends is when the session ends unless it is used again.
+func (s *Session) Ends() time.Time {
+	if idle := s.LastUsedAt.Add(SessionIdle); idle.Before(s.ExpiresAt) {
+		return idle
+	}
+	return s.ExpiresAt
+}
+
+// Principal is the caller with a session that was made with a JWT.
+func (s *Session) Principal() Principal {
+	p := Principal{Subject: s.Subject, Role: s.Role, SessionID: s.ID}
+	if s.Tenant != nil {
+		p.Tenant = *s.Tenant
+	}
+	return p
+}
+
+// Audited returns the subject that the audit trail hashes for a session.
+func (s *Session) Audited() any {
+	return map[string]any{
+		"id": s.ID, "subject": s.Subject, "role": s.Role, "key_id": s.KeyID, "address": s.Address,
+		"created_at": s.CreatedAt, "expires_at": s.ExpiresAt,
+	}
+}
+
+// ErrSessionEnded is why a session's token is not accepted, for the log.
+var ErrSessionEnded = errors.New("no such session, or it has ended")
+
+// SessionNotFound is the fault of a session that does not exist, or not for the caller.
+func SessionNotFound() error {
+	return fault.New(fault.NotFound, CodeSessionNotFound, "there is no such session, or it has ended")
+}
+
+// SessionRefused is the fault of a credential of which no session can be made.
+func SessionRefused(why string) error {
+	return fault.New(fault.Conflict, CodeSessionRefused, "%s", why)
+}
+
+// SessionFilter selects the sessions of a list: those that have not ended at Now, of Subject unless it is empty.
+type SessionFilter struct {
+	Subject                 string
+	Now                     time.Time
+	page.Request[uuid.UUID] // after an id
+}
+
+// Sessions stores sessions. It is safe for concurrent use. Errors that are not faults are outages. scope limits a
+// call to the sessions of one tenant, nil: all; owner to those of one subject, "": all.
+type Sessions interface {
+	// Open stores a session, durably on return.
+	Open(ctx context.Context, s Session) error
+	// Find returns the session with a token's hash, ended or not. Fault: NotFound.
+	Find(ctx context.Context, hash []byte) (Session, error)
+	// List returns a page of sessions, newest first by id.
+	List(ctx context.Context, scope *uuid.UUID, f SessionFilter) (page.Of[Session], error)
+	// End removes a session, durably on return. Fault: NotFound.
+	End(ctx context.Context, scope *uuid.UUID, owner string, id uuid.UUID, at time.Time) error
+	// Used stores when sessions were used, and removes those that have ended at now. Unknown ids are left out.
+	Used(ctx context.Context, at map[uuid.UUID]time.Time, now time.Time) error
+}

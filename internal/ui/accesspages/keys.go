@@ -1,0 +1,138 @@
+package accesspages
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+const accessAdmin = "access:admin"
+
+// tabs are the parts of the page about access.
+func tabs(current string) (all []web.Tab) {
+	for _, t := range []web.Tab{
+		{Name: "API keys", URL: "access"}, {Name: "Sessions", URL: "access/sessions"},
+		{Name: "What may I", URL: "access/permissions"},
+	} {
+		t.Current = t.Name == current
+		all = append(all, t)
+	}
+	return all
+}
+
+type keyList struct {
+	*web.List
+	Parts  []web.Tab
+	Keys   []client.APIKey
+	Create []web.Button
+	Now    time.Time
+}
+
+var keyViews = []web.View{
+	{Name: "Active", Filter: url.Values{"active": {"true"}}},
+	{Name: "Revoked and expired", Filter: url.Values{"active": {"false"}}},
+	{Name: "All"},
+}
+
+func (p *pages) keys(v *web.Visit) (*web.Page, error) {
+	if !v.May(accessAdmin) { // whoever may not see keys came to know what they may do
+		return &web.Page{Data: web.Redirect("/ui/access/permissions")}, nil
+	}
+	d := keyList{
+		List:  v.NewList(keyViews, []web.Filter{{Name: "tenant_id", Label: "Tenant", Hint: "UUID"}}),
+		Parts: tabs("API keys"), Now: v.Now,
+	}
+	res, err := p.kit.Client.ListAPIKeysWithResponse(v.Context(), &client.ListAPIKeysParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Keys = list.APIKeys
+	d.Paged(list.Pagination)
+	if !p.kit.ReadOnly {
+		d.Create = []web.Button{v.Button("New API key", "/ui/access/keys/new", accessAdmin,
+			"Makes a key, which is shown once.", web.Safe)}
+	}
+	return &web.Page{Template: "keys", Title: "Access", Nav: "Access", Data: d}, nil
+}
+
+var roles = []web.Option{
+	{Value: "auditor", Label: "auditor: sees what happens, without contents"},
+	{Value: "operator", Label: "operator: runs sagas, letters and jobs"},
+	{Value: "worker", Label: "worker: executes job runs"},
+	{Value: "admin", Label: "admin: everything"},
+}
+
+func (p *pages) newKey(v *web.Visit) (*web.Action, error) {
+	a := &web.Action{
+		Label: "Make the key", Title: "New API key", Nav: "Access", Back: web.Link{Name: "API keys", URL: "/ui/access"},
+		Class: web.Safe, Needs: accessAdmin,
+		Means: "The key is shown once, on the next page. Keys of one name and tenant are the same subject in audit " +
+			"records, so that one can replace another.",
+		Fields: []web.Field{
+			{Name: "name", Label: "Name", Hint: "billing-service", Required: true},
+			{Name: "role", Label: "Role", Kind: "select", Options: roles, Value: "auditor"},
+			{Name: "expires_at", Label: "Expires at (empty: never)", Hint: v.Now.AddDate(1, 0, 0).UTC().Format(time.RFC3339)},
+			{Name: "queues", Label: "Queues, one on each line (only for the role worker; empty: all)", Kind: "lines"},
+		},
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CreateAPIKeyWithBody(ctx, &client.CreateAPIKeyParams{}, web.JSON, body, edit)
+		},
+		Result: func(answer []byte) (*web.Page, error) {
+			var made client.CreatedAPIKey
+			if err := json.Unmarshal(answer, &made); err != nil {
+				return nil, err
+			}
+			return &web.Page{Template: "key-made", Title: "The new API key", Nav: "Access", Data: made}, nil
+		},
+	}
+	if v.Who.AnyTenant {
+		a.Fields = append(a.Fields, web.Field{
+			Name: "any_tenant", Label: "For any tenant (only for the role admin)", Kind: "check",
+		})
+	}
+	return a, nil
+}
+
+func (p *pages) revokeKey(v *web.Visit) (*web.Action, error) {
+	id, err := uuid.Parse(v.PathValue("key"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetAPIKeyWithResponse(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	key, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	used := "It has never been used."
+	if key.LastUsedAt != nil {
+		used = "It was last used " + web.Ago(v.Now, *key.LastUsedAt) + "."
+	}
+	text := id.String()
+	return &web.Action{
+		Label: "Revoke", Title: "Revoke the API key " + key.Name, Nav: "Access",
+		Back: web.Link{Name: "API keys", URL: "/ui/access"}, Class: web.Dangerous, Needs: accessAdmin,
+		Means:   used + " Every node refuses it within 5 seconds, and its sessions end.",
+		Warning: "A revoked key cannot be restored. Whoever still uses it gets 401.",
+		Confirm: text[len(text)-6:], About: "the last six characters of the key's id",
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.RevokeAPIKeyWithBody(ctx, id, &client.RevokeAPIKeyParams{}, web.JSON, body, edit)
+		},
+		Done: func([]byte) string { return "/ui/access?active=false" },
+	}, nil
+}

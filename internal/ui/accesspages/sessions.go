@@ -1,0 +1,121 @@
+package accesspages
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+type sessionList struct {
+	*web.List
+	Parts    []web.Tab
+	Sessions []client.Session
+	Now      time.Time
+	ReadOnly bool
+}
+
+func (p *pages) sessions(v *web.Visit) (*web.Page, error) {
+	d := sessionList{List: v.NewList(nil, nil), Parts: tabs("Sessions"), Now: v.Now, ReadOnly: p.kit.ReadOnly}
+	res, err := p.kit.Client.ListSessionsWithResponse(v.Context(), &client.ListSessionsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Sessions = list.Sessions
+	d.Paged(list.Pagination)
+	return &web.Page{Template: "sessions", Title: "Access", Nav: "Access", Data: d}, nil
+}
+
+func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
+	id, err := uuid.Parse(v.PathValue("session"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	return &web.Action{
+		Label: "End the session", Title: "End a session", Nav: "Access",
+		Back: web.Link{Name: "Sessions", URL: "/ui/access/sessions"}, Class: web.Safe, NoReason: true, NoKey: true,
+		Means: "The browser has to sign in again. Other nodes notice within 5 seconds.",
+		Send: func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.DeleteSession(ctx, id, &client.DeleteSessionParams{}, edit)
+		},
+		Done: func([]byte) string { return "/ui/access/sessions" },
+	}, nil
+}
+
+// permission is what operations require, and whether the visitor has it.
+type permission struct {
+	Name       string // empty: a valid credential is enough
+	Held       bool
+	Operations []operation
+}
+
+type operation struct{ ID, Method, Path, Summary string }
+
+type permissions struct {
+	Parts []web.Tab
+	Who   *client.CallerIdentity
+	All   []permission
+}
+
+func (p *pages) permissions(v *web.Visit) (*web.Page, error) {
+	byName, err := p.operations(v)
+	if err != nil {
+		return nil, err
+	}
+	d := permissions{Parts: tabs("What may I"), Who: v.Who}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		d.All = append(d.All, permission{
+			Name: strings.TrimPrefix(name, "anybody"), Held: name == "anybody" || v.May(name), Operations: byName[name],
+		})
+	}
+	return &web.Page{Template: "permissions", Title: "Access", Nav: "Access", Data: d}, nil
+}
+
+// operations are those of the contract by the permission that each requires, so that the table cannot be out of date.
+// They are read once: the contract is the same for as long as the process runs.
+func (p *pages) operations(v *web.Visit) (map[string][]operation, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byPermission != nil {
+		return p.byPermission, nil
+	}
+	res, err := p.kit.Client.GetContractWithResponse(v.Context(), &client.GetContractParams{})
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(res.Body, &doc); err != nil {
+		return nil, err
+	}
+	all := map[string][]operation{}
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(doc.Paths[path])) {
+			var op struct {
+				ID         string `json:"operationId"`
+				Permission string `json:"x-permission"`
+				Summary    string `json:"summary"`
+			}
+			if json.Unmarshal(doc.Paths[path][method], &op) == nil && op.Permission != "" {
+				all[op.Permission] = append(all[op.Permission], operation{op.ID, strings.ToUpper(method), path, op.Summary})
+			}
+		}
+	}
+	p.byPermission = all
+	return all, nil
+}

@@ -1,0 +1,159 @@
+package accesspages
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// signInForm asks for a credential.
+type signInForm struct {
+	Next     string // where the visitor goes then, below the base
+	Problem  *client.Problem
+	SignOn   bool // single sign-on is possible
+	Insecure bool // the browser will not keep a cookie
+	Ended    bool // the visitor wanted something else, and is not signed in
+	// Kept are the fields of a form that was sent by somebody who is no longer signed in, and To where it goes.
+	Kept []field
+	To   string
+}
+
+type field struct{ Name, Value string }
+
+func (p *pages) form(v *web.Visit, f signInForm) *web.Page {
+	f.Insecure = v.TLS == nil && v.Header.Get("X-Forwarded-Proto") != "https" && !loopback(v.Host)
+	return &web.Page{Template: "sign-in", Title: "Sign in", Data: f}
+}
+
+// loopback reports whether a browser that asks for host is on this machine.
+func loopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// nextOf is the page to go to after signing in: one of this server, whatever the request says.
+func nextOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(text, "/ui/") ||
+		strings.HasPrefix(text, "/ui/sign-") || strings.Contains(text, `\`) ||
+		strings.Contains(u.Path, "..") {
+		return "/ui/"
+	}
+	return text
+}
+
+// signInAgain is the page for a request that found nobody. A form that was sent is kept: it can be sent again.
+func (p *pages) signInAgain(v *web.Visit) *web.Page {
+	f := signInForm{Next: nextOf(v.URL.RequestURI()), Ended: true}
+	if v.Method != http.MethodGet && v.Method != http.MethodHead && v.ParseForm() == nil {
+		f.To = v.URL.RequestURI()
+		f.Next = "/ui/signed-in"
+		for name, values := range v.PostForm {
+			for _, value := range values {
+				f.Kept = append(f.Kept, field{name, value})
+			}
+		}
+		slices.SortFunc(f.Kept, func(a, b field) int { return strings.Compare(a.Name, b.Name) })
+	}
+	page := p.form(v, f)
+	page.Status = http.StatusUnauthorized
+	return page
+}
+
+func (p *pages) signInPage(v *web.Visit) (*web.Page, error) {
+	who, err := p.kit.Client.WhoAmIWithResponse(v.Context())
+	if err != nil {
+		return nil, err
+	}
+	next := nextOf(v.URL.Query().Get("next"))
+	if who.JSON200 != nil {
+		return &web.Page{Data: web.Redirect(next)}, nil
+	}
+	return p.form(v, signInForm{Next: next}), nil
+}
+
+// signIn makes a session of an API key.
+func (p *pages) signIn(v *web.Visit) (*web.Page, error) {
+	v.Body = http.MaxBytesReader(nil, v.Body, 64<<10)
+	if err := v.ParseForm(); err != nil {
+		return nil, web.Malformed("The form cannot be read.")
+	}
+	f := signInForm{Next: nextOf(v.PostForm.Get("next"))}
+	credential := strings.TrimSpace(v.PostForm.Get("credential"))
+	page, problem, err := p.open(v, credential, f.Next)
+	if err != nil || page != nil {
+		return page, err
+	}
+	f.Problem = problem
+	page = p.form(v, f)
+	page.Status = problem.Status
+	return page, nil
+}
+
+// open makes a session of a credential, in place of one that the visitor may have, and leads to next. It returns
+// the problem when the credential is refused.
+func (p *pages) open(v *web.Visit, credential, next string) (*web.Page, *client.Problem, error) {
+	if credential == "" || strings.ContainsFunc(credential, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &client.Problem{
+			Status: http.StatusUnauthorized, Title: "Invalid credential", Detail: "This is not an API key.",
+		}, nil
+	}
+	before, err := p.kit.Client.WhoAmIWithResponse(v.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	res, err := p.kit.Client.CreateSessionWithResponse(v.Context(), func(_ context.Context, r *http.Request) error {
+		r.Header.Set("Authorization", "Bearer "+credential)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case res.ApplicationProblemJSONDefault != nil:
+		return nil, res.ApplicationProblemJSONDefault, nil
+	}
+	if who := before.JSON200; who != nil && who.SessionID != nil { // a new session for each sign-in
+		_, err := p.kit.Client.DeleteSessionWithResponse(v.Context(), *who.SessionID, &client.DeleteSessionParams{})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return &web.Page{Data: web.Redirect(next), Header: cookies(res.HTTPResponse)}, nil, nil
+}
+
+// cookies are those that an answer of the API sets.
+func cookies(res *http.Response) http.Header {
+	return http.Header{"Set-Cookie": res.Header.Values("Set-Cookie")}
+}
+
+func (p *pages) signOut(v *web.Visit) (*web.Page, error) {
+	page := &web.Page{Data: web.Redirect("/ui/sign-in")}
+	if v.Who.SessionID == nil {
+		return page, nil
+	}
+	res, err := p.kit.Client.DeleteSessionWithResponse(v.Context(), *v.Who.SessionID, &client.DeleteSessionParams{})
+	if err != nil {
+		return nil, err
+	}
+	if f := res.ApplicationProblemJSONDefault; f != nil && f.Status != http.StatusNotFound {
+		return nil, &web.Refusal{Problem: *f}
+	}
+	page.Header = cookies(res.HTTPResponse)
+	return page, nil
+}
+
+// signedIn is where a visitor arrives who has signed in to send a form again that waits elsewhere.
+func (p *pages) signedIn(*web.Visit) (*web.Page, error) {
+	return &web.Page{Template: "signed-in", Title: "Signed in"}, nil
+}

@@ -1,0 +1,237 @@
+package accesspages_test
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// newKey returns the text of an API key.
+func newKey(t *testing.T) string {
+	t.Helper()
+	var secret [32]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		t.Fatal(err)
+	}
+	return "skald_abcdefgh_" + base64.RawURLEncoding.EncodeToString(secret[:])
+}
+
+// browser keeps cookies and follows no redirects.
+type browser struct {
+	t    *testing.T
+	base string
+	http http.Client
+}
+
+type seen struct {
+	status int
+	page   string
+	to     string
+	header http.Header
+}
+
+func newBrowser(t *testing.T, base string) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{t: t, base: base, http: http.Client{
+		Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+func (b *browser) do(method, path string, form url.Values, headers ...string) seen {
+	b.t.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.base+path, body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := b.http.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return seen{res.StatusCode, string(text), res.Header.Get("Location"), res.Header}
+}
+
+func (b *browser) get(path string) seen { b.t.Helper(); return b.do("GET", path, nil) }
+
+func (b *browser) signIn(key, next string) seen {
+	b.t.Helper()
+	return b.do("POST", "/ui/sign-in", url.Values{"credential": {key}, "next": {next}})
+}
+
+func (b *browser) wants(what string, got seen, status int, texts ...string) {
+	b.t.Helper()
+	if got.status != status {
+		b.t.Errorf("%s: %d to %q\n%s", what, got.status, got.to, got.page)
+	}
+	for _, text := range texts {
+		if !strings.Contains(got.page, text) {
+			b.t.Errorf("%s does not say %q\n%s", what, text, got.page)
+		}
+	}
+}
+
+func TestABrowserSignsInAndOut(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	s := uitest.Start(t, func(c *config.Config) { c.Auth.BootstrapAdminKey = config.Secret(key) })
+	b := newBrowser(t, s.URL)
+
+	b.wants("a page for a stranger", b.get("/ui/sagas?status=FAILED"), 401,
+		`<input type="hidden" name="next" value="/ui/sagas?status=FAILED">`, `name="credential"`)
+	b.wants("a wrong key", b.signIn(newKey(t), "/ui/"), 401, "AUTH_INVALID")
+	b.wants("no key at all", b.signIn("x\r\nCookie: y", "/ui/"), 401, "not an API key")
+	b.wants("a key from another site", b.do("POST", "/ui/sign-in", url.Values{"credential": {key}},
+		"Sec-Fetch-Site", "cross-site"), 403, "AUTH_CROSS_SITE")
+
+	// An id that somebody else has put into the browser never becomes a session.
+	chosen := "skald_session_" + strings.Repeat("A", 43)
+	home, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.http.Jar.SetCookies(home, []*http.Cookie{{Name: "skald", Value: chosen, Path: "/"}})
+	in := b.signIn(key, "/ui/sagas?status=FAILED")
+	if in.status != 303 || in.to != "/ui/sagas?status=FAILED" {
+		t.Fatalf("signing in: %d to %q\n%s", in.status, in.to, in.page)
+	}
+	cookie := in.header.Get("Set-Cookie")
+	for _, want := range []string{"skald=skald_session_", "Path=/", "HttpOnly", "SameSite=Strict"} {
+		if !strings.Contains(cookie, want) || strings.Contains(cookie, chosen) || strings.Contains(cookie, key) {
+			t.Errorf("the cookie is %q", cookie)
+		}
+	}
+	b.wants("a page for somebody", b.get("/ui/sagas?status=FAILED"), 200, "key:*:bootstrap", "Sign out")
+	for next, want := range map[string]string{
+		"https://evil.example": "/ui/", "//evil.example/ui/": "/ui/", "/ui/../../x": "/ui/", `/ui/\evil`: "/ui/",
+		"/api/v1/sagas": "/ui/", "/ui/sign-in": "/ui/",
+	} {
+		if got := b.signIn(key, next); got.to != want {
+			t.Errorf("signing in leads from %q to %q", next, got.to)
+		}
+	}
+
+	// The API takes the cookie, and for changes proof of where they come from.
+	api := func(method, path string, headers ...string) int {
+		t.Helper()
+		return b.do(method, "/api/v1"+path, nil, headers...).status
+	}
+	if got := api("GET", "/sessions/current"); got != 200 {
+		t.Errorf("the session itself: %d", got)
+	}
+	for site, want := range map[string]int{"": 403, "cross-site": 403, "same-site": 403, "same-origin": 404} {
+		headers := []string{"Sec-Fetch-Site", site}
+		if site == "" {
+			headers = nil
+		}
+		if got := api("DELETE", "/sessions/01981d2e-0000-7000-8000-000000000001", headers...); got != want {
+			t.Errorf("a change through the API from %q: %d", site, got)
+		}
+	}
+	if got := api("POST", "/sessions", "Sec-Fetch-Site", "same-origin"); got != 409 {
+		t.Errorf("a session made with a session: %d", got)
+	}
+	session := b.http.Jar.Cookies(home)[0].Value
+	bare := newBrowser(t, s.URL)
+	if got := bare.do("GET", "/api/v1/whoami", nil, "Authorization", "Bearer "+session).status; got != 401 {
+		t.Errorf("a session as a bearer: %d", got)
+	}
+	plain := bare.do("GET", "/api/v1/whoami", nil, "Cookie", "skald="+session, "X-Forwarded-Proto", "https")
+	if plain.status != 401 {
+		t.Errorf("the cookie of plain HTTP over TLS: %d", plain.status)
+	}
+
+	out := b.do("POST", "/ui/sign-out", url.Values{})
+	if out.status != 303 || !strings.Contains(out.header.Get("Set-Cookie"), "Max-Age=0") {
+		t.Errorf("signing out: %d %v", out.status, out.header)
+	}
+	if got := bare.do("GET", "/api/v1/whoami", nil, "Cookie", "skald="+session).status; got != 401 {
+		t.Errorf("a stolen cookie after signing out: %d", got)
+	}
+
+	// Behind a proxy that speaks TLS the cookie cannot be anybody else's.
+	secure := bare.do("POST", "/ui/sign-in", url.Values{"credential": {key}}, "X-Forwarded-Proto", "https")
+	got := secure.header.Get("Set-Cookie")
+	if !strings.HasPrefix(got, "__Host-skald=") || !strings.Contains(got, "Secure") {
+		t.Errorf("over TLS: %q", got)
+	}
+
+	revokedInMidForm(t, s, key)
+}
+
+// revokedInMidForm: revoking a key ends its sessions within five seconds, and the form that is open is kept.
+func revokedInMidForm(t *testing.T, s *uitest.Server, admin string) {
+	t.Helper()
+	root, b := newBrowser(t, s.URL), newBrowser(t, s.URL)
+	root.signIn(admin, "")
+	made := root.do("POST", "/ui/access/keys/new", url.Values{
+		"name": {"clerk"}, "role": {"admin"}, "reason": {"to be revoked"}, "do": {"act"},
+	})
+	_, rest, found := strings.Cut(made.page, "<code class=\"copy\" id=\"secret\">")
+	clerk, _, _ := strings.Cut(rest, "<")
+	if made.status != 200 || !found {
+		t.Fatalf("a new key: %d\n%s", made.status, made.page)
+	}
+	if got := b.signIn(clerk, ""); got.status != 303 {
+		t.Fatalf("with a new key: %d\n%s", got.status, got.page)
+	}
+	who := root.get("/ui/access").page
+	_, rest, _ = strings.Cut(who, "clerk")
+	_, rest, _ = strings.Cut(rest, "/ui/access/keys/")
+	id, _, _ := strings.Cut(rest, "/revoke")
+	form := uitest.Form(root.get("/ui/access/keys/" + id + "/revoke").page)
+	form.Set("reason", "left")
+	form.Set("confirm", id[len(id)-6:])
+	form.Set("do", "act")
+	if got := root.do("POST", "/ui/access/keys/"+id+"/revoke", form); got.status != 303 {
+		t.Fatalf("revoking %q: %d\n%s", id, got.status, got.page)
+	}
+	revoked := time.Now()
+	kept := url.Values{
+		"name": {`a "name"`}, "role": {"operator"}, "reason": {"<script>alert(1)</script>"}, "do": {"preview"},
+	}
+	for {
+		got := b.do("POST", "/ui/access/keys/new", kept)
+		if got.status == 401 {
+			b.wants("a form after its session", got, 401, `<input type="hidden" name="name" value="a &#34;name&#34;">`,
+				"&lt;script&gt;", `action="/ui/access/keys/new"`, "sign in in another tab")
+			break
+		}
+		if time.Since(revoked) > 5*time.Second {
+			t.Fatalf("five seconds after its key was revoked the session still counts: %d", got.status)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.signIn(admin, "")
+	again := b.do("POST", "/ui/access/keys/new", kept)
+	if got := again; got.status != 200 || !strings.Contains(got.page, "&lt;script&gt;") {
+		t.Errorf("the form, sent again: %d\n%s", got.status, got.page)
+	}
+}
