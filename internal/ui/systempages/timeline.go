@@ -45,6 +45,9 @@ type timeMark struct {
 	Text string
 }
 
+// At is the position within the width of the drawing: texts must not be stretched with it.
+func (m timeMark) At() string { return fmt.Sprintf("%.2f%%", m.X*100/axisWidth) }
+
 // timeFold is a wait that is not drawn in full, with the URL that draws it so.
 type timeFold struct {
 	X, W       float64
