@@ -3,7 +3,7 @@
 // Files, each on top of those before it: words, bars, runrow, takers, definitions, definition, definition_form,
 // definition_actions, backfills, runs,
 // bulks, run_actions, selected, gantt, run, workers, worker_actions,
-// calendar, pages.
+// calendar, events, pages.
 package jobpages
 
 import (
@@ -23,6 +23,8 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/jobs", p.definitions)
 	k.Action("/ui/jobs/new", p.create)
 	k.Page("GET /ui/jobs/calendar", p.calendar)
+	k.Page("GET /ui/jobs/events", p.events)
+	k.Action("/ui/jobs/events/publish", p.publish)
 	k.Page("GET /ui/jobs/{definition}", p.definition)
 	k.Action("/ui/jobs/{definition}/actions/edit", p.edit)
 	k.Action("/ui/jobs/{definition}/actions/pause", p.pause)

@@ -1,0 +1,70 @@
+package jobpages
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// eventList is the page of the events that start runs.
+type eventList struct {
+	*web.List
+	Events  []client.JobEventRecord
+	Publish web.Button
+	Offered bool
+	Now     time.Time
+}
+
+var (
+	eventViews = []web.View{
+		{Name: "All"}, {Name: "Not yet processed", Filter: url.Values{"processed": {"false"}}},
+		{Name: "Processed", Filter: url.Values{"processed": {"true"}}},
+	}
+	eventFilters = []web.Filter{
+		{Name: "event_type", Label: "Type", Hint: "order.paid"},
+		{Name: "correlation_id", Label: "Correlation"},
+		{Name: "created_from", Label: "Created from", Hint: "-24h", Time: true},
+		{Name: "created_to", Label: "Created before", Time: true},
+	}
+)
+
+func (p *pages) events(v *web.Visit) (*web.Page, error) {
+	d := eventList{List: v.NewList(eventViews, eventFilters), Now: v.Now, Offered: !p.kit.ReadOnly}
+	d.Publish = v.Button("Publish", "/ui/jobs/events/publish", "jobs:write", "Starts the jobs that wait for it.", web.Safe)
+	res, err := p.kit.Client.ListJobEventsWithResponse(v.Context(), &client.ListJobEventsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Events = list.Events
+	d.Paged(list.Pagination)
+	return &web.Page{Template: "job-events", Title: "Job events", Nav: "Jobs", Refresh: 10, Data: d}, nil
+}
+
+func (p *pages) publish(*web.Visit) (*web.Action, error) {
+	return &web.Action{
+		Label: "Publish", Title: "Publish an event", Nav: "Jobs", Back: web.Link{Name: "Events", URL: "/ui/jobs/events"},
+		Needs: "jobs:write", NoReason: true, Request: "POST /api/v1/job-events",
+		Means: "Every enabled job that waits for events of this type gets a run. An event with a dedupe key that is known " +
+			"is not stored again.",
+		Fields: []web.Field{
+			{Name: "event_type", Label: "Type", Required: true, Hint: "order.paid"},
+			{Name: "payload", Label: "Payload", Kind: "json", Hint: `{"order": 4711}`},
+			{Name: "dedupe_key", Label: "Dedupe key"},
+			{Name: "correlation_id", Label: "Correlation"},
+		},
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.PublishJobEventWithBody(ctx, &client.PublishJobEventParams{}, web.JSON, body, edit)
+		},
+		Done: func([]byte) string { return "/ui/jobs/events" },
+	}, nil
+}
