@@ -100,8 +100,8 @@ func TestEveryCodeIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(edges, ".", "../rest", "../rest/keyed", "../access", "../saga", "../saga/workflow",
-		"../event/webhook", "../dlq", "../jobrun") {
+	for _, dir := range append(edges, ".", "../rest", "../rest/keyed", "../access", "../saga", "../saga/sagabulk",
+		"../saga/workflow", "../event/webhook", "../dlq", "../jobrun") {
 		for code := range codeConstants(t, dir, name, shape) {
 			found[code] = true
 			if !listed[code] {

@@ -2,7 +2,7 @@
 // happened, and the forms of its actions.
 //
 // Files, each on top of those before it: story, reads, compare, track, gantt, rail, verbs, actions, retry, attempt,
-// tabs, sagas, export, start, saga, pages.
+// tabs, sagas, export, start, saga, bulk, errors, pages.
 package sagapages
 
 import (
@@ -21,6 +21,10 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/sagas/export.csv", p.export)
 	k.Page("GET /ui/sagas/export.ndjson", p.export)
 	k.Action("/ui/sagas/new", p.start)
+	k.Action("/ui/sagas/bulk/new", p.newBulk)
+	k.Page("GET /ui/sagas/bulk/{bulk}", p.bulk)
+	k.Action("/ui/sagas/bulk/{bulk}/actions/{action}", p.bulkAction)
+	k.Page("GET /ui/sagas/errors", p.errors)
 	k.Page("GET /ui/sagas/{saga}", p.saga)
 	k.Action("/ui/sagas/{saga}/actions/{action}", p.action)
 	return k.Templates(templates)

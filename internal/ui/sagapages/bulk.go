@@ -1,0 +1,297 @@
+package sagapages
+
+import (
+	"context"
+	"encoding/json"
+	"html/template"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// bulkActions is what can be done to many sagas, as the form offers it.
+var bulkActions = []web.Option{
+	{Value: "retry", Label: "Retry: make the next attempt now"},
+	{Value: "resume-compensation", Label: "Resume compensation, where it gave up"},
+	{Value: "acknowledge", Label: "Acknowledge: clear the need for attention"},
+	{Value: "suspend", Label: "Suspend: send nothing new"},
+	{Value: "resume", Label: "Resume after a suspension"},
+	{Value: "cancel", Label: "Cancel: undo everything, end as cancelled"},
+	{Value: "compensate", Label: "Compensate: undo everything, end as compensated"},
+}
+
+var yesNo = []web.Option{{Value: "", Label: "any"}, {Value: "true", Label: "yes"}, {Value: "false", Label: "no"}}
+
+// bulkFilters are the members of the filter of a bulk. Those that are not always shown are shown when they are set.
+var bulkFilters = []struct {
+	web.Field
+	always bool
+}{
+	{web.Field{Name: "workflow_name", Label: "Workflow"}, true},
+	{web.Field{Name: "status", Label: "Status", Kind: "lines", Hint: "One a line."}, false},
+	{web.Field{Name: "state", Label: "State", Kind: "lines", Hint: "One a line, such as failed."}, true},
+	{web.Field{Name: "lifecycle", Label: "Lifecycle", Kind: "lines", Hint: "One a line."}, false},
+	{web.Field{Name: "needs_attention", Label: "Needs attention", Kind: "select", Options: yesNo}, true},
+	{web.Field{Name: "active", Label: "Active", Kind: "select", Options: yesNo}, false},
+	{web.Field{Name: "definition_id", Label: "Version of the workflow", Hint: "name@version"}, false},
+	{web.Field{Name: "business_key", Label: "Business key"}, false},
+	{web.Field{Name: "correlation_id", Label: "Correlation"}, false},
+	{web.Field{Name: "trace_id", Label: "Trace"}, false},
+	{web.Field{Name: "initiated_by", Label: "Initiated by"}, false},
+	{web.Field{Name: "metadata", Label: "Metadata contains", Hint: "A JSON object."}, false},
+	{web.Field{Name: "created_from", Label: "Created from"}, true},
+	{web.Field{Name: "created_to", Label: "Created before"}, true},
+	{web.Field{Name: "updated_from", Label: "Changed from"}, false},
+	{web.Field{Name: "updated_to", Label: "Changed before"}, false},
+}
+
+// bulkFields are the fields of the form; the URL has the filters of the list, or the ids that were selected there.
+func bulkFields(v *web.Visit) []web.Field {
+	q := v.URL.Query()
+	action := q.Get("action")
+	if action == "" {
+		action = "retry"
+	}
+	fields := []web.Field{
+		{Name: "action", Label: "Do this", Kind: "select", Options: bulkActions, Value: action, Required: true},
+	}
+	if ids := q["ids"]; len(ids) > 0 || v.Form.Get("chosen") != "" {
+		fields = append(fields, web.Field{Name: "chosen", Label: "To these sagas", Kind: "lines", Required: true,
+			Value: strings.Join(ids, "\n"), Hint: "One id a line."})
+	} else {
+		group := "To all sagas that match"
+		for _, f := range bulkFilters {
+			if value := strings.Join(q[f.Name], "\n"); f.always || value != "" {
+				field := f.Field
+				field.Name, field.Value, field.Group = "filter."+f.Name, value, group
+				fields, group = append(fields, field), ""
+			}
+		}
+	}
+	return append(fields, web.Field{Name: "rate_per_second", Label: "Sagas per second", Kind: "number",
+		Group: "How fast", Hint: "Empty: as fast as possible. A retried saga calls its participant at once."})
+}
+
+// newBulk is the form of one action for many sagas.
+func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
+	return &web.Action{
+		Label: "Start", Title: "Act on many sagas", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
+		Class: web.Changes, Needs: "sagas:write", DryRun: web.DryRunInBody, Fields: bulkFields(v), Show: showBulk,
+		Means: "Does one action to each saga. Each decides for itself; one that refuses is skipped, with the reason.",
+		Body:  bulkBody,
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CreateSagaBulkWithBody(ctx, &client.CreateSagaBulkParams{}, web.JSON, body, edit)
+		},
+		Done: func(answer []byte) string {
+			var b client.SagaBulk
+			if json.Unmarshal(answer, &b) != nil {
+				return "/ui/sagas"
+			}
+			return "/ui/sagas/bulk/" + b.ID.String()
+		},
+	}, nil
+}
+
+// bulkBody gives the members of the form the types of the contract.
+func bulkBody(_ web.Form, members map[string]any) error {
+	if ids, chosen := members["chosen"]; chosen {
+		delete(members, "chosen")
+		members["ids"] = ids
+	}
+	filter, _ := members["filter"].(map[string]any)
+	for _, name := range []string{"needs_attention", "active"} {
+		if text, is := filter[name].(string); is {
+			filter[name] = text == "true"
+		}
+	}
+	if members["ids"] == nil && filter == nil {
+		members["filter"] = map[string]any{} // the API says what is wrong with it
+	}
+	return nil
+}
+
+// showBulk says what a bulk would do.
+func showBulk(answer []byte) (*web.Preview, error) {
+	var dry client.SagaBulkPreview
+	if err := json.Unmarshal(answer, &dry); err != nil {
+		return nil, err
+	}
+	shown := &web.Preview{Sentences: []template.HTML{
+		web.Sentence("It is tried on %s sagas.", web.Count(dry.Matched, dry.MatchedIsCapped)),
+	}}
+	if dry.Examined > 0 {
+		shown.Sentences = append(shown.Sentences, web.Sentence(
+			"Of the first %s, %s would accept it now, and %s would be skipped.", web.Count(dry.Examined), web.Count(dry.Done),
+			web.Count(dry.Skipped)))
+	}
+	if len(dry.Sample) > 0 {
+		shown.Heads = []string{"Saga", "Workflow", "Now", "Then"}
+	}
+	for _, s := range dry.Sample {
+		row := []string{s.SagaID.String(), "", "", ""}
+		if s.WorkflowName != nil && s.State != nil {
+			row[1], row[2] = *s.WorkflowName, web.BadgeOf(*s.State).Word
+		}
+		if s.Becomes != nil {
+			row[3] = web.BadgeOf(*s.Becomes).Word
+		} else if s.Detail != nil {
+			row[3] = "skipped: " + *s.Detail
+		}
+		shown.Rows = append(shown.Rows, row)
+	}
+	shown.Ends = "Accepted means that the action was taken, not that it succeeds: " +
+		"the page of the bulk operation shows how each saga goes on."
+	return shown, nil
+}
+
+// bulkPage is the progress of a bulk.
+type bulkPage struct {
+	Bulk         *client.SagaBulk
+	Now          time.Time
+	About        string // which sagas it is about
+	DoneX, SkipX int64  // of the bar, in thousandths
+	SkipW        int64
+	Left         int64
+	Actions      []web.Button
+	Tabs         []web.Tab
+	Items        []client.SagaBulkItem
+	Next         string
+}
+
+func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
+	b, err := p.readBulk(v)
+	if err != nil {
+		return nil, err
+	}
+	params := &client.ListSagaBulkItemsParams{Cursor: v.Query("cursor"), PageSize: new(int32(50))}
+	outcome := v.URL.Query().Get("outcome")
+	if outcome != "" {
+		params.Outcome = new(client.SagaBulkOutcome(outcome))
+	}
+	res, err := p.kit.Client.ListSagaBulkItemsWithResponse(v.Context(), b.ID, params)
+	if err != nil {
+		return nil, err
+	}
+	items, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	path := "/ui/sagas/bulk/" + b.ID.String()
+	d := bulkPage{Bulk: b, Now: v.Now, About: aboutBulk(b), Items: items.Items, Left: max(0, b.Expected-b.Matched)}
+	if all := max(b.Expected, b.Matched); all > 0 {
+		d.DoneX, d.SkipX, d.SkipW = 1000*b.Done/all, 1000*b.Done/all, 1000*b.Skipped/all
+	}
+	for _, tab := range []struct{ name, outcome, count string }{
+		{"All", "", web.Count(b.Matched)}, {"Done", "DONE", web.Count(b.Done)},
+		{"Skipped", "SKIPPED", web.Count(b.Skipped)},
+	} {
+		d.Tabs = append(d.Tabs, web.Tab{Name: tab.name, URL: "?outcome=" + tab.outcome, Current: outcome == tab.outcome,
+			Count: tab.count})
+	}
+	if next := items.Pagination.NextCursor; next != nil {
+		q := v.URL.Query()
+		q.Set("cursor", *next)
+		d.Next = "?" + q.Encode()
+	}
+	refresh := 5
+	if b.State == client.BulkStateRUNNING {
+		refresh = 1
+		if !p.kit.ReadOnly {
+			d.Actions = []web.Button{
+				v.Button("Change the rate", path+"/actions/rate", "sagas:admin", "It takes effect with the next sagas.",
+					web.Safe),
+				v.Button("Cancel", path+"/actions/cancel", "sagas:write", "What is done stays done.", web.Changes),
+			}
+		}
+	}
+	return &web.Page{Template: "bulk", Title: "Bulk " + string(b.Action), Nav: "Sagas", Refresh: refresh, Data: d}, nil
+}
+
+// aboutBulk says which sagas a bulk is about.
+func aboutBulk(b *client.SagaBulk) string {
+	if b.Filter == nil {
+		return web.Count(*b.Ids) + " sagas that were listed"
+	}
+	raw, err := json.Marshal(b.Filter)
+	if err != nil {
+		return ""
+	}
+	var members map[string]any
+	if json.Unmarshal(raw, &members) != nil {
+		return ""
+	}
+	var parts []string
+	for name, value := range members {
+		text, err := json.Marshal(value)
+		if err == nil {
+			parts = append(parts, name+": "+strings.Trim(string(text), `"`))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+func (p *pages) readBulk(v *web.Visit) (*client.SagaBulk, error) {
+	id, err := uuid.Parse(v.PathValue("bulk"))
+	if err != nil {
+		return nil, web.ErrNoPage
+	}
+	res, err := p.kit.Client.GetSagaBulkWithResponse(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+// bulkAction is the form that cancels a running bulk, or changes its rate.
+func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
+	b, err := p.readBulk(v)
+	if err != nil {
+		return nil, err
+	}
+	c, path := p.kit.Client, "/ui/sagas/bulk/"+b.ID.String()
+	a := &web.Action{Nav: "Sagas", Back: web.Link{Name: "Bulk " + string(b.Action), URL: path},
+		Done: func([]byte) string { return path }}
+	switch v.PathValue("action") {
+	case "cancel":
+		a.Label, a.Title, a.Class, a.Needs = "Cancel it", "Cancel the bulk operation", web.Changes, "sagas:write"
+		a.Means = "No further saga is acted on. What is done stays done."
+		a.Request = "POST /api/v1/sagas/bulk/" + b.ID.String() + "/cancel"
+		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return c.CancelSagaBulkWithBody(ctx, b.ID, &client.CancelSagaBulkParams{}, web.JSON, body, edit)
+		}
+	case "rate":
+		rate := web.Field{Name: "rate_per_second", Label: "Sagas per second", Kind: "number",
+			Hint: "Empty: as fast as possible."}
+		if b.RatePerSecond != nil {
+			raw, err := json.Marshal(*b.RatePerSecond)
+			if err != nil {
+				return nil, err
+			}
+			rate.Value = string(raw)
+		}
+		a.Label, a.Title, a.Needs, a.NoKey = "Change the rate", "Change the rate of the bulk operation", "sagas:admin", true
+		a.Means, a.Request = "It takes effect with the next sagas.", "PATCH /api/v1/sagas/bulk/"+b.ID.String()
+		a.Fields, a.ETag = []web.Field{rate}, strconv.Quote(strconv.FormatInt(b.Version, 10))
+		a.Body = func(_ web.Form, members map[string]any) error {
+			if members["rate_per_second"] == nil {
+				members["rate_per_second"] = nil // no limit
+			}
+			return nil
+		}
+		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return c.UpdateSagaBulkWithBody(ctx, b.ID, &client.UpdateSagaBulkParams{}, web.JSON, body, edit)
+		}
+	default:
+		return nil, web.ErrNoPage
+	}
+	return a, nil
+}

@@ -1,0 +1,97 @@
+package sagapages_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// TestManySagasAreActedOnFromTheirList goes from the filters of the list through the dry run to the progress.
+func TestManySagasAreActedOnFromTheirList(t *testing.T) {
+	s := uitest.Start(t)
+	status, doc := s.Call(t, "POST", "/workflows", map[string]any{
+		"name": "bulky",
+		"retry": map[string]any{
+			"initial_interval_ms": 600_000, "max_interval_ms": 600_000, "max_attempts": 3,
+		},
+		"steps": []any{map[string]any{"name": "ping", "compensation": "none",
+			"action": map[string]any{"http": map[string]any{"url": s.Participant + "/503/ping"}}}},
+	})
+	if status != 201 {
+		t.Fatalf("workflow: %d %v", status, doc)
+	}
+	var ids []string
+	for range 2 {
+		_, doc := s.Call(t, "POST", "/sagas", map[string]any{"workflow_name": "bulky", "payload": map[string]any{}})
+		ids = append(ids, doc["saga_id"].(string))
+	}
+	const form = "/ui/sagas/bulk/new?workflow_name=bulky&action=suspend"
+	status, page := s.Get(t, form)
+	if status != 200 || !strings.Contains(page, "It is tried on <code>2</code> sagas") || !strings.Contains(page, ids[0]) {
+		t.Fatalf("the form does not say what it would do: %d\n%s", status, page)
+	}
+	if !strings.Contains(page, `name="filter.workflow_name" value="bulky"`) {
+		t.Errorf("the form does not have the filter of the list:\n%s", page)
+	}
+	status, page, _ = s.Post(t, form, uitest.Form(page))
+	if status != 400 {
+		t.Errorf("without a reason: %d\n%s", status, page)
+	}
+	filled := uitest.Form(page)
+	filled.Set("filter.workflow_name", "bulky")
+	filled.Set("reason", hostile)
+	status, page, to := s.Post(t, form, filled)
+	if status != 303 || !strings.HasPrefix(to, "/ui/sagas/bulk/") {
+		t.Fatalf("it is not started: %d %s\n%s", status, to, page)
+	}
+	until(t, func() bool {
+		_, page = s.Get(t, to)
+		return strings.Contains(page, "2 of 2 sagas have accepted")
+	})
+	if strings.Contains(page, hostile) || strings.Contains(page, " style=") ||
+		!strings.Contains(page, "workflow_name: bulky") {
+		t.Errorf("the page of a bulk operation:\n%s", page)
+	}
+	if _, doc := s.Call(t, "GET", "/sagas/"+ids[1], nil); doc["suspended_at"] == nil {
+		t.Errorf("a saga of the filter is not suspended: %v", doc)
+	}
+	for _, path := range []string{to + "?outcome=SKIPPED", "/ui/sagas/errors", "/ui/sagas/errors?workflow_name=bulky"} {
+		if status, page := s.Get(t, path); status != 200 || !strings.Contains(page, "</html>") {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+
+	// Those that were selected, slowly; then the rate is changed, and it is canceled.
+	form2 := "/ui/sagas/bulk/new?" + url.Values{"ids": ids, "action": {"resume"}}.Encode()
+	_, page = s.Get(t, form2)
+	filled = uitest.Form(page)
+	filled.Set("action", "resume")
+	filled.Set("chosen", strings.Join(ids, "\r\n"))
+	filled.Set("reason", "back")
+	filled.Set("rate_per_second", "0.01")
+	if status, page, to = s.Post(t, form2, filled); status != 303 {
+		t.Fatalf("the selected ones: %d\n%s", status, page)
+	}
+	for _, action := range []string{"rate", "cancel"} {
+		at := to + "/actions/" + action
+		_, page = s.Get(t, at)
+		filled = uitest.Form(page)
+		filled.Set("reason", "too slow")
+		if action == "rate" {
+			filled.Set("rate_per_second", "0.02")
+		}
+		if status, page, back := s.Post(t, at, filled); status != 303 || back != to {
+			t.Errorf("%s: %d %s\n%s", action, status, back, page)
+		}
+	}
+	if _, page = s.Get(t, to); !strings.Contains(page, "canceled") || !strings.Contains(page, "0.02 a second") {
+		t.Errorf("after it was canceled:\n%s", page)
+	}
+	for _, path := range []string{"/ui/sagas/bulk/x", to + "/actions/nothing"} {
+		if status, _ := s.Get(t, path); status != 404 {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}
