@@ -112,10 +112,12 @@ func same(a, b value) bool {
 	return bytes.Equal(a.raw, b.raw)
 }
 
+// compare adds the operations that make is of was. An object whose member without a name differs is replaced as a
+// whole: paths through such a member are not understood everywhere, not even by this server.
 func compare(path string, was, is value, patch *[]operation) {
 	switch {
 	case same(was, is):
-	case was.kind == '{' && is.kind == '{':
+	case was.kind == '{' && is.kind == '{' && same(was.members[""], is.members[""]):
 		for _, name := range slices.Sorted(maps.Keys(was.members)) {
 			at := path + "/" + escape(name)
 			if now, ok := is.members[name]; ok {

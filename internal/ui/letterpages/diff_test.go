@@ -18,6 +18,7 @@ func TestAnEditBecomesThePatchThatMakesIt(t *testing.T) {
 		"items removed":   {`[1,2,3,4]`, `[1,4]`, `[{"op":"remove","path":"/2"},{"op":"remove","path":"/1"}]`},
 		"inside an item":  {`[{"a":1},2]`, `[{"a":3},2]`, `[{"op":"replace","path":"/0/a","value":3}]`},
 		"another kind":    {`{"a":1}`, `[1]`, `[{"op":"replace","path":"","value":[1]}]`},
+		"no name":         {`{"a":{"":[]}}`, `{"a":{"":[1]}}`, `[{"op":"replace","path":"/a","value":{"":[1]}}]`},
 		"escapes":         {`"\u00e9<"`, `"é\u003c"`, `null`},
 	} {
 		patch, err := difference(json.RawMessage(c.before), json.RawMessage(c.after))
