@@ -18,7 +18,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced test-ui screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,9 @@ object-store: ## build the S3 server for the tests (versitygw, pinned in tools/s
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
 
 # Programs that tests and the sessions of the manual need besides Skald and PostgreSQL.
-programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl
-	@sh scripts/programs.sh redis-server pgbouncer jq curl openssl
+programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl, chromium, axe-core
+	@sh scripts/programs.sh redis-server pgbouncer jq curl openssl chromium
+	@sh scripts/axe.sh
 
 postgres:
 	@sh scripts/postgres-binaries.sh
@@ -66,9 +67,16 @@ endif
 unraced: # the packages that `make race` leaves out
 	$(TEST) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
 
+test-ui: postgres programs ## run all journeys of people through the pages in chromium, and check every page for accessibility
+	SKALD_UI=all $(TEST) -v ./internal/test/browser
+
+screenshots: postgres programs ## make pictures of every page, light and dark, wide and narrow, in .skald/screenshots
+	mkdir -p .skald/screenshots
+	SKALD_SCREENSHOTS=$(CURDIR)/.skald/screenshots $(TEST) -run TestScreenshots ./internal/test/browser
+
 test-fast: ## run the tests that need only Go: no database, object store or broker (under a minute)
 	$(TEST) $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
-		awk '{ all[$$1] } /\/internal\/(test\/testdb|postgres\/devpg|jobrun\/logstore|test\/manual)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
+		awk '{ all[$$1] } /\/internal\/(test\/testdb|test\/browser|postgres\/devpg|jobrun\/logstore|test\/manual)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
 
 kafka: ## start a real Apache Kafka broker on 127.0.0.1:19092 (SKALD_KAFKA_PORT); downloads its jars from Maven Central
 	@sh scripts/kafka.sh start

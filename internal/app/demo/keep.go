@@ -22,8 +22,8 @@ type KeepConfig struct {
 	Version httpapi.Version
 	Out     io.Writer
 	Log     *slog.Logger
-	// Ready is called with the server's URL once everything is there. Optional.
-	Ready func(url string)
+	// Ready is called with the URLs of the server and of the participants once everything is there. Optional.
+	Ready func(url, participants string)
 }
 
 // filler fills a server.
@@ -84,7 +84,7 @@ participants  %s; make one misbehave with
 Ctrl-C ends the demo and deletes its data.
 `, url, url, services.url, services.url)
 	if cfg.Ready != nil {
-		cfg.Ready(url)
+		cfg.Ready(url, services.url)
 	}
 	return f.move(ctx)
 }

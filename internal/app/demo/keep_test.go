@@ -28,7 +28,7 @@ func TestADemoThatStaysHasSomethingInEveryStateToLookAt(t *testing.T) {
 	go func() {
 		ended <- demo.Keep(ctx, demo.KeepConfig{
 			Skald: cfg, Scale: 0.1, Dir: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
-			Ready: func(url string) { ready <- url },
+			Ready: func(url, _ string) { ready <- url },
 		})
 	}()
 	var server string

@@ -152,6 +152,7 @@ var arrows = map[string][]string{
 		"internal/secret/envelope", "internal/test/storetest", "internal/test/testdb"},
 	"internal/test/storetest":   {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow", "internal/rest/page"},
 	"internal/test/eventtest":   {"internal/event/webhook", "internal/fault", "internal/saga", "internal/test/storetest", "internal/rest/page"},
+	"internal/test/browser":     {},
 	"internal/test/uitest":      {"internal/app", "internal/config", "internal/test/testdb"},
 	"internal/test/testdb":      {"db", "internal/postgres/devpg"},
 	"internal/test/testnet":     {},

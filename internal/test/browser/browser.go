@@ -1,0 +1,54 @@
+// Package browser drives chromium over the pages for people. A test fails on anything that a person would see in
+// the browser's console: errors, reports of the content security policy, requests to other servers, and answers of
+// 400 and above that the test has not announced.
+//
+// Files, each on top of those before it: axe, browser, tab.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+var (
+	once    sync.Once
+	running context.Context
+	failed  error
+	stop    = func() {}
+)
+
+// Main runs the tests of a package with one chromium, which ends with them.
+func Main(m *testing.M) {
+	code := m.Run()
+	stop()
+	os.Exit(code)
+}
+
+// chromium returns the context of the one browser.
+func chromium(t testing.TB) context.Context {
+	t.Helper()
+	once.Do(func() {
+		path, err := exec.LookPath("chromium")
+		if err != nil {
+			failed = fmt.Errorf("%w: make programs installs it", err)
+			return
+		}
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+			// A test's chromium shows this machine's own pages only; as root it has no sandbox.
+			chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1280, 900))
+		all, end := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, endTab := chromedp.NewContext(all)
+		stop = func() { endTab(); end() }
+		running, failed = ctx, chromedp.Do(ctx, chromedp.Navigate("about:blank"))
+	})
+	if failed != nil {
+		t.Fatalf("chromium: %v", failed)
+	}
+	return running
+}

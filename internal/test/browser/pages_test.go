@@ -1,0 +1,176 @@
+package browser_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/app/demo"
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/browser"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+func TestMain(m *testing.M) { browser.Main(m) }
+
+// all reports whether the tests that take long run as well.
+func all() bool { return os.Getenv("SKALD_UI") == "all" }
+
+// startDemo runs the demo with something in every state.
+func startDemo(t *testing.T) (server, participants string) {
+	t.Helper()
+	cfg := config.Default(config.Dev)
+	cfg.Database.URL = config.Secret(testdb.DSN(t))
+	cfg.Server.ListenAddr = "127.0.0.1:0"
+	type place struct{ server, participants string }
+	ready, ended := make(chan place, 1), make(chan error, 1)
+	ctx := t.Context() // it ends before the cleanups
+	go func() {
+		ended <- demo.Keep(ctx, demo.KeepConfig{
+			Skald: cfg, Scale: 0.05, Dir: t.TempDir(), Out: io.Discard, Log: slog.New(slog.DiscardHandler),
+			Ready: func(url, participants string) { ready <- place{url, participants} },
+		})
+	}()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Errorf("the demo ended with %v", err)
+		}
+	})
+	select {
+	case p := <-ready:
+		return p.server, p.participants
+	case err := <-ended:
+		ended <- nil
+		t.Fatalf("the demo: %v", err)
+	}
+	return "", ""
+}
+
+// get reads a page.
+func get(t *testing.T, address string) (int, string) {
+	t.Helper()
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+var (
+	href     = regexp.MustCompile(`href="(/(?:ui|docs)[^"#]*)`)
+	someID   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}`)
+	ofNoView = regexp.MustCompile(`^/ui/assets/|^/docs/(api|images)|/export|/raw|/download`)
+)
+
+// kind of a page: two pages of one kind differ only in what they show.
+func kind(path string) string {
+	u, err := url.Parse(path)
+	if err != nil {
+		return path
+	}
+	parts := strings.Split(someID.ReplaceAllString(u.Path, "*"), "/")
+	switch {
+	case len(parts) > 3 && slices.Contains([]string{"workflows", "jobs", "runs", "topics"}, parts[2]) && parts[3] != "new":
+		parts[3] = "*"
+	case parts[1] == "docs" && len(parts) > 2 && parts[2] != "" && parts[2] != "problems":
+		parts[2] = "*"
+	}
+	return strings.Join(parts, "/") + "?" + u.Query().Get("tab")
+}
+
+// pages returns one page of each kind that links lead to from the overview.
+func pages(t *testing.T, server string) (found []string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for next := []string{"/ui/", "/ui/sagas", "/docs/", "/ui/dlq/letters"}; len(next) > 0; next = next[1:] {
+		path := strings.ReplaceAll(next[0], "&amp;", "&")
+		if k := kind(path); seen[k] || ofNoView.MatchString(path) {
+			continue
+		} else {
+			seen[k] = true
+		}
+		status, page := get(t, server+path)
+		if status == http.StatusNotFound && !strings.Contains(path, "/sagas") { // a page that nobody has built yet
+			t.Logf("%s is not there", path)
+			continue
+		}
+		if status != http.StatusOK {
+			t.Errorf("%s: %d", path, status)
+			continue
+		}
+		found = append(found, path)
+		for _, m := range href.FindAllStringSubmatch(page, -1) {
+			next = append(next, m[1])
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+var sizes = []struct {
+	name          string
+	width, height int64
+}{{"wide", 1280, 900}, {"phone", 390, 844}}
+
+var themes = []string{"light", "dark"}
+
+// checkEveryPage looks for what a person who sees badly, uses a phone or pays for data would complain of.
+func checkEveryPage(t *testing.T, server string) {
+	tab := browser.Open(t)
+	for _, path := range pages(t, server) {
+		tab.Look(1280, 900, "light")
+		tab.Go(server + path)
+		if got := tab.Transferred(); got > 40_000 {
+			t.Errorf("%s: scripts and styles take %d bytes, more than 40,000", path, got)
+		}
+		for _, theme := range themes {
+			tab.Look(1280, 900, theme)
+			for _, v := range tab.Violations() {
+				t.Errorf("%s, %s: %s", path, theme, v)
+			}
+		}
+		tab.Look(390, 844, "light")
+		var wide []string
+		tab.Eval(`document.documentElement.scrollWidth <= innerWidth + 1 ? [] : [...document.querySelectorAll("main *")]
+			.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".table, pre, svg, nav, dialog"))
+			.slice(0, 3).map(e => e.outerHTML.slice(0, 160)).concat("the page")`, &wide)
+		if len(wide) > 0 {
+			t.Errorf("%s is wider than a phone: %s", path, strings.Join(wide, "\n    "))
+		}
+	}
+}
+
+func TestScreenshots(t *testing.T) {
+	dir := os.Getenv("SKALD_SCREENSHOTS")
+	if dir == "" {
+		return // make screenshots
+	}
+	server, _ := startDemo(t)
+	tab := browser.Open(t)
+	for _, path := range pages(t, server) {
+		for _, s := range sizes {
+			for _, theme := range themes {
+				tab.Look(s.width, s.height, theme)
+				tab.Go(server + path)
+				name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(kind(path)), "-"), "-")
+				file := filepath.Join(dir, fmt.Sprintf("%s.%s.%s.png", name, s.name, theme))
+				if err := os.WriteFile(file, tab.Screenshot(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

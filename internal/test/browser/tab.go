@@ -1,0 +1,251 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience is how long a page may take on a machine that has much else to do.
+const patience = time.Minute
+
+// Tab is a window of a person who has no others open: without cookies, and with nothing in the cache.
+type Tab struct {
+	testing.TB
+	ctx context.Context
+
+	mu      sync.Mutex
+	own     string   // the host whose pages it shows
+	allowed []string // parts of complaints that the test expects
+	found   []string
+}
+
+// Open opens a tab.
+func Open(t testing.TB) *Tab {
+	t.Helper()
+	parent := chromium(t)
+	ctx, closeTab := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
+	b := &Tab{TB: t, ctx: ctx}
+	err := errors.Join(chromedp.Listen(ctx, b.listen), command(ctx, network.Enable, network.EnableParams{}),
+		command(ctx, log.Enable, cdp.Empty{}), command(ctx, runtime.Enable, cdp.Empty{}))
+	if err != nil {
+		t.Fatalf("chromium: %v", err)
+	}
+	t.Cleanup(func() {
+		closeTab()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, c := range b.found {
+			if !slices.ContainsFunc(b.allowed, func(a string) bool { return strings.Contains(c, a) }) {
+				t.Errorf("the browser complains: %s", c)
+			}
+		}
+	})
+	return b
+}
+
+// Expect announces complaints that contain text, such as "412".
+func (b *Tab) Expect(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.allowed = append(b.allowed, text)
+}
+
+func (b *Tab) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	complain := func(format string, args ...any) { b.found = append(b.found, fmt.Sprintf(format, args...)) }
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		text, _ := json.Marshal(e.ExceptionDetails)
+		complain("exception: %s", text)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == "error" || e.Type == "assert" {
+			text, _ := json.Marshal(e.Args)
+			complain("console: %s", text)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == "error" {
+			complain("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		u, err := url.Parse(e.Request.URL)
+		if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != b.own {
+			complain("a request to another server: %s", e.Request.URL)
+		}
+	case *network.EventResponseReceived:
+		if e.Response.Status >= 400 {
+			complain("%d for %s", e.Response.Status, e.Response.URL)
+		}
+	}
+}
+
+// command sends a command of the protocol whose answer says nothing.
+func command[P, R any](ctx context.Context, c cdp.Command[P, R], params P) error {
+	_, err := chromedp.Call(ctx, c, params)
+	return err
+}
+
+func (b *Tab) run(do func(context.Context) error) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := do(ctx); err != nil {
+		b.Fatalf("the browser: %v\n%s", err, b.State())
+	}
+}
+
+func (b *Tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	b.run(func(ctx context.Context) error { return chromedp.Do(ctx, steps...) })
+}
+
+// Go opens a page and waits until it has loaded.
+func (b *Tab) Go(address string) {
+	b.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.mu.Lock()
+	b.own = u.Host
+	b.mu.Unlock()
+	b.do(chromedp.Navigate(address), chromedp.WaitReady("body"))
+}
+
+// Transferred is how many bytes the scripts and styles of the page take when they are sent.
+func (b *Tab) Transferred() (bytes int) {
+	b.Helper()
+	b.Eval(`performance.getEntriesByType("resource").filter(r => /[.](js|css)$/.test(r.name))
+		.reduce((sum, r) => sum + r.encodedBodySize, 0)`, &bytes)
+	return bytes
+}
+
+// Eval evaluates an expression of JavaScript, or waits for a promise; out may be nil.
+func (b *Tab) Eval(expression string, out any) {
+	b.Helper()
+	b.run(func(ctx context.Context) error {
+		text, err := chromedp.Run(ctx, chromedp.Evaluate[string](
+			"(async () => JSON.stringify(await ("+expression+")) ?? 'null')()", chromedp.EvalAwaitPromise))
+		if err != nil || out == nil {
+			return err
+		}
+		return json.Unmarshal([]byte(text), out)
+	})
+}
+
+// Until waits until an expression is true.
+func (b *Tab) Until(what, expression string) {
+	b.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		// An error is a page on its way to another one.
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		cancel()
+		if ok && err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatalf("the page never showed %s (%v)\n%s", what, err, b.State())
+		}
+	}
+}
+
+// See waits until the page shows a text.
+func (b *Tab) See(text string) {
+	b.Helper()
+	b.Until(fmt.Sprintf("%q", text), fmt.Sprintf(
+		"document.body && document.body.innerText.toLowerCase().includes(%s)", quote(strings.ToLower(text))))
+}
+
+// Click clicks with the mouse on the first visible element that a selector finds and whose text contains text.
+func (b *Tab) Click(selector, text string) {
+	b.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll(%s)].find(e => e.checkVisibility() && !e.disabled &&
+		(e.innerText || e.value || "").toLowerCase().includes(%s))`, quote(selector), quote(strings.ToLower(text)))
+	b.Until(fmt.Sprintf("%s %q", selector, text), find)
+	var at struct{ X, Y float64 }
+	b.Eval(fmt.Sprintf(`(() => { const e = %s; e.scrollIntoView({block: "center", behavior: "instant"});
+		const r = e.getClientRects()[0]; return {X: r.x + r.width / 2, Y: r.y + r.height / 2}; })()`, find), &at)
+	b.do(chromedp.MouseClickXY(at.X, at.Y))
+}
+
+// Fill types a text into a field, in place of what it holds.
+func (b *Tab) Fill(selector, text string) {
+	b.Helper()
+	b.Until(selector, fmt.Sprintf("document.querySelector(%s)", quote(selector)))
+	b.Eval(fmt.Sprintf("(e => { e.focus(); e.select(); })(document.querySelector(%s))", quote(selector)), nil)
+	b.do(chromedp.KeyEvent(text))
+}
+
+// Press presses keys.
+func (b *Tab) Press(keys string) {
+	b.Helper()
+	b.do(chromedp.KeyEvent(keys))
+}
+
+// WithoutScripts turns JavaScript off, as some people do.
+func (b *Tab) WithoutScripts() {
+	b.Helper()
+	b.run(func(ctx context.Context) error {
+		return command(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	})
+}
+
+// Look changes the size of the window and the theme.
+func (b *Tab) Look(width, height int64, theme string) {
+	b.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+	b.run(func(ctx context.Context) error {
+		return command(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
+	})
+}
+
+// Screenshot returns the whole page as PNG.
+func (b *Tab) Screenshot() (png []byte) {
+	b.Helper()
+	b.run(func(ctx context.Context) (err error) {
+		png, err = chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		return err
+	})
+	return png
+}
+
+// Path is that of the page, with its query.
+func (b *Tab) Path() (path string) {
+	b.Helper()
+	b.Eval("location.pathname + location.search", &path)
+	return path
+}
+
+// State is where the tab is and what it shows, for messages.
+func (b *Tab) State() string {
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	shown, err := chromedp.Run(ctx, chromedp.Evaluate[string](
+		`location.href + "\n" + (document.body ? document.body.innerText : "")`))
+	if err != nil {
+		return err.Error()
+	}
+	return shown
+}
+
+func quote(s string) string {
+	text, _ := json.Marshal(s) // a string is always JSON
+	return string(text)
+}
