@@ -55,12 +55,16 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		defer os.RemoveAll(dir)
 		cfg.Skald.Database.EmbeddedDir = filepath.Join(dir, "postgres")
 	}
+	cfg.Skald.Engine.DrainTimeout = time.Second // its participants end with it
 	url, stop, err := startSkald(ctx, Config{Skald: cfg.Skald, Version: cfg.Version, Log: cfg.Log},
 		cfg.Skald.Server.ListenAddr)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() {
+		closeServices() // before the server, which would wait for slow answers
+		err = errors.Join(err, stop())
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	worked := make(chan error, 1)

@@ -46,7 +46,7 @@ func openServices(log *slog.Logger) (s *services, closeIt func(), err error) {
 			log.Error("the participants of the demo ended", slog.Any("error", err))
 		}
 	}()
-	return s, func() { close(s.stop); server.Close() }, nil
+	return s, sync.OnceFunc(func() { close(s.stop); server.Close() }), nil
 }
 
 // behave sets how an operation answers from now on.
@@ -92,7 +92,7 @@ func (s *services) answer(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	case <-s.stop:
-		return
+		panic(http.ErrAbortHandler) // without an answer
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

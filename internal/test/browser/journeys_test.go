@@ -1,11 +1,230 @@
 package browser_test
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/browser"
+	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestThePages takes people's ways through the pages of one demo.
+// TestThePages takes people's ways through the pages of one demo. SKALD_UI=all adds those that take long.
 func TestThePages(t *testing.T) {
 	server, _ := startDemo(t)
-	t.Run("every page can be used by everybody", func(t *testing.T) { checkEveryPage(t, server) })
+	for _, j := range []struct {
+		name string
+		long bool
+		take func(*testing.T, string)
+	}{
+		{"a saga whose undo gave up is compensated", false, resumeCompensation},
+		{"with the keyboard", false, withTheKeyboard},
+		{"without scripts", false, withoutScripts},
+		{"the step was undone by hand", true, resolveTheLetter},
+		{"two people act on one saga", true, twoPeople},
+		{"the server is away and back", true, serverAway},
+		{"every page can be used by everybody", false, checkEveryPage},
+	} {
+		if !j.long || all() {
+			t.Run(j.name, func(t *testing.T) { j.take(t, server) })
+		}
+	}
+}
+
+// resumeCompensation begins at the overview and ends with the saga compensated, without a page loaded again.
+func resumeCompensation(t *testing.T, server string) {
+	tab := browser.Open(t)
+	tab.Go(server + "/ui/")
+	tab.See("the undo of reserve-stock gave up")
+	tab.Click("#causes a[href*=late-order]", "")
+	tab.Click("td a", "late-0")
+	tab.See("gave up")
+	tab.Click("a[data-action]", "Resume compensation")
+	tab.See("What it would do")
+	tab.Fill("dialog input[name=reason]", "stock answers again")
+	tab.Click("dialog button.first", "")
+	tab.See("Accepted")
+	tab.Eval("window.loaded = 'once'", new(string))
+	tab.Until("the saga compensated", badge("compensated"))
+	var loaded string
+	if tab.Eval("window.loaded ?? 'again'", &loaded); loaded != "once" {
+		t.Errorf("the page was loaded %s", loaded)
+	}
+}
+
+// badge is true when the state beside the title is that.
+func badge(state string) string {
+	return `document.querySelector("h1 .badge")?.innerText.includes("` + state + `")`
+}
+
+func withTheKeyboard(t *testing.T, server string) {
+	tab := browser.Open(t)
+	tab.Go(server + "/ui/sagas?needs_attention=true")
+	tab.TabTo("td a", "late-1")
+	tab.Press(kb.Enter)
+	tab.Until("the saga", badge("failed"))
+	tab.TabTo("a[data-action]", "Resume compensation")
+	tab.Press(kb.Enter)
+	tab.Until("the dialog with the focus in it", `document.activeElement.closest("dialog[open]")`)
+	tab.Press(kb.Escape)
+	tab.Until("the dialog closed, and the focus back", `!document.querySelector("dialog[open]") &&
+		document.activeElement.matches("a[data-action]")`)
+	tab.Press(kb.Enter)
+	tab.See("What it would do")
+	tab.Until("the focus in the dialog", `document.activeElement.closest("dialog[open]")`)
+	var there bool
+	if tab.Eval(`document.activeElement.name === "reason"`, &there); !there {
+		tab.TabTo("input[name=reason]", "")
+	}
+	tab.Press("stock answers again")
+	tab.TabTo("dialog button.first", "")
+	tab.Press(kb.Enter)
+	tab.See("Accepted")
+	tab.Until("the saga compensated", badge("compensated"))
+}
+
+func withoutScripts(t *testing.T, server string) {
+	tab := browser.Open(t)
+	tab.WithoutScripts()
+	tab.Go(server + "/ui/sagas?needs_attention=true")
+	tab.Click("td a", "late-2")
+	tab.Click("a[data-action]", "Resume compensation")
+	tab.See("What it would do")
+	tab.Fill("input[name=reason]", "stock answers again")
+	tab.Click("button.first", "")
+	tab.See("Accepted")
+	saga, _, _ := strings.Cut(tab.Path(), "?")
+	settled(t, server, strings.TrimPrefix(saga, "/ui"))
+	tab.Go(server + saga)
+	tab.Until("the saga compensated", badge("compensated"))
+}
+
+// settled waits until the saga of a path of the API has ended.
+func settled(t *testing.T, server, path string) {
+	t.Helper()
+	for range 60 {
+		res, err := http.Get(server + "/api/v1" + path + "?wait=5s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if strings.Contains(string(text), `"state":"compensated"`) {
+			return
+		}
+	}
+	t.Fatalf("%s is not compensated", path)
+}
+
+func resolveTheLetter(t *testing.T, server string) {
+	tab := browser.Open(t)
+	tab.Go(server + "/ui/sagas?needs_attention=true")
+	tab.Click("td a", "late-3")
+	tab.Until("the saga", badge("failed"))
+	saga := tab.Path()
+	tab.Click("main a[href*='/dlq/letters/']", "")
+	tab.Click("a[data-action], a.button", "Resolve")
+	tab.Fill("input[name=reason]", "undone by hand")
+	tab.Click("button.first", "")
+	tab.See("RESOLVED")
+	tab.Go(server + saga)
+	tab.Until("the saga compensated", badge("compensated"))
+}
+
+// twoPeople act on one saga: the second learns that it has changed, and decides again.
+func twoPeople(t *testing.T, server string) {
+	tab := browser.Open(t)
+	tab.Go(server + "/ui/sagas?workflow_name=shipment&active=true")
+	tab.Click("td a", "shipment-0")
+	tab.Click("a[data-action]", "Suspend")
+	tab.Until("the form", `document.querySelector("dialog[open] form.act")`)
+	path, _, _ := strings.Cut(strings.TrimPrefix(tab.Path(), "/ui"), "?")
+	for _, action := range []string{"suspend", "resume"} {
+		res, err := http.Post(server+"/api/v1"+path+"/"+action, "application/json", strings.NewReader(`{"reason": "first"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusAccepted {
+			t.Fatalf("%s: %s", action, res.Status)
+		}
+	}
+	tab.Expect("412")
+	tab.Fill("dialog input[name=reason]", "second")
+	tab.Click("dialog button.first", "")
+	tab.See("has changed since the form was opened")
+	tab.Click("dialog button.first", "")
+	tab.See("Accepted")
+	tab.See("suspended")
+}
+
+// serverAway takes the server away from the browser and gives it back.
+func serverAway(t *testing.T, server string) {
+	target, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := func(l net.Listener) *http.Server {
+		s := &http.Server{Handler: httputil.NewSingleHostReverseProxy(target)} //nolint:gosec // for one browser
+		go s.Serve(l)                                                          //nolint:errcheck // it ends with Close
+		return s
+	}
+	front := serve(l)
+	tab := browser.Open(t)
+	tab.Expect("net::ERR_")
+	tab.Go("http://" + l.Addr().String() + "/ui/sagas?active=true")
+	tab.Until("the list", `document.querySelector("main table")`)
+	front.Close()
+	tab.See("Skald does not answer")
+	again, err := net.Listen("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	front = serve(again)
+	defer front.Close()
+	tab.Until("that it is back", `document.getElementById("offline").hidden`)
+}
+
+// TestBehindAProxyAllLinksStayBelowItsPath opens pages through a proxy that takes a path away.
+func TestBehindAProxyAllLinksStayBelowItsPath(t *testing.T) {
+	if !all() {
+		return // make test-ui
+	}
+	s := uitest.Start(t, func(c *config.Config) { c.Server.BasePath = "/skald" })
+	target, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(http.StripPrefix("/skald", httputil.NewSingleHostReverseProxy(target)))
+	defer front.Close()
+	tab := browser.Open(t)
+	tab.Go(front.URL + "/skald/ui/")
+	for _, page := range []string{"Sagas", "Workflows", "Dead letters", "Manual"} {
+		tab.Click("header nav a", page)
+		tab.Until(page, `document.querySelector("header [aria-current]")?.innerText === "`+page+`"`)
+		var astray []string
+		tab.Eval(`[...document.querySelectorAll("a[href], form[action], link[href], script[src]")]
+			.map(e => e.getAttribute("href") ?? e.getAttribute("action") ?? e.getAttribute("src"))
+			.filter(u => u.startsWith("/") && !u.startsWith("/skald/"))`, &astray)
+		if len(astray) > 0 {
+			t.Errorf("%s leads elsewhere: %q", page, astray)
+		}
+	}
+	tab.Fill("#q", "lease")
+	tab.Press(kb.Enter)
+	tab.Until("what was found", `document.querySelector(".hit mark")`)
+	tab.Go(front.URL + "/skald/docs/api")
+	tab.See("Authorize")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // patience is how long a page may take on a machine that has much else to do.
@@ -135,13 +136,23 @@ func (b *Tab) Transferred() (bytes int) {
 	return bytes
 }
 
-// Eval evaluates an expression of JavaScript, or waits for a promise; out may be nil.
+// Eval evaluates an expression of JavaScript.
 func (b *Tab) Eval(expression string, out any) {
 	b.Helper()
+	b.evaluate("JSON.stringify("+expression+") ?? 'null'", out)
+}
+
+// await evaluates an expression that is a promise.
+func (b *Tab) await(expression string, out any) {
+	b.Helper()
+	b.evaluate("("+expression+").then(JSON.stringify)", out, chromedp.EvalAwaitPromise)
+}
+
+func (b *Tab) evaluate(expression string, out any, options ...chromedp.EvaluateOption) {
+	b.Helper()
 	b.run(func(ctx context.Context) error {
-		text, err := chromedp.Run(ctx, chromedp.Evaluate[string](
-			"(async () => JSON.stringify(await ("+expression+")) ?? 'null')()", chromedp.EvalAwaitPromise))
-		if err != nil || out == nil {
+		text, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression, options...))
+		if err != nil {
 			return err
 		}
 		return json.Unmarshal([]byte(text), out)
@@ -187,9 +198,23 @@ func (b *Tab) Click(selector, text string) {
 // Fill types a text into a field, in place of what it holds.
 func (b *Tab) Fill(selector, text string) {
 	b.Helper()
-	b.Until(selector, fmt.Sprintf("document.querySelector(%s)", quote(selector)))
-	b.Eval(fmt.Sprintf("(e => { e.focus(); e.select(); })(document.querySelector(%s))", quote(selector)), nil)
+	b.Until(selector, fmt.Sprintf("(e => e && (e.focus(), e.select(), true))(document.querySelector(%s))", quote(selector)))
 	b.do(chromedp.KeyEvent(text))
+}
+
+// TabTo presses Tab until the element with the focus fits a selector and has a text.
+func (b *Tab) TabTo(selector, text string) {
+	b.Helper()
+	for range 400 {
+		b.Press(kb.Tab)
+		var there bool
+		b.Eval(fmt.Sprintf(`(e => e.matches(%s) && (e.innerText || "").toLowerCase().includes(%s))(document.activeElement)`,
+			quote(selector), quote(strings.ToLower(text))), &there)
+		if there {
+			return
+		}
+	}
+	b.Fatalf("the key Tab never reaches %s %q\n%s", selector, text, b.State())
 }
 
 // Press presses keys.
