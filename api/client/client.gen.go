@@ -9004,6 +9004,9 @@ type GetRedriveParams struct {
 
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
@@ -9491,6 +9494,9 @@ type GetJobRunParams struct {
 
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // GetJobRunParamsView defines parameters for GetJobRun.
@@ -20850,6 +20856,17 @@ func NewGetRedriveRequest(server string, redriveID RedriveID, params *GetRedrive
 			req.Header.Set("Prefer", headerParam0)
 		}
 
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -23967,6 +23984,17 @@ func NewGetJobRunRequest(server string, runID JobRunID, params *GetJobRunParams)
 			}
 
 			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
 		}
 
 	}
@@ -46694,6 +46722,9 @@ func ParseGetRedriveResponse(rsp *http.Response) (*GetRedriveResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -48171,6 +48202,9 @@ func ParseGetJobRunResponse(rsp *http.Response) (*GetJobRunResponse, error) {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure

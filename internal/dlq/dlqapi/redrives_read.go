@@ -27,7 +27,10 @@ func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObjec
 	}
 	a := s.redriveAnswer(&r)
 	a.Waited = honoured
-	return a, nil
+	if !r.State.Terminal() {
+		return a, nil // its progress changes without a new version
+	}
+	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
 func (s *Handlers) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, error) {

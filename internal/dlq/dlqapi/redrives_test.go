@@ -188,6 +188,11 @@ func TestEachBulkActionIsApplied(t *testing.T) {
 	made := e.Bulk(`{"action":"DISCARD","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() +
 		`"],"reason":"r"}`)
 	done := e.Until(made.ID, "over", inState("COMPLETED"))
+	path := "/api/v1/dlq/redrives/" + made.ID.String()
+	tag := e.Send("GET", path, "").Header.Get("ETag")
+	if r := e.Send("GET", path, "", "If-None-Match", tag); r.Status != http.StatusNotModified || len(r.Body) > 0 {
+		t.Errorf("a redrive that is over: %d %s", r.Status, r.Body)
+	}
 	if done.Done != 1 || done.Skipped+done.Failed != done.Matched-1 {
 		t.Errorf("of three letters, of which one can be discarded: %+v", done)
 	}

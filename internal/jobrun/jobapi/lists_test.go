@@ -225,8 +225,20 @@ func TestARunExplainsWhatItWaitsFor(t *testing.T) {
 	expect(run, "end", "attempt 1")
 	e.Send("POST", jobRuns+"/"+run.ID.String()+"/cancel", "")
 	expect(run, "cancel", "asked to stop")
+	path := jobRuns + "/" + run.ID.String()
+	known := e.Send("GET", path, "").Header.Get("ETag")
+	if r := e.Send("GET", path, "", "If-None-Match", known); r.Status != http.StatusOK {
+		t.Errorf("a run in progress, whose progress has no version: %d", r.Status)
+	}
 	e.finish(&offers[0], nil)
 	expect(run, "nothing", "SUCCEEDED")
+	if r := e.Send("GET", path, "", "If-None-Match", known); r.Status != http.StatusOK {
+		t.Errorf("a run that has changed: %d", r.Status)
+	}
+	known = e.Send("GET", path, "").Header.Get("ETag")
+	if r := e.Send("GET", path, "", "If-None-Match", known); r.Status != http.StatusNotModified || len(r.Body) > 0 {
+		t.Errorf("a run that has ended: %d %s", r.Status, r.Body)
+	}
 	first, second := e.run("one", ""), e.run("one", "")
 	expect(first, "turn", "has not admitted it")
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET admitted_at = now() WHERE id = $1`, first.ID) //nolint:errcheck // the checks below show its effect

@@ -203,7 +203,10 @@ func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject)
 		a.Body = toAPIRun(&r, false)
 	}
 	a.Waited = honoured
-	return a, nil
+	if !r.State.Terminal() {
+		return a, nil // its progress changes without a new version
+	}
+	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
 func (s *Handlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error) {
