@@ -64,12 +64,25 @@ type Overview struct {
 	Next     []Slot
 }
 
-// Sort puts the causes in the order in which people should look at them: by age times count, and by key where that is
-// the same, so that lines do not change places.
+// Sort puts the causes in the order in which people should look at them: by urgency, then by age times count, and by
+// key where that is the same, so that lines do not change places.
 func (o *Overview) Sort() {
 	slices.SortFunc(o.Causes, func(a, b Cause) int {
-		return cmp.Or(cmp.Compare(b.weight(o.At), a.weight(o.At)), cmp.Compare(a.Key(), b.Key()))
+		return cmp.Or(cmp.Compare(a.urgency(), b.urgency()), cmp.Compare(b.weight(o.At), a.weight(o.At)),
+			cmp.Compare(a.Key(), b.Key()))
 	})
+}
+
+// urgency is lower for what is more urgent. First what stands still until a person acts, then what has gone wrong,
+// last errors that nobody has looked at: with a backlog of these, everything else would be below the fold.
+func (c *Cause) urgency() int {
+	switch c.Kind {
+	case SagasAttention, SagasStuck, NoLeader, SweepLate:
+		return 0
+	case GroupNew:
+		return 2
+	}
+	return 1
 }
 
 func (c *Cause) weight(now time.Time) float64 {

@@ -15,22 +15,22 @@ import (
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-func TestCausesAreOrderedByAgeTimesCount(t *testing.T) {
+func TestCausesAreOrderedByUrgencyThenAgeTimesCount(t *testing.T) {
 	ago := func(kind overview.Kind, d time.Duration, n int) overview.Cause {
 		return overview.Cause{Kind: kind, Name: string(kind), Count: overview.CountOf(n), Since: now.Add(-d)}
 	}
 	o := overview.Overview{At: now, Causes: []overview.Cause{
 		ago(overview.WorkerLost, time.Minute, 1), ago(overview.RunsFailed, time.Hour, 2),
-		ago(overview.SagasAttention, time.Minute, 1000), ago(overview.QueueUntaken, -time.Minute, 3),
-		ago(overview.GroupNew, time.Minute, 1),
+		ago(overview.SagasAttention, time.Minute, 1), ago(overview.QueueUntaken, -time.Minute, 3),
+		ago(overview.GroupNew, time.Hour, 1000),
 	}}
 	o.Sort()
 	var got []overview.Kind
 	for _, c := range o.Causes {
 		got = append(got, c.Kind)
 	}
-	want := []overview.Kind{overview.SagasAttention, overview.RunsFailed, overview.GroupNew, overview.WorkerLost,
-		overview.QueueUntaken}
+	want := []overview.Kind{overview.SagasAttention, overview.RunsFailed, overview.WorkerLost, overview.QueueUntaken,
+		overview.GroupNew}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
