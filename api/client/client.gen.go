@@ -5923,7 +5923,8 @@ type NoCompensation string
 
 // Overview defines model for Overview.
 type Overview struct {
-	// Causes Ordered by age times count, the greatest first.
+	// Causes The most urgent first: what stands still until a person acts, then what has gone
+	// wrong, last new errors; within each by age times count.
 	Causes    []OverviewCause `json:"causes"`
 	CheckedAt time.Time       `json:"checked_at"`
 
