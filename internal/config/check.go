@@ -173,10 +173,6 @@ var rules = []rule{
 	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
 		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "requires auth.jwt_issuer")
 	}},
-	{"auth.oidc_client_id", []string{"auth.jwt_issuer", "auth.oidc_redirect_url"}, func(c Config) string {
-		return unless(c.Auth.OIDCClientID == "" || c.Auth.JWTIssuer != "" && c.Auth.OIDCRedirectURL != "",
-			"requires auth.jwt_issuer and auth.oidc_redirect_url")
-	}},
 	{
 		"encryption.keys",
 		[]string{"encryption.key_file"},

@@ -52,8 +52,6 @@ func TestRulesBetweenSettings(t *testing.T) {
 			"kafka.source_topics (SKALD_KAFKA_SOURCE_TOPICS): must not match ingest.topics: e.dlq would be read as a dead-letter topic as well"},
 		{"one group for two purposes", []string{"SKALD_KAFKA_BROKERS=a:9092", "SKALD_KAFKA_SOURCE_TOPICS=e", "SKALD_KAFKA_SOURCE_GROUP=g", "SKALD_INGEST_GROUP=g"},
 			"kafka.source_group (SKALD_KAFKA_SOURCE_GROUP): must not be ingest.group: its members read other topics"},
-		{"a client without an issuer", []string{"SKALD_AUTH_OIDC_CLIENT_ID=ui"},
-			"auth.oidc_client_id (SKALD_AUTH_OIDC_CLIENT_ID): requires auth.jwt_issuer and auth.oidc_redirect_url"},
 		{"tenants of no events", []string{"SKALD_KAFKA_EVENT_TENANTS=0198a5b0-0000-7000-8000-000000000002"},
 			"kafka.event_tenants (SKALD_KAFKA_EVENT_TENANTS): requires kafka.event_topic"},
 		{"logs in the clear in prod", []string{"SKALD_ENV=prod", "SKALD_DATABASE_HOST=db", "SKALD_LOG_OFFLOAD_URL=s3://logs?endpoint=http://s3.internal"},

@@ -209,10 +209,6 @@ type Auth struct {
 	JWTLeeway             time.Duration `koanf:"jwt_leeway" validate:"min=0s,max=60s" doc:"Maximum clock difference to the issuer."`
 	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role (a string or a list), by its name or as a path such as realm_access.roles."`
 	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is refused, unless jwt_default_tenant is on."`
-	OIDCClientID          string        `koanf:"oidc_client_id" validate:"max=255" doc:"Client id of Skald at jwt_issuer, for single sign-on to the pages under /ui/ (code flow with PKCE); empty means none. The issuer's ID tokens for this client need the claims of jwt_role_claim and jwt_tenant_claim. Requires jwt_issuer and oidc_redirect_url."`
-	OIDCClientSecret      Secret        `koanf:"oidc_client_secret" doc:"Secret of that client; empty for a public client."`
-	OIDCRedirectURL       string        `koanf:"oidc_redirect_url" validate:"omitempty,issuer_url" doc:"Where the issuer sends the browser back to, as registered there: the public address of this server with /ui/sign-in/callback, such as https://skald.example/ui/sign-in/callback."`
-	OIDCScopes            []string      `koanf:"oidc_scopes" validate:"dive,min=1,max=100" doc:"Scopes to ask the issuer for, besides openid."`
 	JWTDefaultTenant      bool          `koanf:"jwt_default_tenant" doc:"Whether a JWT without a tenant acts on the default tenant, which also owns the built-in jobs. If off, such a token is refused, so a missing mapping at the issuer grants nothing."`
 }
 

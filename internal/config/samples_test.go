@@ -60,10 +60,6 @@ var samples = map[string]struct {
 	"ui.title":                            {"PRODUCTION", "PRODUCTION"},
 	"ui.colour":                           {"red", "red"},
 	"ui.links":                            {"Jaeger=https://j.example/trace/{trace_id}", []string{"Jaeger=https://j.example/trace/{trace_id}"}},
-	"auth.oidc_client_id":                 {"skald-ui", "skald-ui"},
-	"auth.oidc_client_secret":             {"s3cret", Secret("s3cret")},
-	"auth.oidc_redirect_url":              {"https://skald.example/ui/sign-in/callback", "https://skald.example/ui/sign-in/callback"},
-	"auth.oidc_scopes":                    {"profile, roles", []string{"profile", "roles"}},
 	"server.tls_cert_file":                {"/tls/cert.pem", "/tls/cert.pem"},
 	"server.tls_key_file":                 {"/tls/key.pem", "/tls/key.pem"},
 	"server.tls_client_ca_file":           {"/tls/clients.pem", "/tls/clients.pem"},
@@ -213,8 +209,6 @@ const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 
 // beside has the settings that a setting requires.
 var beside = map[string][]string{
-	"auth.oidc_client_id": {"SKALD_AUTH_JWT_ISSUER=https://issuer.example",
-		"SKALD_AUTH_OIDC_REDIRECT_URL=https://skald.example/ui/sign-in/callback"},
 	"auth.jwks_url":               {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
 	"participants.tls_cert_file":  {"SKALD_PARTICIPANTS_TLS_KEY_FILE=k"},
 	"participants.tls_key_file":   {"SKALD_PARTICIPANTS_TLS_CERT_FILE=c"},

@@ -1,7 +1,7 @@
 // Package accesspages has the pages about who may do what and who did what: sign-in, sessions, API keys, the audit
 // trail, settings and storage.
 //
-// Files, each on top of those before it: signin, keys, sessions, pages.
+// Files, each on top of those before it: signin, keys, sessions, audit, system, pages.
 package accesspages
 
 import (
@@ -35,5 +35,11 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/access/sessions", p.sessions)
 	k.Action("/ui/access/sessions/{session}/end", p.endSession)
 	k.Page("GET /ui/access/permissions", p.permissions)
+	k.Page("GET /ui/audit", p.actions)
+	k.Page("GET /ui/audit/events", p.events)
+	k.Page("GET /ui/audit/verify", p.verify)
+	k.Page("GET /ui/system", p.system)
+	k.Action("/ui/system/settings/{setting}", p.changeSetting)
+	k.Action("/ui/system/retention", p.runRetention)
 	return k.Templates(templates)
 }

@@ -17,7 +17,6 @@ import (
 type signInForm struct {
 	Next     string // where the visitor goes then, below the base
 	Problem  *client.Problem
-	SignOn   bool // single sign-on is possible
 	Insecure bool // the browser will not keep a cookie
 	Ended    bool // the visitor wanted something else, and is not signed in
 	// Kept are the fields of a form that was sent by somebody who is no longer signed in, and To where it goes.

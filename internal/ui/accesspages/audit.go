@@ -1,0 +1,130 @@
+package accesspages
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// auditTabs are the parts of the audit trail.
+func auditTabs(current string) (all []web.Tab) {
+	for _, t := range []web.Tab{
+		{Name: "Actions", URL: "audit"}, {Name: "Events of sagas", URL: "audit/events"},
+		{Name: "Verify", URL: "audit/verify"},
+	} {
+		t.Current = t.Name == current
+		all = append(all, t)
+	}
+	return all
+}
+
+type actionList struct {
+	*web.List
+	Parts   []web.Tab
+	Actions []client.Action
+	Now     time.Time
+}
+
+var actionFilters = []web.Filter{
+	{Name: "actor", Label: "Actor", Hint: "key:ops"}, {Name: "kind", Label: "Kind", Hint: "api_key"},
+	{Name: "subject", Label: "Subject"}, {Name: "verb", Label: "Verb", Hint: "create"},
+	{Name: "operation", Label: "Operation", Hint: "createAPIKey"}, {Name: "request_id", Label: "Request"},
+	{Name: "from", Label: "From", Hint: "-24h", Time: true}, {Name: "to", Label: "To", Time: true},
+}
+
+var actionViews = []web.View{
+	{Name: "This tenant"},
+	{Name: "All tenants", Filter: url.Values{"scope": {"deployment"}}},
+}
+
+func (p *pages) actions(v *web.Visit) (*web.Page, error) {
+	d := actionList{List: v.NewList(actionViews, actionFilters), Parts: auditTabs("Actions"), Now: v.Now}
+	res, err := p.kit.Client.ListActionsWithResponse(v.Context(), &client.ListActionsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Actions = list.Actions
+	d.Paged(list.Pagination)
+	return &web.Page{Template: "audit-actions", Title: "Audit", Nav: "Audit", Refresh: 10, Data: d}, nil
+}
+
+type eventList struct {
+	*web.List
+	Parts  []web.Tab
+	Events []client.AuditEvent
+	Now    time.Time
+}
+
+var eventFilters = []web.Filter{
+	{Name: "event_type", Label: "Type", Hint: "saga.started"}, {Name: "workflow_name", Label: "Workflow"},
+	{Name: "saga_id", Label: "Saga"}, {Name: "actor", Label: "Actor"}, {Name: "trace_id", Label: "Trace"},
+	{Name: "from", Label: "From", Hint: "-24h", Time: true}, {Name: "to", Label: "To", Time: true},
+}
+
+func (p *pages) events(v *web.Visit) (*web.Page, error) {
+	d := eventList{List: v.NewList(nil, eventFilters), Parts: auditTabs("Events of sagas"), Now: v.Now}
+	res, err := p.kit.Client.ListEventsWithResponse(v.Context(), &client.ListEventsParams{},
+		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	d.Events = list.Events
+	d.Paged(list.Pagination)
+	return &web.Page{Template: "audit-events", Title: "Audit", Nav: "Audit", Data: d}, nil
+}
+
+// verification is one step of checking a chain.
+type verification struct {
+	*web.List
+	Parts  []web.Tab
+	Result *client.AuditVerification
+	Next   string // URL of the next step; empty: this was the last
+	Same   string // what comparing the head with a hash kept elsewhere says; empty: not asked
+	Equal  bool
+}
+
+var verifyFilters = []web.Filter{
+	{Name: "trail", Label: "Trail", Options: []web.Option{
+		{Value: "events", Label: "events of sagas"}, {Value: "actions", Label: "actions"},
+	}},
+	{Name: "from_seq", Label: "From seal", Hint: "1"},
+	{Name: "hash", Label: "Compare the head with", Hint: "a hash kept elsewhere"},
+}
+
+func (p *pages) verify(v *web.Visit) (*web.Page, error) {
+	d := verification{List: v.NewList(nil, verifyFilters), Parts: auditTabs("Verify")}
+	sent := d.Sent(v.Now, "limit", "1000")
+	sent.Del("hash")
+	res, err := p.kit.Client.VerifyAuditWithResponse(v.Context(), &client.VerifyAuditParams{}, web.AsQuery(sent))
+	if err != nil {
+		return nil, err
+	}
+	if d.Result, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); err != nil {
+		return nil, err
+	}
+	if next := d.Result.NextSeq; next != nil && d.Result.Ok {
+		to := v.URL.Query()
+		to.Set("from_seq", strconv.FormatInt(*next, 10))
+		d.Next = "?" + to.Encode()
+	}
+	if hash := d.Value("hash"); hash != "" && d.Result.Head != nil {
+		d.Equal = hash == d.Result.Head.Hash
+		d.Same = "The head has another hash than the one that you kept."
+		if d.Equal {
+			d.Same = "The head has the hash that you kept."
+		}
+	}
+	return &web.Page{Template: "audit-verify", Title: "Audit", Nav: "Audit", Data: d}, nil
+}
