@@ -37,7 +37,7 @@ var actionFilters = []web.Filter{
 
 var actionViews = []web.View{
 	{Name: "This tenant"},
-	{Name: "All tenants", Filter: url.Values{"scope": {"deployment"}}},
+	{Name: "Whole deployment", Filter: url.Values{"scope": {"deployment"}}},
 }
 
 func (p *pages) actions(v *web.Visit) (*web.Page, error) {
