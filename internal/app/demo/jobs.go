@@ -101,7 +101,8 @@ func (f *filler) webhooks(ctx context.Context) error {
 // work runs a worker for the queue "default" until ctx ends.
 func work(ctx context.Context, url string, log *slog.Logger) error {
 	w, err := worker.New(worker.Config{
-		URL: url, Name: "demo", Labels: map[string]string{"zone": "a"}, Concurrency: 4, Drain: -1, Log: log,
+		URL: url, Name: "demo", Labels: map[string]string{"zone": "a"}, Concurrency: 4, Drain: -1,
+		ReportFor: time.Second, Log: log,
 	})
 	if err != nil {
 		return err

@@ -56,7 +56,8 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		cfg.Skald.Database.EmbeddedDir = filepath.Join(dir, "postgres")
 	}
 	cfg.Skald.Engine.DrainTimeout = time.Second // its participants end with it
-	url, stop, err := startSkald(ctx, Config{Skald: cfg.Skald, Version: cfg.Version, Log: cfg.Log},
+	// The server outlives ctx: its worker has something to report at its end.
+	url, stop, err := startSkald(context.WithoutCancel(ctx), Config{Skald: cfg.Skald, Version: cfg.Version, Log: cfg.Log},
 		cfg.Skald.Server.ListenAddr)
 	if err != nil {
 		return err
