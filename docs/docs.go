@@ -5,5 +5,5 @@ import "embed"
 
 // Files are the pages and their pictures.
 //
-//go:embed *.md
+//go:embed *.md images
 var Files embed.FS
