@@ -222,6 +222,9 @@ func (a *canaryNode) writeAccess() {
 	a.keeps("key_id", field(a.does("createAPIKey", `{"name":"#","role":"auditor","reason":"#"}`), "id"))
 	a.does("createAPIKey", `{"name":"#","role":"worker","queues":["#"],"reason":"#"}`)
 	a.does("revokeAPIKey", `{"reason":"#"}`)
+	signedOut := field(a.does("createSession", ""), "id")
+	a.does("deleteSession", "", "session_id:"+signedOut, "reason=#")
+	a.keeps("session_id", field(a.does("createSession", ""), "id"))
 	a.does("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"#"}`, "as:"+a.root)
 	a.does("stepDownLeader", `{"reason":"#"}`, "as:"+a.root)
 }

@@ -140,6 +140,7 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	})
 	w.exec(`INSERT INTO jobs.fences (tenant_id, key, epoch, seq, checked_at) SELECT tenant_id, 'private-fence', 1, 1, now() FROM jobs.workers WHERE id = $1`,
 		ids["worker_id"])
+	ids["session_id"] = w.do("createSession", "").text("id")
 	ids["key_id"] = w.do("createAPIKey", `{"name":"clerk","role":"auditor","reason":"for the auditors"}`)["api_key"].(map[string]any)["id"].(string)
 	return ids, proof
 }
