@@ -80,8 +80,30 @@ func bulkFields(v *web.Visit) []web.Field {
 		Group: "How fast", Hint: "Empty: as fast as possible. A retried saga calls its participant at once."})
 }
 
+// notFilters are the parameters of the list that select no sagas, and those of the form.
+var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view", "include", "peek"}
+
+// checkFilters refuses a list with a filter that a bulk does not have: without it, more sagas would be acted on than
+// the visitor has seen.
+func checkFilters(v *web.Visit) error {
+	for name := range v.URL.Query() {
+		known := slices.Contains(notFilters, name)
+		for i := range bulkFilters {
+			known = known || bulkFilters[i].Name == name
+		}
+		if !known {
+			return web.Malformed("The list has the filter " + name + ", by which a bulk operation cannot select sagas. " +
+				"Take it away, or select the sagas one by one.")
+		}
+	}
+	return nil
+}
+
 // newBulk is the form of one action for many sagas.
 func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
+	if err := checkFilters(v); err != nil {
+		return nil, err
+	}
 	return &web.Action{
 		Label: "Start", Title: "Act on many sagas", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Changes, Needs: "sagas:write", DryRun: web.DryRunInBody, Fields: bulkFields(v), Show: showBulk,

@@ -89,6 +89,12 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 	if _, page = s.Get(t, to); !strings.Contains(page, "canceled") || !strings.Contains(page, "0.02 a second") {
 		t.Errorf("after it was canceled:\n%s", page)
 	}
+	for _, more := range []string{"archived=true", "a_filter_of_tomorrow=x"} {
+		status, page := s.Get(t, "/ui/sagas/bulk/new?workflow_name=bulky&"+more)
+		if name, _, _ := strings.Cut(more, "="); status != 400 || !strings.Contains(page, name) {
+			t.Errorf("a list with %s would be widened without a word: %d", more, status)
+		}
+	}
 	for _, path := range []string{"/ui/sagas/bulk/x", to + "/actions/nothing"} {
 		if status, _ := s.Get(t, path); status != 404 {
 			t.Errorf("%s: %d", path, status)
