@@ -128,7 +128,9 @@ func (w *walker) sagas() {
 		return run("strands", func(s map[string]any) bool { return s["state"] == "failed" })
 	}
 	w.do("acknowledgeSaga", why, stranded())
-	bulk := w.do("createSagaBulk", `{"action":"suspend","filter":{"workflow_name":"waits"},"rate_per_second":0.01,"reason":"a bad release"}`).text("id")
+	// The second of two takes its turn after 100 s, so the bulk is still running when it is canceled.
+	bulk := w.do("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`","`+uuid.NewString()+`"],
+		"rate_per_second":0.01,"reason":"a bad release"}`).text("id")
 	w.do("updateSagaBulk", `{"rate_per_second":0.02,"reason":"slower"}`, bulk)
 	w.do("cancelSagaBulk", why, bulk)
 	w.do("resumeCompensation", why, stranded())
