@@ -27,7 +27,7 @@ func (s *Handlers) omitted(ctx context.Context) (out []api.OverviewOmitted, show
 	out = []api.OverviewOmitted{}
 	var hidden []overview.Part
 	for _, p := range overview.Parts {
-		because := api.OverviewOmittedBecause("")
+		var because api.OverviewOmittedBecause
 		switch {
 		case slices.Contains(s.Store.Missing(), p):
 			because = api.OverviewOmittedBecauseStore

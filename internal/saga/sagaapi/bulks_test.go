@@ -53,10 +53,11 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 	runs := jobdb.NewJobs(base, settings.Current)
 	leader := jobdb.NewElections(db)
 	e := &bulkEdge{bulks: sweepdb.NewSagaBulks(base, sagas)}
-	leads := false
-	if e.term, leads, err = leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute); err != nil || !leads {
-		t.Fatalf("nobody leads: %v", err)
+	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
+	if err != nil || !leads {
+		t.Fatalf("no leader was elected: %v", err)
 	}
+	e.term = term
 	e.Edge = apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now = time.Now
 		c.Jobs = &httpapi.Jobs{

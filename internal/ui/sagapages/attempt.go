@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -277,7 +275,7 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 
 // runOf is the job run that carries out an attempt, nil when there is none.
 func (p *pages) runOf(v *web.Visit, s *story, l *client.StepLog) (*client.JobRun, error) {
-	id, size := uuid.UUID(s.saga.SagaID), client.PageSize(50)
+	id, size := s.saga.SagaID, client.PageSize(50)
 	res, err := p.kit.Client.ListJobRunsWithResponse(
 		v.Context(), &client.ListJobRunsParams{SagaID: &id, PageSize: &size},
 	)

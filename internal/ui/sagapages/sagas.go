@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -133,7 +131,7 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 // peek adds what the saga waits for and what may be done about it.
 func (p *pages) peek(v *web.Visit, row *sagaRow) (err error) {
 	row.Open = true
-	if row.Explain, err = p.explain(v, uuid.UUID(row.SagaID)); err != nil {
+	if row.Explain, err = p.explain(v, row.SagaID); err != nil {
 		return err
 	}
 	row.Actions = p.buttonsOf(v, row.Explain)
