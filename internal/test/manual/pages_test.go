@@ -24,6 +24,7 @@ type page struct {
 var epochs = []Mask{{`"leader_epoch": ?\d+`, `"leader_epoch":1`}, {`"fencing_token": ?"\d+\.`, `"fencing_token":"1.`}}
 
 var pages = []page{
+	{name: "bulk.md", stub: true},
 	{name: "dlq-sagas.md", stub: true},
 	{name: "dlq.md", stub: true},
 	{name: "events.md", stub: true, private: true, masks: []Mask{
