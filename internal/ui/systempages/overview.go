@@ -80,7 +80,7 @@ var signs = map[client.OverviewCauseKind]web.Badge{
 	client.OverviewCauseKindSagasStuck:         {Shape: "◷", Word: "stuck", Tone: "bad"},
 	client.OverviewCauseKindGroupNew:           {Shape: "✱", Word: "new error", Tone: "undo"},
 	client.OverviewCauseKindGroupRegressed:     {Shape: "↻", Word: "came back", Tone: "undo"},
-	client.OverviewCauseKindRedriveHalted:      {Shape: "⏸", Word: "halted", Tone: "undo"},
+	client.OverviewCauseKindRedriveHalted:      {Shape: "■", Word: "halted", Tone: "undo"},
 
 	client.OverviewCauseKindRedriveAwaitingApproval: {Shape: "○", Word: "waits for approval", Tone: "wait"},
 
