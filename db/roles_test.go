@@ -27,6 +27,7 @@ var withoutTenant = map[string]string{
 	"saga.feed_clock":          "one number about the cluster; the engine's alone",
 	"saga.saga_counts_horizon": "how far the statistics have come; everybody may know",
 	"saga.api_keys":            "read before it is known who asks; the engine's alone",
+	"saga.session_secrets":     "as api_keys",
 	"dlq.dlq_readers":          "who reads topics for all tenants; the engine's alone",
 	"dlq.dlq_inflows":          "where topics began, whose records are not yet anybody's; the engine's alone",
 	"jobs.event_sources":       "how far topics have become events; the engine's alone",

@@ -115,8 +115,8 @@ func TestARunFailsLoudly(t *testing.T) {
 		{"when a saga ends otherwise", "wrong", "LOST"},
 		{"when steps were not made", "lazy", "WRONG"},
 		{"when nothing is accepted", "busy", "no saga was accepted"},
-		{"when the server dies", "dying", "skald ended by itself"},
-		{"when the server does not start", "broken", "skald ended by itself"},
+		{"when the server dies", "dying", "skald ended unexpectedly"},
+		{"when the server does not start", "broken", "skald ended unexpectedly"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			table, _, err := runShort(t, tt.mood, "-database-url", server.DSN(devpg.Database))

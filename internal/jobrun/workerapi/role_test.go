@@ -27,6 +27,7 @@ func TestWhatAWorkersCredentialOpens(t *testing.T) {
 		"POST /job-runs/{run_id}/cancel-ack", "POST /job-runs/{run_id}/complete", "POST /job-runs/{run_id}/confirm-continuation",
 		"POST /job-runs/{run_id}/fail", "POST /job-runs/{run_id}/logs", "POST /job-runs/{run_id}/progress", "POST /job-runs/{run_id}/release",
 		"POST /job-runs/{run_id}/start",
+		"GET /sessions/current", "DELETE /sessions/{session_id}", "GET /sessions", "POST /sessions", // of itself
 		"GET /whoami",
 		"POST /workers/{worker_id}/claim", "POST /workers/{worker_id}/complete", "POST /workers/{worker_id}/drain",
 		"POST /workers/{worker_id}/heartbeat", "POST /workers/{worker_id}/start",
