@@ -51,7 +51,7 @@ type queue struct {
 // both are closed when the test ends.
 func openQueue(t *testing.T) (*postgres.DB, *targets.HTTP) {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

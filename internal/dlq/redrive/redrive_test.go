@@ -44,7 +44,7 @@ type post struct {
 
 func newPost(t *testing.T) *post {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type jobEdge struct {
 
 func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

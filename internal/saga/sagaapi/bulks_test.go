@@ -43,7 +43,7 @@ type bulkEdge struct {
 
 func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
