@@ -136,10 +136,10 @@ func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop fu
 // wait blocks until a condition holds.
 func wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
+			t.Fatalf("after three minutes still not: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

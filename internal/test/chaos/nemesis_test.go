@@ -178,7 +178,12 @@ func (n *nemesis) crashDatabase(ctx context.Context) {
 func (n *nemesis) cutDatabase(ctx context.Context) {
 	kind := []string{"writer", "writer", "api", "lease"}[n.dice.IntN(4)]
 	n.w.log.write("PostgreSQL: all %s connections are cut", kind)
-	if err := n.w.db.cut(ctx, kind); err != nil {
+	err := n.w.db.cut(ctx, kind)
+	for tries := 0; err != nil && ctx.Err() == nil && tries < 600; tries++ { // it may still recover from a crash
+		time.Sleep(100 * time.Millisecond)
+		err = n.w.db.cut(ctx, kind)
+	}
+	if err != nil && ctx.Err() == nil {
 		n.w.add("input", "", "", "cut connections: %v", err)
 		return
 	}
