@@ -62,7 +62,7 @@ func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error
 		return err
 	case err != nil:
 		log.WarnContext(ctx, "removing a garbled postmaster.pid", slog.Any("error", err))
-		return os.Remove(pidFilePath(pgdata))
+		return removePidFile(pgdata)
 	}
 	process, err := os.FindProcess(former.pid)
 	if err != nil {
@@ -74,7 +74,7 @@ func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error
 			return nil
 		}
 		log.WarnContext(ctx, "removing a stale postmaster.pid", slog.Int("pid", former.pid))
-		return os.Remove(pidFilePath(pgdata))
+		return removePidFile(pgdata)
 	}
 	log.InfoContext(ctx, "waiting for a server that lost its owner to stop", slog.Int("pid", former.pid))
 	if err := process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -84,6 +84,14 @@ func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error
 		if !loop.Sleep(ctx, pollEvery) {
 			return fmt.Errorf("the server that lost its owner, process %d, has not stopped: %w", former.pid, ctx.Err())
 		}
+	}
+	return nil
+}
+
+// removePidFile removes the file, unless a server that was just ending has done so itself.
+func removePidFile(pgdata string) error {
+	if err := os.Remove(pidFilePath(pgdata)); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
