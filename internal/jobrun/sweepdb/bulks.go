@@ -70,12 +70,7 @@ func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk
 func (st *Bulks) ListBulks(
 	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
 ) (page.Of[jobrun.Bulk], error) {
-	var w postgres.Where
-	w.Add("b.tenant_id = ?", tenant)
-	if state != "" {
-		w.Add("b.state = ?", state)
-	}
-	return bulks.list(ctx, st.db, tenant, &w, p)
+	return bulks.inState(ctx, st.db, tenant, state, p)
 }
 
 // CancelBulk implements jobrun.BulkOperations.

@@ -77,6 +77,18 @@ func (k *kind[T]) list(
 	return found, postgres.Wrap("list "+k.name+"s", err)
 }
 
+// inState lists those of a tenant that are in a state, newest first; "" means any state.
+func (k *kind[T]) inState(
+	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
+) (page.Of[T], error) {
+	var w postgres.Where
+	w.Add("b.tenant_id = ?", tenant)
+	if state != "" {
+		w.Add("b.state = ?", state)
+	}
+	return k.list(ctx, db, tenant, &w, p)
+}
+
 // lock returns one, locked. Fault: NotFound.
 func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (T, error) {
 	b, err := k.scan(tx.QueryRowContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))

@@ -132,12 +132,7 @@ func (st *SagaBulks) at(ctx context.Context, tenant, id uuid.UUID) (b sagabulk.B
 func (st *SagaBulks) List(
 	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
 ) (page.Of[sagabulk.Bulk], error) {
-	var w postgres.Where
-	w.Add("b.tenant_id = ?", tenant)
-	if state != "" {
-		w.Add("b.state = ?", state)
-	}
-	return sagaBulks.list(ctx, st.db, tenant, &w, p)
+	return sagaBulks.inState(ctx, st.db, tenant, state, p)
 }
 
 // Cancel implements sagabulk.Store.
