@@ -18,7 +18,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced test-ui screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced test-ui screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,7 @@ unraced: # the packages that `make race` leaves out
 
 test-ui: postgres programs ## run all journeys of people through the pages in chromium, and check every page for accessibility
 	SKALD_UI=all $(TEST) -v ./internal/test/browser
+	SKALD_UI=all $(TEST) -v -run TestHostileText ./internal/app
 
 screenshots: postgres programs ## make pictures of every page, light and dark, wide and narrow, in .skald/screenshots
 	mkdir -p .skald/screenshots
@@ -144,6 +145,10 @@ bench-xmin: postgres build ## measure sagas and job runs while a snapshot is hel
 soak: postgres build ## load a server steadily and fail if its goroutines, files, connections or memory grow (half an hour; DURATION=4h RATE=50)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE))
+
+bench-ui: postgres build ## measure every page for people on 2,000,000 sagas and 1,000,000 letters, and what open pages cost (20 minutes, 8 GB)
+	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+	./bin/skald-bench ui
 
 bench-dlq-read: postgres build ## measure every list and filter of dead letters on 1,000,000 of them (10 minutes, 5 GB)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench

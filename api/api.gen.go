@@ -136,6 +136,7 @@ const (
 	AuditEventTypeSagaEndForced             AuditEventType = "saga.end_forced"
 	AuditEventTypeSagaErased                AuditEventType = "saga.erased"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaNoteChanged           AuditEventType = "saga.note_changed"
 	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
 	AuditEventTypeSagaResumed               AuditEventType = "saga.resumed"
 	AuditEventTypeSagaRetryRequested        AuditEventType = "saga.retry_requested"
@@ -192,6 +193,8 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaErased:
 		return true
 	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaNoteChanged:
 		return true
 	case AuditEventTypeSagaRestored:
 		return true
@@ -1938,6 +1941,30 @@ func (e SearchHitMatched) Valid() bool {
 	}
 }
 
+// Defines values for SeriesBucketLength.
+const (
+	SeriesBucketLengthN1D SeriesBucketLength = "1d"
+	SeriesBucketLengthN1H SeriesBucketLength = "1h"
+	SeriesBucketLengthN1M SeriesBucketLength = "1m"
+	SeriesBucketLengthN5M SeriesBucketLength = "5m"
+)
+
+// Valid indicates whether the value is a known member of the SeriesBucketLength enum.
+func (e SeriesBucketLength) Valid() bool {
+	switch e {
+	case SeriesBucketLengthN1D:
+		return true
+	case SeriesBucketLengthN1H:
+		return true
+	case SeriesBucketLengthN1M:
+		return true
+	case SeriesBucketLengthN5M:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepType.
 const (
 	StepTypeHTTP StepType = "http"
@@ -2226,6 +2253,24 @@ func (e DLQOrder) Valid() bool {
 	case DLQOrderAsc:
 		return true
 	case DLQOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LogView.
+const (
+	LogViewBasic LogView = "basic"
+	LogViewFull  LogView = "full"
+)
+
+// Valid indicates whether the value is a known member of the LogView enum.
+func (e LogView) Valid() bool {
+	switch e {
+	case LogViewBasic:
+		return true
+	case LogViewFull:
 		return true
 	default:
 		return false
@@ -2658,6 +2703,42 @@ func (e GetRunLogParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaErrorsParamsInclude.
+const (
+	ListSagaErrorsParamsIncludeExactTotal ListSagaErrorsParamsInclude = "exact_total"
+	ListSagaErrorsParamsIncludeTotal      ListSagaErrorsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaErrorsParamsInclude enum.
+func (e ListSagaErrorsParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaErrorsParamsIncludeExactTotal:
+		return true
+	case ListSagaErrorsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSagasParamsOrder.
+const (
+	ListSagasParamsOrderAsc  ListSagasParamsOrder = "asc"
+	ListSagasParamsOrderDesc ListSagasParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListSagasParamsOrder enum.
+func (e ListSagasParamsOrder) Valid() bool {
+	switch e {
+	case ListSagasParamsOrderAsc:
+		return true
+	case ListSagasParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -2715,12 +2796,33 @@ func (e ListSagaBulksParamsInclude) Valid() bool {
 // Defines values for GetSagaParamsInclude.
 const (
 	GetSagaParamsIncludeRunning GetSagaParamsInclude = "running"
+	GetSagaParamsIncludeSteps   GetSagaParamsInclude = "steps"
 )
 
 // Valid indicates whether the value is a known member of the GetSagaParamsInclude enum.
 func (e GetSagaParamsInclude) Valid() bool {
 	switch e {
 	case GetSagaParamsIncludeRunning:
+		return true
+	case GetSagaParamsIncludeSteps:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetSagaParamsView.
+const (
+	GetSagaParamsViewBasic GetSagaParamsView = "basic"
+	GetSagaParamsViewFull  GetSagaParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the GetSagaParamsView enum.
+func (e GetSagaParamsView) Valid() bool {
+	switch e {
+	case GetSagaParamsViewBasic:
+		return true
+	case GetSagaParamsViewFull:
 		return true
 	default:
 		return false
@@ -2754,6 +2856,42 @@ const (
 func (e ListStepLogsParamsInclude) Valid() bool {
 	switch e {
 	case ListStepLogsParamsIncludeRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListStepLogsParamsView.
+const (
+	ListStepLogsParamsViewBasic ListStepLogsParamsView = "basic"
+	ListStepLogsParamsViewFull  ListStepLogsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListStepLogsParamsView enum.
+func (e ListStepLogsParamsView) Valid() bool {
+	switch e {
+	case ListStepLogsParamsViewBasic:
+		return true
+	case ListStepLogsParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListStepsParamsView.
+const (
+	ListStepsParamsViewBasic ListStepsParamsView = "basic"
+	ListStepsParamsViewFull  ListStepsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListStepsParamsView enum.
+func (e ListStepsParamsView) Valid() bool {
+	switch e {
+	case ListStepsParamsViewBasic:
+		return true
+	case ListStepsParamsViewFull:
 		return true
 	default:
 		return false
@@ -4489,6 +4627,18 @@ type DryRunResult struct {
 // DryRunResultDryRun defines model for DryRunResult.DryRun.
 type DryRunResultDryRun bool
 
+// DurationStatistics `attempt_duration` is from the request of one attempt to its response;
+// `step_duration` from the first attempt to the end of the last one, including the
+// waits between them. Absent if nothing has ended. A percentile is a duration that
+// occurred, in milliseconds.
+type DurationStatistics struct {
+	Count int64   `json:"count"`
+	MaxMS float64 `json:"max_ms"`
+	P50Ms float64 `json:"p50_ms"`
+	P95Ms float64 `json:"p95_ms"`
+	P99Ms float64 `json:"p99_ms"`
+}
+
 // EmittedEvent An event.
 type EmittedEvent struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
@@ -5749,6 +5899,54 @@ type LogInput struct {
 // NoCompensation defines model for NoCompensation.
 type NoCompensation string
 
+// Node defines model for Node.
+type Node struct {
+	// Alive Its lease holds.
+	Alive bool `json:"alive"`
+
+	// Incarnation A new one at each start; it only grows.
+	Incarnation int64 `json:"incarnation"`
+
+	// LastSeenAt When it last renewed its lease.
+	LastSeenAt time.Time `json:"last_seen_at"`
+
+	// Leads It leads the job runs.
+	Leads      bool      `json:"leads"`
+	LeaseUntil time.Time `json:"lease_until"`
+	Name       string    `json:"name"`
+
+	// Runs Job runs held by workers that name this node.
+	Runs OverviewCount `json:"runs"`
+
+	// Sagas Unfinished sagas that it drives, of all tenants.
+	Sagas     OverviewCount `json:"sagas"`
+	StartedAt time.Time     `json:"started_at"`
+
+	// Version Of Skald; absent when the node did not tell.
+	Version *string `json:"version,omitempty"`
+}
+
+// NodeList defines model for NodeList.
+type NodeList struct {
+	// Loops The background loops of the node that answers.
+	Loops []NodeLoop `json:"loops"`
+	Nodes []Node     `json:"nodes"`
+}
+
+// NodeLoop defines model for NodeLoop.
+type NodeLoop struct {
+	// LastSuccessAt When it last finished a round, or began to be watched.
+	LastSuccessAt time.Time `json:"last_success_at"`
+	Late          bool      `json:"late"`
+
+	// LimitMS It is late after this long without a round.
+	LimitMS int    `json:"limit_ms"`
+	Name    string `json:"name"`
+
+	// Vital While it is late, the node is not ready.
+	Vital bool `json:"vital"`
+}
+
 // Overview defines model for Overview.
 type Overview struct {
 	// Causes The most urgent first: what stands still until a person acts, then what has gone
@@ -6571,8 +6769,11 @@ type Saga struct {
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
 	// Archived True for a saga in the archive, absent for a live one.
-	Archived          *bool      `json:"archived,omitempty"`
-	ArchivedAt        *time.Time `json:"archived_at,omitempty"`
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
+	// Assignee Who takes care of it, as people have written.
+	Assignee          *string    `json:"assignee,omitempty"`
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
@@ -6618,6 +6819,7 @@ type Saga struct {
 
 	// NextRunAt When a waiting saga continues.
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+	Note      *string    `json:"note,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -6646,6 +6848,9 @@ type Saga struct {
 	// on it.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 
+	// Steps With `include=steps` only.
+	Steps []StepView `json:"steps,omitempty"`
+
 	// SuspendedAt Since when the saga has been suspended.
 	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
@@ -6655,7 +6860,7 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Increases with every change; the ETag.
+	// Version Increases with every change except of the note; the ETag, if there is no note.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
@@ -6822,6 +7027,19 @@ type SagaBulkSample struct {
 	WorkflowName *string    `json:"workflow_name,omitempty"`
 }
 
+// SagaDurations How long sagas took from start to end. Absent if none has ended.
+type SagaDurations struct {
+	P50Ms float64 `json:"p50_ms"`
+	P95Ms float64 `json:"p95_ms"`
+
+	// Sagas How many durations were read.
+	Sagas int64 `json:"sagas"`
+
+	// Sampled True if not all sagas of the bucket were read, but only its newest: about
+	// 10,000 sagas over all buckets.
+	Sampled bool `json:"sampled"`
+}
+
 // SagaError defines model for SagaError.
 type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
@@ -6837,6 +7055,50 @@ type SagaError struct {
 	StackTrace *ContentText `json:"stack_trace,omitempty"`
 	Timestamp  time.Time    `json:"timestamp"`
 	Type       string       `json:"type"`
+}
+
+// SagaErrorGroup defines model for SagaErrorGroup.
+type SagaErrorGroup struct {
+	// Action Whether the step was being executed or undone.
+	Action StepAction `json:"action"`
+
+	// Code The code of the error. Absent if the sagas have none, for example because no node drives them.
+	Code  *string `json:"code,omitempty"`
+	Count int64   `json:"count"`
+
+	// FirstAt When the first of them ended or, unfinished, began to need attention.
+	FirstAt time.Time `json:"first_at"`
+
+	// LastAt When the last of them did.
+	LastAt time.Time `json:"last_at"`
+
+	// Links `sagas` is the list of these sagas.
+	Links JobLinks `json:"links"`
+
+	// NeedsAttention How many of them need attention.
+	NeedsAttention int64 `json:"needs_attention"`
+
+	// SampleSagaID One of these sagas, usually created lately.
+	SampleSagaID UUID `json:"sample_saga_id"`
+
+	// States The states that these sagas are in.
+	States []SagaState `json:"states"`
+
+	// Step Of failed sagas the step whose undo gave up, of others that have ended the step
+	// at which they turned back, of unfinished ones the current step.
+	Step         *string `json:"step,omitempty"`
+	WorkflowName string  `json:"workflow_name"`
+}
+
+// SagaErrorList defines model for SagaErrorList.
+type SagaErrorList struct {
+	// Examined How many sagas are in the groups.
+	Examined int64            `json:"examined"`
+	Groups   []SagaErrorGroup `json:"groups"`
+
+	// IsCapped Only the sagas that were created last were grouped; there may be more.
+	IsCapped   bool       `json:"is_capped"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // SagaExplanation defines model for SagaExplanation.
@@ -6888,14 +7150,20 @@ type SagaExplanationWaitsFor string
 
 // SagaFilter The same filters as those of the list of sagas.
 type SagaFilter struct {
-	Active        *bool           `json:"active,omitempty"`
-	BusinessKey   *Label          `json:"business_key,omitempty"`
-	CorrelationID *Label          `json:"correlation_id,omitempty"`
-	CreatedFrom   *time.Time      `json:"created_from,omitempty"`
-	CreatedTo     *time.Time      `json:"created_to,omitempty"`
-	DefinitionID  *string         `json:"definition_id,omitempty"`
-	InitiatedBy   *Label          `json:"initiated_by,omitempty"`
-	Lifecycle     []SagaLifecycle `json:"lifecycle,omitempty"`
+	Active             *bool           `json:"active,omitempty"`
+	Assignee           *Label          `json:"assignee,omitempty"`
+	AttentionSinceFrom *time.Time      `json:"attention_since_from,omitempty"`
+	AttentionSinceTo   *time.Time      `json:"attention_since_to,omitempty"`
+	BusinessKey        *Label          `json:"business_key,omitempty"`
+	CorrelationID      *Label          `json:"correlation_id,omitempty"`
+	CreatedFrom        *time.Time      `json:"created_from,omitempty"`
+	CreatedTo          *time.Time      `json:"created_to,omitempty"`
+	DefinitionID       *string         `json:"definition_id,omitempty"`
+	EndedFrom          *time.Time      `json:"ended_from,omitempty"`
+	EndedTo            *time.Time      `json:"ended_to,omitempty"`
+	ErrorCode          *string         `json:"error_code,omitempty"`
+	InitiatedBy        *Label          `json:"initiated_by,omitempty"`
+	Lifecycle          []SagaLifecycle `json:"lifecycle,omitempty"`
 
 	// Metadata What the saga's metadata must contain: the text of a JSON object, for
 	// example `{"region":"eu"}`.
@@ -6903,10 +7171,13 @@ type SagaFilter struct {
 	NeedsAttention *bool        `json:"needs_attention,omitempty"`
 	State          []SagaState  `json:"state,omitempty"`
 	Status         []SagaStatus `json:"status,omitempty"`
-	TraceID        *Label       `json:"trace_id,omitempty"`
-	UpdatedFrom    *time.Time   `json:"updated_from,omitempty"`
-	UpdatedTo      *time.Time   `json:"updated_to,omitempty"`
-	WorkflowName   *string      `json:"workflow_name,omitempty"`
+
+	// Step Requires `workflow_name` or `definition_id`.
+	Step         *string    `json:"step,omitempty"`
+	TraceID      *Label     `json:"trace_id,omitempty"`
+	UpdatedFrom  *time.Time `json:"updated_from,omitempty"`
+	UpdatedTo    *time.Time `json:"updated_to,omitempty"`
+	WorkflowName *string    `json:"workflow_name,omitempty"`
 }
 
 // SagaInput Either `workflow_name` or `steps` is required.
@@ -6963,6 +7234,53 @@ type SagaLifecycle string
 type SagaList struct {
 	Pagination Pagination `json:"pagination"`
 	Sagas      []Saga     `json:"sagas"`
+}
+
+// SagaPatch defines model for SagaPatch.
+type SagaPatch struct {
+	Assignee *string `json:"assignee,omitempty"`
+	Note     *string `json:"note,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// SagaSeries defines model for SagaSeries.
+type SagaSeries struct {
+	// AsOf The database time of the count.
+	AsOf    time.Time          `json:"as_of"`
+	Bucket  SeriesBucketLength `json:"bucket"`
+	Buckets []SagaSeriesBucket `json:"buckets"`
+
+	// CreatedFrom The beginning of the first bucket.
+	CreatedFrom time.Time `json:"created_from"`
+
+	// CreatedTo The end of the last bucket.
+	CreatedTo time.Time `json:"created_to"`
+
+	// WorkflowName If requested.
+	WorkflowName *string `json:"workflow_name,omitempty"`
+}
+
+// SagaSeriesBucket defines model for SagaSeriesBucket.
+type SagaSeriesBucket struct {
+	// ActiveCount Those that have not ended.
+	ActiveCount      int64 `json:"active_count"`
+	CancelledCount   int64 `json:"cancelled_count"`
+	CompensatedCount int64 `json:"compensated_count"`
+	CompletedCount   int64 `json:"completed_count"`
+
+	// CreatedCount All of the bucket's sagas.
+	CreatedCount int64 `json:"created_count"`
+
+	// Duration How long sagas took from start to end. Absent if none has ended.
+	Duration *SagaDurations `json:"duration,omitempty"`
+
+	// FailedCount Failed, cancelled and timed out.
+	FailedCount   int64     `json:"failed_count"`
+	From          time.Time `json:"from"`
+	TimedOutCount int64     `json:"timed_out_count"`
+	To            time.Time `json:"to"`
 }
 
 // SagaState The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -7090,6 +7408,9 @@ type SearchResult struct {
 	Hits    []SearchHit       `json:"hits"`
 	Omitted []OverviewOmitted `json:"omitted"`
 }
+
+// SeriesBucketLength defines model for SeriesBucketLength.
+type SeriesBucketLength string
 
 // Session A browser that is signed in.
 type Session struct {
@@ -7280,6 +7601,23 @@ type StepType string
 // StepAction defines model for StepAction.
 type StepAction string
 
+// StepFailureStatistics defines model for StepFailureStatistics.
+type StepFailureStatistics struct {
+	Attempts int64 `json:"attempts"`
+
+	// Code `outcome_code` of the attempts, for example `http_503`.
+	Code string `json:"code"`
+
+	// GaveUp Those that no other attempt was to follow.
+	GaveUp int64 `json:"gave_up"`
+
+	// LastAt When the latest of them ended.
+	LastAt time.Time `json:"last_at"`
+
+	// SampleSagaID The saga of the latest of them.
+	SampleSagaID openapi_types.UUID `json:"sample_saga_id"`
+}
+
 // StepList defines model for StepList.
 type StepList struct {
 	// Archived True for a saga in the archive, absent for a live one.
@@ -7332,6 +7670,73 @@ type StepLogStatus string
 
 // StepStateName defines model for StepStateName.
 type StepStateName string
+
+// StepStatistics One action of one step.
+type StepStatistics struct {
+	Action StepAction `json:"action"`
+
+	// AttemptDuration `attempt_duration` is from the request of one attempt to its response;
+	// `step_duration` from the first attempt to the end of the last one, including the
+	// waits between them. Absent if nothing has ended. A percentile is a duration that
+	// occurred, in milliseconds.
+	AttemptDuration *DurationStatistics `json:"attempt_duration,omitempty"`
+
+	// Attempts Calls: `completed`, `failed` and `running` together.
+	Attempts int64 `json:"attempts"`
+
+	// ByOperator Times that an operator skipped, completed or failed the step instead of a call.
+	ByOperator int64 `json:"by_operator"`
+
+	// Completed Attempts that succeeded.
+	Completed int64 `json:"completed"`
+
+	// Failed Attempts that did not, whether or not another one followed.
+	Failed int64 `json:"failed"`
+
+	// Failures The ten most frequent codes of failed attempts.
+	Failures []StepFailureStatistics `json:"failures"`
+
+	// GaveUp Failed attempts that no other one was to follow.
+	GaveUp int64 `json:"gave_up"`
+
+	// Retries Attempts after a saga's first.
+	Retries int64 `json:"retries"`
+
+	// Running Attempts that have not ended.
+	Running int64 `json:"running"`
+
+	// Sagas Sagas that made at least one attempt.
+	Sagas int64 `json:"sagas"`
+
+	// StepDuration `attempt_duration` is from the request of one attempt to its response;
+	// `step_duration` from the first attempt to the end of the last one, including the
+	// waits between them. Absent if nothing has ended. A percentile is a duration that
+	// occurred, in milliseconds.
+	StepDuration *DurationStatistics `json:"step_duration,omitempty"`
+
+	// StepIndex Its place, from 0, in the newest saga that was read.
+	StepIndex int    `json:"step_index"`
+	StepName  string `json:"step_name"`
+}
+
+// StepStatisticsList defines model for StepStatisticsList.
+type StepStatisticsList struct {
+	// Attempts How many attempts were read.
+	Attempts    int64     `json:"attempts"`
+	CreatedFrom time.Time `json:"created_from"`
+	CreatedTo   time.Time `json:"created_to"`
+
+	// Sagas How many sagas were read.
+	Sagas int64 `json:"sagas"`
+
+	// Sampled True if the period has more sagas or attempts than were read.
+	Sampled      bool             `json:"sampled"`
+	Steps        []StepStatistics `json:"steps"`
+	WorkflowName string           `json:"workflow_name"`
+
+	// WorkflowVersion If requested.
+	WorkflowVersion *int `json:"workflow_version,omitempty"`
+}
 
 // StepView The current state of one step of a saga.
 type StepView struct {
@@ -7389,6 +7794,20 @@ type TableUsage struct {
 
 	// TotalBytes Heap, TOAST and indexes, including their maps.
 	TotalBytes int64 `json:"total_bytes"`
+}
+
+// TenantActivity defines model for TenantActivity.
+type TenantActivity struct {
+	// LastActiveAt When its audit trail was last sealed, about a second after something happened.
+	LastActiveAt       *time.Time         `json:"last_active_at,omitempty"`
+	SagasNeedAttention OverviewCount      `json:"sagas_need_attention"`
+	TenantID           openapi_types.UUID `json:"tenant_id"`
+}
+
+// TenantList defines model for TenantList.
+type TenantList struct {
+	Pagination Pagination       `json:"pagination"`
+	Tenants    []TenantActivity `json:"tenants"`
 }
 
 // Tick defines model for Tick.
@@ -7950,6 +8369,9 @@ type KeptIdempotencyKey = string
 
 // KeyID defines model for KeyID.
 type KeyID = UUID
+
+// LogView defines model for LogView.
+type LogView string
 
 // Page defines model for Page.
 type Page = int32
@@ -9287,6 +9709,14 @@ type GetRunLogParams struct {
 	// AfterSeq Only chunks after this number; requires `attempt`.
 	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
 
+	// TailBytes Only the last chunks, with about this many bytes in all and at least one: the end of a
+	// long log. Not with `after_seq`; `Last-Event-ID` overrides it.
+	TailBytes *int32 `form:"tail_bytes,omitempty" json:"tail_bytes,omitempty"`
+
+	// Before Only chunks before this one, given as its event id, such as `1.20` for chunk 20 of the first
+	// attempt: with `tail_bytes`, what came before what is known already. Not with `follow`.
+	Before *string `form:"before,omitempty" json:"before,omitempty"`
+
 	// Stream Only chunks of this stream, such as stdout.
 	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
 	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
@@ -9316,6 +9746,47 @@ type RerunJobRunParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// ListSagaErrorsParams defines parameters for ListSagaErrors.
+type ListSagaErrorsParams struct {
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// Status Repeatable; default: FAILED, and any status of unfinished sagas. Unfinished
+	// sagas are included only while they need attention; COMPLETED matches none.
+	Status         []SagaStatus `form:"status,omitempty" json:"status,omitempty"`
+	NeedsAttention *bool        `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// EndedFrom Inclusive. Only sagas that have ended.
+	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
+
+	// EndedTo Exclusive. Only sagas that have ended.
+	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
+
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaErrorsParamsInclude defines parameters for ListSagaErrors.
+type ListSagaErrorsParamsInclude string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -9402,6 +9873,9 @@ type ListSagasParams struct {
 	Metadata       *string `form:"metadata,omitempty" json:"metadata,omitempty"`
 	NeedsAttention *bool   `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
+	// Assignee Who takes care of the saga.
+	Assignee *Label `form:"assignee,omitempty" json:"assignee,omitempty"`
+
 	// CreatedFrom Inclusive.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
@@ -9413,6 +9887,34 @@ type ListSagasParams struct {
 
 	// UpdatedTo Exclusive.
 	UpdatedTo *time.Time `form:"updated_to,omitempty" json:"updated_to,omitempty"`
+
+	// EndedFrom Inclusive. Only sagas that have ended.
+	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
+
+	// EndedTo Exclusive. Only sagas that have ended.
+	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
+
+	// AttentionSinceFrom Inclusive. Only sagas that need attention, by the time since when they do.
+	AttentionSinceFrom *time.Time `form:"attention_since_from,omitempty" json:"attention_since_from,omitempty"`
+
+	// AttentionSinceTo Exclusive. Only sagas that need attention, by the time since when they do.
+	AttentionSinceTo *time.Time `form:"attention_since_to,omitempty" json:"attention_since_to,omitempty"`
+
+	// ErrorCode The code of the saga's error: why it turned back or, if it failed, why its
+	// compensation gave up. Completed sagas have none. Not with `archived=true`.
+	ErrorCode *string `form:"error_code,omitempty" json:"error_code,omitempty"`
+
+	// Step The name of the step that the saga is about: of an unfinished one, the step
+	// that is being executed or undone (`current_step_name`); of a failed one, the
+	// step whose undo gave up; of one that ended compensated, cancelled or timed
+	// out, the step at which it turned back. Requires `workflow_name` or
+	// `definition_id`, because names of steps belong to a workflow. Not with
+	// `archived=true`.
+	Step *string `form:"step,omitempty" json:"step,omitempty"`
+
+	// Order Order of `created_at`; default: `desc`, newest first. A cursor belongs to the
+	// order in which it was issued.
+	Order *ListSagasParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// View How much of each item to return; default: `basic`.
 	View *ListSagasParamsView `form:"view,omitempty" json:"view,omitempty"`
@@ -9433,6 +9935,9 @@ type ListSagasParams struct {
 	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
+
+// ListSagasParamsOrder defines parameters for ListSagas.
+type ListSagasParamsOrder string
 
 // ListSagasParamsView defines parameters for ListSagas.
 type ListSagasParamsView string
@@ -9522,8 +10027,14 @@ type GetSagaParams struct {
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
 	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
-	// once a call takes long.
-	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
+	// once a call takes long; `steps` adds the steps, as listSteps has them.
+	Include []GetSagaParamsInclude `form:"include,omitempty" json:"include,omitempty"`
+
+	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
+	// the input and output of steps, the result of the saga, and of errors `details`,
+	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
+	// step logs that matter by their ids.
+	View *GetSagaParamsView `form:"view,omitempty" json:"view,omitempty"`
 
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
@@ -9534,6 +10045,16 @@ type GetSagaParams struct {
 
 // GetSagaParamsInclude defines parameters for GetSaga.
 type GetSagaParamsInclude string
+
+// GetSagaParamsView defines parameters for GetSaga.
+type GetSagaParamsView string
+
+// UpdateSagaParams defines parameters for UpdateSaga.
+type UpdateSagaParams struct {
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
 
 // AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
 type AcknowledgeSagaParams struct {
@@ -9701,6 +10222,15 @@ type ListStepLogsParams struct {
 	// once a call takes long.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
+	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
+	// the input and output of steps, the result of the saga, and of errors `details`,
+	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
+	// step logs that matter by their ids.
+	View *ListStepLogsParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// ID Only the step logs with these ids, of this saga.
+	ID []openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
+
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
@@ -9708,11 +10238,23 @@ type ListStepLogsParams struct {
 // ListStepLogsParamsInclude defines parameters for ListStepLogs.
 type ListStepLogsParamsInclude string
 
+// ListStepLogsParamsView defines parameters for ListStepLogs.
+type ListStepLogsParamsView string
+
 // ListStepsParams defines parameters for ListSteps.
 type ListStepsParams struct {
+	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
+	// the input and output of steps, the result of the saga, and of errors `details`,
+	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
+	// step logs that matter by their ids.
+	View *ListStepsParamsView `form:"view,omitempty" json:"view,omitempty"`
+
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
+
+// ListStepsParamsView defines parameters for ListSteps.
+type ListStepsParamsView string
 
 // CompleteStepParams defines parameters for CompleteStep.
 type CompleteStepParams struct {
@@ -9860,6 +10402,43 @@ type ListSagaStatisticsParams struct {
 
 // ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
 type ListSagaStatisticsParamsInclude string
+
+// GetSagaSeriesParams defines parameters for GetSagaSeries.
+type GetSagaSeriesParams struct {
+	// WorkflowName Only sagas of this workflow. Without it, those of all.
+	WorkflowName *string             `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	Bucket       *SeriesBucketLength `form:"bucket,omitempty" json:"bucket,omitempty"`
+
+	// CreatedFrom Inclusive. By default, 24 buckets before `created_to`.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive. By default, now.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+}
+
+// GetStepStatisticsParams defines parameters for GetStepStatistics.
+type GetStepStatisticsParams struct {
+	WorkflowName string `form:"workflow_name" json:"workflow_name"`
+
+	// WorkflowVersion Only sagas of this version. Without it, all versions together, by the names of steps.
+	WorkflowVersion *int32 `form:"workflow_version,omitempty" json:"workflow_version,omitempty"`
+
+	// CreatedFrom Inclusive. By default, 24 hours before `created_to`.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive. By default, now.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+}
+
+// ListTenantsParams defines parameters for ListTenants.
+type ListTenantsParams struct {
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // GetTimelineParams defines parameters for GetTimeline.
 type GetTimelineParams struct {
@@ -10368,6 +10947,9 @@ type UpdateSagaBulkJSONRequestBody = SagaBulkPatch
 // CancelSagaBulkJSONRequestBody defines body for CancelSagaBulk for application/json ContentType.
 type CancelSagaBulkJSONRequestBody = ReasonInput
 
+// UpdateSagaJSONRequestBody defines body for UpdateSaga for application/json ContentType.
+type UpdateSagaJSONRequestBody = SagaPatch
+
 // AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
 type AcknowledgeSagaJSONRequestBody = ActionInput
 
@@ -10637,7 +11219,9 @@ type ServerInterface interface {
 	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
 	RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams)
 	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
+	ListNodes(w http.ResponseWriter, r *http.Request)
 	GetOverview(w http.ResponseWriter, r *http.Request)
+	ListSagaErrors(w http.ResponseWriter, r *http.Request, params ListSagaErrorsParams)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
 	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
@@ -10649,6 +11233,7 @@ type ServerInterface interface {
 	CancelSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params CancelSagaBulkParams)
 	ListSagaBulkItems(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params ListSagaBulkItemsParams)
 	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
+	UpdateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params UpdateSagaParams)
 	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
 	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
@@ -10680,6 +11265,9 @@ type ServerInterface interface {
 	ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams)
 	ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
+	GetSagaSeries(w http.ResponseWriter, r *http.Request, params GetSagaSeriesParams)
+	GetStepStatistics(w http.ResponseWriter, r *http.Request, params GetStepStatisticsParams)
+	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
 	GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams)
 	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
 	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
@@ -17115,6 +17703,32 @@ func (siw *ServerInterfaceWrapper) GetRunLog(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "tail_bytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tail_bytes", r.URL.Query(), &params.TailBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tail_bytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tail_bytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "before", r.URL.Query(), &params.Before, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "before"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "before", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "stream" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "stream", r.URL.Query(), &params.Stream, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -17409,11 +18023,188 @@ func (siw *ServerInterfaceWrapper) StartRun(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// ListNodes operation middleware
+func (siw *ServerInterfaceWrapper) ListNodes(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListNodes(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetOverview operation middleware
 func (siw *ServerInterfaceWrapper) GetOverview(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetOverview(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSagaErrors operation middleware
+func (siw *ServerInterfaceWrapper) ListSagaErrors(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSagaErrorsParams
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "needs_attention" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "needs_attention", r.URL.Query(), &params.NeedsAttention, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "needs_attention"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "needs_attention", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ended_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_from", r.URL.Query(), &params.EndedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ended_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_to", r.URL.Query(), &params.EndedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "include" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSagaErrors(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -17909,6 +18700,19 @@ func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "assignee" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "created_from" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
@@ -17957,6 +18761,97 @@ func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Requ
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "updated_to"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "updated_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ended_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_from", r.URL.Query(), &params.EndedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ended_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_to", r.URL.Query(), &params.EndedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "attention_since_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "attention_since_from", r.URL.Query(), &params.AttentionSinceFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attention_since_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attention_since_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "attention_since_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "attention_since_to", r.URL.Query(), &params.AttentionSinceTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attention_since_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attention_since_to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error_code" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_code", r.URL.Query(), &params.ErrorCode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_code"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_code", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "step" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step", r.URL.Query(), &params.Step, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "step"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
 		}
 		return
 	}
@@ -18493,6 +19388,19 @@ func (siw *ServerInterfaceWrapper) GetSaga(w http.ResponseWriter, r *http.Reques
 		return
 	}
 
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		}
+		return
+	}
+
 	headers := r.Header
 
 	// ------------- Optional header parameter "Prefer" -------------
@@ -18535,6 +19443,56 @@ func (siw *ServerInterfaceWrapper) GetSaga(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetSaga(w, r, sagaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateSaga operation middleware
+func (siw *ServerInterfaceWrapper) UpdateSaga(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "saga_id" -------------
+	var sagaID SagaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateSagaParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateSaga(w, r, sagaID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -19539,6 +20497,32 @@ func (siw *ServerInterfaceWrapper) ListStepLogs(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "id", r.URL.Query(), &params.ID, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		}
+		return
+	}
+
 	headers := r.Header
 
 	// ------------- Optional header parameter "If-None-Match" -------------
@@ -19588,6 +20572,19 @@ func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Requ
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListStepsParams
+
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -20437,6 +21434,196 @@ func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSagaStatistics(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSagaSeries operation middleware
+func (siw *ServerInterfaceWrapper) GetSagaSeries(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSagaSeriesParams
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "bucket" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "bucket", r.URL.Query(), &params.Bucket, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "bucket"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bucket", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSagaSeries(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetStepStatistics operation middleware
+func (siw *ServerInterfaceWrapper) GetStepStatistics(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetStepStatisticsParams
+
+	// ------------- Required query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_version", r.URL.Query(), &params.WorkflowVersion, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_version"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_version", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStepStatistics(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTenants operation middleware
+func (siw *ServerInterfaceWrapper) ListTenants(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTenantsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTenants(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -22795,7 +23982,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/job-runs/bulk/{bulk_id}/cancel", wrapper.CancelJobBulk)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/nodes", wrapper.ListNodes)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/overview", wrapper.GetOverview)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/saga-errors", wrapper.ListSagaErrors)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
@@ -22811,6 +24004,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}", wrapper.GetSaga)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/sagas/{saga_id}", wrapper.UpdateSaga)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/acknowledge", wrapper.AcknowledgeSaga)
@@ -22922,6 +24118,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/statistics/series", wrapper.GetSagaSeries)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/statistics/steps", wrapper.GetStepStatistics)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/tenants", wrapper.ListTenants)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/timeline", wrapper.GetTimeline)
@@ -23626,8 +24831,17 @@ type StartRunRequestObject struct {
 	Body  *StartRunJSONRequestBody
 }
 
+// ListNodesRequestObject is what a request to ListNodes says.
+type ListNodesRequestObject struct {
+}
+
 // GetOverviewRequestObject is what a request to GetOverview says.
 type GetOverviewRequestObject struct {
+}
+
+// ListSagaErrorsRequestObject is what a request to ListSagaErrors says.
+type ListSagaErrorsRequestObject struct {
+	Params ListSagaErrorsParams
 }
 
 // ListEventsRequestObject is what a request to ListEvents says.
@@ -23691,6 +24905,13 @@ type ListSagaBulkItemsRequestObject struct {
 type GetSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params GetSagaParams
+}
+
+// UpdateSagaRequestObject is what a request to UpdateSaga says.
+type UpdateSagaRequestObject struct {
+	SagaID SagaID `json:"saga_id"`
+	Params UpdateSagaParams
+	Body   *UpdateSagaJSONRequestBody
 }
 
 // AcknowledgeSagaRequestObject is what a request to AcknowledgeSaga says.
@@ -23881,6 +25102,21 @@ type ListSettingChangesRequestObject struct {
 // ListSagaStatisticsRequestObject is what a request to ListSagaStatistics says.
 type ListSagaStatisticsRequestObject struct {
 	Params ListSagaStatisticsParams
+}
+
+// GetSagaSeriesRequestObject is what a request to GetSagaSeries says.
+type GetSagaSeriesRequestObject struct {
+	Params GetSagaSeriesParams
+}
+
+// GetStepStatisticsRequestObject is what a request to GetStepStatistics says.
+type GetStepStatisticsRequestObject struct {
+	Params GetStepStatisticsParams
+}
+
+// ListTenantsRequestObject is what a request to ListTenants says.
+type ListTenantsRequestObject struct {
+	Params ListTenantsParams
 }
 
 // GetTimelineRequestObject is what a request to GetTimeline says.
@@ -24412,9 +25648,15 @@ type Operations interface {
 	// StartRun Start a job run
 	// (POST /api/v1/job-runs/{run_id}/start)
 	StartRun(ctx context.Context, request StartRunRequestObject) (Response, error)
+	// ListNodes List nodes
+	// (GET /api/v1/nodes)
+	ListNodes(ctx context.Context, request ListNodesRequestObject) (Response, error)
 	// GetOverview Show what needs a person
 	// (GET /api/v1/overview)
 	GetOverview(ctx context.Context, request GetOverviewRequestObject) (Response, error)
+	// ListSagaErrors List groups of sagas with the same error
+	// (GET /api/v1/saga-errors)
+	ListSagaErrors(ctx context.Context, request ListSagaErrorsRequestObject) (Response, error)
 	// ListEvents List the audit events of all sagas
 	// (GET /api/v1/saga-events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (Response, error)
@@ -24448,6 +25690,9 @@ type Operations interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(ctx context.Context, request GetSagaRequestObject) (Response, error)
+	// UpdateSaga Update the note on a saga
+	// (PATCH /api/v1/sagas/{saga_id})
+	UpdateSaga(ctx context.Context, request UpdateSagaRequestObject) (Response, error)
 	// AcknowledgeSaga Acknowledge a saga
 	// (POST /api/v1/sagas/{saga_id}/acknowledge)
 	AcknowledgeSaga(ctx context.Context, request AcknowledgeSagaRequestObject) (Response, error)
@@ -24541,6 +25786,15 @@ type Operations interface {
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (Response, error)
+	// GetSagaSeries Count sagas over time
+	// (GET /api/v1/statistics/series)
+	GetSagaSeries(ctx context.Context, request GetSagaSeriesRequestObject) (Response, error)
+	// GetStepStatistics Get which steps of a workflow are slow or fail
+	// (GET /api/v1/statistics/steps)
+	GetStepStatistics(ctx context.Context, request GetStepStatisticsRequestObject) (Response, error)
+	// ListTenants List tenants
+	// (GET /api/v1/tenants)
+	ListTenants(ctx context.Context, request ListTenantsRequestObject) (Response, error)
 	// GetTimeline Show the timeline of a correlation ID
 	// (GET /api/v1/timeline)
 	GetTimeline(ctx context.Context, request GetTimelineRequestObject) (Response, error)
@@ -25926,9 +27180,22 @@ func (d *decoder) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) 
 	d.Answer(w, r, response, err)
 }
 
+func (d *decoder) ListNodes(w http.ResponseWriter, r *http.Request) {
+	var request ListNodesRequestObject
+	response, err := d.operations.ListNodes(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
 func (d *decoder) GetOverview(w http.ResponseWriter, r *http.Request) {
 	var request GetOverviewRequestObject
 	response, err := d.operations.GetOverview(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) ListSagaErrors(w http.ResponseWriter, r *http.Request, params ListSagaErrorsParams) {
+	var request ListSagaErrorsRequestObject
+	request.Params = params
+	response, err := d.operations.ListSagaErrors(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
 
@@ -26052,6 +27319,24 @@ func (d *decoder) GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID,
 	request.SagaID = sagaID
 	request.Params = params
 	response, err := d.operations.GetSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) UpdateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params UpdateSagaParams) {
+	var request UpdateSagaRequestObject
+	request.SagaID = sagaID
+	request.Params = params
+	var body UpdateSagaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
+	request.Body = &body
+	response, err := d.operations.UpdateSaga(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
 
@@ -26475,6 +27760,27 @@ func (d *decoder) ListSagaStatistics(w http.ResponseWriter, r *http.Request, par
 	var request ListSagaStatisticsRequestObject
 	request.Params = params
 	response, err := d.operations.ListSagaStatistics(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) GetSagaSeries(w http.ResponseWriter, r *http.Request, params GetSagaSeriesParams) {
+	var request GetSagaSeriesRequestObject
+	request.Params = params
+	response, err := d.operations.GetSagaSeries(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) GetStepStatistics(w http.ResponseWriter, r *http.Request, params GetStepStatisticsParams) {
+	var request GetStepStatisticsRequestObject
+	request.Params = params
+	response, err := d.operations.GetStepStatistics(r.Context(), request)
+	d.Answer(w, r, response, err)
+}
+
+func (d *decoder) ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams) {
+	var request ListTenantsRequestObject
+	request.Params = params
+	response, err := d.operations.ListTenants(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
 
@@ -26995,1090 +28301,1162 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17d+M2ljcKfxW8ematXEZWuypVmY5rZT2vY7sSdyouj+3qOs9pZ0SIhCTEFMAQoGV1n5zPfhb2BkiQ",
-	"AilSpUpnemr+mE5ZJIjrxr789m//YxTLVSYFE1qNTv4xWjKasBz+8zRN5dr8R8JUnPNMcylGJ6O7JSMr",
-	"ppcyUUQvqSZ6yRXJqF4SVWSZzLV6RdZcL8mL45eT0Xik4iVbUdOQ3mRsdDJSOudiMfrtt/Ho4o4uwp94",
-	"ZLniUhA5J3rJSM6ULPKYjQkX5NdCaqZM2zn7teA5S0YnOi+Y/62Mas1y09p/3Y/+9l/3o5///X70b6Nx",
-	"oBOXCVtlUjOhb1iW0o1prtmlW6YJn+NYc6YyKZTpVMaottMg54QKwmiecpYT0zGmNE6EGYCiK3Yvyk/F",
-	"m6Mf2WZyL2oTxESxGp38bWQGM/o51NfrnM1ZzkTMTrMs5aGumtlbU65dH1iCvYjw3Qi7u6aKLKWQRc6S",
-	"Xat0QzV7w1dchz+Wmp+wVa6IYDQ3I9eScK0IE8m4mgXbJTtlNGckZXNNPo/y6AtCRWIeuheKxVIkihRC",
-	"85TQNIUn6SPlKZ2ljNAF5YJ8Hunoiwk5TZUkUhBVxDFTal6k5QKpMVkvWc7uBXRRQTOxFHO+gGE3Zr9j",
-	"4Ncy5fGmY/gKNyrsDhjiCYl+jarxckGidUTcyBiNlztnnel8czrXLA9tR2xHS1zqGZvL3EyvzjdcLOpN",
-	"r7jgK7OxnpU7igvNFiyH77x///600EsmNI+pZtsf+0GuzYcUEwmhJM5ZYp6laXnMn3UP5bfxKKM5XTFt",
-	"Jct3NH6Y8zS9PDf/4uYbRn6MxiNBV+bVmX1gypPOQ/5vOZuPTkb/60+VEPsT/qr+9O7d5TmM77sifWj/",
-	"UpE+HOQrZ0WuZB7eIZFgT3oawxORk2hZzh65LIzoXLAxKUS8pGLB/NNiZAaZ89TM24ScUSGkvhczs4dX",
-	"My7Kg21aiHA3wxB/LVi+qcaIH65vCfr0homFXo5Onh+/+PPY7BH3h2chuXP+5j9PleILwdhr6FA5n42P",
-	"UfvUqO8MvqEzlrpvnEmhihXLv89lkXV/KLaPThfm2X0/l+cspWapdn2sfBB3yz4fyxnVLHmdy9X2NrkU",
-	"cVoo/sgmbYuIb0/n5nX/+3OZr6genYwSqtmR5is2allA24E7uf35i6een9dyz49f5LnMz1KqVDXT9T7c",
-	"wG1qBHxbJ5hpYxqbRmq94Jqt1K61OGc0ecOMUlB1ZfTb2ByFS3z/2XHZd5rndFPvuhSactHa+/cydwrR",
-	"qlAabi0Zx0VuRL85zNB5smJKwXmniqyXMmVkbV4EtYaKDYmp2jV825H9NiGM5W6T7TjF+CmYjL0+85qL",
-	"BcuznAvdNmFGMM6rx0B/InCWzX9CB1TbTHjvjVqUvr8dH31Dj+Y//+Or57/9W9um/J4JlsOp/sl8ptnF",
-	"n/DiJKJYzVgOgpuvmILlTGErgRqVsyTnj0yAAhMbmW3ur7a+L8pvTldchE8TF/qr5yPYm/bmPob/G1d3",
-	"+XHwLjdjMlN4JzMeh+dcm5/cJQTz/Zkic54rbcfU1nF4cb/t8ANYFW074ZSg1QHzZ1SpR5oWeEQi8+1v",
-	"4d/RhFQS4gTOFxy0FdWoS4X6jA2HhYV3B744/ubr2h34fGvD9BEUf5Gzm2LHTfKLnE3zYtAtUuoY52/+",
-	"80e2+Y4q9vWLrmP1wDYgUGbwpNMcyLbi8MA2UdvUPbDNFBto0xz+/Oyb5y0H60e22dlBqohmT7rj+20f",
-	"xuUKfhi23e4b5sQ/w7CNlvSRwaZKTQutkgd+3bmfntmj2q5S+dvpect2ekOVBiNgT5UhpUpPwST4EK2h",
-	"7MVeeoPXh71Vh7d5ElpN+LMRZJFTTqiOXpGEzWmRGvvLPB6NiWBrY4+CiGvrpsybYsKZ4lQZmWeaChvk",
-	"52/+85puUkmTdvG2Yu7+oOQvt2+vSIZvhASeMU+swBuTucwJe6KrLGX3IoJOTuJCabli+bfx0bP/iIjM",
-	"SaSlpum3z55PXnYLyVYLwfbn95KTN3hhtk0YammgHylGUqrN8sEegut2RRNGZhtnbUNTbetqf95X2t4w",
-	"JdOibh4MVVrzso0P0VmrnvSTHXBiz2Qh9E/0qe0uwnMZm6emK/p0eF3E6wXqVzt78TE0ohsp9a695rw3",
-	"KReMLtoXU0q972a6pQvarRsouqB7tw7u0f23KbpXP2SLYg/6SYBbTXXxAZaggvc/qLfYQq/D1KFNy5wv",
-	"uKApqtUTcs3ymAl9xEQsE0biJc1pDDtMFfESJPyfKpWr7otyCna7J8p327x82ctrA33v0sXqIzgBJ/YT",
-	"jTUxvRqb+4WSLGdz/kTmMk3lmiVG+kZfhu8nNfmywxX1ATbEXU7jHVarNo/s6Z8pN0arq9Ca7gfxFp6z",
-	"lD+yfNP6scQ+cJiv5ZubImDfRqa1iKDjUREh9ZKLBWglOdNFLhR5fnyMtsIaggaySBOypFnGhLEw4rRI",
-	"zBvgtY9pmloPCD43Y3BXt++GJN8YWyjkPJ5JmTIqMEj0yIRu86+e1r2rsGGNbh957lazpU0bnpd18hF9",
-	"pdDfO/jzHj4u8/K256WXdDstEq6rr9dk28uQbHvNRMx+ZC2BjSyXmsWaJV70jSqQCwkqYIyojTLt47LH",
-	"SxY/EK5fkUIVNE03dmNIERd5zkS8MZaftx/qe35uejNFu2+/HV+dZ88B1XLC6j6kXoHE3T4lL74XnNa/",
-	"csVnKSOnt2eXl97tUBOlhBJzdMsdUjoxbM8bQcRR/xvCH8v/7+j//fnfW0Yx/8nYC9vdv85lzFhCpEg3",
-	"GA6tIrNkaQx6o0NFF3d0AZYIzikG4eBhmVnfF+HqXqxo/sASEj0d8fkRmCgnxC1ENAY5xIwQxPfRZaFY",
-	"/sjyiX1syudTeNG/c7bma36E42lZ1s/v77/8fz5//6cv/jdGisc/f3k/+px8OSZfNv/6xZdftE3ZlRSs",
-	"ZdpuQJiSr45fbE2a0jxNt6auYyTmM7/DcEC0s5tCCPOn7Zsjx18iQpMEHaJKs4ykcgG6NN4FXJB5yhdL",
-	"TT5HhY3cvLu6urz6/osxWS95vCTsiSt9L6SIza43bxFNH5giqRSL9osDb54WCeksd9vFgNm+U0O1w78z",
-	"dnXA1Q+oB2mGbv7HridEnCfWGI9O7H+gXROB4JzT3PwP/MXcmuYIxEtGs1eEpmu6UUbPUkzoWliPRKCO",
-	"TV27pX4G7biJjKmAmauC50agrHiacilgSWB+PnBKoQ+j8cjr0T7T+xc5O2dzLriZ0BsjzkPXD0+cl/oX",
-	"OSNJ+QJc8VzjRdSiSldPH1SfRgdvq9JW+nU/UF/Dz7ynIcDFD3INh6MM/c+twpMXwvwN8Bb+ZRJ9dazQ",
-	"TfRsZf5zQszkohg1InhD1FLmmgnCdfv2MJ9qu2i+er575n5kmT7o5QijcCgblBlsPmexJkaYvLoXCM6B",
-	"c4YHigvy/AVZyiJXpXpbRtndAR4TvJTuRVTBgo4cLuiEgMY8IacVCAg0nyVLE0KJYnHOEAUjtYUHmbY+",
-	"f3H8zZhENxf/Ob08v/jp+u3dxdXZ/5meXt2+v7iZXr29m/54cX0XfdF1iX3sS/9H1m6NPLDDGCLXdBFQ",
-	"il/nckWeeZ7bZxMUfuRLAEdMFf87i9CROWOEarKSSpNnx+Pj42MvumE0zVp4w5oAXX7PBRvibxrvwtKY",
-	"Ad7yvwcG+RM25MUSQbp6o35+POnoJkxCz74+79NTAIMFdJXXZ+Q/nr84npDInPlvvzqOzH4uDwpVJPrf",
-	"9hcVuesHD2CWs5glRotv1WDsZ3chn8Br2y5nfa/uB25J+62hwhbf6i9wzb1sJC75vQSuU75vGFVShHTS",
-	"WOYJSxw8gRrbkeic8tRo7igeXzx/bjTWFVeKi8WYpPzBCGD7bzKTycYGN9q93/D5npfwy+24WSW97u9v",
-	"g4Lr97iRb+mCduLIwHV7MDCZ+Vz3pw7yFc2ysOplvoThKqPVlwoXFwl7atG4zIOdXdpeOPDoZTRnInD0",
-	"3n91RuABciYFxInJLdMoiCLn6IvARoxURgX8C7tMF7TCknrPwq9Gl8wL8cpsY5oaGQr2LDNCji+EzFmC",
-	"oWkwaahIaJ44o1R13M/aG0z3sP/K2TosalZFvATwC42XcD0Y+YKqih/XnFHF49a4/aNpPhTJhNdG49G8",
-	"SNNwLHOgEISJ/uOqnO+NkcysV1cF4ufnYBcljCYWCdAe9Yefhzvk8KjV7aGQQWS7au+i9r7aa0ftCHd+",
-	"/I4Wor2T9oS1d7IQH72DRoC299Bs3NbumR8/Yv/YbCll+z2yxt8PIt/fy/yhI56xhp8P9qV5KtdX0HLX",
-	"jWLkxto+3XKTwP8MuUl+w4eZ0t/JhOPxOY3x4/8Yxeb6wBuGZlnKY/A//ukXqxX1Gyk2dymyQpsP/jYe",
-	"nUkj6jRzl+hBPuM3Wn6sORW1aNWBx9ls2B+x+S3lgh30Y6bBrpG+lnl8uC9Cazs/51bhsJ91rXZ93l4A",
-	"N0wVq8N9vtaqv6IH/872B3S+OWD7Ot/4zaOAO/AR8ButPgarZbOKKvlyGscs05iEdZCPm3sL98a2CKWx",
-	"DZyQpMgxD0qA+ZblcpEzpVDNwlCbhkvOSFgvo89l24V6YB/7EzxTS4o78rPiul4N5NHBUFy6z2tZiMNN",
-	"lWu1bbrcPLhcoj/GXFQCFlNcDjoljcbbZgZA33tPR30UzqN34P6/4UqHun8KDsEttZ1YCOYYkcW2w3A+",
-	"lKbxAwHrDNL/bJwDY5j3Ah2Fxmb61thF4CusDxAy/z7WOtm8wpaFyuDXA63Urab6YyxVW+e9BfqjHD2E",
-	"1BxcaLuG22cCf2+K7qRgjZk50GjHozcSR9IC7KB66ZRx17nJMJW7RBWdCrVGP/Jh5hIaNZpEGhQA7+G8",
-	"WuBQdLINS/qg0/Ka8rTIu05JlstZylb/PmxU1/hW2waBZKdGx8vs+66e40PNDO2uN6oH/beOqvzmXi87",
-	"sWU1vKMyS7nz7SqfGbOOj5ppx11vN7OUfyvxS4eVzdBk20LNMbaBIdrvivThsN+2je7UaIr0oULS/DGE",
-	"ay2kf/BZqZpul7HuiT/MfNwU4gzBhoeciptC7NofefHHmgTMzvmdJiEvfBPpA+ah/xVq53vY7WlzBQ99",
-	"Uj769qgISI48BpKuN7cpS7wJ8LfY77Q7LGlNCfxACInNIbNMGv/88/PRN+CV1D/JhM9bOWSCGEVGFpDq",
-	"bEb7QarWdQ44NQsBcx3//fSuyKFCAd7gItqfI0bn9fSn07uzH6Y3F//57vLm4jz64qQBX7WAPRcYJFzf",
-	"i8/DQNYvSky6hQBw5ZHQEC3J562o1i8m9+LKwvLXVJFECjYhUcI05WkEXnVcle8v7nBj+8gmRJM67haM",
-	"tHkL9k9SGj3UxcFNMdtu6/G3sI2GIaY0zbUifLViCaeapRtSiJQps6zmWdN6UqQsgWyYNeVa3QuaZbl8",
-	"pOnWtP7RhUWVMTlMYLiszYNeWTsWrLyzqk7/s2f6YBegw5QcdkJdq/8djYhbpjUXC3XgGbGt7poRZZ/7",
-	"oGvtjscPB+6/abLNHwqhVfakiUqlVmCZ2gjzYd19ttG2Ltio9R9jF2EA57BrgG3u2kEYUf/jzMI8letD",
-	"W1+u3bB3XrB1k7nRj/b/97klvYEMvyndHB00OOIa3R0acTOuJqRynKjt6AfZCn6MvM4fWIB0bJu7P9Qu",
-	"gQ7aboMj9vrSZivQBM0Vml7n5ubUgDWZ01Sx8Sjz/vSPEY210WoCqUNMLxlaAw8MIgLU6sBEyPUJEYzD",
-	"Azl7lA/wx5ywp4xbls5mdux4RMVmqpmguEDbv1fcKH1JV6p3ZpvADh+PsD9qUJM8qT1bFAA72noM6GIK",
-	"Vfa3scXjuMipBtg1nclCAxZZFBoUw34dERaitPUD5ri3SIZilvKYZDTXTkBAoHHG9JoBjFGRQpgtFcsc",
-	"4Xlb7f9asCIE7TPt42+WQlUre5EoBIsb0/AVoTPFhEZKF/u47QmuvsVROqza1ufrSDQj0WCDDVpE907L",
-	"vshlynbq++YZ0x3o9JQHfA+nMy8HrtreUW2N2zaQbXdFf8Fk8WbmQ/UEFzueyNnCXhXb2NLqPvjbCDpi",
-	"QWt2E9m5qJ3OsRMKtfNVO6AVKFfOfmExmNsofhCIMlAG1SRDkIQL0gYVS1mM+w4fx6mHzFvnHpuQ1y7z",
-	"QRqjOVlxAXfI+F4sciq0u1JmmxpFLMCCqdjYll+ZD4aoyO5FVO4Im6+zLcrqcmdLsIpSqtoHPcy0MKMZ",
-	"LiSCXDFjkvAFsAmLhESTiETTiET//4hER9GE3Jov0dT0A88vEIuV7kaXsziQLKxNeNRWBaUGrAO6q3aK",
-	"lQm5gFWOaZreC1gr1wqmtQG74YIrzXKW2MWUcEFB26W36cXxV6Bs4GxDaz2E1N6Mae5p98+QeBue9lJf",
-	"lpcefvcAMm4njnY8ejqSNONHsUzYgokj9qRzeqTpAubqkaY8AY1sxJ5QiZvy+benYnOHhxYUUyeXpuZQ",
-	"fYu/3IAcI/iPn4xgdP8NIvC3gNRszpl1cvpn1D9LWwloX798+dXLbmqmbUH8e360ku27vzq2RGRWmLhs",
-	"OCsrS68aysn6HvoqyI/oXx4O7Gy2TLv4B51/oPTP+NTIoP7kIajnBlSFjC64KO2mTn979WRzoGV/au0F",
-	"h1ziOTuH27R+cneyESc5GQV08iCBDKobfA55wlSR2weaAi0fS+dBTY4mSc5UiypnfyTzXK5ccqSxJ2Vi",
-	"NknM+CNLajuGVB3QyHNBFRHyXgimjSwuH/RvRa8zc83y6ZKqAO/E7Q+nR89ffu32qCpgjgm8gtIPp4rU",
-	"5kBISPdhObIzqDGR+b2wOc3mQ445P8SM8vWLEDPKeDREzcQQ3LAxWQL8alAnmGKrkHDRiENjL2CCNlzd",
-	"wEtjTD9FPk9krP4EzDtqskq+aExIwhMYO0wHJsN92GRU+lFQATbb6PT6ErhyXE/M1YsXb/WyQooUNzYp",
-	"WC8VGYNHcCLS9O18dPK3HRHV27dXb+3p/Hkc4sKoMdebrriZfYUqA0lYypC6Ye1qT8CfjFHb3zh84CLp",
-	"l6jxo3nyt/Go9G+3UJ+5ny+tPoCROZ3TWJdBu7M3l0ZXXVGR+PtCSDPh96IqssHbjmiliwR+grftNgj8",
-	"DDi4cOcLHcsVOyFRIgVD4quIqgeWRI5lBsQHkrYBGcsKNPGcCoVnBAxVlx5oWjFGimkhSOphj1obWce4",
-	"zuad14mm7cuvSPRlhHmVyu4NvEc/U/fCXbAW9hqezEeWz3raZNQYXbBpqs7bBtrvnX0srb7KpqIL+pmq",
-	"4H51/Xe3AlzuNWuB96PCahnoj/Y0BQxDLhLMNrQAgBIxYVMQKBBtoEeq3D6MJtMyT9L7V1mfAfbDFBcX",
-	"XKouV/EXOZvWCFssR7b9Lwfgd/8s0gf7n2iq2H+4IG35bxf2wX8CdG80HjlHo/lPG9QYO+XE7BOmlGON",
-	"MSKsRts6HrGcqiKHBEuX8B08KzjF+6hteDD7a22x44T9OFqb7c5upU1szD0RUK/EBq9g4DSekDOapkDu",
-	"a6+KyHIPq5Oc0SQiC6atev2kSfTll1+C1i+KFEr/OP/709FCHtlO/KKkmNzQ9U/Izzjyfj1SDzw7khlO",
-	"/lEmjSWQl+lWFV/eQG3zVq4YgjKsmZxlTCCWA/PPJ+RytSpKor9eiuj7pSS126SuGRImFlzAGQRnCyg3",
-	"ci3CKqrWbJW1yGr7o1/WwPJ3fabAFQCyqYM+ZDyaFYoLphScmtDN1SiYEnyko2JOJhW3ogZ1Va6QwtGJ",
-	"0hRUsTlDTIbSOaMr8xtq3KjJm8tZF7lwKtq2I9sI4j4BdaiaAW8AO2NC9W4cmqc1jX1Wx8EcjkEfqVs8",
-	"9O2I2FxBTDmeI1pmfzXU0iD5z3gk2HqqXLynn1ZopgVDRNtK4bWlMdNygeEO9OXKNMGvRMhgVnEI2osR",
-	"fnTa5CtCU9Cw1s61B3wDiNWxaTpli30W0fa2qXR1EY8ZLdwBBGdsyYGuPXjgHClHzzRxy1gRPBeW23jw",
-	"ShQqsBR3SGOhC0fRac6lylzxsKhceQz+GSEQnJfIDvAEnxAJezIqpyVWVRVZSHh2ypdq9ciCHhp4tjVK",
-	"AwVYNF1l/c3JkhU41J5TB9q+GNIrKwKWGllr1bVStgVvyvKA76Ee4GzvQQj70TQE26PdCkJdroVL02wy",
-	"5vP1viJ1w5ywpyylXGD9PGfwOg0URB6IB+ZWaRLbpOvyD3PKU+9nKmKWen8wa5hMZaHdH2BLNxqFv221",
-	"DH8tmzc/M6EQXFW9X/uz30Tth7ZWal3Z/q21vXrXgG9/YpUA7y/saUkLZUdkRMLESuL6bE1LHcWfZPet",
-	"7V8Tm+U/zahS1Z9zprTM/X/rfLOzbVWsvBkvVMZEUmvT/738cmMcTCTTuczj6i9mMgR+gnIV+nucMpo3",
-	"Fhv4zht/Mwpn5n0qp6rFnIYDcRvL0GGw3ufoxPM0fwbaXmmUKYABZ6ncrBg8uUbxLmKWCwVhYnxPje+F",
-	"q83pbKIx3qfOYvpMkRQQEWMMW9WDdmNHpkRQHLxCpwe4yTtifahzlcyhLgha9bl9Vv7Kcj7nFVRniP2U",
-	"x0v+yJKpYjQNuGivSp0XyKpZQuBB6+K3lxkiZdDixfa2vbQ0Z/dCGBEE4+xWl+23ppX47r4D3fPlILof",
-	"h9I20xlN9jI2B6gtletwW5eGqzCkOjhtkIOKwMUitRMN0eeZ0bfMBprzGsRl2+1Xehr4wmhvK65WlgbZ",
-	"oven5V1UCPaUgYui+puZy9BLOMc/H0CnY7+GrzXzhZoj191vVc1cqeEplpAN080wF1Tg2kHn6F/J1uVl",
-	"Fyt0GS9Zj70SqHRLFfazKiFsd+qE3II0JyxVDOm6oRieXGVGbEIRn3wMWRJZLh+ZqnxK8ZIau42WnKkp",
-	"jVlCqBEuUCHR+tdrO9fFBoZ43XGCBwFe7JJ+yGKYJsbYX78LoVWBOgbBXfQeCdQleKe5KCp5BMzZANWo",
-	"kkTcmgzdRuORfAhITOl5OrzmARwwY8Y2o6sM8AHGzAuj1LIiX9TkX4D8zlwdlTUR2VfgeEZkbSagjBns",
-	"Gof/bv87QM4dKzn2wv8mcVYoz0npGbwXoH6cIPQF3RLiwXGClwV+4cS4OzRnK8qFmVDvK8ADjucocM+Q",
-	"vtdMIewGa5vnauTupitDgeXZHlfzUA4LRW6jr+MtJl4n6e3JZqI0pOGQv4L2YS/RB6buhcPwIWV5Y4TH",
-	"O48WuG7rV+XWVRs6ZyVzzGEwnVceo68C5jvnFXxkGDc0m6RaWQHOKxU8nttrWjoL21CaXR2Cztjnen5v",
-	"H7xo5byf9gzlwZQM+sbc1kA8LNyUiwfVI6P0DTyHEKRptQ8CAtSVKnTKikwTpozei1UIg3qGfGR5SrMe",
-	"/TirKqlUFAy5MYbbkjjxWKcQvaYrLhr7YAfcsyNumeUytiCIPixNN+UL5lq1RlLHzoV8FuKQTj33bi9X",
-	"4HdF+lC6ArXsv6dsOkBQIdghqTjqY/4pcb21Oxu64s/ruKxJ6e256tBXk1h1rHZ43ebuEoD7xDpdzaZt",
-	"YIZRAF0NqVcWGYhWKXcULTZReVs/mAcrnN7CJqAQTfYCAWaB+u/i+pHdTcreLsI9POnLSZMbfqdqFS5i",
-	"+h4uWtzteSGwSqn3Icg6Bhniu7oGSpWeOI+gfNnyKHvP2Ei9P29QdxhU+IpgyG37z9SEfLdxY7sXesk2",
-	"FaMwuvSM0jN22bfN1933uCIRTVO5dnRdlaTaDeD8IMmlZdsuLQFIdoM6ZnyoWmAhz9anMC90kffewQ1R",
-	"UkmLrpO9h2vZhdn7e5crBr6P5FuuurTTvez6cm2UbuTXHjB2OH+hCst4/lyhYfMP1ydf+z3Gyg1D5sxs",
-	"mtC8QU9sZZ1wckJeiNjpfYFieTXb02vMNj3yW+iayBv/nHTLLLqg3NJq0DRnNLGgdwrynkRXb68uohO0",
-	"Ykj0+vTyzcU5uDalgvCeVAxlrgPaqSKGMmP2vDCRTEh09van6zcXd/AqTZXE9/Gz9gUI9OJxhD8D6p/k",
-	"FEsGgTl3++Pl9fXF+bgkcCjEK9tS2RGwbEupfy+wmUTWPZpmVKPxCIczGo/K/gWlcW3dB9odQzJ0gsTc",
-	"r02zIGTrahXU8SwFYhS6mpt4EKiVZz4S3DulauVpwLbkV22GxqOz06uzizctk3VGexhn2x4ELbGCGIVE",
-	"LR7zjAp9QmxGXbTUOkNW+l/kLArAMvKFOhAq8pRotspSqplfnukzRWi+KFamnXGFCVvBQytXdMBFJD9T",
-	"9yKShc4KHfn3ZlnsacGMRQ6nTpAf7u6u/WFbhWvBtGkXCCtmMtnY+9JMxS5JZVqEhfgNAFRh86JemQvK",
-	"FZgjfyU1oY+UA2bHRv+PjiDgQ1ZsJfNN1MC/9Sq/tbXhEEx0Cf5jvTlgfpSfpxnDR/xUKS+hJajNJuyR",
-	"pTJbse6mISADjDBlPEVIH98bbt0WY+qCDVfOukI1rKc2UzhjOXjEm+CznYmEf7S8xgEJOhbs1zqb9vc9",
-	"ZrMTK4sb6jMsYGfkACYhYQJDOHm0lkr0R0yCrPC1/kbyO95sstHNRp8aqZP+iQrdPGcp5at+5ux23gji",
-	"e4ygdmUr6oIiNo2HU1UF4YkV8VwReHBMQDdBs9dGuFwluANm/r0V6QaTTPSSKVbaYFW2Hr45+Z0S7lpU",
-	"6G0L281xd6m1XeY04CBaeMsKS3ZgNQ+f16lKUbDVRuUcEWVhUWuM0+lKDaiJA/Y7apWlDX/cPdyvGpXl",
-	"dju+ca5bzwHUZxl+DgpRjqIiMgmrSJ2YI4sErqNQt4bfEvQGiG5/Laz8WBD4VrXo7pQyJmO7NkGsKmR3",
-	"tOBYS2/Hh2BdPXh798+9HeheuH3nw3MmYi4WUy0fmAgnEWNuka3mfdJAlNpccKoUX4gVq6azWdk77Iov",
-	"C1e2ziCiT6Ysk1g+uYevNzXdm+5DRYFvlnOxWzPKucytetljG4PYDTvNi97L60EPdj/r2Ommc7zMe8a2",
-	"+zjLkU2zcpfzFZNFWCQeWwu/n6u+E5Spc75YsHDU6wO88GUxwFqyiTv9lbiqb5HG7myeJt/97jz6W3uz",
-	"NnPNFavG6zaPt+e2z0+32FcD5b55ZafYx/F034Pl62RJ1bjUTKo6uVKcABOluW2dDQu5pWPHAAE/RWNS",
-	"CM1Ty8L0pMmS0VzPGLUkFLTUppy+tUbeyxUgQ1Ey3Qu8iKHnUKMOFgONiR7b0/lRevn0vEs35NEbhqtH",
-	"prE2ZP1dOc0OLj8hoAlSQU7P7i7/euFWAbwDZhivyPnN6SUoQiV8lop7Ybb6BkLRE3KKU4klxRVib4ys",
-	"N7OZ8jkbA16ArJc8ZZhcwbW5JTRZ2Ug+efP29s592/YE/ILgcWjqL7VzAkei1ad05gFAQ3kQWDPe7IBC",
-	"JJJVtegxIdKIpKhCUyDWCvEsEt4wu10K1mNlrDOk+6ErWevwbz83hlC6xwZCr1yNn2a2jte0s6Xt+UHq",
-	"UltjoulRBEHXB4joIMWDbtjheTUQpAv1ql35HwrlchPfuLVIxkQCxW2fmeMi4D+fk3LgY/IVQej0mLwg",
-	"Nuhai/69GO/MaKCalQkGu+q/1XYKFNRrOz5eu+NqTRuTuetMVZ/xfLZ2TvBcCvwvH11eoehtEDroxbUv",
-	"fAeAyz2upSoEiwiarX08TEq7+muarbaM227rdluPaJ/XqsTb8EOO6d42l6aIY6bUvEhd1Dx4hsOFwDtP",
-	"D1uFqrxeWECYSOzFjPD8mpvaSx3vHfC6WHGtWRKc9e3Lkj1xPY1lwnoq2zsNh+6paJgCfVC+Jf5+p5MR",
-	"ytjYZ2u5/B9q2p66wCP5iX83cVlMWMqzb8VOfz/7hUB76cCde98s9D6+h5JwymItygRhuE0ic59VYb6P",
-	"cBw+xm7ucw/eFAKuQVtr8H/IGejpQapM5j79qrK3dsfGS2Pwg3d8Vax1WPwJY3tDJuODOc1CLBM7Cuzv",
-	"yzpRm2vseHgSgSnmjj0F7iT7I16IXj05o9nD37yA52fm7lJrlmP1digYP4Rr4F4g2UA4U/wMDKPvNk5R",
-	"Ci9zL8fV9hQgaG8/nllLXNGb28s+HGaDtJxX5LJKSlnKtQV4THZCk5BBw3UptNpe1cCB40xTuTYaf0WP",
-	"0VYg1eqNNC95udMNyaRS3JIx9BL0VU//yvJZyK63mWHTDpSsS0YLM/OWqWpDzBj0wbKwg9G3oEJl8yz7",
-	"87fuuWiP6Ti14jIwI7EUqliVjC8t7nRzoqcS79HWZDGbc5gXbFwC5rfoqo1Zn7UV/rwXfuXPkomAPQGy",
-	"6PnLr8nDdyelBFghd4g7AS0EpH1ILWrw+RaOUivF1lRZLbs/mjVhSZGxVkc6/AwU3aHJvRSlO04hV0lW",
-	"qOWJ3ycH4AKuszbOaVczsnewwug30zilasBGA6XoDN4pm7DLFJraTW0dZc4XXNA03VjjfdLeL9gnu63H",
-	"6p4q33R8HtsBl4oJK7AKLt0RfVWObQmafOVK2uJmrwBCHrUWgoWqKr5bX18w0Up79oNcEznXlrM65YKZ",
-	"6VoDzyvwMQlM3DMfndH4YTLa5d3w2Nq3dhsgJ1/ZMkUrurGu2z3Ezg/wlZDUWbK0j2biNSXTZECOiCWj",
-	"6rvX7cnsZ+PVdlUrjQqyEHJF3t29PvrzxGGAZlSxr18M3LipUdAGInyAlL20ZVrKlzrHZEo1U1CGKt+U",
-	"HkkcQWm+WWq9kusSstu2b6daLStG85QDuzFTLUpa1c8u8Utt5yqnUs+woWkdWQqGRxvBJdueGl061rki",
-	"Nxd3N//n8ur7V5ZiEFJqocsc6oxtIc0HDAGP+y71wD62l3YgYuB1CG2jFX2a2mHsdjxDLqw/222krd7d",
-	"xV0KsflGQmih5YpqHptrYELee3McWaER3QvlqLzG9je/CTvV+EPOYC2TRhCpm0hc6vAN4bgj2kjGG/Lf",
-	"aOdGo3Ud49vIdJ4Tmuf8kabhS9tdiVM5nyume1or5VtgaulA5LXFK1G+uAdjT/WuzHgcrtZA8za+gTtP",
-	"w0JIt636Vl5qCLXlqjdlqtUyB9jq9o39hHT58kaHoF9ovJeQFnzYl7VerAsH2H3W3OeYiCW4/fvraO4N",
-	"9E4kU5fH1e/6+5HOH+i1pXpriXaWTHB2yyeMJkd2eZFhFOkGLHmz6cUEuwOL3rpD3KaACwGyJMuzpXvt",
-	"iZwpmRZ9Mlyq+bqp3vnN0u5MIea6WyDm7JGrViZba1dZ09decIqJRL0ix46x3B2r3Tsil7L9bLnIOnpi",
-	"5r4i2Q8bOwTbAr7D/hN8i8/XWNR6vmkZ1CwBGY37rOytZlnFwFlnORvMbEbzBdP9O3yHzwNUN1+BuGzV",
-	"ekBrAPF3c3H79s1fL86NCnZ+cXreX3noROwUWTI4a9xD8jQNhwD4DDmcXsFGdsVnB3q61zQXwAjbe47f",
-	"uzd+K9li++3cUP5v41Zr2rR1eVBXl8rt3Ejx9aa9hkPCU1A3vOtWaWkJlBvPEzGVelKJgppZOd5yyHV7",
-	"+07jh3085F2GrJFE0dNRkv56VD0WVeUYYpknYdxtp+SzrNp+MPz65u3Zxe0tpC3ZbK+fO7Plu+udwlPN",
-	"DVKbW9eHXXP64XTVPXva1YuU5UND3Q0/mCWPxMtcLTFRnHLFCBWEmvZfkRVbzcyTpWvXOhCNGDtuZug1",
-	"XMeLMHTtdFGmKGM6NZEZE7ZP3dKlBSpThLw9FaWB17zao33B1pVjtTEUM0lECiCWAmO8zFjBmVGMCa+y",
-	"+bZxkAfBMc4WyVhO5kZZwmJrw3u/Yw85o3Fo2LjSQaivgYQZ4Q5XHq8ulrpXraeeUzNneqievm77O2iq",
-	"+ypTQfZUd5PVZN6OKmjeZkEbdyjO1W1lK0ByKMPiuKSN9u/v7zFZyiIHR2hCNwE8LFV6+mxHsD24HeDN",
-	"5y/2fvXlavCbjTVwzYzLUXi92jH1FcZiwMy/Fei22OxRkQevcmPLGFlWOnQmh6EUKl2a224bENq7gYie",
-	"ttAYwtmPV2/fv7k4//7i3JJ4gpZVVfvkekJQmwAcbcxyTTkUZbXJ5+7Jyb14d3V2cXN3enllIbc2vx7I",
-	"18rHyOl3p1fnb69sg6aZJRXgbX2EqDiQV6t7AaWIzM+pVHpC3l/e/XB+c/r+qnwNS9s0XgVsrfkF7rnJ",
-	"vQBqXiuJgJx3CbBh5LyvZcr7k+FnzJfDGo1HZedH41HZoxY9a6Dwq+zmnTDNvVClhSrROq3c246IHuoj",
-	"2mxt3BGTMEhgb2NwnRvFSBzOCWO5B5eMzHL5YJQJCwzUk+1qZnhuqoMRti68mfbObS/hs09JDS8qfqhg",
-	"9xYtQgfatmruOxo/yPl8D2So2X9ltVlrFW7LU0hqoekUqlw80tTqvdvXRVky7/jFn4+Pe6Rb/sIdaCPg",
-	"D8ptWZjZxit45vpAHikGLoQjYkh4zkoMaXXMZDGDkqlVGmjwXrNbzMYTDj/SVZFqnqWcNVKptrvX0pbr",
-	"YFP3CazN9hhq3y+nvdeuut4DZt22tV6V9pUzvB4Yy2yUAQu5/FM237/0bulc4j5rW18P61faR+yVUNQK",
-	"3/qyGyJfr8jzt5/3rcnTODTlGLpPAKLzhloERuF3HojZxt7U2/v6/OL0fA91/fri6vzy6vs93nQu2r1e",
-	"xdjxhxoJrvNei16/xjgnO9YEsXd7CCSL2rPVYEoWuRL9ub1E+/v6PyCbtLRjXRvd83HOVUzzZB9/HdQq",
-	"2L57bYtGa4fsPORXpwtKuIIMPS4WkNrJW9gNPshj2YHpDcQHw4qDzFeNKOaEREZ0RFhbW7MnHTk2fgfe",
-	"jcaYn1gVFYP6pJSgVv6KRDMuaL6JzDR479lQbFS3TczXgHvkyeii+GbQ7AgC01rJfVwIjiuS8geWbiD1",
-	"FfEvPpHj3c3p1e3lxdXdyEiMm59Or/C/310Zk+lqR09e87QPlDYUwkud4zX6/uKO/ClJf/2TE7aQgZtY",
-	"8qOyaLl6BRQ9QGcIFPoBc97DpvYAiYcAoz1fa8Iw+71mXUzDmITdW0OYYht4x4G3bx34GMwpmcZSaMqF",
-	"6j34OmCx1ysNEGOIav+r52Gq/cq1N13xMGKkxvaykwDFwQwDnhZFIrM/vwVRELXR3bw4/ubrWubD8x18",
-	"N9szXwcC9slHsVjArW6EQIMeUsR7/s/PvnkexKKZNepCvsA5RRbGNCUY6zsMFdDz4xaEIIYvh50u78Uh",
-	"B8zD42zvhozq5cffDXU3VN+sqcoNP1Ao1P3x250pI8fTFX06yIGrtXmgQ+zhSnpVVBlYgKUEiwyc3Ao1",
-	"EiJvKAL3/LnPz4wPIaS+coC4WrmZMQ/VHljKSkvtPnwlSC5QI9pCDjC4egLxwScaa7jRgSCBkixnc/5k",
-	"y0RbTtAvozFyMj/RVZayexEBIEBNXILUIObGOnZkz6LF1bx875SFPcI/rah6R9fslaaWogHO79Z4WrSA",
-	"vjkCgd9zpaeKNViKdovTYa+0plRUyG6XVAGTZ66TR5pzYPbMaA6cc7Zmj9k6/yuaDAPCZiFKqka4jhFh",
-	"nYclfknInJxf3p6d3pxfnI8xKsESUmTmFGJBkjHh4l5g7pCxJ8w55UrzWLnHoGxJmBNmB0wkY2LK1TSm",
-	"4UIGHn9oziBiM2NkhbBtKkhk3o/arLKYuXh1Y0WkpqnHpOecF8hybF/bA1mg4JC3Y2kR0R8ARrSi9vpQ",
-	"SzUOtFeSoVWclRXluVY1GGJwy30sTJoF1HGzi+ALENRxPJJjCJLBQ259MNz8AdC1JgV8Dcfl2EAcqszH",
-	"k9mdVBMmvpTw174FTfbzblm8R0wGDL59jCMU/h+LcN52ayfbfKM/13u4Z/2ro3mbtkpP/8HjlvIGQ3w6",
-	"rbQ4Nxff3wDmjcRU2OoFitVqUFxdvB+Nm7Hd0kf4cy/+5qAMCJA8lVIfFojMWCxXTJGql/ZQKmQMc7mM",
-	"Ocame3d6XI17h+flh9IaHaCERGiUGMmRBVO7xgQfca4qGBZI9xLRT10d/VOswskUkmYYZcXxJq8lqHbu",
-	"yoSKgzY11qM/xXYCgDmHUN65K6GFgakN/vgGvdqMNNOdAElco33CYpHMIhIppiOn22BBVZdeDBPNLX8z",
-	"aEVSsFckytlKPjLz0srWOGSrSe/53aFDy8wHpSobUzcfCu7VcnHCv3hL0A1dltlo3Gu2ZRrUg6iG2KHZ",
-	"uS5rwxG9UBLV0rwiZA2cMS4W4Syuk3sRmT/gKxHheOjh6ivLw5TU+mXdXMec78rV5PaJe4H860CkJuZ8",
-	"UaDTinweJemvE+9LXyCb3FKmyZRC6rnLRvFbbpS8Nb2a4i9IOmkerf5Q++RoPHKN7xA9l6tM5vrcpXkP",
-	"vHbalDzI9zbzPkDNS7kISOvXZg2fTYapNNAUoCW7dxkO/sIBtwYM/EM6C23NUiQ26pJYxkq/to+2DNG1",
-	"1GecNxVl1IACXW5nhDLHuGCu1nF7wn+3tQA2oepKDVoWIoFasPDkHp4Pf5UDqp5ln9uNvYVm+jz5IORa",
-	"9BlSNbkoxmDWbLiEkoTP5wxilzw5cfU8cJ7vRd31AKirKrlNetGWqOJ4iBrVD4ZMXyUhdqGXynka+5vH",
-	"Y/nD6SmXfsfW3ZP8zvp0jZJjFReI8H1exv2+8DnpYiqkMJcCRBFPnF5zL7gwejWUD8fEas1URmM2LqEs",
-	"CgZrjLYUEyltaVYAMJmb7hUGFPMZ1znNNwTSMKuOOO2s6g+uNGToTgje4WURcXxZzu8FZu8HFK7tMFiY",
-	"7+35y5fY3BiCisg3D247I7jd8NC1ETmXW9gd04uy3GcaaWrkWLK1zLPFvc0V0ghZ7iCkNiE/VRXQFlxY",
-	"FheesNVJBBMdqQeaJidt1EsfnzzkmZmwP4+fffMcp7cPV0h4hb5+QX7k33W83+oNbGXRKBd/QJGxPrQZ",
-	"9WhWP6goOtq3EKKvZU5yBpIvZlA0eLKLaqpG0uUMzFiuZlzYOtIkqoJi4T1cD5p1LQhJWCyTFhKYihEj",
-	"3MRXz8e2NuHcL/lWbZX+RBoNBoSOkEJdox1ULuO4Mxu/I/m/bPCb4+P/ePbNN89fvviPF8fffPOsd+Pd",
-	"HAFl+8+fvfiPF3/+6usX/9G75YOQCAROvRGp8ZLmNHZZWR8l97+Fv/OY/ORtzvaT4G7AyY506o9xiisk",
-	"er/WtzHpLYjyWpY64X7RU2PT1UNXE/IjN49FD0Zvisa2mtu9AJyQlWWuGmhHpnLTuO1Oye1WdN5UbCoD",
-	"7RD71sG4VQKWRp/uD/bafgCk9KO5bMs+DXDa9vMJrbjw//rsgzy4Ad6lvREYXz0feLVg2QQL6rQ624kf",
-	"jvJi/dGHXzY7uHtCvZkMZtQ5tCu82z1tqyEPJa20udE9zzc8/luVW4+iN2RqG2mFMc13N29UnfVjRdGK",
-	"ITOmeMJ8I/QzReRavCLRlxFi+KB0g9h4VyAQJGaaRH+KXpHof1sg5t/o0d9/RiSmKjK0FhumaW09Xvx5",
-	"aG2xNnbNhG66yo64EJvSdFPS3+KrZcVwqnfU3/r65W6gf+ULbA/2us6AFxMNfDN7Nxe3dzXypgYx1e2a",
-	"6xhKUnB9L+R8juVtlzJNFNZG4YJQa3GNy6+E6u1C9AN6eS+AGqyFyHJWJSL125suc+k3z03ZVi657hM9",
-	"IUL6idpiU4VxKyct8mvB9NyL2vxgeRcXBCkVY7kWzp2r6EZNiE0ahVI2cDzaxs7FkuU8yI95lxeswZ/k",
-	"fegVWriOTEdY7iAL8CFcKA3kQ8GanWEHU60WKE4LVM+ROQb1lzQZl47zCTl1Q7ZlBRXTAHGgySMVMXtF",
-	"IpBDEcgA2EQrRi3nXTl5ZgArrlTG0tSd4u0Om/ukQnGqLiLJ0rFvvhpLx7FV4067fnt5+/Zq59Wy62bZ",
-	"ecvVDofKWMznG7OKFWgCc5jkWhzCqPogDjezg5yMYq7yfYPYDYrke8xuLauVs4SGqo3+ZH1CsiTKrUFq",
-	"gBoCGJ61NCdTCgaGeSIh9yujetkKGu0Tstoh43OmmQAX1A4pX4Z/IREZ0x5YUhf+KUAssIzd+cXpee1X",
-	"M405w1w3KG9kmt0G/mzfC7uuhRbb0hdG7YGog6FW3Duzza6SadvOmIs7ugCOsDkpJeM+/B41nbxGXeQu",
-	"m9olWqMYqu+DxuW/LYvGVrMq9/22yuSzIVUC/+ceOt4+7msoPh7mszEHbUlFkgaLVnxSED8piJ8UxD+Y",
-	"gvhJ9fnvpfoMA7x9UpX+KarS76sh9Lno9wGGnWJMesXyBTNrHi/J5zevz8h/fPXN11+UqawodbggbD5n",
-	"sT4Jkim47Q1orLGtcIFnBNH0NtFilxPycCrE73VTH/SiPdzVhfth+P1lQyU9b5JD3gEHE+GHlKq/mwD8",
-	"QGnUIR9uGJRh3idV/6ArNHwRFHOO95KNMlAGrXPofo5il5VjyyeUF84Jubk4v7n868UV+RwwmY7v7EHI",
-	"dcqSBVBGfTEmZ2+vXl/e/HRxfi/gQYd+QQhmvmIJ3ruWjCzLZcyUYskXY/Ld23dXZxfn5gN1Mncq4Da7",
-	"F9i3L8bkp9Ord6dvJnC/nfiJQhf/1w+n727vTCtClmUVUjY3fUNdDdoH0Oq9iOXKKN7mQ1/U4Z1uuKPx",
-	"qBzSaDyyfRyNR9iF0XhUfn00HpWfH41H+LUdcM+eGMDWYqIuk62NO6NZMSjgMO1JYbkHRLI9wfL58bMT",
-	"iyB6RZ4fHwM5XQOraHWYNVfMy8Msr2H8SJhf7UOooMM8ID/vOldF2oOipknUW741PF3Y7JpdkWL3gV2d",
-	"1/nmgMQl0B6hvu5JtJSviO0aIMNR+LXkyFm01DRzOtxesKjyxvfzawN3TyfQyAN9PrDNIRAk49HTkaQZ",
-	"P4plwhZMHLEnndMjTXG7PtKUJwD8HrEnKNiSTI219e01fuY76Cmx/7Jj7INKaeAduSCgiAJJSDsC5QN7",
-	"u92/ck2Dqvd1pXR//c3x81LprhVAWAOHNARIhI8wA3HuAWtK45PotRwAtTU9eVselMbu6agjPfxKH8oD",
-	"CUfLAW9+232q90KYe0DKvuCPMGijj9y5q/BHQ+y06lRaRQR98daLtDkpHbQARnh382ZCTm0CPLV0l84l",
-	"ei/A7Lf6DGCFpWKNqFqJ1SNgWakQzrdLjtw5VwlVNeSjddJ6FLKTcBa3Xsqkxlr/9hZIhd7B/z+9O/sB",
-	"eLveXNxdbGsc+x5i8DOT6xL2h+f4wCDAMsbiWxQvvtlpURR5OtiaPdxE7Dp8FSvtkH0tCEu4ZomTd6Vb",
-	"07kWcPOa/em47b2iLw3XQaGXLfzH+7Ciewjmg4GUe5S2beQX7l0Yry/l8z+pFNSH1WbaulsHV5zuxlGW",
-	"vL92Tw3gc3cnYQ84omMU3k9Btgdwt4rsPtI9jtuSfKaNPtlqumC4znO58vOSfzx9/eMppiIbeX17+r35",
-	"11/efjcaj95ffPfD27c/7rATbzUdOn+lj2Ao+cXu8mwHKhiwhc+tyuBA33csiaaDTS7l3qmv4ncuKOV4",
-	"RAr1imSUe8XFK7aHsjrJnqQ/O/ckdnL34EOGtcVdngBDpLLJ4cjPX5aePCFc1dNwfT9PzStzL2TuAtyV",
-	"Oe78LoKxxFhzGcuVFBMCnPFJ+utklRDs1szFn/ncqOebuEkeP5CKNHQ09lIhQyB12upF+UXOwlE5IBAq",
-	"AeqY3MGhbA2E4O0l/YuckYTNgULZzNNpRR9JSV6IewGkJ+PKbHHZctRsuEWxMttpL2om08GhPPM/mndq",
-	"WmfbwAGl7yH7jVbqy71BWmpTuWz7KOYIvCKzTemq17bCfcKwWBpUUt2jPFQL3mf724mfzdPIZWgsUn9V",
-	"tnOWm83ujtw0y/ebVe0WKt7ye6YGjHk0HplujGxCitLM/Lfd+KOyfNquo+rmdyjMWnVGdKuw3GeKRPBC",
-	"5NKg+Qrj9FgZviG03RBdUbYcuXaQX6eqyBQa1HYYrCpc0zNY597w3p7ONtOlLPKdlFllhRuXu1ZWunn+",
-	"AsrbqIo0C9zoAEoRcv0KmRHgUSiDYwGv8AczMQ1HyUDlwfOWvPCdJeZfzSmLS17vfhNmecCNigIVvaZA",
-	"09VWAMyY3PTARcBq3w3VLcZlbP+mX8ZVSAEoZPPzgDqNMptW9EohOq98YT6Kz4xtvvCcP7I91JVWOqY2",
-	"1bAhc5xeZ1faOyWBLb9DNpmm9rAi9stCsiPcx/RAGbdLx7PND8hq+ivLA0rIqXBMlHbPnV5fjkH5AOXB",
-	"MqhkVC9fkQiBpMBQBJfxmEQJSxn+6V7gxVzXzxxYI8eg6Wg8sqiTkWU8fQSBGT+UBGPAhWIaxSe0zNmO",
-	"W+G9F63ZisjnTGVSWPpNSrJCLU/IerlBbx8SvDgWq4Sl3AHFXNFwnABLOn8vaqwsE+IXkwaFGSq5O5ez",
-	"RxmD9UnVAC9yIxLWPEFm+CkX7MMqPDYjL7EEPJBDQhYJ10TnlKcN9aGMT3epJZaAqkQe96KVNnJLFjoo",
-	"ks/sheTuoo6cWFiHKCyiSyDAs6+fP3+xu5BHf6+fO6FTa/V9+w4K+5vD21LiH9gPZszN+LzQRc46xlVN",
-	"T9RT5u/ts8Qv/XTb6q00hzTx3Pj7UA0NLpQbFnJwbjd7hMHtkd9ABU7BoFSCNqIC/iESqD8ScI56RaPa",
-	"Cnq6Z4itZ7WbO2cmk03/VGo/zBSsjX6WyiK5gAEZUQ5qLIS89vXhfkANvab1vLFKI3CH2pkiyCgT5sd4",
-	"7KrnzxN3faHIgqdLXQmdGOZLHU23Um+0fTOyJssRT6CuMNahtkPpR5BFlZ7aFwbNKmTQ1l9seHEsf+B6",
-	"yVNmQWl2n3NFMiYSLhb9dUZ3h07b4BhAEWYPy2fKLat7LYyxGFTnvae/EMdYMWN/cFFur4HaRvFcjaUo",
-	"6OHVxv7toYXa5eODkuutUPxYqfVen3qoobWl2dpAkd2TUc3xKErJIPPK54hR+wiFRXRCFvyRCVJkk3sR",
-	"lZDm6ISoB55l5uJ09aTtYoKHkgk6S8tb1SgUJ0ajaJR/sb1CldQMANlyHfFV+bWwgppvbgqxF0ALeBFp",
-	"qZojYCGRE3IlNWR6mCGgShnKGzIycAq7teWsmr6qgMhUVdjafpprxdK57cE655oN47SJaZq2dAJ+aiAy",
-	"VjSBFFv0SgjmiuIowP8DJvVVRbMD/Nx99enrlArBkjOapsGOooaPnqmdjHBJvgHHVeUD0nnBfg6BkZhI",
-	"piWNbr+b/ZYuqCW8Dl7sWPqKC6+cABR2wmkErjImEsgTNhZURSOrCpUhMBNTnafzlC+WuqtQUQxlfZCh",
-	"nAuCL4ytd8zW8STItwtceBMSwcJGiFkHHLu/1MhIZrvkVrcte+OjzFvnFk8ZTYiW27VL3YpXjNq1HeN2",
-	"ur/eIUF4gaEf0Mr2iO4/spA2uk3XNtDLXydzG/hyXX8aSlsbwzQO0yqHBtkbS+l1uGOJjP09cIUunmis",
-	"002DbXl7vZhb/a7e13aKGUEher5yU7QAub3fhwKm8kJg+h0C4rxoVKCi/m7grAciqJoK+G+08sJhk+Hh",
-	"K56wVSY1E/EmTFX4TvBfC0boSppb1UkGM1q24lo1WKdKQk5XGp6jTTGwV2YWkiJlyXQu877bfkv7Kqct",
-	"uIlFckYLxdptL7gxlJagI+WFELYe4JrmtRp0RrxNS5UnpiIGZgjQidAFNYKCFznVMg8qQhfmxhm+6QI3",
-	"HcWVEUlQ7anqz2+F7QI3ePqrI/JqNSu9qpLj6hIVUpdx7z5mnlkntRwo4iDNa8OSdtWJLGmCNd5jmmPa",
-	"ZKFtbmlb6ZCKc6lvLzRee61TZNYDLlSXKsH72b5Vm4cpF/IXObspRFkl5AMKd9qeVfd8RRXgdljwwOVU",
-	"Ffle7thZobhgSjkJ1U/ZsR7TLUXnNE3hbCuPdtV9Abk1S2fFWuYP81SuJ2HO1wP1Y+yfI2Qd+EXOzM7x",
-	"u+h9nnDUT81rU3ztEAyGb0XjRJdoibI73k62FewPyoRqemC/Zb9uLhV/diZ1WF1v9zzJWL6iphPpZkyU",
-	"BOV6CRqtEVcAJoEoNyBt7gWq7wnVUA2W5VSVGaXVVfZy28dfVXm8v7/dQTe5e4L614y1p2svPHq3OXyB",
-	"di9OCBa0SiWEsh0DrdnI1jrO2YpysduR6+3cIJWrdxzQ/mU5uOiYZskYErABeI6ZsT0cx545ui327QZW",
-	"u63alczZoGJVErdO+LqBw7/7o6BfpHLR41Hnjat7w1oOSfWQW1zwhMPiInHEk3bFosr6bQNYbDyDEAbq",
-	"j2Rc33SNDeEtSXBMdiGC5+ApM9+/dVM7CM65ymCD7Z7nikG/PrfwWctsL6wgomJjk2TWdLN7p7orZ+rK",
-	"nHRrufXHx94gyl62TFNKuWDJaaz7wOgbAiPu4xk1k2Gb/60h6AN+MSOfuWrnWap+d2luyXZx7pZJsv2t",
-	"faTeo845ersWe1WJFjKxzhQodapKqyLEZMQfOySLOYIpowrgLBCQDEsUeGbKMoko9Z2anXujjL325RBN",
-	"Wgoeml8+U7YKgFEFN5YPEHNRgapGigXLyYOQa9Vr9eBr9bGN7YR1LtutdVQefmNrllUbuz3SeQZOPfDY",
-	"KknmNAfGkxI0hlamq9aPgNWK2GxHaQ6RsKce9xV9mvr9607N6CdxrKDBHoyrs+WFeWqfDa3Ra8rTfetc",
-	"GKlW5AxJwvJCDLNzu2egjMZ2ZhcWAsoj4ADMW09cT2N7JnpY1ink63Qc0+5O4kHQ8oGJIaWTizxmqsfY",
-	"bspnLdgkmcoi4AG/EACAurv86eJ8+vbdnSPwNAvz+vTyzcV5WEaZG6u0VwarwNXblbVZn5LG/LpFDW5D",
-	"JmK2j2Bna6Y0mTMRc7Eg8F2rp0LYicUP9naiLqm5oWrgI8HQ9HtbH9M0BZhR+3D/aLTpV+mrDv7KxaLa",
-	"QA0TLE0gnfyBCcenY6YriDpo1tUsv9v8ytgfcetKnJlnhqcZ2DgMroIF2+IKbU/8wKnZ9sYHipe8Nv06",
-	"sfOEcVQXBgyQh9TScx5G445Z656ofeTnaX3PhuenNgOVPftffzs++ubnfzwbP/vzb/f3E+9f/9btv+rw",
-	"iZk9jtFpTAQ2fSJXACN3oJTqbAkJLwJtn9Gq74WxAtDvDD9A1DphGNfj1nfiHPIoOBpEXNaj1hgkPZqf",
-	"Hr3++R9//u3I/+eLIf989jw0LYED02O591np61xCgMX663H0RGmepkSuhXJe/EPenr//vfY73yWtK7QH",
-	"YAWOfX+wCl5VHwupYjuzE6XyWuYxO7Mm5h8HWLvT6bYX0DYvfWn7xFA7fHUwi//as9d/MiAD4hxxQvsI",
-	"ultL+sAFiW4YGNrQTBSgaqqcgE23c7pBu6ydh86v3dJAKCNceruwfDe4+tmx+79dgjGnmk0zlk+RobY9",
-	"dSkzIt6y2NI4lwrL7hoD2g/UQnHWHOdqahqPxg4ydC/gR6Rh8x5o3JuJLGYpq1mpk+Oq7zadfZ8aIkN2",
-	"jb/cH2/XxFTQfLN7CNDIGT5c9zgP22wl6dMfbh8CuqznRLzNk/9hm3c8Ulpm0z4vQN9utczCKJQf7u6u",
-	"zyyB5jAMii1ojok8NNc85hkVekJuWMJzFluKVKTjRaBZCCjgUZGEv9+Oa6xG0ZbcfH6oXOZgUu+pIHQG",
-	"HIyMLLXOjClg/lcBR1EoxbdbRTcfCQmgHxhN9XIPcoSilhcbTOjtT5D3A6O5njE6HD7L46WL6JbWAZJw",
-	"C81FwYKbAr81NSIhf6TptCWBtU21D2Usnbv8L5dha55UY8xgKoHJ5bfBYlQW49f3w/217Dfm8RIj0VS1",
-	"FdOai4WaDgFP9IRnvIclsJ8ObABA1De/P25ZFG/Cyyno3D77+RLKj29vFoc+bFYLZ+zIzBjBSsUCZ49L",
-	"Ma7IwR1Sqn5tBYR2SGIjSqv3epcTAIjABoluiMpQsV9DSZRxDpOMHgeAZlc71m5sPGMAPQCrvKp/lGNw",
-	"KKWa3QsgWIvlQvC/O8DBIDO6uXXYr90rvy/UselZAK/MIZ0J4DCEfJn+qJLSFtsCllxTpVhithd6B5/K",
-	"nKoJeYugzxNSiDJj4J/izchyuciZUv0HfFOIa/dSAE0THljlmRsOQHHQr73dJZciYU/v1PC6n0CquQdf",
-	"QktQazxSMRX7NKiLLGVqOmc6XgYrOPBHRnK5VsQ+QmYbovgqSxmBoBmBL+9BjmC/nLOQbIWJJUwgyDBn",
-	"usiF/faenysA+RsK/ICJogg+IJhSYwCtoe89x+IdAr247JEJDxmKdSBiSDQJmz8Q3W5xsmNDQHntwqaz",
-	"gqeJzYs8IUkus3pMuc31bqOYuKvKsbrPu91Rn/OttQ9ucC8rfahgtZTLeI0AeYVmKwx0zqiOl6HEhoS1",
-	"VJ/XFEP64ZTT/jqRHcxrztJkJ+tCjLF6+/XQ/HhJua3To/MikNyxQQZbbMpbYtv2ePR0tJBH9o+/KCkm",
-	"N3T9k2VK9X49Ug88O5IZfvcI7hhj15qvmg7K2Wl1aw0BD2A922EwZu+CDISjvXTiYIG0Kn3V5QFyJB62",
-	"l8KwmGF36GvnfRhwGGD2U8AHcnP9w+nVxfmY3Fy8uTi9xf86vb29/B7+auu+BdK4avD2jpK1IZB0PjSd",
-	"uxZeGJYcW12QfpShEZn2d0zwrJRbcY8Ag4/76MfKXG38Xce8E9zxFzn7rkgfPgr0xrbtoW9ifUAO1kQK",
-	"1nNvD0/1n/NU7/afeYk/PeH/KRcPfRb3DTwHVk6L6lJRM4BrgD3RFRct5Qy7ym1sHz7MNA5ELkpQ+ZIm",
-	"ZX2ClXyEIlcgCCwSu8zmAReAhQL37FkvC9zsq0OkR6B+7FBRznZ3c273WDUlfvqEt2XdsnYcsAq66bxJ",
-	"Z6dXZxdvgN/x5l24MIZ9d5/o054ntNURfmsRgZCw/cqqrJYZqN073usQYbLLa3y2tjWb6P2ewFH72Y7V",
-	"2ENCz4r0YZB4BrH6sWLA2JudIWDbjeucPXK2Hlzep5Q8PY6tfXrK1TSmYfnRAb2Hwvy2iaiHRVCd0O3v",
-	"tkzEGU2ZSOg+2GCVSo2FTtOU/CJnoLZRqBoXQOWAY18E9MC/mDcxTUdKsqJiY1vW0sxECnVeejMAeEP6",
-	"i5wFXaCm8SFb1rV3m0od5LnLC1HWzulaW5rbhcXxVdUPASMH5QRljk9Ud4Xqse44pHE1yX6ndiz8X5C2",
-	"dhBPSXcyr0vjDRh07sW+aYFmL/3dKjR9U2VRTfU66TWzYy5ghYeqqP21p9Lmb0tUvrMUtaVn8hc5I2pJ",
-	"c+eXBRyY2jG5H31VUhnTdAqjDOx42/U4lfEDKQFcfMXI34HsYynXauwC15rHDyqahBH6uxWeOx4/XEnU",
-	"dzJaqLZcWjOPXBF8BMgzxraMBx5GsuZpaqTN7Y+X19dtsN827Mr75cahXbff7w8ntF5205+S1qq0jnOG",
-	"acmCkQ3rl367T05t/wMHCl6/U1fbMW1HsDobWJuzZWstzW0mFOEWOm9mJSmYnSiHlDTTtF1+dkkxsRuN",
-	"73sRzWU+44ml5BZsTSzbqltFEkEll4h8bmP3X5xALpSFJ0BBbVtCObI1O21jMk1cY5hNz5KSOgVIMqOT",
-	"UAXcOjMRds+VNh/ZhPHYTCgSbbZox+c1UTBEmOULNcWdcSCKOnB33cKT5PPnx8+Pj549J4VImVIk+jds",
-	"IgLZpCreiZzO9RelELwXJbt5ldVsVn5VKI0lyifkUjt+z5zNAfxtE9YSGVfM6L+NR7OCp3rKQ7p8kWUp",
-	"R3/z7QNNW5y7sfngtMimwBod2KVANrXias5zNsVkmIi4t07IUq59JScvxCtyfEKeIctRHdKyy70dy9WK",
-	"iqTMswsRTLnoljGH96Cx2Hln3ZrrCSbNqIGe3mIRz+bwcV1jYofoomcNL4G5EIsshQnsO7uVlfJilyK3",
-	"JWP29LG4d2abFsd1mQjaxbpUxiAX9JGRIiMzhhxL1E8Xn5DvypkbQ6FZ9GzI+b2wGctQkALSNhPZxrJk",
-	"W5gOJm4BJ8UwD1Q9TbKGVgnYq+MRswdpx/JdrLi+Q0pkcF4BuVsYZdaLfMc0aZ67y/nC5aT1U4B+4cBX",
-	"EAKDYGgZPLXK8moD9QFU5kZpz7WCww+gr5yKBOvAdHDYfn3cRxqkdMbSXl40fHA/v9vTNJVKsW5WVHAK",
-	"ryqyOWvVQl62rYzvPOFc2VQroxK+eXt7Z8QhMopZsIgxgatkvKiUEP1rJlthvMhpHIbwQO10qhmhqA7a",
-	"/tqubklzCjeFAsHtdfReROqBZ1PTEqR+T2HBLWxQRW1YCDeUr49f/LnXStf702P9fsIXKqnXGlIG2tGk",
-	"YMGQDeQuGi0GZ8k6PZVLazGKqStGhimzldbaP4wDSvq0wxPbpuhfSZSMxsy2sdV0Q6ysJrTQckU1j2na",
-	"VqsbGx7IUgavtBA/V3OBsWNrfyB/OP4pZ6pYDcmMy3Iuc64DN/EPfGEuFlQz24/IkV9c29tUqFK2Yx0j",
-	"e4VE23j8QDehtW4dafsOjwi85ilJsKDmNK6pUSKOT4zyaBq1jBnDamlb4u49BGVZbH6XLQXPlaxKACkK",
-	"602VHmCG5uosbbDodAXxgYMGSEK4Uyylb4CIw9KN9ejjrXvUvJax2McCtqLCHIyxUts+U2XFVUd8H3SB",
-	"dpG9v7aVqa1wt5hJ7vi0YcG3pMf+ctPxF+6YoDvz2G+uVsEwgeDeaVEN+0w1APDAysF5hWos5OKOLnrF",
-	"ikKxHAsVqcI0tXWvlKlSuHqGkv1Cw9oYl1UfXM2HgEreCAd587kjNlRZsHtFef71zdhPVui/lhX6L2Uy",
-	"/s7mXwhlh3LHaaaqrv35pdnyooXZal8T8l/GNvxk6v1rmXoDRe4nO2N/O+NDU5xfBof6yX7Ztl/+uxoX",
-	"YSh3SNH+eRhIuKk/74Hp+UXOpp4GNQQq4UWePhbGp9m7PmifqlvXrvp553ysuPD/+uyTgfHJwPhkYPyP",
-	"NTA+GQefjINPxsEn4+CTcfDJOPidjIMPUflvi9WK9iiUukep1kpghAGmVZzIiHRgEsUAQBAQ2R18ulsy",
-	"Yn900EhPmdJ+GZ9ChYNPHaGQ2rd3mg1/rTr5KQ7xyUz4hIb7n4qG+10sj0/GxSfj4l/BuPhkJXyCKn08",
-	"qNK/DtKomc1Xx+bUIDR7Q3H6qrh7xAtsV/cMFDjVehdfQ/mVlpGUd+jA3tcr225X432isYZa2pCcSUmW",
-	"szl/KpknjSYXfRntoUtq11n/vRfftFMb/9ffTo/+b3r09+OjbybTo5//fTc5e62YPX5v1+y11PH+kc4f",
-	"KIEmIDEX2UycxpUzkhWzFCpg2vp6QL6w4npCKtAwEzrfmFuXajLnoKphE58pmGFMmlf4ClbysnWbucLi",
-	"O4lN20OlR5Ff5OxeeFr2mDBe1qkiN2wOeNs110tZaBwEtjCXeTka0x1I+CE5o65Odd+NXG27GvfeV8+3",
-	"w19OZRvOWSCDmrMkCYt5wpIyWxCBxpCH2Ehg8tl6DsXs41h0tncL/OTRYUI5DigihR2Go1QI8+c6LY7p",
-	"umOU6UmMYeT4dJ9Uxwcukr5a9o/m2W5+EC2nH7uI6Qey+YzsmNtEgBnoOVao2+xBB+DqxEMFaXt85/bW",
-	"7SwlHSru1FJxcWimsi24N9CgLUsobf2yRzHhqj5IkfVK24UMjMFFfPuW2t2RNr+LFQk2yT6Y3O3Ks70K",
-	"GNSL1n9YsVpgLTe7EfcmcNLhtUMFWdJHBssFecTcsZCx+RyY2rZK4PfqfaPwfbhIEmY0GyleohKFXA/J",
-	"l/mYhfJrEtDj6bFaqdkyCXJ0ApVvmkxnNH6okQM5gT4qGcxQRZ3zfGXGUP4DfpB5tqT4dM6AmRP/02sF",
-	"M6qnZU2H8k/4jSKOgbixKh/pFwFz9k41AM9BZb81txj4VC6mcj4301sj0qhlW8P07KE2V8Vqe+saoD3s",
-	"UpRtu12LeW2UtZj2yhBvkNBWb7r7HU8T8LV7WuLY3uy2stFnoKv5bk5wUk/uhcuREsD0YrWvxkw5eRwu",
-	"cg/fI7hqLeUY95bcdi/0EtylCtx+3E13Z7l8MLorsIXFD0KuU5YsbC3qvoe+NB66xXu3zm8WDuOOHyzM",
-	"D0NdVxP2zUrjSjo1V4qYlXX6XTFOT1i3KwLBasLNHThE+6/pTAHIW1JkcF5CMTNBcqYyKcyuxXIH1eFC",
-	"ZLorPIpHzFHLsSegRAI7Zo2UFveisr/ognLR5vhGad9Te6rfeNuF5Oq328e5rco3pgmfz4OlttFFV850",
-	"VJ87tBvtFC4pxBOgJfNv2zY6gyA4BhQ1TOi2CcxyGTOldh1yZHSaO/Gn/FioMX6cRliabqXDmg6QAlld",
-	"jvfZrL7oB2Hhjn+fl2+hqiY44+C/pr0q5DHUD5ryrZd+Wu7Xcd2ZUXOK+Rtxt6z7/a5qK1s/FhK2LDy+",
-	"GwDrr95wyw43CSrM3hVfxeCtryZAni/nc8V0T+sWyr3ogDXcUoR20CXoNz92/eqaLhdZ26csiXWM4S4t",
-	"g80BdIARPB0kWuYMLZhWxMgtF7Y/IRG079ESgbWSjK2f0kk1KpJ7YWSHqvMKucM0qsTxzzvF/+/oGV2V",
-	"IO0PR0yA0WdHqSoeZgy6S5BLGdVLuBkgJPpI04KNCUWmbhXTlOaTPaymvSvkdRTPGsIBGuoTGKavS/pR",
-	"r5EXXTX1/utv//Xtz//+7eTLYJXUKvg0pNZSYzth9Svy1XO0C8a4QFj9FJcExI997PnLlyRe0pzGuk6H",
-	"Vx+tIzfZs1PXVC8BIwO6LktIWYK67Yv1CGg3gZmWjuYSK6gwIh9ZnhTMnJuK/tNIAQgpk4zlXCYTAuHf",
-	"6F54nGR6yTa20LFFEVKfxAzCuEZprpjOmHJVXVYonu5F5FA50QmAV7yfx0SmCZSL5rnSY4sgiOrgn6gu",
-	"ZEwvgXXWfntUgYXaLOlrWqgPLCq5EyfZwtThnDFIx7GVLypdGZK1fa5i7gCsjytb1ld1azmf1371lEGF",
-	"cuE1krNM5l5hflswOFByoRB6R3W07bJFW6WKAvXSlCuLsq2rsjy2wY+dTbdMD5ap+6gbpPXLebE3FcEA",
-	"W+fjoYNVxmI99QLDrUXAnd6h6QMmUBu9yXzYyKeUZljMXfVIom6dTD04wGDe4QykMfr0QGp5BxNi9+TU",
-	"IhO4MfMEW6PwSrl4KCsn3QvbAPDtWuykVwWqPEMoly2I0tWmAJ5QITVZsjQL+arAvUXTnQXmhkMKEN7V",
-	"QsqUI823Ofio4KypMT0fab5pwXO1H2sfCBX4nNQ09Qp0mnUYEy7itEigKrsL974izyD+IyQuymAQjOnH",
-	"4adxVaSaZynHqdxbFBWDwcDWTR70G9xyEbPycompIDNG4pTyFUtKSi0/NGG2YFIwVyZ+ydKEzGj80N93",
-	"QFFLn+LGGWTc3hTirywPkmsPlHf71ZtxLw2JhtaC2T2odyp0YZjViD5SntJZ2k6UZnGHZqVcjysvD1cl",
-	"T3q/QZvFnfM07TvaMkbSGrBuRlGGYX5rpe16rnYToD0cXl0Rqnk0vCuKAPaKjnf0cTHSWF8U3d8wEdOE",
-	"0STlgk0H0oE329mnwk+tmRKCUJ+3s7dXry9vfrq8+t6rt2Q3KBfECD99As5KiLiBNcyeMl4ibsxPeNzu",
-	"hRFPSpuL0Mbt8Kq0WjGWr6zbAldvry5GY68XQQvgY0UV0l+nA6I/5WByVDl6hX7KCNVuyXkBj7p3pqpK",
-	"1mlxwPR11j9xo9/Vaqn5MBnK0yJnahrmTjwDiyABHQ+1oaVMmTGyuUATuJyMQNvNwlst3iyrYWVUGWEr",
-	"RZVWojbK3D2TcM0h4UfV+i16z0njCVtlUvsCZ/sZ0OiqBIdAIYwCVAMyY0tuSeXzQhhjUZJSvBKuy6Jg",
-	"Tpibf8+K9OFeYMVYo8Fx004qxUIRLcfESgREqtIFHXtIO/M32CNjuz4JJo7UYpkyx2CELZ8JL3lwHHIa",
-	"hI5Z4N34XqCCUYiHKh9lmw+3xskwCP7pktX25K8dXtANi32icFOD9tRgstxULqbtNT8DXZOLKTQd8E7Y",
-	"ZIZULiowZKNKQAlagVQ5qumMqvBdiMkVpSgIq95VBkbAU+8h+0O/Vm6MHXNVlX71UP0HTm61sao4K1yS",
-	"xFQbI6anl6NsgEuooTloSf2X1znXbL+3M0YfprlSQ98uUj3I+6DzzdSOPLiy+IScT3vjzcajXErdGShE",
-	"cLCtgAG1Uc2t86rSURADbE113OW0sil318GgCzqtKn+Ff+85GHhWaZaF58elNiTTucxbzYLPlC3yMZcu",
-	"881BlMEp4exABKDY+6O/qbCPErlvrZAq3aLHhtSQGtWi2ukq3LYraaJKeduHoXUYBavOqVBwUx2AhrVx",
-	"T27lcXj8rLbmnpuV5tZqGKBV6kcpmbelZnnDbus9LeytVQXQuvpYv0Fq10XQHvGvwrpAaAidLsLYpsNi",
-	"B4VsqWoPhTYlLHxwUXsF1uMEHS9SQFQKFKbP1AmJ7i5/ujifvn13F8Hv0Zu3t3cRAFFcZTM5x6xDlAJ+",
-	"CuPaXPGQu/i5kDV9GUvIukpKZqt80aKHdfnfYZ7Nfml1/Hb7OsOpXJrGD7uO7BmyRN+xJ+2nRnUH7W0V",
-	"5lVZ+7jqf8eCP2UpFXSfyjcfxRs2S2X8YCyjXjgZm/hNvKNIHli/Oy5hMR+chNWCJy3Vapryx5ZIdFPx",
-	"3h6Wq24Oj/Qtv9pfq1BcxOzj3m+eaR5Icam2GqAKZJ6EzdeugCMccsqhIpUqdQAqNpCpGLsUyp6VninX",
-	"yukdu4f5nnKNAbWts1fKZie9q6arWfH33LZwbj+jFfxgQPjnlq4YoRin+bUw93JGc7pimuWqzDPiGNMu",
-	"qR12kPg1PKpdM/bu3eV52EPVKw3A3WkO7DOMVkHLIQjajiKAADwEBootOpU9QDrovnLXZTPJesfLpU9n",
-	"2JSUrw2ZE1B6+pqMVb1dyK+fbaYr7uLGGFR6+fzl17Uo07PODPVeG6RhIvXZip7R0uvxSnscNOPVe0Om",
-	"HOTG0Eu0lLtVFuXz41C1Vcz9HNK6ZzF0N44aV79JbY8M/g5AgT0l0R7+E9/VM5Cm4V8LzbDTun/vc19h",
-	"Wcr9crrad9aebL7mShx4Gj8qfy/0pw9uuRQLYb+7M4zAhzIhiYzVn36RMzVZJQQfnzFllYM5I/EmTmFp",
-	"XVzq+uLq/PLq+9F4dHp7e/n91cX5aDy6eXd1hX98e3P9wyn+8fbd2dnFxTn8NzLJjMaj0twbjW3denwW",
-	"gXdtKDdnL/jJdBCK9dLc4D/zQnS04elvW5MT2Yr00QkmGCpb8pREKpUa/1qBCCYkMrqQnM/xF4SOVAw6",
-	"9wLoPaxZOCHRA9tElblodnub6UIiNBQQeOiqgd0L/OuERChwI3M8nLkbU2HdfhMS6SIX0Yn9SXm/YVgS",
-	"sjYh/8WCJUz/oQxZBF6waEwiJpLoxAtgItRXYmTFqESoVZjv3YvIhjRhV9Zf44oonjJhGscFq/+OuesW",
-	"aKS0zOoxULskIyxAPsKIvpzPR+MRemBwTkblJTQemcG7pEloyUucpM6DhFunZZ/celQrg0DsVpLZusmw",
-	"SeB0OREIR4zj2VoUPAlUfE+Uni5oFqZiWdM0PcIS0QBQt/QAEuvzPnEolAvYUWA3qlXglSJmwFIFe5OJ",
-	"xOmzC5o5eOwJ4i40oWm6BX6v2rV5qsHpM/23l8SQMUAyCtFrHjMcgqoB9WVOopnUy2iy1ScFu0LqZRiN",
-	"L8LQoSuHI6awmV1B4cEAE9hl3V/YH73il5VuWCWnV6dglHhX5bu7s17ETX1ysd0JcDW9AEseAoJ2WizN",
-	"jBJMQsK2Wq4uL31kO20Vnf6wz5W/EcyNMhqPLv56cWUulZ9Or96dvjF30sXdzf8ZjUffnZ79+PryjfnT",
-	"7en3p6Px6PzNf7Yd/rtg5gZE4115HMud1yTXrNdKJBfgCfd+twC1vBD3YkVFAY/VTpndCC7NBB8KdhQS",
-	"iq6l4ntkIxslILOvWj0AU5W4wESlP0hCkv0l6AK8FCSCsKIxzCxAH57+TBEOQH61lGtAdsKQPjOXl0yV",
-	"TbC+FwlXmotFYSxjRSD7XSn+yBy/jSsrbwx/c9D8kL8N65+A7+leuNRke9C/mjyr2HIQT2CFHDirTa8R",
-	"/e7RtIIz3HL8JDwhyCGKi6K36Syfjw+bvPXGGfsDvRlvGFWsVDUH58epIrWEEktGcz1jtOI+MarpNgK/",
-	"SWGwDQnVMiutCbMIXq44/B2bCFsq+4Mc5EOrKaW8HoU/22bwXc5hH0TywW7wWCalFypnZvG4FBAzKXVq",
-	"l79r6YNAgcUb30xI5IKPSLfoyA89LsuoCk9GE/LWqJ9rrizyDfppVgijMXYqw0GVfalVSi+qfAhvVbk4",
-	"zTImkpsyTj9w39nU5nhZiAfcfalcbO81IJRR7NewEWVBlE5vYGTJF0umdK31pv8+KP+aNW3cZ1sG389L",
-	"0uQxzTiLWcdgPZTvVoe7XXYw0ADkVBHNnnTTQ/r182cvXjS3wHj0dCRpxo/M/l4wccSedE6PNEXfziNN",
-	"eQIiporNWqf/t2fm699Rxb5+MWZPcVok9kf/F5hj6Od0hn8IdRfirI3+fvXim5fP/xzyju5CUHVPGgqa",
-	"EvjXyxWJO7F9dYK+JKVzRlcdnJ9KJ7LQW3rjTslfA5H38vr5m7x624+W+7PSmGIcf+hIXMkzucqYUKWH",
-	"pTIdBQvqTm8fWf7I2XpojJsWQW5dIw4gv7LIF8DeZWySE7I2d7nSVCTK4n6xgDUlGcuNHKWxVmMjOwQ+",
-	"awzshRTsXqxzKRZjBCAKtiYQNFCvQN3gApM8jQZhrjQwoSAzbQADn5uBMzOkkM8K3HuDEdWFTffv9Wl8",
-	"ujxLfd97g087xi/nowtIaPZk1uKRWTPMCL80bfDp9Kctcd+/TWUw+CtkEmRJSfkjwh4AXooqIaROUaOf",
-	"kKUs8sF9uJJJcNVsWldvn6Vr7619L9CkYjTtYu2wKftWKfFc0haZYbYwtjGQpSeYQ1UxT7KnmKFmQyKa",
-	"slxHtg88JwjEGTyrJR9lJ0+UdzLKLT92ssFtA39zluOp1ickx+pH8lDoG5AcVm/MrQI3aT28YfJtQODA",
-	"TKLjEBwZMOCu3LTgvdcG5jCtj63qiu5OaVnnXtnMOLFgeZZzR0C3yGWRBQfC1TSmQKEW+lLOIOF7JfOW",
-	"YEUwf+bOGYKAPHT878raE4XCfR4GMjw0GOCAY38qGGwhzYQ1zvDPShfAAgfDmwq2Lv87ZwD4tUxrSc4f",
-	"2XRJU137A7VE01OaZbl8pOAbL4SaloRu8K8U4QlI4G01qWnpPrV3cyrBsbZms6WUD9OEK1fr3P3JNIrq",
-	"m5DT0g2r1owhzXrw7k15SFu8pnoJ1hqiFKw0qdD98AeuyOn1pSXKZbrIBa4Ab82BWDEauh3Al4N8G8oR",
-	"WqPFjvcwS7Nwe+ESGQ7lNk/leuxo3OrXzBhpz8fW6T0mdg4BWiCTMNzciJDet5JmmXO99H3n2jzrY4Ja",
-	"kythMZDKwNEbQLRjiJuUZW3RKJa5BXezGC5704YrguW0TvUVtVR0gjhKKibi0Pw2xDoGE+Cw2ln0MTu4",
-	"kZyU9IWMmz67s+2qdQp4J2kHCXj7zqBM4A8ShVvAwubId45xKB8DvmSJcO1ViXFn00/M2QjESypdbppR",
-	"l5vRWwM1vQYJq0Dc9mbPaTSyRaBzupI2q/vZ+Pj4GC8s5YRXzPgjS0rnoLk9Jl5PKmH/T+6P/cNUZmio",
-	"HqYv51WilXIYzkejsCMJ+Ywx4PiTqemTMKozVzHNE6ND/lbedipw3X206bLcL+7T9X7Ye/j3/bh3rR/s",
-	"wzeFq7jkyB5yMDATIgvtYCeg0j9/AZaLGqOaj+5qyKXDixRz8e6FlkRIyMCzla8qBeQj9FotZZHa8LbL",
-	"AKRkxUWhGaELWQt+V9NYYBjcobwP06s3jsLM4s8lIFMfS3g6IGsmDpOmpvjr4b5/C7WcvNMltYUzVN9s",
-	"aKFD5aavsx6s33dLqZidM2Phld0jM4a6NtA2regDA1ySzYSDUVmtSlXa6uFklm2RzDYYrBnDjEpRcRj5",
-	"HXC68dAptYgN1L6Hvfxbx338pnSxDPSVG+UUF8Mo+KpEN4S5+YYklO4TZYFiO+EyiprlK/CgIRICcvDD",
-	"Fp6oJ3t7CuaaZbqTcxxEXyrlA7OeHKk0yJTU5yvsiVWrOf0xbcP5OnGctTnq0rau7IgGJW5YYbM9k5bK",
-	"wHShK0pWAvT7LV0LeUW4oD/2rv6lrgl4W/m9BsyBlScteRg0TS1JBl5utJaKDlEekkiGG87S4PuYhIzl",
-	"K67KvDSZh+3h4QZbY8qsreIG0zVN1/ZbW8EhQHRZm9s+C4lac0KJYjSPlzZY6w8QpH+dB17ZZD3r93LS",
-	"sHSLdTnjwa86bAG7YPsgvDzQft0eD5NdF0OISForQozKlrrW4tYaxIPgZRQI4xMJvu1AEA+zSTo39NIp",
-	"BdX+DJ/y0vkSbq78+TIpvTOxFDqnLVTi3nloseA1sROqdpvrVe/G9ZPm5qBr7vepdwU+5rbgD1vNvIwa",
-	"dD9/pkrHdEn4i/y/6LquRx5KSKs1s3N00WEOn2DrKdhrwQO0FQQAR003z7Zz5mRMOP4WmhvjYoCX3tmE",
-	"g/SbgdzDdtbtx0Jrel0DVw9Y0CXov086nKgH7vu4yFUIsX6dM0ACAZXv/8fe//C2cWN74/hbIYwLNOkz",
-	"Vpw07bY2Fr/HtZ3WWyfO2k57H1z1p6E1lM16RKrDkR1tEeC+mvvC7iv5gucccjgSR5qRZSftBlhgG2v+",
-	"cMjDw/P388lnTI5Y6h6XQiSqmIo95y+NrBVrVSnkRjBfkjCe3/FZPMo4oV7UKIbTHRIrwsjS3spEs33W",
-	"wMh/iRpN0PN4FVbJ80FDHqDiD8VEADGHlkRCNYL+H7PnoWaf74Dn6jiWYaYQPiLtq3qDfgPx5nKeQBjr",
-	"kviWWyKcruDT0h67IJh7+LdUV1ChM8FkUoG5OsGLXIqir5zPIa3m1TfQkWw9W1eYTWSkEESLQt8vnNZu",
-	"PZJKAqNynXOlRHbA87w78VkLZ86eP/tDh2d/qbMOTEG+oWYxchGi4mRiAg2aWkGFIXI2VD27UGmMSgdq",
-	"z8HABz/lPujDv1A3KD2J3YE7iVDIwYBAG8vKPLCnYxSeeCzKax2HXpjDs6j/MJAqE+9Xk3NNi3y1OoQ3",
-	"1Z6buGX2I8RHVVMYFapCX+Zi3BVE9NUB++7l139rNDjC9u/Fem9ODSdDrUa5HJZYyka3VDDOE22MvMwF",
-	"k8qUglv/mo8RkhkVaV+lc+9Lq1o4BHyZq4BYflQmW++3r/S2/du2uZGTbT3BCdkGgD7rLsN0QHI0ll89",
-	"L/llLvYwBMHHxoWfkK2PXc6aSHWox7v9hjsUPDuBY/qAbl3cejjVbpIZv4Se6BCiDdsuXIM5LEoPN1DJ",
-	"473WULJqtWih1RUugzQhaHO8vTUiCFgLPZam5DeCjfRU+Ta24HGt0vUkxK+kyKMVC3I80cVak3sMd1Jd",
-	"4eIMI2HK4ck/B8ev356eXQyO3xycvn57cnRxRPWZVUUr5CXhcT0EQzMlj2bZoBabl9eVKDdPboBT0fXT",
-	"ln7O27PTg6Pz8wF2aLlaU5KTkEXegUpZ+1I2KUVeTk299fe774Lz/GW86bGUZd7kiutMeLCAvaoqe2QP",
-	"apArYjKJJ/qqhod5vzeX6obgjWvABO5MoPdiXlFNee49HSOKW1EkCHGPReNYEvvu7GRuJUOsZLyN6HRS",
-	"/FcP2WgG0yKfJyGfFnK7EMC5M1ztgTq+WphIvxB+ewdCmDiYkGAtlxwXuNPWq0jphLXi9e7iUgGrxFv8",
-	"nUlFi2bNFh+Scd4+r0AO7E94Hq72KN3Lk3kMlYaZgajzOsW4sOMd9LzvwtxoRW4IMntfk+4tN8ajgLNa",
-	"S6OvG7o/Jv6Yv6+hTgRKopr1xy+6DaS13la1k3SE6m/oAd+JzMUjl9bG5PtM8EyqNpQKdaHFkQ0ascJ+",
-	"rjpeQrRFhvdVkN32aCoxsqKLGUZb4yCq1XnjQii1voEQ56VQUl01lQNxRSEtXTg7DqE/Gc+tR3GFA4J8",
-	"CCD5WuWdMDMdXgPLEDOiBGdSj/rqrTblVSHO/3lSIcvLEpzF3Loj9rtX2aoV4kK4GeI1iV7X+49sWNQH",
-	"wRXYBL/EJkf0IfrtRGW4zjA7gSbNLw3c++uyIbVsZKmPaayLaJeigBKKslbewyoaR6vHC/fipm4kT/+8",
-	"yn2db90J7kxwhA0fXrhU96bDGvTsKrKxhAY+xBjutcT6XzzKFxxZMpzzmXdpW7s2NPpGlgAqcxlUkx6L",
-	"XeJlHnh5ERNfT9UwFjTzxb7egkV0ZFeqM7QW1gJdQruI3ZArKt5rMQEHeLG/bQDY1w2fOwdnEnk1gnS3",
-	"fbfvS1gLNZ26tTvODhRmdCNbL3nEyzalHAPnllAZg5yKYQUvARy1wjomqA7IXCsNoYC8U4F+VXfU8TtH",
-	"HsWsJWDPEla3Kw5arkEqrnleDprOl1+uZzQVP+6fXBwd7rLUIXWmif/vAWSYUsIesHuG/oKEOSAtBHtv",
-	"mGPSpo5AzuwA2I0QE8NkuYe0V9Y+GOaCF418y/Yusyz87nvM4QWmt3LKWwID5tyUgwbG6KqRwGHG8RI9",
-	"W2qbHk1zZoTKesuf3A023N5mv7Hlvv3RXgpW/iiSvzghFYaRp3pVFNQbeoLaNXQb5EFiCrX+VqPZiBd7",
-	"bCQVz5GNOXVCnK712veOocGssRfHfHYpBkaoJdNVda1fc+gkBqID7qYQoui8uBJo2+qqXsJObl+5wlKM",
-	"PPoUgGtwx+h/5cBb25oKD6mVXpZsaG3xtZJEStyKos0HDkVRcqnyGYNbWCH4ECih6eN2WUpLnEIxoWGp",
-	"ASJRYApNq4lM1xqnNXWLllJ+WlDzm9Xqgwl831CrrDUoeyOvTSEmyOy/MFeno+B7Wfi5u940qInHFZfK",
-	"60G/qtNCJH2FztCc4MBW9FXIFYuj3SNrTekC5FjLLgWRi2F0DioFnMrMpEhEXREJIOEmnm5r7OS4jL7S",
-	"BQMEk2qaMZtFMwdhRGXs9swS5GjlJQjwHZ+tM4obGU+mntTejs4m8PATOQbsYPzxRswA0QkgfNdSpmSM",
-	"DFZ3pSjtahfsTNS1eOW110yePTbBxHBfoXwaPRaMYBDmJO3jgMXTPq/QdEs9GbT2e85LDW1AKCGrbqrS",
-	"Axd4PYLNK2O/p4ORRnAoAxktznRZHpf/1WF0fJeVIDd+YwWFBXZ9rYmFi7zXV4QFBtBaWmECoLwW47lQ",
-	"ykpbZ96veng4fB9acuC/K1DxlwcyXdtDM1mCB+qgYkWe55jVuZEqQ7vfR8tJmxCSGBY09hUqFn825/hJ",
-	"ejSnikC7S+xbbwACucOjczWBHxjRvJhV21lfQpgtW7OqFmOgLk/uUJnnT866B+mOY+d6VDuwciSdmR7z",
-	"yF3EobIKA0+F/EPvQFU6t/LKyYKlQ6FmpgWHdM26WQb/X3EjtMGarodPGjvtYPeVGoEIHGOST9RXtYFU",
-	"+2GkusqFTyJWJaQOn+vw+Pxg/wxQJI/OT09+PoL/+ue7o3f2vw6PTo4ujqJB3Xq8oHseBjlUnEgTFFaG",
-	"VilaKsAwTWIYgDtafeZ7SBuYgpdZEfTKKEBMrcevRVO19QNC/7RJJ6DDCqLL5KhGli1NxYXaFPzRY9FX",
-	"l3x4E0DO7SSMq9n8wbmY81iV8QCGazqG43EpaLkuNeK+14C1NAwN4lJgBdFjwlEun+Zvv3m5qpcy2gy5",
-	"ZAOt1f+IAnk1LRwmYkqqB2oK7RHMC5HBsVJZhGAm0YLhAlvzyzrP1v1Cqu0wJBEj3107nAMSssK5ghCB",
-	"yLCZDN/U2Sqcz3TDa70WXbIOP/K1EKIovlGPteyxGzEpA8QnN+EVqXksi9vepGiKVnWLTa0G2MLXJFt8",
-	"qQivk9o+ooJYYngBi86OGfwich95nqeReVozup9H6pbOwYszZHqR9ehpIqDVn1w11/5qZ8reURmYdvP8",
-	"Br5gvKyzIRg/NxA9FjAVlJPhtYInUbDx1EoZhuutowLHUTwrs278fBnWt6dpLdmPFxdv3cAMmwiEJQh0",
-	"6LfLdeg3L1edUlkxGxTTiHifqnxGAEbRL28XM658mYqLwAePG/xqABnZZTw3xLXNDo/2D8OzeXE0UR/n",
-	"uT2FqOQ5uLtVzseXGoT53p0IyP58uK8+hNe4EgHDeIOJUef/JhOjhZXho1TtCkrq8apICzjJ1enJ4dH5",
-	"Ra8hpBU/V6x44jUJ48NCGwPITtBjFIhsmuW/9xw0in14mrj69L6CH+2U1i5otGT84dTbeb40rtZ2dpBB",
-	"ZrGXmZSJr5ynbePbCnotEPUPtUvrFOU90IfvG3roWqPoghDR0tZwwxZikvMhQdST+6pHoTeyB46uYekN",
-	"H91wOnmuy3KS9haCHCuUA5WeQUTiydmrA/bNdzsvnlqtnUusi8JzZsJnuebZHuM0Bmh+97UfvlXQ3jgD",
-	"Q8j0GBgb3loSYyPyW2HA6bDXUnytA7CbHexpVbwesHasqiGhE3iZRVC2KB2f79BrKi2GBFyFMmCNVvKF",
-	"l5W+tqW5mgTAyEuwjwlPLzDmWjJudQnl2Wnz4bzuoaaFMkUjfeG/n5MquhG8YMVSrkGK4UWwSzUDiM1D",
-	"0WLgQFZyYiwsxYJcfH/67s3B0eEuRbsgrIx9SugGV5nOfAbqpFYM4QIav+wfXyAJxsX+T0dvtpKtQ+Rw",
-	"9+QXjuUicW9cFtdYY4nWm9UKzKTr6q7Ey/MPbrtIp87QmDMTwVDYda2LYCqDvz/hBc9zkffY26OzwU9H",
-	"YbrE1RFCvfiNQM8EPDgs1wbLPMGTgxDnyJueFOJW6qmBO4CjosKRBiVPjhhoLUMIywSQJUsDNB41aHcc",
-	"/1ayRaNctu5w2nSuuK5Z+vcx1f8Shlgb82s9G+dDs+y+tVLTAlg2VoBaBXCg+pSPRmIYafKmzNrgRswi",
-	"bsBPYgZxTLDWwTwByExMUCrYPEWt7dfVr1hzQyoEUF4ja3c5ow7l1nYfhsi+n73hYxGx+b6fhaCPAJPL",
-	"Xuyw3Fp7piT4qh69uioCbv9GuNG3I3e5Lyj36Jrb5ONJrMvl3QTSYsIHX7s6kWGjTyS/tSw/d9Ey/9a7",
-	"R4pt7kioMiN+CQIJClfUT1lSl/slx8cZhOLuV438UXRHg2FCZFu7bKhzjGtJAGkBAYH8nDTMO4QYGud2",
-	"vXxtG7U391WNn4Q9SYMaufRp4ulJKJbJXHPbIdg7jqkLnBMoYaqfbwEpGFlBg/23b89Of0YmFs8O9nb/",
-	"3TnYPzi8rWTLvyfkA1tyOsJMrsHMxOdyIHW6lmhU3EdaI0kJnpeYuVySSEHcJFNa1UXNGEFKBYukKCZ+",
-	"3xyKCxIvGymMDyp8wyEsjcp3DRQtEXBH3zbX26VYPfG0//a43vtr5X3Cy+s9lqJ3A8GQt/sXBz/WAHcA",
-	"/wZoDqfgSHl6OIqweu+oQbggx71O2LuiJoJUADwn22RH1+M3PlW6cGX7xyfRrrSuzr8RYjLIBM9yqZb3",
-	"UzB3FTMlnxmQzdJ6Bt04Xdq3tniE12U0DL6HgYr9W9CZxndogAHYQfJ9ZhZ5ZgASCuYHLYcqXz5DDNdi",
-	"eC1vqVptLPNcutIrtsN00VeE+robdMt+YZwjsce2n+/aA07c2uMtSNRRkcMX4K7jh/QVRuggQWydEhzb",
-	"PNBwJBtqZy4XdkrHDYgGpoJW9Bcv155fPf/mxYuXiwp0O7pfUR+3eT1Ou1QMujZAVO/4rMcC8Mc5EEUI",
-	"LdoJ7Cu3Gk0VlusMfqlwrbNBwWMZ2NM1cnTgB2AAFjN3wazMB74TVogrXmS567tVs0pckr6dFGBkmKpc",
-	"jqU9p7USPfZ6akprFtF+nXBTti8UXDoda/V9uUVbVlyCAuKuZJezGm7DHtsBiWFZMXOtx8vdliB1t6jo",
-	"OjWikehqN7i92kgSa6XAbcirAJXnfTWclkyPwJjCHBvWm9IWBgZHwMltytT6Kxtyj+EQdmvqIcRPJUxJ",
-	"/ISEGQ3ospczJIdr66gd4VNgf670k9y8J9WqL22rK4vZfp6vs8vWTs5+5KTkv02k6sOSBV+vf7TqbG9k",
-	"5nOYG3GUsiDU1SUj7EJkTYAkLuEZQmx3iEVTvL4Jx8zJQzSsjw06961Oqo9gOY4ELOFBzo1pIDxVzm10",
-	"Thq0no2mhucQtaN+FXhjb45IVE9LqBMtrTqzzo/it1zmHOUTrStq+Uq2pAKatYGr027wkcpito5+GRV6",
-	"PFjBAeG5pe3FidOsEOBQmXgfUs37WyqocvvxWgmSw+VW8/Km5l8DYKit3a3fjFa9M373mpaxBWxUWUwF",
-	"gP5MpuVg4mP598VWw0z0WBRXABnk8tF/++rbb556utJSTL4wLKVsdOrKWKWxE0oziLkPe5B9YVzemuDZ",
-	"lS4HlNqO1guNZDH2iObKw6f5bAlJq8GUCT6ox36p1V7ZMRLVqW/+gXJvl1Pnw6GYQDkWS4NJTJsO+D+d",
-	"r1XM3gJGaEdvi2COPd6oNatKfiMUktiElotdWHgFEcz5C5xTtRieAPhang9AiG95HvU/gOuGyzIshcZz",
-	"tUKFWXa0Q61ti4P9N1lGkYCgRtYF2Dy2BlLv3/JiZk/rgqtMj3v3C6fZc94Jc4yJrOR5YNYMeZ6bhBIo",
-	"ksgbfDXfOgXdK1fBut3W96XVKO9gB9GIly/CNzsvv203kGleSrsnm1YCeh2qdYA8KgyIMG4XUqmrVqVh",
-	"TKHZVBazQbw5wQ7BhUFhc7iDke0rZudlxnJpHFOFAQ3WAZvBH9Uxu72+zTd1hJzpWLoIY2a7DFgrjMfj",
-	"hzB9ISa6KA0x4aEhZxJf2SpyI3qoCHWxy4wQpq+IfXIyEcokvlB2qJV1VE3Pdy/tsktdXiPBB7yQHE2V",
-	"2TGYHuPZWKpdcKXJIa/nCDzHGA1gy8FMw3/C3XG7Y6ro7OFrBKn2ITRL4RpVSjUVph21dBRsAh4Q/3V9",
-	"/mi8MxrxsZrbs3A5UDmolyI+pBb1SvcmY/bfHQw1atBO1ZG1KO8XRq9MujiqXP3kXnlwx1G8vn3+3Yvo",
-	"KV8WM0cF01C0CoWYjPi9ucLAmzPU7yQ4lsgjF/eaTcmRMiUYzjdff/3VN0vAC+eZ2ZcvHMxUwwIBafs6",
-	"XRFADNGMWOd3UGOP+SdL3/6pbz8/vsgcNqyygyh8GHTCx4T9+wggfB/ic3pGOMNdJ9Xfx6YGg4ZN0zqZ",
-	"ujY4REtv+I5llqvUdgtaJ6VcCxdE6sFdIUux9gMmgt8MCmPWfEDz3K9H90/BrJEuoJZvuepaevhn+e+D",
-	"joXI66ukSYXVvcwsPS7F2MF6I4pHzmdNH4DGc7eetBLjcW0/uMOlrYqo/6Evz6YqgENwlV6LCw09TIRO",
-	"4eFprGdGjfDS4KmSQ0knFNkhjWy0tWlRroOW/5U6v0mR0/h/XSbjZm0hN0h8WhDgbV3Gl5xxuvB0edau",
-	"TzBcAKcehuTseTdcBAlbcuJVX9LOu/IbfHU9MT45NoXn/Ip3nLx0LEqe8ZJDUQlXDJ+GTo7R9o8pvpJw",
-	"sfW0nEwrxnNTiolxwcqkr3wBsfWNAMmgShFHks3rQQwGWPk1rG7EdGfHCvzcwJej8uQSuZW5a7yAMQLr",
-	"Nq/RNcjSYIA111emQ/eJnf+qOXMBvrAxdQmMHCPkCoAhUbwOb0gczA5eAZUF5LlH2jLpJZ20nE+PLzNe",
-	"L6cGIHEHRBG+0rrtNIQhfECkl7VkpMmEyvYYyLBdMgHlwQYiqIUYc9lA42RXSSgDfvOAsgLdBubLIZYx",
-	"40HKfTkI0Yq3FIilrlUTsvw6cIy0MRpSD8cqE+/DjeyroS8FBEvei+G0xAYlP48i23OEMrD3U+gZ6Ct7",
-	"znDghHNIKCsAMYOhDRrY8WrkaoMm8nwo5w5g+nGLhwuP33XFbwWbTnrsF8CC9EpKmr5KUSOkCRY1WQXg",
-	"D03fQR1ASKbV49VVmgRFy33l58+F3+ZQ7RvMgYpBLfqlb/hYgFK+rWNIV8zrqZ3F/0s/p3GKt/CRkekW",
-	"Kht4UsCleXyVHcB1jvOijWqEyIi/Y7AMCh+D8WUziGsuR2I4G+aizYtP/MXIaAMHXgeAp0bxVEJkps4g",
-	"G68D4WwiCqMVtbwPG8oJgHbLGkuNuoYzQj9C2a0F9Foa1pjw6vD5ReV63DOHd9psHaB1gURF3noN0jkp",
-	"Gh5pX2VimPNCmCRI6a00TRz9MtjzE599WhnxpkQVsf22Nu3ttS5ytfjrhKsl/CEPA6xm90HEjWhzy9R4",
-	"VidrEDVys0lvd3Gkt3HJdONQz+AMc7XhKAQApqmdjWcNSCbLLjZXKSYnOoprZqZmEiILN2Jv1SQSUrH+",
-	"1vb7CojCB13Ni3VMEnfP2LTkGg6O6xY8eAUfiibxfHioOOz5vh8+HGmNZrPCXxGMbUVVfw3UnlTB/Ksi",
-	"D54/10PdMHfMBZw1rpu5OuXmbLn6mi4eRCHwWTM4WhtItMCnuVfvArAVvYduJpZC1s+OPUXr6xl8x7M/",
-	"7P99eGZ/TeuZM9/LUNmhvtVhOzT1tkjHE7bcNs2WO2bcv6255/6b9nrYOiHel0Jl274wnrBUtt1j/B9G",
-	"SC0UROnxMY18x3Y6v5/mNw9DakgPj8D/b8SdcOjujYz1WLmCVJIkGi0DJmsgwL+frASrDUrFqenOgS2y",
-	"Oglny0HSK5cxb9Yrf+sFPlWnVOoeld4H9MeudwX309I2iXZBBvymmWnG9Y301kh1Y1oEMU/gumVg4fOr",
-	"lgno27JDWFKYuEZNrCPZoZO/ENj/y6DsPV6g0QVIuhFGONgnhAC+SbQNu++9fXePUG0cNNRvtugmCME+",
-	"CeGzAvZsOIhQcJpOnECLtUPhtDKzQJlZYxb0qJwM/ifCclF3ZHQ5ZiLHRngMLFP+m8CWq4HKQesytTjY",
-	"hVwXYG7xAGmsjD+3R5yrq9mjTAJEv0C7IhOo3qR2i6gt7PO5nDGZ9dipqugorB9ij6E7OYTtzYfY0IKQ",
-	"6vfDJgPz0/170etYqX9w0FVF/p4VWOhKtX/2oe0Ro26w1TVj9VK2TRXct0RH8kLdHR6pWxw2xkF7Cn4k",
-	"6hrSAdXuRwzn6P73oLz2noZQmYNuWmR+n5ZDPRZtN9MpXb4UlwnqLJ4nHkK4yIDokXm+gBnyUFSnYtvD",
-	"o0vYwh007eI8QUjh1yRa1s5LCJgi3fWd57eTozD6CmevVleigNxGL+rCNfFsL3vOSm4y78YFqFJucRvx",
-	"QUN5f3AMqdrm+sggUm4sa3z05TS/6f7RD/bBOJzWH3xa7fe55Onh6RvHfezjRxEfyHUhGD6rQFaRofpa",
-	"39kdcqUFxL56LCWErHS32jmUjnV3QjY6hMZzZgyBbTmMrWUmyDoQS2ucbKma5nnKCjHWtwRYuMTMXnWm",
-	"2YdhaWJZTMWmz7j5z1smEm2Bjua2AQK7iDWQepxC7Hpr3GWvfC3xno+l8r3rSHiEAEwgx4EUgwpv8Ivx",
-	"ISuduqRqDLCGrEkgLFRx4lDf66XI9R2ed2MOVPIQ9ZdZtW+s0V/rh2nDRxUNDHhr9VIwbIprHbSgF3UL",
-	"B1yKMA7giJUaCmWXAiY93yHbZrxHNCLB8kGXXNCE0UnznuN7YzH1yrtd4UhWLuHiNAUiE/EYQ3FPqk3j",
-	"p2PZxjz3M9YVgCwQdOe92Em2/pYzEud2s7Cngtm0vVTODUaWRuQjlgueGVbq3lJjGIt0oT/y07aE1zJL",
-	"W+e3VmUAGg1B90FNInbkct1dkAnbJNRr+fFG9nhcCtMhd7ssyV4r9W+o0h9AOmj1qQO9MhfifekSVKbk",
-	"40mHnFY8WRor668+KnGk/9WXhC9vXMT3k5yrdq00sSiKaYTVRdedrkKj7e5ag9ov+Y1AtqYOWAk5tzry",
-	"z1hS5uDqLmfxyQrrdbzGc46cK3EY6SJhlwI2kAt8ydL0VRiKM1VhD2Ts7YH+JH17en7BnmX5788cPMOz",
-	"P6ra5Q/PQGLSp0lfaWgT0zlSEFT1i6WYVPngoPwJesju7HHeurCnCV7pIoRVIuXsahkn19x0ACuHkpqm",
-	"VklECcJLEqbEnUeQ7WQZeP00L4bK7vt4nJba6pi9JHq6QMlLF8nSd2p17NDvnVO4uuuB04Xw/DHrL1p/",
-	"9rm9GEogxmPizYg0Ml/rHIBdnDZcjngBZXEOcd+5nOSTbiVbaGME+VdcKLvCdwP33+W0UGHE3Lc//to+",
-	"WLOQJa8GVn2wW0S/M5KtVVnuVz4q3bH4HNCVMaYNuGie0g/dXQRFBo+DsIZqPT+xM+a24Uier8Ft0YIf",
-	"qy1tdxtla0aFHncI09Jdpe6QVp6vfAzanL6a62/8KtmacHtq2Mn///f+z//9r+fb3/36Xzvb3/36x07y",
-	"7Yf/iKY856oJW31/rcKwtY6slxoGeYMIoUlQiNjgjxBGhbsSqweHWpVcElRTKd6XWE0F6Biuen+ki77y",
-	"5RZ/9LcKcSW16m/t9rfEtL/1georgpl+ufPdN7WpfpG0KniMGo5lt1nzijFkbIg4n15tdnry1Kx+dFj1",
-	"1Eo8XCFNt+3h7uqyPRacmflW2KXtvx8atN1aOUgJsYy0NiIk4aJa8KU5yHnt1c5rphn/NVm2SSDHd6mn",
-	"ZcLMdHjNOPayQBYFw4M9dqoofTpVVt+Ya9cBokd9xX2tKeAAQ80G1iGur0Hnqq3DZWuDt7KW1mpb3Vwn",
-	"SnGS1eoVWg2GWo1yOSSjDypwt3a3kDJsK75QmmWayREiDM7Pf63YF6xu+wcnL+xGzHb7KsXnp+zJy53v",
-	"noLUYdZ5IN5LA4X47MmLnR1He8BLePzTeozcD3Lu3kULJNl6v635RG5br/NKqG3xviz4dsmxBBbwokDR",
-	"bYn3CBw/oH6jv39PI/9JYAPXOjXX9ULlthhjQclylEcIi6JdXxQnlBxaAlkwfaf2XOJ5CdBOXy0g7dBe",
-	"CezsNqn1WqV0E9yAjxl/85INr3nBh46vdK5I3GERhrgCL1duNF8YG0fmoj5wL56uhxmaQ1CAFQJoty5Y",
-	"hp3aWESwKfSUep1wpJnAY4PClptwY0SW1HRq4Pf2WG1BqlnvK3oRYS3VYJbaY6smq+uSlUEbvoN8rUok",
-	"M2sYmRLIIjwqLkMoPnemQUUJ0KNwllstGCImSmW993RO6laey+2ViztPvXI5B3H90FDGvGQP1dGCe+yA",
-	"K6UB3HWox5eQBboLPnw54+GL5y//9vLbr755+belC7emEvUf2WS+nITW+fyaDjUvjGDDnBsjR3LIwxpl",
-	"bBINTgRyuMJeQVgg35oSo1qtZ1QfkagI/MhOJvDKlmJ8ZKt0eANJA6JmiKE0bn5ZOhEqgzNZGnZ+sX92",
-	"cXS4x9JiqhT8FerWoKfEz3NqD5q+Iq6EPWyyo1+kqfgY9uba79yPR2/O9y+qO0lvpX31BACwQZUHPzwl",
-	"Oln7+CdzDYMUUnyKw/StHfZZPmDn9GX84XBoIu2VHQ8UFubuS4Dl4eTosG6a0IxtAYqAwv+qz9CcVEYE",
-	"ll4fcqz7d28FTSqNomxX2FpEQ7NWJIRAxhFigA5Mr3Cob1QqU9oxob8Ae3I6BivcCQ2Ch6YJS3FzVv+u",
-	"2nFrf6LPpj/aVfM9nfS3PVKBmHlmQ31LpIMosIZ6whPmpwtbk9yERbvXg8FF4BdxEROPTgdCktS6aaW6",
-	"WoNtiN9eDbIp5vCaacOhpAzxC0rNhMrC+itAr7SnfqTLqbHq2U9N9ckdR76wVms+IxCBNZ6wEHBa2Amh",
-	"6KzxgoA7RawAccQCd0TtQHXBngSzlHi59JL4lPExsMFfayMISBQhumEpI4t8b3IVu20G2A4eZ5W0NqQL",
-	"eKKVgQVKDmie6hTa5zPmAk1rr0RNoaxD8e67+tZ+Ql3nrcFf8uD9bPMtai262ua/an6mk7pyXNy1MV0w",
-	"t+8WFc7iejRJyoLMLrNo8Lxbw4jjZqBHDXk9XvJLbgT6Vy6555DkuwXTXYxx8S3Xelo4tBpJbRDIG4Dv",
-	"AlCKUUOjU4dAfsObp1CHtOlXr20a10yXTiFium2VpYzrXXtTa7N52hhiQMQmzSY6z3vsCNpZoBTIns9z",
-	"nSpkSdcoxWoEYoEdHPKuepMzbvgRfxqVNa4Dce7Voz9Uvl7t08cFGwK1JtclcFvoAhlLq2hF4H5TSWLL",
-	"PC19ZYt2NTchi76S+yG61PTjBcWzfPdqATrTYRrb5bwVxWygBmOppiWoT7uf8tmAl/S3rWQr4xL+YjWw",
-	"EDcZn5nqX/jLssUsToA3aj2ky6wqF3OfXMS6iig20QltKKf85py5inCitY48HEchr65Lu9T1Mmgl7iDs",
-	"b4y8UjXe7CAX1YIzbKeh1XMdFM3M49SsLDJQTUVe9kjNLmcdlJhboDf2kbGizTsxKZsxRcpqycE/8kc1",
-	"46zQU9Vadc9ryxzjKrgGwYct2zv4EV0Rju1k+uav4HuwAArfG4F8N4Pc75EonmrWgDu0D9JnzWvoa7cq",
-	"e1LooTAGPa5em8KgZgkQQnVFACnuRauusLCu+uLaM6sRJcGcRVdR8GJ4/aPcHK0TUhSNMArbUKC2BJgL",
-	"eiXQlGGa5Nt+TPtTI7b8x6Vh0vpmFUWvfbpLPyw840Ziu4Q7EKyttJVs/aYvieAowLmq/8uTwjoqmKRC",
-	"Eb8Tl9da3wQGOj2zsufBUp/IYfSgyKW6iRCuxntmR3j+7r89xn2G6TPDZLysK6jBdx8NUhXM2NZcPctC",
-	"njXIylOK8tdl1VcRnJQyb3C/K9Ss3/Qlq+YrQcboxHOvXGtT4gdPhJ7kgt0o7NhBfbJ8V8GyJ/jhOJiw",
-	"Uxqmv3kTrUVrdC07gE5WmzVyZlAOsPXDTm9FYW1HIulYaUrDSKvXxOfBmHXg7i8LfWcCbm+0D5iMAN/y",
-	"LHMg0RHcSfzRO2+5FIqEofbITUL1LesgqTjsQK1BawyEj2QDnFjdiGlELjQOYhFDN11V48pz7kbMGsH7",
-	"rD65ETOnqv03OQyKXcbZP3656LEzcatvHLWIvQMGjrlGEJOW1bgQFpiaBlCo/eFwWkAXhqZGI87QHu+x",
-	"YzdZCp1f8EraT1ahV3sewHcBZZu4CSKrpmsS7Zo8kNqnAMKfePVmKRRXZdyYoZkmhK5MqFIivxaUh6sZ",
-	"w5tbGDUxMAn3MZWMz0FBBGI6tz5LtMJjptzwjV0UKyqulYk39+DVQQRRQpKnqyo0eN+i4vNVO61w6lfi",
-	"RgIaayNkIcWCS34jDCG39uJ1muh/NepASMJj2TIODmtTCMcqrgSlGQQfG6VwRD+wHWK/8xpbXd0YsJ0q",
-	"WW4MYM3dE+u1OL/WdwrnrdTB7o7t7UXkNp5PRatPnXcnMG6M9yde2GqLUc1ltQY0MUlQPkCiVZfBJVvk",
-	"AGSt80YJ0hXNm4aarrud63TPxhdnCSjp3cCvXLOmp3VomfrTebb5hzYR191PaNfHPqrSGyTAwYKvFLlW",
-	"B9IcoSDcCAYmyZxpErouh0+4D1YdQe7pSz6vayHAfp4v+RwTPLTL98R8lMayJ2tZBjjJPBgRK/UVHCad",
-	"gSUbhcV/0rJJbAe4EEkPVOMmJbU4p91gD0gvd+SuWYm9UB/6946+lGLIlUqNcd4s9sTMzeP83OMHROe7",
-	"5EX5/RqTfTZVxpOwRuZ42sUAtM9wmC0d0KMWaTOWfOQ6FfxvC61HdXxlUTBTyjxn+k4Zxz0V8ZSR3mte",
-	"rWJR4NIkDwUVW0Tim243YlDqG6HaFn0u1QvFVH1hvHbgBmkERdZjUJch1NB6mROYKACdEGZNDFofO149",
-	"5rmFr+5O/MTXZ2JuWpuFpA0qV5QvsHEn/JkkoaLj6bwGnrPmfgsgsrPpPRgbkbRHxc3RVqxND8EKdzgt",
-	"ajW1cOVGaHMq+qbozkVe5bwQPJt5zh6oxac2TPu6uB/YjZnpYUDY59icNsWoJGowm0sJKs+pi3jj2MMH",
-	"PM8RLeCqAyRK2Ia00K9yIm8ES+0DUyYV1oJqYsavgXGuRKcIrp3nhMFu5W5UAEQVFKXhfcPHZNFDSTBi",
-	"D08NlNl7QhXPHi2xwINBuTsIuFaC8ZJx7KpIGJBr3knjyY4I2hJZruo4+Q2oGpXB/Ju+XBwxTvNv+nJu",
-	"lrs1NMz1nm1g+X8Jsi4hte8dV1DRCpmYgOsBiJ/KoPQKW1lupbjrqxQajaijw1zrO4Ns7FCFbn8St3Zk",
-	"KdG+CIb/rj2fKOKjjSTvlPx96teo6iQ5gSyeSVgmr2SJZMFpL2XpIGXpbsrS7TSx6z3WpmR2kvsKtA/g",
-	"vCH8smO1KfAZNdSrOTCXjnK8rEHoNYZkWBaoeiicJgW7mZ6eaOPXa7tdIE8WcvoTH3OP7SM2h12Z2URA",
-	"As/DbKMYwySD3ugrqdgk50MEzXWyXSu7vy7LCSZOV6MQuLhAqFGa1GyFX+zedPSfRwfvLo7CMq2jeAlP",
-	"KSbrlCN+snAwvsWudYvcz1LcrQ6gw2ObFuBEdw2Yn4LyRR5jkveK4ACQwKweWBdcuZKJD0loRS/fI/ME",
-	"ZC0xFVx7wHgdCtOHoHQaSYV8rpGyL4rr+blHHDturNIDPulLewlG+YE+ljinG4W0paFHcF+DOJ4adDVZ",
-	"XTyUE67KL4wntEnqdBZWgwxe7nyHrfCkVeMMXGSsD9ZiYYJ3r3FrR7C1tWzfaVumnjlGIaky8b62C3bi",
-	"GPjLaOK6Z02iicoAYsaPLHx1AIxfOYUejgYFfK5wKhjZEjX1l9P1nijqfhxOEXWPT14yl0211j/qu1DF",
-	"ULMMVVHbvQzw+kjyl4ZKF5lRLx3fua/EfndwcHR+HhZZXxy/Pjp9dxFA8FZl2k3HPDiDb0iwl3UCRtpR",
-	"V3QAOkTNplf/3AbBdlEl1thWw4OxYvVqDBpF1sU6jt7OptMWykAq1o+WPWXQDdcOX7e6wzvj652z65T6",
-	"dD9dG7rUpJpMy0FHMkMosKDl6DTsMX8/CJdxudnSqKuRpa/rqB/jCIuYADuMtmLCnrtAXMJeVCXSCfvK",
-	"d+i9rPV1JuxrVmvk+8YRFfRCb+mbZOXJx0sxaIPQUlcnnQ7YDschnYQek7caXlLt8jlpqe2TuO7WBW+R",
-	"tp8rYiFHv2Lan6f4+5fPQGHViLtjjabbkl/mHdKwF/byd2ANrzrW5j7Dvyo2UcFjO86V4NmgnE7y2ESd",
-	"6TsKVf28f/Du3WuHO0/A7RmbiXKNKbsWfFKtTcebQd7ud3eH5QIu5IblcjpT8Xz2rw64kHjXtNTr33nL",
-	"h9PpuOONnW+StyIQjY4zPdaZHEmRDQBwMTpL7R7UeGKU2n5Vwx4/4cUV8caahAHxXsaMmPCClyKfrbPR",
-	"obW14XU/Cj5J2MXp/vkFsZyCnCVMqmE+zahAVRZszCem88vj0aZwQLVNVZ+a+papL2tS2/+Ni1btm6ju",
-	"kcObB2T4yfWQ58DRHnfFoTvA+sAZkmDk+fYw18Mb7LAlL8c1q31h2L/qbk3Yd7PaRLTf+sZet9DUBInA",
-	"aqhNE7WGSxeU3M9FwuvfSrDu0rAC6yqBUk6DwgY4M4+ZjGXr9j5repi+Kq/FGKPeFfGC66crpsqwJykZ",
-	"KYMrPkmf9lhKDhBR8NNx2ldXfAIZ85l7MzSAslLf8SIDgvSpKtMORL4gXRHdW8rhTVPrLPSIIvNkIVg2",
-	"FVUs3Q3g/q8fi38RicbyGIK/0o15eXeDl7Dop2HZI1HZwwpS8Q9L4USG5dlFKZjfCpkWphKGpK8AyOQa",
-	"Q+WwylT+Ua0ng+WsrT3wz8w9CoFVQoHpsbQQE7Dt8A49HE4L49MoiE4C46JLSwQayMWoBEid3b6SJUb5",
-	"4F6E4B7rQsyx3tgrMC8uVD2C72ekcnrpX25s9J9z7456xhdyLBxcd4fNK1RZyC72Ib3mSJXFrAlUe2Dn",
-	"UheNBFhaVag2E34VV3fNasWVAUGOvoAsChp9PKvtGzfP1K9m6i1qJjqNSy1eN1mrdkg4ResmrecgTDEF",
-	"w3RRQUYduWhZKSaYMywLeXWFHdDcyhyB4ulpMaQaYfv9fYUT0JCRW9Z1Qy5qBziGaIT6uDSMYtj2iyCw",
-	"wOylUUHozrHb0LeICVPlXMNaJ6P9ryo4Sn+ni5u7HDF7+Ws0qexA+9t1VfPxypY/l1RMvFKsGgAZ6S1o",
-	"A4xbD1jxGH2H8gRDEMxymaSCwff1VlY4dalRWYdApTmYpwsG8esKHm9Fb7ddXepvrEUEYhsZ6qsiAw2Q",
-	"vP9rZ/s7vj3a33716x/fftgO//myyz+fv4hDgP9cldp04q2TuQuSRbbkeNzQxXHVAJryg2aFgPoc1/AG",
-	"b/B8jsuK2ZevR1X+c6Wja/AL9p16AL+uZcgu2MuBLcMqwj2WXmkl0gBNFq9yFNt142ExJnzVQCdeAUAA",
-	"lrN7HyCneY5H6McjPi2XpliWC2yr21CLeSVVtV1jI3a3DuR6Xipe/F/NnhIeK4+VWldQ1kBlXOgr141q",
-	"1wCGNQ/stUyX36PYrOpjjkoWtaF3xItZp0eW7sFemgiPwPIutUwafpl3TaS7m5qaVX65xvJD6sYHZmq6",
-	"p+EUht/ixZpQdQR4yCsNSJr2I3vHBdxAwHNSXQ08g0kzThsiKhNSHYMbKmPSTIdDYUx7++RK3go1mE6W",
-	"ke4NtTIAx3UrWCZyeSusEYj+G8bQ2UQUY26/M595FnpkeS1EX3FgnFYk9suP0rYVAHkG6XgCL4tt1GMF",
-	"NXdm11PGM7zLodqFIBMLo0ZNpjpQ+bjk35KBVHbG/DzecVnOV1PYfxWCXQrrRhmsoSr7Ctzk58nOzg78",
-	"PCnEhBcig+pDwlkaTQuos6BiOHi4SydDx3FZcJk3gTwvT2uIYSHKpb1f1hH0jMiu/IGV2jUqQ/4uusfw",
-	"4U1RA/wRcbztVBl5hXmdtZiRaB+e4/dEHLmpulH6TnlOQxNdWfd9hlresOjOOsDUorVLLjt4TlDNVoPp",
-	"MykIQF9h4ZzSFf7qTJSOgdYRUEpjJgCs17WCdK3+1CLOHtjYpnGs7AQYOhwZgGXRNCCM69EFv1qzKaOa",
-	"sJYL+wvdBIW98UyZ/cD68VPX5Atvrk6BSlZrx9tch3ww69W0LTmLj+Dp68C4xRHZfgFNZgVTq1Kqqdhj",
-	"lzPX7Mnu8NfgDDSldolOb16V2jqKSt9Fbaim0/UMIA0A62BB7dQrlAFurgX5yeK5uagl7J+99QX1wb0K",
-	"ixrs0EkhRvJ9eFVYhtD7Mt1jVvfOdhnP874COZjba8HYn7egA6m1kS1uTPqsdda8macEG9aWmTBNcPPF",
-	"tKGk6N4WznIBvRRXUoX4/ErfpQ7QH34E+PGElAqMpgKKKaVdLEoi2T/Yw7IWalTISese9Iiy7PVoiyl7",
-	"d3byQPrOjmGJ4nlEVA7SNe0jrs5PWRWc9A9eicpBT1yHS/0+e27zm+qvJrFNK3Xujc4H9lRXIi9xa3mO",
-	"kSm/ECWcmIZM9HnDdE34xRUlN8HEL6YXlHVjdD4tBbsuywkgoZXlxLB3ZycBXyuxvDCBoYlimguDaCw9",
-	"diYyWYhhiRAtSpe+gnu+tWjn5bcrT7/oUsfBAqvOHU9HUF4LU0WATXg2V3/tNRzOrVqfVhzOCNnXtQvU",
-	"QUrChFPzmPFZvEiRJc7vIKApbm/ZD/V4zKNEAkc4WXBiQi6u18llyETJgf+9U9il4LIbBua14EV5KXi5",
-	"5l1G/N4qNpZsAQdQZJ72DUut3vo7VKOk3WbJlfS3gE3JteleuenwCxZatjsU4jQClk7moi3NczcppBrK",
-	"SawTBElk6Gd2BySqARxZQNTUgDn5+1RMRUepr06+iBnnXthpsl3Fdkw8sIURe1hkaTDW5kUwSrgUiZxk",
-	"N3HU2Oxm0JwvaNmhjJqqVYdyBwCEbqhxIfrBXLUpLXEg0mGJPOyh+YWb0wxhp/S8vowekzAY7NtaB3ED",
-	"GtdByHxNBL7uvjAuHxoHu84w9x0WSO3MgTR1DJOo8ayAmgJZAokmJM7JNbaXO7rQkYOKopxrdR43HDH3",
-	"OYx3YtWcTn83wd/Mv3B5qmELqDFpyqC+Br4eJRpmAKBwuMqwTjGCgvPVi8hqhmo73pyrwti6S+XaW/ZY",
-	"LscyBEdAAJ6+Su1Tf9OXZjARxQAXPXXhQWmtN6NrUF4Lwd06D9zzNn2+8az8K2hpNpOcz/aYEgJqfdil",
-	"YFNopl6jA1019vEBjm+EHjK+vE3n2fKQdnX+LL4ffwupOmTJrkRpaLmqgAX9V9rbXKxoCeKQP04Wh3x+",
-	"+FPAdenAgubm73nU72sLzFXia1o8M1YZ26yu18Bi24cCKjso/M6I1ls7UoEPbB+oQG9hZZyCHrs6TAEX",
-	"nsGpWPjxd5ibX+bwooByx0EwRNwQYGQYNMPH/KjvIItv9wCQ/RLWECStiM7BoVC1sCmr890xbDS+VY9K",
-	"gdhGQmWMN9teK19VlvG3/OLT+f5aOvilgY9OwpmUhp2cnl+0fHuXAwHOoZJOY8BH0HnW0sIspq1WL/iO",
-	"GyEmBmvlgoKGagZgIBDTIeO9xdc65LtBl8qF9czcDRmrzkqNC2REeuamOlnYOjVDd2FCmjd7A0/n/sHF",
-	"8c9HPXZ4tn/85vjND7uMmLgNuCNYG6wyPJiUdiQXpgdSugubFbLbSgAVfF9VS6x0gVBqIO5p/VuJpJBY",
-	"GJV4jyyMY0AEliXDgfUVv+JSJdBVMREqg0IAK81udD12eHSxf/Dj0eEu/M1Zq4Cw4+x+Bk+px+3xBVvJ",
-	"lvv0rWTLfpP9Cz0xGst3Aad7xQybqJfdSXjHTeDetq8UCHgeWsi7/YzD6o42sM5NeR6Hx2zlA4NsAMM8",
-	"HIoJchYSTKtj/oxmghBtftDKVnB2SPVCr1F8dcWa/ajEsOrYq5Y+xEMBxHP4nm2O0JnukVmPhoxDeYHQ",
-	"QSU0iStc9Vl/fxGtItNFX/nKpPUKxzrAozoI6AqWrL7ctRR4tQS1OW7OgjdpvjkZ70phdk9csNoDuoIr",
-	"IT9gwEE8uW5sVF0Daqk54fQinnCK+2yd8axYI5yVlcZmPCtsE98QlNg+K8V4YiXQB2EKoFehBhtPeAWp",
-	"fkCYKrCVj5eYUsZSlL5K/+MPxINghRiJQqghOvbAzQFAU95fsiNCh9+ecEDOb03dXXgIIBf13uy/PupN",
-	"eHn9IWVSlZqaEL6Aqv7JtExY+h9/EN5L7TpowXI/sP1gMFhNJ1VmfOfMTIrc/nOa5z2W/of9AgzsAP5H",
-	"KQqe91Vpz2Skf4dPVAyXBqHFkFuzxXagC9cEJOsOE0WY/M3u7bJtWJ3E0DdlrRtH6l0Sm7Vd2KCLf0Pb",
-	"Ma4rG9Cskq3321d6m/74m9Gqd8bvXhPUUvDrtrmRk209QXW3DRInCgRsDvSjDw/O75GQBkkX7P/tvz5h",
-	"IBZSGZmhQNsJ0Eq02JBRk6PdLfbNsIuXfXjwRY9ZdRAW8bX25sGCbOPP46NbefT20gvxPrqSi3PPrI3G",
-	"jFRXucCVzfRwOra2vPfX1PBaF6jSeS65EXEmGffwn3kuM77GOXtfs/WTN+Vu7cwEvQV2A/66aAIvgprX",
-	"Ux5NRlEwf8uEA3ZRt5Xx5RczPs6XqwgrUF5DkPndHJJsEHV8z68xuHcjhtNClrNzKwoUV5pIIIqLlSsQ",
-	"j1SCjI//+OUCnRDk7CJvYciV0iUzomT70/JaF/JfvoRY2udcI7Ghk7Ct/9zef3u8/RNw07k1nkj77w/J",
-	"1qXgRawPrBqMH4t9AYg0LD/e558I8JMVy1BTzbLxZAae3+xJiuYx0Q2lT3vsDOHl3AcjqYnRY4GWAM+N",
-	"7isItU8qJHjuQ59wFmJVB/r55bUY77L0XAy3X4lyeL19LkuxC1DL27qQV1JBOWRfccXSU/xDwMPpn7YX",
-	"4Ni+3Pmqx04BllMq9uPFxVtmxYnlWk8u+fCmrxzxGprE+kZCFT0iSbPU3PA8SxNndtklPbfCInrs+EpB",
-	"6R4EGEoNMQY9grZ3HEBIJkLlmHaK8SXVwg8GP2pTbsObFtf+A+CLjCI9Xuf2BgyjgJe6S4GygitDSUbG",
-	"h4U2OC9yKEyC7KGAn4UWsuorgsECTVxzChJwGS5zwDt4q015VYjzf570+qqvvvzyQKtbNMBM78sv0QAd",
-	"i4onySh+IwZDbsQeAQnYv569OmBfffXVd/aR7y4OyNAdSztODNvseUcF75CKjWWeS/qZPUn/97//ZzA2",
-	"VgJf0/uqKCCYwNi8Qd2+gZzCJ1OFvB+rLvyffp+KYsYmvOBjUdJ39FUhrJ4AN9Z+N+BkwScfYVUn9MFK",
-	"oGpL+WSSyyGM/tmk0Je5GP8fa0uk/gTsqyd2Dr57+fXfnjovxQAGD0uHOhPpnr3UuLtNb5xhIwZ2f3Br",
-	"Vl9Yg9zTZRp2KawPbq8iPBDqqBlN86rUf4+qUCuazTGf0SZFfk27N/Gt9Knn8l8CvtRqBTI82aXOZszI",
-	"f8E2SXHH9cb8/cD+gHggacKes9fy+6Bum4ABeAnw7SVL32+P+ftte8823kOV3VwFIzQTMZQjiYFcHBMt",
-	"JpNZsAa+X2PIC+hYSP9zmy7cPs7S3YBS8QuTIMNrX4HSAZGRGe1e700+f/Gt1WgFH6IHWmkU7gKVbh8E",
-	"m/zLL1lEI1cOtxrJqymW+5qpKBLGTV+ltfNhl30POpv973//D0J8+oNhF/5GpO3VJE1VJgqWPuMT+ez2",
-	"edpXGPqGPj5RjCUqc2Dsg0PRQJr8/Xb1o5M5dwzWZK6vCp27jh/APZYl1jj7HSezsHam1kAjDXu58zxx",
-	"OxS1YzAs0M/HimXiVuR6AjbiWGeChNVRUF4DEn8e3Gk16gFACVTbPyUn1ewWgmcpMwI7BcCvSL/88ktw",
-	"NT1CM61JSRV8fUXRRZVBxz0FDwyt8yvBy2mB++EfDtuCppTxAAfcAWDYZ2xTAAIyspCpvxRW3RkDHr/W",
-	"PXZa7WM9ogp/NsKXgQIc8+LGHkXvt+mv9hRUtNNLfgVHIoEzVFIhSyPyEXuSKq1Eust4fsdnhvFbLoFa",
-	"J2F317y0s4xTxK+Y4TPzlGA3SCN8vfNV0HHhRiUNo0+gubkAhiyUf79moAuxxQgXwV7j4uuVvPSshOMD",
-	"7F7tqyecvXt3fPg0CX44E1dWTtkTtz+/ehFsz9qlr/lvukjxK4K/SmX/+mTHDuebr7/+6uunzIhcDKH/",
-	"DIcmR82slH2FF4W2RXktZpgMEL9PSfCrm78w7MnLna+e0hRRTzjMkTOaTYInd+J6WUxSkzwQJc/JBHuP",
-	"95UpC3vOp0cX/CpNSA5ctFbaU0yXwvRYejzafs3L4TXEkK610qB6Lme4t4ITJDTggCOAPXn5/AURYaM2",
-	"cSDI9B4748ej7TdaCXpHX7kHsx+OLtiTr3ZePq0JdyXGcrQNfWO7bvtkviZEZLIEwewrAuOHr74r7FGu",
-	"Er/fgm978vLFt14DyBIF2AXQ6Hii2wZyNBjjXVaZZDph4v1QAAa0NtVOc1GNNJjEXfZl2ldjwZWpdo5v",
-	"oKbmy57T/bRadu/t0gpBlyHOcWL3160ekpVlpUwqnpOkHGdiPNGlUMNZdcK9PT2/oGUCM9wEhraV0KFV",
-	"YaDlMTFiwLRLg2fZEyTtsX1kwDXMDPVEZLA7QbKToB4SGBD0tPThxhsxKfsK9oI7wV+8BGZa45smA8MT",
-	"KhtcHt/pg0xbqTwDkBzwD+wsEMMwEgsbGJvr5EcnAt/vVsZ/j1UJSN+C/T+AB+TUlqkoWhAw2T4GfTTa",
-	"b+EuS1yDu0l8uXPSV9Y7GMk8x114Oc1vKu1qMGbni6A8aABKMSao3fdwTMX3FYfsI+ATGPaEbHY3jcjw",
-	"G07Y0z0E/vZlakzkBLNlP81+LB6ydlEzOYKgbOmn+4kVD50lbAIc6wUYbmRy+ulBWahsXPz55YsXewRO",
-	"XDVvu+dKQARzCAEJ3bHzHWlcCLJu79uPSe1q03Ppbjv19lh3uV9y/8CGNg7ca2oEm04Yt6Pr9ZU1PtNM",
-	"ZNOJsB451PRxRd1U1rkPlvuOz1Bj45w7PAO8luS411eBWqLSQ41tAzDNT9JbjDbZkzadFOJWirv0Ka65",
-	"HE90UWI3dCVDFezV0CEMU8UMENEype3HWIXnpB+seady6c2Jx1LjfZVLJXwVg3GZDPLSrPpyti7+yqFb",
-	"+UaoHsOsPI0Eq4D7KnV0R6nbr1YeSOWcWJG0yia1znnKnkDp2POnmHGxfxtYiz8lIn6WIkogop4RXwpH",
-	"Bo2+QnF5vgPN3oW+s0dRgC+VJhT3ZnaHYckm/lCXTfug3O1PPryGQ8j6ExPwWzNXFoBoc1ARgLNr2FQR",
-	"lya8fq+v6uNFgDlFHyMyYvqFdAQiK4q/ww2EKJfLoVAGooDksu9P7IC2X/R2qCEXIytm99mzu7u7Hoef",
-	"e7q4ekb3mmcnxwdHb86P4J4PjqGfnPggdbm7tdN7jpfoiVB8Ird2t77q7fS+QgibawhOka3/jGdjqZ6J",
-	"ghtrmUKoWZtIkPZthXTA7NXChMZv1b1S2fgA35QQYnvhQU92fSIIlsVMc7ulMX9kEr/LSSRck7kjKErA",
-	"Eod/445P7ImKPD4Jynp1euMOcYZ0zSSaM9y91rbeBeTQMBCifWLF9BgUqdgRyDFid4oJy/VV5Ty4yXAv",
-	"gPazvoL+s+qAuubm2m5bCbRjsx47Iix38h/tnS6ycCkgk5FiqXUK9nVf3VHACtYh27Nef1GIHPO4ErYn",
-	"iKCJf7uH1cMGfHLIYLKMyG/tEQu+XC5HYjgb5sI6c9fcPa3kMkeP5oyOSqu60/P9H/YHb04vBkdn++f7",
-	"358cUciLhMXrJzmCTQhGfNDEak/9W7HrSABIjAiPx0oSoOlAIR8vKW2XELCZ02wUyOsrt6/tqZrfQqFu",
-	"AVfaO+jzI6/osVNVGRtI//31zg55dUltEmECrVLZY+lYFwJ1QjEVNSQN+4tT2eQJ49MTFzxDm3jOyEKl",
-	"4W2F42xrdwvm8QAlDDayCzFBZivSV4YAlyArd3qaZ8DoBRLjA8gQrarCiFkxI1Q0TGjEmjebcmLVeJ79",
-	"JCZl8EEQg/zVU4l8r7MZVi/gp0CgvAp5/UYtBdUIliVcjlBvYYrwQz1sT2lEr0Pss17s7Gz63WegwvDl",
-	"kTLUO+72KcT63Ur0sLwuozrbiFHa9Hq661l1i7+DxuDJ42O3++l49gqhdDB7MR2PeTGDlvhclCKq2xOw",
-	"SivI4GtpjR5INvArAyhr9jDZgkRoFWbZ2t1CQxV/ta+rHz4+X/+sQOrJ+AmEhLdg3NL1852d2AwAO3Mi",
-	"CqkzaQ2Y2a47ewxpEhiOVaPWY6ueZnUBNsLOaQK0EBF0cSTumIsjUyTBaYC+alIB9iChMYTawL2gx86D",
-	"GjEhsr7yOs53o3rQMHYQ9E6409Jcc4dpoYubmP4opqqqd1hXf7hBJOxyVrHG/WXUiZ8gr1AeUoH4t7VQ",
-	"IdXE/xmUyD6ONgjafeG3Fu6+eysNUzEwXMVwmV5BmJw6WKrM0xcG/HlpSjk0VPiZ5zTIimw9YTkvrtAK",
-	"uMydR9JjZ/oO9wUmlkL2xqC73JRybE3FPWaGnHJQcJf9eqmGoq+sIVgNhN1ZZUElkkaUyO08FmNdzMiz",
-	"REMFh2MwIYWBeNVXMCPYLKHtAILwo6tsxQ+M6YUrUTo2iweUdfeKiIxjx6F1MXtb9xe982t9h0eC/BfG",
-	"nqwzbM1qmLkQBP8+MjiR2zdiZhrF700IzcX2m5eEGYEYBBDz21tM+9oLrFeijfMOZLFkOXNpyv23xz/Z",
-	"wbXR8mh3w8tBt4AjW4hbfSMytN9p20JdfYOmx4esVPSR10Og02Xy6asaXoK/UudCK6FzPNkrj5i3WKDV",
-	"6rpz+a9W1x4gFHaLK4/RW7vQJc/paHugXYiCAeVnkY1YtZTZVdnEZrRv8vHscLtBbjmy3/AHt+GSBkvw",
-	"IkwP2onhkkxDCEZC2ipoETV1iL7dwGIk8CSDvzrvvMeORws5yFxbrw13hn8X4N1BNN25cn0o72d2/80F",
-	"Sn1TLW18d4DAj1XgXCqCrSkAzIbiglZpzDmJJmHQ+spLIrpVrqSX+fqRmIbA8aIoLKqIT8cYwxF2cO2e",
-	"b+zVB1jGT3PUcGZREoQKXB7GFku2TijH00T3WV67mNGNAMTu+ixFVLKvcduAoXfgZN/t8u6bPHKqPvvj",
-	"RswGMvsQHK8LRsvaAjyzh8LDa9klYvOFYS5muQkt+4MoH2wFnqHCa/bKX0HakVKMSmdWaf4GMEpOR1ot",
-	"KBX72rnN1ni91TeQmvOWxo2Y9RXUHEGEr4IRdYHDXhUElb5oIos6uvDI+4nHJ+aV2u9+FJd0uegGi/XJ",
-	"up5neEBvaj/Yk7jRyP/lWrNMZhAj2a3BvmKCkXKul9PSBdBCxN6ETngPVweZgjD/DUE4fN4TiMgjVFhv",
-	"nD11ISMI3lN1wJ1CqLvdvkqf2Rdu4/Vpo59AODILmyRmfhOoeks5gif/ZG+JWP5WlmSWsJFUV6Kwpg+A",
-	"PgOHhftuM4Xa6iZngH5uPSCAPMGxNDgwutjUw25FcbnOsxYnKVgyz6Fl93nBh6XvoDw4OWaEWNM0W/45",
-	"m/pERwvewRlr/FAPwpqiYZw2rvlQT0R7EbRb9xxuaXI+fYkzYo5T9QS1VzWNAgBdw0G0gzpcOoBLMYIo",
-	"8ap3l3qtN3/2fgOltNr7pVXZmAOMuw9LrEjf+hMJzhc4kKgy0q5mVfVpthbOqiz/HWpTF8+pZ7eikKNZ",
-	"43F1JuzIAZMRApfyikgBoPACC1xc6hqS1O4nI9AvDcO5fYUp7PmDCdSSx8C351s4pbW0yvBaDG8MFqog",
-	"+NOEF+WeB+2megq74QZG/J6yv1MVCPxjqkqZUw6Z2M4Ztp7wvK9oRwU3Y27GQDn/OaCXUhIGi02gmiB2",
-	"UOKkgjZZFVC78E+DGSs1fmKAlvR8mVYBSMfo/m4DYbeoYlI6/qvijCcBUNZTqAynhUkB9svaBFjemaJE",
-	"NapisDNqY3XAFfjOrWRrEaSuWRki3DU89O9uRCHG1CMeDIvINHYtTXQxd3aaRgQC3biWi4hkK5b2QbWi",
-	"nY6frZDT/c3Wv+tAR7tUDG82oSLh1bN5uOa4jozE5hdUoS+6fPaH+89VoYTv6brO3qK7cUlEYfmUuAe8",
-	"0lOVbSoUwNx3VzVHrtYymNbf9GXMFbJ/bj2pz4ZcDUXeHB14ozH/jdWahXC0M67FQRsRVIxBtyMyDcLF",
-	"B/tvDo5Ojg57DHL/UvWVp5Vyh0Q0wgmj2siqflKBgH/oy3axgMcVugOY7kDuWkrZorud5b8/o0x3oxXz",
-	"WkOWdIiliC4v7jJteATnrvWuCrDziuMVKhJzoniLeMX0yEPBsxNvhXUTocOTf55D2fgrGEsbOTo8+eeF",
-	"dYA73fGq8qA73QcdiBezieh+10HOjVnjNkrTdLrzQCszHYvih0JPJ53u/EnMul7/PTfim5ed7voRYlmd",
-	"bnmLta/dpgGV5ivreXa640K3vP6EmxLK7ju8w9/T+i1w9YGeqvK1VN3v4e9b3wNcAFKrTtP8g1CkC9oP",
-	"7xy6Njq95pxf8U43WLU/VR03ji8I7qaBCt7xayCs0+mOfUTM7PaaM+yv6XaP1h204s9S3G39NaIlyw/x",
-	"6lyjT9lIkMMfxGG5eWAIZPnvETsgGswIrIBnf1R8ysuzgQuHdvcz29/azvA7Hr3RSkBn371XwiN7frXz",
-	"cvV9b3T5WmdyJEW2ufRhbAE3u352JKUuliQTrfVGtfyXYqjHwrC3R28Oj9/8EKJnFKIspHURpqUe8xKL",
-	"fHuRPCC87RElop0rEF8jd4msyQWGLLc+bEi67p1bw1rE+0hL3OgX7ye6aE60HcHPhix313NJrKaUTNOK",
-	"IOwQlIdNRMFySc2zFVTHqK/SYF2tI5VSMwaASDCp2CVYggmb5FMMleIrqXYUe0Fd9XtfIXgC4MRCqx1g",
-	"f0rFgtekPfaGOgOhE9XciAx9Faj5hD49afoq/aO/JVTW38KO1IT973//zwck8At+Qigk1t8KWuLs3+Fi",
-	"14KOM4pUr9Oyr8y1LkoCfoD3AR6Cb5zbDdkS7QIDFlsxnVhfHJ+FTXeYqMS7XCc+fIQDJcSn10ufyCOD",
-	"zL80mHMBKA8gfDWOKbekN8Xz+vjbZ6/ss1f22Sv77JV99sr+Gl7ZquyL67ksNR0OQQKG5/mmEjAtIFBj",
-	"xqrvOwegO3vy+bKMWsO6y5rASUn437Fh4+W1cXdjHuyYKnq/rbLFGPRCoWjSaKdDH3Qh+Fhkm0gGoaHX",
-	"3YeMW5VX9oAyLSPJRghVUakvhoUrw+MHfOyKZDCilLjS4GjakugXqolvBdA6NxBv3IckOovQra1UrX0e",
-	"mDtbn8tGmuZ7df0Iit3GykdCELArJ3pruuV4/7M/gsq7pWGVuW/vbHEHlvC9YyRobm40UbowtR1mFrA0",
-	"kEd5rrILQSO9y3kjxMRBbAGdGttnZ0fnpyc/Hx3iW32w4+zoh7Oj8/OjQ3Z3LQCAra8AG9RBtxQAMhTz",
-	"jpBsYKPr1SYEFoa/Np/wnPscJK5u3+a/nmS9fPHt6pvfFlDMLrF9l8Zyf7F8B6vYVjIdChoVZMIYohJ7",
-	"V8hStFIGzzJphrzImmN0BwQexh3mFSbw6T6Ml7ignTPeKBqAKGXuXb2+elthMVK2lrocUwArg1E6ZK1o",
-	"FTO99bHF/nHS/fAth/iFHwXhgsz7twhfFe1Ph8ItavRPdxEtQDrAAD4aiWFZxb4gGIWwSnA6vth5sXqj",
-	"0CD2iaxnA5uMpnQRHAeM+PbnQIdd5ckl2u4p8hdabaQ9VyipiyEgexKC9OHR/iG07TJu2J3I8x7rtOGw",
-	"SMdoCE06uAroBfatOFOVC2NcFaYDZot35ZTF7C+8T0lMHwk44i+5LyGo9EC7EjH3mnfg8dhlGGi/uEg0",
-	"YFNyNaOQxB5CtgI6eQnY7YiLNSPbrMf2+4rO7QrDUWYYlkfYrlEhAozfn/johrOJNkhTgFC5siSSNZ4l",
-	"feXafO0/CX6HmmWAOc7DXfpWZGq1oyncI8RBSD8AwuUE4pA5YUvA/tVqKHoMp0EEeGEUmI/m3PasdiHE",
-	"NDvcS2Ff4S6dy+ABYtixQqxnnGYCazSlngTAiAk0TM23XwPc3ssXL/oqPTz55+D49dvTs4vB8ZuD09dv",
-	"T44ujlwSJ8g5IACIVCzFB6dVwzQuvUNAI1xVMbzB2zHJo3QpHUFROB0VbvGCksP31FMU7TRO60DM453+",
-	"QZYMPqsZpWaxOhgnYhMuML573YiQ/QnjUzRfc2qBstPtcDySiiTAZT8dvjd7FdQcDvX4UiqHhLr/5nAP",
-	"k2bg/ZE+K3x0iJJjePHpmccTdqyUGfBdO1xyh0oNnOAe8zj61h5Lb8TM3nsjZgPMadp/0TPpQf65Dhd5",
-	"Dl19DhC9qZXwc1ruc1ruc1ruc1ruc1ru36JY8vDkn6dF9rmw8hEKK9esp0xWl9hV4DVg/WNcAViIzB0Q",
-	"O7PjUUWAOoesXYNTR0D6xMOfA6wvekfk5cAV9qfq3R47G4kWXuzsIFY4PBhsVpGlPbav2AIHQQSzPWEe",
-	"oNiOq69uxIylMhPj3f50Z+er4Y2YwX+IdI/xAOyeBlRVccET596I40Ug+r5yCPfg0uzX0IeH4GAroHa4",
-	"tIPJ5a1Auh62gJCPnODvzk4QER9cowSxAdG9o4JHx5CDriL+BGhSyBpFPC31oDFchVxnnkVAZYzQN8DI",
-	"FIhcAdYodeRyBZjwsx6rf1ZAjdZXxEtH34bUq8YzGTiKIuKQcZKADm96xwsl1ZVBKGt2dx3FOp5MzfU9",
-	"6jYfKe4zV0b48fyz5Sl6xnOrEma4BxH9OYBuObrgV6uwWuCaD8nHQLXCb+gObLVJOLDWM90IB9Zlkh9+",
-	"bu55LL2dmus68nrsXKpzs23tPv/mb3/724vn33QI2jnv/Nmly7TGzzQsavVLcM1VBgTyqJj0ndplKTEN",
-	"pBVeoFY+ajERBaOXJdBmCgB61sCB2LgbR5oQsj4G4XzzKsWxIBfnkbMLPiyJZ+/uWuciZD/xJwHCDo48",
-	"mYbT+FjIXJD2B1o+PWLPWakRkN6NaLXyNJ8yxF81zO87pnY3/HqMbZnVwS1RidonC4EF+3M6IWFZaUBu",
-	"cqPOt+tkgCYfIZ3NjWb4I0bIXSk40X5Qlfgeu7t212VMlok1GIjfw2U0OHAPjWFLS1UhV8Tx4ljIWSFH",
-	"jm5CGnbHJRioI2syVdo1cTkuSq+BRSOi0Ls4zk32m8wDJUF9vSwBq6Vx9Ew2ombBJ9wXj92VO2Arevcy",
-	"kQfbzCAlnc5qvKX3sas+aGH5us00STx2fexYYCiEmyDjtHMBILlb8uENs2eVAE9rLrAdumnk9qTuEiRt",
-	"8v8c8DJtgBd/uB0B8Pildnw3uyx1eiTdY2kulUAuKm4cJJGuUWWW18IIYjt9usfSgt+l7IkLeVcxc6sZ",
-	"YWvZ/0DUeDihEc33felm2ABD253I86e9esjehd1NCsF6otKkcWcBtfPcjqUr4lWiDnOHXhScR8lWwe+2",
-	"ki03HUBBBbMRweO5d+noX6oTcs3+x3uUA17UuVZ8xAWjCISDusumVlRTqKNIrdAbobIgjkFPaFMb+Ait",
-	"sY9VF/hQJYFeDD+BakBoLdQloJSvls97FgVGTblnfHizBAJYF1b6IPlkeuzt2ekBFrFCKKgYO9YerGx6",
-	"cnZ0eHb889EbXyBwcPrm1fHZ66PDp3t99Wr/+ARuRZINwzgbcZkD/2NZzKq6iYY+YV1g3RNURvT66ky4",
-	"0odqXOWdHAq2FG04sov48Ebpu1xkVx9lKyWfpuO2P7zpGv36U+1BlB+0HaallTWXwAdxVp2Pi07bzh3f",
-	"TeUJp0EL9Kq2lf3KFriPyD5OqwUNtqnZ4iJsysaCo801XBDHGDCj6tHaFkGrFV5Zbv1a30JhKKk7pDMi",
-	"XVdq0HVB5VPhk7ns8Pj8YP/sENDTKp+3r5a4jV183fnC6397RThfqP1XUH6uUpo/qJZznkmTkrtAGHSp",
-	"av2gUHQoClFpYjjH+Vh4VmAl7ubRIojJqx7IlRAM3kN4CQAm8GxrRPHHXuzsrPRuT+g7/gz61Y11lW6l",
-	"tdmobuVqCEAiaHnZlwuVcSLifVBtCxpgKrppWzAnS+20rmNudST2mEYoixnLxaiMwdDAOz9ryiDYDjPy",
-	"l9KU9E1xQmIQoXv0MTcJM5Abd0JTcn2HcZPh9f6bd/snPbYfcDBXRkJfoZXgfDMslRYTq2ntTAllOAQ6",
-	"uJryPCdyLIKUMfGeEPiCP/PW+IhgTh9X3GHl5sTdJV5FbgT0MWzcVFjRR3Ux1zRgBDDYCoKu58WVQMpv",
-	"V+K0aw92JoGLnFMnCxZru9aJFzsvgkyLLoA+3F8qSyKbz3PisKx5ijmHZ3y949oWKAYxwChH2LPgajWM",
-	"TzenCQ0skxkmguGtTFqD/CgDwHwXNnT7m/vcWb1GAEGwdCGvpOJ5PbKYYCU4jNX7PRBcRPWAz8NaJ8V+",
-	"vLh462ayEEMBtMpQM45BaFeGBdlsrjKoy3KpbwpPJ32V/uf2Yf779mv81O3jLE0Y/a2qLK3+Ru5g9QcH",
-	"JJVWzzqlr9uGynDoXotUjmGVFkV7vGi4eZSmrwRMbeL5q57Q8+3tT334CbkNvjDum3arCjLi4kE0MDnq",
-	"K6URTmssMsmLGcsKPTHIk1CKYlII1KbjBEn77qQBvGJ6L9ZNp72+AqqFLP895ONHhAlm5cEas0aPBdbg",
-	"Oe0NHTbIFU1e4IsXYZcS2lzS2Odk7E5cXmt9U1288x1Lfzn6/sfT058Gh8dA7H+YBgSJ1vCBL+0rV5qm",
-	"CyBykBVFt29QghIkJhWWsiVWukdc5sZ3VkALUV8RW27Pe6KF57v1ed0WXYafTS07H4/Skzj3zuXNQqQ/",
-	"AjW6FypBWRkqH79Y7UPVEPm4E7XfdOQQciDOlSn5zE7Xxdn/O37zA7GiEKQ+8d1/GnP4cc0Vq6bqxorS",
-	"d49ZDfPMF7W0C+bCGvsDuzqfavsECn9XxX095uKfIjDhRtsq8itqVtBmI8D22ZuMSEx0LoezpUEuT5VP",
-	"38DwHtffL9W1sAJnbSUw55TACEXFZwy8TGEBdmPQCl7wFsfUub56g/l+HIIHX/lIWf+AF4kmvVv9TUPu",
-	"f5+NRXEFRbtDX7XbsMq7CP/Kp6UegBnjoV4/pOxa51m49bF6xVpblenE6UEJYMXaOwY8zx2W7Ie0AntA",
-	"pkq4fVm5wP1E5NEqAGCAD1UHMCeen0g1wGpRbV0FUInwNKKVTuSNYOnbdwQNghL37A/4/w+k0tJepAS5",
-	"/HOJz0OlsD8h8TkLuOE3Lz9zh53DkGnVV9/UU37mHvKxkBZpABGExRfrlMn9uwAm0rStBkp0UrIxu62o",
-	"JOa+fZL7vmAJew2h9MooPjHXugwSkbt0rBJ3IqCNZCYlGFjXItJX2BySIthD6vD92KW4ksr02HGJHGlU",
-	"pnrJhzdXhVUbkIK0lmgByC7DQhvD7LmulM6EScjjwyM9KG3GhKaDjYKBEK7JdYX244mnx4KrUo5FyMsW",
-	"DQwlCH1zIycTkfUYRKT8Mo4zclD66moqMwExw1gZfhNuFEu9V4XFB9PRSA6l9XxGusCehr6yF/Uup/nN",
-	"AFB+U/+ZQG9ZQQdXC5GO+fuB7+J5uoekdC413Fdc2RERCSk+oCo0cyS9Z0f/fHf07gj+fnh0cnRx5DEz",
-	"Uq8JUwit0fdUUSvo8wk+Dt07mrgvECDIGoQFcpmRUd9XC/FLgrDByCT6/lKxKQYMc62uXPzVSS+25kZZ",
-	"8gD2gDbrp9pjOQ+r9Rn+7t6a8rzkBbBETvMbJyb3SNS43f/sD/qvOaqe2IzdcVmSE9ucrnESLA1zIE+H",
-	"ieeEhM7mH/dP4I8EuW0fi2Gv9xPs9jkuDUuPLvhVyob6FvwmImM2X7BMDB0ZxaWeln0lyz3PlBmAaiED",
-	"vyxh76XHo23r/W6DgZqG/fLopn+18xK2e19RU338S+yYPb9l3Elfd2u6PdMqgk0X/8JlK0i9t4UYtYN9",
-	"uH+QwMFYfOTYQAXKuIxOde3+gAt+IwwToCuqdGCA+msSMD7ynMGJ32OpKfVk4I9UMOsh78ap1XSPpX98",
-	"SFkhxljOkueIsebdiiUIwo8idA/t3jnNvdGgwLw4fkxn7gB1EigXaxeGJckP6M7VdPwzPpkUelkByuup",
-	"sRYuG/I8R15xo8dCK4F5TmsZY4s2yQD21M5V3eNLHlcs/2zVIZ+SaO7jgi2Xx3vJ3SrS6ZOFElFEsOTD",
-	"a5GF/VfoEPUa+KM/i9yfRhs6AuqHkjgfLWros2U1vIjA5FsR2sJo0v0E7HFjYXbEm4yHdY1zPULcyn7S",
-	"6thVWfPfHQ7oJhOQiyDIXcQ7moOMS/eET41YrU6lYqNcXl2XEAIaSSXNtcj2mNJ4nBOiOL8RKpIRsO/4",
-	"rFH/LBr1LYeQ0oMp1EKY6XhF6fKcy8IQ5MOKITpLYQ+HK+gb80wwI9XQ+kDOTQLEa+skuSq7mndk/9Rj",
-	"+yOovmTXPC8TrHBGLGtT8qI07ElKJWnpU4gXZoyzIVe8mAWtqhNujMgSHEAAN6ALwDHBj8YALMaUsJwn",
-	"Xhk9Hf9l9wuN7wyF4E+/WfA7GGeg5DKmCxAjaFm+7/axp3Wz5XGAohfS4lovi7DhEd8jauHW+pbO4R2P",
-	"Ut2Dr2oo68GNtIkzFOalfoBGpmX9cxTz4I3Lco4Y+pdYGbuqPusCH9Z1k39q1tPcB7WwoOC7H4QmrXRT",
-	"eq/1dXUO7QjSkDdvDexzItx7xLVpLMuFiqANllTZfSZNKYdBIV1tjTa1RKuq636ZK6BzmHuoEuyBrDRV",
-	"QzhSa4ANvBUFNFPs+HRgX9FlEF2AJQGSCVMKnjUE8mHS16yEqQQk+Tety6uWhXcQmrVK82JLW+pKUvZc",
-	"ymqaVz03IBTw8xcgNa6ej60q5wPqdBfiv7vmJXTliBxqBipBM3y2JF7/eLL1uaDv4Qr6Wsn4hmr6zgJn",
-	"iCE0Kb4eqlDK+XSUVJ5PCJHPwg78vkLaowTaeKzlK1RVv6CYVnssrfZAGrRPWZGxqtWKjLXNsKjFE6qk",
-	"xyNMse6y/tZOfytlRpTEVFRhpsb09yyOWDGZln/VvfJvVr34IJtlzrxYNP2W1C+yt6IYClVuCzXUGYBV",
-	"FHwIm8RMh9fQy/csdbVdE15e99g+yS6UZiEEIRO/T3luGFeYHgOoZyOuxkKVDGjBnoRQxCmaQPa/kHMQ",
-	"eiED9j6HzWj/E/xI4BHCmt2EpchwZv+L6LGeMmlcHdvljKU/HF30Va2j5f8Hr/z7//73/6QhqsxLBs2t",
-	"F6dvjw8Gb04vBq9O3705BCNLafROdeFBNdwmT+yPyH9rtUK1gbG1URII/i4TkrKFAlHvpQEOronIc5Eh",
-	"xL2CpCIabm6wUBNH4GEtaItORw0W/KKd7NtyyGCmQLtdryrO7iSzGZo7ZHb/+utVxO7JA/Eodeck+cz8",
-	"8TjMH/EkwD39JucwwXm8zfN8A6ykOjyMn9hR5nnYncJ4X00KMZLvXUu7UBn9lH5JTdV33G5ehJiAxsVd",
-	"9nyHGQ9JBTVjYAz3lW+TxjpKh5yuYeQ8D4hLg37h3VotFvZvQ2lsX7n6A4cxTWBCIwjcyuE1bXSv8irQ",
-	"AGiwdHaSq0FLghECgIAv6wnR+2kkjsOtQsqoKgqpkIwCY2xfsam6UdbHwLkuVqngxh7p/Ty/J2Vba2vo",
-	"4SrMHqsEFefrkahd8WWryBZRiH2LbxVzds2CToSSuaLUTD8Mbn2yhQsn1FBs74PvvPI51R3uho13W3eb",
-	"z2oPPtActef2cAUEncg9NrgIm+m4znMPMXifk2zRRhe3dhgtzfOl5Jzx8Pw/9OURvmJBNcaKKmA4A1iO",
-	"pKVkgt2Fdt1cG7j1b/H7qHEDOkOu+a2ACb0UQhHTL+z7KwC/m06gDBqcY8g8Qkq+qQhkUuihMAZ8ouVk",
-	"ALG7hxVh3kBm63xx9Kn4SYNRoce1Z450MealFQVeiu1SjiGhtmgeL3toqdd65OeOLlg5txvOwGhandpB",
-	"6d1Yamcyvcyh2IQeHOiM3/SliSgN++cWRHjwuJU8eITS9GLnxR5Wq06JPZ+Eq6/MtS7KfMb4CPxaaMzX",
-	"BZLFZGIkFWHhFPLqCjoFLmeA43E88s4+DgWVf18BB52VR4/zA38JSfeS0OqciELqjBlRsstZX6Woj+jq",
-	"az0trO8fsPP5Gd1daMKwtm3F9QfcbX0Fz0tY6pn5sKm8iufhaRLgLVUnZVpRIQwQrt7s9hXePhZcGUcx",
-	"5ynVcS4ApysAuPcAUypjM/tJ0FAjr5S9Z7evRvI9zkWhs+lQFBAjvNNOlZprIF5gN6KBcg5mxEn6p8ya",
-	"5Mb4UZqi6qqgyaByK5jhaVVt4Esx0oV4OOqkTdqOXT413FOfMDEUjJBxhaNuqUcX+75wSz37A9VMvd9r",
-	"IfvZvKUiUTP3xKVm77JFe/fu+HDrwyOehkvlorexHqS5M7DGgeXPlU4HY7CeI2v+t6lnscqTvYKr58rr",
-	"h9dieCMwZpIWUzXwGZ5BxmcmZU+4PZ6sK/C0r6wqduxLDaFZfMufviwGPmO1xYQrsDGLaeQmz4nDnS5u",
-	"7Ax2k4hnf8D/W3tjKZ3bK11cEYghU+h6lfpGKOpWptMdetrg715arJVFna0Ju9Z3AghmdZ5ha3iPvTNA",
-	"eGaliuNXUXbewaFxeuLljI2lKfmN6LHX/EYwM4Uq5cKUfQW3KM0EL3IpCoazwUwprYNq1ZtxHdmVIYTh",
-	"V6Segze7SJ00fcVzoymG6NvoGTDPsbLgMm8o6hQo1p2lGu4Cm6I7P9taEW14oc/83b9AEnTYiL69pVAu",
-	"Zze7qGTNPhcgL0ESUC9Br3WlksCmt9orVp9z3zX5+DP8wzrz22LTP4M5XE79Y2amFGM6D8A3gh3FSr3L",
-	"Un0DXapQ+II4unbNClqquVWyGxWXiexErLfBx42nmBJR7FJ4AlXctaHKgd1ZCGTbshfs197oNEExVXU8",
-	"LqzJgRiKHRXkDiGyAowZgBFrB0qoruA0TVUSgqqy9B+n3w9eHb05OIII/PH5+bujQ3SREIc1HNjCpwVf",
-	"xYhELoraYEexEYHdvGMCLziwA/workn1+ihWw7XwaWQnKcGBtZGyY5AQXtdH7fej/bm2H3/Tl9tDnguV",
-	"8aLZOMt16VNwE26oifwOIUAnE6FERkVs4xDepdRsqMfAd+xb1/oAArPrWS++TnZ2dhKI1lY8GEFEwyTh",
-	"DLILOXZ2IWfDXA9v+orQE8yNnGDQhAoMqk53XQqWEqLM4IpP0j0fqQBtYvd8j/1DXxqioATwFugd/tvO",
-	"DjPw/ZK2th0/vEYqlo5AyFWZ+vpM9tZOkKEp6ys80IPACGbXYJxiVDI9LTFC8pu+9DjcCGJsh5WArnAY",
-	"OUlfUfayCtiC+7vE0kX/6MAt8oriAwgN4+h5CTUVI6QZsKIsx409fxRSbfao2sZDG4eD+roaScWc8s0L",
-	"Zh0AGmpqh5I2jROitPcc5QN7fn6pGtw+mI6N1lC7/c3z3IohyDpn7uvXcfesXgk2cassSuJxJp1NHDxh",
-	"3RTLYTCIFaK/r5h4z4clHMBwTHOGNQVspPNc31HR0peNwgX/t6FcRadMzz/05YW9vvFpQoH+WJmLiey+",
-	"quUIMj9TRX8IF6cpBwRXrvPSy6nMy204N+i1RhQoUe1eDQ8YSLVm9mk85iobrLuec3JlWGqf9HcgY20U",
-	"nhzu77DitbKqz6mkcGqqXb86LlITpg0FR+Asr2mezWSTgkzPqpQS2mFhqbUcAztEKfLZXl9NKjOFO/yK",
-	"qSK8PTucCmuPOai9BoC32oR/4mmNaqAdHIjnDzOCpgO+WuWPj6vfpaCkPu72NSUbyDtgISHjczsvuvHm",
-	"8fdfPv/u5Vc7L5dGiJpNm2d/VP9YGsE8DvO6N2JSoqtkjXmoOXbNPqNCiBqhJnUiFOh1kMPCy74C8x/c",
-	"BZWJrIFacxcjGhg18TjeFJ60D3QQcdR0DjED9CLdugbYC9zcoK9nSj3pzJ2CU3M/dVG7+0yMujagR50X",
-	"+xUdzZSzJZHZhhMeZ2aroUD7652d1q7G8i1Sm6JPorfiEBa+3fZcHaWN+bePLlH37YOML9JHAyBca2FW",
-	"4A4e8eE11Y5hTJIVi41hEOqQ6gr5UfVYlsDwB9ebAEqrr8B87rELTcAajNNliXvu/CnU2NL4EVXQY5g2",
-	"m+1s/PTUCbU1Pthp39DWeDonnFcYP5GFQ7tPmHgPBHop+dupS+hZOcZ2XJTivjpycg8ns5Pz0MLn0It4",
-	"xysSuRkmw6kozFGk9ZUVgmyaixB4OyHjHir7sV9S6TsW3xW0f/7i22KzTYyf3rZwHYwf2wp+dsmHNyOZ",
-	"5y2rp6Oxu+/9Mx5DDv9dYiNuVleHRfwabhRxzj8V6/PvZ3U0hkncW1YGSRwnIFSWDqkZzaVXEgasCtqU",
-	"iO7Ph6W8FSmD3BNmILD1jOX6ThRsUkhdyHKGiSOnkzNr2GDtR1+5gTXi8bNOcPx9FeLx+69eBcjvhOBx",
-	"NPzjhHbcN32UtLB7+do4/hB5C0H8sUw5xPDf6ECbIk+RjfPnCkG5D3j0AJSnPKj2VgfXtu3BqsT7ctvq",
-	"piV4bePJtAw1ilNE0HUK9Qm6gKhRuRBQJqsV6XWnBvLNFQIiUBZiKFmPMPnuURGfQNjYvcr0xtnTHjsa",
-	"T8oZFdb9pi8xt47xJ3dlU2nmG/HeevVnU7Wh8z+e5plCzXAlGF4IXuwA9qwcT8cUmRlLhf+qGuelKsWV",
-	"S750S6PvOZdh11rlK5Lqm0lPL5fqCzm8MZuqFfPHPdRjZlMB31yd+RvKKtf3xgqM2Td6oauG8Wmpx7yU",
-	"Q57ns70gG+LLLrlh5z8dv317dNhjNY8NSDChk7Oi8bHWzNAe/VD0eQmxWjbmamofH+0IsUP+uOHQTyo5",
-	"A5iwq5qg/2xemQO6XcvWXWyMWLoHVoHenjeEBBgAjFrZ5rVusoDgnbL+pPD7iiqamqFlP8u1l2usk/6r",
-	"CbYHpX0UySajp9nps8p2lb8X4I9NrL0mFdO3osj5BGtvHRYIoByZiRiWg6FWw2lRWCmp6ox3CQIh+HFA",
-	"sEfW3rmUWULMc67gFgoBc+GbMe1oqx5IPkb/DmHGKKHXY4eOGs+eMLgB+yqYIjht5s8ZdoZCbOaev+BZ",
-	"0jHYB2QjKDUGUy0kecNy65UOJVpqH8WdXH3HRcGHYsILu5Efco9P77/Bz6YqdHuo8KDNbZj/3sSuvsBO",
-	"L9rWxbRd9PDFznd/e/71i41sdUJEbVs0GNQNt6gC/Nk9/P7C+mg1TDTmZXz1bs5ipRgbsufDV9wrcjcn",
-	"B0vd2Q4oG1goDukVT2bhmEoYkqJSdffpWY/tF1fTsf34hMBWEzwBJlpS66Mp+fCGlQVE1KHcG4K0GdYj",
-	"2gf1VXorxd3fR9M8T5s82UYv9pFYVfD9rQlVuo6KGkPXGhepmu7DOoYQBVTNREuPYgOtCes9KzovfI0M",
-	"npEOQQEOUcBJgu5Cx8CLp3nDuPA5Wx2bjxsiGr9PxfTPVLH6eNAvhl/xLo+r5jluaZJtJSGQD2QdeU5E",
-	"c2UhRWNdcqF1OSimar2xRCudKeK4uSeKotDFYKgz0VSr9JwiYsvBJDfTWeITKevD9rTuKVk9hjVRfv4s",
-	"aETRKCTxMG12oP6pa4507qByVZEM2HSsy1SyXHCIQ0pjvaMZG0s1BbRJEjwg6Mt1STqbeqn6yuGJBY+w",
-	"/2m9IuDdwaM+rhFLMbicDcZyocyPQskvvv6mTTT53wf2dIP+1+qktrU1N1rkX0w7VvdHjN9nl9P85h6V",
-	"Ev8fe9+73LaR7fkqXapbNXYtRMmKM3Mj1a26GsmeKOtYLsmJd2uQKzSJJtkjsBtBA6J5Xf66D7CPuE+y",
-	"1eecbgAkwH8CJSXWl8SSSKDROOf0+fv7/aT7fy+S2zVx5BbdyKUFwyK5Jd/xWdyq4mY3Zo0miiK5Zf6N",
-	"dSd6c9dlWm0njW1NFKd1Zgrfc84A8Bx+hxEVuD6QHrKRGPm7U17y7ca9UGGHOSLy0mQwes3Uvu5NtnWj",
-	"zK1Z0oOe61CZXKcn7OrN1S/vfc+GElPq2aDPvz29ePfmHC758eLnN+c3l798hE4MJoeIVS5MBJP81HKK",
-	"c/7UCmJvDn0WZoLU1iIl+I7mto1QbdS3wWptG7V3uU6uzcrexvmLh8t22+U9FnCYvfcGXRhjPUXXACTc",
-	"t2NwqHI/SEeGe51tDRl14fjDtmXUHuPxmjPsMpB62bp8mSCMjg1tZ3PThj/KD77Y/66BWbaVHoN2nW8/",
-	"dGC/3y0mzJyMQmRsI+E006NMmG78o3JTV5Jzf6KqZayVIMtr/9lGwn3fF/EnLTZ2KSeePbsuKvdXty+Y",
-	"Sfm6gpUNgP2DBRxSI1Tue+shq1NDO3dY+/jbz6k1Vz170g/332slkDsoqs3cgux/d/gac8TacbTWLn3s",
-	"FYPFmirpVFbHDlBrp6N2JI8tK21XhWqk8z53fUgRprFZ1OdGDiIYxTGMr5cnDxUkygNwbqwDw2LdHibD",
-	"8Vy1+ULZWPife3DrvWDPLsWKw+Z4yfikO2AC6GLg66p4IpNebWW9Tayy070Dnudiki6BSr9M4tUh7FWh",
-	"Tt2FthfvHUd9tMJllbisUH8xjBsjR2rSKUY1TJnSFpVFuE5f5aqj9RRMma95VIM3afwkcRVpgL04Ojx8",
-	"ibETlUzs0kN19cv79xfv/wFI1taEVgeL7ZeOXp4QAUp5J52mNkwcQikvwsXejKzhuUH6OBMFlIQH/sRK",
-	"/0VJC4dtIm6tPfYJK3k0yQzZQgS1MtXnwC4/N9yMV0YPtjFUc57FvY31k3It3to96qLL4Qxn1CrB1Ibf",
-	"6soh2UyDmhsZmlRony/DNHSy///+z/8tx+8Ru5Cik3oKhWEd1jVhD3iSeFjAo8NDKmtHmYdDbxBJPrhV",
-	"epqIeCTw6TfnfK+Y2B0h+z1K2uCN9cqsorZbdKvv+GYoBXBP+TstXwa9UXttLHq2mfZtoP3mRFNPUodN",
-	"sVowr385O3vz5vzN+QkTNPhKOPfWEvpeagLUJxQEZBXIuDJ8QCPYy2WXrSG6bt3bGNPdCu0ZrezJyq2P",
-	"OrrhvMenXS2eGw2XriW5aiizyT713PusU4uXQmBt2HFZOfSlYrEu+jl7EVWvdAPp4IidXb5/e3H188X7",
-	"fyBfHFaHQ2U9iljwOJFKnLBMKDE1bnDQiB47BZQWIJo4Rv/F3dNeJZZmwDMAegkVOibNQg6PeFZ9wmcL",
-	"TRRbhTrD7eHLcJPsjlf4tboQeLipwxsloYfUAYx4ZIVSNjDt0kivoJ2qxlJl7+Orw8PDEySD8ek3XuRj",
-	"nQWupCFSPRij6QYfdlkg1sZL9VTCMFjf6iCsY46g3FEu7Cr6Ep/ThEvVmjWmv987rNh9Jf6NXalqVdZP",
-	"Dq+ftMk1XAytvOoMyjLSw1qBRIs7kc1YLAbSdNTU+gZ3k03Hs4puxxJyfw6It9P3O+QyWc/3ouqlzsri",
-	"5YkjNc9mCC2ezbO3ol2qeGOO5KnijrH7e2P2KZ6eJ2bf8bfhhdnf7ihASPSo/eQ5NQwVJhefrQd1CvwY",
-	"x/DjAfwlskIZYQPXf9hfRy8hIayVYD9dX75nsR5AMpmlIgvVYFyoW/Yiqu79530V/wsyLJVL0a8C1+lr",
-	"d+8lAvSaUBmR3YlsH5L5ZJ5fRLAo+Gnf5Jngk9oFjRF2aeV5iZzvBtqDQ0Us37g+blgk46jkGYnecZPv",
-	"wxG0f3EelR4H9ZXJHHNK9m7WEY2CUNUqD+UXCpXLpKH4AE0V1uBVys9C5TjaIzNhQuX4ztDwRD32To+q",
-	"hDkTfedB2VmiR2gZaLiVl50LmWipNFwV6p0ebavlzU2XkFyjFGZlAponrZB59OHmDkGp8u+O9rYazYZ3",
-	"a6otqKqY9EV2UkIZRnTv1vZn+PKNEb+vubrDTVcHxXMw6laCA8/0b/JYF3n7nID9dHvn7hqNu80YiVaY",
-	"NwRJtAYQN6QknUUtOIHBu0zGdqfRlLRuNG1pU8HI6rn9IFgI+wkjWupGcGHsZyivjDde0uV8uEbvKfQN",
-	"cZMzaX3rgZB3Iu6xy/LxnCBhCtmLTfm888uqWZh2vMj7ItM7Y1s/7BYZfxeM6Vpf8L7sktaOpgMz0aMu",
-	"we2t7dvMXa9Z1iU9cm7u7Pu/sv8p/95jkX2nOFxt0L4elhydJANVB4zTCUP+V6iObBBX5aPEv9fHONFO",
-	"VXjZf6DONSuBiVTCsAmfhYpnwDfte53nHJGmDHGaChXfz+7vyLt7p0eP4ty906NT3JWl5N74nmStSey+",
-	"GWK4bfUA31la2PfpLEmoARXZXN6rCUVQZ/mHsu3nKYmQW9ZjJbDe2T1byhqkvWfY6wYMUGe5o6vFfpN1",
-	"RKjr1G0msBa+RLoUO72+vvjHe4x4L68+/Hhq/20NlgPFHiRcTmCSs4piD/ErPJb1162bADOeJba1r/46",
-	"d1cB2sUpq1afS48Pa8CBvSuAdkDKlojMrVWtIbsocM1d9xAg3ZCRx5q4OWmAxwZgAcTHZudaYGEb8TiA",
-	"izjRxjRDauAuPpeUd18cvqK93kl5OBNgPJdoQ0UVqikhpxZBmy4UBsRJ+ZlYSIKGql/EI5GbHnurM99V",
-	"jxntTDAzLoAxlcV6ul56CESY8kPYFWE0dLJB9TpJUNf4woAsT6w/NbMi7pN/QagwBnawGPSlMWDfNisC",
-	"7N/TS0Bd4cKecgWb9i7u5niBa+3IJYHO7HYdOaOpD+7mPkq0O4RjySsD4YH1im/LZEitgwmc4VC9iCCx",
-	"eqOHNJsbBSyqjOpGL4M5N9z3RTrWhZIkIVSAeV7SO+ipYkPcRYba2CzZWfEQ9v0hO5GzPwkoCjzJ7iFR",
-	"6koAXsQaB4U9Heik6LFLBcXocoIKqT99p55zCK1LUwtGQ2WKgf3tsEi2qgvA5Z+eXYbZj0exytfYGbna",
-	"LruXt9fdpMv9jbK+Exn0abdWopWAfEOZ4wCnOQBZ87+TuZhg4h6SJUU2sta5wvcHSLihkjk2UABKaSYI",
-	"Pcs1bYJ3bXKR9tgZ5les74JsfUVqLfur4PDwEKh4dYwpbgMXdRVyrB/m40wIRr2i5SKRn9fTg+NIGDe3",
-	"PXYFM4XOa+Iqxly+wwPInGvPIl8EjIJqUY66pUScyTsbYsTJ7/ipE4QAhjKdVTe47QyLjoLHQUm/DzeE",
-	"7H3sIoYxvxOB3SCiOpWKRTTH2DY5cOne5w4l3t+jrearhIjtsZ2KzNiTmUPwFhFB8w3Po06UYKynuHX1",
-	"+1W0wUs3qMNQ8Nxe5njP+s97Cxpi+Ig3VHjtr/dX9Gt8rDcNJAmDiwEnLne0uEgZDaJH+IpWkjNs3IA/",
-	"ptwYYUIF4hpZdbgZwGB0BIjDzK4VZANvBsIDfPkQEORTORAB/InJIcxquIqwcQB4x3Y59OU0FTwzlSGW",
-	"CrG9vd6AK/oQ42oWqonORG9uWVZ7kymfGZZmwgirXnB/EmihYhenDIUgcZdAjyFjami1WohjxrAfMFRt",
-	"daQvmABoYWzwisbc3Nh7w02tVT92wOxGJAJQ20OFFwp8xC+sUfjMJ5Ax5ayvCyi9UXpVD133CNTydJGz",
-	"iJ4sCJV9M/bQxDjfPVJfjCRmBSoP1gYLtWWLDXwNqT47B7ppQycaJnq6SIVZqUQcff/9lkUlGBraEuVn",
-	"3rzosmHaxo5tRbtBrrP73w7KdK4ddgue5E4wbOj+64LYdAK08qOe4vR6rqFtB0EjrSKlVhW/O4QRDEdY",
-	"J6smyVciUJFCNRM51i6whI8ZtrHOcoARaB8fs/dtk8XvjtYQxQ7hKUAhHUbFLhurTotY5ksb30rYCW98",
-	"Oh09AoK7hrOscqzCZxpczNUH6EFZWWzmoF/s8qCWc8csXzlLHM78iKfmGNo34DgiwQtCFcElorKlj1kp",
-	"CVgU85xH9iQst7vHThWTcUlOzXOORyOP77ga2GO5lOoeu64dCnT4sf6sJIkinnJ3UupsvqcEad4XjhUM",
-	"wqwFuYGT5z/sWRfZo3GgJ9BX44ZaPXIRur2vvg8VOb01hSNEDkEdBh7Aw4wLmOCcKrdYe2qOdYHtefZj",
-	"9MyJtLcDd5vlWjOT6GkyOwEAdaXEIC/TJlQiB6evn+mpsc5xrENVQ2Fvjizt6p5PzOcT8494YmJI7tVA",
-	"YwM3v+MygSS+QCNzxmEQvD+PbOrMxLLtQXOwsjdnk6Ns8y4XZ86gyaVc1T27XI4OX//7Nn0uG/asLB6m",
-	"ylpHyOziAYFX6SZHA8a2dp4iFtCMJk/vd6J2gqZ7shGaLvQ79rUVV5PzvDAkBjhYE9hIjI84piIRQsp+",
-	"uMdOs8EYgJRg3aGyS6GUhhFWNHH0FhWB04fp2GsJrK7JJVmKtls6NXhNJpXJBfchaWJ/B2tqtYq0mJVK",
-	"t+MzYhsU4cJsDtdrt/Uav7sDFOEtsY3donaCbJzIoRjMBsmW63rnv15b26s11uY7QsYohFCpqoKklRQB",
-	"7We2vNuU0frUQXyjvjshBYcN4ID/k/4ezQV94IH/53fRaujlecelGrjNQcp+B7TCucjsBf+r9z/+85+v",
-	"9n/47Z+H+z/89uUw+Pev/7YBJupOEIXhkQBrtT/r6pr38e4asYELI5Uw5uZWzDqAhcYuft3/lxjMB/5f",
-	"wr1MjKRW4d5xuCeKcO8rNOy7/DUf8b8YNhE5h/jJngRIocSlao/03efbhOb14Q9/rUnN0dpCAanhGyth",
-	"agEUfLWuANakkXet1uPe4L5zVNqf17xfJy7ryqdDFu2Hezp3vy2f7hlNd7PCJRxfq5JM6B6xD9gtDeeS",
-	"V+9mvgRWpUvoKjU1n4LCn5c7zG0t3S51g6cueb0j648CuBcdiOxFVHPgoqCS3YGGj4Tnwto3Oi9f2mhX",
-	"D5lUUC+NAE40wkzMAh6ZBw2DNZSAj8ehqjYxMpkTLKuGWwocGVKYe4WLQYpnyGVi3EBSiYMGk+gtQGje",
-	"5ViKhHZCJdqjw1dMqlCB9z/gRmDFk96+wae9SfTIRB5DxxRJHlGWuLydg3mIe6EKVURpmciVfAZjbYSy",
-	"W11mntwiCiV/LwQIGWUFsaTbC9UHnuVyIFOuABcIAlf7LevU/K99K+r7F8DT7gJ0/Gb17x/hN7j8UHHV",
-	"QKWETGnumSuXoe4gx6RWmWBjWol2mFd7441zXTuAPXuSdEt2cx6npcO+lZZmjkI5SHsUaWyxpKbHsQf7",
-	"RYcMUIFfoFHU6mag1TCRg/zY6mVeZOpGENlk9BJlZEus1/UhWu2aNwNmDfZQjoQaiH1EjF4JJFt+w30B",
-	"dpOaunb+juZsKlbZUyQDdUXhep/fnKZDUT1UYGG9BeUj78T+cSB5H/V9d9TlZNBIrnf0L7bcwe83QN+3",
-	"B/YMfJtYwEFVQnlXGCUEoJh7TGH2IsoKdZMJCjRuYj4z0ctea/LqGcv/wZ3dJwfmv1BXxV6d+W4lT5+2",
-	"lbcL8ydaCYZXt54ktBehkVQskoCnqDP/l5ICAKZlIAscoVe0nAMAXF1iDMCeHOougnUC0D4g8uMdBlyF",
-	"isNoLiZpYX0nldWBExyLAVQehjqzLrBIhpCqcmVhD0itFXS3SjVK0Ow5xmbPRJCJIQDzZ4KZWwkgk/4U",
-	"ILQcdkH+toPW6PPB7SjThYqDkiig2lgF6DwARslzIonGaqw7hDhMJtnV5aGCJkXw/adjnmMrWMbNWJge",
-	"A251KyW9SeycyFEhY4GOcgMmpXM7qYuSxQga0mNRxRbCN0wxHMoBVHHtPhZpqHINLb/w+mHZ9g90BXPC",
-	"JtoGdzG6+dSeVbZB4vUBshkjnFA1UyawrRkTQrUhZYJT8afKmeDW92gu7YasCdBa6ckSYv0gRAn+JT4z",
-	"JTwUUwKdC92dR8tcsIMvEPA3UCcsbph9P2gIEVjCWlk4QPzIjbW5J3WgdVbBWW+eLRuJfGtT4XV4W2oG",
-	"d4GdcjO4V7mUpOG+zgZgpC++N2DdFsCsUp6u2NjvCq3114FJ307eyAbc8Tu28R/wLmvb+A2F5jH54M9K",
-	"DgOrfpg/bRHA+4vbIitEqy3ZljHkhCnNhkUGxdh5r62NTuSB5PUBp7S7IBTp2rq1MIo8zll14JsCWk4s",
-	"H2gANFcseIImMMBoAtrhYpEFcwieusgHeiL8FBQccaHKyf1CXPzpskYYkCdY3D2lsSn7QMtbO//gLnlJ",
-	"3/u6o+zCQ2QL7Kau14dNh1uHjdh4gjdY167O8AWZ/0K1mE54dpaXl0JF9SWqyNhIVCpWVpfmm8YI5yMv",
-	"srJl0jVnUW7C/3zD8xKygEMHKHDA5iJliR4Z4rMRqVniHm6lSusZ9R3UbzCPdkVAxR0R3TxInv4ecVtn",
-	"eepHI+kBJfEHgRfQDevc7Yp8UKGDWIKzkMAcYDTXKwMjB0MuE1fqGnCFKbm+76iMe8sYKHasR+fZDKau",
-	"d1HfXBIoNL9u9xEpzMHpACGRt3Gh8KFOgWpsbeIUvCHCHIpHjxCqtBcL1ZvakbWBQ1bK9Co3/0xPUqEM",
-	"JJopFWsVCz0z6GwQgyLHM2nCZyUl+El5cMHIjD2mkLcFGIROES9BKjZM5GiMOVd7oInYVY6uSrg+d0Yh",
-	"ScENPXYUqmo/hNUopSHrKTLofkCGkGV0Q89K9U0qlQ+Futcnry/tOvVO3jrhDFi/yGHyK4uxNsoVOac6",
-	"+4vx4O3HC9pEeOcBNBL5SIdF5QJqHTpCxYg1wSJ3+VbeGPz6s2p8m6rhBWAX6rEC+eFCscE400oneiQH",
-	"PHExvs6YqnUV4GAjy8SES1UZDKs0FYTKp5+ce8U+8JFUvtjRn9EAKtRVl+UEtpyjrGhDG4EoN4PWGQB4",
-	"+EYIZ24GexgDbMf4WR/w/LOPdu+A02RhsHtBVbaYQavqyQKtyXz3N/zdVNBuSNgrvCAYmksskAsV4Icd",
-	"USOib9pYH/+I88Y5YHxkmc6Mg9ORgzFzwCc8A9B/I0HZ4M8a/L6c30JqYNIL1Vu4tVc7WNpxjaCkSdfo",
-	"ke917Ow69l7B0QLANeVHumVc4T7Grb/l7uJb8TkXKt53tF1LYNQg3jcOHdDhB6ZjbsQxhQSA6ZIx709I",
-	"Neqxa5EzIfMxcJHmciJ0kd9MTBQgnqtrdVB6CjY/AqDLqFla7FrP3VK/QT/FP/s366mUtTMnss2m+N5e",
-	"C0AS76+mgqzVa2tEuL5BacwNhMdl4Gw0G/JsbrIh14wjxlk9RJYjpVv4c2GRjm7wW1SIt7UN+Fa1AnbB",
-	"nRS5ZmeXP3949+bjm/MNNKKtTjyvEcvJudq04Zgpan3CtjjDKjFrQF9A7HD074MKiKB9KkKoc6nVBtVh",
-	"7ZrDXK7cqhdkXzORZ9LeGXsiK0eWVsCKPVmicPYlfLPK9qxkpGSYi+lUwzIBTYHt6vUzqNe8n40wDDBd",
-	"ETQUQwIEAE1m0PULKdweu0CWVVInh9Cn70RWT8JG16f/OL15f/nx5vTq7MeLX9+c1wfSAFvzTjQDNcPT",
-	"7Din9KQyRQ9S8Asq7/vxmza/PrJaXglibJtTiq4Vk5bY2msJEDDlIL+bfP2LYZEu8rTIIxaLQcIzYU6q",
-	"c7DQgw8fICIzESoordsPKT4RdX0sqfAW50EJHHToQ24ET52FjjSAz3oMOGrK5JlvM6fNW1LQJ26fHary",
-	"Q5XUT9Xsp+vL961w00g+va1qPWJBPPerx6jIi8ZmI2ArswboIS1xA319znM4VpxBOH3K+G2i74Rx88oJ",
-	"AFSUmlAY65cBPQHNakS3QqQ37ts4nNHGFGBX+a3WNK7wHX2r7ho+vvXXQITizY+F1TkCFLD9avCwhLdY",
-	"aMjBcj84VqngYZdI5LAsa+EInCkjfidYkQYO8pkNM2HGxHOc6kQOZu0qcFZd4HN57xtVBcB9xW6kmnzt",
-	"Jn8GktmuDRfD1gqGDV6qNGEEj+RIw6RhEx4LTBijMoSqQRvYxdB1/+JTBx4LZKizKc9idKFLF8i1auUi",
-	"RWBZVUVzD1ia6TtpDQni0BOFlIu1DPTGVNIaJ/jrUPm0H92J5yzVEjBMHKig+46rdWKfqFRpkd/AoEhE",
-	"1sIuDQDrq/yXxMRZMukg31v1I3NDhD12LUSoYGIyrSB/9CZxsxnJs9m3e5BaSf52jYfVKY7phN2YCnvp",
-	"/aWc6pdKMKFAuUVW2gUolovY+o6wPKli8TlwBD6SRgIcpWxzpT8X6TvsGN1ZWPOEe4vx6VvL6UlSafqe",
-	"A8T4I8VG5UxA9Wl4x1ERmPs1ZdipUzVXAGMuVEnVxHnSLrXmzxCJgwCukL4/j+TtTuoOvtj/YSvi8nrl",
-	"FfQdmloR3363sRQCQBEw7aeL3MgYHJ7rW55YL8HntSS1pCQ8J8m2IbnAdLOh7NbS9t8ToNuROQNuNRGj",
-	"s4aMgPh1QC8zLW299NBWmHaoFHD5P7Ijc1bdp2+519FugnNpJlwVPElmneaLazq5vGKKJZ3KAK2Lc8jo",
-	"VXXU4SPOaWlFtULVqFtsXrXmKrCNpU4uk2eNeq6ILqmIcpk8nBqZW5m2q9EHIH6DAuai2jhKmrJLTeZM",
-	"Z8FcJTNU1c41q2yUEQDKeacsAd5kiRKW51uo2pXQu6MDYmosB2sayV1uZfqsjs/quAST5lampI7daiEm",
-	"0Nt1770GfmmUfhpjnqtTIgwkdNUs6glOtwCvYajcXEyPnRcCgnjrgQIozUTfiRNfN6LGZN7mFdKyn0da",
-	"vk1lwLffSbrKkdgeJMjM0wqCqWMBJXtg55WDMcvEneAJG2uTo4SnOstNUEWqUHF/hqJsxhDuqGTGch2q",
-	"QSZioXLJE0ON/TMCSz5xJOo2yJqWJBjYWMcZLjMoRwGw3b+ltP/O0Q3tLsh3G0i3aim747IX9qbXYW2c",
-	"buHyCW5d1WDc/66FAHoxHp8TD0xnxnq6pBZ4Sh0ZQMLcFwNtrRwtjsC5OdEvA/DDVAcOAALQdm1EDp9R",
-	"YhoqkerBuMdIe7A/zFp1aXI3U1gK05wsBfb2MCOI9XZP2Ay46AbYC/GTpseaIBSbiehEeq6nyovWZtZ3",
-	"Pcye1SbwE9BRP0TH1iYCbsb2mB66VElqXU0rLXOZrQ7bs+6pPD/TmE+pL3/xwgoOLMj6BirU4HLQV8xB",
-	"SvCKS5wN7COWJYLivPjRNdxb2dsRUhldngAhNwWlXP4mPsrBrekKBIpWiNAy3L9GNrTWovLi7MtZ3+wJ",
-	"niF+XeNZ+FZap46Gz4zvQAVAcBkHbCjVSGRpJsEEVdDeA1ahIWIX5wEDsh92cQ41WXu8HjtucIcd3cAk",
-	"j4g1o0wXqQk8r7ynqA9CNRX9sda39Lthoqd0xZKGiS6lUzkwruvS+hR+tvSXNKUTK9FTkYVqwI2gqmvA",
-	"xGeA5pWKydj02ClR7OcCau6AYXUrFYWC9VlX4NMP1fxSHMH+9mz61hVwTSaLbPobUOXT+18Lf/v3pfCc",
-	"63As7bQGAU9C3Y1tjPxTbr2wQnXHFQzIGgQHiyzuIO23YsZIzjvn4RfwgfV4D0t24AoANCB94DQni/hg",
-	"IIzDMLa+KHHk0l2YhpS+8Y4GNS61uiJ0I6RMrvm4qMz2jGyb13ZPtqmr8c2gt+MGrcFWRDvZHe9Q+WrK",
-	"EMwKTsNJw9Wsb4/oVih2mn9wFwUBKk1Zzc8NgJ36w4VTKM5++vSRYiKRQ2UqVAOtb6U4ZtHNzY/a5Pvm",
-	"lifWlP6Y5+mlSmYBuxaDIhMBu+YTcS1z8R/XeSYHxMeOXyeocUBPrwi3h+EoH9FXMnG9PXbqnwRyIK+O",
-	"gDzaoHsYKiNHah9noeAP5DYidZLJWWGEI/1EpgV6zQTeRpHE9xRJGAwD4etuY8CRv9O3fkgK2ZDAszJM",
-	"4dwuLrl8MoW77rYvIJZve9B7fOYEOAltUDIsjAOcA1Qfh29XuaA0YClEMizfLTUzKRaLO5HoFHi7Jzpe",
-	"xgWE31wMZV91rUet4xn0NltRtTfgHcFLbUo9ci3y/TN4LS1d2XhZqyrwqQdHzj6DVzWnw9wxnW9kJRqO",
-	"tgPK+7ceca8PX5ci6KlsOPUU0kGMwXkpoL2mvMkZ3qlV6A4fWOi6zJO4d6OJJI026t5v5wv9y2FkotVq",
-	"IJiTIwWNAz126RMlhlW4Lsj0IhcDy3Vp5WDCFNBiMliJdXBDJXxMoKfKH0rEtFb3ZCr+jszBr2kyOTWD",
-	"2+IGW32usND4Z9/aHS4p9ZuaOtBrL6FK8ozLpA1oBlM5bYSh3x8ersMm/nqpkSnRS7uQzXPhyvbugMAc",
-	"qwFZAU4AtCFWbraX1DyXakknIjQl0Yf8ES8z1rexAQVp1rwggL5BjBQcb3a8SGkKGV48QmORJnpmD7cA",
-	"ojCYZPakfI2jWG6JG7N0rNHUtQKdmm7tExOPOOZkI3VTbsWG+dtW+P1TpopJH/KfyHCJtzhhqkgSlgny",
-	"HR2dJD1Mj1m5cO+cZwLeshRxgEkLrUSPvQcbBmG2lyCEVxyKqbNeS9O4Nf+yHjw1ekWwnnvIy46h/mlh",
-	"HUP9z8voY1ahfgFqhnvJa0OylK5yMJbWT5+tR8rWGjnDxRBXpUFGWjDMXh0etvPBT2TeTD8sVf7d0R7Q",
-	"vMtJMdk7fnVIbOb0oz9zpMrFCDLpu42KKw/fFhtDoIfb01lQ7CwF+fr3s2VV0ch5Lk0uBwar+K2icYY9",
-	"JzWYdATVd+S9juO+P3P4+gERt0o1KkettRImCJXRQLpPI8twDNIFyBPzbQAO9MllhLUawJWr5DR5qCJu",
-	"bvQw6rFf8TLGp6NKNHNKTyK7V5VIHOm4opLrO7KWGwJ3ch4LBSYcr0WfcyQDoUpFJnVc4TGcylgobAQa",
-	"2nMAo3Sp2C8fz8pqrocjyWhgG054910YEDfLEAev/dtbL61aY1du8+SOvv++xvz+qgte8z8Ya/tzEtAD",
-	"S5QytkYu0H+210njrVU61Lj+zBuaqr0r5X/tbnj70h1wXaOluy55nEoWg0rtqPonar2lsLBWT7GfAjgi",
-	"mRF4UFNFCAyZVmIO0dQqeMB0Es9VeELVUMhZvHelfMNWVG9CRUYRi1INpRz2RsHqMZevNCPROmZDkQ8c",
-	"l6PRRTZwHCq5NYMA/M9y3RKVfHTvYS3LVSnx3SccdtWhPx4/it+ulbwoTsC7UMHrsZ7WLupQIqoF18aC",
-	"8JYVp6kLsppVE5LN+9AviLCqxyyCf0SOvvNWqpi9ALbMKGBRVij7P1QM+AWWOKMgVBEUe6OXAYtinvOI",
-	"cfYJKFhjIPOl/HaeCT5hfTGSFdVnqQ3soFuYCLmsLwTc/6AHoEwllAV9zWeJ0JsDjv1E61uD/KSugQfo",
-	"Oom2VapQ9UU+FUI5un67h1hKtt7Fq8NDr32GeI68aBIHNzJyW/vh6sChqhWCyW6UZW9YP9bCK8YEOjH1",
-	"BBLrrm2T5ywR3OShwsj01fdlYFqpD0C1Ii/307HZmnFhg2I9VQHVKqwxtN5SwHRG9QewXglQqdp1GJZr",
-	"zUyip8ns2O6yEoO8yhVetzUoUpsz/qMkgFO8FsMMfN5u8gYff4cbv8kN6A014EW/LTskwD2n96eHtcOh",
-	"zWOCT9ecJU++lUJpxn7nv/55uP8D3x/+9uW7o6//tug7QaSGvFg2VPN/51nGZ2vFZrn4nCMA+D6KSt1E",
-	"cjW7HML7m7/zcvNZVey9r781GVEoqQFgDNyeJLUTK4oy79E74J14pSXy3RlZha5r+K5rpX3MtOplNIYa",
-	"n9wlnovlLdKFG7TaQXYvo7O8wLR8NU5q/K9+24q8/G1hpcyhlkObscDYNyqyJAogfV7l8Y6MGGTCnsDK",
-	"1X5w4YE133IwtmcFnA7UsNxqqTFoo83cURNol+97gw6+V13fuy3xRG+/CusIr+ePRdZMT/F4teapF8K1",
-	"1Wox7+q+cvCF/rVYxWwqEW6rAE4qN6PlfeqlQdo6ZLoHaLreYyfpfWHRrc2h6MTCBvg2WN5CcAJ3PC+E",
-	"yh0IxFbVO/o+OU0dEfBtoVkrKnCXlMCYiElfZIbdCuAeEzLDFGqPRULZGCg+ZtaGRDRZZmwUglyVblWh",
-	"MrlOUxEHLJHUxI7frVDHN5xcyKj9sIq727Ot2xrbvCQ9gRLbLm38QcUQbNY6G/V1PIuWuuHnVSNzH0Fr",
-	"suQ2PinM2szDtJbZNX7tOXe+uDWrg4JSWDplHyovi0m7rQ3vBtJ+8IX+PZsjNW4709wu7dZmurvsmv3H",
-	"P02Lc+42p9fZaequWLr70KH0cO/4IBP0Y/sE1nkh5ohOqoikppRRqqaUE518IlhEy9iXkIEMVSoUlJT9",
-	"s7t5yLh+n2ZcQvrWo8lfsH0gW5PaNQas3W2rI9b3Bvej/avI3k4OUGms17VEpuAD0FnA6MOx98ddtwRR",
-	"iCwep/SNB4+0nk4K4wpCNp/B+MN7dSgPO3brMBRYBpXWElcwCiuOXV4tL0n2BNDnJYKYNrw0h8on37hh",
-	"U5EkDuV1mOnJMVN6GmHiGD53KzFuAdCAuoWUwoQKjSSLYmkG3Mb3UNl1OqQozCl1yHuklbuRXoXKKVYT",
-	"55r6xjWLHgH2Vvx5FAyfZ7f6tYYv4Q8gB9Jc9XNdXxbPYYAL6okRAFpE9W6KwH5kok0eqlfB4eEhIGyS",
-	"MBxT1bQ+8AEaGk10hgQCNhJe6l+8hcXtVv4f9Lig59og533U/d3bZ24/1iMeaxLjQjxZiITSj6rgiHcQ",
-	"sa2tadralH2sDSyn5fBNivZVAp0sTZ9TZSGA7oUee6szdvQaOx0DpziGDXiWzQgrRI4U1DDh+fo6H9Ml",
-	"GpsccYnOBOJCnx21P/w5cgWvlYbG7EvduaznwuSr4DS1Eh5H0w3XYxuA66qapYJFUvdg4rfnClSpVKPo",
-	"xE3mUDxqxnpqHE+T9bqaxNuu6kG8pKccTl4j4hbySd9RnbkrYRhrPpHtbQ+pUPZu2LZ0xxMZ14bBPRmr",
-	"zE11InsxmJyO9enkYpfznGfQunkBa8tbs0t+pl3SB8tGc8JLmJvO7LRDcOHuFIn4jdt2wo4gTNZMpJcT",
-	"Bw76BLlAMsFGWomWzDrdYsUwy1XZTddSCIX2nuYmqqUhA9zfm+eyh+r1QgfVc4K9vmlr9Nzgy+2u5cYL",
-	"izdO9JtVA4SN588ZQFvm2AJqw5A001Y7kJTimKIYDvMoPMsDaj/FzwB6n3XFcAme68n+SsY99paYahTT",
-	"RN6PH2QGGjLHgmd5X/DcBGyQcDkxhI6E7J7Qvj4hZCAAImSk7TOH6QJ8MG6HJ7Hrwh0VMm6Jj0bS5CLD",
-	"l7cjoC28+ON058Ctr+Ap8bFbG3XwRYA1xj1BZLIW7Iedtr1c0Qrs0etezJrCbf/cZK4PvuA/VtaB3P02",
-	"9IDwFW/d2QBf7woujRobNty5xcLL4s4dgFa2O6+fuPVOEM8gmnKZ30xM5EFu4Ei0Gh2gDSinzHwnOkwe",
-	"O27PE6TPtieilUvrDM8I8RqRQhWwWsk5MEyY2lfao4hKomIsJTzOuFT2TH5hhGARnJLRS+CPcNgl0CWO",
-	"EH2AcEi5Th6qCPbgRsZRwDiaKTaFJ/CR6ZQblmiTM0/WnUIi6BgIvMrZOigohQqmeNq7EO0doI/7nkLZ",
-	"vWE7s0vbFDewuzu79vYW9xM/AidIJ+Nf8Kbd1FW3FmkN2pN38law6OBfur9v73/wJStU7auoZ34iDHLl",
-	"Ist0RmBKEfA4eG0kTl1zwiIkXDURKI6NPImBFZKQVlup8w74fKwLE9m7RMuYTJ6ovNLq/r5hM1E3iZNC",
-	"YbrQLKft9ZPMWdEJJM4VuErV8N/eoXDTOocrRXrCP+/bKGi/P8vttrz669/+9rejV3+9h7jHIufYOtdC",
-	"rpij5wfngVQs1kU/r9fsYSJI24cgbmgKr4hkV+ZsoNVQZhNyG3vsR+9d4jgUOZhgjtnrV4cBK1KtCJSl",
-	"6tXSJ6nIBPA8oUIvFP0UZ73ZLwq4hvozFhUKHzJqxt6xf7q3rxE8KSTih3RxzmEDt/EPF9DRG+XTOgjL",
-	"09DkTQylkmYskCgKRdYKpsjBBbFxj1bC9NgFzKXhuS8NEmk6ntBQ+cCnUVjsYp5lZXtZsfu3o1DiwL+5",
-	"ZSVCJSj/mgiOAKGY5csKBbPNGTIrRuRHDoUaWEOTZloPrRMK2UAweaHKIT9sA/QCjgowjT1rv9hEcGWO",
-	"ySWtWqvA2UJ/sCCMZK5Taxxr3neGeIcBqxq4JdOMsBXetD69M98v7VH81HJjGnF5Jb4NU02FTPjMj+r2",
-	"ustpe0GlF2tNk9MJhEM34iFdAEjpbOHuwvfQi3XCvIYLG6r1fVi4w9N0YK/t0r4p7xWe+JG9VefKreUQ",
-	"SMPeXV5/LKmsgQm81D6dkYGeOEN+evbx4tc3aGJPXOwWAjs38tydv/l4evbjm3Oi+6Y+ElogLu1mlPGB",
-	"uKFR94im68Gog3vssh+EmmFPCmwhsSYf4TesG4zsRs7vzR34PU8yweNZJTMYKlzLrRCpocfEFO+p2wjE",
-	"nwS3uXwCk/OZQV5NJhvL7G6znx2e7SdKaAt35h4XaoWDfFq+cZfghxeP6xIxe/H68IeXJ1jLJGmbFCaf",
-	"dziapOPZG76vcGzrDzfKBvBOtBZDryrJzoRDXd3hsrmDQvGJCFgdf63HLhTAu/g7WEMFfZ6ECdQGQ/bJ",
-	"L2ll8RTifkD+dr2mOsOfywZud7W2Ait9c69hDrivdSK4WqtG+qsU070/Ry11tSzbDaUH6awA6l55VZTx",
-	"d4vC7P+2ohJ6jRjyvMKnQtgYeKZXBBkOQJRbwsdHn4uJ3wueGMZVqMRnaYCWk74X4AnpriKNP4Ox4+fo",
-	"8LDH3vOJoIMYIH8IxiuSoB7HEYVsUK+IwSk2JVwYfgjxwlYVPwnJbEuA1afV8EyP4wK+oHatGZ8km1/r",
-	"o/i8pM2zKh4/XV++B9bx/3368zsgPaN/s9wKjVTAQm4/1WMRoMvYFUUY3EfVlX7ep79kguWuk9iwaP5p",
-	"KIjpYiyWntZ3flAper1vIVhBN1M9tfrvHMrenG7L4f4EB7H3NLwWnuwt0fklp9gB5Fl4vQpTVxn3iYrK",
-	"/BlEGAbbONI0ZpVmgd7eQ8aYbqW/4iYvaVaoqJxLj/XYqWJSYeNc/e8ceECdXeXW4+wnYhKqF6+Pjl6i",
-	"dbW+AwYyE2kgx2a16v6iTM8iKqJcXZ3HhM11hrTOWx5ijfL8xZ5JX9uh4BHjxAVqVjOA2quw8WpmnbLC",
-	"BhGGRQ06EgUljo7dLxUqJMJAgjOAc6w8M7T68RzRdfsz2GkHsNsMyLj1qeS+aM/O9fqs7wsrv2A3HxFW",
-	"ftHLXseIbitbqwcj3zi3h6CKXWaTNU9MOnkhnnEq1a0x5+VGKB9Oav603fnz0vxE5ii3FeJlJz5J8apB",
-	"ysbBxGWi2j7qS/OIz2L6pxLTchpxh1JKNn291vPe0vSIA6Xfufw9ZzbukdlwL3znp7i70cEX+tfKHtmK",
-	"EN1fhhYdfOe+IJdNgP0Sr3wWrs5LdefX0Q7O107hcfTq9d9e//t3f339txVEHt+SJ8k7dyDHgif5+L+X",
-	"ydWP8JG93Zbj7R1aosrqFEMCZA5bb6YYFJnMZ3vH//yt1kM6FoNbNh0Lz0o5f8/KDk9Ezvd+g82biDyT",
-	"A7Ns836mj6yHaJwmVL9Z0sc/v0UfMj2xCy8MprLE51QbDGNRu7rfLyuK9OyuCbWyCtLpxh3TqVA8lT0n",
-	"H23bdqZVnvFBvhMysk5k9qfry/eX/X+JQTu5Dz3D1piqXx/U0Cx51/YFX6ZCnX64YLEeFBO7e43vFwrS",
-	"/72y7vT94XclMjDCgi72+Dv6idkxFdxd0z+OKMU8531uRKhijZ49ZZQguQvDp9DsBx6cgZQv1Ah0LKB6",
-	"DpMAQHkruBE99onUn+M3QuUDCABykCKm9rCSEZLQIVoyJVeCx0A/v0vTWd6klcXT7Sfs5e6NJ7y5WMCQ",
-	"BdzcD/k3i4xzE5ZYg18rnsSO9tHdomUXXU5sZ+rlznUbrPYLmcR+CtduZsPO1a/5Za8veCYye3nrEfFU",
-	"3tyKmfuRqC3hR3t7kAm0p0WW7B3vHYCxpHs0sLNRYhRcXsgYVQi0oBl8Milg5PWEcU/JlUpF5FY0UjvH",
-	"L9XETgBMCkGFUoclemSoL1KkpnIZ40kXFka2gdeQ8QGtWdGiKl+mvzV8/WdufUvF1QDypVa03Isxuc74",
-	"qPooDpR34TGKvv/ROEYwQnVy45AO5H1uHpKy/QMB8DXVbXPD7c2+eSx4vI/sDez3QhSC7hMnv1duURiR",
-	"0dxleeU4+X2vzh1QuVjT/X7S/Uq6vMJ65N6cf2m1R/6X7ptVawFumPpiXLdhy4Onmc71QCdWNu063Jzp",
-	"0qlTpLks8rHOTG38tyalOMC7wVr8tBv2bsb2PFElL2dVej0J30Y3qMBse1308/vYmewYhqccT8WcT1Jf",
-	"Z6nKrr1Uw22Iw7287MLMfk2PYEa/4SqjUSZGUB0dyhGgufC+59nr1YfhiZ1r8SqfoDiBaTyWisw4AneY",
-	"MNZsKBVSUg11kugp42rmE3x0fU+PsXh1jDsCOBnhEA1qdhjMb9WLoyuCCf7629f/HwAA//8=",
+	"7P39d9s2tjeK/yv46jlr9eXIGidNOq2zup6vazutp4mTYzuT+9xxR4RISEJNASxBWtbM7f3b78LeAAhS",
+	"IEUqSqdnTs4PZxqLBPG6sV8++7P/OYrlKpOCiUKNTv45WjKasBz+8zRN5Vr/R8JUnPOs4FKMTka3S0ZW",
+	"rFjKRJFiSQtSLLkiGS2WRJVZJvNCvSBrXizJs+Pnk9F4pOIlW1HdULHJ2OhkpIqci8Xot9/Go4tbugh/",
+	"4oHliktB5JwUS0ZypmSZx2xMuCC/lrJgSreds19LnrNkdFLkJfO/ldGiYLlu7e93o7/9/W7083/ejf5j",
+	"NA504jJhq0wWTBTXLEvpRjfX7NINKwif41hzpjIplO5UxmhhpkHOCRWE0TzlLCe6Y0wVOBF6AIqu2J1w",
+	"n4o3Rz+xzeRO1CaIiXI1OvnbSA9m9HOor29zNmc5EzE7zbKUh7qqZ29NeWH7wBLsRYTvRtjdNVVkKYUs",
+	"c5bsWqVrWrBXfMWL8MdS/RO2yhURjOZ65IUkvFCEiWRczYLpkpkymjOSsnlBPo/y6AtCRaIfuhOKxVIk",
+	"ipSi4CmhaQpP0gfKUzpLGaELygX5PCqiLybkNFWSSEFUGcdMqXmZugVSY7JespzdCeiigmZiKeZ8AcNu",
+	"zH7HwN/KlMebjuEr3KiwO2CIJyT6NarGywWJ1hGxI2M0Xu6cdVbkm9N5wfLQdsR2ColLPWNzmevpLfIN",
+	"F4t60ysu+EpvrCduR3FRsAXL4Tvv378/LYslEwWPacG2P/ajXOsPKSYSQkmcs0Q/S1N3zJ90D+W38Sij",
+	"OV2xwkiW72l8P+dpenmu/8X1N7T8GI1Hgq70qzPzwJQnnYf8P3I2H52M/tefKiH2J/xV/endu8tzGN/3",
+	"ZXrf/qUyvT/IV87KXMk8vEMiwR6LaQxPRFaiZTl74LLUonPBxqQU8ZKKBfNPi5YZZM5TPW8TckaFkMWd",
+	"mOk9vJpx4Q62biHC3QxD/LVk+aYaI364viXo4ysmFsVydPL0+Nk3Y71H7B+ehOTO+av/OlWKLwRjL6FD",
+	"bj4bH6PmqVHfGXxFZyy13ziTQpUrlv+QyzLr/lBsHp0u9LP7fi7PWUr1Uu36mHsQd8s+H8sZLVjyMper",
+	"7W1yKeK0VPyBTdoWEd+ezvXr/vfnMl/RYnQySmjBjgq+YqOWBTQduJXbn7947Pn5Qu758Ys8l/lZSpWq",
+	"Zrreh2u4TbWAb+sE021MY91IrRe8YCu1ay3OGU1eMa0UVF0Z/TbWR+ES339y7PpO85xu6l2XoqBctPb+",
+	"vcytQrQqVQG3lozjMteiXx9m6DxZMaXgvFNF1kuZMrLWL4JaQ8WGxFTtGr7pyH6bEMZyu8l2nGL8FEzG",
+	"Xp95ycWC5VnORdE2YVowzqvHQH8icJb1f0IHVNtMeO+NWpS+vx0ffUuP5j//86unv/1H26b8gQmWw6l+",
+	"rT/T7OJrvDiJKFczloPg5iumYDlT2EqgRuUsyfkDE6DAxFpm6/urre8L983piovwaeKi+OrpCPamubmP",
+	"4f/G1V1+HLzL9Zj0FN7KjMfhOS/0T/YSgvn+TJE5z1VhxtTWcXhxv+3wI1gVbTvhlKDVAfOnVakHmpZ4",
+	"RCL97e/g39GEVBLiBM4XHLQVLVCXCvUZGw4LC+8OfHb87de1O/Dp1obpIyj+ImfX5Y6b5Bc5m+bloFvE",
+	"6Rjnr/7rJ7b5nir29bOuY3XPNiBQZvCk1RzItuJwzzZR29Tds80UG2jTHL558u3TloP1E9vs7CBVpGCP",
+	"Rcf32z6MyxX8MGy73TfMiX+GYRst6QODTZXqFlolD/y6cz89MUe1XaXyt9PTlu30iqoCjIA9VYaUqmIK",
+	"JsGHaA2uF3vpDV4f9lYd3uRJaDXhz1qQRVY5oUX0giRsTstU21/68WhMBFtrexREXFs3Zd4UE9YUp0rL",
+	"PN1U2CA/f/Vfb+kmlTRpF28rZu8PSv5y8+aKZPhGSOBp88QIvDGZy5ywR7rKUnYnIujkJC5VIVcs/y4+",
+	"evLniMicRIUsaPrdk6eT591CstVCMP35veTkNV6YbROGWhroR4qRlBZ6+WAPwXW7ogkjs421tqGptnU1",
+	"P+8rba+ZkmlZNw+GKq25a+NDdNaqJ/1kB5zYM1mK4jV9bLuL8FzG+qnpij4eXhfxeoH61c5efAyN6FrK",
+	"Ytdes96blAtGF+2LKWWx72a6oQvarRsouqB7tw7u0f23KbpXP2SLYg/6SYCbghblB1iCCt7/oN5iC70O",
+	"U4c2LXO+4IKmqFZPyFuWx0wUR0zEMmEkXtKcxrDDVBkvQcL/qVK56r4oq2C3e6J8t83z5728NtD3Ll2s",
+	"PoITcGI/0rgguldjfb9QkuVszh/JXKapXLNES9/oy/D9pCZfdriiPsCGuM1pvMNqLfQje/pn3MZodRUa",
+	"0/0g3sJzlvIHlm9aP5aYBw7ztXxzXQbs20i3FhF0PCoiZLHkYgFaSc6KMheKPD0+RlthDUEDWaYJWdIs",
+	"Y0JbGHFaJvoN8NrHNE2NBwSfmzG4q9t3Q5JvtC0Uch7PpEwZFRgkemCiaPOvnta9q7BhtW4fee5WvaV1",
+	"G56XdfIRfaXQ31v48x4+Lv3ytuell3Q7LRNeVF+vybbnIdn2komY/cRaAhtZLgsWFyzxom9UgVxIUAFj",
+	"RG2Ubh+XPV6y+J7w4gUpVUnTdGM2hhRxmedMxBtt+Xn7ob7n57o3U7T79tvx1Xn2HFAtJ6zuQ+oVSNzt",
+	"U/Lie8Fp/StXfJYycnpzdnnp3Q41UUoo0UfX7RDnxDA9bwQRR/1vCH8s/7+j//fn/2wZxfy1the2u/82",
+	"lzFjCZEi3WA4tIrMkqU26LUOFV3c0gVYIjinGISDh2VmfF+Eqzuxovk9S0j0eMTnR2CinBC7ENEY5BDT",
+	"QhDfR5eFYvkDyyfmsSmfT+FF/87Zmq/5EY6nZVk/v7v78v/5/P2fvvjfGCke//zl3ehz8uWYfNn86xdf",
+	"ftE2ZVdSsJZpuwZhSr46frY1aargabo1dR0j0Z/5HYYDop1dl0LoP23fHDn+EhGaJOgQVQXLSCoXoEvj",
+	"XcAFmad8sSzI56iwket3V1eXVz98MSbrJY+XhD1yVdwJKWK96/VbpKD3TJFUikX7xYE3T4uEtJa76WLA",
+	"bN+poZrh32q7OuDqB9SD1EPX/2PWEyLOE2OMRyfmP9CuiUBwzmmu/wf+om9NfQTiJaPZC0LTNd0orWcp",
+	"JopaWI9EoI5NbbtOP4N27ETGVMDMVcFzLVBWPE25FLAkMD8fOKXQh9F45PVon+n9i5ydszkXXE/otRbn",
+	"oeuHJ9ZL/YuckcS9AFc8L/AialGlq6cPqk+jg7dVaXN+3Q/U1/Az72kIcPGjXMPhcKH/uVF48lLovwHe",
+	"wr9Moq+OFbqJnqz0f06InlwUo1oEb4hayrxggvCifXvoT7VdNF893T1zP7GsOOjlCKOwKBuUGWw+Z3FB",
+	"tDB5cScQnAPnDA8UF+TpM7KUZa6ceuui7PYAjwleSnciqmBBRxYXdEJAY56Q0woEBJrPkqUJoUSxOGeI",
+	"gpGFgQfptj5/dvztmETXF/81vTy/eP32ze3F1dn/mZ5e3by/uJ5evbmd/nTx9jb6ousS+9iX/k+s3Rq5",
+	"Z4cxRF7JxV85C4DKzp3Tdl6mqRZ6M6p4HBEJ2BowPvQwVlmhCIhIrRysEX7GNmStFQQqlP7fZHwn9Lpy",
+	"kZX4nCwL/Z9yDpeUGluRXaaFFTGKLihqHC74SKKEFZSnKhrfiUgVNL6fgoUZwXNRTEul98I7xYg5hxTa",
+	"QfG9omLj+oxNU3Vvj+udqO5LDBrDKhm1mueEJx3C+kFPYshbDbM2Go/0LLYAyOgiYJe8zOWKPPGc508m",
+	"eP+QLwGfMlX8HyxCX/KMEd1fqQry5Hh8fHzsBZi0sl+LMBkrrMv1vGBDXH7jXXAmPcAb/o/AIF9jQ144",
+	"Fy44b9RPjycd3YRJ6NnXp316Cni8gLr48oz8+emz4wmJtNj97qvjSIsUJ6uoItH/Nr+oyGoAKAOznMUs",
+	"0YZUqxJpPrsLfAaO8/arznesf6BUMN8aet/hW/3vPK0a6UuP/F53nrV/rhlVUoTMgljmCUssQoRq850U",
+	"OeWpNp7whnr29Kk2GlZcKS4WY5Lye30Hmn+TmUw2Jr7UHoCAz/fUg55vhy6rC+Tu7iZ4d/weStENXdBO",
+	"KB94zw+G59Of6/7UQb5SsCys/eovYcRQXxRO5+UiYY8tSq9+sLNL2wsHTtWM5kwEjt77r84IPEDOpIBQ",
+	"PblhBQqiyPpazWWoMirgX9hlfQs6OK/3LPyq1fm8FC/0NqaplqHgUmBayPGFkPoKB3QAWJVUJDRPrF9A",
+	"dahIhTeY7mGHlRAtalZlvAQVgMZLuB60fEFt0Q8to3YyOfz1PFAIwkT/cbX+97SIl8w41lUAwnAOpmnC",
+	"aGLAGO3AC/h5uE8Uj1rdJA3ZpKar5i5q76u5dtSOiPPH72gp2jtpTlh7J0vx0TuoBWh7D/XGbe2e/vEj",
+	"9o/NllK23yNr/P0g8v29zO87Qkpr+PlgX5qncn0FLXfdKFpurM3TLTcJ/M+Qm+Q3fJip4nuZcDw+pzF+",
+	"/J+jWF8feMPQLEt5DC7gP/1itKJ+I8XmLrVRpz/423h0JrWoK5i9RA/yGb9R97HmVNQChgceZ7Nhf8T6",
+	"t5QLdtCP6Qa7RvpS5vHhvgit7fycXYXDfta22vV5cwFcM1WuDvf5Wqv+ih78O9sfKPLNAdsv8o3fPAq4",
+	"Ax8Bv9HqY7BaJrGrki+nccyyAvPgDvJxfW/h3tgWoTQ2sSuSlDmmogkw37JcLnKmFKpZGO0s4JLTEtZL",
+	"qrQJj6EemMf+BM/U8hKP/MTErlcDqYwwFJtx9VKW4nBTZVttmy47Dzad648xF5WAxSyjg05Jo/G2mQHc",
+	"/d7TUR+F9egduP+vuCpC3T8Fh+CW2k4MCnaM4G7TYTgf4DolYJ1BBqYJNWEY+U6go1DbTN+h8/cOMI7e",
+	"ACH58mOtk0ntbFmoDH490ErdFLT4GEvV1nlvgf4oRw9RTQcX2rbh9pnA35uiOylZY2YONNrx6JXEkbRg",
+	"a2ixtMq47dxkmMrtgF2nEPc43FxCo9cQHgnN53s4rwa7FZ1sI8M+6LS8pDwt865TkuVylrLVfw4b1Vt8",
+	"q22DQMin0XFHgNDVc3yomSTf9Ub1oP/WUZVi3utlK7aMhnfkEsU7365SyjHx+6iZ+d31djNR/DcHITus",
+	"bIYm2xZqjrENjJJ/X6b3h/22aXSnRlOm9xWY6Y8hXGuoioPPStV0u4y1T/xh5uO6FGeI9zzkVFyXYtf+",
+	"yMs/1iRggtTvNAl56ZtIHzAP/a9QM9/Dbk+Trnnok/LRt0fFAXPkkcB0vbnNGuNNgL/FfqfdYXiDHPYG",
+	"UTwmjc+Qmfzrz89H34BXsngtEz5vpfEJwkQZWUC2uR7tB6lab3OAChoUnu3476d3RRaYC/AGG9H+HGFS",
+	"L6evT2/PfpxeX/zXu8vri/Poi5MGgthgJm1gkPDiTnwexhJ/4dICDASAK48HiBSSfN4KLP5icieuTGbE",
+	"miqSSMEmFhsUgVcdV+WHi1vc2D64DAG9lj4HI23egv2LlEYPdXFwU8y023r8DWyjYYipguaFIny1Ygmn",
+	"BUs3pBQpU3pZ9bO69aRMWQIJSWvKC3UnaJbl8oGmW9P6RxcWVdLqMIFhE2cPemXtWDB3Z1Wd/lfP9MEu",
+	"QIspOeyE2lb/OxoRN6wouFioA8+IaXXXjCjz3Adda7c8vj9w/3WTbf5QCK2yx4KoVBYKLFMTYT6su880",
+	"2tYFE7X+Y+wiDOAcdg2wzV07CCPqf5xZmKdyfWjry7Yb9s4Ltm6SZ/rR/v8+t6Q3kOE3pZ2jgwZHbKO7",
+	"QyN2xtWEVI4TtR39IFvBj5HX+QMLkI5tc/uH2iXQQdNtcMS+vTQJIzRBc4Wmb3N9cxaANZnTVLHxKPP+",
+	"9M8RjQut1QSyt1ixZGgN3DOICFCjAxMh1ydEMA4P5OxB3sMfc8IeM26IUpsJyuMRFZtpwQTFBdr+vaKn",
+	"6ct7U70z2wR2+HiE/VGDmuRJ7dmyBNjR1mPA2FMq19/GFo/jMqcFwK7pTJYFYJFFWYBi2K8jwkCUtn5A",
+	"moEWyVDOUh6TjOYuZwMCjTNWrBnAGBUphd5SscwRnrfV/q8lK0PQPt0+/mZYbAtlLhKFYHFtGr4gdKaY",
+	"KJBVxzxueoKrb3CUFqu29fk6Ek1LNNhggxbRvtOyL3KZsp36vn5Gdwc6PeUB38PpzEtDrLZ3VFvjtg1k",
+	"2l3RXzBfv5n5UD3BxY4ncrYwV8U2trS6D/42go4Y0JrZRGYuaqdzbIVC7XzVDmgFypWzX1gM5jaKHwSi",
+	"DJRBNckQ5EGDzE3FUhbjvsPHceoh+dm6xybkpc18kNpoTlZcwB0yvhOLnIrCXimzTY2lFxOTxMa0/EJ/",
+	"MMQGdycityNMvs62KKvLnS3BKpxUNQ96mGmhRzNcSATpesYk4QsgdBYJiSYRiaYRif7/EYmOogm50V+i",
+	"qe4Hnl/gdnPuRps2OpCvrU141FYFpQasA7qrdoqVCbmAVY5pmt4JTCIzrWBmIRBMLrgqWM4Ss5gSLiho",
+	"23mbnh1/BcoGzja01kNI7U1aZ5+2/wyJt+FpL/Vlee7hdw8g43biaMejxyNJM34Uy4QtmDhij0VOjwq6",
+	"gLl6oClPQCMbsUdU4qZ8/t2p2NzioQXF1MqlqT5U3+Ev1yDHCP7jtRaM9r9BBP4WkJrNOTNOTv+M+mdp",
+	"KwHt6+fPv3rezY61LYh/z49Wsn33V8eGC84IE5sNZ2Sl86qhnKzvoa+CFJX+5WHBznrLtIt/0PkHSv+M",
+	"T7UM6s/fgnpuQFXI6IILZzd1+turJ5sDdf2ptRccssNzdg63af3k9mQjTnIyCujkQQ4fVDf4HFK1qSI3",
+	"9zQFZkSWzoOaHE2SnKkWVc78SOa5XNnkSG1PykRvkpjxB5bUdgypOlAg1QhVRMg7IVihZbF70L8Vvc7M",
+	"C5ZPl1QFqD9ufjw9evr8a5dmXMIcE3gFpR9OFanNgZCQ7sNyJMhQYyLzO2HSyvWHbPGCEDnN189C5DTj",
+	"0RA1E0Nww8ZkahBUgzrBFFuFnJdaHGp7AXPk4eoGaiBt+inyeSJj9ScgP1KTVfJFY0ISnsDYYTowGe7D",
+	"JqPSj4IKsN5Gp28vga7I9kRfvXjxVi+bxG47NilYLxUZg0dwItL0zXx08rcdEdWbN1dvzOn8eRyiI6kV",
+	"D9BdsTP7wiSmJyxlyJ6xtuU/4E/aqO1vHN5zkfRL1PhJP/nbeOT82y3sc/bnS6MPYGSuyGlcuKDd2atL",
+	"rauuqEj8fSGknvA7UdU54W1HtNJFAj/B22YbBH4GHFy482URyxU7IVEiBUPusYiqe5ZElugHxAfy5gEf",
+	"DrACFDkVCs8IGKo2PVC3oo0U3UKQV8UctTa+lHGdUD2vc32bl1+Q6MsI8yqV2Rt4j36m7oS9YA3sNTyZ",
+	"Dyyf9bTJqDa6YNNUnTcNtN87+1hafZVNRRf0M1XB/er6724F2O01Y4H3YyNrGehP5jQFDEOOTBQOAOAQ",
+	"EyYFgQLXCXqk3PZhNJm6PEnvX65EBuyHKS4uuFRtruIvcjatceYYmnLzXxbAb/9ZpvfmP9FUMf+wQVr3",
+	"bxv2wX8CdG80HllHo/5PE9QYW+VE7xOmlCXu0SKsxpw7HrGcqjKHBEub8B08KzjF+6hteDD7a22xpeX9",
+	"OFqb6c5upU1s9D0RUK/EBq9goJWekDOapsCvbK6KyNA/q5Oc0SQiC1YY9fqxINGXX34JWr8oU6i+ZP3v",
+	"j0cLeWQ68YuSYnJN16+RInPk/Xqk7nl2JDOc/KNMaksgd+lWFWXhQG3zRq4YgjKMmZxlTCCWA/PPJ+Ry",
+	"tSod12IvRfT9UpLabVLXDAkTCy7gDIKzBZQbuRZhFRWpX1pUVPzRryxhKNQ+U+AKANnUQR8yHs1KxQVT",
+	"Ck5N6OZq1KwJPtJRtCiTihtRg7oqV8iiaUVpCqrYnCEmQxU5oyv9G2rcqMnry7koc2FVtG1HthbEfQLq",
+	"ULgE3gCCzIQWu3FontY09ok1B9NoBn2kdvHQtyNifQUxZammqMv+aqilQf6l8Uiw9VTZeE8/rVBPC4aI",
+	"tpXCt4ZJrpALDHegL1emCX4lQhK5isbRXIzwo9UmXxCagoa1tq494BtArI5J03Et9llE09um0tXF/aa1",
+	"cAsQnLElB8b84IGzpBw908QNY0XwXBh66cErUarAUtwijUVRWpZUfS5VZuu3RW7lMfinhUBwXiIzwBN8",
+	"QiTsUauchttWVWQh4dlxL9VKwgU9NPBsa5QGauAUdJX1NycdMXOoPasOtH0xpFdWBCw1vtyqa062BW9K",
+	"d8D3UA9wtvfg5P1oGoLp0W4FoS7XwtWBNhnzKZNfkLphTthjllIusIShNXitBgoiD8QDs6s0iU3StfvD",
+	"nPLU+5mKmKXeH/QaJlNZFvYPsKUbjcLftlqGv7rm9c9MKARXVe/X/uw3UfuhrZVaV7Z/a22v3jUoeTAx",
+	"SoD3F/a4pKUyI9IiYWIkcX22pk5H8SfZfmv718Rk+U8zqlT155ypQub+v4t8s7NtVa68GS9VxkRSa9P/",
+	"3X25MQ4mkulc5nH1Fz0ZAj9BuQr9PU4ZzRuLDZTzjb9phTPzPpVTrzkhi6ozQbNBH5KbWIYOiPFIRyee",
+	"9/kz0ACdoaYAGpylcrNi8OQaRb6IWS4UhI7xPQUshVgy1dpJSEzorKjPFEkBJTHGUFY9kDe2BEsERcQL",
+	"dISA67wj/od6mCN0tYHRqs/ts/JXlvM5r+A7Q2yqPF7yB5ZMFaNpwG175fRg4BBnCYEHjdvfXHCInkEr",
+	"GNvb9tzSnN0JocUSjLNbhTbfmlYivftetM+7QXQ/DhWHpjOa7GWADlBlKnfitn4N12NInbAaIge1gYtF",
+	"aiYaItIzrYPpDTTnNdjLtivQeR/4Qmt0K65Whp3aIPqn7n4qBXvMwG1R/U3PZeglnOOfD6DnsV/DV53+",
+	"Qs25a++8qpSxLOAplpANK5qhLyiMtoPi0b+mjRvMLFbogl6yHnslUICYKuxnVdnZ7NQJuQEJT1iqGLKo",
+	"Q41Cucq0KIXaSvkYMieyXD4wVfmZ4iXVthx1VLYpjVlCqBYuULjS+NxrO9fGC4Z44nGCB4FgzJJ+yGLo",
+	"JsbYX78LoVWB8hLBXfQeee0leKy5KCt5BITmAN+oEkfsmgzdRuORvA9ITOl5P7zmATAwY9peo6sMMAPa",
+	"9Asj17IyX9TkX4AQT18dlYURmVfgeEbIu+viCLvG4b/b/w6Qc0sWj73wv0msZcpz4ryFdwJUkhOEw6Cr",
+	"QtxbqnZXdxlOjL1Dc7aiXOgJ9b4C9Ox4jgL3DOl7zZTCbLC2ea5Gbm86Fx50Z3tczYMbForcRl/HW+y8",
+	"VtKbk82EM67hkL+A9mEv0Xum7oTF9SGTfGOExzuPFrhz61fl1lUbOmeOTeYwOM8rj+VXARue9RQ+MIwl",
+	"6k1SrawAh5YKHs/tNXUOxDbkZleHoDPmuZ7f2wdDWjn0pz3DezAlg74xN6UpDwtB5eJe9cgyfQXPISxp",
+	"Wu2DgAC1FSStsiLThCmt92JxyKCeIR9YntKsRz/OqgI3FS1Drg3ktsROPNYpRLTpiovGPtgBAe2IZWa5",
+	"jA0wog9z07V7QV+rxnDq2LmQ40Is+qnn3u3lHvy+TO+de7CQ/feUSREIKgQ7JBVHfcw/Jba3ZmdDV/x5",
+	"HbtSod6eqw59NYlVx2qH127uLgG4T/zTltLaBmtoBdCW9nph0IJolXJL22KSl7f1g3mw8OwNbAIKEWYv",
+	"OKAXqP8urh/Z3UTt7SLcw5g+nzT54neqVuHasu/hosXdnpcCi8d6H4JMZJAhvvtroFTpif0IypctL7P3",
+	"jIne+/MG5aBBha9Ih+y2/0xNyPcbOzaonbCpWIbRzaeVnrHNyG2+br/HFYlomsq1pfCqJNVuUOcHSa5C",
+	"tu1SB0oyG9Sy5UMlAwODNj6FeVmUee8d3BAllbToOtl7uJtt6L2/x7li5ftI/uaqSztdzrYvb7XSjZzb",
+	"A8YO5y9U+BrPn63/rP9h++Rrv8dYzWHInOlNE5o36IkpeBROWMhLEVu9L1DDsGZ7eo2Zpkd+C10Tee2f",
+	"k26ZRReUG6oNmuaMJgYIT0Hek+jqzdVFdIJWDIlenl6+ujgH16ZUEPKTiqHMteA7VcZQ/c2cFyaSCYnO",
+	"3rx+++riFl6lqZL4Pn7WvADBXzyO8GfIBCA5xUpOYM7d/HT59u3F+diROpTihWnJdQQsWyf17wQ2k8i6",
+	"R1OPajQe4XBG45HrX1Aa19Z9oN0xJGsnSNb9UjcLQrauVkF5VScQo9DV3MSIQAlD/ZHg3nGqlacBm0ps",
+	"tRkaj85Or84uXrVM1hntYZxtexAKiYXdKCRv8ZhnVBQnxGTZRcuiyJCp/hc5iwJQjXyhDoSUPCUFW2Up",
+	"LZhfNeszRWi+KFe6nXGFE1vBQytbiMBGKT9TdyLCgkKRf2+6GlwL5goWCfLj7e1bf9hG4VqwQrcLJBYz",
+	"mWzMfamnYpek0i3CQvwGoKqweVEvmAYlDPSRv5IFoQ+UA47HIAKOjiAIRFZsJfNN1MDE9aqKtrXhEGB0",
+	"Cf7jYnPAnCk/dzOGj/jpU16SS1CbTdgDS2W2Yt1NQ0AGWGJcPEVIH/Mbbt3UyOqCElfOulI1rKc2Uzhj",
+	"OXjEm4C0ncmFf7RcxwFJOwYA2Dqb5vc9ZrMTP4sb6jOsK6jlACYmYVJDOKG0ll70R0yMrDC3/kbyO95s",
+	"stHNRp8a6ZT+iQrdPGcp5at+5ux2LglifrSgtqUs6oIi1o2H01cF4YkR8VwReHBMQDdBs9dEuGyBvgNm",
+	"A74R6QYTT4olU8zZYFUGH745+Z2S8FpU6G0L285xd/m1XeY0YCNauMxKQ4BgNA+f66lKWzBFYKFUH81b",
+	"BLk2TqcrNaBODtjvqFU6G/64e7hfNarN7XZ841y3ngOo2TL8HJTCjaIiNwmrSJ04JIMOriNTt4bfEvQG",
+	"2G5/Lcx9LAiGq1q0d4qLyZiuTRC/ChkfLdhW5+34EPyrB3nv/rm3A90Lt+98eM5EzMViWsh7JsKJxZhv",
+	"ZIqsnzRQpiY/nCrFF2LFqulsFlwPu+JdPdHWGUT0yZRlEqta9/D1prp7033oKfBNNxe7NaOcy9yolz22",
+	"MYjdsNO87L28HvRg97OWsW46x8u8Z2y7j7McGTYrdzlfMVmGReKxsfD7ueo7gZpFzhcLFo56fYAX3hUI",
+	"rCWg2NNfiav6FmnszuZp8t3v1qO/tTdrM9dcsWq8dvN4e277/HSLfTVQ7utXdop9HE/3PeheJ0uqxk4z",
+	"qcoXS3EC7JT6trU2LOSbji0rBPwUjUkpCp4aZqbHgiwZzYsZo4aYgjptyupba+TCXAFaFCXTncCLGHoO",
+	"detgMdCY6LE9rR+ll0/Pu3RDHr1hWHtkH2tD29+6abYQ+gkBTZAKcnp2e/nXC7sK4B3Qw3hBzq9PL0ER",
+	"cpBaKu6E3uobCEVPyClOJVZ6V4i90bJez2bK52wMeAGyXvKUYcIFL/QtUZCVieSTV29ubu23TU/ALwge",
+	"h6b+UjsncCRafUpnHig0lBuBpfz1DihFIply+S2YJKlFUlShKRBrhXgWCW/o3S4F67EyxhnS/dCVrHX4",
+	"t58bQ3DusYHQK1v3p5nB4zVtbWlzfpDO1NSdaHoUsVh0DyCihRkPumGH59pAkC7Uq3blfyiUy05849Yi",
+	"GRMJFLx9oo+LgP98StzAx+QrgnDqMXlGTNC1Fv17Nt6Z5UAL5pIOdtWEq+0UKLLXdny8dsfVmjYmc9eZ",
+	"qj7j+WzNnOC5FPhfPuK8QtabIHTQi2te+B4Al3tcS1UIFhE0W/t4mJS2NdkKttoybrut2209on1eq7Jv",
+	"ww95VSmeYkhDqXmZ2qh58AyHi4N3nh62ClV+vTCAMJGYixkh+zU3tZdO3jvgdbHiRcGS4KxvX5bskRfT",
+	"WCasp7K903DonoqGKdAH5evw9zudjFDaxjxby+//UNP21AYeyWv+/cRmNmF5z75VPP397BcH7aUDd+59",
+	"vdD7+B4cCZXBWrikYbhNIn2fVWG+j3AcPsZu7nMPXpcCrkFTf/B/yBno6UGqTOY+/aoyunbHxp0x+ME7",
+	"virgOiz+hLG9IZPxwTxnIeaJHUX392WiqM01djw8icAec8seA3eS+REvRK/GnNbs4W9ewPMzfXepNcux",
+	"ojsUkR/CP3AnkIAgnD1+BobR9xurKIWXuZfjansKELS3H/esIbPozfdlHg4zRBoeLHJZJaUs5doAPCY7",
+	"oUnIqmG7FFptr5LgwHGmqVxrjb+izGgrmmr0Rpo7ru50QzKpFDcEDb0EfdXTv7J8FrLrTWbYtAMla5PR",
+	"wmy9LlVtiBmDPlgWdjD6FlSolJ5hhP7OPhftMR2nRlwGZiSWQpUrxwLT4k7XJ3oq8R5tTRYzOYd5ycYO",
+	"ML9FYa3N+qytGOid8KuBOnYC9gjIoqfPvyb33584CbBCPhF7AlpISfsQXdTg8y28pUaKrakyWnZ/NGvC",
+	"kjJjrY50+Blou0OTeymcO04hf0lWquWJ3ycL4AL+szYealtHsnewQus30zilasBGA6XoDN5xTZhlCk3t",
+	"praOMucLLmiabozxPmnvF+yT3dZjdU+5Ny3Hx3bApWLHCqyCTXdEX5VlYIImX9gyt7jZK4CQR7eFYKGq",
+	"su/W1xdMtFKh/SjXRM4Lw2OdcsH0dK2B+xU4mgQm7umPzmh8Pxnt8m54DO5buw2Qky9M6aIV3RjX7R5i",
+	"50f4SkjqLFnaRzPxmpJpMiBHxBBU9d3r5mT2s/Fqu6qVWgWZCbki725fHn0zsRigGVXs62cDN26qFbSB",
+	"CB8gane2TEtJU+uYTGnBFJSmyjfOI4kjcOabodtz/JeQ3bZ9O9XqWzGapxwYj5lqUdKqfnaJX2o6VzmV",
+	"eoYNdevIXDA82ggu2fbUaOdY54pcX9xe/5/Lqx9eGNpBSKmFLnOoPbaFNB8wBDzuu9QD89he2oGIgesh",
+	"tI1W9HFqhrHb8Qy5sP5stxG5encXtynE+hsJoWUhV7Tgsb4GJuS9N8eRERrRnVCW3mtsfvObMFONP+QM",
+	"1jJpBJG6ycVlEb4hLJ9EG/F4Q/5r7VxrtLZjfBuZznNC85w/0DR8adsrcSrnc8WKntaKewtMrSIQeW3x",
+	"SrgX92Dxqd6VGY/DFRxo3sY3cOtpWAjpNpXg3KWGUFuuetOoGi1zgK1u3thPSLuXN0UI+oXGu4O04MO+",
+	"rPViXTjA7rNmP8dELMHt319Hs2+gdyKZ2jyuftffT3R+T98a+reWaKdjhzNbPmE0OTLLi6yjSDdgCJ11",
+	"LybYHVj01h1iNwVcCJAl6c5W0WtP5EzJtOyT4VLN13X1zm+GimcKMdfdAjFnD1y1stsau8qYvuaCU0wk",
+	"6gU5tizm9ljt3hG5lO1ny0bW0RMz9xXJftjYIdgW8B32n+AbfL7GrNbzTcOqZkjJaNxnZW8KllWsnHXm",
+	"s8FsZzRfsKJ/h2/xeYDq5isQl61aD2gNIP6uL27evPrrxblWwc4vTs/7Kw+diJ0ySwZnjXtInqbhEACf",
+	"IZXSC9jItiDtQE/3muYCWGJ7z/F7+8ZvjkG2384N5f82brWmTVuXB3V1yW3nRoqvN+01HBKegrrhXbdK",
+	"nSXgNp4nYir1pBIFNbNyvOWQ6/b2ncb3+3jIuwxZLYmix6Mk/fWoeiyqSjTEMk/CuNtOyWeYtv1g+Nvr",
+	"N2cXNzeQtmSyvX7uzJbvroEKTzU3SG1ubR92zemHU1j37GlXL1KWDw11N/xghlASL3O1xERxyhUjVBCq",
+	"239BVmw10086165xIGoxdtzM0Gu4jhdh6NrpwqUoYzo1kRkTpk/d0qUFKlOGvD0VpYHXvNqjfcHWlWO1",
+	"MRQ9SUQKIJYCY9xlrODMKMaEV+182zjIg+AYa4tkLCdzrSxhAbbhvd+xh6zRODRsXOkg1NdAwoxwhyuZ",
+	"VxdL3avWU8+pmTM9VE9ft/0dNNV9lakgo6q9yWoyb0dlNG+zoI07FOdqt7IRIDmUZrH80lr79/f3mCxl",
+	"mYMjNKGbAB6WqmL6ZEewPbgd4M2nz/Z+9flq8JuNNbDNjN0ovF7tmPoKYzFg5t8IdFts9qjSg1e5tmW0",
+	"LHMOnclhKIWcS3PbbQNCezcQ0dMWGkM4++nqzftXF+c/XJwbEk/QsqoKoLyYENQmAEcbs7ygHAq1muRz",
+	"++TkTry7Oru4vj29vDKQW5NfD+Rr7jFy+v3p1fmbK9OgbmZJBXhbHyAqDoTW6k5AeSL9cypVMSHvL29/",
+	"PL8+fX/lXsNyN41XAVurf4F7bnIngK7XSCIg7F0CbBh58GuZ8v5k+Bnzblij8ch1fjQeuR616FkDhV9l",
+	"N++Eae6FKi2VQ+u08nFbcnqomWiytXFHTMIggb2NwXWuFSNxOCeM4R5cMjLL5b1WJgwwsJhsVzjDc1Md",
+	"jLB14c20d257CZ99ymx4UfFDBbu3aBE60LZVc9/T+F7O53sgQ/X+cxVojVW4LU8hqYWmU6h88UBTo/du",
+	"XxeujN7xs2+Oj3ukW/7CLWgj4A/KTamY2cYrgmb7QB4oBi6EJWJIeM4chrQ6ZrKcQRnVKg00eK+ZLWbi",
+	"CYcf6apMC56lnDVSqba719KW7WBT9wmszfYYat93095rV73dA2bdtrVeOPvKGl73jGUmyoDFXf4lm+/f",
+	"erd0LnGfta2vh/Er7SP2HBS1wrc+74bI16v0/O3nfev0NA6NG0P3CUB03lCLQCv81gMx25ibentfn1+c",
+	"nu+hrr+9uDq/vPphjzeti3avVzF2/KFGgu2816LXrzHOyY41QezdHgLJoPZMhRjHIufQn9tLtL+v/wOy",
+	"SZ0da9vono9zrmKaJ/v466B+wfbda1rUWjtk5yG/Ol1QwhVk6HGxgNRO3sJu8EEeyw5MbyA+GFYcZL5q",
+	"RDEnJNKiI8J62wV7LCLLxm/Bu9EY8xOrQmNQs5QS1MpfkGjGBc03kZ4G7z0Tio3qton+GnCPPGpdFN8M",
+	"mh1BYForuY8NwXFFUn7P0g2kviL+xSdyvL0+vbq5vLi6HWmJcf369Ar/+92VNpmudvTkJU/7QGlDIbzU",
+	"Ol6jHy5uyZ+S9Nc/WWELGbiJIT9yhczVC6DoATpDoNAPmPMeNrUHSDwEGO35WhOG2e8142IaxiRs3xrC",
+	"FNvAOw68fevAx2BOyTSWoqBcqN6DrwMWe73SADGGqPa/ehqm2q9ce9MVDyNGamwvOwlQLMww4GlRJNL7",
+	"8zsQBVEb3c2z42+/rmU+PN3Bd7M983UgYJ98FIMF3OpGCDToIUW857958u3TIBZNr1EX8gXOKbIwpinB",
+	"WN9hqICeHrcgBDF8Oex0eS8OOWAeHmd7N2S0WH783VB3Q/XNmqrc8AOFQt0fv90ZFzmerujjQQ5crc0D",
+	"HWIPV9KrosrAAiwOLDJwcivUSIi8oQzc8+c+PzM+hJD6ygFi6+dm2jxUe2ApKy21+/A5kFygbrSBHGBw",
+	"9QTig480LuBGB4IESrKczfmjKR1tOEG/jMbIyfxIV1nK7kQEgAA1sQlSg5gb69iRPQsZV/Pyg1UW9gj/",
+	"tKLqLV2zV65aigY4v1vjadEC+uYIBH7PVTFVrMFStFucDnulNaWiQnbbpAqYPH2dPNCcA7NnRnPgnDM1",
+	"e/TW+V/RZBgQNgtRUjXCdYwI4zx0+CUhc3J+eXN2en1+cT7GqARLSJnpU4gFScaEizuBuUPantDnlKuC",
+	"x8o+BmVLwpwwO2AiGRNTrqYxDRcy8PhDcwYRmxkjK4RtU0Ei/X7UZpXFzMarGysiC5p6THrWeYEsx+a1",
+	"PZAFCg55O5YWEf0BYEQraq8PtVTjQHslGVrFmasyzwtVgyEGt9zHwqQZQB3Xuwi+AEEdyyM5hiAZPGTX",
+	"B8PNHwBda1LA13Bclg3Eosp8PJnZSTVh4ksJf+1b0GQ/75bFe8RkwODbxzhC4f+xCOdNt3ayzTf683YP",
+	"96x/dTRv01bp6T943FLeYIhPp5UW5/rih2vAvJGYClO9QLFaDYqri/ejcTO263yEP/fibw7KgADJk5P6",
+	"sEBkxmK5YopUvTSHUiFjmM1lzDE23bvT42rcOzwvPzprdIASEqFRoiVHFkztGhN8xLqqYFgg3R2in9ra",
+	"+qdYhZMpJM3QyorlTV5LUO3slQkVB01qrEd/iu0EAHMWobxzV0ILA1Mb/PENerUZaaY7AZK4RvuExSKZ",
+	"RSRSrIisboMFVW16MUw0N/zNoBVJwV6QKGcr+cD0SytT45CtJr3nd4cOLTMflKpMTF1/KLhX3eKEf/GW",
+	"oBu6LLPRuNdsyzSoB9ECYod659qsDUv0QklUS/OKkDVwxrhYhLO4Tu5EpP+Ar0SE46GHq8+Vh3HU+q5u",
+	"rmXOt+VqcvPEnUD+dSBSE3O+KNFpRT6PkvTXifelL5BNbinTZEoh9dxmo/gtN0re6l5N8RckndSPVn+o",
+	"fXI0HtnGd4iey1Um8+LcpnkPvHbalDzI99bzPkDNS7kISOuXeg2fTIapNNAUoCW7dxkO/sICtwYM/EM6",
+	"C23NUiQ26pJY2kp/ax5tGaJtqc84ryvKqAEFuuzOCGWOccFsreP2hP9uawFsQtWVGrQsRQK1YOHJPTwf",
+	"/ioHVD3DPrcbewvN9HnyXsi16DOkanJRjMGsmXAJJQmfzxnELnlyYut54DzfibrrAVBXVXKb9KItUcXx",
+	"EDWqHwyZvkpC7EIvuXka+5vHY/nD6XFLv2Pr7kl+Z3y6WskxigtE+D53cb8vfE66mAop9KUAUcQTq9fc",
+	"CS60Xg3lwzGxumAqozEbOyiLgsFqoy3FREpTmhUATPqme4EBxXzGi5zmGwJpmFVHrHZW9QdXGjJ0JwTv",
+	"cFdEHF+W8zuB2fsBhWs7DBbme3v6/Dk2N4agIvLNg9tOC247PHRtRNblFnbH9KIs95lGmho5lmx1eba4",
+	"t7lCGiHDHYTUJuR1VQFtwYVhceEJW51EMNGRuqdpctJGvfTxyUOe6An7Zvzk26c4vX24QsIr9PUz8hP/",
+	"vuP9Vm9gK4uGW/wBRcb60GbUo1n9oKLoaN9CiL6UOckZSL6YQdHgyS6qqRpJlzUwY7macWHqSJOoCoqF",
+	"93A9aNa1ICRhsUxaSGAqRoxwE189HZvahHO/5Fu1VfoTaTQYEDpCCnWNdlC5jOPObPyO5H/X4LfHx39+",
+	"8u23T58/+/Oz42+/fdK78W6OANf+0yfP/vzsm6++fvbn3i0fhEQgcOq1SI2XNKexzcr6KLn/Lfydx+S1",
+	"tznbT4K9ASc70qk/ximukOj9Wt/GpLcgymtZ6oT7RU+1TVcPXU3IT1w/Ft1rvSkam2pudwJwQkaW2Wqg",
+	"HZnKTeO2OyW3W9F5VbGpDLRDzFsH41YJWBp9uj/Ya/sBkNKP5rJ1fRrgtO3nE1px4f/1yQd5cAO8S3sj",
+	"ML56OvBqwbIJBtRpdLYTPxzlxfqjD79sdnD3hHozGcyoc2hXeLd72lRDHkpaaXKje55vePy3KrceRW/I",
+	"1NbSCmOa765fqTrrx4qiFUNmTPGE+UboZ4rItXhBoi8jxPBB6Qax8a5AIEjMChL9KXpBov9tgJh/o0f/",
+	"+BmRmKrM0FpsmKa19Xj2zdDaYm3smgnddJUdsSE2VdCNo7/FV13FcFrsqL/19fPdQP/KF9ge7LWdAS8m",
+	"Gvh69q4vbm5r5E0NYqqbNS9iKEnBizsh53Msb7uUaaKwNgoXhBqLa+y+Eqq3C9EP6OWdAGqwFiLLWZWI",
+	"1G9v2syl3zw3ZVu55LpP9IQI6Sdqi00Vxq2ctMivBdNzJ2rzg+VdbBDEKcZyLaw7V9GNmhCTNAqlbOB4",
+	"tI2diyXLeZAf8zYvWYM/yfvQC7RwLZmOMNxBBuBDuFAFkA8Fa3aGHUy1WqA4LVA9R+YY1F/SZOwc5xNy",
+	"aodsygoqVgDEgSYPVMTsBYlADkUgA2ATrRg1nHdu8vQAVlypjKWpPcXbHdb3SYXiVF1Eks6xr78aS8ux",
+	"VeNOe/vm8ubN1c6rZdfNsvOWqx0OlbGYzzd6FSvQBOYwybU4hFH1QRxuegdZGcVs5fsGsRsUyfeY3VpW",
+	"K2cJDVUbfW18QtIR5dYgNUANAQzPhdQnUwoGhnkiIfcro8WyFTTaJ2S1Q8bnrGACXFA7pLwL/0IiMqY9",
+	"sKQu/FOAWGAZu/OL0/Par3oac4a5blDeSDe7DfzZvhd2XQsttqUvjNoDUQdDrdh3ZptdJdO2nTEXt3QB",
+	"HGFz4iTjPvweNZ28Rl1kL5vaJVqjGKrvg8blvy2Lxkazcvt+W2Xy2ZAqgf9zDx1vH/c1FB8P89nog7ak",
+	"IkmDRSs+KYifFMRPCuIfTEH8pPr891J9hgHePqlK/xJV6ffVEPpc9PsAw04xJr1i+YLpNY+X5PPrl2fk",
+	"z199+/UXLpUVpQ4XhM3nLC5OgmQKdnsDGmtsKlzgGUE0vUm02OWEPJwK8Xvd1Ae9aA93deF+GH5/mVBJ",
+	"z5vkkHfAwUT4IaXq7yYAP1AadciHawZlmPdJ1T/oCg1fBMWs492xUQbKoHUO3c9R7LJyTPkEd+GckOuL",
+	"8+vLv15ckc8Bk2n5zu6FXKcsWQBl1Bdjcvbm6uXl9euL8zsBD1r0C0Iw8xVL8N41ZGRZLmOmFEu+GJPv",
+	"37y7Ors41x+ok7lTAbfZncC+fTEmr0+v3p2+msD9duInCl38Xz+evru51a0I6coqpGyu+4a6GrQPoNU7",
+	"EcuVVrz1h76owzvtcEfjkRvSaDwyfRyNR9iF0Xjkvj4aj9znR+MRfm0H3LMnBrC1mKjNZGvjzmhWDAo4",
+	"THtSWO4BkWxPsHx6/OTEIIhekKfHx0BO18AqGh1mzRXz8jDdNYwfCfOrfQgVdJgH5Odd56pMe1DUNIl6",
+	"3VvD04X1rtkVKbYf2NX5It8ckLgE2iPU1z1JIeULYroGyHAUfi05cgYtNc2sDrcXLMrd+H5+beDu6QQa",
+	"eaDPe7Y5BIJkPHo8kjTjR7FM2IKJI/ZY5PSooLhdH2jKEwB+j9gjFGxJptra+u4tfuZ76Ckx/zJj7INK",
+	"aeAduSCgiAJJSDsC5QN7u90/t6ZB1fttpXR//e3xU6d01wogrIFDGgIkwkeYgTj3gDXO+CTFWg6A2uqe",
+	"vHEHpbF7OupID7/Sh/JAwtGywJvfdp/qvRDmHpCyL/gjDNroI3duK/zREDutOpVGEUFfvPEibU6cgxbA",
+	"CO+uX03IqUmAp4bu0rpE7wSY/UafAaywVKwRVXNYPQKWlQrhfLvkyK11lVBVQz4aJ61HITsJZ3EXS5nU",
+	"WOvf3ACp0Dv4/6e3Zz8Cb9eri9uLbY1j30MMfmby1sH+8BwfGAToYiy+RfHs250WRZmng63Zw03ErsNX",
+	"sdIO2deCsIQXLLHyzrk1rWsBN6/en5bb3iv60nAdlMWyhf94H1Z0D8F8MJByj9K2jfzCvQvj9aV8/heV",
+	"gvqw2kxbd+vgitPdOErH+2v21AA+d3sS9oAjWkbh/RRkcwB3q8j2I93juHHkM230yUbTBcN1nsuVn5f8",
+	"0+nLn04xFVnL65vTH/S//vLm+9F49P7i+x/fvPlph514U9Ch8+d8BEPJL3aXZztQwYAtfG5VBgf6vmNJ",
+	"CjrY5FL2nfoqfm+DUpZHpFQvSEa5V1y8Yntw1Un2JP3ZuSexk7sHHzKsDe7yBBgilUkOR35+V3ryhHBV",
+	"T8P1/Tw1r8ydkLkNcFfmuPW7CMYSbc1lLFdSTAhwxifpr5NVQrBbMxt/5nOtnm/iJnn8QCrS0NHYS4UM",
+	"gdRpqxflFzkLR+WAQMgB1DG5g0PZGgjBm0v6FzkjCZsDhbKep9OKPpKSvBR3AkhPxpXZYrPlqN5wi3Kl",
+	"t9Ne1Ey6g0N55n/S79S0zraBA0rfQ/ZrrdSXe4O01KZy2fZRzBF4QWYb56ovTIX7hGGxNKikukd5qBa8",
+	"z/a3Ez+bp5HL0Fik/qps5yw3m90duWmW79er2i1UvOX3TA0Y82g80t0YmYQUVTD932bjj1z5tF1H1c7v",
+	"UJi16ozoVmG5zxSJ4IXIpkHzFcbpsTJ8Q2jbIdqibDly7SC/TlWRKTSo7TBYVbimZ7DOvuG9PZ1tpktZ",
+	"5jsps1yFG5u75irdPH0G5W1URZoFbnQApQi5foHMCPAolMExgFf4g56YhqNkoPLgeUue+c4S/a/mlMWO",
+	"17vfhBkecK2iQEWvKdB0tRUA0yY3PXARsNp3Q3WLcRnbv+mXcRVSAApZ/zygTqPMphW9UojOK1/oj+Iz",
+	"Y5MvPOcPbA91pZWOqU01bMgcq9eZlfZOSWDL75BNuqk9rIj9spDMCPcxPVDG7dLxTPMDspr+yvKAEnIq",
+	"LBOl2XOnby/HoHyA8mAYVDJaLF+QCIGkwFAEl/GYRAlLGf7pTuDFXNfPLFgjx6DpaDwyqJORYTx9AIEZ",
+	"3zuCMeBC0Y3iE4XM2Y5b4b0XrdmKyOdMZVIY+k1KslItT8h6uUFvHxK8WBarhKXcAsVs0XCcAEM6fydq",
+	"rCwT4heTBoUZKrlbl7NHGYP1SdUAL3IjEtY8QXr4KRfswyo8NiMvsQQ8kEVClgkvSJFTnjbUBxef7lJL",
+	"DAGVQx73opXWckuWRVAkn5kLyd5FHTmxsA5RWEQ7IMCTr58+fba7kEd/r589oVNj9X33Dgr768PbUuIf",
+	"2A9mzM74vCzKnHWMq5qeqKfM39tniV96fdPqrdSHNPHc+PtQDQ0ulBsWcnBuN3uEwc2R30AFTsGgVEKh",
+	"RQX8QyRQfyTgHPWKRrUV9LTPEFPPajd3zkwmm/6p1H6YKVgb/SyVZXIBA9KiHNRYCHnt68P9gBp6Tet5",
+	"Y5RG4A41M0WQUSbMj/HQVc+fJ/b6QpEFTztdCZ0Y+ksdTbdSb7R9MzImyxFPoK4w1qE2Q+lHkEVVMTUv",
+	"DJpVyKCtv9jw4hj+wPWSp8yA0sw+54pkTCRcLPrrjPYOnbbBMYAizByWz5RdVvtaGGMxqM57T38hjrFi",
+	"xv7gotxeA7WN4rkanSjo4dXG/u2hhZrl44OS641Q/Fip9V6feqihtaXZ2kCR2ZNRzfEonGSQeeVzxKh9",
+	"hMIiOiEL/sAEKbPJnYgcpDk6IeqeZ5m+OG09abOY4KFkgs5Sd6tqheJEaxSN8i+mV6iS6gEgW64lvnJf",
+	"Cyuo+ea6FHsBtIAXkTrVHAELiZyQK1lApoceAqqUobwhLQOnsFtbzqruqwqITFWFrc2neaFYOjc9WOe8",
+	"YMM4bWKapi2dgJ8aiIwVTSDFFr0SgtmiOArw/4BJfVHR7AA/d199+m1KhWDJGU3TYEdRw0fP1E5GuCTf",
+	"gOOq8gEVecl+DoGRmEimjka3381+QxfUEF4HL3YsfcWFV04ACjvhNAJXGRMJ5AlrC6qikVWlyhCYianO",
+	"03nKF8uiq1BRDGV9kKGcC4IvjI13zNTxJMi3C1x4ExLBwkaIWQccu7/UyEhmumRXty1746PMW+cWTxlN",
+	"SCG3a5faFa8YtWs7xu50f72DgtAYhDeObH4o+ay99xPTEpjjYBFhOWQk/TXqrJWfhQQz1t7IL+5EpLvt",
+	"NeJaQEZD78UCL/eakxDyW7jQ9oIWR+ASRMFtS0UCuS059bxVKLmWIHwBG3xKMpbHTBtGhrzYdgfW6E7I",
+	"GOY4gcO/4mnKMYlNhWnydoYrn7Sh5huuSlefcatMZPb8eMDD3z4f8vC3fR9u7EzrfDZ9c991bboxhjbk",
+	"BcYiwUzYA27ywELm0TZ/4MCwU51dcODLdYV+KI+y2XODFPKhqI/GCnod7liiywLh0wNW6OKRxkW6adB/",
+	"b68Xs6vf1fvaTtEjKEXPV67LlswC7/ehCL68FJgPighNLzy6rQ/lu5HcHqqlairgUCyUF5+dDI+n8oSt",
+	"MlkwEW/C3JnvBP+1ZISupFbz7FWlR8tWvFANGjTHEGv8R/rO3aNXehaSMmXJdC7zvtt+yxxw0xbcxCI5",
+	"o6Vi7c4AUGFUIUFpz0shTIHKNc1rRRHh4nI6eExFDFQloKSjT3QEFVhyWsg8qJlf6Ptn+KYLqF4UV0Yk",
+	"QT3clAcPAR0DKmX6q2WWa/VzeGVOx5VWJ2ThgBh9/A56ndRyoIiDvMMNS9p1ebKkWodngsQ0xzzesjDJ",
+	"zm21bCoSsL69KFAPa50ivR6g4dncHd7PGVO1eZj6NX+Rs+tSuLI1H1BJ1vSsUjwr7gq7w4IHLqeqzPeK",
+	"D8xKxQVTykqoftq3ceFvad6naQpnW3k8wPYLSPbqvGdrmd/PU7mehEmID9SPsX+OkAbjFznTO8fvovd5",
+	"wtFg0q9N8bVDUGq+EY0T7eA7rjveTk5gJx+Wmlf3wHzLfF1fKv7sTOo4z97xIq3ar6juRLoZEyXB2luC",
+	"iaXFFaCbAHYB0K87gfZkQgsoT8xyqlyKc3WVPd8OOlVlR+/ubnbwn+6eoP5FjM3p2itBots/c4GOGJwQ",
+	"rLCWSsBWWEpkvZGNuyZnK8rF7siCt3OD3MLecUCHDMvBZ8wKbX2l/IFBJgSmaveIZHj+kW2xbzaw2u1m",
+	"WcmcDaqeJnHrhK8bOPy7Pwr6RSoXPR617uG6e7blkFQP2cWF0AwsLjKZPBa2epkrKDiAVsnzUMBA/ZGM",
+	"65uusSG8JQmOySxE8Bw8Zvr7N3ZqB+GLVxlssN3zXJV0qM8tfNaUWhBGEFGxMVlba7rZvVPtlTO1dXe6",
+	"tdz642NvEK6XLdOUUi5YchoXffI6GgIj7uOq15Nhmv+tIegDjlotn7lqJ/6qfrd5l8l2tfiWSTL9rX2k",
+	"3qPOOXqzFnuVLRcyMd49qL2rnFURotbiDx2SRR/BlFEFbimIkIclCjwzZZnEtImdmp19w4EB+pLaJi0V",
+	"OPUvnylTlkKrghtDUInJ0cCdJMWC5eReyLXqtXrwtfrYxmbCOpftxnjOD7+xC5ZVG7s99H4GXmYIIShJ",
+	"5jQHCh6HYkQr03htDYK6YtrbUStGJOyxx31FH6d+/7o9j/0kjhE02INxdba8uGPts6E1ekl5um/hFS3V",
+	"ypwha11eimF2bvcMOHhAZ7prKaBeBw5Av/XIi2lszkQPyzqFBLKOY9rdSTwIhbxnYkgt7zKPmeoxtmv3",
+	"rEE/JVNZBkIyFwIQebeXry/Op2/e3VpGWb0wL08vX12ch2WUvrGcvTJYBa7erqzN+pQ05tcuanAbMhGz",
+	"fQQ7WzNVkDkTMUQb9HeNngpxUBbfm9uJ2iz7hqqBjwSxEu9NwVbdFMQ2zMP94RG6X85XHfyVi0W1gRom",
+	"WJoAv8E9E5bgSU9XEAbTLPTqvtv8ytgfcetKnOlnhue9mMAgroJBf+MKbU/8wKnZ9sYHqum81P06MfOE",
+	"gX0blw6w2dTyxe5H445Z656ofeTnaX3PhuenNgOVPfv3vx0fffvzP5+Mn3zz293dxPvXf3T7rzp8YnqP",
+	"I1wCM9N1n8gV5DVYlFR1toSEF4FHUmvVd0JbAeh3hh9sJG9s4BlYANw45FFwNJjhjEetMUh6ND89evnz",
+	"P7/57cj/57Mh/3zyNDQtgQPTY7n3Wem3uYQAi/HX4+iJKniaErkWynrxD3l7/v732u98l7Su0B4IKjj2",
+	"/dFTeFV9LOiU6cxO2NRLmcfszJiYfxyk906n217I79z50vaJoXb46mAW/71nr/9kQErOOQLX9hF0N4aF",
+	"hAsSXTMwtKGZKMAdVjkBm27ndIN2WTsxol9MqAGZR/y+x1zrfNVdaP8nx/b/dgnGnBZsmrF8imiT9ly6",
+	"TIt4Q6tM41wqrAOtDWg/UAvVgnOcq6luPBpbDNudgB+RF9B7oHFvOiRIZX5Ojp8EUCSDi9oM2TX+cn+8",
+	"XRNTQfPN7iFAI2f4cN3jPGyzORayP9w+BLhjz4l4kyf/wzbveKQKmU37vAB9uylkFkah/Hh7+/bMMLoO",
+	"w6AYsB1mltG84DHPqCgm5JolPGex4exFfmhEPoaAAh43Tvj77UDbahRt2fbnh0quD2aZnwpCZ0AKysiy",
+	"KDJtCuj/VUCaFco571bR9UdCAuhHRtNiuQdbR1lL1A5mmPdnbPyR0byYMTocz83jpY3oOusAWeFFwUXJ",
+	"gpsCvzXVIiF/oOm0JaO6TbUPpdBZ/KlDc+on1Rjhnw4p774NFqMyGL++H+6vZb/SjzuMRFPVVqwouFio",
+	"6RDwRE94xntYAvPpwAaAFI/m98cti+JNuJuCzu2zny/BfXx7s1j0YbN8PWNHesYIls4WOHtcinHFVm+R",
+	"UvVrKyC0QxIbUVq919tNACACG6zOIW5NxX4NZfXGOUwyehwgV6DasWZj4xkD6AFY5VVBrhyDQykt2J0A",
+	"xr9YLgT/hwUcDDKjm1uH/dq98vtCHZueBfDKHNKZAA5DSODqjypxttgWsOQtVYolFj0OZUVsZhx5g6DP",
+	"E1IKl8LyL/FmZLlc5Eyp/gO+LsVb+1IATRMeWOWZGw5AsdCvvd0llyJhj+/U8EK0wPK6B4FHS1BrPFIx",
+	"Ffs0WJRZytR0zop4GSwpwh8YyeVaEfMImW2I4qssZQSCZgS+vAdbh/lyzkKyFSaWMIEgw5wVZS7Mt/f8",
+	"XAnI31DgB0wURfABwZQaA2gNfe85VpMR6MVlD0x4yFAsTBJD5lPY/IHodouTHRsCDnYbNp2VPE1Mou4J",
+	"SXKZ1WPKba53E8XEXeXGaj9vd0d9zrfWPrjBPZqEoYLVcIDjNQJsKgVbYaBzRot4GUpsSMK7O2EFxZB+",
+	"OAe6v05kBvOSszTZSQMSY6zefD00P16WeOv0FHkZSO7YIKUyNuUtsWl7PHo8Wsgj88dflBSTa7p+bah7",
+	"vV+P1D3PjmSG3z2CO0bbtfqruoNydlrdWkPAA1hgeRiM2bsgA+FoL789WLGvyqe2+VEcmbDNpTAsZtgd",
+	"+tp5HwYcBpiOF/CBXL/98fTq4nxMri9eXZze4H+d3txc/gB/NYUIA3mFNXh7Rw3lEEg6H8ovUAsvDMvW",
+	"ri5IP8rQiEz7OyZ4VtxW3CPA4OM++tGEVxt/1zHvBHf8Rc6+L9P7jwK9MW176Ju4OCApcCIF67m3h3NP",
+	"zHla7PafeYk/PeH/KRf3fRb3FTwHVk6L6lJxhYBrgD3SFRct9TW76r9sHz5MfQ9ELhyofEkTVzBjJR+g",
+	"6hoIAoPEdtk84AIwUOCePetlget9dYj0CNSPLSrK2u52zs0eq6bET5/wtqxd1o4DVkE3rTfp7PTq7OIV",
+	"EI5evwtXajHv7hN92vOEtjrCbwwiEPJwXxiV1VBVtXvHex0iTHZ5ic/WtmYTvd8TOGo+27Eae0joWZne",
+	"DxLPIFY/VgwYe7MzBGy68TZnD5ytB9ebcpKnx7E1T0+5msY0LD86oPdLKkhkmoh6WATVCd3+bstEnNGU",
+	"iYTugw1WqSyw8m6akl/kDNQ2CmUMA6gccOyLgB74F/0mpulISVZUbEzLhdQzkULhod6UFN6Q/iJnQReo",
+	"bnzIlrXt3aSyCBIv5qVwxZy61pbmZmFxfFU5zir/X+b4RHVXqB7rjkMaV5Psd2rHwv8FeZQHEed0J/Pa",
+	"NN6AQWdf7JsWqPfSP4xC0zdVFtVUr5NeMzvmAlZ4qIraX3tyNn9bovKt4Ux2nslf5IyoJc2tXxZwYGrH",
+	"5H70VUllTNMpjDKw403X41TG98QBuPiKkX8A+8xSrtXYBq4LHt+raBJG6O9WeG55fH8lUd/JaKnacmn1",
+	"PHJF8BFgcxmbujJ4GMmap6mWNjc/Xb592wb7bcOuvF9uLNp1+/3+cELjZdf9cTxrzjrOGaYlC0Y2rF/6",
+	"7T45tf0PHCh4/U5dbce0HcHqbGCx2JattdS3mVCEG+i8npWkZGaiLFJST9N2PeQlxcRuNL7vRDSX+Ywn",
+	"hiNesDUx9L92FUkEpYUi8rmJ3X9xArlQBp4AFd5NTe/IFJE1jck0sY1hNj1LHJcPsLZGJ6GSzHWqLOye",
+	"rbU/MgnjsZ5QZH5t0Y7Pa6JgiDDLF2qKO+NAnIng7rqBJ8nnT4+fHh89eUpKkTKlSPQf2EQEsklVvBM5",
+	"nRdfOCF4JxzdfpXVrFd+VaoCa+ZPyGVhCWdzNgfwt0lYS2RcUfX/Nh7NSp4WUx7S5cssSzn6m2/uadri",
+	"3I31B6dlNgUa88AuBfazFVdznrMpJsNExL51QpZy7Ss5eSlekOMT8gRpt+qQll3u7ViuVlQkLs8uxHhm",
+	"o1vaHN6DxmLnnXWjryeYNK0GenqLQTzrw8eLWmkAiC561vASqDSx6le4okJntzInL3YpclsyZk8fi31n",
+	"tmlxXLtE0C4aMBeDXNAHRsqMzBiSflE/XXxCvnczN4bKx+jZkPM7YTKWoUIKpG0mso32y7QwHUzcAk6K",
+	"YR6oeppkDa0SsFfHI2YO0o7lu1jx4hY5usF5BWyDYZRZL/Id3aR+7jbnC5uT1k8B+oUDX0EIDIKhZfDU",
+	"KkP0DtQHUCoepT0vFBx+AH3lVCRYmKiDVPnr4z7SIKUzlvbyouGD+/ndHqepVIp10/SCU3hVsR8aqxby",
+	"spG9xHnCuTKpVlolfPXm5laLQ6S4M2ARbQJXyXiRkxD9i3gbYbzIaRyG8EAxf1owQlEdNP01Xd2S5hRu",
+	"CgWC2+vonYjUPc+muiVI/Z7CghvYoIrasBB2KF8fP/um10rX+9Nj/V7jC5XUaw0pAw9uUrJgyObWcdnB",
+	"LBmnp7JpLVox9ejpalpr/zAOKOnTDk9sm6J/JVEyajPbxFbTDTGymtCykCta8JimbcXjseGBLGXwSgsT",
+	"eTUXGDs29gcS2uOfcqbK1ZDMuCznMudF4Cb+kS/0xYJqZvsROfKrvXubClXKdqxjZK6QaBuPH+gmtNat",
+	"I23f4RGB1zwlCRZUn8Y11UrE8YlWHnWjhjFjWHF3wyS/h6DEmgs9bCl4zrEqAaQorDdVeoAemi38tcEq",
+	"6BXEBw4aIAnhTjEc0wEiDkM31qOPN/ZR/VrGYh8L2IoKszDGSm37TLkSwLYSQ9AF2lV94KUplW6Eu8FM",
+	"ckvwDgu+JT32l5uWv3DHBN3qx36zxTOGCQT7Totq2GeqAYAHVg7OK5QHIhe3dNErVhSK5RioSBWmqa17",
+	"pUw54eoZSuYLDWtj7MqQ2CIkAZW8EQ7y5nNHbKiyYPeK8vz7m7GfrNB/Lyv038pk/J3NvxDKDuWO1UxV",
+	"XfvzawXmZQuz1b4m5L+NbfjJ1Pv3MvUGitxPdsb+dsaHpjg/Dw71k/2ybb/8dzUuwlDukKL98zCQcFN/",
+	"3gPT84ucTT0NaghUwos8fSyMT7N3fdA+Vbfe2nL8nfOx4sL/65NPBsYnA+OTgfE/1sD4ZBx8Mg4+GQef",
+	"jINPxsEn4+B3Mg4+ROW/KVcr2qNy7x61gyuBEQaYVnEiLdKBSRQDAEFAZHfw6XbJiPnRQiM9Zarwy/iU",
+	"Khx86giF1L6902z4a9XJT3GIT2bCJzTc/1Q03O9ieXwyLj4ZF/8OxsUnK+ETVOnjQZX+fZBGzWy+Ojan",
+	"BqHZG4rTV8XdI15gurpnoMCq1rv4GtxXWkbi7tCBva9Xtt2uxvtI4wKKu0NyJiVZzub80TFPak0u+jLa",
+	"Q5csbGf99559205t/Pe/nR793/ToH8dH306mRz//525ydm9s9nu7Zq+lsPxPdH5PCTQBibnIZmI1rpyR",
+	"rJylUAHT1NcD8oUVLyakAg0zUeQbfevSgsw5qGrYxGcKZhiT5hW+gpW8TCFxrrD4TmLS9lDpUeQXObsT",
+	"npY9Joy7OlXkms0Bb7vmxVKWBQ4CW5jL3I1GdwcSfkjOqC2E3XcjV9uuxr331dPt8JdV2YZzFsig5ixJ",
+	"wmKesMRlCyLQGPIQGwlMPlvPoZh9LIvO9m6Bnzw6TCjHAUWksMNwlEqh/1ynxdFdt4wyPYkxtByf7pPq",
+	"eM9F0lfL/kk/280PUsjpxy5i+oFsPiMz5jYRoAd6jhXqNnvQARimJKwgbY7v3Ny6naWkQ8WdWiouDs1U",
+	"NgX3Bhq0roTS1i97FBOu6oOUWa+0XcjAGFzEt2+p3R1p87tYkWCT7IPJ3a4826uAQb1o/YcVqwXWcr0b",
+	"cW8CJx1eO1SQJX1gsFyQR8wtCxmbz4GpbasEfq/eNwrfh4skYUazluIOlSjkeki+zMcslF+TgB5Pj9FK",
+	"9ZZJkKMTqHzTZDqj8X2NHMgK9JFjMEMVdc7zlR6D+wf8IPNsSfHpnAEzJ/6n1wpmVE9dTQf3J/xGGcdA",
+	"3FiVj/SLgFl7pxqA56Ay35obDHwqF1M5n+vprRFp1LKtYXr2UJurYrW9dQ3QHnYpyqbdrsV8q5W1mPbK",
+	"EG+Q0FZv2vsdTxPwtXta4tjc7Kay0Wegq/luTnBST+6EzZESwPRitK/GTFl5HC5yD98juGot5Rj3ltxm",
+	"L/QS3E4Fbj/uuruzXN5r3RXYwuJ7IdcpSxamFnXfQ++Mh27x3q3z64XDuOMHC/PDUNfVhH2z0riSVs2V",
+	"ImauTr8txukJ63ZFIFhNuLkDh2j/NZ0pAHlLygzOSyhmJkjOVCaF3rVY7qA6XIhMt4VH8YhZajn2CJRI",
+	"YMeskdLiTlT2F11QLtoc3yjte2pP9Rtvu5Bc/Xb7OLeVe2Oa8Pk8WGobXXRupqP63KHdaKZwSSGeAC3p",
+	"f5u20RkEwTGgqGGiaJvALJcxU2rXIUdGp7kVf8qPhWrjx2qEznRzDms6QApkdTneZ7P6oh+EhT3+fV6+",
+	"gaqa4IyD/5r2qpDHUD9oyrde+qnbr+O6M6PmFPM34m5Z9/td1Ua2fiwkrCs8vhsA66/ecMsONwkqzN4V",
+	"X8Xgja8mQJ4v53PFip7WLZR7KQLWcEsR2kGXoN/82Para7psZG2fsiTGMYa71AWbA+gALXg6SLT0GVqw",
+	"QhEtt2zY/oRE0L5HSwTWSjI2fkor1ahI7oSWHarOK2QP06gSxz/vFP+/o2d05UDaH46YAKPPjFJVPMwY",
+	"dJcglzJaLOFmgJDoA01LNiYUmbpVTFOaT/awmvaukNdRPGsIB2ioT2CYvnT0o14jz7pq6v39b3//7uf/",
+	"/G7yZbBKahV8GlJrqbGdsPoV+eop2gVjXCCsfopLAuLHPPb0+XMSL2lO46JOh1cfrSU32bNTb2mxBIwM",
+	"6LosIa4EddsX6xHQbgKzQlqaS6ygwoh8YHlSMn1uKvpPLQUgpEwylnOZTAiEf6M74XGSFUu2MYWODYqQ",
+	"+iRmEMbVSnPFdMaUreqyQvF0JyKLyolOALzi/TwmMk2gXDTPVTE2CIKoDv6J6kJG9xJYZ823RxVYqM2S",
+	"fktL9YFFJXfiJFuYOqwzBuk4tvJFpS1DsjbPVcwdgPWxZcv6qm4t5/OtXz1lUKFceI3kLJO5V5jfFAwO",
+	"lFwoRbGjOtp22aKtUkWBemnKlkXZ1lVZHpvgx86mW6YHy9R91A3S+uW83JuKYICt8/HQwSpjcTH1AsOt",
+	"RcCt3lHQe0yg1nqT/rCWTynNsJi76pFE3TqZxeAAg36HM5DG6NMDqeUdTIjdk1ODTODazBNsjcIr5eLe",
+	"VU66E6YB4Ns12EmvCpQ7QyiXDYjS1qYAnlAhC7JkaRbyVYF7i6Y7C8wNhxQgvKuFlClHmm998FHBWVNt",
+	"ej7QfNOC52o/1j4QKvA5WdDUK9Cp12FMuIjTMoGq7Dbc+4I8gfiPkLgog0Ewuh+Hn8ZVmRY8SzlO5d6i",
+	"qBwMBjZu8qDf4IaLmLnLJaaCzBiJU8pXLHGUWn5oQm/BpGS2TPySpQmZ0fi+v++AopY+xY0zyLi9LsVf",
+	"WR4k1x4o7/arN2NfGhINrQWze1DvVOjCMKsRfaA8pbO0nSjN4A71StkeV14erhxPer9B68Wd8zTtO1oX",
+	"I2kNWDejKMMwv7XSdj1XuwnQHg6vrgjVPBreFUUAe0XHO/q4GGmsL4rub5iIacJoknLBpgPpwJvt7FPh",
+	"p9aMgyDU5+3szdXLy+vXl1c/ePWWzAblgmjhV5yAsxIibmANs8eMO8SN/gmP253Q4kkV+iI0cTu8Ko1W",
+	"jOUr67bA1Zuri9HY60XQAvhYUYX01+mA6I8bTI4qR6/Qj4tQ7ZacF/CofWeqqmSdFgdMX2f9I9f6Xa2W",
+	"mg+ToTwtc6amYe7EM7AIEtDxUBtaypRpI5sLNIHdZATabhbeavFmGQ0ro0oLWymqtBK1UfrumYRrDgk/",
+	"qtZv0XtOGk/YKpOFL3C2nwGNrkpwCBTCKEE1IDO25IZUPi+FNhYlceKV8MIVBbPCXP97Vqb3dwIrxmoN",
+	"jut2UikWihRyTIxEQKQqXdCxh7TTf4M9Mjbrk2DiSC2WKXMMRpjymfCSB8chp0HomAHeje8EKhiluK/y",
+	"Ubb5cGucDIPgnzZZbU/+2uEF3bDYJwo3NWhPDSbLTeVi2l7zM9A1uZhC0wHvhElmSOWiAkM2qgQ40Aqk",
+	"ytGCzqgK34WYXOFEQVj1rjIwAp56D9kf+rVyY+yYq6r0q4fqP3Byq4lVxVlpkySmhTZieno5XANcQg3N",
+	"QUvqv7zOecH2eztj9H6aKzX07TItBnkfinwzNSMPriw+IefT3niz8SiXsugMFCI42FTAgNqo+tZ5Ueko",
+	"iAE2pjruclrZlLvrYNAFnVaVv8K/9xwMPKsKloXnx6Y2JNO5zFvNgs+UKfIxlzbzzUKUwSlh7UAEoJj7",
+	"o7+psI8SuW+tkCrdoseGLCA1qkW1K6pw266kiSrlbR+G1mEUrEVOhYKb6gA0rI17ciuPw+NnNTX37Kw0",
+	"t1bDAK1SP5xk3paa7obd1nta2FurCqB19bF+g9Sui6A94l+FdYHQEDpdhLFNh8UOClmnag+FNiUsfHBR",
+	"ewXW4wQdL1JAVAoUps/UCYluL19fnE/fvLuN4Pfo1Zub2wiAKLaymZxj1iFKAT+Fca2veMhd/FzImr6M",
+	"JWRtJSW9Vb5o0cO6/O8wz3q/tDp+u32d4VSugsb3u47sGbJE37LHwk+N6g7amyrMK1f7uOp/x4I/ZikV",
+	"dJ/KNx/FGzZLZXyvLaNeOBmT+E28o0juWb87LmExH5yE1YIndWo1TflDSyS6qXhvD8tWN4dH+pZf7a9V",
+	"KC5i9nHvN880D6S4VFsNUAUyT8Lma1fAEQ455VCRSjkdgIoNZCrGNoWyZ6Vnygtl9Y7dw3xPeYEBta2z",
+	"52Szld5V09Ws+HtuWzi3n9EKfjAg/HNDV4xQjNP8Wup7OaM5XbGC5crlGXGMaTtqhx0kfg2PateMvXt3",
+	"eR72UPVKA7B3mgX7DKNVKOQQBG1HEUAAHgIDxRadyh4gHXRf2euymWS942Xn0xk2Je61IXMCSk9fk7Gq",
+	"twv59bPNdMVt3BiDSs+fPv+6FmV60pmh3muDNEykPlvRM1p6PV5pj4NmvHpvyJSD3Bh6iTq5W2VRPj0O",
+	"VVvF3M8hrXsWQ3fjqHH1m9T2yODvABTYUxLt4T/xXT0DaRr+vdAMO6379z73FZal3C+nq31n7cnmq6/E",
+	"gafxo/L3Qn/64JadWAj73a1hBD6UCUlkrP70i5ypySoh+PiMKaMczBmJN3EKS2vjUm8vrs4vr34YjUen",
+	"NzeXP1xdnI/Go+t3V1f4xzfXb388xT/evDs7u7g4h/9GJpnReOTMvdHY1K3HZxF414Zys/aCn0wHoVgv",
+	"zQ3+My9FRxue/rY1OZGpSB+dYIKhMiVPSaRSWeBfKxDBhERaF5LzOf6C0JGKQedOAL2HMQsnJLpnm6gy",
+	"F/VubzNdSISGAgIPbTWwO4F/nZAIBW6kj4c1d2MqjNtvQqKizEV0Yn5S3m8YloSsTch/MWAJ3X8oQxaB",
+	"Fywak4iJJDrxApgI9ZUYWdEqEWoV+nt3IjIhTdiV9de4IoqnTOjGccHqv2PuugEaqUJm9RioWZIRFiAf",
+	"YURfzuej8Qg9MDgnI3cJjUd68DZpElryEiep9SDh1mnZJzce1cogELuRZKZuMmwSOF1WBMIR43i2FiVP",
+	"AhXfE1VMFzQLU7GsaZoeYYloAKgbegCJ9XkfORTKBewosBvVKvBKETNgqYK9yURi9dkFzSw89gRxFwWh",
+	"aboFfq/aNXmqwenT/TeXxJAxQDIKKdY8ZjgEVQPqy5xEM1kso8lWnxTsClksw2h8EYYOXVkcMYXNbAsK",
+	"DwaYwC7r/sL+6BW/rHTDKjm9OgWjxLsq392e9SJu6pOLbU+ArekFWPIQELTTYmlmlGASErbVcnV56SPb",
+	"aavo9Id9rvyNoG+U0Xh08deLK32pvD69enf6St9JF7fX/2c0Hn1/evbTy8tX+k83pz+cjsaj81f/1Xb4",
+	"b4OZGxCNt+VxDHdek1yzXiuRXIAn3PvdANTyUtyJFRUlPFY7ZWYj2DQTfCjYUUgoeisV3yMbWSsBmXnV",
+	"6AGYqsQFJir9QRKSzC9BF+ClIBGEFbVhZgD68PRninAA8qulXAOyE4b0mb68ZKpMgvWdSLgquFiU2jJW",
+	"BLLfleIPzPLb2LLy2vDXB80P+Zuw/gn4nu6ETU02B/2ryZOKLQfxBEbIgbNa9xrR7x5NKzjDDcdPwhOC",
+	"HKK4KMU2neXT8WGTt15ZY3+gN+MVo4o5VXNwfpwqU0MosWQ0L2aMVtwnWjXdRuA3KQy2IaGFzJw1oRfB",
+	"yxWHv2MTYUtlf5CDvG81pZTXo/Bn2wy+yznsg0jemw0ey8R5oXKmF49LATETp1Pb/F1DHwQKLN74ekIi",
+	"G3xEukVLfuhxWUZVeDKakDda/VxzZZBv0E+9QhiNMVMZDqrsS63ivKjyPrxV5eI0y5hIrl2cfuC+M6nN",
+	"8bIU97j7UrnY3mtAKKPYr2EjyoAord7AyJIvlkwVtdab/vug/GvWtLGfbRl8Py9Jk8c04yxmHYP1UL5b",
+	"He522cFAA5BTRQr2WDQ9pF8/ffLsWXMLjEePR5Jm/Ejv7wUTR+yxyOlRQdG380BTnoCIqWKzxun/3Zn+",
+	"+vdUsa+fjdljnJaJ+dH/BeYY+jmd4R9C3YU4a6O/Xz379vnTb0Le0V0Iqu5JQ0HjgH+9XJG4E9tXJ+hL",
+	"UkXO6KqD81MViSyLLb1xp+Svgch7ef38TV697UfL/VlpTDGOP3QkruSZXGVMKOdhqUxHwYK605Xxvg8K",
+	"dJqY3jaBu4H+yrQWyfLEOxcxzSsHUPNoCrY2FJuYvWmINXmBPM2LXK5Vz0BgSpWWHUx0MicBrjFngq0N",
+	"rhFG0N8q0QujQnMBl45yFrCNKLXdsy7E1++zrfB366brl/b85oHlD5ytAbob4oo3PTfJIRvnRKmYyMGS",
+	"E1Jb7yakcMDvvxM2XGPouC2wOsn5A1NjEOJpSgomqNBm0J7QpVY8zxujjXowSePW0EN22mnB0nSy8zb3",
+	"974rIoCHqb4NaoNo7GQ7x2ap7Q4MS4OE7eHtTaXMWig8ZzS+X+SyFAmBp6z+BZNhkt3U2uRT9/IUQx+l",
+	"zEK+Yt1qf58zCLJdxFbY5NiMsXXSdIcGThqsERpOuwWO29WUwGyC2jpjCwp49hkja1rEyyGAvdSYHQH5",
+	"wlc8zGd8CR5cpBOvXD7A5+5wBNi/yc67tVUgPXADk93iuHBwY92DcbWPjFcZiIpaUkIDdQ+bC+AN3MyO",
+	"7Uto1a0gGor0omWQYV6fFWAZKPMFcFjyXBUnZK1PiCqoSJTJfoHzTijJWK6tCRoXCmZC4LNLqshCCnYn",
+	"1rkUizHuHn1JQuhcvYCF4gIvS21Ha8MOHImQnz2Ah9aJYj2k0GmEINfgvKLSkN70vgU8TH7f917h05b3",
+	"0l6BATuFPeq1eGDGGWlujzqrXH/ZZb9/k8qiU341acj4A4L/IMkCHSOQQEy1lU6WsswH9yEs/cYjk9zc",
+	"W4ra9t6Y9wJNKkbTLu4qQ1xjrgYvMGvwiXoLYxsDueqCmcQV/zJ7jBna9ySiKcuLyPSB5wThqINn1bEy",
+	"d14q3slwW35sZcPY3TnV5nTjqdanSyjhkTwUBhUkh/Ge5MaNMWk9vOESFIBDhZnE8BlcHDDgrgztoPXX",
+	"BmnUrY+NAweDftJwr74w+eFiwfIs55aGVeslWXAgXE1jCkSioS/lDGhPVjJvCdkHs0hvrTsU8Pe2Cooy",
+	"XrVS4T4Pw/nuGzyooNBNBYMtVDBhFET8sypK4EKF4U0FW7v/zhmkvRi+UdCIp0uaFrU/UFNuYUqzLJcP",
+	"NDWK49TRmsK/zAWJZSzM5T91QURjoaYSwktrNltKeT9NuMLyltWfdKPoxBBy6oKRas0YFhsJWqApD/lM",
+	"3tJiCT5LxOoZaVLluMEfuCKnby8NXTwrylzgCvDWTMAVo6HbASIayDqlbFkH9FvjPczSLNxeuFCUxXrP",
+	"U7keWzLT+jUzxuIfY2NSjYmZQwDYySScdKVFSO9bqWCZDUD0feetftZHxrZSDMBiIKGPJfmBmP+QYCHL",
+	"2jAZLLMLbmcxXPytDV0Ly2lCyytqCFkFscSMTMRst7mGIXU4rGYWfeQqbiQrJX0hY6fP7Gyzap0C3kra",
+	"QQLevDOID+ODROEWvL458p1jHMpKhC8ZOnhzVSL6SvcTTfIAaqDS5aYZtRmKA/wQRsIqELcHc2acrqTh",
+	"NnkyPj4+xgtLWeEVM/7AEhci07fHxOtJJez/xf0xf5jKDN21h+nLeZVurGwmw4NW2LEUx4wxYLqVqe6T",
+	"0KozVzHNE61D/uZuOxW47j7adBkGNPvpej/MPfz7fty71g/24evS1h20lEf5/8fe3yi3cWN54/CtoFRb",
+	"FXueFi07TiaRaup9FFtOtJEtjyQn+9QyLxtigySiJsA0mpI5KVft1eyF7ZX8C+ccoNEkutlNyc7Hpmpr",
+	"Jxb7Aw0cHJzP3w8czIzpZemKL8Gkf/YcPBeToJmPLjx0lONBih3pQ1VqpjSE84j/sTJAPsKozUwvcyry",
+	"cn3wnM2lWpaC8amulYBV07jEYjDX6/QwozpzQJ4UPtXQn3Hrm7SgvrQKo47w14d7/2UVQnVfTEV91TvX",
+	"rNC+ejO0WR9s3FczbSi8aIfH/PDYtUBbG8AL5/xGQHUu9YPDV5FVZSpr9eF0Fj2RXa8wSJzAjGpVIfmF",
+	"A3C2cd8ppZA7Wt/9bv7Qch6f+RBLz4xxFeuNZzjWYI97wCrsUmsAqaZ4LqoUxRwiaFgPCEg0cQ9P1SFP",
+	"AgPzTizK7eHcXOsbQZEcbUrQKXmI2tuxYns9Ur3nGJLcd9bmqM3a+sRZvYfMYcXDu7E0SdsEnFdxrx5z",
+	"QPqkoRuR5zlBRbn4dAjIArUOLNMCBY7IYMLKvIUo5tL47mxdxP3h/g7b2pSRr+I+pm2a3tK7NkokoK6Z",
+	"fG66FtqVJ4wzI3gxnlHJUviBLjMVsKEYalmnuJfThj4sFpuAWly13wK2Na+B8gpa1+r+eJzyYdkHjquR",
+	"F2nPP6ltLS7JIe5VZM2BNiXTENuOlLJgT2WrQM+cUVDJZ3yX++BL/HH+59PMR2fGWpUFbyDUCPZDgwdf",
+	"MppQs91dr0aX1Heam4O2ud+F9RFizE3JHzG/DvpKMfz8mfGBaQ97jyj4GLquZx58Ywe52QWG6LCTXYm7",
+	"Efhr0Q20kQSAQE0724QL5iyEcihmvLDORY8ovfMJe9k3PRH4adbpZbE1fVtrMeqxoDOwf9+X8TwqhO/H",
+	"y8LE+rbeFgLKAwDQPl8xOWGpe1wKkahiKY6cvzSxVqxVpZAbwXxJwnh+x1fxKOOCEBmiSIZ3SC8MI0sH",
+	"W8ut7LNGRv5L1MjynsZrkUuejxryABWLNiYCiD+7JCrGCXTBmiMPuP70ADxXguBJYaYQRCkdqjpMTQP9",
+	"dDtbLoy1Jb7llginK/i0dMCuiOwF/i3VFOpUF5hMKjBXJ3iRS1EMlfM5pNW8+gZwOaxn69qTiJIbgmhR",
+	"ApiN09qtR1JJYFSuc66UyF7wPO9P/9nBmbPnz/HYsbpc66wHX55vK92MXITYcJlYAEyBVlBnj8xFFXIF",
+	"9Nug0oEOLDDwwU+5Dwb/j1TLQE9id+BOIiFAMCDQxrIyD+zpGAXpn4typuMARGuoTvUfRlJl4v12ispl",
+	"kW9Xh/Cm2nMTt8x+hPioagqjQlXo61zM+0Jpv3rBvn7+xd8bDY4QBGWz64lT2+VYq0kuxyUWdNMtFZnB",
+	"Qhsjr3PBpDKl4Na/5nMkJkBFOlTp2vvSqiIcYc/WKiDaj8pk7/3+VO/bv+2bG7nY1wuckH2AqbXuMkwH",
+	"JEdj+dXLkl/n4ghDEHxuXPgJOWvZ9aqJWo6QTrpvuJeCZ2dwTL+gWze3Hk61m2TGr7GiJ4B2xOZDB7MC",
+	"izLADVTyOOIING5YLVpoNcVlkCakLoiDPEQEATuC5tKU/EawCRSV0fkYPK5Tup6E+JUUebRiQc4Xuthp",
+	"ck/hTqqu35xhpA17efbP0enrt+cXV6PTNy/OX789O7k6oS6Fqq8D8pLwuAEWwpqSR7Ns0JHEy1klys2T",
+	"G6A19f201s95e3H+4uTycoR9yq7jguQkEKCBg1a09qVsUoq8XJo6AMbXXwfn+fN4638py7zJFYc6MYLM",
+	"Oap6kyb2oAa5Ij6veKKvavtb93tzqW4I5L8Gz+POBHov5hXVkufe0zGiuBVFgkQv2DqFjSHvLs7WVjJk",
+	"DMDbiFQuxX8NkJNttCzydM0WWhZyvxDAPDfe7oE61naYSL8QfnsHQpg4sKxgLVuOC9xpu1Wk9EIc83p3",
+	"c6mAW+kt/s6kokWzZosPyThvn1dQP/YnPA+3e5Tu5ck6kljDzEDUeZeWFNjxjoDFYxE8aF9KCLV+X5Pu",
+	"LTfGc2GwWmO/rxu6PzPMnL+vYS8FSqKa9U/fehJIa725+CDpSVjTgIRyEJmLT9xgEpPvC8EzqboQC9WF",
+	"Fkc2aqyw/6Hq+wwxhxneVxFX2KOpxMiKLlYYbY1DiVfnjQuh1LrnQrSzQkk1bSoH4opCWrpwdhwCYDOe",
+	"W49iOqtqlgHP3irvhJnleAZce8yIEpxJPRmqt9qU00Jc/vOs4leRJTiLuXVH7Hdvs1Ur3KFwM8RrEr2u",
+	"9x/ZsKgfBV3nIViWHnJEH6LfToS+uwyzF3Tg+tLAvT+1DaljO2d9THNdRHv1BZRQlLXyHlaRGVs9XrgX",
+	"N/Xk0s8YV2lzX9cbWIM7Exxhw4cXLtX90GENenYV2eDjMg69VEfaH3RkvNk8yjccWTKc85V3aTu7NjT6",
+	"Rq4cKnMZVZMei13iZZ5+YJMZRi/VOBY088W+3oJFjgBXqjO2FtYGaVC3iN2YKyre6zABL/Bif9sIGCAa",
+	"PncN1CvyaqSq6Ppu35ewE3cIYZb0nB0ozOj1IlHyiJdtSjkH5kmhMgY5FcMKaLgJEf8JsAoy10pDKCDv",
+	"VaBf1R31/M6Jx/LsCFvXwm065aDlGqRixvNy1HS+/Dhb0VR8d3x2dfLykKUOrzpN/H+PIMOUEgKP3TP0",
+	"F6SNA2mhHkVDiAAio+YqzuwA2I0QC8NkeYTkj9Y+GOeCF6ZJ5di7TFv43SOtwAvM9l6tjvC40FHlWWma",
+	"Ggkcciov0bOlFqzJMmdGqGzQ/uR+5Bn2NvuNHfftd/ZSsPInkfzFGakwjDzVq6Kg3tDTtO+g2+bYv7ft",
+	"rUazCS+O2EQqngMoFUudEKc7vfa94ykyO+zFOV9di5ERqmW6KuyWGQc8DaD74W4KIYrOi6lA21ZX9RJ2",
+	"cofKFZZi5NGnAFwjLUb/Kwfe2tZUeEiAMrJkY2uL75QkUuJWFF0+cCyKkkuVrxjcwgrBx9iviR93yFJa",
+	"4hSKCQ1LDdBpA192Wk1kutM4ralbdJTy84Ka36xWHy3g+8ZaZZ2pSRrZ3QqxgOMu2hZdfS8LP/fQmwY1",
+	"8Zhyqbwe9Ku6LEQyVOgMrQkObEVfhVxxGds9stOUbgBvduxSELkYR+egUsCpzEzKpvJWqKpPHGmn8XTb",
+	"YSfHZfSVLhjgeFXTjNksmjkII0IHtsgSZCrnJQjwHV/tMoobGU+mntXejs4mm3HnIWNDM/54I1aAawhA",
+	"9jspUzJGRtu7UpR2tQt2JupavPLaaybPEVtgYnioUD6NngtGYEBrkvbbUKbQPq8w5Uu9GHX2ey5Laq4H",
+	"Cdl2U5UeuMLrkXJFGfs9PYw0AgUbyWhxpsvyuPyvDqPjh6wEufEbKygssOtrTSxc5KOhIkRMAJjUChMA",
+	"5UzM10IpW22ddb/q45PC+NCSg8Dfwg3THsh0bQ/NlEEeroqKFXmeY1bnRlrHwNr9PlpO2oTwNLGgcahQ",
+	"sfizOcdP0pM1VeR6+KdaiQY4LEI32E5jC0Y0L1bVdtbXEGbLdqyqxRioy5M7boL1k7PuQbrj2Lke1Q6s",
+	"HElnpsc8chdxqKzCwFMh/9A7UJXOrbxysmDpUKiZacEhXbNu2khwKoagLowL9fBJY6cd7L5SIxCB4w30",
+	"ifqqNpBqP4xU01z4JGJVQupQKl+eXr44vgAs5ZPL87MfTuC//vnu5J39r5cnZydXJ9Ggbj1e0D8Pg0xi",
+	"TqQJEDJDqxQtFV4IL4YBxLHVZ76HtIEvv82KoFdGYdJqPX4dmqqtHxD6p006AR1WEF0mJ4GZBSlNzwje",
+	"FPzRczFU13x8EwCvHiSMq9X6wbmZ89iW8bBbxWHyxeNS0HJdamQ/qcFLahgaxKXACqLHhKNsn+avvny+",
+	"rZcy2gzZsoF26n9EgZwuC4cMnJLqgZpCewTzQmRwrFQWIZhJtGC4wNb8ss6zdb/Mcr4WkohR0O8czgEJ",
+	"2eJcQYhAZNhMhm/qbRWuZ7rhtV6LtqzDd3wnnESKb9RjLUfsRizKAPfQTTiUxMBMx7K43U2KpmhVv9jU",
+	"dphJfE2yx1tFeJfU9gkVxBLPGVh0dszgF5H7yPM8jczTjtH9PFK3dAlenCHTi6xHD3IErf7kqrn2VztT",
+	"9o7KwLSb52fwBeNlnQ3B+LWB6LmAqaCcDK8VPImCzZdWyjBcbx0VOI7iWZld4+dtjBeerLxk311dvXUD",
+	"M2whEJYg0KFftevQL59vO6WyYjUqljHUNZWvCMAo+uXdYsaVL1Mx8vjgcYNfDSAjh4znRiM7KHt5cvwy",
+	"PJsjkIaxA+qpPYWo5Dm4u1POx5cahPnegwjVzHq4rz6E17gSDp212cRAZbtmYnSwMnyUqltBST1eFWkB",
+	"J7k6P3t5cnk1aAhpxc8VK554TcL4uNDGALIT9BgFIptm+S8DB41iH54mrj59qOBHO6W1CxotGX84DQ6e",
+	"tsbVus4O8qht9jKTMvGV87RtfFvBoAOvzEvt0jpFeQ8M/vuGHvrWKLogRLS0NdywhVjkfExELeS+6kno",
+	"jRyBo2tYesMnN5xOnllZLtLBRpBji3Kg0jOISDy6ePWCffn1wbPHVmvnEuui8JxZ8FWueXbEOI0Bmt99",
+	"7YdvFbQ3rsAQMgMGxoa3lsTciPxWGHA67LUUX+sB7GYHe14VrwfcVdtqSOgEbrMIyg6l4+sdek2lxZCA",
+	"q1AGrNFKvnBb6WtXssdFQA/QwgBAeHqBMdcRbrZPKM9Omw/n9Q81bZQpGukL//2cVNGN4AVblnIHsFAv",
+	"gn2qGUBsPhY5FA5kKzPUxlJsyMU35+/evDh5eUjRLggrY58SusFVpjNfgTqpFUO4gMaPx6dXSAV1dfz9",
+	"yZu9ZO/l+ZuTkALKcT0l7o1tcY0dlmi3Wa3ATPqu7la8PP/grot07gyNNTMRDIVD17oIpjL4+wte8DwX",
+	"+YC9PbkYfX8SpktcHSHUi98I9EzAg8NybbDMEzw5CHGOvOlFIW6lXhq4A5iaKjYFUPLkiIHWMsQzQABZ",
+	"sjRAZlUjOMHx7yV7NMq2dYfTpnfFdc3Sv4+p/qcwxLqYX7vZOB+aZfetlZoOwLKxAtQqgAPVp3wyEeNI",
+	"kzdl1kY3YhVxA74XK4hjgrUO5glAZmKCUsHmKWptv65+xZobUiGNwA5Zu+sVdSh3tvswRPbN6g2fi4jN",
+	"980qBH1EwOBnByy31p4pCb5qQK+uioC7vxFu9O3Ife4Lyj365jb5fBHrcnm3gLSY8MHXvk5k2OgTyW+1",
+	"5eeuOubfBvdIsa0dCVVmxC9BIEHhivopS+py33J8XEAo7n7VyL+J7mgwTIhy8pCNdY5xLSQuAAGB/Jw0",
+	"zDuEGBrndr18bRu1Nw9VjaWLPUqDGrn0ceJJuiiWyVxz20uwdxxfJTgnUMJUP98CakyygkbHb99enP+A",
+	"fGSeI/Pt8btLsH9weHvJnn9PyIrZcjrCTO7AT8jXciB10rJoVNxHWiNJCZ4TQUBLIgVxk0xpVRc1YwQp",
+	"FSySopj4fXMoLkjcNlIYH1T4hkNojcr3DRS1CLgjMV3r7VKsnng6fnta7/218r7g5eyIpejdQDDk7fHV",
+	"i+9qgDuAfwNkv0twpDxJKkVYvXfUIFyQ494l7F0R9EEqAJ6TPWRH16dvfKp04db2j99Fu9KuOv9GiMUo",
+	"EzzLpWrvp2DuKmZKvjIgm6X1DPoxm3VvbfEIr21kRL6HgYr9O5B6x3dogAHYQ/J9ZhbZ1pC2xc4PWg5V",
+	"vnyFGK7FeCZvqVptLvNcutIrdsB0MVSE+noYdMt+ZpwjccT2nx7aA07c2uMtSNRRkcNn4K7jhwwVRugg",
+	"QWydEhzbOtBwJBtqZy4XdkrnDYgGATuNv7hde37+9Mtnz55vKtD96H5Ffdzl9TjtUjHo2gBRveOrAQvA",
+	"H9dAFCG0aCdwqNxqNFVY7jL4VuHaZYOCxzKyp2vk6MAPwAAsZu6CWVkPfCesEFNeZLnru1WrSlySoZ0U",
+	"YGRYKuASEZl1/Qfs9dKU1iyi/brgpuxeKNg6HTv1fblFaysuQQFxV7LrVQ234YgdgMSwrFi51uN2tyVI",
+	"3W0qul6NaCS62g3uqDaSxFopcBvyKkDl+VCNlyXTEzCmMMeG9aa0hYHHGHBymzK1/sqG3GM4hMOaegjx",
+	"UwlTEj8hYUYDuuz1CilSuzpqJ/gU2J9b/SQ370m16q1tdWWxOs7zXXbZzsnZ3zgp+b8mUvWhZcF36x+t",
+	"Otsb+Wkd5kYcpSwIdfXJCLsQWRMgiUt4hhDbPWLRFK9vwjFz8hAN62ODzn2rk+ojaMeRgCV8kXNjGmi/",
+	"lXMbnZMGrWeTpeE5RO2oXwXeOFij09bLEupES6vOrPOj+C2XOUf5ROuKWr6SPamAbHTk6rQbfKSyWO2i",
+	"XyaFno+2cECUmjLW9uLEaVYIcKhMvA92aelvqaDK7cdrJUgO263m9qbmnwJgqL3DvZ+NVoMLfvealrED",
+	"bFRZLAWA/iyW5WjhY/n3xVbDTPRcFFOADHL56L9//tWXjz1pdykWnxmWUjY6dWWs0tgJpRnE3Ic9yD4z",
+	"Lm9N8OxKlyNKbUfrhSaymHtEc+Xh03y2hKTVYMoEHzRgP9Zqr+wYifDbN/9AubfLqfPxWCygHIulwSSm",
+	"TQf8H87XKlZvASO0p7dFMMceb9SaVSW/EQpJbELLxS4svIII5vwFzqnaDE8AfC3PRyDEtzyP+h/AdcNl",
+	"GZZC47laocK0He1Qa9vhYP9ZllEkIKiRdQE2j60BZDTslhcre1oXXGV6PrhfOM2e806YY0xkJc8Ds2bM",
+	"89wklECRRN7gq/l2KejeugrW7ba+L61GeQc7iEbcvghfHjz/qttAlnkp7Z5sWgnodajWAfKoMCDCuN1I",
+	"pW5blYYxhWZTWaxG8eYEOwQXBoXN4Q5GdqyYnZcVy6VxTBUGNFgPbAZ/VMfs9vo2f6gj5ELH0kUYMztk",
+	"wFphPB4/hOkLsdBFaYgJDw05k/jKVpEbMUBFqItDZoQwQ0Xsk4uFUCbxhbJjrayjaga+e+mQXetyhgQf",
+	"8EJyNFVmx2AGjGdzqQ7BlSaHvJ4j8BxjNIA9BzMN/wl3x+2OpaKzh+8QpDqG0CyFa1Qp1VLEWjYgWjzy",
+	"Sr4RbAIe0MC+CmHLXZgN8M5oxMdqbs/C5UDloF6K+JA61CsVS9WtdGrdlsX7gu8Ohho1aJfqxFqU9wuj",
+	"VyZdHFWufnJvPbjjKF5fPf36WfSUL4uVo4JpKFqFQkz2yn7EIeMKA2/OUL+T4Fgij1zcazYlR8qUYDhf",
+	"fvHF51+2gBcGlz774ottCwcz1bBAZ3YBd+mKAGKIZsQ6v4Mae8xje2wdU1UvUNCXChRLUHZDQL32EW3E",
+	"FH/G7efHF5nDhlV2EIUfB53wU8L+/QYgfB/ic3pBOMN9J9Xfx5YGg4ZN07pYujY4REtv+I42y1VquwWt",
+	"k1LuhAsi9eiukKXY+QELwW9GhTE7PqB57pc7NXNRMGuiC6jla1ddrYd/lv8y6lmIvLtKWlRY3W1m6Wkp",
+	"5g7WG1E8cr5q+gA0nvv1pJUYj+v6wT0u7VRE/e/6+mKpAjgEV+m1udDQw0ToFB6exnpm1AgvDZ4qOZR0",
+	"QpEd0shGW5s25Tpo+d+q85sUOY3/pzYZNzsLuUHi04IAb+sy3nLG6cLT5Vm7PsFwAZx6GJKz5914EySs",
+	"5cSrvqSbd+U3+PZ6YnxybAov+ZT3nLx0Lkqe8ZJDUQlXDJ+GTo7R9o8pvpJwsfWyXCwrxnNTioVxwcpk",
+	"qHwBsfWNAMmgShFHks27QQwGWPk1rG7EdGenCvzcwJej8uQSuZW5a7yAMQLrNq/RNcjSYIA111PTo/vE",
+	"zn/VnLkBX9iYugRGjglyBcCQKF6HNyQOZgevgMoC8twjbZn0kl5ajhsjp0qIOE4kMDWyMSABTDCGadhC",
+	"6EUuMHhpj8tSxEmlfOa9zS6+XhpA2x0R+/hWw7nX141hbiJtsiUjJSlUdsRge1hpEFB5bCA4W4g5lw0M",
+	"UVYAhDLgko8o4dBvYL7Soo10D7L57fhGW95SIEy7Vk2g9bsgPdKea8hqnKpMvA91hC+0vhYQh3kvxssS",
+	"e5/8PIrsyHHVgFpJoR1hqOwRxoFuzoGsbMHaDIY2aiDeq/G2jZp4+aFSPGAAQO0RLjx+19Rug+ViwH4E",
+	"mEmv/6QZqhSVTZpgvZTVLf489s3ZATplWj1eTdMkqIceKj9/LrK3BpjfYGlU5GzRL33D5wL0/W0dnroi",
+	"dU/tLP5f+jmNs8eFj4xMt1DZyPMNtpYIqOwFXOfoNLpoXQi6+DtGbSj7GOcvm/FhczkR49U4F11efOYv",
+	"RrIcOEt7YEc1iqcSIjN1ctp4iQlnC1EYraibftxQqQCMXtYOa9Q1nBGwEspuLVbYkeRSlw3MBphk6zEv",
+	"ReXu3DNveN5skaBFg+RI3mIOUkgpGjvpUGVinPNCmCRII241hxzlM/gQC5/x2hplp+QYMQx3difstS5a",
+	"tvnrgqsWzpKPA+ZmN0jEdelyy9J4JilrhDXywUlv63Gk1HEJfOOQ1uBwc/XoKAQA4KmdXWmNVibLPnZe",
+	"KRZnOoqlBgIQ2WBQ20ENRv/wpxvW3Xd+5w9QOBJ56dIsQgjlRpCx2jaAnLO/tfsuB0b0UV9jZxcDyd0z",
+	"Nx1JlQPjoQPhX8HHomlPfHxMPKJXEO/HYuE5k6wGrbDxEnRORCGwRQ1+3gYIGofMI6XWbA75K4Kv2NLo",
+	"UMP5J021/qrIg9ftkVB1rR3PAY2Pa/CuTuc1G7S++psHaIgF14wX1wUlLnDz7tXOAQRO76HBi6WQCLVj",
+	"T9FqfALf8eRX+z8fnthf03oy0bd3VPaz7/7YD03UPTqCCG5vn2bLnYLu39ZMdf9NWiHsJhHvS6Gyfd8r",
+	"QPAy++4x/g8TZFsKEhf4mEYKaDud3yzzm4/D80gPjzAiPIgb5ADvG0n8sZgH2TVJNDrGkHYAxX+/2Irf",
+	"G1TPUx+iw59kdV7SjoOkV7aRkdaLoes1T1XzWOoeld4HB8mud4WA1NF0ijaGBpSvmWmGOo60G0l1YzrE",
+	"dc/gujb89PVVywS0stkhtNRq7lAm7HiHyEbw5w10AsRrVvpgazciKwf7hEDRHxKAxO57b37eI3odx1H1",
+	"my26CUL8UwI9rbBOGw4iFJymEyfQYt2ASa3MbLCI1sgWPVApg/8TYQWtOzL6HDORYyM8BtqU/0PA7dVw",
+	"9qCbm7o+7ELuirm3eYA0Ngtc2iPOlRodUXIFonagXZEcVT+kdouoLWx9ul4xmQ3YuaoYOqybZI+hOzmG",
+	"7c3H2OODKPP3g2sD89P9e9M/2ap/cNBVk8KRFVho1LV/9tH+CaMGue1ldPXqvofqQegIGOWFuj9iVL/4",
+	"cYyW9xzcXNQ1pAOq3Y+w1tH973GK7T0NIT6HZrVJhr8sx3ouum6mc7q8FaoKSk+eJh5VuciA+5J5CoUV",
+	"UnNUp2LXw6NPVMUdNN3CUEHE46ckWunPSwj0IgP4naf8k5Mwagxnr1ZTUUC6ZxB14Zqox9ues5Wuzbtx",
+	"AdCWW9xGyNRQ3j86rFZtc/3GuFpuLDt89PUyv+n/0R/tg3E4nT/4vNrva/nkl+dvHB20jzRFfCDXmGH4",
+	"qsKdRdLumb6zO2SqBYTmBiwl0LD0sNo5lKF2d0KCPkQLdGYM4Y852LE2E2QX1KkdTrZULfM8ZYWY61vC",
+	"cGwxs7edafZhWK1ZFkvx0Gfc+ue1iURX7Ke1bYBYN2IH8CKnEPveGnfZK19LvOdzqXw7P3JAISYVyHEg",
+	"xaDCG/xifMhWpy6peiWsIWsSCAtVNEHUCnwtcn2H592cA7s+JCVkVu0ba/TXWoS6UHRFAwPeWr0WDPsE",
+	"Owct6EX9wgHXIowDOK6phtrhVgyppwdk28yPiFklWD5oHAz6Unpp3kt8byz6Xnm3WxzJyiXcnKZAZCIe",
+	"YyjuSbVp/HS0bcxLP2N9MdkCQXfei51k6285I3FtNwt7KpiHtpfKtcHI0oh8wnLBM8NKPWg1hrFuGVpG",
+	"f9+W8E5maef027YMQKMh6D6oScReLonsZFfsFAeKoG+w7g5L7krNhMpC+xgaLu3p7/NVa9CfXxysZ4qa",
+	"o1WLr7/ofjGMsIUvNnNTgAq6EDzbgdYIt3JTeRhMQLkJ5XK9HN+Isnpxwq6XJYJ5ytIwJe6AZgqOiKEi",
+	"kHZ6ArDV5Tk9w8T7SyOCUQHTgaeA8+7ntElQTlwxRx9Uzy4VI7UCEKcHGvas6VGD0FZFUmuTaehwGUGG",
+	"cbt5An1mV+J96XKepuTzRY80aTzpH2uJqT6Kbgu/JHx56yJ+66Eud0nXdDwZSrFwMbefkhZcKqguA869",
+	"jcqypYKSsebj4QoMrMz3cUP1UMwnN44uVYmklre7FiCimJzNBEOwX6Rli8dslqrsmM0GQ6W5XiewG9Hk",
+	"IeAfXSRsqSZSSTMTVh+IKVdWn9ahkLon/IGKtnUY9go/ikz2KCbwyZJuUlGlTTZkIoV1QqIA8Kn8kAyt",
+	"4aBTXdUaC/i8bdraYkxWPEbBmd7tAzG+GiliEmsfk7ClWQKQJeUQAAwsXw28eWCawCbsb96mcs+DCkss",
+	"de1sF3vjIlYFEzXGgsJrE+xesNTtbnWVlAmA+No9XsMgAvl2tw2VteyrYGC5LKzXhkRYehLsAXCs1irF",
+	"xaKJr6+fobRe7lDPExlHmxctSPAbvNpjG5KzLS0ECnmH+FOzg+o3QCgXMHsOdbjTDsCLe0W4gsMlIlQt",
+	"LiXANFW6uqJtrvaGob/AsER2tOl+xv3NB4mu0VzUfLzQ9esQdTt5v8i56tb/HTt5TSMXBCZX6CoMq93N",
+	"NMxMyW+EP8u6Anzl3H7hH7EPwmEsX6/ikxVWgnuf1IXaXfHsxJ6/ziyg1KQszVCFyVJTlYxDySeTJXuU",
+	"vj2/vGJPsvyXJw5T7MmvVcPdhydgqqWPk6HSgG2gc+TNqppurDb1tX1BYT0AH9xZie9cMt6ECXoVYoGS",
+	"3eTU6mLGTQ+GHTC3mvA9ENoSL0nIj9khduMdg3UxVNbgjmfSCQuC2UuiVhwUU/eRLH2ntmd3/d45h6v7",
+	"hgQcYfTvrYC382dbkx/LWedzInuLoO/MdA5ohE4btsO0QcOFo4lySQHKGtjTGqJAQYUcLpRd4buR+29r",
+	"WIQ1DR6z46fu6bSNOsZqYNUHu0X0OyPZ21aH+MrXDfTsmARKEKw6ADBfz0MdGs9kNkPkotaoHjtjbht8",
+	"4bC7rANmVNgzBtMxmhR63qOZbe3uUvc4ANYa0ToNd7PBqtttVPrT7+vcXX2+aqP9J4AR+HwNP+Rza4zY",
+	"A87Kyf9/8H/+738+3f/6p/882P/6p18Pkq8+/FtUj0OlYr8PwXv6fAa29kQwUAAPZAsGynrXT6clqnUC",
+	"dT5x6i1BQZ1MhNMwaBhqiL8TTJ27Ert8xlqVXBJaaynel9jcAAB5roF3oouh8uXFvw73CjGVWg33Dod7",
+	"Yjnc+0D1xMFEPj/4+svaTD5LOjUmReNfZb9Z88dMSNoW8yzdIdTryUvT5dExp5UYCQ1La54eUs/Wdla6",
+	"BqrXRSzDHoROIumK1fttNndXn+224Qf3+rQPDefVTnV+EoJ9sQWgTprWOr91pd4tEEMz/lPStjGhju5a",
+	"L8uEmeV4xji20EOlEqYPBuxcUYliEI+Ae/VkqLhvNwP6EYhyYCvS7gfLWidmuGxdYB530pRdOx/r/IxO",
+	"sjq9QqvRWKtJLsdktkMT3t7hHjIV78UXSrNMMzlBYPP1+a/1+4HfhBkVlBd2I1aHQ5Xi81P26PnB149B",
+	"6rCycyTeSwNNuuzRs4MDx7bGS3j843odih/k2r2bNmSy935f84XctyfdVKh98b4s+H7JsQsOYGpBue6J",
+	"98hXNSKYg398QyP/XiBuxC5tl/Vexa7QxkHXYpS+FPsiHRwDJ3BOWgJZMH2njlxxZwu+51BtAHzSXgk8",
+	"pS7lq7VmySaUMx9f//I5G894wcdgLK/JzWfGQ6CHcGbPt260hlbBK99GCme6F08HnQSN4yjAffsHYac2",
+	"Fuo+FGhjvWsvmjEgSgLYcgtujMiSmk4NIhcDVluQataHil5EEK81dNfulA7J9i5BZdAL6yFf24o1mTXG",
+	"TAkcdZ6Mg2GXqDvToGobErmc5VYLhkDtUuVSid4mR3fl4s5Tr1wuQVw/NLQKtuyhOknJgL3gSmnglBjr",
+	"+TVUWt0FH95OtP7s6fO/P//q8y+f/7114XZUov4jm8yXs9AjWF/TseaFEWycW493Isc87ANEbJrgRCCX",
+	"OcQRgQXy3el7jgmlsWrxE/Kj+hKIzmb3ViQjV0nQIfjdrTRza5AiCERsgZOssAw2zKdIKcB9mQzASxGF",
+	"7ACst/5FIz1pCNHykl9zI1DRujitY7LoGg4Z3yCXeetiw8i/gWtpqvy9PT214El1f+2Lg4jDth5B2ZyE",
+	"azGVSkk1dROA5zmOrQeETi3osvkaoTIfOeM7PH/LaXE6qbdltsccUSb84q1NU+1jqlX6qVUqv/Fy0DPt",
+	"dCuaiCiCzj+qrCjZJg5BN8BFbFHLQ9aLvk+o7I17PQPRnHZ+Aq1Mw5Qd53m96OszUwVoe77KVax12ZVV",
+	"gV/FzdUwxFfwa8L8iiDUhpyLjOllucNA+8U5KmiKXdege4RkbdvR7oJdVV/IpL4VNiUlJn9rM70p5Jsf",
+	"27iH48SqiHQrxtI444SlC6EycGilYZdXxxdXJy+PWFosQYdSYyVgsvhPSK2XNlTEb3qE6FX0izQVh+rR",
+	"Gq6V+/HkzeXxVXUnTUI6VI+g0hH8oOCHxwlzeFrs0RoSF2VUH+Mw/ezYZ/l8pXM24g8HjxOp6u143Izj",
+	"YIGZ9ezkZd2vpxnbA+RPhf9Vn6E1ky5i7dHrK3svWO1wnRvtQLvC0pRybHZKBFE1KcKCkrfprXUCZJPK",
+	"lHZMVYGVWc4hhOWEBqUwTVgairv995q8uz/VBB6Ey4Ol0d+OguIyZa2XW6wH8kVMk2Z9YycsijjZeixd",
+	"4CImnlEChCSpwdRJNd1BkfHb6chpXYdx3NDz2L0AukPt8p/lcNxIYm3shPWjqe9JU/Ediy3EK4jAgEi7",
+	"qC7Yo2CWEi+XXhIfMz7XwIuijSDyn6qkLbbI9yZEhooyrIaN+uhXgV9ALjpBEhE5JNU/9oB/q2eGdl6J",
+	"mkLZ5Qx/ACugpvN24Bz+6IBL6xhKHWCX1r9qfaY/laHSJCkbMttm0eB5t0ME5CP7zNud0pleFg5hWhJO",
+	"B3WOIK1ABrhfcSSee/mp8OYlNMo99Kt3jivVTJdeOV26bVuYyfnDwZs6xZwuW6DWHcq6Zgud5wN2Angr",
+	"0Ktmz+c1KBWypPeSPTKT10n/Azt4L9nDE8X+3ZmcccNvPBPZMneEkrvQEnr16A+VL7YHxOOCDVlOk+sS",
+	"+Gh1wfgEqyQp1B/ErqlntmOZGn1lBzwlNyGbgUb3Q3Sp6ccrSgZ5eLUCdKbjIbPLeSuK1UiN5lItsbLb",
+	"7qd8NeIl/W0v2cu4hL9YDSzETcZXpvoX/tK2mMUZcL3vxk6TVf2M7pOLGOwNBfZ7IYTnVN617u8DBVAN",
+	"MgrHUcjprLRLXe/TV+IOcuYYic3itbsdeP4PGrDIdmG+yTwA9NYaS9XUXGaP1Ox61UOJuQV6Yx8Za6G4",
+	"E4ttXTc41eAf+aOacVbopeqsute1ZY5JCVyD4MPa9g5+RF9WMuiXcuhEwfdg/Te+N0LTaEa53yNRDqSs",
+	"AdD7GKTPmtfQwGVV9qLQY2EMelyDLnXRzRIghOqLoNsTdXdtqRQ29FVfXHtmNaIkmLPoKgpejGffyYej",
+	"Ykda8QmmMBvq81sQ7wHMgxo3NMm3/Zjup0Zs+U9Lw6T1zaSaimJRSAXnlMvdbzzjRiKehzsQrK20l+z9",
+	"rK+JlDwAkK//awTtHnsVfXNSMf/dieuZ1jeBgU7PrOx5sNQXchw9KHKpbja/7W0c1G2C5+/x21PcZ1h7",
+	"YpiMV7UHIBHuo0GqghnbW6uR3ShSCkraqL7np7bi80gEt8wb3O8Kjv5nfc2q+UoYTFfi+ZJn2pT4wcRS",
+	"caMQUgb1SfuugmVP8MNxMCGUH0x/8ybaiYp8JvukyfxmjZwZVEDT+WHnt6KwtiMR6241pWGk1Wvi87CR",
+	"DKwVaz2dBYbx0/lesveF/X/w56cNmW5hzC6sl9eFvjOuU0cahiYH9TiuqbIsc1xxEfoZ/NH7g7kUiuSr",
+	"9siHpNVoQ02RpsbDB3AwEJGSDdD/dbuokWXEODoUjAb11bZbj84bsWok2rAq6kasnPb33+RwVw8ZZ//+",
+	"49WAXYhbfeMYhu0dMHCs/QEx6djfBJGGpWmATD8ej5cFII9oAtfhDE38ATt1k6XQnwZHp/tkFXq7MwO0",
+	"t9AIg/sqSssTSrQDNkGG7wJ4v+P9MKVQXJVx+4hmmkDzM6FKyXP7Hmi4UyuGN3ewk2IAqu5jKhlfgz8N",
+	"xHRtfeKKBpb7U5bA4Bv76GpUXFsLYdyDt8clRAl5o76q0OB9m4rPK+ZOOChbOV6AOamRXoTCy8gnhddG",
+	"ZdS5dI06EIrisBEMB4e1ooTdHleC0oyCj9383YdAuhF3Oke009WNMeClkuWD0Q+4e2Ldq5czfadw3kod",
+	"7O7Y3t7kNeD5UnT61HUPBUPReH/iha22GNVcVmtAE5ME5XwkWnUZbNkiL0DWem+UIAPSvGkIaLDfuU73",
+	"PPjitBAI3Y38yjVrelqHjtlEnWcP/9CqgO4hhXZ3vO8qY0ICHCz4VpHrdCDVvxNvBAOTZM40CV2fwyfc",
+	"B9uOIPf0ls/rW1twnOctn2OCh/b5npjb01iGbC3LgNOMByNipZ7CYdIbqKtRWPwntU1it0rWSMahGjcp",
+	"qc057VeISnq5J4X1VrzR+tC/WZFXTmHpSqXGqK83C3jX5nF97vEDovNd8qL8ZofJvlgqmGQfElyb42Uf",
+	"A9A+w+EU90BM32TPbfnIXTrq3hZaT+qUZ6JgppR5zvSdMo6CPuIpI8v/ulrFIv3WvBHFKTsE95tuN2JU",
+	"6huhujZhtOqFYqk+M147cMPGOZdzkQ0YlHoINbZe5gImCoBWhRnsxrvkw9HbxxzBFnKhXTfx9ZlYm9Zm",
+	"IemCRL/Ro7JULTvhjyQJFSt37zXw1NX3WwCRXSzVbitA4SuqL9yVvH13JvZm4mxXGezLiOyVD8KeXbG4",
+	"R3cuPJLnheDZylN3XzsIqDnSnsf9wH4E7R+HF3GN1P2hiNVFjVrGL1tcJsXio/BtveA5YngU0z6wfkFb",
+	"8Eb/6Jm8ESy1D0yZVFheCiy0axzM24E2g2vX+ZsR/6UfOycxho9iR8wbPieLHqqMkW9raaDtzUNUXosJ",
+	"wl5LrBlh0H4GAq6VYLxkHLscE8TCu5PGY7ERnQuS3depKxsAQiuD+Wd9vTlinOaf9fXaLPfGNAh7wR9g",
+	"+X8MEjlcZawQC12Uht1xBUWykNwJ6FeB/70MqrmwtfRWiruhApBIxy5tZvrOIKE5FLbbn8StHVlKFM2C",
+	"4b9rz8eG43irzjslf1n6Nao6O88gMWgSlsmpLA2+cJCydJSy9DBl6X6a2PWea1MyO8lDBdoHuA2Qcswx",
+	"UBf4jAb0wl3kuK1h9zWGZDzEsSsUdwr2YXpso43Yr+12gdSbn/vPDECfCFUO2DGindmVWS0E5AQ9tRyK",
+	"MUwy6I2hkootcj5Goign27VK/llZLjAXux3XycUFQo3SpGYrzi73ppP/OHnx7uokrPw6iWe+SrF4hWXJ",
+	"PUr8o2baLjWscczclADBAYkndTvDvaaOjpvaSR19cfB5nDN8ym/FaLlo7Q5TGnWfewMc/aVmE53na4Vk",
+	"3aqEuqDZQjV0DVW3R8XaBvJrvOdirfY6Vm3dKblCuM5+natpbUEVbRLWXeppf7dwjh5g4Z4Ey+vpGnhs",
+	"4wzqvumZc+W3j9OuFYUscC3YU2dX+roARjsJfbZtW99VfvciQ3X9LXOzS/neRyD7n0jF84a6RYoi+7lH",
+	"1Fhu7BF7J/PcmmqoZdC54EpT9qlBSDu6FaH+bGjLsyf/WC64Kj8zntE8plqfH3yNQEh0hsf1LLmGo51o",
+	"+OHdO9zak85iJ09r2ZWqfY1SXqpMvK/tgoM4y6hYNDdw9M/RRdPiAUSkH1n46gBSugpBeDhJFPC1yr9g",
+	"ZC1q6k+n60e5nvbT91ES/4i6xye3zGVTs8B3+i5UMdTtRW0Adi8DgendTNodHSrdFKHF7KTVWgnevXhx",
+	"cnkZdglcnb4+OX93FZCcVX0GTUYlhB7ekGC3tbJGwEi2tLA6zqK2V+/Uq3r+8c/FUde2eBf4qrehhKb2",
+	"WoaP57k5DJujgz5mcFN8j3W3vFRUXV2vRh6aNtruR3EIrpi7zhGFJkEBuS4cTL+HlJbKlIJnmBdvdv26",
+	"tYBGUsc0cVRUtxyPhdgNCoJkdMsbiGs6YXeuoKRAcp3qhPcn/46DWBZN/AslsJ6bkk3gWFYlMJBAiIGm",
+	"3clRL2yvTT9xK/poo/v1qj6ONUcM+sTv6YQVoixkbIb8QmH/EHf4px74u++LSJVtkYh7Y5A0UERdhmz7",
+	"GYT0cuH62Wl+d3mbPZPup6zqdtBmqTxESyiWf+BJeAmGHY54by87vqvdjanYkUvGT80qqsg1CDsq8Hq3",
+	"HFqVU+xkr64wg23bdM7fr+208XDwfBt+v3VkEWsFkfn4sNLbWNGC5tIdv2UrIxoQ2otC6gz6LoFEkvAs",
+	"ipr6UvVxxACL+8YK2lpQd+3/bsd96lGVst4N3oYBFdlLFblbe7Djhy6ErxHKLc/Cw0sRWnNUeBflltxi",
+	"XflAJJqIoG2NZhNeDLojXAA2Rzc62uoOn8fbLWiyS5dA/1BJA2aGVItlOeqC3Bt49hRVRJO5z7Dn/P0o",
+	"XMb2GFTjztHLcodRf4p4RCSec8DIr0rYU5fDT9izyt5O2OceL+R5DWUmYV+wGqzIl85cH4SJli+3n7y8",
+	"FKMuYMt137BXtKRHbMOf7ERhWw2vpoRq0lLbJ3F1pAveoeJ3rf6dcoSj61WUMO1S/ssXr2HBubtjh+Os",
+	"5Nd5jwrOK3v5OwhtbotRrH2Gf1VsooLH9pwrwbNRuVzksYm60Hdk5/5w/OLdu9eOpp14zjO2ErsYujPB",
+	"F9Xa9LwZ5O1+d/dYrlN7fcNyOZ2peL76Vw+SHrxrWerd77zl4+Vy3vPG3jfJWxGIRs+ZnutMTqTIiLAl",
+	"9q3dHtR4YpTaflXDHj/jxVQwrCVNmCl1ITJmxIIXRKiY7AYf1PC67wRfJOzq/PjyCkI/JGfWxRrny4x6",
+	"22TB5nzRH9oxnqgOB1TbVPWpqW+Z+rImtf3fuGjVvonqHqjXPx6X8laWq576B0UaEYpaWhkNdcGVBZc5",
+	"+KfUQM7hiHXtfAjBRmEGo+cCASqQ+qtfvnfKzUgJOJoCUpQujbcvAIBlvS2vX/63urVhLM0L8Qmb53CU",
+	"PQ6/uqRsOwDd47d20F3J8U1vz72HItRjno/g1way4QJTarDP73ie749zPb5BxCkKsjjwls8M+1c9S7IJ",
+	"T906h3J888ZetwHyAVWs1VCbJmoH+Qha0Nd2Z/1biYdfGlZgUyDEZTXG4N5LKJRDCkXsubb3WePXDFU5",
+	"E3Ms2ZrogoCsHL5MsVSGPUrJTB5N+SJ9PGAp5VPKGlbzUE35Asq9V+7NAIjESn3Hi8ywFFEo16rrts14",
+	"7PQv5fimCUoKMJMwLl8Ili1FVQjmBnD/18+FlaTtkTd/pRtze7e/l7A4LDb07FHSAFaQOldYCjYhLM8h",
+	"SsH6Vsi0MJUwJEMFwJ4zrPOCVabehQB7G5aztvaHTJbrj0Kg0VBgBiwtxAK8C7xDj8fLwvgaQDoq7Ljo",
+	"0hKB93IxKQFi9nCoZIlFA3AvMnLOdSHq8EdwBRZ1C1UvP/MzUuXQ6F9ubPSfa++OJtqu5Fw49s4+nMDK",
+	"R+U7yhu+5kSVxaqJY3Nk5zKWkSLMSx1QiC/4NK7umtWK62GBAvMCSgDR7cBIn/8ON8+E32LqkC0mOo2t",
+	"R46brG07JJyiXSuu1/iwsH6Q6aKCUD5xyfdSLLDgtSzkdIqIYNzKHDGs6GUxpgZX+/1DhRPQUE7aBhlB",
+	"QZIe8ITRgpfT0jAqibFfBKEtSIkNmmkD+xzJDTg+WO2rXHCihuxj/6uqtaC/08XNqD9YevtTtCLacfh2",
+	"Qxnj860QOC41m3ilWAHiMNJbAIsTtx6wXS/6Dvxtra6TAeFwWawGW6tG+zRY9AvJNZ0zLpysCwblMBXX",
+	"yhasM7u6hPdTi0nFNjI0B0UGGrBl/ufB/td8f3K8/+qnX7/6sB/+83mffz59FqfZ/KFKFPTQItdLmbsw",
+	"bWRLzucNEATTBhDRbzUrBDSXOLQWeAOUqW/rxG5fj6p3Zaqja/Aj4jB5QPu+PbQu3cCBPNsqwiOWTrUS",
+	"aUBNhlfdkZKrGw+bWYmpbuDI9oCIQAzo3pdgqQHLtZqKAsBkiIHeVT21lRZ21W2oxbySqmDIEJisHyJX",
+	"vcwt3rlezZ4SHjuelVpXvIiQqiv01EEp2TWAYa0DXbfp8nt0SlW4XlHJIli2nvipuwA80T0IBBHh6m2H",
+	"WMmk4dd537pcd1MT0sKPM+ydI3Q6K7nunoZTGH6LdxpCywyQ6201IGnaT+wdV3ADlc9INR15QvNm3HKk",
+	"86HEPYMbKmMS6oiM6W6fTOWtUNGCmDf+TBxrZQCe+lawTOTyFvDO0H+j8p2FKObcfme+cvBVlKsuxFBZ",
+	"J09Zrx7Jd1uP0q4FxXkG1b0E5h3bqKcKGsbMISo2wAmEu3yXQwC6uDFq1GSqB7O/qyVsGUhlZ6zP4x2X",
+	"5Xpxtv1XIdi1sG6UwQagcqjATX6aHBwcwM+LQix4AaVLjBPu8GRZQNkSdXLBw111ahUobGIMbE+siXEh",
+	"ylbgEusI+uoZV03NSu1QtiBSFd1j+PCmqAH+iKSQdqqMnGJmkSp0fL1UJ0eO9uElfk/EkVuqG6Xv1MgZ",
+	"oCa6su77DOG1YMeYdYAJX+SQXHbwnKAVq1aoYFIQgKHCri+lKz6SlYByPTmeuQNzLo1ZANB83/bHncCV",
+	"ijz67ObiDWUnwNDhyAA8mqYBaU1Orvh0R0SBasI6LuyPdBN0pcZztfYD68dPXZNvvLk6BSpZrR1va/Bu",
+	"waxX09ZyFp/A03eBNY8jlP8ImswKplalVEtxxK5XDqnIqsVC1M5AU2qXavfmVamto6j0XdSGajpdLwCP",
+	"D4D6NtROvb32iwjB4IeWKarOzU0tYf/srS9obh2E5ce6sNpyIt+HV4WFMIO/pUfM6t7VIeN5PlQgB2t7",
+	"LRj70w7c0jUMlM2NSZ+1y5o3k14/jbM2BiZME3dpsWzoULi3hdMuoMBaGJK9Kn2XOnZYT2mYJqRUYDQV",
+	"ymkp7WJRGtP+wR6WtVCjAtBh/6BPKMtej3aYsncXZx9J39kxtCieT5gVI13TPeLq/JRtwUn/4K0JMXpi",
+	"N1yqh9tzD7+p/mwS27RSl97o/Mie6lbYYG4tz7koyBqFE9OQib5umO5IR7Cl6CuY+M30grJujM6XpWCz",
+	"slwAMnhZLgx7d3FWYV85ynAmMDRRLHNhEEp0wC5EJgsxLhFfVOmy1hZSowZ+/tXW0y+61HHw/Ap2wtPz",
+	"lTNhqgiwCc/m6q+DhsO5E27HlsMZIez7Qhg5igWYcEI+MT6LFynzxfkdYfKjrhm3WvZjPZ/zKLHeCU4W",
+	"nJiQixv0chkyUfLxrG/YpeCyHyfETPCivBa83PEuI37pFBtL9oBQPtZ/Y1hq9dY/oB4q7TdLrkO4A+Zn",
+	"rk3/2mEHvreBN9ajFKyRwGOxFm1pnrtFIdVYLmKN5UiqSj+zO4CxCLC0A9b/Bg6GX5ZiKXpKfXXyRcw4",
+	"98Jek93cNWUIfwdb4mVJ1VVeBKPs/ZHISXYTZ1HJbkbN+YKO8FqoqTrBa/VA7+tXlRVC963VO9MSById",
+	"Ni/BHlpfuDXNEMJ8revL6DEJg8F2113gIgF1DYTM10Tg6+6LQfqhcbC7DPPYAVnWzhxIU8cAdRvPCqgp",
+	"kCUbc4WJc3KN7eVg1HnUmyrnWp3HDUfMfQ7jg1g9sdPfTdit6y9sTzXsncEDiSdmqQx+PUo0zADguHKV",
+	"YaVsBML182eR1QzVdhxZSoWxdZfKtbccsVzOZYjsh+ixQ5Xap/6sr81oIYoRLnrqwoPSWm9G13CoN4K7",
+	"iFLpqVS7gFTFs/KvAI/LLHK+OmJKCKj1YdeCLQEJbAf4NNUICwK8No6vaOvyNp1n7SHt6vzZfD/+FlJX",
+	"ypJNRWlouaqABf1XOni4WFELXK4/TjaHfPnye3RFSIRQVtbm72nU7+uKKl3iazo8M1ab3ayudwASP4YC",
+	"Kjso/M6I1ts5UoEP7B6oQG9ha5yCHrs9TAEXXsCpWLU995ibH9fAjoGC1uEHRtwQYCgcNWOffqfvIItv",
+	"98CMV5DRkLQiekMHodzBpqzOd8c42fhWPSkFAvMKlTHebHttfVVZxt/yo0/n+2vp4JcGPjoJZ1IadnZ+",
+	"edXx7X0OBDiHSjqNAdxP51lHC7NYdlq94DtuhFgYrJULChqqGUAUBMD1lF3n2sG2j/pULuxm5j6Qseqs",
+	"1LhARqRnbaqTja1TM3Q3JqR5s1/GK76OX1yd/nAyYC8vjk/fnL759pBZG8zMYFkM1QarDA8mpR3poxmA",
+	"lB7CZoXsthKynIliqKolVrpAHHAQ97T+rUTanx4REsJ7RHGYA52NLBkObKj4lEuVQF/PQqgMCgGsNLvR",
+	"DdjLk6vjF9+dvDyEvzlrFeBhnd3P4Cn1uD2+YC/Zc5++l+zZb7J/oSdGY/ku4HSvmGEUK1FWCOoIBOGc",
+	"lu6VAgHvYQd5t5/xsrqjCydRU57HkQlZ+cAgG3AIjcdigRz+xDFCHxjPBCF446iTreDskOqFXqP46ood",
+	"O6KhvbZic259iAfXiOfwPfs6QQvfI7MeDRmH8gKhg0poEle46rP+/iJaRaaLofKVSbsVjvVAUXD8RRWm",
+	"dn25aynwaglqc9ycBW/SfGsy3pfS+56g1rUH9EUGRr786gFsMWtsld4BJ7g54fQsnnCK+2y9wZhZIxaz",
+	"lcZmMGYEKnggHOxjVor5wkqgD8IUQDdKDTYevwtS/QCPXGAzKS8xpYylKEOV/tuvCC/HCjERhVBjdOyB",
+	"WBJwf7y/ZEeEDr894RZaqtKauofwEMAGGbw5fn0yWPBy9iFlUpWamhA+g6r+xbJMWPpvvxJ8ZO06aMFy",
+	"P7DjYDBYTSdVZnznzEqK3P5zmecDlv6b/QIM7ACcYCkKng9Vac9kWCL8RMVwaRBwqltr5oW/cEc07f5I",
+	"MkQo1+zetm3D6iSGvilr3Sy4MVablg5pWJoQR+KBtmNcVzbgxSR77/enep/++LPRanDB714Tcmvw6765",
+	"kYt9vUB1tw8SJwpkGwr0ow8Pru+RkBZYF+z/Hb8+YyAWUhmZoUDbCdBKdNiQUZOj2y32zbCL2z48+KJP",
+	"WXUQFvF19ubBguziz+OjO3n09tIr8T66kptzz6yNxoxU01zgymZ6vJxbW977a2o80wWqdJ5LbkScBtU9",
+	"/Aeey4zvcM7e12z93Ztyt3Zmgt4CuwF/2jSBNxm56imPJqMomL824YBd1G9lfPnFis/zdhVhBcprCDK/",
+	"m0OSTRBb8J6fYlxlRoyXhSxXl1YUKK60kECcHitXIBJkUFxAd4xOCBJOk7cw5krpkhlRsuNlOdOF/Jcv",
+	"IZb2OTMk+ncStvcf+8dvT/e/B652t8YLaf/9Idm7FryI9YFVg/FjsS8AkYblx/v8E4E7oaLIbapZNp6J",
+	"z5NzP0rRPCau3PTxgF0g5pn7YGTkrBAaeG70UEGofVHRmHEf+oSzEKs60M8vZ2J+yNJLMd5/JcrxbP9S",
+	"luIQeIL2dSGnUkE55FBxxdJz/IMvpwuedhSQsDw/+HzAzoFTQir23dXVW2bFieVaL675+GaoHGs4msT6",
+	"RkIVPdIgsdTc8DxLE2d22SW9tMIiBux0qqB0DwIMpYYYg55A2zsBcAZMmFSOaacYX1It/Gj0nTblPrxp",
+	"c+0/AMLNJNLjdWlvwDAKeKmHFCgruDKUZGR8XGiD8yLHwiRM8PEMEdzQQlZDRUBsoIlrTkECLsN1DngH",
+	"b7Upp4W4/OfZYKiG6m9/e6HVLRpgZvC3v6EBOhcVya9R/EaMxtyIIwISsH+9ePWCff7551/bR767ekGG",
+	"7lzacWLY5sg7KniHVGwu81zSz+xR+j//9d+jubES+JreV0UBwQTG5g3q9g3kFD6ZKuT9WHXh//TLUhQr",
+	"tuAFn4uSvmOoCmH1BLix9rsBqQ0++QSrOqEPVgLPeMoXi1yOYfRPFoW+zsX8/1hbIvUn4FA9snPw9fMv",
+	"/v7YeSkGUKBYCkQdR/ZS4+42g3mGjRjY/cGtWX1lDXIExIRpuhbWB7dXESINddRMlnlV6n9EVaj+PgjU",
+	"4iYtRLks7Lagt9KnXsp/CfhSqxXI8GTXOlsxI/8F2yTFHTeY8/cj+wMi0qQJe8pey2+Cum0CBvCwqun7",
+	"/Tl/v2/v2cd7qLLbYx7bEZqFGMuJxEAujokWk8ksWAPfrzHmBXQspP+xTxfun2YpUaWDev7MJExOmCyH",
+	"CpQOiIzMaPd6b/Lps6+sRiv4GD3QSqNwF6h0+yDY5H/7G4to5MrhVhM5XWK5r1mKImHcDFVaOx8O2Teg",
+	"s9n//Nd/I2OAPxgO4W8DdmL3cDVJS5WJgqVP+EI+uX2aDhWGvglycy5RmQPdPByKBtLk7/erH53MuWOw",
+	"JnNDVehchPC7ssQaZ7/jZBbWztQaaKRhzw+eJm6HonYMhgX6+VSxTNyKXC/ARpzrTJCwEqwmeEs8z4M7",
+	"rUZ9AVAC1fZPyUk1h4XgWcqMwE4B8CvSv/3tb+BqenohWpOSKviGiqKLKoOOewoeGFrnV4KXywL3w787",
+	"bAuaUsYDEisHgGGfsU8BCMjIQqb+Wlh1Zwx4/FoP2Hm1j/WEKvzZBF8GCnDOixt7FL3fp7/aU1DRTi/5",
+	"FI5EAmeopEKWRuQT9ihVWon0kPH8jq8M47dcAi9swu5mvLSzjFPEp8zwlXlMsBukEb44+DzouHCjkobR",
+	"J9DcIAgQyr9fM9CF2GKEi2CvcfH1Sl4GVsLxAXavDtUjzt69O335OAl+uBBTK6fskdufnz8Ltmft0tf8",
+	"Z12k+BXBX6Wyf310YIfz5RdffP7FY2ZELsbQf4ZDI5zaQJSlZ7AeKrwotC3KmVhhMkD8siTBr27+zLBH",
+	"zw8+f0xTRD3hMEfOaDYJntyJ62UxSU3yQJQ8oTDsPT5UpizsOZ+eXPFpmpAcuGittKeYLoUZsPR0sv+a",
+	"l+MZxJBmWmlQPdcr3FvBCRIacEBwxx49f/oM1SQl0hziOr3HzvjpZP+NVoLeMVTuwezbkyv26POD549r",
+	"wl2JsZzsQ9/Yods+ma8JEZksQTCHipjk4KvvCnuUq8Tvt+DbHj1/9pXXALJEAXYBNDqe6LaRnIzmeJdV",
+	"JplOmHg/FkApo02101xUIw0m8ZD9LR2queDKVDvHN1BT8+XA6X7jgMqVOKQVgi5DnOPE7q9bPSYry0qZ",
+	"VDwnSTnNxHyhS6HGq+qEe3t+eUXLBGa4CQxtK6Fjq8JAy2NixIBplwbPsidIOmDHcDRZW3msFyKD3QmS",
+	"nQT1kEDfp5elDzfeiEU5VLAX3An+7Dmb6WVhfNNkYHhCZYPL4zt9kGkrlRcAkgP+gZ0F/AnsIKsWbgDi",
+	"SVThRHq/Wxn/PVYlIPco9v8AHpBTW6biF0X+FfsY9NFov4W7LHEN7ibx5c7JUFnvYCLzHHfh9TK/qbSr",
+	"wZidL4LyoAEoxZigdt/DMRU/VByyj4BPYNgjstndNBLAXTBhj4+QR8iXqTGRE8yW/TT7sXjI2kXN5ASC",
+	"sqWf7kdWPHSWsAUvZ1ZGrK1FJqefHpSFysbFn58/e3ZEXCdV87Z7rgREMIcQkNAdB1+TxoUg6/6x/ZjU",
+	"rjY9l+62U2+PdZf7JfcPbGjjwL2WRrDlgnE7usFQWeMzzUS2XAjrkUNNH1fUTWWd+2C57/gKNTbOucMz",
+	"wGtJjgdDFaglKj3U2DYA0/wovcVokz1p00UhbqW4Sx/jmsv5QhcldkNXMlTBXo0dxjVVzLCS39hH24+x",
+	"Cs9JP1jzTuXSmxOPpcaHKpdK+CoG4zIZ5KVZ9eVsXfyVQ7fyjVADhll5GglWAQ9V6rh6U7dfrTyQyjmz",
+	"ImmVTWqd85Q9gtKxp48x42L/NrIWf8rILEgRpxJRz4jskyP941ChuDw9gGbvQt/ZoyjAl0oTinszu8Ow",
+	"ZBN/qMumfVDu9icfz+AQsv7EAvzWzJUFINocVATg7Bq2VDixGbz+aKjq40WAOUUfIzJUzZiOQGxP8Q+4",
+	"gRDlcjkWykAUkFz244Ud0P6zwQE15GJkxRw+eXJ3dzfg8PNAF9MndK95cnb64uTN5QncA5mCMhfOiQ9S",
+	"l4d7B4OneIleCMUXcu9w7/PBweBzhLCZQXCKbP0nPJtL9UQU3Dgak4U2kSDt2wrpgNmrhQmN36p7pbLx",
+	"Ab4pIQKowoOeHPpEECyLWeZ2S2P+yCR+l5NIuCZzx66bgCUO/8Ydn9gTFUloE5T16vTGHeIM6ZpJtGa4",
+	"e61tvQvIoWEgRPvEihkwKFKxI5BzRI8VC5braeU8uMlwL4D2s6EidFJ3QM24mdltK4EzezVgJ0QNRf6j",
+	"vdNFFq4FZDJSLLVOwb4eqjsKWME6ZEfW6y8KkWMeV8L2BBE08W/3sHrYgE8OGUyWEfmtPWLBl8vlRIxX",
+	"41xYZ27G3dNKLnP0aC7oqLSqO708/vZ49Ob8anRycXx5/M3ZCYW8SFi8fpIT2IRgxAdNrAj2eug4xUiM",
+	"TEXUAmg6UMjn4U4TAjZzmo0CeUPl9rU9VfNbKNQt4Ep7B31+5BUDdq4qY6OEYp8vDg7Iq0tqkwgTaJXK",
+	"EUvnuhCoEyquCvJxdCGcyiZPGJ+euOAZ2sRrRhYqDW8rnGZ7h3swjy9QwmAjuxATZLYifWUIcAmycqeX",
+	"eQZ01CAxPoAM0aoqjJgVK0JFw4RGrHmzKSdWjefJ92JRBh8EMcifPDPhNzpbYfUCfgoEyquQ18/UUlCN",
+	"oC3hcoJ6C1OEH+phe0ojeh1in/Xs4OCh330BKgxfHilDveNun0Ks363EAMvrMqqzjRilTa+nu55Ut/g7",
+	"aAwQLWu63U/HE2KRwuzFcj7nxQpa4nNRiqhuT8AqrUCrZ9IaPZBs4FMDKGv2MNmDRGgVZtk7RKziQ/zV",
+	"vq5++Ph8/RMrfI0n0MWSrHJ//XpnJzYDwM5EphhpDZjVoTt7DGkSGI5Vo9Zjq55mdQE2wq5pArQQEXRx",
+	"Iu6YiyNTJMFpgKFqUgH2IKExhNrAvWDAAu4oq+OGyus4343qQcPYi6B3wp2WZsYdpoUubmL6o1iqqt5h",
+	"V/3hBpGw61VFef6nUSd+grxC+ZgKxL+tgwqpJv6PoESOcbRB0O4zv7WY4yC6n9IwFQfINIbL9ArC5NTB",
+	"UmWePjPgzyOZExV+5jkN0nhGxoTlvJiiFXCdO49kwC70He4LTCyBQURR26C73JRybk3FI2bGnHJQcJf9",
+	"eqnGYqisIVgNBBmrqETSiHKA6RIx18WKPEs0VHA4BhNSGIhXQwUzgs0S2g4gCD+6ylb8wJhemIrS8al8",
+	"RFl3r4jIOHYcWhdzsHd/0buc6Ts8EuS/MPZknWFrVsPMhTQM95HBhdy/ESvTKH5vQmgudty8JMwIxCCA",
+	"mN/RZtrXXmC9Em2cdyCLluXMpSmP355+bwfXRcuj3Q0vB90CjmwhbvWNyNB+p20LdfUNmh4fslXRR14P",
+	"gU6XyaevanhJjfygk9ABjmuXI+YtFmh1uu5S/qvTtS8QCrvDlaforV3pkud0tH2kXYiCAeVnkY1YtZTZ",
+	"VXmIzWjf5OPZ4XaD3HJkv+EPbsMlDZbgVZgetBPDJZmGEIyEtFXQImrqEH2HgcVI4EkGf3Xe+YCdTjZy",
+	"kLm2XhvuDP8uwLuDaLpz5YZQ3s/s/lsLlPqmWtr47gCBH6vAuVQEW1MAmA3FBa3SWHMSTcKg9ZVjbwr2",
+	"8GJm0tePxDQEjhdFYVNF/H6MMRxhD9fu6YO9+gWW8dMcNZxZlAShApePY4sle2eU42nAn4DA/MTJ42Bv",
+	"fZYiKtnXuD2AoffCyb7b5f03eeRUffLrjViNZPYhOF43jJadBXhlD4WPr2VbxOYzw1zM8iG07Lei/Ggr",
+	"8AQVXrNX/grSjpRiVDqzSvNngFFyOtJqQanYF85ttsbrrb6B1Jy3NG7EaqiIDdyEMKIucDiogqDSF01k",
+	"UUcXHnk/8fideaX2uz+JS9ouusFi/W5dzws8oB9qP9iTuNHI/3GmgV/+bsbLwxrsKyYYKed6vSxdAC1E",
+	"7E3ohPdwdZApCPPfEITD5z2CiDxChQ3m2WMXMoLgPVUH3CmEujscqvSJfeE+Xp82+gmEI7OxSWLmN4Gq",
+	"d5QjePL39paI5W9lSWYJm0g1FYU1fQD0GTgs3HebJdRWNzkD9HPnAQHkCY6lwYEBXvAHeditKK53edbm",
+	"JAVL5jm07D4v+Lj0HZQvzk4ZIdY0zZZ/zkN9Iqm5Ps5Y44d6ENYUDeO0cc3HeiG6i6DdupdwS5Pz6Uuc",
+	"EXOcqieovappFESrXQ2iG9Rh6wCuxQSixNvejRzevd/8l/cbKKXt3i+tyoM5wLj7sMSK9K0/keB8gQOJ",
+	"KiPtalZVn2Zv46zK8l+gNnXznHpyKwo5WTUeVxfCjhwwGSFwKadECgCFF1jg4lLXkKR2PxmBfmkYzh0q",
+	"TGGvH0ygljwGvj3fwimtpVXGMzG+MVioguBPC16URx60m+op7IYbGfFLyv5BVSDwj6UqZU45ZOQwwKip",
+	"HexQ0Y4KbsbcDPDrs0tAL6UkDBabQDVB7KDESQVtsi2gduWfBjNWavzEAC3paZtWAUjH6P7uAmG3qWJS",
+	"Ov6r4oxHAVDWY6gMp4VJAfbL2gRY3pmiRDWqYrAzamN1wBX4zr1kbxOkrlkZItw1PPQfbkQhxtQnPBg2",
+	"kWnsWproYh4cNI0IBLpxLTcRybYs7UfVinY6frBCTvc3W/+uAx3tUjG+eQgVCa9ercM1x3VkJDa/oQp9",
+	"0eWTX91/bgslfEPX9fYW3Y0tEYX2KXEPeKWXKnuoUABz313VHLlay2Baf9bXMVfI/rnzpD4ZczUWeXN0",
+	"4I3G/DdWaxbC0c64FgdtRFAxBt2OyDQIF784fvPi5Ozk5YBB7l+qofK0Uu6QiEY4YVQPsqq/q0DAv+vr",
+	"brGATyt0L2C6A7nrKGWb7naW//KEMt2NVsxrDVnSMZYiury4y7ThEZy71rsqwM4rjleoSMyJ4i3iFdMj",
+	"XwqenXkrrJ8IvTz75yWUjb+CsXSRo5dn/7yyDnCvO15VHnSv+6AD8Wq1EP3vepFzY3a4jdI0ve58oZVZ",
+	"zkXxbaGXi153fi9Wfa//hhvx5fNed30Hsaxet7zF2td+04BK85X1PHvdcaU7Xn/GTQll9z3e4e/p/Ba4",
+	"GnjwX0vV/x7+vvM9wAUgteo1zd8KRbqg+/AuoWuj12su+ZT3usGq/aXquXF8QXA/DVTwnl8DYZ1edxwj",
+	"Yma/11xgf02/e7TuoRV/kOJu788RLWk/xKtzjT7lQYIc/iAOy80DQyDLf4nYAdFgRmAFPPm14lNuzwZu",
+	"HNr9z2x/azfD73TyRisBnX33XgmP7Pn5wfPt973R5WudyYkU2cOlD2ML+LDrZ0dS6qIlmWitN6rlvxZj",
+	"PReGvT158/L0zbchekYhykJaF2FZ6jkvsch3EMkDwts+oUR0cwXia+QukTW5wJDl3ocHkq5759awFvE+",
+	"0hI3+sX7hS6aE20n8LMhy931XBKrKSXTtCIIOwTlYQtRsFxS82wF1TEZqjRYV+tIpdSMASASTCp2DZZg",
+	"whb5EkOl+EqqHcVeUFf9PlQIngA4sdBqB9ifUrHgNemAvaHOQOhENTciQ18Faj6hT0+aoUp/He4JlQ33",
+	"sCM1Yf/zX//9AQn8gp8QCokN94KWOPt3uNi1oOOMItXrshwqM9NFScAP8D7AQ/CNc4chW6JdYMBiK5YL",
+	"64vjs7DpDhOVeJfrxIePcKCE+PR66RN5ZJD5lwZzLgDlAYSvxjHllvSmeF4ff/vLK/vLK/vLK/vLK/vL",
+	"K/tzeGXbsi+u57LUdDgECRie5w+VgOkAgRozVn3fOQDd2ZPPl2XUGtZd1gROSsL/jg0bL6+Nux/zYM9U",
+	"0ft9lW3GoDcKRZNGOx36oAvB5yJ7iGQQGnr9fci4VTm1B5TpGEk2QqiKSn0zLFwZHt/iY7ckgxGlxJUG",
+	"R9OWRL9QTXwngNa1gXjjPiTR2YRu7aRq7fPA3Nn7q2ykab6314+g2D1Y+UgIAjZ1orejW473P/k1qLxr",
+	"DausfXtvizuwhO8dI0Fz80ETpRtT22NmAUsDeZTXKrsQNNK7nDdCLBzEFtCpsWN2cXJ5fvbDyUt8qw92",
+	"XJx8e3FyeXnykt3NBACwDRVggzrolgJAhmLeEZINPOh6dQmBheGvh094rn0OEld3b/PfTbKeP/tq+81v",
+	"Cyhml9i+S2O5v1i+g1XsKpkOBY0KMmEMUYm9K2QpOimDJ5k0Y15kzTG6FwQexh3mFSbw6T6Ml7ignTPe",
+	"KBqAKGXuXYOhelthMVK2lrocUwArg1E6ZK1oFTO99VOL/adJ98O3vMQv/E0QLsi8f4vwVdH+dCjcokb/",
+	"9BDRAqQDDOCTiRiXVewLglEIqwSn47ODZ9s3Cg3imMh6HmCT0ZRuguOAEd/9HOixqzy5RNc9Rf5Cp410",
+	"5AoldTEGZE9CkH55cvwS2nYZN+xO5PmA9dpwWKRjNIQmHVwF9AL7VpylyoUxrgrTAbPFu3LKYvUn3qck",
+	"pp8IOOJPuS8hqPSRdiVi7jXvwNO5yzDQfnGRaMCm5GpFIYkjhGwFdPISsNsRF2tFttmAHQ8VndsVhqPM",
+	"MCyPsF2TQgQYv9/zyQ1nC22QpgChcmVJJGs8S4bKtfnafxL8DjXLAHOch7v0rcjUakdTeESIg5B+AITL",
+	"BcQhc8KWgP2r1VgMGE6DCPDCKDAfzbkdWe1CiGl2uNfCvsJdupbBA8SwU4VYzzjNBNZoSr0IgBETaJha",
+	"b78GuL3nz54NVfry7J+j09dvzy+uRqdvXpy/fnt2cnXikjhBzgEBQKRiKT44rRqmcekdAhrhqorxDd6O",
+	"SR6lS+kIisLpqHCLN5QcvqeeouimcToHYj7d6R9kyeCzmlFqNquDcSIewgXGd+8aEbI/YXyK5mtNLVB2",
+	"uhuOR1KRBLjsp8P3Zq+CmsOxnl9L5ZBQj9+8PMKkGXh/pM8KHx2i5BhefH7h8YQdK2UGfNcOl9yhUgMn",
+	"uMc8jr51wNIbsbL33ojVCHOa9l/0THqQf67DRV5DV18DRG9qJfwrLfdXWu6vtNxfabm/0nL/K4olX579",
+	"87zI/iqs/ASFlTvWUybbS+wq8Bqw/jGuACxE5g6IndnppCJAXUPWrsGpIyB94uHPAdYXvSPycuAK+1P1",
+	"bo+djUQLzw4OECscHgw2q8jSATtWbIODIILZnjAPUGzHNVQ3YsVSmYn54XB5cPD5+Eas4D9EesR4AHZP",
+	"A6qquOCJa2/E8SIQ/VA5hHtwaY5r6MNjcLAVUDtc28Hk8lYgXQ/bQMhHTvB3F2eIiA+uUYLYgOjeUcGj",
+	"Y8hBVxF/AjQpZI0inpZ60BiuQq4zzyKgMkboG2BkCkSuAGuUOnK5Akz41YDVPyugRhsq4qWjb0PqVeOZ",
+	"DBxFEXHIOElAhze944WSamoQyprdzaJYx4ulmd2jbvMTxX3Wygh/O/+sPUXPeG5Vwgr3IKI/B9AtJ1d8",
+	"ug2rBa75kPwWqFb4Df2BrR4SDqzzTDfCgfWZ5I8/N/c8lt4uzayOvB47l+rcbHuHT7/8+9///uzplz2C",
+	"ds47f3LtMq3xMw2LWv0SzLjKgEAeFZO+U4csJaaBtMIL1MpHLRaiYPSyBNpMAUDPGjgQG3fjSBNC1scg",
+	"nG9epTgW5OI8cnbBxyXx7N3NdC5C9hN/EiDs4MSTaTiNj4XMBWl/oOXTE/aUlRoB6d2ItitP83uG+KuG",
+	"+U3P1O4Dvx5jW2Z7cEtUova7hcCC/blckLBsNSAfcqOut+tkgCYfIZ3NjWb4I0bIXSk40X5QlfgRu5u5",
+	"6zImy8QaDMTv4TIaHLiH5rClpaqQK+J4cSzkrJATRzchDbvjEgzUiTWZKu2auBwXpdfAohFR6F0c50P2",
+	"m6wDJUF9vSwBq6Vx9Ew2ombBJ9wXj92VO2Arev8ykY+2mUFKep3VeMvgt676oIXluzbTJPHY9aljgaEQ",
+	"boKM084FgORuycc3zJ5VAjyttcB26KaR25O6S5C0yf9zxMu0AV784+0IgMcvteO7OWSp0yPpEUtzqQRy",
+	"UXHjIIl0jSqznAkjiO308RFLC36Xskcu5F3FzK1mhK1l/wNR4+GERjTf96WbYQMMbXcizx8P6iF7F3Y3",
+	"KQTriUqTxp0F1M5rO5auiFeJOswdelFwHiV7Bb/bS/bcdAAFFcxGBI/n3qWjf6pOyB37H+9RDnhV51rx",
+	"EReMIhAO6iFbWlFNoY4itUJvhMqCOAY9oUtt4Cdojf1UdYEfqyTQi+HvoBoQWgt1CSjl2+XznkWBUVPu",
+	"CR/ftEAA68JKHySfzIC9vTh/gUWsEAoq5o61ByubHl2cvLw4/eHkjS8QeHH+5tXpxeuTl4+PhurV8ekZ",
+	"3IokG4ZxNuEyB/7HslhVdRMNfcK6wLonqIwYDNWFcKUP1bjKOzkWrBVtOLKL+PhG6btcZNPfZCslv0/H",
+	"7Xh80zf69Yfagyg/aDssSytrLoEP4qx6Hxe9tp07vpvKE86DFuhtbSvHlS1wH5H9NK0WNNimZoursCkb",
+	"C44eruGCOMaAGVVPdrYIOq3w1nLr1/oWCkNJ3SGdEem6UoOuCyqfCp/MZS9PL18cX7wE9LTK5x2qFrex",
+	"j6+7Xnj9v14Rrhdq/xmUn6uU5h9VyznPpEnJXSEMulS1flAoOhSFqDQxnON8LjwrsBJ362gRxORVD+RK",
+	"CAYfIbwEABN4tjWi+GPPDg62erdn9B1/BP3qxrpNt9LaPKhu5WoMQCJoedmXC5VxIuL9qNoWNMBS9NO2",
+	"YE6W2mldx9zqSOwxjVAWK5aLSRmDoYF3/qUpg2A7zMifSlPSN8UJiUGE7tHH3CTMQG7cC03J9R3GTYbX",
+	"x2/eHZ8N2HHAwVwZCUOFVoLzzbBUWiysprUzJZThEOjgasnznMixCFLGxHtC4Av+yFvjNwRz+m3FHVZu",
+	"Tdxd4lXkRkAfw4ObClv6qK7WmgaMAAZbQdD1vJgKpPx2JU6H9mBnErjIOXWyYLG2a514dvAsyLToAujD",
+	"/aWyJLL5PCcOy5qnmHN4xhcHrm2BYhAjjHKEPQuuVsP4dHOa0MAymWEiGN7KpDXITzIAzHdhQ7e/uc+d",
+	"1WsEEARLF3IqFc/rkcUEK8FhrN7vgeAiqgd8HtY6Kfbd1dVbN5OFGAugVYaacQxCuzIsyGZzlUFdlkt9",
+	"U3g6Gar0P/Zf5r/sv8ZP3T/N0oTR36rK0upv5A5Wf3BAUmn1rHP6un2oDIfutUjlGFZpUbTHi4abR2mG",
+	"SsDUJp6/6hE9397+2IefkNvgM+O+6bCqICMuHkQDk5OhUhrhtOYik7xYsazQC4M8CaUoFoVAbTpPkLTv",
+	"ThrAK6b3Yt10OhgqoFrI8l9CPn5EmGBWHqwxa/RcYA2e097QYYNc0eQFPnsWdimhzSWNfU7G7sT1TOub",
+	"6uKDr1n648k3352ffz96eQrE/i/TgCDRGj7wpUPlStN0AUQOsqLo9g1KUILEpMJStsRK94TL3PjOCmgh",
+	"Gipiyx14T7TwfLc+r9uhy/AvU8vOxyfpSVx7Z3uzEOmPQI0ehUpQVobKb1+s9qFqiPy0E3XcdOQQciDO",
+	"lSn5yk7X1cX/O33zLbGiEKQ+8d3/PubwtzVXrJqqGytK333KapgnvqilWzAX1tgf2NX5VNsnUPi7Le7r",
+	"MRf/EIEJN9pOkV9Rs4IeNgJsn/2QEYmFzuV41Rrk8lT59A0M73H9/VLNhBU4ayuBOacERigqPmPgZQoL",
+	"sBuDVvCCtzim3vXVD5jvxyF48JXfKOsf8CLRpPerv2nI/R+zuSimULQ79lW7Dat8iPCvfFnqEZgxHur1",
+	"Q8pmOs/CrY/VK9baqkwnTg9KACvW3jHiee6wZD+kFdgDMlXC7W3lAvcTkU9WAQAD/Fh1AGvi+TupBtgu",
+	"qp2rACoRXka00pm8ESx9+46gQVDinvwK//uBVFo6iJQgl38s8flYKezfkfhcBNzwDy8/a4edw5Dp1Fff",
+	"1FN+4R7yWyEt0gAiCIvPdimT+98CmEjTth0o0UnJg9ltRSUx9+2TPPYFS9hrCKVXRvGFmekySEQe0rFK",
+	"3ImANpKZlGBgXYvIUGFzSIpgD6nD92PXYiqVGbDTEjnSqEz1mo9vpoVVG5CCtJZoAcgu40Ibw+y5rpTO",
+	"hEnI48MjPShtxoSmg42CgRCuyaxC+/HE03PBVSnnIuRliwaGEoS+uZGLhcgGDCJSfhnnGTkoQzVdykxA",
+	"zDBWht+EG8VS71Vh8cFyMpFjaT2fiS6wp2Go7EWD62V+MwKU39R/JtBbVtDB1UKkc/5+5Lt4Hh8hKZ1L",
+	"DQ8VV3ZEREKKD6gKzRxJ78XJP9+dvDuBv788OTu5OvGYGanXhCmE1uh7qqgV9PkEH4fuHU3cZwgQZA3C",
+	"ArnMyKgfqo34JUHYYGQSfX+p2BIDhrlWUxd/ddKLrblRljyAPaDN+nvtsVyH1foL/u7emvKy5AWwRC7z",
+	"Gycm90jUuN3/5Ff6rzWqntiM3XFZkhPbnK5xEiwNcyBPLxPPCQmdzd8dn8EfCXLbPhbDXu8X2O1zWhqW",
+	"nlzxacrG+hb8JiJjNp+xTIwdGcW1XpZDJcsjz5QZgGohA78sYe+lp5N96/3ug4Gahv3y6KZ/fvActvtQ",
+	"UVN9/EvsmD2/ZdxJ33Vruj3TKYJNF//IZSdIvbeFmHSDfbh/kMDBWPzGsYEKlLGNTnXn/oArfiMME6Ar",
+	"qnRggPprEjA+8pzBiT9gqSn1YuSPVDDrIe/GqdX0iKW/fkhZIeZYzpLniLHm3YoWBOFPInQf271zmvtB",
+	"gwLr4vhbOnMvUCeBcrF2YViS/BHduZqOf8IXi0K3FaC8Xhpr4bIxz3PkFTd6LrQSmOe0ljG2aJMMYE/t",
+	"WtU9vuTTiuUfrTrk9ySax7hg7fJ4L7nbRjp9tlEiigiWfDwTWdh/hQ7RoIE/+i+R+8NoQ0dA/bEkzkeL",
+	"GvpsWQ0vIjD5toS2MJp0PwH7tLEwO+KHjIf1jXN9griV/aTtsauy5r87HNCHTEBugiD3Ee9oDjIu3Qu+",
+	"NGK7OpWKTXI5nZUQAppIJc1MZEdMaTzOCVGc3wgVyQjYd/ylUf8oGvUth5DSR1OohTDL+ZbS5TWXhSHI",
+	"hxVDdJbCHg5X0DfnmWBGqrH1gZybBIjX1klyVXY178j+acCOJ1B9yWY8LxOscEYsa1PyojTsUUolaelj",
+	"iBdmjLMxV7xYBa2qC26MyBIcQAA3oAvAMcGPxgAsxpSwnCdeGb2c/2n3C43vAoXgD79Z8DsYZ6DkMqYL",
+	"ECNoWb7v9rGndbPl8QJFL6TFtV4WYcMjvkfUwq31LV3COz5JdQ++qqGsBzfSQ5yhMC/1AzQyLbufo5gH",
+	"b1yWS8TQv8bK2G31WVf4sL6b/PdmPa19UAcLCr77o9CklW5K77W+rs6hG0Ea8ubtgH1OhHufcG0ay3Kh",
+	"IugBS6rsPpOmlOOgkK62Rg+1RNuq635cK6BzmHuoEuyBrDRVQzhSa4ANvBUFNFMc+HTgUNFlEF2AJQGS",
+	"CVMKnjUE8mHSd6yEqQQk+V9al1ctC+8hNDuV5sWWttSVpBy5lNUyr3puQCjg589Aalw9H9tWzgfU6S7E",
+	"fzfjJXTliBxqBipBM3zVEq//dLL1V0Hfxyvo6yTjD1TTdxE4QwyhSfH1UIVSrqejpPJ8Qoh8FnbgDxXS",
+	"HiXQxmMtX6Gq+gXFtDpiabUH0qB9yoqMVa1WZKxthkUtnlAlPZ1givWQDfcOhnspM6IkpqIKMzWmv1dx",
+	"xIrFsvyz7pX/ZdWLH2WzrJkXm6ZfS/0ieyuKsVDlvlBjnQFYRcHHsEnMcjyDXr4nqavtWvByNmDHJLtQ",
+	"moUQhEz8suS5YVxhegygno2YzoUqGdCCPQqhiFM0gex/Iecg9EIG7H0Om9H+J/iRwCOENbsJS5HhzP4X",
+	"0WM9ZtK4OrbrFUu/PbkaqlpHy/8PXvmP//mv/05DVJnnDJpbr87fnr4YvTm/Gr06f/fmJRhZSqN3qgsP",
+	"quE2eWJ/RP5bqxWqDYytjZJA8A+ZkJQtFIh6Lw1wcC1EnosMIe4VJBXRcHODhZo4Ag/rQFt0Pmmw4Dft",
+	"ZN+WQwYzBdrtelVxdieZzdDcIbP7F19sI3ZPPhKPUn9Okr+YPz4N80c8CXBPv8k5THAe7/M8fwBWUh0e",
+	"xo/sKPM87E5hfKgWhZjI966lXaiMfkr/Rk3Vd9xuXoSYgMbFQ/b0gBkPSQU1Y2AMD5Vvk8Y6SoecrmHk",
+	"PA+IS4N+4cNaLRb2b0Np7FC5+gOHMU1gQhMI3MrxjDa6V3kVaAA0WDo7ydWgJcEIAUDAl/WE6P00Esfh",
+	"ViFlVBWFVEhGgTF2rNhS3SjrY+BcF9tUcGOP9HGe35OyrbM19PEqzD5VCSrO1yeidsWXbSNbRCH2Lb5V",
+	"zNk1CzoRStaKUjP9cXDrkz1cOKHGYv8YfOetz6nucDc8eLd1v/ms9uBHmqPu3B6ugKAXuccDLsLDdFzn",
+	"uYcYvM9Jtmmji1s7jI7meSs5Zzw8/+/6+gRfsaEaY0UVMJwRLEfSUTLB7kK7bq0N3Pq3+H3UuAGdITN+",
+	"K2BCr4VQxPQL+34K4HfLBZRBg3MMmUdIyTcVgSwKPRbGgE/UTgYQu3tcEeaNZLbLF0efip80mhR6Xnvm",
+	"RBdzXlpR4KXYL+UcEmqb5nHbQ0u90yP/6uiClXO74QKMpu2pHZTeB0vtLJbXORSb0IMDnfGzvjYRpWH/",
+	"3IEIDx63lQePUJqeHTw7wmrVJbHnk3ANlZnposxXjE/Ar4XGfF0gWUwmJlIRFk4hp1PoFLheAY7H6cQ7",
+	"+zgUVP5DBRx0Vh49zg/8JSTdS0KrcyEKqTNmRMmuV0OVoj6iq2d6WVjfP2Dn8zN6uNGEYW3biusPuNuG",
+	"Cp6XsNQz82FTeRXPw9MkwFuqTsq0okIYIVy9ORwqvH0uuDKOYs5TquNcAE5XAHDvAaZUxlb2k6ChRk6V",
+	"vedwqCbyPc5FobPlWBQQI7zTTpWaGRAvsBvRQDkHM+Ik/ffMmuTG+Js0RdVVQZNB5VYww9Oq2sDXYqIL",
+	"8fGokx7SduzzqeGe+h0TQ8EIGVc46o56dLPvC7fUk19RzdT7vTayn81bKhI1c09sNXvbFu3du9OXex8+",
+	"4WnYKheDB+tBWjsDaxxY/lzpdTAG6zmx5n+XeharPNkruHqtvH48E+MbgTGTtFiqkc/wjDK+Mil7xO3x",
+	"ZF2Bx0NlVbFjX2oIzeJb/vBlMfAZ2y0mXIEHs5gmbvKcONzp4sbOYD+JePIr/K+1N1rp3F7pYkoghkyh",
+	"61XqG6GoW5lOd+hpg797abFWFnW2Jmym7wQQzOo8w9bwAXtngPDMShXHr6LsvIND4/TE6xWbS1PyGzFg",
+	"r/mNYGYJVcqFKYcKblGaCV7kUhQMZ4OZUloH1ao34zqyK0MIw69IPQdvdpE6aYaK50ZTDNG30TNgnmNl",
+	"wWXeUNQpUKx7SzXcBTZFf362nSLa8EKf+bt/gSTosAl9e0ehbGc3u6pkzT4XIC9BElAvQa91pZLAprfa",
+	"K1afc981+e1n+Ntd5rfDpn8Cc9hO/WNWphRzOg/AN4IdxUp9yFJ9A12qUPiCOLp2zQpaqrVVshsVl4ns",
+	"RKy3wcfNl5gSUexaeAJV3LWhyoHdWQhk27IXHNfe6DRBsVR1PC6syYEYih0V5A4hsgKMGYARawdKqK7g",
+	"NC1VEoKqsvTfz78ZvTp58+IEIvCnl5fvTl6ii4Q4rOHANj4t+CpGJHJR1AY7igcR2Id3TOAFL+wAfxPX",
+	"pHp9FKthJnwa2UlKcGA9SNkxSAiv66Pu+9H+XNuPP+vr/THPhcp40Wyc5br0KbgFN9REfocQoIuFUCKj",
+	"IrZ5CO/y/7H3vs1t29r66FfBeM7MTu6lFcVNult79szxjtNd96RJxk7bc2ezx4RESEZNASoBRtHJ9O39",
+	"APcj3k/yG6y1AJISqX+mbLfxm9axJRIEFxYW1nrW81jNhnoCesehdS0GEpjjoHrxMur3+xFka0sdjEpG",
+	"w0TVGWQf5MTHhZwNMz28iRWxJ5gbOcWkCQEMyk53bQVLiFHmasynyUnIVIA3cWu+x37QA0MSlEDeAr3D",
+	"f+/3mYHnl7S03fjhNlKxZARGrmwS8JnsvZsgQ1MWK9zQK4kRrK7BOMXIMl1YzJD8pgeBhxtJjN2wIvAV",
+	"niMnihVVL8uELRx/V0S6eD565V/yGvABpIZx9NwCpmKEMgPOlOWkteePUqrtJ6pN86Gtw0F/XY6kVE75",
+	"+oi5AwANNXFDSdrGCVnaW45yzye/8Kpajn0wHZ1iqP365lnmzBBsnTP/9Lsc95xfqSzijaooUeCZ9DFx",
+	"5Qq7lljOKoNYY/qniolPfGhhA4ZtmjPEFLCRzjI9I9DS/9VqXPC/jmoVW1V6ftCDD+7zrVcTCvzH2lpM",
+	"w+orW46g8lMo+kX15bTVgOCTu9x0UMjMHsK+Qbc1IkeL2uzWcIErqXasPk0mXKVXu77PBbsyLHFX+geI",
+	"sbYaTwbf3+KN12BVj6Wk6tSUq359XqRmTB0lR2Avr3mebqpJlUrPupISxmFVqLWcgDqEFdn8JFbTMkzh",
+	"nr+iUMS354ZTcu0xT7XXQvBWm/AHXtYoB7rFAeL5fkbQtsGXb/n+efW3AZTUx705pqSDugMCCRlfWHmN",
+	"C2+Rf//F829ffNV/sTJD1B7aPPtc/mNlBvO8Wte9EVOLRyUXzAPm2Df7jHIhaoKa1ImQ46mDDizcxgrC",
+	"fzguqFSkLdKax5jRwKxJ4PGm9KS7oKeIo6ZzyBngKdK/1wr3Ajc3eNYzVk+31k7Bqbmdu6h9+0KMtm1A",
+	"bzy8uKfYMky5WJGZbdnhcWYOWgDaL/v9jY8aq5dIbYoeRG/FGbz4zZbn+ixt0/n2zi3qtn2QzS/p3ggI",
+	"d3oxa3gHX/PhNWHHMCfJ8uXGMEh1SDVGfVQ9kRYU/uDzpkKlFSsIn3vsgyZiDcbpY5G/7uIu1NrSeI8u",
+	"6C5Cm247Gx+eO6G2xr3t9i1tje8WjHOM+ROZe7b7iIlPIKCX0Hk78QU9Z8fYjotWHKvX3u5hZ/Z2Xo3w",
+	"OfQizngpIjfHYjiBwrxEWqycEaRFJqrE2xEF94Dsx35JpWeseVXQ+vmLL4tumxgf3rLwHYz3HQU/G/Dh",
+	"zUhm2Ybo6cbc3T/DNe7CDr+U3Iif1fVpkfAOO2WcC1dFfP7too7WNIm/y9okidcEBGTpkJrRfHklYqCq",
+	"oI1Fdn8+tPKjSBjUnrACga1nLNMzkbNpLnUu7RwLR94npy6wQexHrPzAWvn42VZ0/LGq8vGHp15HyO+N",
+	"4G48/N2kdvwz3UtZ2N98Zx5/yLxVSfwRplzl8O90oG2Zp4aF8+dKQfkHuPMEVJA8KNfWFkfbTTdWJT7Z",
+	"Q+ebVvC1TaaFrXoU74ig6xTwCTqHrJFdSihT1IryuoWBenPJgAiShZhK1iMsvgdWxCeQNva3Mr1J+rTH",
+	"Xk+mdk7Aut/0AGvrmH/yn2yDZr4Vn9yp/qJQHe3/zWWeAjDDpWEEIzjqA/esnBQTysxMpMJ/lY3zUlkx",
+	"9sWX7croJ/7IcOyi8jVF9W7K06ut+oMc3piusGJhuwc8ZloIeOZyz++oqlxfG2s4Zt/qpa4axgurJ9zK",
+	"Ic+y+UmlGhJgl9ywy/86f//+9VmP1U5sIIIJnZyljI+LZoZu6wfQ5wBytWzCVeEu39gR4oZ8v+nQB1Wc",
+	"AU7YdU3Qf7ZTmSe63SnWXW6MWLkG1pHeXrakBBgQjDrb5rVusorAO1X9yeHHihBN7dSyj3Yd7Bpx0n81",
+	"ww6ktHdi2RT0tB/6nLNdd96r8I9NXbwmFdMfRZ7xKWJvPRcIsByZqRjaq6FWwyLPnZWUOONjokCo/PGK",
+	"aI9cvDOQaUTKcx5wC0DATIRmTDfasgeST/B8hzRjVNDrsTMvjed2GFyAsapMEew2i/sMu0AjNgvXXzpZ",
+	"0jYYA7MRQI0hVKuKvCHceu2BEiO1ezlOrv/Gh5wPxZTnbiHvc40Xt1/gF4WqHnsIeLDJ17D+3cWq/oCd",
+	"XrSs82Kz7OFR/9u/P3951MlSJ0bUTUGDFdzwBijAn/3Fb2+sd4ZhojGv0qv3c9YExegonq/e4laZuwU7",
+	"WHmc3YJlA4HiUF4JYhZeqYShKCqhu99d9NhpPi4m7uEjIluNcAeYakmtj8by4Q2zOWTUAe4NSdoU8Yju",
+	"QrFKPkox+8eoyLKk7STbeoq9I1UVvP/GgirbjooaQ3caF7ma7Yd1DikKQM00Qo+aBloz1lsiOj8EjAzu",
+	"kZ5BATZR4EmC7kKvwIu7ecu48DoHWzYft2Q0fi9E8WdCrN4d9YvhY77N5cp5bo40KbaSkMgHsY4sI6E5",
+	"m0vRikvOtbZXeaF2G0sj0pkyjt1dUeS5zq+GOhVtWKXnlBFbTSbZTWdJKKTsTtuzcU/J+jHsyPLzZ2Ej",
+	"asxCkg5TtwMNV91xpAsblUdFMlDTcUcmyzLBIQ8pjTsdzdlEqgLYJsnwQKAv05Z8NvVSxcrziVUu4X50",
+	"pyLQ3cGtvtkjWnE1mF9N5BLMj1LJRy+/3iSb/OXQnnZ4/lpf1HaxZqcg/7zYEt3fEPw+GxTZzS2QEj/o",
+	"wT+L7GZDHrnlMHJlwbDIbih2fDS3qrm5idkARFFkNyy8se5Mb+G6TKvdrLENRHFaV6YImHMGhOfwOzxR",
+	"QegD6SF3EqN4d8ZLvd20FytEmCMjL3UGY9RM8PXgsl0YZW7MCgy61bEyVk9P2MXri5/eBsyGEjPCbNDn",
+	"vzs9f/P6DC754fzH12dX7376AEgMJkfIVS5MAp38BDnFPn+CgribA87CTFDaWkyJvqMZthGrrXAbrAbb",
+	"qL3LTXJtzva2zl/cXbbbDe++iMPcvbdAYVzrGYYGYOEBjsGhyn0niAz/OtsAGXXj+NPCMmqPcX/gDDcM",
+	"lF52IV8uiKNjS9/ZDNoIW/mzz+6/G3CW7bSOYXWd7d504L7fLSfMgo3CydidhKe5HufCdBMflZO6Vpz7",
+	"F6paploJ8rzuxzYR7tu+iL9osbFLOwnq2XVTuf1y+4yZlD/WqLIBsX+0xENqhLIBWw9ZnRrbuefax99+",
+	"mjp31XM7/ejwrVYCtYOSWs8t2P5X/ReYI9Zeo7V26eOwMFiqqZJOZXVEgDo/nbQzeexYabsoVKOc95nH",
+	"ISWYxmbJgBs5TKAVxzC+WZ48VpAojyC4cQEMS3X7MRm256rPF8qdhf99ALc+iA7cUJw5bM+XjE+6ByWA",
+	"Lhq+LooH0unVVtbbxiv7tfeMWysm0xVU6e+ydP0R9qJQp/5Cu5v3nk99NMJVlbi8UH8zjBsjx2rSKUc1",
+	"dJnSFJVFuE5f5bqt9RRcWah5VA9v0oRO4irTAHty1O8/xbMTlUzc0GN18dPbt+dv/wVM1s6FVhuL3ZeO",
+	"np6QAEp5Jz2dumPiCEp5CQ72auwczxXKx5kkoiQ86CdW8BelLBzCRPxYe+wXrORRJzNkC5HUylSfA1F+",
+	"vrkZr4wRbONRzUcWt3bWDyq0+M7NURcoh1fYo1Y5TG35ra4Cku1WUDOQoWkJHfJVnIbe9v////f/K9vv",
+	"kbuQTif1FArDOqwHYQ95lgVawKN+n8raSR7o0BtMkg9vlJ5lIh0LfPrtNd8rLnZPzH73kjZ47aIyt1Db",
+	"Pbpb7/hmKAVwS/s7LV8GvVF3bSx6trn2Xaj9FkxTT6aem2K9YV7+9OrV69dnr89OmKDGV+K5d54wYKmJ",
+	"UJ9YEFBVIOfK8CG1YK+2XbaB6fpx7+JM92u0r2hkD9Zuw6mjG817fNr15rlVc+lGlqtGMp8cEuY+ZJ1a",
+	"ohQia0PEZWXTl4qluhhY9iSpXukK0sEJe/Xu7XfnFz+ev/0X6sVhdThWLqJIBU8zqcQJy4USM+MbB43o",
+	"sVNgaQGhiWOMX/w93VVSaYY8B6KXWGFg0mzk8Iivqk/46KFJYqtQr3B6+CreJDfjFX2tLgwebur5Rsno",
+	"IXUALR55oZQ7mHbppNfITlXPUiX28Xm/3z9BMZiQfuOFvdZ55EsaYqqH1+i6IYZddRBr06V6KMcwGN/6",
+	"Q1jHGkHWSy7s6/QlPk0zLlVr1pj+futjxf4r8a/dSFXrYv3F8/XTavKAi5GzV51DWUYGWiuwaPFR5HOW",
+	"iqE0HYFaX+Nsstn1vLK2Uwm5P0/E2+n7HXGZbRZ7UfVS52Xx8sSLmudzpBbPF9Vb0S9VojEv8lQJx9jt",
+	"ozH3FA8vEnPv+MuIwtxv93RAyPS4fec5NQwXjBWfXAR1CvoYx/DPZ/CXxBllggCuf7hfJ08hIayVYD9c",
+	"vnvLUj2EZDKbijxWw+tC3bAnSXXuPx2q9DfIsFQuRb+KPNLXzd5TJOg1sTIi/yjyQ0jmk3t+ksCg4F+H",
+	"xuaCT2oXNEa4oZX7JWq+G4AHx4pUvnF83LBEpkmpM5K84cYewhZ0eH6WlBEH4cqkxZySu5sLRJMoVrXK",
+	"Q/mFQlmZNRQfAFThHF6l/CyUxdYemQsTK693ho4n6bE3elwVzJnoj4GUnWV6jJ6Bmlt5iVzIRUul4aJQ",
+	"b/R411XeDLqE5BqlMCsd0DxrpcyjDzcjBKWyXx0d7NSaDe/WVCGoqpgMRH5SUhkmdO9W+DN8+cqI3zcc",
+	"XX/j0cE748bSMD3PyEAXVTgjnK2AqjvLEDvj8YpaCeSUFyqldCsgTjI9BlADufnwAMnJklXrjyLPZQp0",
+	"KO2FHMtldoVnvNVz4PGP33z1zTdf97+5zTurYna1EhExzHEkbiGttDRipnDxrmHJ895RH9ryaEUf9T0s",
+	"gbR76EX7pr7yoby08RD5OeG+M6ouE41/5lbTvDqrtOrbJw0v1E4DuSmEmeYDngW2fufnyuc2NtWFbe8m",
+	"cZ9ux3dvAO9uZtJ0D78llabbJtFkSmli9JUnFTukDad1OZLRNZUV3W7gPgj7iPuEES3VRbgwol7KK+ON",
+	"V2DhN3llH/yalu4ENhTyo0h77F35eN7dYKGhXJvheReHVVux25jTdvG/35LrIdGyLvTSlrvRF8KJZwUA",
+	"qCmscq6sQwkEt0Nud6ir7b8rkJS+O/Hl1+y/5D97LHHvFFvwDe7C/VLJlWygGqZz8loUpcfqyB31q6ql",
+	"+Pd6sy/uZhX1/m8J3+gsMJNKuD1kHiuegyp5QMQvhKtNdYTpVKj0dtHBns4Ab/T4Xo4Ab/T4FGdlpQQ8",
+	"vidZgxLeto4At62GeXsrHgQ014q0KwjWLWRHm7gmdW7fl+Cwh2RCflj3leZ84+ZspbaUDueHXjeUkTq3",
+	"XtQYUUmbmFDXCf5cIGJihXUpdnp5ef6vt5gXeXfx/vtT97NzWJ46fZhxOYF+36rWAWQ54LFcgOjCBOgE",
+	"LhnQA0bAH4oUcKKcsipGoTwXIFIgcncFahdI7JPcvfOqNf4fBQc4jzEDPiRy8oicMCcNJOpAP4Es6uxM",
+	"C4Q/IGsLKFZn2phm4hWcxUfgwf4hBBc013sBEeQCnOeK1VBZCtXEoV8WUdtaKAyYkwqd05Aqj9WgSMfC",
+	"mh77Tueh9wLrHrlg5roAXV2W6tlmSUQwYcoiInbGaMA7AsYhy3Ct8aU2ajpQORMPKeIoVpgp8eQp9KVr",
+	"Xp5OFxcCzN/DS1Ne4MAeMs6B5i7tZnuBa+0pJAH8fvsaeUW9Qdx3B5WciEjaYyu0AZGLim/KlFkN5wbB",
+	"cKyeJJB+v9Ij6uBOIpZUGrqTp9FCGB7Qs16bo5TSiBXkLUoRED1TbISzyHA1Nlt2XtyFf79LvHr+F6HO",
+	"gSfZP3FOfRFAFLHBRuF2B9opeuydAshC2WeHArEBz+kDQhfS1A6jsTLF0P12VGQ7VY/g8g/PL0OH0L14",
+	"5UvEz673y/7lHXTXD3V7p6x0ukLVH5ST3SfQlaaQazB8zEHVNTSCgrBQ5v7mYQ2E1YV+TfgIeWBnYIQ0",
+	"g0xGyucnLpCB5AnwwYQ/STXkOZageyzJtJ6aBO5kPRH3ONeFShn8yUdDbrQ0KOjpMD32ClM17qsoD1lM",
+	"3SbxPOr3+0TrPRETnc+pxILtD0rjk5c1G8YVg1YWaWzOrc7/ZtgwF6lQVvIMudfUPFYoFt1KjAsTvkd7",
+	"dDdYBa3Ap+oKU6Hocbz96Y8ih+4QMMCR4NZ98fjARawHSzYJptTQHxSu0oqiUQKyYGXmDY5yEXjA8Dtp",
+	"xQSLjpDCK/KxixkqWqVQDIiVtAj+AoblXBDznzdiOPMZK6brTOkUrc/FvwYu6tE9iH2w17kQjHDu5SDR",
+	"XCJ2rWegKA6lIW5ueuwC+qF9LM9VinVIz2WS+wMnSwKAIYmqgAJCegpYt4YlafY7fuoEqyCwktwmALed",
+	"I2BC8BQXsP8ILYvUn2Ov+UcRuQkimWapWEI92G1dT+/8+9yj3Yd7tOFVlBCpCyanIjcuXuTgNBISl7/i",
+	"NunENV/rGU5d/X63XCNL6BT360Mg+ml335fuq+gNXWCKXXFuWJDCUBg2Oy86RWVcZ2qjTM8iMPeIIeYE",
+	"q9nuTrEa6pQU9zOej4Wx+HXP75a471EBxH0UHXYwpBHRv5Ufi1VSkhUl3ok7w3I/w6MzIzJo5j7Nh9fQ",
+	"tI+/9qKXntatF6tYhWx93y1J+mRJVlBW5+kDhfI0NrhXuYvShBwzOYoVCIkDaUJtx6vK+MB21WOJNFdD",
+	"Pp2KNGGGzw0z+sSXCWjbUrFCpYmB27hM2xbhXttrfLMbMYL417Ysd1upIx29fLk141PJHlcp9iO0CV2E",
+	"c1XGclvAUqpMJkx8j/0UfhOr8q0tEPF5kO98wTRP2Kt3P75/8/rD6zN8A5T4aC/M4lC2p7JzE36J392A",
+	"yq5RONqt9asw9C3rp0B8YuTHVvqqWzNNLei6fdrwfp1QO5VPx5C5q2lRto0E/tj9c+88kh1n5JF3Jyw0",
+	"8GzrmXfAC3cXp+Llyk2lnuaBPaiyQ8NnGs5QK/fi1bjvD3XwcZb5c5R0GyzTeeqzqArCQOJpd1FljgBw",
+	"+OOUGyNMrCB0TFxoejWEF52AcglzYwU/SUAa56XHwlLK2M7kUETwJ9jdKshS44m0j91w6MvTqeC5qTTD",
+	"u+vyPJMih5rK0B2J4EN49HG7ZW9hWC6SzmZuQ5zmwggX6sL9KSYghBOEB0JQ6ClBZk/SgRG2GYod3HyA",
+	"ibh4dSCYAIkS3EOSa26u3L3hpu7cf+wFnjCGkB9FrPBCUagJuSBGfOITqKlz3JpF6gvw7myKKHTABOrC",
+	"soSeLIqVezNSjakS5B9pIMYS60aVB2vb7HeE6sPXPjhH0z1h5p5jjGYWWj4UO7KFLob6umy8ZLIVP8WH",
+	"Vue3vx3sI76tbhtWzC65MOn+m5JhdrKrf69nyIJlNcD/kXzeLaSpW4pf9aGV2wtfy6pLClgVXEixmguL",
+	"6BaEAmMN9lrnFujI2uM9d982W/zqaANT7HC7hQXp99x97qGnRSrtygaachMNzqdTCgMQym7YyyobKHxm",
+	"pw30WYk9az7TLqPFKaGIW2htL/F6VWM+NccAA4ftiAwvcqdPd4mkbA1izkoilqTccndCZeV099ipYjIN",
+	"F3Ufwa2Rpx+5GrptubTqHrusbQq0+bljdhCbxZXg9xMAuNdRvFGsnEdZ3FYIp5rryRXsPP9we13itsah",
+	"ngA+35PjBEQxpqCev4wVJaBqC46Y/QRhUAMRoLkugAlmpvxg3a55rQts85nBkRaeOZPudpD6YlZrZjI9",
+	"y+YnIMSklBjaMuIiECUkYAa5nhmRu3vEqqbm1Fx7cKN73DEfd8w/446JRZuwDDQ2gvKPXGYA8xDoZF5x",
+	"IJQaLCokeDexanrQHazNPmyzlW2Pg/buDLKA5ahuiYM+6r/4Zhck9Jao5uXNVDnvCLV/3CDwKt1U8cDZ",
+	"1vZT5BSdE4PN7XbUTQVYnCcHC4Md9B/cDBNvnfSJAba0OEsH6chcUF2OBD1i1ajocbJe0YMFQQ9ouRpo",
+	"QB5hIo9MCJv7I3eK42OOhW6ksXWfbswLY2XC7XXOrJH+h1pm6MO4ZZ7gZA/DksNzImbDkV8cU+yrUrVr",
+	"pUHKyAlvzqQyVvC0THf7qmqr66VRr13Z95Qe7t1rQvaOhFj8oPYiw5LJkRjOh9mO43oTvl4b2/MNxhaA",
+	"yddohACYqjI6l3pm7YGB/Ci2zHmfej0idAxl6YmTdsl/0t+ThZMlOKn//CpZrxOzGB1VT4cL+hdfuSVs",
+	"rcjdBf+n93//57+fH37767/7h9/++rkfffPHf2wh4LAX+RN4JMjJD+ZdXfM2IWRjX1xhpBLGXN2IeQca",
+	"NthyrAe/ieFiduFzfJCLsdQqPjiOD0QRH/wB3cW+YM3H/G+GTYTlcEhzWwbqvXKp2tMJ/vNtRvOi/+3X",
+	"Nas52tgoblcfchE6ih4O3e5G24Z7ytYlCdBm0YGU0JdSm2q5WzFN7/Tp/P0eK28dVd42npFFXEQ15gXV",
+	"mNAFMmepXtXvrpCTyn3nDuZvP+PuZLahaU6nNY/1N4Mh9THwtkjLbJG7MwNUr3QeEWco4lUi+hCodU+m",
+	"Qhlk2Bs7mykAkIWMZj74J0kKJWpt8rWYv93/r5fN2iVKBsxdRenOWDGtb1WQkxzowh5DLKQWUClR+Fqs",
+	"vKDzQEg1ZuKTGBYWYT2FArr0JwlB46/cFyDkT56eYIzlMUB0yVjBUGaAanFf99MKH4dyYUBusjD97qUQ",
+	"2yGxbMuJO2rpwpYDZdyy2bUECF71BVfAlEntWJIwnccqqcVulQ4t9xEs3loxdU/vKw9l4Fi+8Fht/Mbd",
+	"5bp81+98CjrxuxS3SQU7k7iPJxFTNVXMU0oZ03N51ZZYYUYbKI5oLmfcMGlM4euJTQ8F32pso+dmeID5",
+	"jd24uR9Vq5pOXuuKMISFeo/95nCkCpFpsy4pq8qSdlW6WSzRbIJxaGuK96UNdF+U2RlLY5FEn5Yke7Kw",
+	"yKNK9QNaZjJuhQvN6aj31PkTPWJSAbYXYIImwUrFEu9/IOf3LpSEVY5jVW0DdasG5Y808osgNY/C2iRc",
+	"DEogzjkaT/xT6g0A42OL4EA4La9UHDghOPFR/zmTKlYDba/ZkBuB6Fx6+wSKvMr02CSBq9oUmU2oilre",
+	"ztOpIuQxobJF4iERQ+fQlY8DsDLjB1Eo+XshWAWGH9Dq73lu5VBOuQL+bUjsum+58/h/HzpTPzx3Pjkk",
+	"sPGb1b9/gN/g8GPFVYNkOW5g/pkrl6H+Kr/BVZiiWMD8NckpuRtvXQvag7zAg5Q1d5NzP00x7q20NCAs",
+	"wESpW4PaRq+DqBbmEkB96wmlp9XVUKtRJof22K1LF1hcgdyWVOPkKdrIjppKm0sh+WP35gJI0QHakVBD",
+	"cYjKbGsFm8pv+C/AbFJb3N7f0YJPRRTaFOHOHjRVh9AtrHQAnbl4FRpSyYPycci//Hmkr+71fXfUJ2bQ",
+	"SW629S83LcLvt1C5dBv2HGKbVODpLEjmVZRbBagFBu0u9iTJC3WVC38QTfncJE97rXWXR83MOw92H5xo",
+	"5hLuCLGsi501vuv2YKdoFxg83HmY+mGsxs4tdJKKJRJ0S3Qe/lJKbQLfCFQ6qd9ltdYmhLpUGcVaJKFv",
+	"Mb0hFUPlS7zDkKtYcSA3w/riEPsmytFBEJyKIVTmRzp3IbDIRlBl8bCpIPymFfQHSzXO0O35Rs7Q9pKL",
+	"EQhg5oKZGwliLmEXIFZqdk7xtqewLTs1o1KQswo8BhZsEH3hVkQld2aZG4GKrBudjRW092hMa3GLUOmc",
+	"m2theizVQ3RTvUnqg8hxIVOBgXKD9osPO6njj6VIzttjScUXwjdMMRrJIaCc3DwW01hZDU3T8Pph2O4P",
+	"dAVzwqB1SKYY5vvWp9CyV2l9TKgLtVmalO2sTBqrLaVJ/RJ/qNqkfnz3FtJuqU6KVJNelDTVdyJIGl7i",
+	"oyLpXSmS0r7Q3X60KgR79hkO/A0SpcsT5t4POkKk5nReFjaQQFrifO5JXdCQVfQMm9l5xsLu7CrCGt5V",
+	"AtVfYK8aqP5VrhRDvW2wAVqEy+8NCr0CFIzL3RWb0D1GqP46sGbYyRvZREexqqG4Px//Hu+ysY/f0mhe",
+	"HH2z/lvvAb2cQkHiwg+iA1WSUivULT/Mn7YY4O3NbZldodWX7KrMe8KUZqMiBxzRYtTWJtt7R/Z6hzx3",
+	"XQj3du3dWpR772evehbwbC07Vr2/PhU8QxcY4WkC4OKpyKMFpRxd2KGeiMDYAVucL5Z6/cnZKgwn2BMM",
+	"7pbW2FiQw+FtnH/wl3xH3/tjT9mFu8gWuEndrE+JNrcOG5VwB2/wrl3t4Us2/5lqMZ3oWa8uL8WK6ktU",
+	"kXEnUalYWV1qBEZj0jy0FPg6uefi8P++4rYkfSTyCpljaT/TY0O60WJqVoSHOy2lzZz6DvWb+mtIiNk1",
+	"YTwNrU/+4fSIGGelYqNMjq8te0IsF8Th9TSikjycqGMF+QjixUSgnjuGn/gKZv0mJohsXwKagUoek/aK",
+	"PtXLmqHBvrhfapnBTRoq/OuRwWum840ebwoB2ERu+06qGLc41XaWxb83qXBwIWGbDBa+PQqg+ajSjksl",
+	"ehg2EjM203lqeuwdaZBOxGQgcsNuBOCgnF+BDpETxlWssJ8fFIrwytIyPuPzMnUiMiNISoUecMgVGwjm",
+	"AhEr1KLfixWAwrg71kKGbCayDBKCyIZmBfLWVvHons6TUqTOICDpxisVy4n+CGnhcGaOFaVHpT1myfno",
+	"EKw/IWZGz21XuYv198eQBxLBvJEooDzh7dGp3sXJbttT3Z24iLJPuLZKdvYcf9zz+fInsJbSvLRaWQKU",
+	"o8MJru/ynWwZ64e451lFpXoFsW8GtCLJAioeOpgJpBgWNlQwBqF3Ku2tEsbe8wo5y+dA87kPOMiK1dds",
+	"A/4jUphnp0NUatzlxIkPdQpsmRvrueMNUVdH3HtCparGvWTptQh/J5telxV5FbCxxleuAsZ3BkCwEqY7",
+	"4XMEKQ+EUCdlnA8d+G6zQjn5N6/PABfqAsoyCpXG7YUSlA6w0H5R6sP4kB61k6/osZNYVeFjbkUpDdGp",
+	"yAEs5qG8jVWhkKh5XFRf3KIKmaPu11NYL+1r6o288cYZsUFhgUgiTxFKwhWd5YGD12vKHi+tpsBVKImm",
+	"AmsfSQXMXgU0CpUijSxL/OVb5ezx649L48tcGsEA9rE81hDJnSs2vM610pkeyyHPfEoUqF2rICzkSWG5",
+	"mHCpKjwTFQwWsnLCvuLDK/aej6UKteHB3DcnaNVMyhIYS3ejZamshgXUTWia4GbY2u27v2aHOl/MX50p",
+	"ag9S60s8UUtLZQdKi+o6WVJbX+yZg7+bCpE1GXtFrhwzmaFNjvRCkX3DkNyTSmOFf0T6IguUgcAL4Zmy",
+	"5fCaeR5FnoMWsZGw2ODPGuI+y2+Ez/R9B7cOyw6GdlzTTW9aa/TIt9p29s7vuVo6Hngwy490KwTPQ06o",
+	"/pZvR+1ZNzorVHqYCp5mUq0SeIIEoO/lCoI102tuxDEdCYAiMi9766Qa99ilsExIey3yWCVWToQu7NXE",
+	"JBGSSXtkmNIz8PkJKCslzdbixnrmh/oFxinh2b/YSKWEGniTbXbFt45aQAPv0Lcmta+LGrylomwWlXjO",
+	"a27geFwenI1mI54vNIJZzTjKF9SPyHKsAFjXsCJgkL5n+EtcEN/VJuBLXRUwCyGZr0ue+S1WRBusZnFF",
+	"jLjMtl8Nx0xRuQNRxKbegI1fQLFKjO+jij6IeyoSn/Cp1Yalw9pXDvOZcbe8IPuaC5tLd2eEkLNaN34u",
+	"TDFZseDcS/hiF9vjIqNFhrmYTldYLgBD3b68foTltRhnI+EaNKNFDdXRCLV9sjk0SUAKt8fOrYGWQ1xO",
+	"nvBbfxR5PQmbXJ7+6/Tq7bsPV6cXr74///n1Wb1/F2RzPopmZUB4mn1X+R5SpuiOynvl+75/jPt9Fwcv",
+	"0MqWFkXXC5OG2ApNh5p/yYPiiQL+ZliiCzstbMJSMcx4LsxJlTYAWpbgA17zDXlMIFWl+ETU1yPqzja3",
+	"z5PWwCgcuVGLYR57lVo+7zEQRS+TZ6ErhyZvBf6JxOT3WbC/I4zNqZr/cPnubau+ITzorcrl94SQsWH0",
+	"eCoa1uiEussaYIS0IgwM9TmShjfVYBB2n/L8hsATonfIgJ2mXAmFcXEZEEFRa1tyI8T0yn8be9napGnd",
+	"KL/UmsYFvqMvNVzDx3fxGphQuv22sD5HgAZ2WD08tK+JC6EhB8tDn22lgocokcRT49eOI7CnEJVV5BVk",
+	"2CgX5hrOMXM21ZkcztuXwKvqAB/Le1/oUgAZCUQj1exrP/kzsMz21XA+aq1guMMLFiqsFZOpJSJU+pf7",
+	"9ISnAhPGuBhi1bAa2PnIN0t48j1PnTTS+YznKYbQZQjkoVrATIf1jIo4VMSmuf4onSNBnkKNuUd/1jKA",
+	"jamkNU7w17EKaT+6E7dsqiVQPjHiGfff8bVOhNVLNS3s1RRhlyVpHuhfcZbKEYBzLZsiFVcp3Y5w7+pH",
+	"Fnque+xSiFhBg/m0QpTUm6TNbsTm8y93I3WW/OU6D7emOKYT9uMq3KUPAce9Sh5ZKFjcIi/9AhTLkdwe",
+	"hidVKj5FXjFeUgcVfbyFeMWK6RuEkO/tWIPdDhfUz7BlX0KD2Ee9u8PDfQyQM0QYOrugeAWd8gJHdui9",
+	"CLSoRQEfWdFwcYSE4779Yofui7trqcB33AoayLJ6s4y9bavFPZ0Ay0ax6tPwjs9+2I2z2Ur1TqOaEYHe",
+	"R6oXaxKKbF+b+1yYD7L9x9nqGkP96xjp/gz02Wf3P8Rmri7gXgAQ09RQDSgX3lAbglY36BbXhTUSqaAv",
+	"b3jmwqaQ6JOE0cm4pUVgmBEC8++G0n0r8dAnIGcqLTPFcChEitErNvHg14H90rTgnOmhL5EOeF/rBy7/",
+	"Z47sXlXn6UsGf7pJ8DHehKuCZ9m80wR6bU2uLiFjjatCwOAPfuT0qmvU8+surNLK0opV49pii0troSTd",
+	"WPvlMntcUY8l4hUlYi6zu1tG5kZO25fRexDWhoru8rLx/YElbE9aL1ZQSctUVQoQ2kcpEqsriyXCm6xY",
+	"hOX+Fqv2RRgiV8AFQr+Dz5w0imfeyOnjcnxcjis4zW7klJZjt6sQKwrta++tZkrMyPqJBmOhcIs0wgAz",
+	"Wl4n2O4DuvGx8o1CPXZWoAyKi0CB1GyiP4qTUEgjpDZviwpp2I89Pl/mYsC330n+bngt0iIT+bMMlU9b",
+	"SZR1Slonnl8kFx8Fz9i1NhYtfKpza6Iq05FKB3M0ZXMNxx1IeelYDXORCmUlzwx1OsyJbP+EAcABD1mz",
+	"Uv8PkYac4TCjsjcC+x9asA5vvJzr/g75fgLpVi04BBz20tz0OgQL0C18PsGPq3oYD79bNpDf9KDpPL5g",
+	"HpjfTfVsRXH0lCAqylnMQAy183I0OBJ34AyVvoE4aKYjTyAEbO3uRA6fUWIWKzHVw+uKNg9XDLy6NNY3",
+	"WZbGtGBLpUgPAhD8w6CuhgF1ePyk6bEmCt5moW8xPdMzFUxrO++7Gefbehf4i85vRH4XELZtDNxcu216",
+	"5FMlUxdqOmtZyGx1iFe75eL5kfqeyvXyt2CsEMCCrW+xhBpCDvqKeTYlet4VwQYCq2XJwLtofnQN/1YO",
+	"9sSHQpcnQuFtSY1Xv4kPcnhjuiIRpBEiNRkPr5GNnLeovDj3cjZ3e4LnSCrUuBd+J11QR914JkByoVQj",
+	"04iNpBqLfJpLcEEVtZCIVRRY2flZxEDnlJ2fQZHaba/HyAwUBe2BCIJClgkLJN20g8icjXNdTE3EcpHm",
+	"8iPsy+ATTBSrmRhca31DvxtlekZXLFXM6FJ6KofGw1BdTBGabX+aTmnHyvRM5LEaciOoDB0x8Qmo3aVi",
+	"MjU9duoiWGOdO4WWTT68ZjdS0VGw3vx74Z4qVotDodGXNOTh3SQNc+CfmiVp9jt+6sSFAh51wzPn6Cd8",
+	"DtG1+zvim4HgXiqWaOR8auxOo/e/kX7D7yvpnTfRNd1rDQKehOCeTbTgnghk5NZjZz22QDVCdOIA60Br",
+	"vxFzRnZeWZr6o8jBLy4QHSoNnYEbVg4EfGBTXXmfNakICFTEPlnCh0NhPAe+i0WJI4/uwjSk9E0INAjJ",
+	"1RqK0I30yAUdtRgXF7PbI9sa2P2TbRtqfDHqHzhBG6jd0Ux2p1tXvpryCOYMp2Gn4Wo+cFt0q5QHNYT4",
+	"i4IBla6sFue64w87fX/uFxRnP/zygc5EwhqvSqpvpDhmydXV99rYQ3PDM+dKv7d2+k5l84hdimGRi4hd",
+	"8om4lFb849LmcogaOQy/TlIVoL5RMe7AS1I+Yqhk4nh77DQ8CeRAnh+xa1047+3Cw1gZOVaH2BwGf6Cw",
+	"EaX3jGWFEbSsElTqoddM5J90knhJJwmDx0D4up8YCOQ/6pvQNYZqehBZGaawkRmHXD6Zwln30xfhmRXQ",
+	"+YHfPwM5dncoGRXGE5YCzZHnR61cUBrwFCIble+W0F2KpeKjyPR0IpTbP9NVWnL4zeWj7POu11Frvwq9",
+	"zVZVhi10q/BS20pXXQp7+ApeSwtMHS/rlgp86s6VF17Bq1pYw5wNcj0ztZP4ei/RsLU9o7x/6xb3ov+i",
+	"NMEghcYJZEkbMR7OSwPtNeVNXuGdWo2uf8dG12WexL8bD66iibr12/lMP3mOZfRaDQKlcqwAONBj70Ki",
+	"xLCKVhK5XtTyYVaXXg5aboE+J4eRuAA3ViKcCfRMhU2JlDrrkUwl3pEW4poml1NzuC1hsFvPFRWz8Ow7",
+	"h8M//XR+1iRcfOHZtQhmj9wtNucya8PEYSqnTT35Zb+/TLqzHKC8WOlkSvbrLmzzTPiyvd8gMMdqwFZA",
+	"UwZ9iLOb3S3VWqlWQDMBlEQfClu8zNnAnQ3okObcCwqwGCSNwX5vr6s3nUKGF7fQVEwzPXebWwSnMGjt",
+	"DqKujb1pfohbqzxtAOpao25Atw6JiXvs+3IndVNOxZb521ZO5FOmiskA8p+okIy3OGGqyDKWC4odvRwx",
+	"PUyPObvw75znAt6yFGmESQtStHc+DI7ZwYKQb3IkZt57rUzj1uLL+uGpMSqC8dzCXvZMKEwD61gqZtFG",
+	"HwiV76722pAspas8u5YuTp9vJurZenKGiyHRTIONtJC6Pe/32zaWTE6kre0rAWYtlf3q6ABg1XJSTA6O",
+	"n/f7iKumf4Y9RyorxpBJ3++puPLwbWdjOOjh9HR2KPaegmL92/myqmlYbqWxcmiwit9qGq8Qc1KT2UBR",
+	"Fi/+7onOB3OvzxKR8LdU47L3XCtholgZnVvsTACmdLcN0gUoEgswAM+C5TPCWg3hylVxMxurhJsrPUp6",
+	"7Ge8jAnpqFINg9KTqA6JR8D0apTrCco5hl9ZnTjPDQd3Ch4LBS4cr0Wf8yI1sZqKXOq0ooM7k6lQCAQa",
+	"uX0AT+lSsZ8+vCqruYGfJacOdtjh/XehY96somC8DG9vs7RqTZ2/LZI7evkSVpj/9/NGMsVFjsphVhj5",
+	"UbSt8epkNy915/cOrcQk5rr7vf604f2s3uluj0nAwLRR2tgGucDw2V4nwFu36HDFDebB0VT9XWn/m6Ph",
+	"Kx5P5FKscHkFBHS4tplUVrNBMbwRSEQhfi945tvx3YJGVF4EYZbzjFHFWaKXAJGriu+Qlrr6Zc6mLlJU",
+	"tnSdNYdJjtRTWFzrWaxA+NU6h2O1vtnJazJymiVhMj5gwAy7sQLTcvKv1x8YbhFJmajET//NsKTiRJ3z",
+	"5Ga9g3VOzJQIBZSDYv+kGV5y3rHycxC0PPybMUvu1r8ndLhw70DEzqmq9rLfD7eLlR4xYE+w1y6Kpuxp",
+	"DjvcgA9v2Fcs5fNV6keXaExr4qF3pbazT5V4u8amVlSliGqljTYn16E7b7o8TuLmKmYwATihdLOVOwX7",
+	"ZyB5idjRi/DOBmKkc1GzlTvfVWpjU3q2j21m744bDbJVFRhmO2I6S8uYv2OvjeBqWStM3tZnr+yu+458",
+	"b6Ubt2yr84rdi0BspOHVI1sKtEO5JfVkElAAD465/DAxirlfkDPmFpyxZwmeu+v55np3qViV/GiZ1jeM",
+	"2x6rhNbUylFrYFsIN73bi7A4Iwi/PkcJxQlPq3uHV5GvOE4PKjiK+v2+d68qZUd9+EUYAarH8RR4AhAr",
+	"6H410bmIWGL4ZJqJNImVNMwdvUsUXoi2Lb8RCvigszm29j/v92nfnCKd2qj6QLAJkZy+hzcgx/9Ijouc",
+	"8iQWc/HkHWn7mGYCs2HkMNkpM9fuhJH72By5c3EXW4wAEtyz3U5JyRwYGmFGDJ9TirjF+VsxvW0g3p7c",
+	"vWVg3rDfhGNWdbvhWeb/YJjVY4CIRp50CCCqGOCJqVm7HdGF1hzpV53ht9g28GT1uGl001q7Ptr/UK7H",
+	"yHsk6FEOyxFtpJvELWXsy1bYkG4AALT7gbpubrnFEGS1nVweouuAOyGUGuoi64lAWI7zkrBozs8gF4D4",
+	"aqVZLsbSWJojvNMxBNyYLQCcEJxxCGo1Z5kYlVuD+wy6JyxdPXeuGuvvEzHRIECkXYiMMTVmj3dE9wZu",
+	"ewCRx57FxV6LCSEH/vvwA3z28LwZ6OUG8YGmcxd4zUOStcXn2EDQlhDPnTWAh/m7DaBrORXs3IrnsW+0",
+	"88tSBb/UgK0gJ6t/8rEChjs1NCEGO/gx5BJuwkOCA3EGVhc4cQa0EJgCvjFWDTDG5XtXwItsDXYxVpQS",
+	"REhmA5CRvVYwejw7Ks3IrI7ZSFgKVXJhdJEPvQI1rF8QBmVWtwQNH/x72ChcqABcb1MM9tjIP5+6dJiu",
+	"tarS3sC7WImXLrKvXtSTRlbhxo1w6B3xljNfYmxemgC1OoQ0EaqsHLMEfkgIUQboYPYkcZdPIpbkhXL/",
+	"w4UBv0CAbxLFKgGoc/I0YknKLU8YZ7+424vUxQCC0F02F3zCBmIsK0s/JKswj0SVALc6cR1QOswzW9LX",
+	"AkYCaxkn7mzkzkCGkZoyFjRBdxUubOBAMBB2JoSClTsQzM0hAqlhI+z3w+ozpBIfTJPlYiq4BVAV+A+P",
+	"go5VDQZNfqMEfcP4EQlecSbQh6gnACvzTYvcskxwY2OFddnnL8uybAUdB1g9W84noeqYuS6sgW6IiJB6",
+	"zhm6iNYdVwh9B94rk+52bhwuPNcQ+WTzYzfLSgwtkR03+Bo0qW23YW8JUBLaSJ8bPu8meYuPv8GJ3+YG",
+	"9IYamJ++K/sDIFSk96dHtc2hLSaHTzdzPk0BmOi+8z//7h9+yw9Hv37+6uiP/zhYo7e9LLi93kNa8cmi",
+	"HtghmkrdRXI1fzeC97d459Xus7qwD/74tcmJAqAUMqBwe7LUTrwo2nwg84R3EhYtQzH0OXmFrhHsvmej",
+	"nY+plv5qCmV/8Zd4hIq3WBdO0Pog2b+MzqLkWflqvNWEX62VOG/Ei39XOCvzImZwxhRY+U2KPEsiAI95",
+	"dLIz6cSIYS7cDqw88hEHDvk5d5RyJ0DI0mG7bqunxrQATeaeWiC7fN9b9K897/rebYkJevtVlQd4Pfcv",
+	"AxBtgeSmp7g/pPUsGOHGy2r5qOm/8uwz/bSM4W0CyO66ALxVbid9/9CBsTR10B8A04PI2PuEqAVYrR+b",
+	"J9VNhTvgUxV0W8OJ/Pa8dFTuwCB2wq7S9ylo6iSbudPKWoM/fUcJjInAwsWNAClyIXMEEPVYIpQ7A6XH",
+	"UKhJiFfFuFMI1lP8qGJlrJ5ORRqxTFILN36XhbfStHMVAFq824W7372tW4TpoiU9AIDpPn38s4oj2K5x",
+	"NBnodJ6sDMPPqk7mNobW5Mnd+aQwGyMeaCzzS/zaI3JseWrWHwpKY+lUjLi8LNWNdnW8W1j7s8/089yH",
+	"Omv2ND9L+/WZ/i77FgMOT9MSnPvJ6XW2m/orluE+9Ofc3Tt+lgv6Zzv/yFkhFnRPqwIlprTRgLwISIqJ",
+	"YAkN41BCBjJWU6EAUB2e3bMBpfX7NMsU0Lfuzf6i3Q+yNavdgF7M37ZKMHZrrn+av4rt7WUDlcZFXSts",
+	"Cj4AuHpGH05DPO57BUhRdHk7pW/c+Unr4aQwLuDIFjIYf/qoDu1hz2EdHgVWEYW3nCsYHSuOfV7Nlpr7",
+	"AtT0M+GRd96aYxWSb9ywmcgyL/oyyvXkmCk9S1gAUJgbiecWoMyre0gpTKzQSbIklWbI3fkeKrt+DSk6",
+	"5pRrKESklbvRuoqVX1hNEuzqC19Z9Agwt+Kvs8Dwefa7vjaIJcIG5DWbqnGuh4lyC/QlUE9MgM4xqaMp",
+	"Io+BjxUgiUCKgozhmKqmdboDWKHJROeoJ+hOwivji+9gcPu1/zvdLui5tsh5H3V/93bGqQ/1E49ziWkh",
+	"HixBYBlHVWTFOjixbbzStPMph1gbWK3SGVr03KvkkogDFPZf58JGgF7ose90HtCokV84hg15ns+JKVOO",
+	"FdQw4fkG2l7TJRq7SnCI3gXiQB8DtT/9PnIBr5UoU9xL3butW2HsOjEJrULrQaCWQxiAR1XNp4IlUveA",
+	"76rnC1RTqcbJieeloPOoudYz42WbXdTVZN5uVHcSJT3k4+Ql8k27uaDpBjKPbozhWvOJbIc9TIVyd0PY",
+	"0keeybRGhTa75lZ41YIKH9nyYXJ2rU8n5/tkM3oF0M1zGJttzS4FRjdJHyzbrAm1vcBN1ClCcOnudBIJ",
+	"E7crvwwReG6YSC/77T3xJ0qD5oKNtRItmXW6xZrWxYsSTddSCAV4TzOIauWRAe4f3HOJoXqxg2jeFwO6",
+	"gUnbAHODL7c7yE0wluCc6Dfr6HMa959XIOxgEQLqjiHTXLvVgRqVx3SK4cDGwHMbEfwUPwPc9S4UwyEE",
+	"6Wf3K5n22HckXKuYVlHQ2AOqHpUadi14bgeCWxOxYcblxBA3MNzKAHx9Qry4QMPPaLXPPaMpyMP6GZ6k",
+	"HoU7LmTacj7CNhB8eXuimcaL3w86B259AU+Jj90K1MEXAd4Y5wR5uVuYD/cKe7nwzTmchrW5cbs/N7nr",
+	"Z5/xh7V1IH+/LSMgfMU7Ixvg612RhROwYcuZWy68LM/cM1iV7cHrL9xFJ9gSlcy4tFcT6uXEptHcgJ51",
+	"hD6g5FgJSHTg3frIZeZ2tRNkQHA7orNLFwzPSe/J93EpUSpABd2Daw4tXl5DA/8eq9LC05xL5fbkJ0YI",
+	"lsAumTwF9UTP3AkocSSoB35/ynXyWCUwB1cyTSLG0U2xGTxBOJnOuGGZNpYNuWIDQQkckR6DnnfJLAMF",
+	"pVhBF087CtHdAXDctzTK7h3bKze0bVnzu7uzh7e3hJ/4EdhBOmmjhzftu6669UgbiH6+kTeCJc9+04ND",
+	"d/9nn/NC1b6K6yx0hEGuXOS5zolKOAEVw7AaY6RINScsySGLZRJYOO7kib/AJKRbrYtNpYm7S7JKx/OB",
+	"2iuN7p9bgom6SZwUCtOFrRZL0+55vPKiE0LYCwiVqsd/d4fCd+v015r0hH86dKegw8Hcuml5/vXf//73",
+	"o+df38LcU2E5Queajf3cYuQH+4FULNXFwNZr9tARpN1DINWvP14VCnompGVDrUYyn1DY2GPfh+gS26Eo",
+	"wAR3zF4870esmGpF7bbVqJY+SUUmYB6IFUahGKd4781+UtB/PJizpFD4kEkz86z7061jjehB6fDcZYhz",
+	"BhO4S3y4pA3WaJ8uQFidhqZoYiSVNNcCZZLRZJ1hCmj6hnOPVsL02Dn0peG+Lw2Sb7ivKPHJxiocfBqN",
+	"xQ3m0VZ2txU3f3s6SjwLb25ViVAJyr9mgiNLCmb58kJBb3NeKBeOJhRHjoQaOkczzbUeuSAUsoHg8mJl",
+	"IT8sgf4G0HrONfac/2ITwZU5ppC06q0i7wvDxoIiClZPnXOsRd85sv1HrOrgVnQzwlQE1/rw9vwwtHuJ",
+	"U8uJaVSlkfg2TDUVMuHz0Krb6y6nHQyVXqxzTX5NoBiYEXcZAkBKZ4dwF76XBE4/N30bhLCx2jyGhTs8",
+	"zAD20g3ti4pe4YnvOVr1odxGAYE07M27S5Kp8Tt8ZfXpnBz0xDvy01cfzn9+jS72xJ/dkOYFVd7PXn84",
+	"ffX96zP8iMeR0ABxaFfjnA/FFbW6J9RdD04dwmOf/SDWDLdTIITEuXyk33BhMGr7+rg3kOrwLBc8nVcy",
+	"g7HCsdwIMTX0mJjiPfUTgeoLEDaXT2Asn0OHMTxZY+uKegyOb9tRQlO4t/C4UGsC5NPyjfsEP7x4HJdI",
+	"2ZMX/W+fnmAtk6xtUhi7GHA0WcdjNHxb49g1Hm60DVBdbC2GXlSSnRmHurpnJfcbheITEbE6+3iPnSug",
+	"dwl3QMJZ50uQE6iN5uqXMKS1xVM494Pulcea6hz/XQK4/dXaCqz0zYOGPuCB1pngaqMa6c9SzA7+GrXU",
+	"9bbsJpQepLMCqH/lVVPG3y0bc/jbmkroJSqo8YqaKHFj4J5eMWTYANFuSR0OYy7k1jSMq1iJT9JYdyKj",
+	"70W4Q/qrSBP2YET8HPX7PfYWeB7hg0D5QzReiYTlcZzQkQ3qFcilakq6MPwQ0f+tKX4Sj/eO8iIPC/BM",
+	"j+MPfFHtWnM+yba/1gfxaQXMs2oeP1y+exu5H/6f0x/fAMcp/cysMxqpjEwFfKrHEmCXcSNK8HCfVEf6",
+	"6ZD+kgtmPZLYsGTxaegQ00VbLD1tQH5QKXqzbyFZQTddPbX67wLH/MLalqPDCTZiH2h4LTw7WLHmV+xi",
+	"zyDPwutVmPqS8Z+oLJm/gglDYxvI4+YUglFv+cFdnjH9SH/GSV4BVqgsOZ8e67FTxaRC4Fz971yZmTu0",
+	"+D6/aa4HmZjE6smLo6On6F2Rp9P58Yk0kGNzq+r2pkzPIqpEqZXRBVJ9q3OQRLc7bmKN9vzZ7Ul/tAuh",
+	"IceJP6i5lQHC1oUl3lRTuEOEYUnDGkmikkcHeKVjhTKQKO8NdI6VZwaoH7eoLTOYw0x73uNmQsaddyX/",
+	"Rbd3boazvq2o2pLfvEdRteUoexMnuqttrW+MfO3DHmJO95lN1twx6e3FFMOhECTHt0mfl2+hvDur+cui",
+	"8xet+YH0Ue5qxKt2fLLidY2UjY2Jq0y1vdWX+hEfzfQvZaZlN+IerdTLAWymFrgyPeIl2fZuf4+ZjVtk",
+	"NoL+w753cX+jZ5/pp7UY2YoR3d6GlgN8H76g+EdEYiUhC1dXZS7VLdrJ+doFLI+ev/j7i2+++vrF39dL",
+	"YHwxkSTvPIC8Fjyz1/+7yq6+h48c7Lccn9nrtlNltYshAynDnSdTDItc2vnB8b9/rWFIr8Xwhs2uQcxl",
+	"qXPC3bMywxNh+cGvMHkTYXM5NKsm70f6yGaMxtOM6jcrcPyLU/Q+B1kNURhMZYlPU23wGIurq/v5cqZI",
+	"z+5BqJVR0JpunDE9FYpPZc/bR9u0vdLK5nxo9yLF3YnN/nD57u27wW9i2C5tS8+wM6fqH3fqaFa8a/eC",
+	"302FOn1/zlI9LCZu9hrfLxSk/3dt3ell/6uSGRhpQZcx/l5+Yn5MBXcP+scWpZRbPuBGxCrVGNlTRgmS",
+	"u9B8CmA/iOAMpHyhRqBTAdVz6ASQljA2PfYLLX+O34hVOEAAkYMUKcHDAnW9Z4doyZRcCJ5KJYzZp+ss",
+	"b9KWQwzzCXO5f+cJby4V0GQBNw9N/s0m48OEFd7g50oksad59LdomUWfE9vb8vL7ujusDgqZpaEL101m",
+	"w8zVr/n5YCB4LnJ3eRcR8am8uhFz/08jKAb496/OKaJNoD8t8uzg+OAZOEu6R4M2OSVGS7m3inw0gMEn",
+	"kwJaXk8YD9KqU6lIa5Raahf0z5rUCS5RS66U1GGZHhvCRZKmmu+iDaILSy3bIN/E+JDGrGhQlS/T3xq+",
+	"/iN3saXiagj5Umda/sUYq3M+rj6KJ+VdeoxiEP5pvB42sTr5dkhP8r7QD0nZ/qEA+prqtPnm9ubYPBU8",
+	"PUT1BvZ7IQpB90mz3yu3KIzIqe+yvHKa/X5Q1w6oXKzpfj/oQSVdXlE98m8uvLTaI/+mB2bdWEAbpj4Y",
+	"jzZsefBprq0e6szZphuH7zNd2XWKcl6FvdaoYRjaf2tWig28W4wldLshdjN1+4kzHJKgr1pvkKDf6gYV",
+	"mu2wFkP/PiKTsXCALGFuV7R8Mg11lqrtuks13Mbt8jdiXl52qWe/to6gR7/hKuNxLsZQHQ2qlIMgVNyr",
+	"N8OTCN3yVX6B4gSm8dhU5EaroOwMIsZSpaRXmoHYnZqHBB9dP8hjLF8dzx0R7IywiUY1PwzutxrF0RXB",
+	"Bf/x6x//JwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -2,7 +2,10 @@ package db_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -77,6 +80,7 @@ func TestRollUpChangesNoStatistics(t *testing.T) {
 	}
 	s.rollUp()
 	s.agree("rolled up twice")
+	s.spansAgree()
 
 	// Pending sagas continue: waiting ones to their end, failed ones are reopened.
 	for _, name := range []string{"waiting for a retry", "one step on"} {
@@ -113,6 +117,68 @@ func TestRollUpChangesNoStatistics(t *testing.T) {
 	s.agree("deleted by hand")
 	execute(t, s.pool, `SELECT saga.recount_sagas()`)
 	s.agree("counted anew")
+	s.spansAgree()
+}
+
+// spansAgree checks that a saga is counted by the minute as by the hour and the day.
+func (s *story) spansAgree() {
+	s.t.Helper()
+	sums := texts(s.t, s.pool, `SELECT sum(sagas) || ' ' || sum(duration_us) FROM saga.saga_counts GROUP BY span`)
+	if len(sums) != 3 || sums[0] != sums[1] || sums[1] != sums[2] {
+		s.t.Errorf("sums by the minute, hour and day: %q", sums)
+	}
+}
+
+func TestMinutesAreKeptForFourDays(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.old(300)
+	execute(t, s.pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps, state, created_at, completed_at, clean)
+		SELECT $1, 'w1', 1, 'w', 3, 3, now() - interval '5 days', now(), true FROM generate_series(1, 20)`, s.id)
+	s.rollUp()
+	const counted = `SELECT coalesce(sum(sagas), 0)::int FROM saga.saga_counts WHERE span = '%s' AND begins < now() - interval '4 days'`
+	hours, minutes := ask[int](t, s.pool, fmt.Sprintf(counted, "hour")), ask[int](t, s.pool, fmt.Sprintf(counted, "min"))
+	if hours == 0 || minutes != 0 {
+		t.Errorf("of sagas more than four days old, %d are counted by the hour and %d by the minute", hours, minutes)
+	}
+	// What was young when it was counted goes when it is old.
+	execute(t, s.pool, `UPDATE saga.saga_counts SET begins = begins - interval '5 days' WHERE span = 'min'`)
+	execute(t, s.pool, `DELETE FROM saga.saga_counts_pending`)
+	execute(t, s.pool, `UPDATE saga.saga_counts_horizon SET created_before = now() - interval '2 hours'`)
+	s.rollUp()
+	if minutes := ask[int](t, s.pool, fmt.Sprintf(counted, "min")); minutes != 0 {
+		t.Errorf("%d sagas are still counted by the minute after four days", minutes)
+	}
+}
+
+// statementsOf returns both directions of a migration.
+func statementsOf(t *testing.T, name string) (up, down string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("migrations", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, down, _ = strings.Cut(string(text), "-- +migrate Down")
+	return up, down
+}
+
+// What was counted before there were minutes is there by the minute as well, once.
+func TestMinutesOfBefore(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	up, down := statementsOf(t, "0267_sagas_over_time.sql")
+	execute(t, s.pool, down)
+	s.old(300)
+	s.rollUp()
+	if n := ask[int](t, s.pool, `SELECT count(*)::int FROM saga.saga_counts WHERE span = 'min'`); n != 0 {
+		t.Fatalf("%d minutes", n)
+	}
+	execute(t, s.pool, `UPDATE saga.saga_states SET state = 3, completed_at = now(), clean = true WHERE state = 1`) // pending, and over
+	execute(t, s.pool, up)
+	s.spansAgree()
+	s.rollUp()
+	s.spansAgree()
+	s.agree("by the minute")
 }
 
 func TestManyRollUpsAtOnceCountOnce(t *testing.T) {

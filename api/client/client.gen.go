@@ -130,6 +130,7 @@ const (
 	AuditEventTypeSagaEndForced             AuditEventType = "saga.end_forced"
 	AuditEventTypeSagaErased                AuditEventType = "saga.erased"
 	AuditEventTypeSagaFailed                AuditEventType = "saga.failed"
+	AuditEventTypeSagaNoteChanged           AuditEventType = "saga.note_changed"
 	AuditEventTypeSagaRestored              AuditEventType = "saga.restored"
 	AuditEventTypeSagaResumed               AuditEventType = "saga.resumed"
 	AuditEventTypeSagaRetryRequested        AuditEventType = "saga.retry_requested"
@@ -186,6 +187,8 @@ func (e AuditEventType) Valid() bool {
 	case AuditEventTypeSagaErased:
 		return true
 	case AuditEventTypeSagaFailed:
+		return true
+	case AuditEventTypeSagaNoteChanged:
 		return true
 	case AuditEventTypeSagaRestored:
 		return true
@@ -1932,6 +1935,30 @@ func (e SearchHitMatched) Valid() bool {
 	}
 }
 
+// Defines values for SeriesBucketLength.
+const (
+	SeriesBucketLengthN1D SeriesBucketLength = "1d"
+	SeriesBucketLengthN1H SeriesBucketLength = "1h"
+	SeriesBucketLengthN1M SeriesBucketLength = "1m"
+	SeriesBucketLengthN5M SeriesBucketLength = "5m"
+)
+
+// Valid indicates whether the value is a known member of the SeriesBucketLength enum.
+func (e SeriesBucketLength) Valid() bool {
+	switch e {
+	case SeriesBucketLengthN1D:
+		return true
+	case SeriesBucketLengthN1H:
+		return true
+	case SeriesBucketLengthN1M:
+		return true
+	case SeriesBucketLengthN5M:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepType.
 const (
 	StepTypeHTTP StepType = "http"
@@ -2220,6 +2247,24 @@ func (e DLQOrder) Valid() bool {
 	case DLQOrderAsc:
 		return true
 	case DLQOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LogView.
+const (
+	LogViewBasic LogView = "basic"
+	LogViewFull  LogView = "full"
+)
+
+// Valid indicates whether the value is a known member of the LogView enum.
+func (e LogView) Valid() bool {
+	switch e {
+	case LogViewBasic:
+		return true
+	case LogViewFull:
 		return true
 	default:
 		return false
@@ -2652,6 +2697,42 @@ func (e GetRunLogParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for ListSagaErrorsParamsInclude.
+const (
+	ListSagaErrorsParamsIncludeExactTotal ListSagaErrorsParamsInclude = "exact_total"
+	ListSagaErrorsParamsIncludeTotal      ListSagaErrorsParamsInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ListSagaErrorsParamsInclude enum.
+func (e ListSagaErrorsParamsInclude) Valid() bool {
+	switch e {
+	case ListSagaErrorsParamsIncludeExactTotal:
+		return true
+	case ListSagaErrorsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSagasParamsOrder.
+const (
+	ListSagasParamsOrderAsc  ListSagasParamsOrder = "asc"
+	ListSagasParamsOrderDesc ListSagasParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListSagasParamsOrder enum.
+func (e ListSagasParamsOrder) Valid() bool {
+	switch e {
+	case ListSagasParamsOrderAsc:
+		return true
+	case ListSagasParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -2709,12 +2790,33 @@ func (e ListSagaBulksParamsInclude) Valid() bool {
 // Defines values for GetSagaParamsInclude.
 const (
 	GetSagaParamsIncludeRunning GetSagaParamsInclude = "running"
+	GetSagaParamsIncludeSteps   GetSagaParamsInclude = "steps"
 )
 
 // Valid indicates whether the value is a known member of the GetSagaParamsInclude enum.
 func (e GetSagaParamsInclude) Valid() bool {
 	switch e {
 	case GetSagaParamsIncludeRunning:
+		return true
+	case GetSagaParamsIncludeSteps:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetSagaParamsView.
+const (
+	GetSagaParamsViewBasic GetSagaParamsView = "basic"
+	GetSagaParamsViewFull  GetSagaParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the GetSagaParamsView enum.
+func (e GetSagaParamsView) Valid() bool {
+	switch e {
+	case GetSagaParamsViewBasic:
+		return true
+	case GetSagaParamsViewFull:
 		return true
 	default:
 		return false
@@ -2748,6 +2850,42 @@ const (
 func (e ListStepLogsParamsInclude) Valid() bool {
 	switch e {
 	case ListStepLogsParamsIncludeRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListStepLogsParamsView.
+const (
+	ListStepLogsParamsViewBasic ListStepLogsParamsView = "basic"
+	ListStepLogsParamsViewFull  ListStepLogsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListStepLogsParamsView enum.
+func (e ListStepLogsParamsView) Valid() bool {
+	switch e {
+	case ListStepLogsParamsViewBasic:
+		return true
+	case ListStepLogsParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListStepsParamsView.
+const (
+	ListStepsParamsViewBasic ListStepsParamsView = "basic"
+	ListStepsParamsViewFull  ListStepsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListStepsParamsView enum.
+func (e ListStepsParamsView) Valid() bool {
+	switch e {
+	case ListStepsParamsViewBasic:
+		return true
+	case ListStepsParamsViewFull:
 		return true
 	default:
 		return false
@@ -4483,6 +4621,18 @@ type DryRunResult struct {
 // DryRunResultDryRun defines model for DryRunResult.DryRun.
 type DryRunResultDryRun bool
 
+// DurationStatistics `attempt_duration` is from the request of one attempt to its response;
+// `step_duration` from the first attempt to the end of the last one, including the
+// waits between them. Absent if nothing has ended. A percentile is a duration that
+// occurred, in milliseconds.
+type DurationStatistics struct {
+	Count int64   `json:"count"`
+	MaxMS float64 `json:"max_ms"`
+	P50Ms float64 `json:"p50_ms"`
+	P95Ms float64 `json:"p95_ms"`
+	P99Ms float64 `json:"p99_ms"`
+}
+
 // EmittedEvent An event.
 type EmittedEvent struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
@@ -5921,6 +6071,54 @@ type LogInput struct {
 // NoCompensation defines model for NoCompensation.
 type NoCompensation string
 
+// Node defines model for Node.
+type Node struct {
+	// Alive Its lease holds.
+	Alive bool `json:"alive"`
+
+	// Incarnation A new one at each start; it only grows.
+	Incarnation int64 `json:"incarnation"`
+
+	// LastSeenAt When it last renewed its lease.
+	LastSeenAt time.Time `json:"last_seen_at"`
+
+	// Leads It leads the job runs.
+	Leads      bool      `json:"leads"`
+	LeaseUntil time.Time `json:"lease_until"`
+	Name       string    `json:"name"`
+
+	// Runs Job runs held by workers that name this node.
+	Runs OverviewCount `json:"runs"`
+
+	// Sagas Unfinished sagas that it drives, of all tenants.
+	Sagas     OverviewCount `json:"sagas"`
+	StartedAt time.Time     `json:"started_at"`
+
+	// Version Of Skald; absent when the node did not tell.
+	Version *string `json:"version,omitempty"`
+}
+
+// NodeList defines model for NodeList.
+type NodeList struct {
+	// Loops The background loops of the node that answers.
+	Loops []NodeLoop `json:"loops"`
+	Nodes []Node     `json:"nodes"`
+}
+
+// NodeLoop defines model for NodeLoop.
+type NodeLoop struct {
+	// LastSuccessAt When it last finished a round, or began to be watched.
+	LastSuccessAt time.Time `json:"last_success_at"`
+	Late          bool      `json:"late"`
+
+	// LimitMS It is late after this long without a round.
+	LimitMS int    `json:"limit_ms"`
+	Name    string `json:"name"`
+
+	// Vital While it is late, the node is not ready.
+	Vital bool `json:"vital"`
+}
+
 // Overview defines model for Overview.
 type Overview struct {
 	// Causes The most urgent first: what stands still until a person acts, then what has gone
@@ -6772,8 +6970,11 @@ type Saga struct {
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
 	// Archived True for a saga in the archive, absent for a live one.
-	Archived          *bool      `json:"archived,omitempty"`
-	ArchivedAt        *time.Time `json:"archived_at,omitempty"`
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
+	// Assignee Who takes care of it, as people have written.
+	Assignee          *string    `json:"assignee,omitempty"`
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
@@ -6819,6 +7020,7 @@ type Saga struct {
 
 	// NextRunAt When a waiting saga continues.
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+	Note      *string    `json:"note,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -6847,6 +7049,9 @@ type Saga struct {
 	// on it.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 
+	// Steps With `include=steps` only.
+	Steps []StepView `json:"steps,omitempty"`
+
 	// SuspendedAt Since when the saga has been suspended.
 	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
@@ -6856,7 +7061,7 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Increases with every change; the ETag.
+	// Version Increases with every change except of the note; the ETag, if there is no note.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
@@ -7023,6 +7228,19 @@ type SagaBulkSample struct {
 	WorkflowName *string    `json:"workflow_name,omitempty"`
 }
 
+// SagaDurations How long sagas took from start to end. Absent if none has ended.
+type SagaDurations struct {
+	P50Ms float64 `json:"p50_ms"`
+	P95Ms float64 `json:"p95_ms"`
+
+	// Sagas How many durations were read.
+	Sagas int64 `json:"sagas"`
+
+	// Sampled True if not all sagas of the bucket were read, but only its newest: about
+	// 10,000 sagas over all buckets.
+	Sampled bool `json:"sampled"`
+}
+
 // SagaError defines model for SagaError.
 type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
@@ -7038,6 +7256,50 @@ type SagaError struct {
 	StackTrace *ContentText `json:"stack_trace,omitempty"`
 	Timestamp  time.Time    `json:"timestamp"`
 	Type       string       `json:"type"`
+}
+
+// SagaErrorGroup defines model for SagaErrorGroup.
+type SagaErrorGroup struct {
+	// Action Whether the step was being executed or undone.
+	Action StepAction `json:"action"`
+
+	// Code The code of the error. Absent if the sagas have none, for example because no node drives them.
+	Code  *string `json:"code,omitempty"`
+	Count int64   `json:"count"`
+
+	// FirstAt When the first of them ended or, unfinished, began to need attention.
+	FirstAt time.Time `json:"first_at"`
+
+	// LastAt When the last of them did.
+	LastAt time.Time `json:"last_at"`
+
+	// Links `sagas` is the list of these sagas.
+	Links JobLinks `json:"links"`
+
+	// NeedsAttention How many of them need attention.
+	NeedsAttention int64 `json:"needs_attention"`
+
+	// SampleSagaID One of these sagas, usually created lately.
+	SampleSagaID UUID `json:"sample_saga_id"`
+
+	// States The states that these sagas are in.
+	States []SagaState `json:"states"`
+
+	// Step Of failed sagas the step whose undo gave up, of others that have ended the step
+	// at which they turned back, of unfinished ones the current step.
+	Step         *string `json:"step,omitempty"`
+	WorkflowName string  `json:"workflow_name"`
+}
+
+// SagaErrorList defines model for SagaErrorList.
+type SagaErrorList struct {
+	// Examined How many sagas are in the groups.
+	Examined int64            `json:"examined"`
+	Groups   []SagaErrorGroup `json:"groups"`
+
+	// IsCapped Only the sagas that were created last were grouped; there may be more.
+	IsCapped   bool       `json:"is_capped"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // SagaExplanation defines model for SagaExplanation.
@@ -7089,14 +7351,20 @@ type SagaExplanationWaitsFor string
 
 // SagaFilter The same filters as those of the list of sagas.
 type SagaFilter struct {
-	Active        *bool           `json:"active,omitempty"`
-	BusinessKey   *Label          `json:"business_key,omitempty"`
-	CorrelationID *Label          `json:"correlation_id,omitempty"`
-	CreatedFrom   *time.Time      `json:"created_from,omitempty"`
-	CreatedTo     *time.Time      `json:"created_to,omitempty"`
-	DefinitionID  *string         `json:"definition_id,omitempty"`
-	InitiatedBy   *Label          `json:"initiated_by,omitempty"`
-	Lifecycle     []SagaLifecycle `json:"lifecycle,omitempty"`
+	Active             *bool           `json:"active,omitempty"`
+	Assignee           *Label          `json:"assignee,omitempty"`
+	AttentionSinceFrom *time.Time      `json:"attention_since_from,omitempty"`
+	AttentionSinceTo   *time.Time      `json:"attention_since_to,omitempty"`
+	BusinessKey        *Label          `json:"business_key,omitempty"`
+	CorrelationID      *Label          `json:"correlation_id,omitempty"`
+	CreatedFrom        *time.Time      `json:"created_from,omitempty"`
+	CreatedTo          *time.Time      `json:"created_to,omitempty"`
+	DefinitionID       *string         `json:"definition_id,omitempty"`
+	EndedFrom          *time.Time      `json:"ended_from,omitempty"`
+	EndedTo            *time.Time      `json:"ended_to,omitempty"`
+	ErrorCode          *string         `json:"error_code,omitempty"`
+	InitiatedBy        *Label          `json:"initiated_by,omitempty"`
+	Lifecycle          []SagaLifecycle `json:"lifecycle,omitempty"`
 
 	// Metadata What the saga's metadata must contain: the text of a JSON object, for
 	// example `{"region":"eu"}`.
@@ -7104,10 +7372,13 @@ type SagaFilter struct {
 	NeedsAttention *bool        `json:"needs_attention,omitempty"`
 	State          []SagaState  `json:"state,omitempty"`
 	Status         []SagaStatus `json:"status,omitempty"`
-	TraceID        *Label       `json:"trace_id,omitempty"`
-	UpdatedFrom    *time.Time   `json:"updated_from,omitempty"`
-	UpdatedTo      *time.Time   `json:"updated_to,omitempty"`
-	WorkflowName   *string      `json:"workflow_name,omitempty"`
+
+	// Step Requires `workflow_name` or `definition_id`.
+	Step         *string    `json:"step,omitempty"`
+	TraceID      *Label     `json:"trace_id,omitempty"`
+	UpdatedFrom  *time.Time `json:"updated_from,omitempty"`
+	UpdatedTo    *time.Time `json:"updated_to,omitempty"`
+	WorkflowName *string    `json:"workflow_name,omitempty"`
 }
 
 // SagaInput Either `workflow_name` or `steps` is required.
@@ -7164,6 +7435,53 @@ type SagaLifecycle string
 type SagaList struct {
 	Pagination Pagination `json:"pagination"`
 	Sagas      []Saga     `json:"sagas"`
+}
+
+// SagaPatch defines model for SagaPatch.
+type SagaPatch struct {
+	Assignee *string `json:"assignee,omitempty"`
+	Note     *string `json:"note,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// SagaSeries defines model for SagaSeries.
+type SagaSeries struct {
+	// AsOf The database time of the count.
+	AsOf    time.Time          `json:"as_of"`
+	Bucket  SeriesBucketLength `json:"bucket"`
+	Buckets []SagaSeriesBucket `json:"buckets"`
+
+	// CreatedFrom The beginning of the first bucket.
+	CreatedFrom time.Time `json:"created_from"`
+
+	// CreatedTo The end of the last bucket.
+	CreatedTo time.Time `json:"created_to"`
+
+	// WorkflowName If requested.
+	WorkflowName *string `json:"workflow_name,omitempty"`
+}
+
+// SagaSeriesBucket defines model for SagaSeriesBucket.
+type SagaSeriesBucket struct {
+	// ActiveCount Those that have not ended.
+	ActiveCount      int64 `json:"active_count"`
+	CancelledCount   int64 `json:"cancelled_count"`
+	CompensatedCount int64 `json:"compensated_count"`
+	CompletedCount   int64 `json:"completed_count"`
+
+	// CreatedCount All of the bucket's sagas.
+	CreatedCount int64 `json:"created_count"`
+
+	// Duration How long sagas took from start to end. Absent if none has ended.
+	Duration *SagaDurations `json:"duration,omitempty"`
+
+	// FailedCount Failed, cancelled and timed out.
+	FailedCount   int64     `json:"failed_count"`
+	From          time.Time `json:"from"`
+	TimedOutCount int64     `json:"timed_out_count"`
+	To            time.Time `json:"to"`
 }
 
 // SagaState The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -7291,6 +7609,9 @@ type SearchResult struct {
 	Hits    []SearchHit       `json:"hits"`
 	Omitted []OverviewOmitted `json:"omitted"`
 }
+
+// SeriesBucketLength defines model for SeriesBucketLength.
+type SeriesBucketLength string
 
 // Session A browser that is signed in.
 type Session struct {
@@ -7481,6 +7802,23 @@ type StepType string
 // StepAction defines model for StepAction.
 type StepAction string
 
+// StepFailureStatistics defines model for StepFailureStatistics.
+type StepFailureStatistics struct {
+	Attempts int64 `json:"attempts"`
+
+	// Code `outcome_code` of the attempts, for example `http_503`.
+	Code string `json:"code"`
+
+	// GaveUp Those that no other attempt was to follow.
+	GaveUp int64 `json:"gave_up"`
+
+	// LastAt When the latest of them ended.
+	LastAt time.Time `json:"last_at"`
+
+	// SampleSagaID The saga of the latest of them.
+	SampleSagaID openapi_types.UUID `json:"sample_saga_id"`
+}
+
 // StepList defines model for StepList.
 type StepList struct {
 	// Archived True for a saga in the archive, absent for a live one.
@@ -7533,6 +7871,73 @@ type StepLogStatus string
 
 // StepStateName defines model for StepStateName.
 type StepStateName string
+
+// StepStatistics One action of one step.
+type StepStatistics struct {
+	Action StepAction `json:"action"`
+
+	// AttemptDuration `attempt_duration` is from the request of one attempt to its response;
+	// `step_duration` from the first attempt to the end of the last one, including the
+	// waits between them. Absent if nothing has ended. A percentile is a duration that
+	// occurred, in milliseconds.
+	AttemptDuration *DurationStatistics `json:"attempt_duration,omitempty"`
+
+	// Attempts Calls: `completed`, `failed` and `running` together.
+	Attempts int64 `json:"attempts"`
+
+	// ByOperator Times that an operator skipped, completed or failed the step instead of a call.
+	ByOperator int64 `json:"by_operator"`
+
+	// Completed Attempts that succeeded.
+	Completed int64 `json:"completed"`
+
+	// Failed Attempts that did not, whether or not another one followed.
+	Failed int64 `json:"failed"`
+
+	// Failures The ten most frequent codes of failed attempts.
+	Failures []StepFailureStatistics `json:"failures"`
+
+	// GaveUp Failed attempts that no other one was to follow.
+	GaveUp int64 `json:"gave_up"`
+
+	// Retries Attempts after a saga's first.
+	Retries int64 `json:"retries"`
+
+	// Running Attempts that have not ended.
+	Running int64 `json:"running"`
+
+	// Sagas Sagas that made at least one attempt.
+	Sagas int64 `json:"sagas"`
+
+	// StepDuration `attempt_duration` is from the request of one attempt to its response;
+	// `step_duration` from the first attempt to the end of the last one, including the
+	// waits between them. Absent if nothing has ended. A percentile is a duration that
+	// occurred, in milliseconds.
+	StepDuration *DurationStatistics `json:"step_duration,omitempty"`
+
+	// StepIndex Its place, from 0, in the newest saga that was read.
+	StepIndex int    `json:"step_index"`
+	StepName  string `json:"step_name"`
+}
+
+// StepStatisticsList defines model for StepStatisticsList.
+type StepStatisticsList struct {
+	// Attempts How many attempts were read.
+	Attempts    int64     `json:"attempts"`
+	CreatedFrom time.Time `json:"created_from"`
+	CreatedTo   time.Time `json:"created_to"`
+
+	// Sagas How many sagas were read.
+	Sagas int64 `json:"sagas"`
+
+	// Sampled True if the period has more sagas or attempts than were read.
+	Sampled      bool             `json:"sampled"`
+	Steps        []StepStatistics `json:"steps"`
+	WorkflowName string           `json:"workflow_name"`
+
+	// WorkflowVersion If requested.
+	WorkflowVersion *int `json:"workflow_version,omitempty"`
+}
 
 // StepView The current state of one step of a saga.
 type StepView struct {
@@ -7590,6 +7995,20 @@ type TableUsage struct {
 
 	// TotalBytes Heap, TOAST and indexes, including their maps.
 	TotalBytes int64 `json:"total_bytes"`
+}
+
+// TenantActivity defines model for TenantActivity.
+type TenantActivity struct {
+	// LastActiveAt When its audit trail was last sealed, about a second after something happened.
+	LastActiveAt       *time.Time         `json:"last_active_at,omitempty"`
+	SagasNeedAttention OverviewCount      `json:"sagas_need_attention"`
+	TenantID           openapi_types.UUID `json:"tenant_id"`
+}
+
+// TenantList defines model for TenantList.
+type TenantList struct {
+	Pagination Pagination       `json:"pagination"`
+	Tenants    []TenantActivity `json:"tenants"`
 }
 
 // Tick defines model for Tick.
@@ -8183,6 +8602,9 @@ type KeptIdempotencyKey = string
 
 // KeyID defines model for KeyID.
 type KeyID = UUID
+
+// LogView defines model for LogView.
+type LogView string
 
 // Page defines model for Page.
 type Page = int32
@@ -9520,6 +9942,14 @@ type GetRunLogParams struct {
 	// AfterSeq Only chunks after this number; requires `attempt`.
 	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
 
+	// TailBytes Only the last chunks, with about this many bytes in all and at least one: the end of a
+	// long log. Not with `after_seq`; `Last-Event-ID` overrides it.
+	TailBytes *int32 `form:"tail_bytes,omitempty" json:"tail_bytes,omitempty"`
+
+	// Before Only chunks before this one, given as its event id, such as `1.20` for chunk 20 of the first
+	// attempt: with `tail_bytes`, what came before what is known already. Not with `follow`.
+	Before *string `form:"before,omitempty" json:"before,omitempty"`
+
 	// Stream Only chunks of this stream, such as stdout.
 	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
 	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
@@ -9549,6 +9979,47 @@ type RerunJobRunParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// ListSagaErrorsParams defines parameters for ListSagaErrors.
+type ListSagaErrorsParams struct {
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// Status Repeatable; default: FAILED, and any status of unfinished sagas. Unfinished
+	// sagas are included only while they need attention; COMPLETED matches none.
+	Status         []SagaStatus `form:"status,omitempty" json:"status,omitempty"`
+	NeedsAttention *bool        `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
+
+	// CreatedFrom Inclusive.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+
+	// EndedFrom Inclusive. Only sagas that have ended.
+	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
+
+	// EndedTo Exclusive. Only sagas that have ended.
+	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
+
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListSagaErrorsParamsInclude defines parameters for ListSagaErrors.
+type ListSagaErrorsParamsInclude string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -9635,6 +10106,9 @@ type ListSagasParams struct {
 	Metadata       *string `form:"metadata,omitempty" json:"metadata,omitempty"`
 	NeedsAttention *bool   `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
+	// Assignee Who takes care of the saga.
+	Assignee *Label `form:"assignee,omitempty" json:"assignee,omitempty"`
+
 	// CreatedFrom Inclusive.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
@@ -9646,6 +10120,34 @@ type ListSagasParams struct {
 
 	// UpdatedTo Exclusive.
 	UpdatedTo *time.Time `form:"updated_to,omitempty" json:"updated_to,omitempty"`
+
+	// EndedFrom Inclusive. Only sagas that have ended.
+	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
+
+	// EndedTo Exclusive. Only sagas that have ended.
+	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
+
+	// AttentionSinceFrom Inclusive. Only sagas that need attention, by the time since when they do.
+	AttentionSinceFrom *time.Time `form:"attention_since_from,omitempty" json:"attention_since_from,omitempty"`
+
+	// AttentionSinceTo Exclusive. Only sagas that need attention, by the time since when they do.
+	AttentionSinceTo *time.Time `form:"attention_since_to,omitempty" json:"attention_since_to,omitempty"`
+
+	// ErrorCode The code of the saga's error: why it turned back or, if it failed, why its
+	// compensation gave up. Completed sagas have none. Not with `archived=true`.
+	ErrorCode *string `form:"error_code,omitempty" json:"error_code,omitempty"`
+
+	// Step The name of the step that the saga is about: of an unfinished one, the step
+	// that is being executed or undone (`current_step_name`); of a failed one, the
+	// step whose undo gave up; of one that ended compensated, cancelled or timed
+	// out, the step at which it turned back. Requires `workflow_name` or
+	// `definition_id`, because names of steps belong to a workflow. Not with
+	// `archived=true`.
+	Step *string `form:"step,omitempty" json:"step,omitempty"`
+
+	// Order Order of `created_at`; default: `desc`, newest first. A cursor belongs to the
+	// order in which it was issued.
+	Order *ListSagasParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// View How much of each item to return; default: `basic`.
 	View *ListSagasParamsView `form:"view,omitempty" json:"view,omitempty"`
@@ -9666,6 +10168,9 @@ type ListSagasParams struct {
 	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
+
+// ListSagasParamsOrder defines parameters for ListSagas.
+type ListSagasParamsOrder string
 
 // ListSagasParamsView defines parameters for ListSagas.
 type ListSagasParamsView string
@@ -9755,8 +10260,14 @@ type GetSagaParams struct {
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
 	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
-	// once a call takes long.
-	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
+	// once a call takes long; `steps` adds the steps, as listSteps has them.
+	Include []GetSagaParamsInclude `form:"include,omitempty" json:"include,omitempty"`
+
+	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
+	// the input and output of steps, the result of the saga, and of errors `details`,
+	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
+	// step logs that matter by their ids.
+	View *GetSagaParamsView `form:"view,omitempty" json:"view,omitempty"`
 
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
@@ -9767,6 +10278,16 @@ type GetSagaParams struct {
 
 // GetSagaParamsInclude defines parameters for GetSaga.
 type GetSagaParamsInclude string
+
+// GetSagaParamsView defines parameters for GetSaga.
+type GetSagaParamsView string
+
+// UpdateSagaParams defines parameters for UpdateSaga.
+type UpdateSagaParams struct {
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
 
 // AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
 type AcknowledgeSagaParams struct {
@@ -9934,6 +10455,15 @@ type ListStepLogsParams struct {
 	// once a call takes long.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
+	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
+	// the input and output of steps, the result of the saga, and of errors `details`,
+	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
+	// step logs that matter by their ids.
+	View *ListStepLogsParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// ID Only the step logs with these ids, of this saga.
+	ID []openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
+
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
@@ -9941,11 +10471,23 @@ type ListStepLogsParams struct {
 // ListStepLogsParamsInclude defines parameters for ListStepLogs.
 type ListStepLogsParamsInclude string
 
+// ListStepLogsParamsView defines parameters for ListStepLogs.
+type ListStepLogsParamsView string
+
 // ListStepsParams defines parameters for ListSteps.
 type ListStepsParams struct {
+	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
+	// the input and output of steps, the result of the saga, and of errors `details`,
+	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
+	// step logs that matter by their ids.
+	View *ListStepsParamsView `form:"view,omitempty" json:"view,omitempty"`
+
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
+
+// ListStepsParamsView defines parameters for ListSteps.
+type ListStepsParamsView string
 
 // CompleteStepParams defines parameters for CompleteStep.
 type CompleteStepParams struct {
@@ -10093,6 +10635,43 @@ type ListSagaStatisticsParams struct {
 
 // ListSagaStatisticsParamsInclude defines parameters for ListSagaStatistics.
 type ListSagaStatisticsParamsInclude string
+
+// GetSagaSeriesParams defines parameters for GetSagaSeries.
+type GetSagaSeriesParams struct {
+	// WorkflowName Only sagas of this workflow. Without it, those of all.
+	WorkflowName *string             `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+	Bucket       *SeriesBucketLength `form:"bucket,omitempty" json:"bucket,omitempty"`
+
+	// CreatedFrom Inclusive. By default, 24 buckets before `created_to`.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive. By default, now.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+}
+
+// GetStepStatisticsParams defines parameters for GetStepStatistics.
+type GetStepStatisticsParams struct {
+	WorkflowName string `form:"workflow_name" json:"workflow_name"`
+
+	// WorkflowVersion Only sagas of this version. Without it, all versions together, by the names of steps.
+	WorkflowVersion *int32 `form:"workflow_version,omitempty" json:"workflow_version,omitempty"`
+
+	// CreatedFrom Inclusive. By default, 24 hours before `created_to`.
+	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
+
+	// CreatedTo Exclusive. By default, now.
+	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
+}
+
+// ListTenantsParams defines parameters for ListTenants.
+type ListTenantsParams struct {
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // GetTimelineParams defines parameters for GetTimeline.
 type GetTimelineParams struct {
@@ -10600,6 +11179,9 @@ type UpdateSagaBulkJSONRequestBody = SagaBulkPatch
 
 // CancelSagaBulkJSONRequestBody defines body for CancelSagaBulk for application/json ContentType.
 type CancelSagaBulkJSONRequestBody = ReasonInput
+
+// UpdateSagaJSONRequestBody defines body for UpdateSaga for application/json ContentType.
+type UpdateSagaJSONRequestBody = SagaPatch
 
 // AcknowledgeSagaJSONRequestBody defines body for AcknowledgeSaga for application/json ContentType.
 type AcknowledgeSagaJSONRequestBody = ActionInput
@@ -11906,10 +12488,20 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRun(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListNodes List nodes
+	//
+	// Corresponds with GET /api/v1/nodes (the `ListNodes` operationId).
+	ListNodes(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetOverview Show what needs a person
 	//
 	// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
 	GetOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSagaErrors List groups of sagas with the same error
+	//
+	// Corresponds with GET /api/v1/saga-errors (the `ListSagaErrors` operationId).
+	ListSagaErrors(ctx context.Context, params *ListSagaErrorsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListEvents List the audit events of all sagas
 	//
@@ -12001,6 +12593,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateSagaWithBody Update the note on a saga
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+	UpdateSagaWithBody(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateSaga Update the note on a saga
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+	UpdateSaga(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, body UpdateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AcknowledgeSagaWithBody Acknowledge a saga
 	//
@@ -12309,6 +12915,21 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSagaSeries Count sagas over time
+	//
+	// Corresponds with GET /api/v1/statistics/series (the `GetSagaSeries` operationId).
+	GetSagaSeries(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetStepStatistics Get which steps of a workflow are slow or fail
+	//
+	// Corresponds with GET /api/v1/statistics/steps (the `GetStepStatistics` operationId).
+	GetStepStatistics(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListTenants List tenants
+	//
+	// Corresponds with GET /api/v1/tenants (the `ListTenants` operationId).
+	ListTenants(ctx context.Context, params *ListTenantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTimeline Show the timeline of a correlation ID
 	//
@@ -15084,11 +15705,41 @@ func (c *Client) StartRun(ctx context.Context, runID RunID, body StartRunJSONReq
 	return c.Client.Do(req)
 }
 
+// ListNodes List nodes
+//
+// Corresponds with GET /api/v1/nodes (the `ListNodes` operationId).
+func (c *Client) ListNodes(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListNodesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetOverview Show what needs a person
 //
 // Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
 func (c *Client) GetOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetOverviewRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSagaErrors List groups of sagas with the same error
+//
+// Corresponds with GET /api/v1/saga-errors (the `ListSagaErrors` operationId).
+func (c *Client) ListSagaErrors(ctx context.Context, params *ListSagaErrorsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSagaErrorsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -15330,6 +15981,40 @@ func (c *Client) ListSagaBulkItems(ctx context.Context, sagaBulkID SagaBulkID, p
 // Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 func (c *Client) GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSagaRequest(c.Server, sagaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateSagaWithBody Update the note on a saga
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+func (c *Client) UpdateSagaWithBody(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateSagaRequestWithBody(c.Server, sagaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateSaga Update the note on a saga
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+func (c *Client) UpdateSaga(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, body UpdateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateSagaRequest(c.Server, sagaID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -16118,6 +16803,51 @@ func (c *Client) ListSettingChanges(ctx context.Context, params *ListSettingChan
 // Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSagaStatisticsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSagaSeries Count sagas over time
+//
+// Corresponds with GET /api/v1/statistics/series (the `GetSagaSeries` operationId).
+func (c *Client) GetSagaSeries(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSagaSeriesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStepStatistics Get which steps of a workflow are slow or fail
+//
+// Corresponds with GET /api/v1/statistics/steps (the `GetStepStatistics` operationId).
+func (c *Client) GetStepStatistics(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStepStatisticsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListTenants List tenants
+//
+// Corresponds with GET /api/v1/tenants (the `ListTenants` operationId).
+func (c *Client) ListTenants(ctx context.Context, params *ListTenantsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTenantsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -24414,6 +25144,30 @@ func NewGetRunLogRequest(server string, runID RunID, params *GetRunLogParams) (*
 
 		}
 
+		if params.TailBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tail_bytes", *params.TailBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Before != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Stream != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "stream", *params.Stream, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -24802,6 +25556,33 @@ func NewStartRunRequestWithBody(server string, runID RunID, contentType string, 
 	return req, nil
 }
 
+// NewListNodesRequest constructs an http.Request for the ListNodes method
+func NewListNodesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/nodes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetOverviewRequest constructs an http.Request for the GetOverview method
 func NewGetOverviewRequest(server string) (*http.Request, error) {
 	var err error
@@ -24819,6 +25600,180 @@ func NewGetOverviewRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListSagaErrorsRequest constructs an http.Request for the ListSagaErrors method
+func NewListSagaErrorsRequest(server string, params *ListSagaErrorsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/saga-errors")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.WorkflowName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.NeedsAttention != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "needs_attention", *params.NeedsAttention, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EndedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_from", *params.EndedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EndedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_to", *params.EndedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Include != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -25340,6 +26295,18 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 
 		}
 
+		if params.Assignee != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.CreatedFrom != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
@@ -25379,6 +26346,90 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 		if params.UpdatedTo != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "updated_to", *params.UpdatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EndedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_from", *params.EndedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EndedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_to", *params.EndedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.AttentionSinceFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attention_since_from", *params.AttentionSinceFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.AttentionSinceTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attention_since_to", *params.AttentionSinceTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorCode != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_code", *params.ErrorCode, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Step != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "step", *params.Step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Order != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -26025,6 +27076,18 @@ func NewGetSagaRequest(server string, sagaID SagaID, params *GetSagaParams) (*ht
 
 		}
 
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -26058,6 +27121,68 @@ func NewGetSagaRequest(server string, sagaID SagaID, params *GetSagaParams) (*ht
 			}
 
 			req.Header.Set("If-None-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateSagaRequest calls the generic UpdateSaga builder with application/json body
+func NewUpdateSagaRequest(server string, sagaID SagaID, params *UpdateSagaParams, body UpdateSagaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateSagaRequestWithBody(server, sagaID, params, "application/json", bodyReader)
+}
+
+// NewUpdateSagaRequestWithBody constructs an http.Request for the UpdateSaga method, with any body, and a specified content type
+func NewUpdateSagaRequestWithBody(server string, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/sagas/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
 		}
 
 	}
@@ -27265,6 +28390,30 @@ func NewListStepLogsRequest(server string, sagaID SagaID, params *ListStepLogsPa
 
 		}
 
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", params.ID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -27318,6 +28467,33 @@ func NewListStepsRequest(server string, sagaID SagaID, params *ListStepsParams) 
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -28395,6 +29571,248 @@ func NewListSagaStatisticsRequest(server string, params *ListSagaStatisticsParam
 		if params.Include != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetSagaSeriesRequest constructs an http.Request for the GetSagaSeries method
+func NewGetSagaSeriesRequest(server string, params *GetSagaSeriesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/statistics/series")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.WorkflowName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Bucket != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "bucket", *params.Bucket, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetStepStatisticsRequest constructs an http.Request for the GetStepStatistics method
+func NewGetStepStatisticsRequest(server string, params *GetStepStatisticsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/statistics/steps")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.WorkflowVersion != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_version", *params.WorkflowVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CreatedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListTenantsRequest constructs an http.Request for the ListTenants method
+func NewListTenantsRequest(server string, params *ListTenantsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tenants")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -31862,12 +33280,26 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRunWithResponse(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
 
+	// ListNodesWithResponse List nodes
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/nodes (the `ListNodes` operationId).
+	ListNodesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListNodesResponse, error)
+
 	// GetOverviewWithResponse Show what needs a person
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
 	GetOverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error)
+
+	// ListSagaErrorsWithResponse List groups of sagas with the same error
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/saga-errors (the `ListSagaErrors` operationId).
+	ListSagaErrorsWithResponse(ctx context.Context, params *ListSagaErrorsParams, reqEditors ...RequestEditorFn) (*ListSagaErrorsResponse, error)
 
 	// ListEventsWithResponse List the audit events of all sagas
 	//
@@ -31973,6 +33405,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSagaWithResponse(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*GetSagaResponse, error)
+
+	// UpdateSagaWithBodyWithResponse Update the note on a saga
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+	UpdateSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateSagaResponse, error)
+
+	// UpdateSagaWithResponse Update the note on a saga
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+	UpdateSagaWithResponse(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, body UpdateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateSagaResponse, error)
 
 	// AcknowledgeSagaWithBodyWithResponse Acknowledge a saga
 	//
@@ -32309,6 +33755,27 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 	ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error)
+
+	// GetSagaSeriesWithResponse Count sagas over time
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/statistics/series (the `GetSagaSeries` operationId).
+	GetSagaSeriesWithResponse(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*GetSagaSeriesResponse, error)
+
+	// GetStepStatisticsWithResponse Get which steps of a workflow are slow or fail
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/statistics/steps (the `GetStepStatistics` operationId).
+	GetStepStatisticsWithResponse(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*GetStepStatisticsResponse, error)
+
+	// ListTenantsWithResponse List tenants
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/tenants (the `ListTenants` operationId).
+	ListTenantsWithResponse(ctx context.Context, params *ListTenantsParams, reqEditors ...RequestEditorFn) (*ListTenantsResponse, error)
 
 	// GetTimelineWithResponse Show the timeline of a correlation ID
 	//
@@ -37597,6 +39064,54 @@ func (r StartRunResponse) ContentType() string {
 	return ""
 }
 
+type ListNodesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *NodeList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListNodesResponse) GetJSON200() *NodeList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListNodesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListNodesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListNodesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListNodesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListNodesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetOverviewResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37639,6 +39154,54 @@ func (r GetOverviewResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetOverviewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListSagaErrorsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaErrorList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSagaErrorsResponse) GetJSON200() *SagaErrorList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSagaErrorsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSagaErrorsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSagaErrorsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSagaErrorsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSagaErrorsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -38181,6 +39744,61 @@ func (r GetSagaResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetSagaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateSagaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateSagaResponse) GetJSON200() *Saga {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r UpdateSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateSagaResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateSagaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateSagaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateSagaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateSagaResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -39858,6 +41476,150 @@ func (r ListSagaStatisticsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListSagaStatisticsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetSagaSeriesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaSeries
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSagaSeriesResponse) GetJSON200() *SagaSeries {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSagaSeriesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSagaSeriesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSagaSeriesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSagaSeriesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSagaSeriesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetStepStatisticsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StepStatisticsList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStepStatisticsResponse) GetJSON200() *StepStatisticsList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStepStatisticsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStepStatisticsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStepStatisticsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStepStatisticsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStepStatisticsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListTenantsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TenantList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTenantsResponse) GetJSON200() *TenantList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTenantsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTenantsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTenantsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTenantsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTenantsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -43689,6 +45451,19 @@ func (c *ClientWithResponses) StartRunWithResponse(ctx context.Context, runID Ru
 	return ParseStartRunResponse(rsp)
 }
 
+// ListNodesWithResponse List nodes
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/nodes (the `ListNodes` operationId).
+func (c *ClientWithResponses) ListNodesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListNodesResponse, error) {
+	rsp, err := c.ListNodes(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListNodesResponse(rsp)
+}
+
 // GetOverviewWithResponse Show what needs a person
 //
 // Returns a wrapper object for the known response body format(s).
@@ -43700,6 +45475,19 @@ func (c *ClientWithResponses) GetOverviewWithResponse(ctx context.Context, reqEd
 		return nil, err
 	}
 	return ParseGetOverviewResponse(rsp)
+}
+
+// ListSagaErrorsWithResponse List groups of sagas with the same error
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/saga-errors (the `ListSagaErrors` operationId).
+func (c *ClientWithResponses) ListSagaErrorsWithResponse(ctx context.Context, params *ListSagaErrorsParams, reqEditors ...RequestEditorFn) (*ListSagaErrorsResponse, error) {
+	rsp, err := c.ListSagaErrors(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSagaErrorsResponse(rsp)
 }
 
 // ListEventsWithResponse List the audit events of all sagas
@@ -43895,6 +45683,32 @@ func (c *ClientWithResponses) GetSagaWithResponse(ctx context.Context, sagaID Sa
 		return nil, err
 	}
 	return ParseGetSagaResponse(rsp)
+}
+
+// UpdateSagaWithBodyWithResponse Update the note on a saga
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+func (c *ClientWithResponses) UpdateSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateSagaResponse, error) {
+	rsp, err := c.UpdateSagaWithBody(ctx, sagaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateSagaResponse(rsp)
+}
+
+// UpdateSagaWithResponse Update the note on a saga
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/sagas/{saga_id} (the `UpdateSaga` operationId).
+func (c *ClientWithResponses) UpdateSagaWithResponse(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, body UpdateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateSagaResponse, error) {
+	rsp, err := c.UpdateSaga(ctx, sagaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateSagaResponse(rsp)
 }
 
 // AcknowledgeSagaWithBodyWithResponse Acknowledge a saga
@@ -44519,6 +46333,45 @@ func (c *ClientWithResponses) ListSagaStatisticsWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParseListSagaStatisticsResponse(rsp)
+}
+
+// GetSagaSeriesWithResponse Count sagas over time
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/statistics/series (the `GetSagaSeries` operationId).
+func (c *ClientWithResponses) GetSagaSeriesWithResponse(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*GetSagaSeriesResponse, error) {
+	rsp, err := c.GetSagaSeries(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSagaSeriesResponse(rsp)
+}
+
+// GetStepStatisticsWithResponse Get which steps of a workflow are slow or fail
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/statistics/steps (the `GetStepStatistics` operationId).
+func (c *ClientWithResponses) GetStepStatisticsWithResponse(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*GetStepStatisticsResponse, error) {
+	rsp, err := c.GetStepStatistics(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStepStatisticsResponse(rsp)
+}
+
+// ListTenantsWithResponse List tenants
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/tenants (the `ListTenants` operationId).
+func (c *ClientWithResponses) ListTenantsWithResponse(ctx context.Context, params *ListTenantsParams, reqEditors ...RequestEditorFn) (*ListTenantsResponse, error) {
+	rsp, err := c.ListTenants(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTenantsResponse(rsp)
 }
 
 // GetTimelineWithResponse Show the timeline of a correlation ID
@@ -48721,6 +50574,39 @@ func ParseStartRunResponse(rsp *http.Response) (*StartRunResponse, error) {
 	return response, nil
 }
 
+// ParseListNodesResponse parses an HTTP response from a ListNodesWithResponse call
+func ParseListNodesResponse(rsp *http.Response) (*ListNodesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListNodesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest NodeList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetOverviewResponse parses an HTTP response from a GetOverviewWithResponse call
 func ParseGetOverviewResponse(rsp *http.Response) (*GetOverviewResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -48737,6 +50623,39 @@ func ParseGetOverviewResponse(rsp *http.Response) (*GetOverviewResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Overview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListSagaErrorsResponse parses an HTTP response from a ListSagaErrorsWithResponse call
+func ParseListSagaErrorsResponse(rsp *http.Response) (*ListSagaErrorsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSagaErrorsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaErrorList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -49121,6 +51040,46 @@ func ParseGetSagaResponse(rsp *http.Response) (*GetSagaResponse, error) {
 
 	case rsp.StatusCode == 304:
 		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateSagaResponse parses an HTTP response from a UpdateSagaWithResponse call
+func ParseUpdateSagaResponse(rsp *http.Response) (*UpdateSagaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateSagaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -50344,6 +52303,105 @@ func ParseListSagaStatisticsResponse(rsp *http.Response) (*ListSagaStatisticsRes
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest SagaStatisticsList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSagaSeriesResponse parses an HTTP response from a GetSagaSeriesWithResponse call
+func ParseGetSagaSeriesResponse(rsp *http.Response) (*GetSagaSeriesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSagaSeriesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaSeries
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetStepStatisticsResponse parses an HTTP response from a GetStepStatisticsWithResponse call
+func ParseGetStepStatisticsResponse(rsp *http.Response) (*GetStepStatisticsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStepStatisticsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StepStatisticsList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListTenantsResponse parses an HTTP response from a ListTenantsWithResponse call
+func ParseListTenantsResponse(rsp *http.Response) (*ListTenantsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTenantsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TenantList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -16,12 +16,13 @@ import (
 
 // Codes of problems.
 const (
-	CodeRequired       = "AUTH_REQUIRED"        // no credential
-	CodeInvalid        = "AUTH_INVALID"         // an invalid one, for whatever reason
-	CodeForbidden      = "AUTH_FORBIDDEN"       // a permission is missing
-	CodeTenantMismatch = "AUTH_TENANT_MISMATCH" // the credential belongs to another tenant
-	CodeKeyNotFound    = "AUTH_KEY_NOT_FOUND"   // no API key of this id
-	CodeKeyRefused     = "AUTH_KEY_REFUSED"     // the requested API key is impossible
+	CodeRequired       = "AUTH_REQUIRED"             // no credential
+	CodeInvalid        = "AUTH_INVALID"              // an invalid one, for whatever reason
+	CodeForbidden      = "AUTH_FORBIDDEN"            // a permission is missing
+	CodeTenantMismatch = "AUTH_TENANT_MISMATCH"      // the credential belongs to another tenant
+	CodeKeyNotFound    = "AUTH_KEY_NOT_FOUND"        // no API key of this id
+	CodeKeyRefused     = "AUTH_KEY_REFUSED"          // the requested API key is impossible
+	CodeProviderDown   = "AUTH_PROVIDER_UNAVAILABLE" // the identity provider does not answer
 )
 
 // Permission is area:verb, as the contract's x-permission names it.

@@ -143,6 +143,8 @@ type Sessions interface {
 	Open(ctx context.Context, s Session) error
 	// Find returns the session with a token's hash, ended or not. Fault: NotFound.
 	Find(ctx context.Context, hash []byte) (Session, error)
+	// Get returns the session of an id that has not ended at now, of owner ("": anybody's). Fault: NotFound.
+	Get(ctx context.Context, scope *uuid.UUID, owner string, id uuid.UUID, now time.Time) (Session, error)
 	// List returns a page of sessions, newest first by id.
 	List(ctx context.Context, scope *uuid.UUID, f SessionFilter) (page.Of[Session], error)
 	// End removes a session, durably on return. Fault: NotFound.

@@ -2,14 +2,20 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/ui"
 
 	"github.com/google/uuid"
 
@@ -46,10 +52,8 @@ func checker(
 	}
 	c := identity.Config{Keys: keys, Sessions: sessions, Now: now, Log: log}
 	if a := cfg.Auth; a.JWTIssuer != "" {
-		c.JWT = &identity.JWT{
-			Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,
-			RoleClaim: a.JWTRoleClaim, TenantClaim: a.JWTTenantClaim, DefaultTenant: a.JWTDefaultTenant,
-		}
+		jwt := jwtOf(a)
+		c.JWT = &jwt
 		return identity.New(c), nil
 	}
 	active := true
@@ -127,4 +131,55 @@ func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *pos
 		return nil, nil, err
 	}
 	return d, func() { closeDB(); from.close() }, nil
+}
+
+// signOn returns how people sign in at the issuer, nil unless Skald is a client of it.
+func signOn(cfg config.Config, c *identity.Checker) *identity.Login {
+	a := cfg.Auth
+	if c == nil || a.OIDCClientID == "" {
+		return nil
+	}
+	return identity.NewLogin(identity.SignOn{
+		JWT: jwtOf(a), ClientID: a.OIDCClientID, ClientSecret: string(a.OIDCClientSecret), Scopes: a.OIDCScopes,
+	}, c)
+}
+
+// jwtOf is which tokens of the issuer are accepted.
+func jwtOf(a config.Auth) identity.JWT {
+	return identity.JWT{
+		Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,
+		RoleClaim: a.JWTRoleClaim, TenantClaim: a.JWTTenantClaim, DefaultTenant: a.JWTDefaultTenant,
+	}
+}
+
+// singleSignOn is login for the pages, nil when there is none.
+func singleSignOn(cfg config.Config, login *identity.Login) *ui.SingleSignOn {
+	if login == nil {
+		return nil
+	}
+	docs := cmp.Or(cfg.Server.PublicURL, cfg.Server.BasePath) + "/docs/problems#"
+	refusal := func(err error) error {
+		f := fault.As(err)
+		if f == nil {
+			return err // nil, or an outage that only the log explains
+		}
+		out := &ui.Refusal{}
+		out.Status, out.Code, out.Detail, out.Type = http.StatusUnauthorized, f.Code, f.Detail, docs+strings.ToLower(f.Code)
+		out.Title = "Not signed in"
+		if f.Kind == fault.Unavailable {
+			out.Status, out.Title = http.StatusServiceUnavailable, "Identity provider unavailable"
+		}
+		return out
+	}
+	return &ui.SingleSignOn{
+		Name: cfg.Auth.OIDCName, PublicURL: cfg.Server.PublicURL,
+		Begin: func(ctx context.Context, redirect, next string) (string, string, error) {
+			to, kept, err := login.Begin(ctx, redirect, next)
+			return to, kept, refusal(err)
+		},
+		Finish: func(ctx context.Context, kept string, answer url.Values) (string, string, error) {
+			credential, next, err := login.Finish(ctx, kept, answer)
+			return credential, next, refusal(err)
+		},
+	}
 }

@@ -39,7 +39,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	defer from.close()
 	loaded := cfg // openStores completes cfg
 	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
-	kept, lost, closeStores, err := openStores(ctx, &cfg, from, now, opt.Log)
+	kept, lost, closeStores, err := openStores(ctx, &cfg, from, now, opt.Version.Version, opt.Log)
 	if err != nil {
 		return err
 	}

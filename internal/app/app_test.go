@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -144,11 +145,20 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 	var calls syncBuffer
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(&calls, r.URL.Path+" ")
-		if body, _ := io.ReadAll(r.Body); r.URL.Path == "/two" && bytes.Contains(body, []byte(`"refuse":true`)) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case r.URL.Path == "/two" && bytes.Contains(body, []byte(`"refuse":true`)):
 			w.WriteHeader(http.StatusConflict)
 			return
+		case r.URL.Path == "/two" && bytes.Contains(body, []byte(`"slow":true`)):
+			time.Sleep(700 * time.Millisecond) // it is recorded as running meanwhile
+		case bytes.Contains(body, []byte(`"silent":true`)):
+			w.WriteHeader(http.StatusNoContent)
+			return
+		case bytes.Contains(body, []byte(`"busy":true`)) && calls.String() == "/one ":
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		io.WriteString(w, `{"ok":true}`)
+		io.WriteString(w, `{"ok":true,"n":12345678901234567890}`)
 	}))
 	defer participant.Close()
 	n := start(t, testdb.DSN(t), "a")
@@ -159,6 +169,9 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 	for _, tt := range []struct{ payload, status, calls string }{
 		{`{}`, "COMPLETED", "/one /two "},
 		{`{"refuse": true}`, "FAILED", "/one /two /one/undo "},
+		{`{"slow": true}`, "COMPLETED", "/one /two "},
+		{`{"silent": true}`, "COMPLETED", "/one /two "},
+		{`{"busy": true}`, "COMPLETED", "/one /one /two "},
 	} {
 		calls = syncBuffer{}
 		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair", "payload": `+tt.payload+`}`)
@@ -173,6 +186,11 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 				tt.calls,
 			)
 		}
+		// Who waits is told by the node that drove the saga, without a read.
+		_, stored := call(t, "GET", n.url+"/api/v1/sagas/"+doc["saga_id"].(string), "")
+		if !reflect.DeepEqual(doc, stored) {
+			t.Errorf("payload %s: the answer of the wait is\n%v\nand the store has\n%v", tt.payload, doc, stored)
+		}
 	}
 	res, err := http.Get(n.url + "/metrics")
 	if err != nil {
@@ -180,7 +198,7 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 	}
 	defer res.Body.Close()
 	metrics, _ := io.ReadAll(res.Body)
-	for _, want := range []string{`skald_sagas_ended_total{state="completed"} 1`, `skald_sagas_ended_total{state="compensated"} 1`, "skald_sagas_created_total 2"} {
+	for _, want := range []string{`skald_sagas_ended_total{state="completed"} 4`, `skald_sagas_ended_total{state="compensated"} 1`, "skald_sagas_created_total 5"} {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("the metrics lack %s", want)
 		}

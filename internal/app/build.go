@@ -230,7 +230,8 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 	edge := httpapi.Config{
 		Sagas: sagaapi.Sagas{
 			CheckParticipant: checkEndpoint(n.policy, true),
-			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Reports: n.sagas, Eraser: n.eraser,
+			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Notes: n.sagas, Reports: n.sagas,
+			Eraser: n.eraser,
 			Bulks:  n.sagaBulks(),
 			Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
@@ -253,6 +254,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Minor:  n.cfg.Tenant.DefaultMinor,
 		}},
 		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(),
+		Loops:    n.rounds,
 		Overview: n.overview, Storage: n.storage, Answers: n.answers, CursorKey: cursorKey,
 		Limits: rest.Limits{
 			ReadTimeout: server.ReadTimeout, BodyGrace: server.HeaderTimeout, MinBodyRate: server.MinBodyRate,

@@ -37,13 +37,14 @@ type canaryNode struct {
 	said                  map[string]*written     // by operationId
 	ids                   map[string]string       // path parameter → the owner's
 	more                  map[string][]string     // path parameter → further values of the owner's
+	hostile               *hostile                // nil: the owner says the canary and no more
 }
 
-func newCanaryNode(t *testing.T) *canaryNode {
+func newCanaryNode(t *testing.T, h *hostile) *canaryNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	a := &canaryNode{t: t, root: newToken(t), heard: &syncBuffer{}, ops: map[string]apiOperation{},
-		said: map[string]*written{}, ids: map[string]string{}, more: map[string][]string{}}
+		said: map[string]*written{}, ids: map[string]string{}, more: map[string][]string{}, hostile: h}
 	a.node = start(t, dsn, "a", bootstrapped(a.root), quickRetries, func(c *config.Config) {
 		c.Webhooks.MaxAttempts, c.DLQ.AutoRetry, c.DLQ.MaxRetries = 2, false, 5
 	})
@@ -75,12 +76,14 @@ func (a *canaryNode) participate(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(path, "heard"): // the stranger's webhook
 		_, _ = fmt.Fprintln(a.heard, r.URL, r.Header, string(text))
 	case strings.HasSuffix(path, "refuse"):
-		http.Error(w, `{"code":"`+canary+`","message":"`+canary+`","`+canary+`-why":"`+canary+`"}`, http.StatusConflict)
+		say := func(name string) string { return encoded(a.hostile.text(name, canary)) }
+		http.Error(w, `{"code":`+say("code")+`,"message":`+say("message")+`,"`+canary+`-why":`+say("why")+`}`,
+			http.StatusConflict)
 	case strings.HasSuffix(path, "later"):
-		http.Error(w, `{"error":"`+canary+`"}`, http.StatusServiceUnavailable)
+		http.Error(w, `{"error":`+encoded(a.hostile.text("error", canary))+`}`, http.StatusServiceUnavailable)
 	default:
-		w.Header().Set("X-"+canary, canary)
-		_, _ = fmt.Fprintf(w, `{"%s-answer":"%s"}`, canary, canary)
+		w.Header().Set("X-"+canary, a.hostile.text("answer header", canary))
+		_, _ = fmt.Fprintf(w, `{"%s-answer":%s}`, canary, encoded(a.hostile.text("answer", canary)))
 	}
 }
 
@@ -122,19 +125,11 @@ func field(text, name string) string {
 // Invariant I14, traps T1 and X16: no byte of one tenant is in a response to another.
 func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	t.Parallel()
-	a := newCanaryNode(t)
+	a := newCanaryNode(t, nil)
 	stream := a.listen()
 	a.quiet(a.send(a.stranger, "POST", "/api/v1/webhooks", `{"url":"`+a.participants.URL+`/heard","from":"beginning"}`))
 	contract := contractOf(t, a.url)
-	operations := contract.operations()
-	if len(operations) < 140 {
-		t.Fatalf("only %d operations", len(operations))
-	}
-	for _, op := range operations {
-		if op.method != "GET" {
-			a.ops[op.id] = op
-		}
-	}
+	operations := a.learn(contract)
 	a.writeAll()
 	a.everyFieldIsWritten(contract)
 	if status, text := a.send(a.owner, "GET", "/api/v1/sagas/"+a.ids["saga_id"], ""); status != 200 ||
@@ -176,6 +171,21 @@ func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	}
 	status, metrics := a.send("", "GET", "/metrics", "")
 	a.quiet(status, metrics)
+}
+
+// learn returns the operations of the contract, and keeps those that change something.
+func (a *canaryNode) learn(contract apiDoc) []apiOperation {
+	a.t.Helper()
+	operations := contract.operations()
+	if len(operations) < 140 {
+		a.t.Fatalf("only %d operations", len(operations))
+	}
+	for _, op := range operations {
+		if op.method != "GET" {
+			a.ops[op.id] = op
+		}
+	}
+	return operations
 }
 
 // probe makes the stranger request something of the owner's, given by the parameters of the

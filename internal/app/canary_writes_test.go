@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (a *canaryNode) does(id, body string, more ...string) string {
 	for _, m := range more {
 		m = words.Replace(m)
 		if name, value, is := strings.Cut(m, "="); is {
-			query += "&" + m
+			query += "&" + name + "=" + url.QueryEscape(a.hostile.text(name, value))
 			said.other += name + "=" + value + "\n"
 		} else if name, value, _ := strings.Cut(m, ":"); name == "as" {
 			as = value
@@ -64,8 +65,15 @@ func (a *canaryNode) does(id, body string, more ...string) string {
 	if op.method == "PUT" || op.method == "PATCH" {
 		header = append(header, "If-Match", "*")
 	}
-	status, text := a.send(as, op.method, path+strings.Replace(query, "&", "?", 1), body, header...)
-	if want == "" && status >= 300 || want != "" && want != fmt.Sprint(status) {
+	path += strings.Replace(query, "&", "?", 1)
+	fits := func(status int) bool { return want == "" && status < 300 || want == fmt.Sprint(status) }
+	if a.hostile != nil && doc != nil {
+		if text, done := a.attack(id, as, path, doc, header, fits); done {
+			return text
+		}
+	}
+	status, text := a.send(as, op.method, path, body, header...)
+	if !fits(status) {
 		text, _, _ = strings.Cut(text, "\nmap[")
 		a.t.Errorf("%s: %d %s\nto %s", id, status, text, body)
 	}
@@ -168,11 +176,12 @@ func (a *canaryNode) writeSagas() {
 	a.does("failStep", whyNot, waits(), "step:#-two")
 	a.does("forceComplete", `{"reason":"#","requested_by":"#","result":{"#":"#"}}`, waits())
 	a.does("forceFail", whyNot, waits())
+	a.does("updateSaga", `{"assignee":"#","note":"#","reason":"#"}`, stranded())
 	a.does("acknowledgeSaga", whyNot, stranded())
 	a.does("resumeCompensation", whyNot, stranded())
 	a.does("retrySaga", `{"reason":"#","requested_by":"#","from_step":"#-two","input_patch":{"#":"#"}}`, stranded())
 	a.does("createSagaBulk", `{"action":"retry","filter":{"workflow_name":"#-waits","correlation_id":"#",
-		"initiated_by":"#","trace_id":"#","business_key":"#","metadata":"{\"#\":\"#\"}"},"reason":"#"}`)
+		"initiated_by":"#","assignee":"#","trace_id":"#","business_key":"#","error_code":"#","step":"#","metadata":"{\"#\":\"#\"}"},"reason":"#"}`)
 	slow := a.does("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`","`+uuid.NewString()+`"],
 		"rate_per_second":0.01,"reason":"#"}`)
 	a.keeps("saga_bulk_id", field(slow, "id"))

@@ -66,6 +66,7 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 				w.do("discardDeadLetter", `{"reason":"done by hand","force":true}`, m.(map[string]any)["id"].(string))
 			}
 		case "saga":
+			w.do("updateSaga", `{"note":"`+said+`","reason":"done by hand"}`, id)
 			w.do("acknowledgeSaga", `{"reason":"done by hand"}`, id)
 		}
 	}

@@ -70,6 +70,7 @@ func (n *node) pages(api http.Handler) (http.Handler, error) {
 		ManualOnly: c.Mode == config.UIOff, Title: c.Title, Colour: c.Colour,
 		Now: n.now, NewID: func() string { return newID().String() }, Log: n.opt.Log,
 	}
+	cfg.SingleSignOn = singleSignOn(n.cfg, signOn(n.cfg, n.checker))
 	for _, l := range c.Templates() {
 		cfg.Links = append(cfg.Links, ui.Link(l))
 	}

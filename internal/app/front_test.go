@@ -43,7 +43,7 @@ func TestTheRootLeadsBrowsersToThePagesAndTellsOthersWhereTheAPIIs(t *testing.T)
 	}
 	for _, at := range []string{"/", "/skald/"} {
 		status, _, body := get(at, program)
-		for _, want := range []string{`"api":"/skald/api/v1"`, `"contract":"/skald/openapi.json"`, `"ui":"/skald/ui/"`, `"docs":`} {
+		for _, want := range []string{`"api":"/skald/api/v1"`, `"contract":"/skald/openapi.json"`, `"ui":"/skald/ui/"`, `"docs":"/skald/docs/"`} {
 			if status != 200 || !strings.Contains(body, want) {
 				t.Errorf("a program at %s: %d %s, without %s", at, status, body, want)
 			}

@@ -129,6 +129,20 @@ func TestALogIsReadTheSameAfterItHasMoved(t *testing.T) {
 	if after := logOf(t, n.url, run); after != before {
 		t.Errorf("after it has moved the log is %q", after)
 	}
+	for query, want := range map[string]string{
+		"tail_bytes=13": "line 18 ✓\nline 19 ✓\n", "before=1.2&tail_bytes=1": "line 1 ✓\n",
+		"before=1.2": "line 0 ✓\nline 1 ✓\n",
+	} {
+		res, err := http.Get(n.url + "/api/v1/job-runs/" + run + "/logs?format=text&" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if string(text) != want || err != nil {
+			t.Errorf("%s of a log that has moved: %q %v", query, text, err)
+		}
+	}
 	if err := n.stop(); err != nil {
 		t.Error(err)
 	}

@@ -179,7 +179,7 @@ func TestDatabasesOfOneClusterMigratedTogetherShareTheRoles(t *testing.T) {
 	t.Parallel()
 	s := cluster(t)
 	dsns := []string{s.DSN(devpg.Database)}
-	for i := range 5 {
+	for i := range 3 {
 		name := fmt.Sprint("other", i)
 		execute(t, s.DSN("postgres"), "CREATE DATABASE "+name)
 		dsns = append(dsns, s.DSN(name))

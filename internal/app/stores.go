@@ -59,6 +59,7 @@ type sagaStore interface {
 	saga.Store
 	saga.Ownership
 	saga.Archive
+	saga.Notes
 	saga.Reports
 	janitor.Store
 }
@@ -82,6 +83,7 @@ func openStores(
 	cfg *config.Config,
 	from *logins,
 	now func() time.Time,
+	version string,
 	log *slog.Logger,
 ) (s stores, lost <-chan struct{}, stop func(), err error) {
 	if cfg.Store == config.Memory {
@@ -98,6 +100,9 @@ func openStores(
 	if err != nil {
 		stop()
 		return s, nil, nil, err
+	}
+	if st, ok := s.sagas.(*sagadb.Sagas); ok {
+		st.Version = version[:min(len(version), 64)]
 	}
 	return s, lost, stop, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
 // stillness is for how long a loop that goes round every few seconds may finish no round.
@@ -59,6 +60,16 @@ func (n *node) watch() {
 	if n.jobs != nil {
 		n.loops.Watch("job_logs", max(10*stillness, 10*n.cfg.Jobs.UpkeepInterval), false)
 	}
+}
+
+// rounds are the loops of this node, for operators.
+func (n *node) rounds() (all []overview.Loop) {
+	for _, r := range n.loops.Rounds() {
+		all = append(all, overview.Loop{
+			Name: r.Name, LastRound: r.LastSuccessAt.UTC(), Limit: r.Limit, Late: r.Late, Vital: r.Vital,
+		})
+	}
+	return all
 }
 
 // late returns what the watchdog has to say of this node, and whether it cannot work.

@@ -127,7 +127,9 @@ func (w *walker) sagas() {
 	stranded := func() string {
 		return run("strands", func(s map[string]any) bool { return s["state"] == "failed" })
 	}
-	w.do("acknowledgeSaga", why, stranded())
+	id = stranded()
+	w.do("updateSaga", `{"assignee":"ann","note":"looked at","reason":"ticket 7"}`, id)
+	w.do("acknowledgeSaga", why, id)
 	// The second of two takes its turn after 100 s, so the bulk is still running when it is canceled.
 	bulk := w.do("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`","`+uuid.NewString()+`"],
 		"rate_per_second":0.01,"reason":"a bad release"}`).text("id")

@@ -38,5 +38,5 @@ var ofSagas = map[string]bool{
 	"acknowledgeSaga":    true,
 	"skipStep":           true,
 	"completeStep":       true,
-	"failStep":           true, "restoreSaga": true,
+	"failStep":           true, "restoreSaga": true, "updateSaga": true,
 }

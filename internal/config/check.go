@@ -173,6 +173,12 @@ var rules = []rule{
 	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
 		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "requires auth.jwt_issuer")
 	}},
+	{"auth.oidc_client_id", []string{"auth.jwt_issuer"}, func(c Config) string {
+		return unless(c.Auth.OIDCClientID == "" || c.Auth.JWTIssuer != "", "requires auth.jwt_issuer")
+	}},
+	{"auth.oidc_client_id", []string{"auth.oidc_client_secret", "auth.oidc_client_secret_file"}, func(c Config) string {
+		return unless(c.Auth.OIDCClientID == "" || c.Auth.OIDCClientSecret != "", "requires auth.oidc_client_secret")
+	}},
 	{
 		"encryption.keys",
 		[]string{"encryption.key_file"},

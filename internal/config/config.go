@@ -196,8 +196,8 @@ const (
 	AuthOff      AuthMode = "off"
 )
 
-// Auth decides which credentials are accepted. BootstrapAdminKey holds the content of
-// BootstrapAdminKeyFile when that is given.
+// Auth decides which credentials are accepted. BootstrapAdminKey and OIDCClientSecret hold the content of
+// their files when those are given.
 type Auth struct {
 	Mode                  AuthMode      `koanf:"mode" validate:"oneof=auto required off" doc:"Whether the API requires credentials. auto: unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and when listen_addr is not on loopback."`
 	BootstrapAdminKey     Secret        `koanf:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as printed by skald key generate. At start it is stored as an admin key for any tenant, unless it already exists. Excludes bootstrap_admin_key_file."`
@@ -210,6 +210,11 @@ type Auth struct {
 	JWTRoleClaim          string        `koanf:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role (a string or a list), by its name or as a path such as realm_access.roles."`
 	JWTTenantClaim        string        `koanf:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is refused, unless jwt_default_tenant is on."`
 	JWTDefaultTenant      bool          `koanf:"jwt_default_tenant" doc:"Whether a JWT without a tenant acts on the default tenant, which also owns the built-in jobs. If off, such a token is refused, so a missing mapping at the issuer grants nothing."`
+	OIDCClientID          string        `koanf:"oidc_client_id" validate:"max=255" doc:"Skald as a client of that issuer: then people can sign in to the pages under /ui/ there, without an API key. Empty means that they cannot. Requires jwt_issuer and oidc_client_secret."`
+	OIDCClientSecret      Secret        `koanf:"oidc_client_secret" doc:"Secret of that client. All nodes need the same. Excludes oidc_client_secret_file."`
+	OIDCClientSecretFile  string        `koanf:"oidc_client_secret_file" doc:"File that contains the secret; trailing line breaks are ignored. Excludes oidc_client_secret."`
+	OIDCScopes            []string      `koanf:"oidc_scopes" validate:"dive,max=255" doc:"Scopes to ask for, beside openid, so that the ID token has the claims of role and tenant."`
+	OIDCName              string        `koanf:"oidc_name" validate:"required,max=63" doc:"What people call the issuer: the button says Sign in with this."`
 }
 
 // AuthRequired reports whether the API requires credentials. In auto mode it does

@@ -74,6 +74,8 @@ func Default(env Environment) Config {
 			JWTLeeway:      30 * time.Second,
 			JWTRoleClaim:   "role",
 			JWTTenantClaim: "tenant_id",
+			OIDCScopes:     []string{"profile"},
+			OIDCName:       "single sign-on",
 		},
 		Tenant: Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
 		Retention: Retention{

@@ -37,6 +37,7 @@ func Load(path string, environ []string) (Config, error) {
 	cfg := l.merge(fromFile, fromEnv)
 	l.readSecretFile("database.password_file", cfg.Database.PasswordFile, &cfg.Database.Password)
 	l.readSecretFile("auth.bootstrap_admin_key_file", cfg.Auth.BootstrapAdminKeyFile, &cfg.Auth.BootstrapAdminKey)
+	l.readSecretFile("auth.oidc_client_secret_file", cfg.Auth.OIDCClientSecretFile, &cfg.Auth.OIDCClientSecret)
 	l.readSecretFile("participants.signing_secrets_file", cfg.Participants.SigningSecretsFile,
 		&cfg.Participants.SigningSecrets)
 	l.readSecretFile("encryption.key_file", cfg.Encryption.KeyFile, &cfg.Encryption.Keys)
@@ -200,6 +201,7 @@ var alternatives = [][2]string{
 	{"database.url", "database.host"},
 	{"database.password", "database.password_file"},
 	{"auth.bootstrap_admin_key", "auth.bootstrap_admin_key_file"},
+	{"auth.oidc_client_secret", "auth.oidc_client_secret_file"},
 	{"encryption.keys", "encryption.key_file"},
 	{"participants.signing_secrets", "participants.signing_secrets_file"},
 	{"jobs.log_s3_secret_key", "jobs.log_s3_secret_key_file"},

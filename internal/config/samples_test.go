@@ -111,6 +111,11 @@ var samples = map[string]struct {
 	"auth.jwt_algorithms":                 {"ES256, RS256", []string{"ES256", "RS256"}},
 	"auth.jwt_leeway":                     {"60s", time.Minute},
 	"auth.jwt_role_claim":                 {"realm_access.roles", "realm_access.roles"},
+	"auth.oidc_client_id":                 {"skald-ui", "skald-ui"},
+	"auth.oidc_client_secret":             {"a secret", Secret("a secret")},
+	"auth.oidc_client_secret_file":        {"testdata/password", "testdata/password"},
+	"auth.oidc_scopes":                    {"profile, roles", []string{"profile", "roles"}},
+	"auth.oidc_name":                      {"Keycloak", "Keycloak"},
 	"auth.jwt_default_tenant":             {"true", true},
 	"auth.jwt_tenant_claim":               {"https://skald.example/tenant", "https://skald.example/tenant"},
 	"encryption.keys":                     {sampleMaster, Secret(sampleMaster)},
@@ -209,6 +214,7 @@ const sampleMaster = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
 
 // beside has the settings that a setting requires.
 var beside = map[string][]string{
+	"auth.oidc_client_id":         {"SKALD_AUTH_JWT_ISSUER=https://issuer.example", "SKALD_AUTH_OIDC_CLIENT_SECRET=x"},
 	"auth.jwks_url":               {"SKALD_AUTH_JWT_ISSUER=https://issuer.example"},
 	"participants.tls_cert_file":  {"SKALD_PARTICIPANTS_TLS_KEY_FILE=k"},
 	"participants.tls_key_file":   {"SKALD_PARTICIPANTS_TLS_CERT_FILE=c"},

@@ -45,6 +45,7 @@ var problems = slices.Concat([]problemKind{
 	{access.CodeKeyNotFound, []int{404}, "No such API key", "There is no API key with this id, or not for this tenant."},
 	{access.CodeSessionNotFound, []int{404}, "No such session", "There is no session with this id, or not for this caller, or it has ended: 12 hours after sign-in, an hour after its last use, or because it was deleted."},
 	{access.CodeSessionRefused, []int{409}, "No session possible", "No session can be made: the request was itself made with a session, or the server runs in development mode, where no credential is required."},
+	{access.CodeProviderDown, []int{503}, "Identity provider unavailable", "Signing in at the identity provider is not possible: it cannot be reached, or does not answer as it should. The server's log says more. Try again, or sign in with an API key."},
 	{access.CodeKeyRefused, []int{422}, "Invalid API key request", "The requested API key is not allowed: `errors` says why."},
 	{saga.CodeKeyUsed, []int{422}, "Idempotency-Key used for another request", "The key belongs to an earlier request with another path or body. Use a new key for a new request."},
 	{rest.CodeKeyInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},

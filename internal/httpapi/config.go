@@ -46,6 +46,8 @@ type Config struct {
 	Jobs *Jobs
 	// Overview reads what needs a person. Nil: the store has only sagas, which are listed.
 	Overview overview.Store
+	// Loops are the background loops of this node. Nil: there are none.
+	Loops func() []overview.Loop
 	// Storage reports the sizes of the store's tables. Nil: the store has none.
 	Storage func(context.Context) (saga.Storage, error)
 	// Answers stores the responses of requests with an Idempotency-Key for operations that
@@ -142,6 +144,9 @@ func (c *Config) complete() error {
 	}
 	if c.Overview == nil {
 		c.Overview = overview.OfSagas{Sagas: c.Sagas.Store, Now: c.Now}
+	}
+	if c.Loops == nil {
+		c.Loops = func() []overview.Loop { return nil }
 	}
 	if c.Limited == nil {
 		c.Limited = func(string) {}

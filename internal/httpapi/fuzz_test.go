@@ -62,7 +62,8 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 	store := memstore.New(time.Now)
 	handler, err := httpapi.New(httpapi.Config{
 		Sagas: sagaapi.Sagas{
-			Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
+			Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Notes: store.Sagas,
+			Reports: store.Sagas,
 			Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 				results, err := store.Sagas.Create(ctx, []saga.NewSaga{n})
 				return results[0], err

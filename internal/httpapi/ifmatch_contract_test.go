@@ -11,8 +11,8 @@ import (
 
 // Every operation that accepts If-Match requires it where the server is configured to, but
 // for the registration of workflows, whose versions never change. Those that edit what is in
-// the dead-letter queue always do: two people work there at once, and the later one would
-// undo what the earlier one wrote without a word.
+// the dead-letter queue and the notes on sagas always do: two people work there at once, and
+// the later one would undo what the earlier one wrote without a word.
 func TestWhichOperationsRequireIfMatch(t *testing.T) {
 	c, err := loadContract(rest.Limits{})
 	if err != nil {
@@ -23,7 +23,7 @@ func TestWhichOperationsRequireIfMatch(t *testing.T) {
 	for key, rt := range c.routes {
 		takes := rt.checked.Operation.Parameters.GetByInAndName("header", "If-Match") != nil
 		change := key.method == http.MethodPut || key.method == http.MethodPatch
-		edits := change && strings.HasPrefix(key.path, "/api/v1/dlq/")
+		edits := change && strings.HasPrefix(key.path, "/api/v1/dlq/") || rt.operation == "updateSaga"
 		r := &http.Request{Header: http.Header{}}
 		byDefault, ifConfigured := lax.unguarded(rt, r), strict.unguarded(rt, r)
 		if (byDefault != nil) != edits {

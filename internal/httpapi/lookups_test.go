@@ -33,9 +33,9 @@ func (l *lookups) Load(ctx context.Context, refs []saga.Ref) ([]saga.Loaded, err
 	return l.Store.Load(ctx, refs)
 }
 
-func (l *lookups) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
+func (l *lookups) StepLogs(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) ([]saga.StepLog, error) {
 	l.asked = append(l.asked, "StepLogs for "+tenant.String())
-	return l.Store.StepLogs(ctx, tenant, id)
+	return l.Store.StepLogs(ctx, tenant, id, want)
 }
 
 // A saga of another tenant is looked up exactly as one that does not exist: the same

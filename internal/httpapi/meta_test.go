@@ -76,7 +76,7 @@ func TestAllowNamesTheMethodsOfThePath(t *testing.T) {
 	e := apitest.NewEdge(t)
 	for path, want := range map[string]string{
 		apitest.SagasPath:                   "GET, HEAD, POST",
-		apitest.MissingSaga:                 "GET, HEAD",
+		apitest.MissingSaga + "/steps":      "GET, HEAD",
 		apitest.MissingSaga + "/cancel":     "POST",
 		apitest.WorkflowsPath + "/validate": "POST", // not a workflow of that name
 		"/api/v1/dlq/import":                "POST",

@@ -98,7 +98,7 @@ func (s *server) assemble() {
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint}
-	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview})
+	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview, Loops: cfg.Loops})
 	s.keys = &keys{
 		Kit: s.kit, Keys: cfg.Access.Keys, Sessions: cfg.Access.Sessions, Forget: cfg.Access.Forget,
 		Development: cfg.Access.Development,

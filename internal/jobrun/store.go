@@ -3,6 +3,7 @@ package jobrun
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -96,6 +97,12 @@ type Runs interface {
 	// Logs returns up to limit chunks from that place on, those of later attempts
 	// too, in order; none of a log that was offloaded.
 	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPosition, limit int) ([]LogChunk, error)
+	// LogTail returns where the last bytes of those before end begin, in whole chunks, as many as it takes
+	// to have that many; the start of the log if it is shorter. Attempt 0: all attempts; stream
+	// "": all streams.
+	LogTail(
+		ctx context.Context, tenant, id uuid.UUID, attempt int, end LogPosition, bytes int, stream string,
+	) (LogPosition, error)
 }
 
 // SlotQuery selects slots of schedules that have a run.
@@ -118,6 +125,14 @@ type SlotRun struct {
 type LogPosition struct {
 	Attempt int
 	Seq     int
+}
+
+// LogEnd is after every chunk.
+var LogEnd = LogPosition{math.MaxInt32, math.MaxInt32}
+
+// Before reports whether a chunk at p comes before one at q.
+func (p LogPosition) Before(q LogPosition) bool {
+	return p.Attempt < q.Attempt || p.Attempt == q.Attempt && p.Seq < q.Seq
 }
 
 // LogChunk is a piece of a run's log.

@@ -29,6 +29,14 @@ type Late struct {
 	Vital bool          // the node cannot do its work without it
 }
 
+// Round is the last round of a loop.
+type Round struct {
+	Name          string
+	LastSuccessAt time.Time     // or when it began to be watched
+	Limit         time.Duration // within which it should finish the next one
+	Late, Vital   bool
+}
+
 // NewWatchdog returns a watchdog of no loops.
 func NewWatchdog(now func() time.Time) *Watchdog {
 	return &Watchdog{now: now, loops: map[string]*watched{}}
@@ -52,16 +60,27 @@ func (w *Watchdog) Done(name string) {
 }
 
 // Late returns the loops that are late, by name.
-func (w *Watchdog) Late() []Late {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var out []Late
+func (w *Watchdog) Late() (out []Late) {
 	now := w.now()
-	for name, l := range w.loops {
-		if since := now.Sub(l.last); since > l.limit {
-			out = append(out, Late{Name: name, Since: since, Vital: l.vital})
+	for _, r := range w.Rounds() {
+		if r.Late {
+			out = append(out, Late{Name: r.Name, Since: now.Sub(r.LastSuccessAt), Vital: r.Vital})
 		}
 	}
-	slices.SortFunc(out, func(a, b Late) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Rounds returns the last round of every loop, by name.
+func (w *Watchdog) Rounds() []Round {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]Round, 0, len(w.loops))
+	now := w.now()
+	for name, l := range w.loops {
+		out = append(out, Round{
+			Name: name, LastSuccessAt: l.last, Limit: l.limit, Late: now.Sub(l.last) > l.limit, Vital: l.vital,
+		})
+	}
+	slices.SortFunc(out, func(a, b Round) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }

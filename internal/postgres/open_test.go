@@ -59,18 +59,18 @@ func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	for name, q := range settings {
 		var s string
 		if err := q.QueryRowContext(t.Context(), `SELECT concat_ws(' ', current_setting('application_name'), current_user,
-			current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('enable_mergejoin'),
+			current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('enable_mergejoin'), current_setting('plan_cache_mode'),
 			current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'))`).Scan(&s); err != nil {
 			t.Fatal(err)
 		}
 		got[name] = s
 	}
 	want := map[string]string{
-		"tenants' reads by key": "skald reader saga_app_role on on on 30s 15s 30s",
-		"tenants' lists":        "skald api saga_app_role on on on 30s 15s 30s",
-		"upkeep":                "skald upkeep saga_engine_role on on on 30s 15s 30s",
-		"writers":               "skald writer saga_engine_role off off off 30s 15s 30s",
-		"leases":                "skald lease saga_engine_role on on on 2s 1s 30s",
+		"tenants' reads by key": "skald reader saga_app_role on on on auto 30s 15s 30s",
+		"tenants' lists":        "skald api saga_app_role on on on auto 30s 15s 30s",
+		"upkeep":                "skald upkeep saga_engine_role on on on auto 30s 15s 30s",
+		"writers":               "skald writer saga_engine_role off off off force_generic_plan 30s 15s 30s",
+		"leases":                "skald lease saga_engine_role on on on auto 2s 1s 30s",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

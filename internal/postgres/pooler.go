@@ -99,7 +99,7 @@ func tooFew(ctx context.Context, had int, err error) error {
 }
 
 // startupParameters are the parameters that a pooler must pass on or ignore.
-const startupParameters = "role,jit,random_page_cost,enable_hashjoin,enable_mergejoin,enable_seqscan,statement_timeout,lock_timeout,idle_in_transaction_session_timeout"
+const startupParameters = "role,jit,random_page_cost,enable_hashjoin,enable_mergejoin,enable_seqscan,plan_cache_mode,statement_timeout,lock_timeout,idle_in_transaction_session_timeout"
 
 // ExplainRefusal returns err with a hint what to do when a pooler refused the startup
 // parameters of a connection, and otherwise unchanged.

@@ -131,7 +131,12 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// random page the planner would read two whole indexes first, in order to visit fewer
 	// rows.
 	cheap := map[string]string{"random_page_cost": "1.1"}
-	planner := map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off"}
+	// No plan depends on what is in a batch, and planning the creation of sagas takes as long
+	// as running it.
+	planner := map[string]string{
+		"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off",
+		"plan_cache_mode": "force_generic_plan",
+	}
 	for _, p := range []struct {
 		pool    **sqlx.DB
 		name    string

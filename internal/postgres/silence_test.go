@@ -116,8 +116,8 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 	dsn = pgtest.With(t, pgtest.With(t, dsn, "host", "127.0.0.1"), "port", p.port)
 	// The timeout of reads and writes is a second above the server's own, which
 	// is two for leases.
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, StatementTimeout: 100 * time.Millisecond,
-		IOTimeout: 200 * time.Millisecond})
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, StatementTimeout: 500 * time.Millisecond,
+		IOTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

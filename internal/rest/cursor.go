@@ -58,7 +58,7 @@ func (c Cursors) Open(list ListID, token string) ([]byte, error) {
 		return nil, BadCursor()
 	}
 	if ListID(body[1:1+cursorList]) != list {
-		return nil, BadParameter("cursor", "invalid", "belongs to another list or to other filters: start again without a cursor")
+		return nil, BadParameter("cursor", "invalid", "belongs to another list, other filters or another order: start again without a cursor")
 	}
 	return body[1+cursorList:], nil
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,42 @@ func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) 
 // ArchivedETag returns the entity tag of an archived saga, whose representation differs from
 // that of the live saga of the same version.
 func ArchivedETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `-archived"` }
+
+// notedMark separates, in an entity tag, the version of a saga from that of its note.
+const notedMark = "-noted-"
+
+// NotedETag returns the entity tag of a saga with a note, whose version is 0 while there is
+// none.
+func NotedETag(etag string, note int64) string {
+	if note == 0 {
+		return etag
+	}
+	return strings.TrimSuffix(etag, `"`) + notedMark + strconv.FormatInt(note, 10) + `"`
+}
+
+// WithoutNote returns an If-Match as far as it is about the saga and not about its note: an
+// action on a saga is not refused because somebody has written something beside it.
+func WithoutNote(header *string) *string {
+	if header == nil || !strings.Contains(*header, notedMark) {
+		return header
+	}
+	list := strings.Split(*header, ",")
+	for i, tag := range list {
+		if of, _, noted := strings.Cut(tag, notedMark); noted {
+			list[i] = of + `"`
+		}
+	}
+	return new(strings.Join(list, ","))
+}
+
+// IfNoteMatches reports whether a note may be changed: whether an If-Match names the version
+// that it has now, whatever it says of the saga's own.
+func IfNoteMatches(header *string, note int64) (bool, error) {
+	return ifMatch(header, func(tag string) bool {
+		_, of, noted := strings.Cut(tag, notedMark)
+		return !strings.HasPrefix(tag, "W/") && (noted && of == strconv.FormatInt(note, 10)+`"` || !noted && note == 0)
+	})
+}
 
 // tags parses If-Match or If-None-Match: "*", or entity tags separated by commas.
 func tags(name, header string) (list []string, anything bool, err error) {
@@ -36,19 +73,16 @@ func IfMatch(header *string, version int64) (bool, error) { return IfMatchTag(he
 
 // IfMatchTag is IfMatch for a resource whose entity tag has more than its version.
 func IfMatchTag(header *string, etag string) (bool, error) {
+	return ifMatch(header, func(tag string) bool { return tag == etag })
+}
+
+// ifMatch reports whether a tag of an If-Match fits, or any does. Without the header it does.
+func ifMatch(header *string, fits func(tag string) bool) (bool, error) {
 	if header == nil {
 		return true, nil
 	}
 	list, anything, err := tags("If-Match", *header)
-	if err != nil || anything {
-		return anything, err
-	}
-	for _, tag := range list {
-		if tag == etag {
-			return true, nil
-		}
-	}
-	return false, nil
+	return err == nil && (anything || slices.ContainsFunc(list, fits)), err
 }
 
 // ifNoneMatch reports whether the client already has the resource, by the weak comparison

@@ -27,7 +27,7 @@ type Archive interface {
 	CountExpired(ctx context.Context, e Expiry, maxEach int) ([]Expired, error)
 	// GetArchived returns an archived saga with its step logs in the order of
 	// Store.StepLogs, both as of one moment. Fault: NotFound.
-	GetArchived(ctx context.Context, tenant, id uuid.UUID) (Archived, error)
+	GetArchived(ctx context.Context, tenant, id uuid.UUID, want Logs) (Archived, error)
 	// ListArchived is Store.List of the archive: the same filters and order.
 	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Archived], error)
 	// Restore makes an archived saga live again exactly as it was, durable on return;

@@ -58,6 +58,7 @@ const (
 	AttentionCleared AuditType = "saga.attention_cleared"
 	StepOrder        AuditType = "saga.step.ordered" // skip, complete or fail
 	StepSkipped      AuditType = "saga.step.skipped"
+	NoteChanged      AuditType = "saga.note_changed"
 )
 
 // AuditTypes lists every type.
@@ -66,7 +67,7 @@ var AuditTypes = []AuditType{
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
 	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
 	RetryAsked, ResumeAsked, Suspended, Unsuspended, DeadlineChanged, ForceAsked, AttentionRaised, AttentionCleared,
-	StepOrder, StepSkipped, SagaErased,
+	StepOrder, StepSkipped, SagaErased, NoteChanged,
 }
 
 // NoState stands for "no state" in an AuditEvent.
@@ -202,6 +203,9 @@ type words struct {
 	Patched  bool       `json:"input_patched,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
 	Missing  []string   `json:"missing,omitempty"` // members of the result that had no value
+
+	Changed  []string `json:"changed,omitempty"`  // members of the note
+	Assignee *string  `json:"assignee,omitempty"` // who it is now; "": nobody
 
 	Erased map[string]string `json:"erased_events,omitempty"` // digests of what is left, by event
 }

@@ -24,16 +24,38 @@ type Filter struct {
 	BusinessKey    string          `json:"business_key,omitzero"`
 	Metadata       json.RawMessage `json:"metadata,omitempty"` // containment (@>)
 	NeedsAttention *bool           `json:"needs_attention,omitzero"`
-	CreatedFrom    time.Time       `json:"created_from,omitzero"` // inclusive
-	CreatedTo      time.Time       `json:"created_to,omitzero"`   // exclusive
-	UpdatedFrom    time.Time       `json:"updated_from,omitzero"` // inclusive
-	UpdatedTo      time.Time       `json:"updated_to,omitzero"`   // exclusive
+	// Assignee is that of the saga's note, which Matches does not see.
+	Assignee    string    `json:"assignee,omitzero"`
+	CreatedFrom time.Time `json:"created_from,omitzero"` // inclusive
+	CreatedTo   time.Time `json:"created_to,omitzero"`   // exclusive
+	UpdatedFrom time.Time `json:"updated_from,omitzero"` // inclusive
+	UpdatedTo   time.Time `json:"updated_to,omitzero"`   // exclusive
+	EndedFrom   time.Time `json:"ended_from,omitzero"`   // inclusive
+	EndedTo     time.Time `json:"ended_to,omitzero"`     // exclusive
+	// AttentionFrom (inclusive) and AttentionTo (exclusive) select sagas that need
+	// attention, by the time since when they do.
+	AttentionFrom time.Time `json:"attention_from,omitzero"`
+	AttentionTo   time.Time `json:"attention_to,omitzero"`
+	// ErrorCode selects sagas that have not completed, by the code of their error.
+	ErrorCode string `json:"error_code,omitzero"`
+	// Step is the name of a step of WorkflowName, which is then required: the current
+	// step of an unfinished saga, Trouble.Step of one that has ended.
+	Step string `json:"step,omitzero"`
 
+	// Oldest lists the oldest first.
+	Oldest      bool `json:"-"`
 	page.ByTime `json:"-"`
 }
 
-// Matches tells whether f selects a saga of its tenant. It defines what the filters
-// mean: the SQL of a store must agree, which the stores' contract tests verify.
+// OfError reports whether f selects sagas by their errors.
+func (f *Filter) OfError() bool { return f.ErrorCode != "" || f.Step != "" }
+
+// OfAttention reports whether f selects sagas by the time since when they need attention.
+func (f *Filter) OfAttention() bool { return !f.AttentionFrom.IsZero() || !f.AttentionTo.IsZero() }
+
+// Matches tells whether f selects a saga of its tenant, but for the filters that Trouble
+// decides. It defines what the filters mean: the SQL of a store must agree, which the
+// stores' contract tests verify.
 func (f *Filter) Matches(s *Saga) bool {
 	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
 	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&
@@ -43,7 +65,10 @@ func (f *Filter) Matches(s *Saga) bool {
 		(f.Lifecycles == nil || slices.Contains(f.Lifecycles, s.State.Lifecycle(s.Clean == nil || *s.Clean))) &&
 		(f.NeedsAttention == nil || *f.NeedsAttention == s.NeedsAttention) &&
 		(f.Metadata == nil || s.Metadata != nil && contains(decoded(s.Metadata), decoded(f.Metadata))) &&
-		within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo)
+		within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo) &&
+		(f.EndedFrom.IsZero() && f.EndedTo.IsZero() ||
+			s.CompletedAt != nil && within(*s.CompletedAt, f.EndedFrom, f.EndedTo)) &&
+		(f.ErrorCode == "" || s.State != Completed && s.Error != nil && s.Error.Code == f.ErrorCode)
 }
 
 func within(t, from, to time.Time) bool {

@@ -1,7 +1,9 @@
 package saga
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -106,4 +108,16 @@ type StepLog struct {
 	// Completes: a RUNNING row of the same step, action and attempt exists, which this
 	// log completes instead of adding a second row. Set by Apply.
 	Completes bool
+}
+
+// InOrder sorts step logs as seed 1 lists them: by step, then in the order of their calls.
+func InOrder(logs []StepLog) []StepLog {
+	slices.SortStableFunc(logs, func(a, b StepLog) int {
+		return cmp.Or(
+			cmp.Compare(a.StepIndex, b.StepIndex),
+			a.StartedAt.Compare(b.StartedAt),
+			cmp.Compare(a.Attempt, b.Attempt),
+		)
+	})
+	return logs
 }

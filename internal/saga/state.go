@@ -6,8 +6,8 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: state, interventions, saga, outcome, record, run,
-// audit, budget, event, actions, filter, trail, seal, apply, explain, new, store, archive,
-// faults, letter, patch, erase, force, foresee, job, order, publications, reopen, statistics,
+// audit, note, budget, event, actions, filter, trouble, trail, seal, apply, explain, new, store, archive,
+// faults, letter, patch, erase, force, foresee, job, order, publications, reopen, attempts, statistics,
 // steps, storage, verification.
 package saga
 

@@ -59,12 +59,76 @@ func (d *DefinitionStatistics) Count(states ...State) int64 {
 	return n
 }
 
+// Bounds of a series.
+const (
+	MostBuckets = 500
+	// MinutesKept is how far back sagas are counted by the minute.
+	MinutesKept = 3 * 24 * time.Hour
+	// MostTimed is how many sagas of all buckets together are read for their durations.
+	MostTimed = 10_000
+)
+
+// SeriesFilter selects sagas by their creation, and cuts the time into buckets. From and
+// To are multiples of Bucket, which is a number of full minutes, hours or days (UTC).
+type SeriesFilter struct {
+	WorkflowName string // empty: all
+	Bucket       time.Duration
+	From, To     time.Time
+}
+
+// Matches tells whether a saga of the tenant is counted.
+func (f *SeriesFilter) Matches(s *Saga) bool {
+	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && within(s.CreatedAt, f.From, f.To)
+}
+
+// Buckets returns how many there are.
+func (f *SeriesFilter) Buckets() int { return int(f.To.Sub(f.From) / f.Bucket) }
+
+// TimedEach is how many sagas of one bucket are read for their durations.
+func (f *SeriesFilter) TimedEach() int { return max(MostTimed/max(f.Buckets(), 1), 1) }
+
+// Series counts the sagas of each bucket by their states as of one point in time.
+type Series struct {
+	AsOf    time.Time
+	Buckets []SeriesBucket
+}
+
+// SeriesBucket counts the sagas created in one bucket. Durations are those of ended ones
+// among the newest TimedEach.
+type SeriesBucket struct {
+	ByState   [9]int64 // indexed by State
+	Durations Durations
+}
+
+// Total returns the number of all of them.
+func (b *SeriesBucket) Total() (n int64) {
+	for _, c := range b.ByState {
+		n += c
+	}
+	return n
+}
+
+// Count returns the number of those in one of states.
+func (b *SeriesBucket) Count(states ...State) (n int64) {
+	for _, s := range states {
+		n += b.ByState[s]
+	}
+	return n
+}
+
 // Reports answers questions about many sagas at once (seed 2, saga_statistics).
 // Errors are outages. Implementations are safe for concurrent use.
 type Reports interface {
 	// Statistics counts a tenant's sagas, each exactly once. The time it takes does not
 	// grow with the number of ended sagas.
 	Statistics(ctx context.Context, tenant uuid.UUID, f StatisticsFilter) (Statistics, error)
+	// Series counts a tenant's sagas over time, each exactly once. The time it takes grows
+	// with the number of buckets and of unfinished sagas.
+	Series(ctx context.Context, tenant uuid.UUID, f SeriesFilter) (Series, error)
+	// Attempts reads the attempts of a tenant's sagas, of a bounded number of them.
+	Attempts(ctx context.Context, tenant uuid.UUID, f AttemptFilter) (AttemptSample, error)
+	// Errors groups a tenant's sagas that went wrong, at most MostExamined of them.
+	Errors(ctx context.Context, tenant uuid.UUID, f ErrorFilter) (Errors, error)
 	// RollUp maintains what keeps Statistics fast and changes none of its results. It
 	// is called periodically; if several nodes call it at once, only one does the work.
 	RollUp(ctx context.Context) error

@@ -61,7 +61,7 @@ type Store interface {
 	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Saga], error)
 	// StepLogs returns a saga's logs ordered by step index, start and attempt
 	// (seed 1). An unknown saga has none.
-	StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]StepLog, error)
+	StepLogs(ctx context.Context, tenant, id uuid.UUID, want Logs) ([]StepLog, error)
 	// Key returns what an idempotency key refers to: KeyNew, KeySame with the saga, or
 	// KeyOther when it was used with another hash.
 	Key(ctx context.Context, k IdempotencyKey) (KeyState, uuid.UUID, error)
@@ -76,6 +76,17 @@ const (
 	KeySame
 	KeyOther
 )
+
+// Logs says which step logs are read, and what of them. The zero value: all, complete.
+type Logs struct {
+	// Brief leaves out requests and responses, of which a saga with many attempts has megabytes, except the
+	// responses of skipped attempts: Rebuild asks whether they have one.
+	Brief bool
+	// LastErrors leaves out the errors of brief logs but the newest five: Explain shows no others, and a failed
+	// attempt that decides what may be done is the newest.
+	LastErrors bool
+	IDs        []uuid.UUID // empty: all
+}
 
 // Loaded is a saga with its step logs.
 type Loaded struct {

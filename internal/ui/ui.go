@@ -21,6 +21,12 @@ type Config = web.Config
 // Link is a template of a link to another tool.
 type Link = web.Link
 
+// SingleSignOn is how visitors sign in at an identity provider.
+type SingleSignOn = web.SingleSignOn
+
+// Refusal is why a page cannot be shown.
+type Refusal = web.Refusal
+
 // New returns the handler of the pages.
 func New(cfg Config) (http.Handler, error) {
 	k, err := web.New(cfg)

@@ -38,6 +38,13 @@ func newKit(t *testing.T, change ...func(*ui.Config)) (k *web.Kit, writes *int) 
 	return h.(*web.Kit), writes
 }
 
+func TestEveryPageCanBeMadeReady(t *testing.T) {
+	k, _ := newKit(t)
+	if err := k.Prepare(); err != nil {
+		t.Error(err)
+	}
+}
+
 var wildcard = regexp.MustCompile(`\{[^}]*\}`)
 
 // paths of all patterns that a method fits.
@@ -113,14 +120,24 @@ func TestPagesThatOnlyShowTakeNoAction(t *testing.T) {
 
 func TestEveryAnswerOfThePagesHasTheHeaders(t *testing.T) {
 	k, _ := newKit(t)
-	for _, path := range append(paths(k, http.MethodGet), "/ui/assets/nothing.js", "/ui//sagas", "/ui/../x") {
+	const strict = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+		"connect-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'none'"
+	// Swagger UI makes styles; the page with it has no form and no base.
+	reference := strings.NewReplacer("style-src 'self'", "style-src 'self' 'unsafe-inline'",
+		"form-action 'self'", "form-action 'none'", "base-uri 'self'", "base-uri 'none'").Replace(strict)
+	for _, path := range append(paths(k, http.MethodGet), "/ui/assets/nothing.js", "/ui//sagas", "/ui/../x",
+		"/docs/api", "/docs/api/swagger-ui.css", "/docs/api/nothing", "/docs/apis", "/docs/nothing",
+		"/docs/images/nothing.png", "/docs/images/") {
 		for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
 			w := httptest.NewRecorder()
 			k.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			policy := strict
+			if (method == "GET" || method == "HEAD") && (path == "/docs/api" || strings.HasPrefix(path, "/docs/api/")) {
+				policy = reference
+			}
 			for name, want := range map[string]string{
-				"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-					"connect-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'none'",
-				"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+				"Content-Security-Policy": policy,
+				"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
 			} {
 				if got := w.Header().Get(name); got != want {
 					t.Errorf("%s %s: %s is %q", method, path, name, got)
@@ -143,5 +160,34 @@ func TestLinksToOtherToolsAreMadeOfTheirTemplates(t *testing.T) {
 	}
 	if got := k.Elsewhere("", `"&<x`); len(got) != 1 || got[0].URL != "https://l/?q=%22%26%3Cx" {
 		t.Errorf("of a correlation: %v", got)
+	}
+}
+
+func TestAPageThatNeedsPostgreSQLSaysSo(t *testing.T) {
+	for code, want := range map[string][]string{
+		"SYS_UNAVAILABLE":           {"needs PostgreSQL, which does not answer now", `data-refresh="5"`, "Try again"},
+		"JOB_UNAVAILABLE":           {"--store memory", "Try again"},
+		"AUTH_PROVIDER_UNAVAILABLE": {"Try again"},
+	} {
+		k, _ := newKit(t, func(c *ui.Config) {
+			c.API = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = w.Write([]byte(`{"type":"x","title":"Unavailable","status":503,"code":"` + code +
+					`","detail":"","request_id":""}`))
+			})
+		})
+		w := httptest.NewRecorder()
+		k.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/ui/sagas?state=failed", nil))
+		page := w.Body.String()
+		for _, text := range want {
+			if w.Code != http.StatusServiceUnavailable || !strings.Contains(page, text) {
+				t.Errorf("%s: %d without %s:\n%s", code, w.Code, text, page)
+			}
+		}
+		if code != "SYS_UNAVAILABLE" &&
+			(strings.Contains(page, "data-refresh") || strings.Contains(page, "does not answer")) {
+			t.Errorf("%s promises that it passes:\n%s", code, page)
+		}
 	}
 }

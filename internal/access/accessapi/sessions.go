@@ -95,18 +95,11 @@ func (s *Handlers) GetCurrentSession(ctx context.Context, _ api.GetCurrentSessio
 	if req.Who.SessionID == uuid.Nil {
 		return nil, access.SessionNotFound()
 	}
-	filter := access.SessionFilter{Subject: req.Principal, Now: s.Now()}
-	filter.Limit = 1000
-	found, err := s.Sessions.List(ctx, scopeOf(req), filter)
+	x, err := s.Sessions.Get(ctx, scopeOf(req), req.Principal, req.Who.SessionID, s.Now())
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range found.Items {
-		if x.ID == req.Who.SessionID {
-			return rest.Answer{Status: http.StatusOK, Body: toSession(&x, x.ID)}, nil
-		}
-	}
-	return nil, access.SessionNotFound()
+	return rest.Answer{Status: http.StatusOK, Body: toSession(&x, x.ID)}, nil
 }
 
 // DeleteSession ends a session.

@@ -30,8 +30,29 @@ func NewKeys(db *postgres.DB) *Keys { return &Keys{db} }
 // keyRow is a row of saga.api_keys: a key, and the stored form of its tenant.
 type keyRow struct {
 	access.Key
-	bound  *uuid.UUID // the key's tenant; nil: any
+	boundTo
+}
+
+// boundTo is the stored form of the tenant of a key or session.
+type boundTo struct {
+	bound  *uuid.UUID // nil: any tenant
 	tenant saga.Tenant
+}
+
+func bind(t *saga.Tenant) (b boundTo) {
+	if t != nil {
+		b.bound, b.tenant = &t.ID, *t
+	}
+	return b
+}
+
+func (b *boundTo) tenantOf() *saga.Tenant {
+	if b.bound == nil {
+		return nil
+	}
+	t := b.tenant
+	t.ID = *b.bound
+	return &t
 }
 
 // keyTable is saga.api_keys.
@@ -57,18 +78,11 @@ var keyTable = postgres.NewTable(
 var apiKeyColumns = keyTable.Selected("k")
 
 func rowOf(k access.Key) *keyRow {
-	r := &keyRow{Key: k}
-	if k.Tenant != nil {
-		r.bound, r.tenant = &k.Tenant.ID, *k.Tenant
-	}
-	return r
+	return &keyRow{Key: k, boundTo: bind(k.Tenant)}
 }
 
 func (r *keyRow) key() access.Key {
-	if r.bound != nil {
-		r.tenant.ID = *r.bound
-		r.Tenant = &r.tenant
-	}
+	r.Tenant = r.tenantOf()
 	if len(r.Queues) == 0 {
 		r.Queues = nil // as in a new key
 	}

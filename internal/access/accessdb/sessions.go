@@ -14,7 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/rest/page"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Sessions is access.Sessions on PostgreSQL.
@@ -26,8 +25,7 @@ func NewSessions(db *postgres.DB) *Sessions { return &Sessions{db} }
 // sessionRow is a row of saga.session_secrets.
 type sessionRow struct {
 	access.Session
-	bound  *uuid.UUID
-	tenant saga.Tenant
+	boundTo
 }
 
 var sessionTable = postgres.NewTable(
@@ -49,10 +47,7 @@ var sessionTable = postgres.NewTable(
 var sessionColumns = sessionTable.Selected("s")
 
 func (r *sessionRow) session() access.Session {
-	if r.bound != nil {
-		r.tenant.ID = *r.bound
-		r.Tenant = &r.tenant
-	}
+	r.Tenant = r.tenantOf()
 	return r.Session
 }
 
@@ -61,10 +56,7 @@ var openSession = postgres.Named(`INSERT INTO saga.session_secrets (`+sessionTab
 
 // Open implements access.Sessions.
 func (st *Sessions) Open(ctx context.Context, s access.Session) error {
-	row := &sessionRow{Session: s}
-	if s.Tenant != nil {
-		row.bound, row.tenant = &s.Tenant.ID, *s.Tenant
-	}
+	row := &sessionRow{Session: s, boundTo: bind(s.Tenant)}
 	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, openSession.Text, openSession.Args(sessionTable.Row(row))...); err != nil {
 			return err
@@ -98,24 +90,27 @@ func tellSession(
 
 // Find implements access.Sessions.
 func (st *Sessions) Find(ctx context.Context, hash []byte) (access.Session, error) {
-	var found []access.Session
-	rows, err := st.db.QueryRead(ctx, `SELECT `+sessionColumns+` FROM saga.session_secrets s WHERE s.hash = $1`, hash)
-	if err == nil {
-		err = postgres.EachRow(rows, func() error {
-			r, err := sessionTable.One(rows)
-			if err == nil {
-				found = append(found, r.session())
-			}
-			return err
-		})
-	}
+	return st.one(ctx, `SELECT `+sessionColumns+` FROM saga.session_secrets s WHERE s.hash = $1`, hash)
+}
+
+// Get implements access.Sessions.
+func (st *Sessions) Get(
+	ctx context.Context, scope *uuid.UUID, owner string, id uuid.UUID, now time.Time,
+) (access.Session, error) {
+	return st.one(ctx, `SELECT `+sessionColumns+` FROM saga.session_secrets s
+		 WHERE s.id = $1 AND ($2::uuid IS NULL OR s.bound_tenant_id = $2::uuid) AND ($3 = '' OR s.subject = $3)
+		   AND s.expires_at > $4 AND s.last_used_at > $5`, id, scope, owner, now, now.Add(-access.SessionIdle))
+}
+
+func (st *Sessions) one(ctx context.Context, query string, args ...any) (access.Session, error) {
+	found, err := sessionTable.All(st.db.QueryRead(ctx, query, args...))
 	switch {
 	case err != nil:
 		return access.Session{}, fmt.Errorf("find session: %w", err)
-	case found == nil:
+	case len(found) == 0:
 		return access.Session{}, access.SessionNotFound()
 	}
-	return found[0], nil
+	return found[0].session(), nil
 }
 
 // List implements access.Sessions.

@@ -31,6 +31,10 @@ const maxCached = 10_000
 // maxCredential is, in bytes, far above any token that an issuer would make.
 const maxCredential = 8 << 10
 
+// ticketBegin begins tickets. A ticket is a credential for one request to this process, within a few seconds: for
+// somebody whom the issuer has just signed in, and who is about to get a session. It never leaves the process.
+const ticketBegin = "skald_ticket_"
+
 // Config of a Checker. Fields are required unless a comment says otherwise.
 type Config struct {
 	Keys     access.Store
@@ -55,6 +59,7 @@ type Checker struct {
 	refused  map[digest]found        // guarded by mu
 	used     map[uuid.UUID]time.Time // guarded by mu: keys, not yet recorded by Run
 	lastUsed map[uuid.UUID]time.Time // guarded by mu: sessions, likewise
+	tickets  map[digest]found        // guarded by mu: see ticket
 
 	// asking prevents many simultaneous requests with one credential from looking it up
 	// each: one does, the others find the result cached.
@@ -68,10 +73,10 @@ func New(cfg Config) *Checker {
 	c := &Checker{
 		keys: cfg.Keys, sessions: cfg.Sessions, now: cfg.Now, log: cfg.Log,
 		accepted: map[digest]found{}, refused: map[digest]found{}, used: map[uuid.UUID]time.Time{},
-		lastUsed: map[uuid.UUID]time.Time{},
+		lastUsed: map[uuid.UUID]time.Time{}, tickets: map[digest]found{},
 	}
 	if cfg.JWT != nil {
-		c.tokens = newTokens(*cfg.JWT, cfg.Now, cfg.Log)
+		c.tokens = newTokens(*cfg.JWT, newKeySet(*cfg.JWT, cfg.Log), cfg.Now)
 	}
 	for i := range c.asking {
 		c.asking[i] = make(chan struct{}, 1)
@@ -87,6 +92,9 @@ func (c *Checker) Identify(ctx context.Context, credential string) (access.Princ
 		return access.Principal{}, refuse(errTooLong)
 	}
 	id := sha256.Sum256([]byte(credential))
+	if strings.HasPrefix(credential, ticketBegin) {
+		return c.takeTicket(id)
+	}
 	if f, ok := c.cached(id); ok {
 		return c.result(f)
 	}

@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -19,8 +18,8 @@ type tokens struct {
 	verifier *oidc.IDTokenVerifier
 }
 
-func newTokens(cfg JWT, now func() time.Time, log *slog.Logger) *tokens {
-	return &tokens{cfg: cfg, now: now, verifier: oidc.NewVerifier(cfg.Issuer, newKeySet(cfg, log), &oidc.Config{
+func newTokens(cfg JWT, keys *keySet, now func() time.Time) *tokens {
+	return &tokens{cfg: cfg, now: now, verifier: oidc.NewVerifier(cfg.Issuer, keys, &oidc.Config{
 		ClientID: cfg.Audience, SupportedSigningAlgs: cfg.Algorithms,
 		SkipExpiryCheck: true, // the verifier allows five minutes; see timely
 	})}
@@ -29,23 +28,29 @@ func newTokens(cfg JWT, now func() time.Time, log *slog.Logger) *tokens {
 // check returns the caller with a JWT. An error is an outage: the issuer's keys could
 // not be fetched.
 func (t *tokens) check(ctx context.Context, raw string) (found, error) {
+	found, _, err := t.claimed(ctx, raw)
+	return found, err
+}
+
+// claimed is check, with the claims of a token that is accepted.
+func (t *tokens) claimed(ctx context.Context, raw string) (found, claims, error) {
 	var outage error // the verifier would merge it into its text about the token
 	token, err := t.verifier.Verify(context.WithValue(ctx, outageKey{}, &outage), raw)
 	switch {
 	case outage != nil:
-		return found{}, outage
+		return found{}, nil, outage
 	case err != nil:
-		return found{wrong: err}, nil
+		return found{wrong: err}, nil, nil
 	}
 	claims := claims{}
 	if err := token.Claims(&claims); err != nil {
-		return found{wrong: err}, nil
+		return found{wrong: err}, nil, nil
 	}
 	if err := t.timely(token, claims); err != nil {
-		return found{wrong: err}, nil
+		return found{wrong: err}, nil, nil
 	}
 	who, err := t.principal(token.Subject, claims)
-	return found{who: who, expires: token.Expiry.Add(t.cfg.Leeway), wrong: err}, nil
+	return found{who: who, expires: token.Expiry.Add(t.cfg.Leeway), wrong: err}, claims, nil
 }
 
 // timely checks exp, which is required, nbf and iat. All of them must be numbers (RFC

@@ -43,7 +43,8 @@ var entryTable = postgres.NewTable(
 // timelineOf selects everything with a correlation id, live and archived. Its
 // parameters: whether sagas, runs and letters are shown, the position (at, key) of the
 // cursor, and the term by which letters are found. A correlation id has few entries:
-// each part is found by its index, and sorted as a whole.
+// each part is found by its index, and sorted as a whole. Letters are read through the views
+// of the tenant: a policy keeps the planner from the index of their terms.
 var timelineOf = postgres.Named(`
 WITH sagas AS MATERIALIZED (
 	SELECT s.id, s.workflow_name, s.state, s.created_at, s.completed_at, s.error->>'code' AS code, false AS archived
@@ -66,10 +67,10 @@ WITH sagas AS MATERIALIZED (
 	  FROM sagas s JOIN jobs.job_runs r ON r.tenant_id = @tenant AND r.saga_id = s.id WHERE @runs
 ), letters AS MATERIALIZED (
 	SELECT m.id, m.saga_id, m.job_run_id, m.original_topic, m.source, m.status, m.error_type, m.created_at, m.terminal_at
-	  FROM dlq.dlq_messages m WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
+	  FROM dlq.tenant_messages m WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
 	UNION ALL
 	SELECT m.id, m.saga_id, m.job_run_id, m.original_topic, m.source, m.status, m.error_type, m.created_at, m.terminal_at
-	  FROM dlq.dlq_messages_archive m WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
+	  FROM dlq.tenant_messages_archive m WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
 ), entries AS (
 	SELECT created_at AS at, 'saga:' || id AS key, 'saga' AS kind, id AS saga_id, NULL::uuid AS run_id, NULL::uuid AS letter_id,
 	       workflow_name::text AS name, '' AS action, 0 AS number, state::text AS state, '' AS code, completed_at AS ended_at FROM sagas

@@ -108,7 +108,7 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 			subject = defaultSubject
 		}
 		by := s.Did(ctx, p.UpdatedAt, operator.TopicPolicy, subject, rest.VerbUpdate, reason,
-			map[string]any{"policy": toAPIPolicy(&p, topic)})
+			map[string]any{"before": toAPIPolicy(&there, topic), "policy": toAPIPolicy(&p, topic)})
 		switch err := s.Overview.PutPolicy(ctx, p, by); {
 		case err == nil:
 			return s.policyAnswer(ctx, &p, topic)

@@ -39,6 +39,8 @@ type runLog struct {
 	stream  string // only this stream; "": all
 	follow  bool
 	next    jobrun.LogPosition // where to continue
+	end     jobrun.LogPosition // only chunks before it
+	tail    int                // only about so many bytes at the end; 0: all
 
 	w   http.ResponseWriter
 	out *http.ResponseController
@@ -54,7 +56,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 	req, p := rest.RequestOf(ctx), in.Params
 	l := &runLog{
 		s: s, ctx: ctx, tenant: req.Tenant.ID, media: logMedia(rest.Text(p.Accept)), bare: req.Method == http.MethodHead,
-		stream: rest.Text(p.Stream), follow: p.Follow != nil && *p.Follow,
+		stream: rest.Text(p.Stream), follow: p.Follow != nil && *p.Follow, end: jobrun.LogEnd,
 	}
 	if p.Format != nil {
 		l.media = logFormats[string(*p.Format)]
@@ -63,17 +65,8 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 		l.attempt = int(*p.Attempt)
 		l.next.Attempt = l.attempt
 	}
-	switch {
-	case p.LastEventID != nil && *p.LastEventID != "":
-		if _, err := fmt.Sscanf(*p.LastEventID, "%d.%d", &l.next.Attempt, &l.next.Seq); err != nil || l.next.Attempt < 1 ||
-			l.next.Seq < 0 {
-			return nil, rest.BadParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
-		}
-		l.next.Seq++
-	case p.AfterSeq != nil && p.Attempt == nil:
-		return nil, rest.BadParameter("after_seq", "required", "needs attempt")
-	case p.AfterSeq != nil:
-		l.next.Seq = int(*p.AfterSeq) + 1
+	if err := l.between(&p); err != nil {
+		return nil, err
 	}
 	if err := l.read(in.RunID); err != nil {
 		return nil, err
@@ -93,6 +86,42 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 		}
 	}
 	return l, nil
+}
+
+// between decides which chunks are sent.
+func (l *runLog) between(p *api.GetRunLogParams) (err error) {
+	if p.Before != nil {
+		if l.follow {
+			return rest.BadParameter("before", "invalid", "cannot be combined with follow: new chunks come after it")
+		}
+		if l.end, err = logPosition("before", *p.Before); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.LastEventID != nil && *p.LastEventID != "":
+		l.next, err = logPosition("Last-Event-ID", *p.LastEventID)
+		l.next.Seq++
+	case p.AfterSeq != nil && p.Attempt == nil:
+		return rest.BadParameter("after_seq", "required", "needs attempt")
+	case p.AfterSeq != nil && p.TailBytes != nil:
+		return rest.BadParameter("tail_bytes", "invalid", "cannot be combined with after_seq: it says itself where to begin")
+	case p.AfterSeq != nil:
+		l.next.Seq = int(*p.AfterSeq) + 1
+	case p.TailBytes != nil:
+		l.tail = int(*p.TailBytes)
+	}
+	return err
+}
+
+// logPosition reads the event id of a chunk.
+func logPosition(parameter, text string) (at jobrun.LogPosition, err error) {
+	var more string
+	n, _ := fmt.Sscanf(text, "%d.%d%s", &at.Attempt, &at.Seq, &more)
+	if n != 2 || at.Attempt < 1 || at.Seq < 0 || !at.Before(jobrun.LogEnd) {
+		return at, rest.BadParameter(parameter, "invalid", "is not an event id of this stream, such as 1.20")
+	}
+	return at, nil
 }
 
 // logFormats are the values of the parameter format.
@@ -185,6 +214,15 @@ func (l *runLog) send() error {
 
 // sendChunks sends the chunks in the database.
 func (l *runLog) sendChunks() error {
+	if l.tail > 0 {
+		ctx, cancel := l.s.Bounded(l.ctx)
+		at, err := l.s.Runs.LogTail(ctx, l.tenant, l.run.ID, l.attempt, l.end, l.tail, l.stream)
+		cancel()
+		if err != nil {
+			return err
+		}
+		l.next, l.tail = at, 0 // from now on it only continues
+	}
 	for {
 		ctx, cancel := l.s.Bounded(l.ctx)
 		chunks, err := l.s.Runs.Logs(ctx, l.tenant, l.run.ID, l.next, logPage)
@@ -197,7 +235,7 @@ func (l *runLog) sendChunks() error {
 				return err
 			}
 		}
-		if len(chunks) < logPage {
+		if len(chunks) < logPage || !l.next.Before(l.end) {
 			return l.flush()
 		}
 	}
@@ -206,26 +244,45 @@ func (l *runLog) sendChunks() error {
 // sendStored sends the log from the log store.
 func (l *runLog) sendStored() error {
 	lines := json.NewDecoder(l.stored)
+	var last []jobrun.LogChunk // those of which only the end is sent
+	bytes := 0
 	for {
 		var line jobrun.LogLine
 		switch err := lines.Decode(&line); {
 		case errors.Is(err, io.EOF):
+			for i := range last {
+				if err := l.chunk(&last[i]); err != nil {
+					return err
+				}
+			}
 			return nil
 		case err != nil:
 			return err
 		}
 		c := line.Content()
-		if c.Attempt < l.next.Attempt || c.Attempt == l.next.Attempt && c.Seq < l.next.Seq {
+		if c.Before(l.next) || !c.Before(l.end) || l.attempt > 0 && c.Attempt != l.attempt ||
+			l.stream != "" && c.Stream != l.stream {
 			continue
 		}
-		if err := l.chunk(&c); err != nil {
-			return err
+		if l.tail == 0 {
+			if err := l.chunk(&c); err != nil {
+				return err
+			}
+			continue
+		}
+		last, bytes = append(last, c), bytes+len(c.Body)
+		for bytes-len(last[0].Body) >= l.tail {
+			last, bytes = last[1:], bytes-len(last[0].Body)
 		}
 	}
 }
 
 // chunk writes one chunk, unless its attempt or stream is filtered out.
 func (l *runLog) chunk(c *jobrun.LogChunk) error {
+	if !c.Before(l.end) {
+		l.next = l.end // there is nothing more to send
+		return nil
+	}
 	if l.attempt > 0 && c.Attempt != l.attempt {
 		return nil
 	}

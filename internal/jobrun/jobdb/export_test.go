@@ -26,6 +26,9 @@ func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) 
 	return countOfRuns(tenant, f, most)
 }
 
+// SlotsOf is the query of the calendar.
+const SlotsOf = slotsOf
+
 // HotRunStatements are the statements of the hot path of job runs, by the names of
 // their files in testdata.
 var HotRunStatements = map[string]string{

@@ -27,3 +27,25 @@ func (st *Jobs) Logs(
 	}, tenant, id, from.Attempt, from.Seq, limit)
 	return chunks, postgres.Wrap("read the log of a job run", err)
 }
+
+// tailOfLog adds up the chunks from the last one backwards, and stops at the first with which they are enough. The
+// length of a body that is stored compressed is known without reading it.
+const tailOfLog = `
+SELECT attempt, seq FROM (
+	SELECT l.attempt, l.seq, sum(octet_length(l.body)) OVER (ORDER BY l.attempt DESC, l.seq DESC) AS bytes
+	  FROM jobs.job_run_logs l
+	 WHERE l.tenant_id = $1 AND l.run_id = $2 AND (l.attempt, l.seq) < ($3, $4) AND (l.attempt = $5 OR $5 = 0)
+	   AND (l.stream = $7 OR $7 = '')
+	 ORDER BY l.attempt DESC, l.seq DESC) AS ends
+ WHERE bytes >= $6 LIMIT 1`
+
+// LogTail implements jobrun.Runs.
+func (st *Jobs) LogTail(
+	ctx context.Context, tenant, id uuid.UUID, attempt int, end jobrun.LogPosition, bytes int, stream string,
+) (at jobrun.LogPosition, err error) {
+	at.Attempt = attempt
+	err = st.db.ListTenant(ctx, tenant, tailOfLog, func(rows *sql.Rows) error {
+		return rows.Scan(&at.Attempt, &at.Seq)
+	}, tenant, id, end.Attempt, end.Seq, attempt, bytes, stream)
+	return at, postgres.Wrap("find the end of the log of a job run", err)
+}

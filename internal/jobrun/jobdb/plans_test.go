@@ -67,6 +67,20 @@ func TestListsOfManyRunsUseIndexes(t *testing.T) {
 	}
 }
 
+// TestCalendarOfManyRunsUsesIndexes checks that the slots of each definition are read by the index of slots.
+func TestCalendarOfManyRunsUsesIndexes(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	pgtest.ManyMixedRuns(t, j)
+	lists := pgtest.InTenant(t, j.DB, j.Tenant)
+	ids := pgtest.Ask[string](t, j.DB.SQL(), `SELECT array_agg(DISTINCT definition_id)::text FROM jobs.job_runs WHERE definition_id IS NOT NULL`)
+	now := time.Now()
+	for _, days := range []int{1, 7, 62} {
+		plan := pgtest.Explain(t, lists, jobdb.SlotsOf, j.Tenant, ids, now.AddDate(0, 0, -days), now, 701)
+		pgtest.WantIndexes(t, plan, "idx_job_runs_definition_scheduled_for", "idx_job_run_events_run_id")
+	}
+}
+
 // J-27, J-28: the queries of seed 5 as it wrote them, of all tenants, are asked by
 // people only; the indexes for them are made by `skald migrate extras`.
 func TestSeed5sQueriesAreServedByTheExtraIndexes(t *testing.T) {

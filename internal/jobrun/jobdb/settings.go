@@ -2,6 +2,7 @@ package jobdb
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -171,6 +172,17 @@ func changeSettings(
 		}
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE jobs.settings_version SET version = $1`, present+1); err != nil {
+		return after, err
+	}
+	was := map[string]*float64{} // of what was changed; nil: the default
+	for name := range values {
+		if old, differs := before[name]; differs {
+			was[name] = &old
+		} else {
+			was[name] = nil
+		}
+	}
+	if by.Detail, err = json.Marshal(map[string]any{"before": was, "after": values}); err != nil {
 		return after, err
 	}
 	by = by.From(jobrun.AuditedSettings(present, before), jobrun.AuditedSettings(present+1, all))

@@ -20,18 +20,12 @@ import (
 
 func scanBulk(row postgres.Scanner, more ...any) (jobrun.Bulk, error) {
 	b, err := bulkTable.One(row, more...)
-	if b.at != nil {
-		b.Cursor = &page.TimeID{At: *b.at, ID: b.id}
-	}
+	b.Cursor = b.place()
 	return b.Bulk, err
 }
 
 func rowOf(b *jobrun.Bulk) *bulkRow {
-	row := bulkRow{Bulk: *b}
-	if b.Cursor != nil {
-		row.at, row.id = &b.Cursor.At, b.Cursor.ID
-	}
-	return &row
+	return &bulkRow{*b, positionOf(b.Cursor)}
 }
 
 // bulks is the storage of bulk operations.

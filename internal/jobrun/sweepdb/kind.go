@@ -159,3 +159,23 @@ func (k *kind[T]) running(ctx context.Context, db *jobdb.DB) (list []bulkRef, er
 	})
 	return list, err
 }
+
+// position is how far a bulk operation has come, as the two columns of its cursor.
+type position struct {
+	at *time.Time // nil: it has looked at nothing yet
+	id uuid.UUID
+}
+
+func positionOf(place *page.TimeID) position {
+	if place == nil {
+		return position{}
+	}
+	return position{&place.At, place.ID}
+}
+
+func (p *position) place() *page.TimeID {
+	if p.at == nil {
+		return nil
+	}
+	return &page.TimeID{At: *p.at, ID: p.id}
+}

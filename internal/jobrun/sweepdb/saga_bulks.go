@@ -36,9 +36,8 @@ var _ sagabulk.Store = (*SagaBulks)(nil)
 // sagaBulkRow is a row of saga.saga_bulks.
 type sagaBulkRow struct {
 	sagabulk.Bulk
+	position
 	asked []byte
-	at    *time.Time
-	id    uuid.UUID
 }
 
 var sagaBulkTable = postgres.NewTable(
@@ -70,18 +69,12 @@ var sagaBulkTable = postgres.NewTable(
 func scanSagaBulk(row postgres.Scanner, more ...any) (sagabulk.Bulk, error) {
 	b, err := sagaBulkTable.One(row, more...)
 	b.Asked = b.asked
-	if b.at != nil {
-		b.Cursor = &page.TimeID{At: *b.at, ID: b.id}
-	}
+	b.Cursor = b.place()
 	return b.Bulk, err
 }
 
 func sagaRowOf(b *sagabulk.Bulk) *sagaBulkRow {
-	row := sagaBulkRow{Bulk: *b, asked: b.Asked}
-	if b.Cursor != nil {
-		row.at, row.id = &b.Cursor.At, b.Cursor.ID
-	}
-	return &row
+	return &sagaBulkRow{Bulk: *b, position: positionOf(b.Cursor), asked: b.Asked}
 }
 
 // sagaBulks is the storage of bulk operations on sagas.

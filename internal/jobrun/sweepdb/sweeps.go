@@ -3,7 +3,7 @@
 // ones be claimed, slots.go creates those that are due, backfills.go and bulks.go carry
 // out operators' requests about many runs at once, saga_bulks.go those about many sagas.
 //
-// Files, each on top of those before it: tables, end, kind, admit, backfills, sweeps,
+// Files, each on top of those before it: kind, tables, end, admit, backfills, sweeps,
 // backfills_step, backlog, bulks, hints, slots, saga_bulks, saga_bulks_step.
 package sweepdb
 

@@ -38,8 +38,7 @@ var backfillTable = postgres.NewTable(
 // bulkRow is a row of jobs.bulks: a bulk operation, and the two columns of its cursor.
 type bulkRow struct {
 	jobrun.Bulk
-	at *time.Time
-	id uuid.UUID
+	position
 }
 
 var bulkTable = postgres.NewTable(

@@ -233,7 +233,24 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 		strings.Count(body, "\nevent: log\n") != 2 {
 		t.Errorf("as events: %q", body)
 	}
-	s.Send("GET", runPath(c.RunID, "logs")+"?after_seq=1", "").Wants(400, "REQ_INVALID_PARAMETER")
+	for query, want := range map[string]string{
+		"tail_bytes=1": "\xff", "tail_bytes=2": "two\n\xff", "tail_bytes=6": "one\ntwo\n\xff",
+		"tail_bytes=8000": "one\ntwo\n\xff",
+		"before=1.2":      "one\ntwo\n", "before=1.2&tail_bytes=3": "two\n", "before=1.0": "",
+		"tail_bytes=1&follow=true": "\xff",
+		"tail_bytes=1&attempt=1":   "\xff", "tail_bytes=1&attempt=2": "", "before=1.1&stream=stderr": "",
+		"tail_bytes=1&stream=stderr": "two\n",
+	} {
+		if got := s.Send("GET", runPath(c.RunID, "logs")+"?format=text&"+query, ""); string(got.Body) != want {
+			t.Errorf("%s: %q, want %q", query, got.Body, want)
+		}
+	}
+	for _, query := range []string{
+		"after_seq=1", "attempt=1&after_seq=1&tail_bytes=1", "before=1.1&follow=true", "before=1", "before=1.1x", "before=0.1",
+		"before=1.-1", "before=99999999999.1", "tail_bytes=0", "tail_bytes=8388609",
+	} {
+		s.Send("GET", runPath(c.RunID, "logs")+"?"+query, "").Wants(400, "REQ_INVALID_PARAMETER")
+	}
 	s.Send("GET", runPath(uuid.New(), "logs"), "").Wants(404, "JOB_RUN_NOT_FOUND")
 }
 

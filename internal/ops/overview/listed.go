@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -31,6 +32,14 @@ type OfSagas struct {
 
 // Missing implements Store.
 func (OfSagas) Missing() []Part { return []Part{DeadLetters, JobRuns, Webhooks, Nodes} }
+
+// Nodes implements Store: there is only this one, which has no lease.
+func (OfSagas) Nodes(context.Context) ([]Incarnation, error) { return nil, nil }
+
+// Tenants implements Store: they are not kept.
+func (OfSagas) Tenants(context.Context, page.Request[uuid.UUID]) (page.Of[Tenant], error) {
+	return page.Of[Tenant]{}, nil
+}
 
 // Overview implements Store.
 func (o OfSagas) Overview(ctx context.Context, tenant uuid.UUID) (Overview, error) {

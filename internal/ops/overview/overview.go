@@ -1,7 +1,7 @@
 // Package overview has the rules of what people see first: what needs a person, one cause at a time; where something
 // is, by an id or key; and how the states of things change.
 //
-// Files, each on top of those before it: parts, causes, words, search, watch, overview, listed.
+// Files, each on top of those before it: parts, causes, words, search, watch, places, overview, listed.
 package overview
 
 import (
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Node is a process that drives sagas.
@@ -115,6 +117,10 @@ type Store interface {
 	Search(ctx context.Context, tenant uuid.UUID, q Query) ([]Hit, error)
 	// States returns the states of those that exist, in any order.
 	States(ctx context.Context, tenant uuid.UUID, w *Watched) ([]State, error)
+	// Nodes returns the last incarnation of each node, those that are alive first.
+	Nodes(ctx context.Context) ([]Incarnation, error)
+	// Tenants returns a page of all tenants, by id.
+	Tenants(ctx context.Context, r page.Request[uuid.UUID]) (page.Of[Tenant], error)
 	// Missing are the parts that the store does not have.
 	Missing() []Part
 }

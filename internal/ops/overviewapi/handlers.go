@@ -1,6 +1,6 @@
 // Package overviewapi answers what needs a person, where something is, and how the states of things change.
 //
-// Files, each on top of those before it: parts, known, overview, search, watch, handlers.
+// Files, each on top of those before it: parts, known, overview, search, watch, places, handlers.
 package overviewapi
 
 import (
@@ -12,6 +12,8 @@ import (
 type Handlers struct {
 	*rest.Kit
 	Store overview.Store
+	// Loops are those of this node.
+	Loops func() []overview.Loop
 
 	known known
 }

@@ -1,7 +1,7 @@
 // Package overviewdb reads overviews, finds things and reads their states on PostgreSQL. Every statement looks at a
 // bounded number of rows, by an index.
 //
-// Files, each on top of those before it: causes, figures, search, watch, overviewdb.
+// Files, each on top of those before it: causes, figures, search, watch, places, overviewdb.
 package overviewdb
 
 import (

@@ -118,7 +118,7 @@ func (c *Stored) GetById(ctx context.Context, id uuid.UUID) (Saga, bool) { //nol
 
 // view turns a saga into seed 4's row. Its logs are never older than its head.
 func (c *Stored) view(ctx context.Context, s *saga.Saga) (Saga, error) {
-	logs, err := c.cfg.Sagas.StepLogs(ctx, s.Tenant.ID, s.ID)
+	logs, err := c.cfg.Sagas.StepLogs(ctx, s.Tenant.ID, s.ID, saga.Logs{})
 	if err != nil {
 		return Saga{}, err
 	}

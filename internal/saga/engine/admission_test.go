@@ -199,7 +199,7 @@ func TestWatchersAreNotifiedOfTheEnd(t *testing.T) {
 	})
 }
 
-func closed(ch <-chan struct{}) bool {
+func closed(ch <-chan *saga.Loaded) bool {
 	select {
 	case <-ch:
 		return true

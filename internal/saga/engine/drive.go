@@ -12,8 +12,9 @@ import (
 
 // drive drives one saga as far as it can go now. It owns run.
 type drive struct {
-	s   *session
-	run saga.Instance
+	s    *session
+	run  saga.Instance
+	seen witness // what was committed since the saga's first version
 }
 
 func nothing() {}
@@ -29,8 +30,8 @@ func (d *drive) loop() (after func()) {
 		task := d.run.Next(s.e.cfg.Now())
 		switch {
 		case task == saga.Rest:
-			ended := d.run.Saga
-			return func() { s.e.finished(&ended) }
+			ended, seen := d.run.Saga, d.seen
+			return func() { s.e.finished(&ended, seen.loaded(&ended)) }
 		case task == saga.Wait:
 			return d.wait()
 		case !s.lease.Valid():
@@ -119,9 +120,12 @@ func (d *drive) recordSlow(started time.Time) {
 	if err != nil {
 		return
 	}
-	if err := d.s.e.cfg.Commit(d.s.calls, change); err == nil {
-		d.run = change.After
+	if err := d.s.e.cfg.Commit(d.s.calls, change); err != nil {
+		d.seen.lose() // it may have been written
+		return
 	}
+	d.seen.saw(&change)
+	d.run = change.After
 }
 
 // decide applies an event and commits the decision, again whenever the row has changed
@@ -149,6 +153,7 @@ func (d *drive) decide(event saga.Event) bool {
 		hit(d.run.Action(), failpoint.StepAfterCommit, failpoint.CompAfterCommit)
 		switch {
 		case err == nil:
+			d.seen.saw(&change)
 			d.run = change.After
 			return true
 		case fault.IsCode(err, saga.CodeUnstorable) && !stripped:
@@ -167,6 +172,7 @@ func (d *drive) decide(event saga.Event) bool {
 			)
 			e.sleep(d.s.calls, backoff.Delay(try+1, 0.5, 0))
 		}
+		d.seen.lose()
 		switch d.reload(change) {
 		case stored:
 			return true

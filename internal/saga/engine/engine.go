@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -233,14 +232,11 @@ func (e *Engine) Wake(ref saga.Ref) {
 // Moved tells the engine that a saga was moved on by the end of a job run, on any node.
 func (e *Engine) Moved(s saga.Saga) {
 	if s.State.Terminal() {
-		e.finished(&s)
+		e.finished(&s, nil)
 		return
 	}
 	e.noteBacklog()
 }
-
-// Watch returns a channel that is closed when the saga ends on this node.
-func (e *Engine) Watch(ref saga.Ref) (ended <-chan struct{}, stop func()) { return e.ends.watch(ref) }
 
 // Load returns how many sagas the node drives and how many wait on it, for metrics.
 func (e *Engine) Load() (running, waiting int) {
@@ -257,39 +253,4 @@ func (e *Engine) sleep(ctx context.Context, d time.Duration) {
 
 func (e *Engine) jittered(d time.Duration) time.Duration {
 	return loop.JitteredBy(e.cfg.Jitter(), d)
-}
-
-// watchers are the callers that wait for sagas to end.
-type watchers struct {
-	mu sync.Mutex
-	by map[saga.Ref]map[chan struct{}]bool // guarded by mu
-}
-
-func (w *watchers) watch(ref saga.Ref) (<-chan struct{}, func()) {
-	ch := make(chan struct{})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.by == nil {
-		w.by = map[saga.Ref]map[chan struct{}]bool{}
-	}
-	if w.by[ref] == nil {
-		w.by[ref] = map[chan struct{}]bool{}
-	}
-	w.by[ref][ch] = true
-	return ch, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if delete(w.by[ref], ch); len(w.by[ref]) == 0 {
-			delete(w.by, ref)
-		}
-	}
-}
-
-func (w *watchers) ended(ref saga.Ref) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for ch := range w.by[ref] {
-		close(ch)
-	}
-	delete(w.by, ref)
 }

@@ -225,6 +225,6 @@ func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
 	}
 	s.e.Wake(l.Saga.Ref())
 	if change.After.State.Terminal() {
-		s.e.finished(&change.After.Saga)
+		s.e.finished(&change.After.Saga, nil)
 	}
 }

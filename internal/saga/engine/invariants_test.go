@@ -1,6 +1,9 @@
 package engine_test
 
 import (
+	"bytes"
+	"encoding/json"
+
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
@@ -22,7 +25,44 @@ func (w *world) checkInvariants(ids ...uuid.UUID) {
 		v.undone()
 		v.repetition()
 		v.rows()
+		w.checkTold(l)
 	}
+}
+
+// watch lets checkInvariants compare what this node tells of the end of a saga.
+func (n *node) watch(id uuid.UUID) {
+	ended, _ := n.engine.Watch(saga.Ref{Tenant: tenant.ID, ID: id})
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.watched[id] = append(n.w.watched[id], ended)
+}
+
+// checkTold compares an ended saga with what those who waited for its end were told.
+func (w *world) checkTold(stored saga.Loaded) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ended := range w.watched[stored.Saga.ID] {
+		select {
+		case told := <-ended:
+			if told == nil {
+				continue
+			}
+			w.told++
+			for _, l := range [][]saga.StepLog{told.Logs, saga.InOrder(stored.Logs)} {
+				for i := range l {
+					l[i].Completes = false
+				}
+			}
+			got, _ := json.Marshal(told)
+			want, _ := json.Marshal(stored)
+			if !bytes.Equal(got, want) {
+				w.t.Errorf("who waited was told\n%s\nand the store has\n%s", got, want)
+			}
+		default:
+		}
+	}
+	delete(w.watched, stored.Saga.ID)
 }
 
 type invariants struct {

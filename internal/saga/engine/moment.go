@@ -17,10 +17,11 @@ func (e *Engine) moment() saga.Moment {
 	}
 }
 
-// finished notifies watchers and the observer that a saga has ended, durably.
-func (e *Engine) finished(s *saga.Saga) {
+// finished notifies watchers and the observer that a saga has ended, durably. committed is
+// the saga with its logs for the watchers; nil: they must read it.
+func (e *Engine) finished(s *saga.Saga, committed *saga.Loaded) {
 	e.cfg.Observer.Ended(s)
-	e.ends.ended(s.Ref())
+	e.ends.ended(s.Ref(), committed)
 }
 
 // stale reports whether a commit failed only because the row had changed.

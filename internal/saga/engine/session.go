@@ -213,7 +213,7 @@ func (s *session) unreserve(reserved map[saga.Ref]bool) {
 // launch starts the goroutine of a saga that is marked as running.
 func (s *session) launch(run saga.Instance, k kind) {
 	s.drives.Go(func() {
-		d := drive{s: s, run: run}
+		d := drive{s: s, run: run, seen: witness{all: run.Version == 1}} // which has no logs
 		after := d.loop()
 		s.mu.Lock()
 		delete(s.running, run.Ref())

@@ -294,6 +294,7 @@ func (s *simulation) latency(n *node) func(op) (there, back time.Duration) {
 type simulated struct {
 	ends                                    map[saga.State]int
 	calls, takeovers, resumed, killed, lost int
+	told                                    int
 }
 
 func (t *simulated) add(w *world, s *simulation) {
@@ -304,6 +305,7 @@ func (t *simulated) add(w *world, s *simulation) {
 		t.resumed += w.resumes[id]
 	}
 	t.killed += s.killed
+	t.told += w.told
 	t.lost += s.lost
 }
 
@@ -312,6 +314,9 @@ func (t *simulated) check(tt *testing.T) {
 		if t.ends[state] == 0 {
 			tt.Errorf("no saga ended %s: the simulation does not test it", state)
 		}
+	}
+	if t.told == 0 {
+		tt.Error("nobody who waited was told an end with its logs")
 	}
 	if t.takeovers == 0 || t.resumed == 0 || t.killed == 0 || t.lost == 0 {
 		tt.Errorf(

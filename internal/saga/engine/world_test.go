@@ -43,6 +43,8 @@ type world struct {
 	takeovers map[uuid.UUID]int
 	resumes   map[uuid.UUID]int
 	ends      map[uuid.UUID]saga.State // the first end, or the first after a resume
+	watched   map[uuid.UUID][]<-chan *saga.Loaded
+	told      int // watchers that were told an end with all its logs
 }
 
 var tenant = saga.Tenant{ID: uuid.UUID{15: 7}}
@@ -60,7 +62,7 @@ func inBubble(t *testing.T, f func(*testing.T, *world)) {
 func newWorld(t testing.TB) *world {
 	w := &world{
 		t: t, store: memstore.New(now), owned: map[uuid.UUID]bool{}, takeovers: map[uuid.UUID]int{},
-		resumes: map[uuid.UUID]int{}, ends: map[uuid.UUID]saga.State{},
+		resumes: map[uuid.UUID]int{}, ends: map[uuid.UUID]saga.State{}, watched: map[uuid.UUID][]<-chan *saga.Loaded{},
 	}
 	w.log = slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.participants = &participants{
@@ -193,6 +195,7 @@ func (n *node) kill() {
 // know whether the saga is stored.
 func (n *node) submit(spec saga.Spec, d *workflow.Definition) error {
 	ctx := context.Background()
+	n.watch(spec.ID)
 	owner, done := n.engine.Admit(ctx)
 	var run *saga.Instance
 	defer func() { done(run) }()

@@ -22,7 +22,7 @@ func (st *Sagas) ArchiveExpired(_ context.Context, e saga.Expiry, limit int) (in
 	expired = expired[:min(limit, len(expired))]
 	for _, s := range expired {
 		st.m.archive[s.Ref()] = &saga.Archived{
-			Loaded:     saga.Loaded{Saga: *s, Logs: inOrder(st.m.logs[s.Ref()])},
+			Loaded:     saga.Loaded{Saga: *s, Logs: saga.InOrder(st.m.logs[s.Ref()])},
 			ArchivedAt: st.m.now().Truncate(time.Microsecond),
 		}
 		delete(st.m.sagas, s.Ref())
@@ -105,7 +105,7 @@ func (st *Sagas) CountExpired(_ context.Context, e saga.Expiry, maxEach int) ([]
 }
 
 // GetArchived implements saga.Archive.
-func (st *Sagas) GetArchived(_ context.Context, tenant, id uuid.UUID) (saga.Archived, error) {
+func (st *Sagas) GetArchived(_ context.Context, tenant, id uuid.UUID, want saga.Logs) (saga.Archived, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	a := st.m.archive[saga.Ref{Tenant: tenant, ID: id}]
@@ -113,7 +113,7 @@ func (st *Sagas) GetArchived(_ context.Context, tenant, id uuid.UUID) (saga.Arch
 		return saga.Archived{}, saga.NotFound(id)
 	}
 	return saga.Archived{
-		Loaded:     saga.Loaded{Saga: copySaga(&a.Saga), Logs: copyLogs(a.Logs)},
+		Loaded:     saga.Loaded{Saga: copySaga(&a.Saga), Logs: wanted(copyLogs(a.Logs), want)},
 		ArchivedAt: a.ArchivedAt,
 	}, nil
 }
@@ -124,11 +124,11 @@ func (st *Sagas) ListArchived(_ context.Context, tenant uuid.UUID, f saga.Filter
 	defer st.m.mu.Unlock()
 	var all []saga.Archived
 	for _, a := range st.m.archive {
-		if a.Saga.Tenant.ID == tenant && f.Matches(&a.Saga) {
+		if a.Saga.Tenant.ID == tenant && f.Matches(&a.Saga) && st.m.assigned(a.Saga.Ref(), f) {
 			all = append(all, saga.Archived{Loaded: saga.Loaded{Saga: copySaga(&a.Saga)}, ArchivedAt: a.ArchivedAt})
 		}
 	}
-	return newest(f.ByTime, all, func(a *saga.Archived) page.TimeID { return a.Saga.Place() }), nil
+	return listed(&f, all, func(a *saga.Archived) page.TimeID { return a.Saga.Place() }), nil
 }
 
 // Restore implements saga.Archive.

@@ -33,6 +33,7 @@ func open(*testing.T) storetest.Env {
 		Sagas:        m.Sagas,
 		Ownership:    m.Sagas,
 		Archive:      m.Sagas,
+		Notes:        m.Sagas,
 		Reports:      m.Sagas,
 		Workflows:    m.Workflows,
 		Trail:        m.Trail,

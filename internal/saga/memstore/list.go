@@ -16,13 +16,35 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (page.
 	defer st.m.mu.Unlock()
 	var all []saga.Saga
 	for _, s := range st.m.sagas {
-		if s.Tenant.ID == tenant && f.Matches(s) {
+		if s.Tenant.ID == tenant && f.Matches(s) && st.m.assigned(s.Ref(), f) &&
+			f.Fits(s, st.m.troubles[s.Ref()], st.m.currentStep(s)) {
 			all = append(all, copySaga(s))
 		}
 	}
-	found := newest(f.ByTime, all, (*saga.Saga).Place)
+	found := listed(&f, all, (*saga.Saga).Place)
 	found.CapTotal(f.TotalCap)
 	return found, nil
+}
+
+// currentStep returns the name of a saga's current step; "": it is past the last one.
+func (m *memory) currentStep(s *saga.Saga) string {
+	h := m.heads[nameID{s.Tenant.ID, s.WorkflowName}]
+	if h == nil || s.WorkflowVersion > len(h.versions) {
+		return ""
+	}
+	if steps := h.versions[s.WorkflowVersion-1].def.Steps; s.CurrentStep < len(steps) {
+		return steps[s.CurrentStep].Name
+	}
+	return ""
+}
+
+// listed is newest for a list of sagas, which can also begin with the oldest.
+func listed[T any](f *saga.Filter, all []T, place func(*T) page.TimeID) page.Of[T] {
+	if !f.Oldest {
+		return newest(f.ByTime, all, place)
+	}
+	slices.SortFunc(all, func(a, b T) int { return place(&a).Compare(place(&b)) })
+	return page.In(f.ByTime, all, func(item *T, after page.TimeID) bool { return place(item).Compare(after) > 0 })
 }
 
 // newest sorts the items that match a filter, newest first, and returns the requested page.

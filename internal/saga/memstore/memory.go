@@ -33,8 +33,10 @@ type memory struct {
 
 	mu       sync.Mutex
 	sagas    map[saga.Ref]*saga.Saga
+	troubles map[saga.Ref]saga.Trouble
 	logs     map[saga.Ref][]saga.StepLog
 	archive  map[saga.Ref]*saga.Archived
+	notes    map[saga.Ref]saga.Note
 	restored map[saga.Ref]time.Time // restored live sagas, with the time of the restore
 	keys     map[keyID]keyRow
 	answers  map[keyID]answerRow

@@ -2,8 +2,8 @@
 // memory), for tests of the loops and the edge, and as a second interpretation of the
 // contracts. Nothing survives the process.
 //
-// Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, list, publications, sessions,
-// trail, workflows, archive, chain, memstore, ownership, statistics, webhook_deliveries.
+// Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, notes, list, publications,
+// sessions, trail, workflows, archive, chain, errors, memstore, ownership, statistics, reports, webhook_deliveries.
 package memstore
 
 import (
@@ -31,8 +31,10 @@ type Store struct {
 func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
-		sagas: map[saga.Ref]*saga.Saga{}, logs: map[saga.Ref][]saga.StepLog{},
+		sagas: map[saga.Ref]*saga.Saga{}, troubles: map[saga.Ref]saga.Trouble{},
+		logs:    map[saga.Ref][]saga.StepLog{},
 		archive: map[saga.Ref]*saga.Archived{}, restored: map[saga.Ref]time.Time{},
+		notes: map[saga.Ref]saga.Note{},
 		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{},
 		answers: map[keyID]answerRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},

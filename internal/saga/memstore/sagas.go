@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -162,6 +161,7 @@ func (m *memory) commit(c *saga.Change) error {
 			s.CompensationTimeoutAt = micro(&at)
 		}
 	}
+	m.troubles[s.Ref()] = m.troubles[s.Ref()].After(now, &c.After)
 	m.sagas[s.Ref()] = &s
 	for i := range c.Logs {
 		m.record(c.After.Ref(), copyLog(&c.Logs[i]))
@@ -251,22 +251,43 @@ func (st *Sagas) Get(_ context.Context, tenant, id uuid.UUID) (saga.Saga, error)
 }
 
 // StepLogs implements saga.Store.
-func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
+func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID, want saga.Logs) ([]saga.StepLog, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	return inOrder(copyLogs(st.m.logs[saga.Ref{Tenant: tenant, ID: id}])), nil
+	return saga.InOrder(wanted(copyLogs(st.m.logs[saga.Ref{Tenant: tenant, ID: id}]), want)), nil
 }
 
-// inOrder sorts step logs as seed 1 lists them.
-func inOrder(logs []saga.StepLog) []saga.StepLog {
-	slices.SortStableFunc(logs, func(a, b saga.StepLog) int {
-		return cmp.Or(
-			cmp.Compare(a.StepIndex, b.StepIndex),
-			a.StartedAt.Compare(b.StartedAt),
-			cmp.Compare(a.Attempt, b.Attempt),
-		)
-	})
+// wanted leaves out what is not wanted of copied logs.
+func wanted(logs []saga.StepLog, want saga.Logs) []saga.StepLog {
+	if len(want.IDs) > 0 {
+		logs = slices.DeleteFunc(logs, func(l saga.StepLog) bool { return !slices.Contains(want.IDs, l.ID) })
+	}
+	for i := range logs {
+		if l := &logs[i]; want.Brief {
+			l.Request = nil
+			if l.Status != saga.LogSkipped {
+				l.Response = nil
+			}
+		}
+	}
+	if want.Brief && want.LastErrors {
+		leaveErrors(logs, 5)
+	}
 	return logs
+}
+
+// leaveErrors leaves the newest errors only.
+func leaveErrors(logs []saga.StepLog, most int) {
+	byTime := make([]*saga.StepLog, 0, len(logs))
+	for i := range logs {
+		if logs[i].Error != nil {
+			byTime = append(byTime, &logs[i])
+		}
+	}
+	slices.SortStableFunc(byTime, func(a, b *saga.StepLog) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	for _, l := range byTime[min(most, len(byTime)):] {
+		l.Error = nil
+	}
 }
 
 // Key implements saga.Store.

@@ -40,6 +40,19 @@ func (st *Sessions) Find(_ context.Context, hash []byte) (access.Session, error)
 	return access.Session{}, access.SessionNotFound()
 }
 
+// Get implements access.Sessions.
+func (st *Sessions) Get(
+	_ context.Context, scope *uuid.UUID, owner string, id uuid.UUID, now time.Time,
+) (access.Session, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s := st.byID[id]
+	if s == nil || !now.Before(s.Ends()) || !visible(s, scope, owner) {
+		return access.Session{}, access.SessionNotFound()
+	}
+	return copySession(s), nil
+}
+
 // List implements access.Sessions.
 func (st *Sessions) List(
 	_ context.Context, scope *uuid.UUID, f access.SessionFilter,

@@ -100,9 +100,13 @@ func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
 	if !replayed && run.Version > made.After.Version {
 		run = made.After // respond with what this request wrote, not with a later change (invariant I12)
 	}
-	out := toAPISaga(&run.Saga, run.Def)
+	f := sagaWithLogs{saga: run.Saga}
+	if err := s.withNote(ctx, &f); err != nil {
+		return rest.Answer{}, err
+	}
+	out := f.convert(run.Def)
 	out.AllowedActions = actionsOf(run.AllowedActions())
-	return rest.Answer{Status: http.StatusAccepted, Body: out, ETag: rest.ETagOf(run.Version), Replayed: replayed}, nil
+	return rest.Answer{Status: http.StatusAccepted, Body: out, ETag: f.notedETag(), Replayed: replayed}, nil
 }
 
 // decide returns the change that an action would make now, and the run before it.
@@ -113,7 +117,7 @@ func (s *Handlers) decide(ctx context.Context,
 	if err != nil {
 		return change, run, m, err
 	}
-	switch fits, err := rest.IfMatch(a.match, run.Version); {
+	switch fits, err := rest.IfMatch(rest.WithoutNote(a.match), run.Version); {
 	case err != nil:
 		return change, run, m, err
 	case !fits:

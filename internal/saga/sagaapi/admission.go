@@ -20,8 +20,8 @@ type created struct {
 	joined   bool // id is the unfinished saga of the business key; the rest is not set
 	saga     saga.Saga
 	def      *workflow.Definition
-	ended    <-chan struct{} // closed when the saga ends on this node; nil unless watched
-	stop     func()          // must be called
+	ended    <-chan *saga.Loaded // from Engine.Watch; nil unless watched
+	stop     func()              // must be called
 }
 
 // create stores a saga and starts it. Whatever can be refused before the group commit of

@@ -16,27 +16,27 @@ import (
 
 // find reads a saga of the tenant, from the archive when it is not live. It tries both
 // twice, because the saga may be moved between two reads. Fault: NotFound.
-func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs, error) {
+func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) (sagaWithLogs, error) {
 	for range 2 {
-		f, err := s.findLive(ctx, tenant, id)
+		f, err := s.findLive(ctx, tenant, id, want)
 		if fault.KindOf(err) != fault.NotFound {
 			return f, err
 		}
-		a, err := s.Archive.GetArchived(ctx, tenant, id)
+		a, err := s.Archive.GetArchived(ctx, tenant, id, want)
 		if fault.KindOf(err) != fault.NotFound {
-			return sagaWithLogs{a.Saga, a.Logs, &a.ArchivedAt}, err
+			return sagaWithLogs{saga: a.Saga, logs: a.Logs, archivedAt: &a.ArchivedAt}, err
 		}
 	}
 	return sagaWithLogs{}, saga.NotFound(id)
 }
 
 // findLive reads a live saga, then its logs, so that they are never older than its state.
-func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (sagaWithLogs, error) {
+func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) (sagaWithLogs, error) {
 	sg, err := s.Store.Get(ctx, tenant, id)
 	if err != nil {
 		return sagaWithLogs{}, err
 	}
-	logs, err := s.Store.StepLogs(ctx, tenant, id)
+	logs, err := s.Store.StepLogs(ctx, tenant, id, want)
 	if err == nil && len(logs) == 0 && sg.State.Terminal() {
 		_, err = s.Store.Get(ctx, tenant, id) // it may have been archived since, with its logs
 	}
@@ -45,7 +45,7 @@ func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (sagaWith
 
 // notLive returns the fault of an action on a saga that is not live: archived, or unknown.
 func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
-	if _, err := s.Archive.GetArchived(ctx, tenant, id); err != nil {
+	if _, err := s.Archive.GetArchived(ctx, tenant, id, saga.Logs{Brief: true}); err != nil {
 		return err
 	}
 	return saga.IsArchived(id)
@@ -75,6 +75,9 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 			item.Payload, item.Metadata = nil, nil
 		}
 		out.Sagas[i] = *item
+	}
+	if err := s.withNotes(ctx, tenant, out.Sagas); err != nil {
+		return nil, err
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
@@ -113,9 +116,9 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by,
 	reason string) (used bool, err error) {
 	req := rest.RequestOf(ctx)
-	a, err := s.Archive.GetArchived(ctx, req.Tenant.ID, id)
+	a, err := s.Archive.GetArchived(ctx, req.Tenant.ID, id, saga.Logs{Brief: true})
 	if err == nil {
-		switch fits, err := rest.IfMatchTag(match, rest.ArchivedETag(a.Saga.Version)); {
+		switch fits, err := rest.IfMatchTag(rest.WithoutNote(match), rest.ArchivedETag(a.Saga.Version)); {
 		case err != nil:
 			return false, err
 		case !fits:

@@ -18,6 +18,49 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
+// A basic view has every attempt, and of none what is long; a step log that matters is read by its id.
+func TestABasicViewLeavesOutWhatIsLong(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve", "pay")
+	at := e.Finish(`{"workflow_name":"order","payload":{"n":1.50}}`)
+	for range 2 { // live, then archived
+		var full, basic client.Saga
+		e.Send("GET", at, "").Into(&full)
+		e.Send("GET", at+"?view=basic", "").Into(&basic)
+		var one client.StepLogList
+		e.Send("GET", at+"/step-logs?id="+full.StepLogs[1].ID.String(), "").Into(&one)
+		if len(one.StepLogs) != 1 || len(one.StepLogs[0].RequestPayload) == 0 ||
+			cmp.Diff(full.StepLogs[1:], one.StepLogs) != "" {
+			t.Errorf("by id: %+v, want %+v", one.StepLogs, full.StepLogs[1])
+		}
+		var logs client.StepLogList
+		e.Send("GET", at+"/step-logs?view=basic", "").Into(&logs)
+		full.Result = nil
+		for i := range full.StepLogs {
+			full.StepLogs[i].RequestPayload, full.StepLogs[i].ResponsePayload = nil, nil
+		}
+		if diff := cmp.Diff(full, basic); diff != "" {
+			t.Errorf("basic (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(full.StepLogs, logs.StepLogs); diff != "" {
+			t.Errorf("basic step logs (-want +got):\n%s", diff)
+		}
+		var steps, short client.StepList
+		e.Send("GET", at+"/steps", "").Into(&steps)
+		e.Send("GET", at+"/steps?view=basic", "").Into(&short)
+		for i := range steps.Steps {
+			if len(steps.Steps[i].InputData) == 0 {
+				t.Errorf("step %d has no input", i)
+			}
+			steps.Steps[i].InputData, steps.Steps[i].OutputData = nil, nil
+		}
+		if diff := cmp.Diff(steps, short); diff != "" {
+			t.Errorf("basic steps (-want +got):\n%s", diff)
+		}
+		e.ArchiveAll()
+	}
+}
+
 func TestAnArchivedSagaIsReturnedAsBeforeAndMarked(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")

@@ -96,8 +96,8 @@ func ToAPIError(e *saga.Error) *api.SagaError {
 }
 
 // toAPIStepLogs converts step logs in their order. RUNNING rows are included only if
-// running is true (requirements/saga.md D7).
-func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
+// running is true (requirements/saga.md D7); brief leaves out what view=basic does.
+func toAPIStepLogs(logs []saga.StepLog, running, brief bool) []api.StepLog {
 	out := make([]api.StepLog, 0, len(logs))
 	for i := range logs {
 		l := &logs[i]
@@ -112,6 +112,9 @@ func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
 		}
 		if l.Error != nil {
 			row.ErrorMessage = &l.Error.Message
+		}
+		if brief {
+			row.RequestPayload, row.ResponsePayload, row.Error = nil, nil, briefError(row.Error)
 		}
 		out = append(out, row)
 	}
@@ -141,8 +144,16 @@ func policyJSON(p *retry.Policy) json.RawMessage {
 	return b
 }
 
-// toAPISteps converts the steps of a saga.
-func toAPISteps(views []saga.StepView) []api.StepView {
+// briefError is an error without what may be long.
+func briefError(e *api.SagaError) *api.SagaError {
+	if e != nil {
+		e.Details, e.StackTrace, e.Cause = nil, nil, nil
+	}
+	return e
+}
+
+// toAPISteps converts the steps of a saga; brief leaves out what view=basic does.
+func toAPISteps(views []saga.StepView, brief bool) []api.StepView {
 	out := make([]api.StepView, len(views))
 	for i := range views {
 		v := &views[i]
@@ -159,6 +170,13 @@ func toAPISteps(views []saga.StepView) []api.StepView {
 				Attempts: u.Attempts, MaxAttempts: u.MaxAttempts,
 				StartedAt: u.StartedAt, CompletedAt: u.CompletedAt, Error: ToAPIError(u.Error),
 			}
+			if brief {
+				briefError(out[i].CompensationState.Error)
+			}
+		}
+		if brief {
+			out[i].InputData, out[i].OutputData = nil, nil
+			briefError(out[i].Error)
 		}
 	}
 	return out

@@ -33,22 +33,28 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 		return nil, err
 	}
 	defer created.stop()
-	if (created.replayed || created.joined) && wait > 0 {
+	earlier := created.replayed || created.joined
+	var committed *saga.Loaded
+	if earlier && wait > 0 {
 		err = s.awaitEnd(ctx, req.Tenant.ID, created.id, wait)
 	} else if wait > 0 {
-		err = s.await(ctx, req.Tenant.ID, created.id, created.ended, wait)
+		committed, err = s.await(ctx, req.Tenant.ID, created.id, created.ended, wait)
 	}
 	if err != nil {
 		return nil, err
 	}
 	a := rest.Answer{Status: http.StatusCreated}
-	if wait > 0 || created.replayed || created.joined {
+	switch {
+	case committed != nil:
+		a, err = full(sagaWithLogs{saga: committed.Saga, logs: committed.Logs}, created.def, shown{})
+		a.Status = http.StatusCreated
+	case wait > 0 || earlier:
 		a, err = s.createdEarlier(ctx, req.Tenant.ID, created.id, wait > 0)
-		if err != nil {
-			return nil, err
-		}
-	} else {
+	default:
 		a.Body, a.ETag = toAPISaga(&created.saga, created.def), rest.ETagOf(created.saga.Version)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if created.joined {
 		a.Status = http.StatusOK
@@ -66,7 +72,7 @@ func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, log
 	if !logs {
 		return s.head(ctx, tenant, id, http.StatusCreated)
 	}
-	a, err := s.withLogs(ctx, tenant, id, false)
+	a, err := s.withLogs(ctx, tenant, id, shown{})
 	a.Status = http.StatusCreated
 	return a, err
 }

@@ -47,7 +47,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) 
 func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	f, run, err := s.look(ctx, in.SagaID)
+	f, run, err := s.look(ctx, in.SagaID, saga.Logs{Brief: true, LastErrors: true})
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 }
 
 // look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.
-func (s *Handlers) look(ctx context.Context, id uuid.UUID) (sagaWithLogs, saga.Instance, error) {
+func (s *Handlers) look(ctx context.Context, id uuid.UUID, want saga.Logs) (sagaWithLogs, saga.Instance, error) {
 	tenant := rest.RequestOf(ctx).Tenant.ID
-	f, err := s.find(ctx, tenant, id)
+	f, err := s.find(ctx, tenant, id, want)
 	if err != nil {
 		return sagaWithLogs{}, saga.Instance{}, err
 	}
@@ -116,7 +116,7 @@ func (s *Handlers) look(ctx context.Context, id uuid.UUID) (sagaWithLogs, saga.I
 func (s *Handlers) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	f, run, err := s.look(ctx, in.SagaID)
+	f, run, err := s.look(ctx, in.SagaID, saga.Logs{})
 	if err != nil {
 		return nil, err
 	}

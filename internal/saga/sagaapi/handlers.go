@@ -1,9 +1,9 @@
 // Package sagaapi is the HTTP edge of sagas and their workflows: it turns requests into
 // one rule and one store call, and their results into responses of the contract.
 //
-// Files, each on top of those before it: convert, actions, definitions, keys, handlers,
-// read, workflows_convert, create, workflows, admission, archive, erase, explain,
-// interventions, list, bulks, bulks_preview, retention, statistics, wait.
+// Files, each on top of those before it: convert, read, actions, definitions, handlers,
+// workflows_convert, create, workflows, list, admission, archive, bulks, bulks_preview, erase, errors,
+// explain, interventions, keys, notes, retention, statistics, series, wait.
 package sagaapi
 
 import (
@@ -33,9 +33,10 @@ type Engine interface {
 	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
 	// Wake makes the engine read a saga now, because a flag was set.
 	Wake(ref saga.Ref)
-	// Watch returns a channel that is closed when the saga ends on this node; its end on
+	// Watch returns a channel that receives once, when the saga ends on this node: the saga
+	// and its step logs as they were committed, or nil if they must be read. Its end on
 	// another node is visible only in the store. stop must be called.
-	Watch(ref saga.Ref) (ended <-chan struct{}, stop func())
+	Watch(ref saga.Ref) (ended <-chan *saga.Loaded, stop func())
 }
 
 // Sagas is what the edge needs of sagas and workflows. Fields are required unless their
@@ -44,6 +45,7 @@ type Sagas struct {
 	Store     saga.Store
 	Workflows workflow.Store
 	Archive   saga.Archive
+	Notes     saga.Notes
 	Reports   saga.Reports
 	// Eraser erases content. Nil: nothing can be erased.
 	Eraser saga.Eraser
@@ -76,8 +78,8 @@ func (s *Sagas) Complete() bool {
 	if s.RetentionBatch == 0 {
 		s.RetentionBatch = 500
 	}
-	return s.Store != nil && s.Workflows != nil && s.Archive != nil && s.Reports != nil && s.Create != nil &&
-		s.Commit != nil && s.Engine != nil
+	return s.Store != nil && s.Workflows != nil && s.Archive != nil && s.Notes != nil && s.Reports != nil &&
+		s.Create != nil && s.Commit != nil && s.Engine != nil
 }
 
 // Handlers are the operations on sagas and their workflows.

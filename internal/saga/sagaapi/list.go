@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// ListSagas returns a page of sagas, newest first.
+// ListSagas returns a page of sagas, newest first unless the oldest are asked for.
 func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -41,6 +41,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 		return nil, err
 	}
 	filter.ByTime = asked.Request
+	filter.Oldest = p.Order != nil && *p.Order == api.ListSagasParamsOrderAsc
 	if p.Archived != nil && *p.Archived {
 		return s.listArchived(ctx, p, filter, none, asked)
 	}
@@ -59,6 +60,9 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 			return nil, err
 		}
 		out.Sagas[i] = *item
+	}
+	if err := s.withNotes(ctx, req.Tenant.ID, out.Sagas); err != nil {
+		return nil, err
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
@@ -82,6 +86,7 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 		WorkflowName: rest.Text(p.WorkflowName), CorrelationID: rest.Text(p.CorrelationID),
 		InitiatedBy: rest.Text(p.InitiatedBy),
 		TraceID:     rest.Text(p.TraceID), BusinessKey: rest.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
+		Assignee: rest.Text(p.Assignee),
 	}
 	if p.Status != nil || p.State != nil || p.Lifecycle != nil || p.Active != nil {
 		f.States = statesOf(p)
@@ -110,12 +115,35 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	}{
 		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
 		{"updated_from", p.UpdatedFrom, &f.UpdatedFrom}, {"updated_to", p.UpdatedTo, &f.UpdatedTo},
+		{"ended_from", p.EndedFrom, &f.EndedFrom}, {"ended_to", p.EndedTo, &f.EndedTo},
+		{"attention_since_from", p.AttentionSinceFrom, &f.AttentionFrom},
+		{"attention_since_to", p.AttentionSinceTo, &f.AttentionTo},
 	} {
 		if *bound.out, err = rest.TimeOf(bound.name, bound.in); err != nil {
 			return f, none, err
 		}
 	}
-	return f, none, nil
+	if f.OfAttention() {
+		none = none || f.NeedsAttention != nil && !*f.NeedsAttention
+		f.NeedsAttention = new(true)
+	}
+	f.ErrorCode, f.Step = rest.Text(p.ErrorCode), rest.Text(p.Step)
+	return f, none, checkErrorFilters(p, &f)
+}
+
+// checkErrorFilters refuses filters by the error that no index serves.
+func checkErrorFilters(p api.ListSagasParams, f *saga.Filter) error {
+	if f.Step != "" && f.WorkflowName == "" {
+		return rest.BadParameter("step", "required_with",
+			"needs workflow_name or definition_id too: names of steps belong to a workflow")
+	}
+	for name, asked := range map[string]bool{"error_code": f.ErrorCode != "", "step": f.Step != ""} {
+		if asked && p.Archived != nil && *p.Archived {
+			return rest.BadParameter(name, "excluded",
+				"cannot be combined with archived=true: archived sagas are not indexed by their errors; use state and ended_from")
+		}
+	}
+	return nil
 }
 
 // statesOf returns the states that match seed 1's statuses, the state names, seed 4's words

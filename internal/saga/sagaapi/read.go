@@ -31,7 +31,10 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	}
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	a, err := s.withLogs(ctx, tenant, in.SagaID, slices.Contains(in.Params.Include, "running"))
+	a, err := s.withLogs(ctx, tenant, in.SagaID, shown{
+		running: slices.Contains(in.Params.Include, "running"), steps: slices.Contains(in.Params.Include, "steps"),
+		brief: brief(in.Params.View),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +51,16 @@ func (s *Handlers) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time
 	if err != nil || terminal {
 		return err
 	}
-	return s.await(ctx, tenant, id, ended, wait)
+	_, err = s.await(ctx, tenant, id, ended, wait)
+	return err
 }
 
+// shown says what is shown of a saga's logs and steps.
+type shown struct{ running, steps, brief bool }
+
 // withLogs reads a saga, then its logs, so that they are never older than its state.
-func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, running bool) (rest.Answer, error) {
-	f, err := s.find(ctx, tenant, id)
+func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, show shown) (rest.Answer, error) {
+	f, err := s.find(ctx, tenant, id, saga.Logs{Brief: show.brief})
 	if err != nil {
 		return rest.Answer{}, err
 	}
@@ -61,33 +68,47 @@ func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, running b
 	if err != nil {
 		return rest.Answer{}, pinnedIsGone(err)
 	}
+	if err := s.withNote(ctx, &f); err != nil {
+		return rest.Answer{}, err
+	}
+	return full(f, def, show)
+}
+
+// full is the answer with a saga and its logs.
+func full(f sagaWithLogs, def *workflow.Definition, show shown) (rest.Answer, error) {
 	out := f.convert(def)
-	out.StepLogs = toAPIStepLogs(f.logs, running)
+	out.StepLogs = toAPIStepLogs(f.logs, show.running, show.brief)
 	run := saga.Rebuild(f.saga, def, f.logs)
 	if f.archivedAt == nil {
 		out.AllowedActions = actionsOf(run.AllowedActions())
 	}
-	if out.Result, err = result(&run); err != nil {
-		return rest.Answer{}, err
+	if show.steps {
+		out.Steps = toAPISteps(saga.Steps(run, f.logs), show.brief)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: f.etag()}, nil
+	if !show.brief {
+		var err error
+		if out.Result, err = result(&run); err != nil {
+			return rest.Answer{}, err
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: f.notedETag()}, nil
 }
 
 // head reads a saga and returns it without step logs.
 func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (rest.Answer, error) {
-	sg, err := s.Store.Get(ctx, tenant, id)
-	f := sagaWithLogs{saga: sg}
-	if fault.KindOf(err) == fault.NotFound { // the saga of an idempotency key may be archived
-		f, err = s.find(ctx, tenant, id)
-	}
+	f, err := s.heads(ctx, tenant, id) // the saga of an idempotency key may be archived
 	if err != nil {
 		return rest.Answer{}, err
 	}
-	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
+	return s.headAnswer(ctx, f, status)
+}
+
+func (s *Handlers) headAnswer(ctx context.Context, f sagaWithLogs, status int) (rest.Answer, error) {
+	def, err := s.definitions.Version(ctx, f.saga.Tenant.ID, f.saga.WorkflowName, f.saga.WorkflowVersion)
 	if err != nil {
 		return rest.Answer{}, pinnedIsGone(err)
 	}
-	return rest.Answer{Status: status, Body: f.convert(def), ETag: f.etag()}, nil
+	return rest.Answer{Status: status, Body: f.convert(def), ETag: f.notedETag()}, nil
 }
 
 // ListStepLogs returns the step logs of a saga.
@@ -95,13 +116,14 @@ func (s *Handlers) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestO
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
-	f, err := s.find(ctx, tenant, in.SagaID)
+	less := brief(in.Params.View)
+	f, err := s.find(ctx, tenant, in.SagaID, saga.Logs{Brief: less, IDs: in.Params.ID})
 	if err != nil {
 		return nil, err
 	}
 	list := api.StepLogList{
 		Archived: f.archived(), ArchivedAt: f.archivedAt,
-		StepLogs: toAPIStepLogs(f.logs, slices.Contains(in.Params.Include, "running")),
+		StepLogs: toAPIStepLogs(f.logs, slices.Contains(in.Params.Include, "running"), less),
 	}
 	return rest.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }
@@ -110,14 +132,18 @@ func (s *Handlers) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestO
 func (s *Handlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	f, run, err := s.look(ctx, in.SagaID)
+	less := brief(in.Params.View)
+	f, run, err := s.look(ctx, in.SagaID, saga.Logs{Brief: less})
 	if err != nil {
 		return nil, err
 	}
-	steps := toAPISteps(saga.Steps(run, f.logs))
+	steps := toAPISteps(saga.Steps(run, f.logs), less)
 	list := api.StepList{Archived: f.archived(), ArchivedAt: f.archivedAt, Steps: steps}
 	return rest.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }
+
+// brief tells whether a view leaves out what saga.Logs.Brief does.
+func brief[V ~string](view *V) bool { return view != nil && *view == "basic" }
 
 // load reads a live saga of the tenant and rebuilds its run, for an action.
 // Faults: NotFound, and Conflict for an archived one.
@@ -129,7 +155,7 @@ func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instanc
 	if err != nil {
 		return saga.Instance{}, nil, err
 	}
-	logs, err := s.Store.StepLogs(ctx, tenant, id) // after the head: never older than it
+	logs, err := s.Store.StepLogs(ctx, tenant, id, saga.Logs{}) // after the head: never older than it
 	if err != nil {
 		return saga.Instance{}, nil, err
 	}
@@ -151,6 +177,7 @@ type sagaWithLogs struct {
 	saga       saga.Saga
 	logs       []saga.StepLog
 	archivedAt *time.Time // nil: the saga is live
+	note       saga.Note  // of answers that have it
 }
 
 // archived is the response member archived, absent for a live saga.
@@ -168,11 +195,58 @@ func (f *sagaWithLogs) etag() string {
 	return rest.ETagOf(f.saga.Version)
 }
 
+// notedETag is the tag of an answer that has the note.
+func (f *sagaWithLogs) notedETag() string { return rest.NotedETag(f.etag(), f.note.Version) }
+
 func (f *sagaWithLogs) convert(def *workflow.Definition) *api.Saga {
 	out := toAPISaga(&f.saga, def)
+	noted(out, f.note)
 	if f.archivedAt != nil {
 		out.Archived, out.ArchivedAt = f.archived(), f.archivedAt
 		out.AllowedActions = actionsOf(saga.ArchivedActions())
 	}
 	return out
+}
+
+// heads reads a saga with its note and without its logs, from the archive when it is not
+// live. Fault: NotFound.
+func (s *Handlers) heads(ctx context.Context, tenant, id uuid.UUID) (f sagaWithLogs, err error) {
+	f.saga, err = s.Store.Get(ctx, tenant, id)
+	if fault.KindOf(err) == fault.NotFound {
+		f, err = s.find(ctx, tenant, id, saga.Logs{Brief: true})
+	}
+	if err != nil {
+		return f, err
+	}
+	return f, s.withNote(ctx, &f)
+}
+
+// withNote adds its note to a saga.
+func (s *Handlers) withNote(ctx context.Context, f *sagaWithLogs) error {
+	notes, err := s.Notes.Notes(ctx, f.saga.Tenant.ID, f.saga.ID)
+	f.note = notes[f.saga.ID]
+	return err
+}
+
+// withNotes adds their notes to the sagas of a page.
+func (s *Handlers) withNotes(ctx context.Context, tenant uuid.UUID, sagas []api.Saga) error {
+	ids := make([]uuid.UUID, len(sagas))
+	for i := range sagas {
+		ids[i] = sagas[i].SagaID
+	}
+	notes, err := s.Notes.Notes(ctx, tenant, ids...)
+	for i := range sagas {
+		noted(&sagas[i], notes[ids[i]])
+	}
+	return err
+}
+
+// noted adds a note to a saga of the contract.
+func noted(out *api.Saga, n saga.Note) {
+	if n.Assignee != "" {
+		out.Assignee = &n.Assignee
+	}
+	if n.Text != "" {
+		out.Note = &n.Text
+	}
 }

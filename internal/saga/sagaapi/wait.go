@@ -8,12 +8,15 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
-// await returns when the saga has ended, the wait is over, or the server begins to stop;
-// the caller must then read the saga's state. ended is the engine's notification, from
-// Engine.Watch. An error means that the client left or the store is unavailable.
-func (s *Handlers) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan struct{}, wait time.Duration) error {
+// await returns when the saga has ended, the wait is over, or the server begins to stop.
+// Unless it returns the saga as it ended, the caller must read it. ended is the engine's
+// notification, from Engine.Watch. An error means that the client left or the store is
+// unavailable.
+func (s *Handlers) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan *saga.Loaded,
+	wait time.Duration) (*saga.Loaded, error) {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	interval := rest.FirstPoll
@@ -21,18 +24,18 @@ func (s *Handlers) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan
 	defer poll.Stop()
 	for {
 		select {
-		case <-ended:
-			return nil
+		case committed := <-ended:
+			return committed, nil
 		case <-over.C:
-			return nil
+			return nil, nil
 		case <-s.Stopping:
-			return nil
+			return nil, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-poll.C:
 			terminal, err := s.terminal(ctx, tenant, id)
 			if err != nil || terminal {
-				return err
+				return nil, err
 			}
 			interval = min(2*interval, rest.LastPoll)
 			poll.Reset(interval)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/rest/page"
@@ -15,15 +16,29 @@ import (
 )
 
 var (
-	getArchived  = `SELECT ` + sagaColumns + `, s.archived_at FROM saga.saga_states_archive s WHERE s.id = $1 AND s.tenant_id = $2`
-	archivedLogs = `
-SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $1 AND l.tenant_id = $2
- ORDER BY l.step_index, l.started_at, l.attempt`
+	getArchived = `SELECT ` + sagaColumns + `, s.archived_at FROM saga.saga_states_archive s WHERE s.id = $1 AND s.tenant_id = $2`
+
+	archivedLogs      = archivedLogsOf(logColumns, "")
+	archivedLogsBrief = archivedLogsOf(briefLogColumns, "")
+	archivedLogsByID  = archivedLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
 )
+
+func archivedLogsOf(columns, which string) string {
+	return `
+SELECT ` + columns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $1 AND l.tenant_id = $2` + which + `
+ ORDER BY l.step_index, l.started_at, l.attempt`
+}
 
 // GetArchived implements saga.Archive. Head and logs are read from one snapshot: a
 // restore between the two would move the logs away.
-func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Archived, error) {
+func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) (saga.Archived, error) {
+	query, args := archivedLogs, []any{id, tenant}
+	switch {
+	case len(want.IDs) > 0:
+		query, args = archivedLogsByID, append(args, pq.Array(want.IDs))
+	case want.Brief:
+		query = archivedLogsBrief
+	}
 	var a saga.Archived
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, getArchived, id, tenant)
@@ -35,7 +50,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 		if err != nil || !found {
 			return err
 		}
-		if rows, err = tx.QueryContext(ctx, archivedLogs, id, tenant); err != nil {
+		if rows, err = tx.QueryContext(ctx, query, args...); err != nil {
 			return err
 		}
 		a.Logs = []saga.StepLog{}
@@ -106,8 +121,8 @@ func archivable(f *saga.Filter) bool {
 
 func listArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	from, w := archived(tenant, f)
-	return fmt.Sprintf(`SELECT %s, s.archived_at FROM %s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
-		sagaColumns, from, w.Text(), f.Limit+1, f.Offset), w.Args
+	return fmt.Sprintf(`SELECT %s, s.archived_at FROM %s WHERE %s%s LIMIT %d OFFSET %d`,
+		sagaColumns, from, w.Text(), orderOf(f), f.Limit+1, f.Offset), w.Args
 }
 
 func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
@@ -119,10 +134,17 @@ func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 // archived returns the table, as s, and the conditions that select f's archived sagas.
 func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	from = "saga.saga_states_archive s"
-	if byMetadata(f) {
+	switch {
+	case f.Assignee != "":
+		from, w = assigned("saga.saga_states_archive", tenant, f)
+		from += " s"
+	case byMetadata(f):
 		from = "saga.tenant_metadata_archive s"
 	}
 	w.sagas(tenant, f)
+	if !f.EndedFrom.IsZero() { // which is indexed; no archived saga changes again
+		w.Add("s.updated_at >= ?", f.EndedFrom.Add(-longSettled))
+	}
 	return from, w
 }
 

@@ -163,7 +163,7 @@ func TestNoSagaIsLostOrDuplicatedWhileNodesArchiveAndRestore(t *testing.T) {
 	for id, run := range d.runs {
 		where, logs := "live", 0
 		got, err := d.st.Get(t.Context(), pgtest.Big, id)
-		a, archErr := d.st.GetArchived(t.Context(), pgtest.Big, id)
+		a, archErr := d.st.GetArchived(t.Context(), pgtest.Big, id, saga.Logs{})
 		if (err == nil) == (archErr == nil) {
 			t.Fatalf("saga %s: live %v, archived %v", id, err, archErr)
 		}

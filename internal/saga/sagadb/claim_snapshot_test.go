@@ -83,7 +83,7 @@ func TestAClaimSkipsSagasThatChangedSinceItsSnapshot(t *testing.T) {
 	if n := claim(); n != 1 {
 		t.Errorf("the next claim took %d sagas, want 1", n)
 	}
-	logs, err := sagas.StepLogs(ctx, pgtest.Big, batch[0].ID)
+	logs, err := sagas.StepLogs(ctx, pgtest.Big, batch[0].ID, saga.Logs{})
 	if err != nil || len(logs) != 1 || logs[0].Status != saga.LogFailed {
 		t.Errorf("step logs: %+v, %v; want the call of the dead owner as FAILED", logs, err)
 	}

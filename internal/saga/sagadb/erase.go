@@ -128,6 +128,9 @@ func erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.Erasures, er
 		return saga.Erasures{}, fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no job run %s", e.Subject.RunID)
 	}
 	p.More = more
+	if _, err := tx.ExecContext(ctx, eraseNotes, e.TenantID, pq.Array(p.Heads)); err != nil {
+		return saga.Erasures{}, err
+	}
 	if p.Events, err = eraseEvents(ctx, tx, e, p.Heads); err != nil {
 		return saga.Erasures{}, err
 	}

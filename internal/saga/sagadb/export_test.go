@@ -40,6 +40,7 @@ var (
 	CountSagas       = countSagas
 	CreateSagas      = createSagas.Text
 	EventsQuery      = eventsQuery
+	GroupErrors      = groupErrors
 	FeedQuery        = feedQuery
 	ListSagas        = listSagas
 	GetKey           = getKey

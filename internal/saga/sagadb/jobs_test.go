@@ -120,7 +120,7 @@ func (k *jobSagas) finish(r jobrun.Run, value string, failure *jobrun.Error) sag
 
 func (k *jobSagas) logs(id uuid.UUID) string {
 	k.t.Helper()
-	logs, err := k.sagas.StepLogs(k.t.Context(), k.Tenant, id)
+	logs, err := k.sagas.StepLogs(k.t.Context(), k.Tenant, id, saga.Logs{})
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -70,6 +70,17 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan reads each of them twice:\n%s", p)
 		}
 	})
+	for name, filter := range map[string]saga.ErrorFilter{"": {}, "of a workflow": {WorkflowName: "workflow-3"},
+		"ended lately": {EndedFrom: l.since.Add(time.Hour)}} {
+		t.Run("errors "+name+" are grouped from the index alone", func(t *testing.T) {
+			query, args := sagadb.GroupErrors(pgtest.Big, filter)
+			p := pgtest.Explain(t, lists, query, args...)
+			check(t, p, "idx_saga_state", "idx_sagas_status|idx_saga_states_status|idx_saga_runnable")
+			if !p.Has("Index Only Scan") {
+				t.Errorf("the plan visits every saga that went wrong:\n%s", p)
+			}
+		})
+	}
 	t.Run("list: a page after a cursor begins at the cursor", func(t *testing.T) {
 		query, args := sagadb.ListSagas(pgtest.Big,
 			saga.Filter{ByTime: page.ByTime{Limit: 50, After: &page.TimeID{At: l.since.Add(time.Hour), ID: completedSaga}}})
@@ -137,6 +148,9 @@ func listPurposes(l large) []listPurpose {
 	live := []saga.State{saga.Pending, saga.Running, saga.StepCompleted, saga.Compensating}
 	hour := l.since.Add(time.Hour)
 	updated := []string{"idx_sagas_tenant", "idx_saga_updated_at|idx_saga_terminal_cleanup", "idx_saga_states_status|idx_saga_runnable", "idx_saga_state"}
+	failed := []string{"idx_saga_state|idx_sagas_status", "idx_saga_states_status|idx_saga_runnable"}
+	soon := "idx_sagas_tenant|idx_saga_states_created_at"
+	ended := []string{soon, "idx_saga_updated_at"}
 	return []listPurpose{
 		{"S4-16 a tenant's sagas, newest first", saga.Filter{}, false, []string{"idx_sagas_tenant"}},
 		{"a page far from the first", saga.Filter{ByTime: page.ByTime{Offset: 1000}}, false, []string{"idx_sagas_tenant", "saga_states_pkey"}},
@@ -161,7 +175,21 @@ func listPurposes(l large) []listPurpose {
 		{"S2-40 updated since hours", saga.Filter{UpdatedFrom: hour}, true, []string{"idx_sagas_tenant", "idx_saga_updated_at", "idx_saga_states_status|idx_saga_runnable", "idx_saga_state"}},
 		{"S2-40 updated long ago", saga.Filter{UpdatedTo: l.since.Add(time.Minute)}, true, []string{"idx_sagas_tenant"}},
 		{"completed ones", saga.Filter{States: []saga.State{saga.Completed}}, false, []string{"idx_sagas_tenant"}},
+		{"by assignee", saga.Filter{Assignee: "ada"}, true, []string{"idx_saga_notes_assignee", "saga_states_pkey|idx_sagas_tenant"}},
+		{"failed ones by assignee", saga.Filter{Assignee: "ada", States: []saga.State{saga.Failed}}, true, []string{"idx_saga_notes_assignee|idx_saga_state"}},
 		{"by caller", saga.Filter{InitiatedBy: "caller-3"}, false, []string{"idx_saga_initiated_by"}},
+		{"by a rare code of errors", saga.Filter{ErrorCode: "rare"}, true, failed},
+		{"by a code that there is not, oldest first", saga.Filter{ErrorCode: "never", Oldest: true}, true, failed},
+		{"failed ones by code", saga.Filter{ErrorCode: "rare", States: saga.StatesOf(saga.StatusFailed)}, true, failed[:1]},
+		{"by step", saga.Filter{WorkflowName: "workflow-3", Step: "step-1"}, true, failed},
+		{"by code, changed lately", saga.Filter{ErrorCode: "rare", UpdatedFrom: hour}, true, failed},
+		{"ended lately", saga.Filter{EndedFrom: time.Now().Add(-time.Minute)}, true, ended},
+		{"ended in a range", saga.Filter{EndedFrom: hour, EndedTo: hour.Add(time.Minute)}, true, ended},
+		{"ended long ago", saga.Filter{EndedTo: l.since.Add(time.Minute)}, true, []string{soon}},
+		{"failed since hours, oldest first", saga.Filter{EndedFrom: hour, States: saga.StatesOf(saga.StatusFailed), Oldest: true}, true, []string{"idx_saga_state", "idx_saga_updated_at"}},
+		{"ended since hours, by metadata", saga.Filter{EndedFrom: hour, Metadata: json.RawMessage(`{"team": 5}`)}, true, []string{"idx_saga_metadata", "idx_saga_updated_at"}},
+		{"that need attention for long, oldest first", saga.Filter{NeedsAttention: new(true), AttentionTo: hour, Oldest: true}, true, []string{"idx_sagas_status"}},
+		{"that need attention since lately", saga.Filter{NeedsAttention: new(true), AttentionFrom: time.Now().Add(-time.Minute)}, true, []string{"idx_sagas_status"}},
 	}
 }
 

@@ -39,6 +39,13 @@ SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid,
  CROSS JOIN LATERAL (SELECT CASE WHEN is_rare THEN rare ELSE 3 END AS state, is_rare AND rare IN (0, 1, 2, 4) AS live,
                at + CASE WHEN i % 50 = 7 THEN interval '2 minutes' ELSE interval '5 s' END AS ended) AS derived`
 
+// Every code occurs at both steps; one is rare.
+const fillErrors = `
+UPDATE saga.saga_states SET error_step = 'step-' || current_step, error_action = CASE state WHEN 6 THEN 'COMPENSATE' ELSE 'EXECUTE' END,
+       error_code = c.code, error = jsonb_build_object('code', c.code), attention_since = CASE WHEN needs_attention THEN completed_at END
+  FROM (SELECT id AS of, CASE WHEN right(id::text, 3) = '0a0' THEN 'rare' ELSE 'http_50' || right(id::text, 1) END AS code FROM saga.saga_states) AS c
+ WHERE c.of = id AND ended_state <> 3`
+
 const fillLogs = `
 INSERT INTO saga.saga_step_logs (saga_id, tenant_id, step_index, step_name, action, attempt, status, started_at, completed_at, outcome_code)
 SELECT s.id, s.tenant_id, k, 'step-' || k, CASE WHEN s.state IN (5, 6) AND k = 2 THEN 'COMPENSATE' ELSE 'EXECUTE' END, 1,
@@ -51,6 +58,12 @@ INSERT INTO saga.audit_events (saga_id, event_type, timestamp, step_index, trace
 SELECT id, CASE WHEN state = 3 THEN 'saga.completed' ELSE 'saga.failed' END, updated_at,
        CASE WHEN state <> 3 THEN 1 END, trace_id, tenant_id, ''
   FROM saga.saga_states WHERE created_at >= $1 ORDER BY created_at`
+
+// Three people take care of one saga in fifty, nobody of as many more that have a note.
+const fillNotes = `
+INSERT INTO saga.saga_notes (tenant_id, saga_id, version, assignee, note, created_at, updated_at)
+SELECT tenant_id, id, 1, (ARRAY['ada', 'bob', 'cem', '', '', ''])[1 + (row_number() OVER ()) % 6], 'n', created_at, created_at
+  FROM saga.saga_states WHERE right(id::text, 2) IN ('00', '20', '40', '60', '80', 'a0', 'c0', 'e0', 'f0', 'f8')`
 
 // large is the large table, with the creation time of its first saga.
 type large struct {
@@ -77,10 +90,12 @@ func openLarge(t *testing.T) large {
 		{`INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id, created_at)
 		  SELECT $1, 'p', 'r', 'k' || i, '', gen_random_uuid(), $2::timestamptz + i * interval '1 s' FROM generate_series(1, 10000) AS i`, []any{pgtest.Big, l.since}},
 		{fillLargeTable, []any{l.since, sagasInLargeTable}},
+		{fillErrors, nil},
 		{fillLogs, []any{lastFifth}},
 		{fillEvents, []any{lastFifth}},
+		{fillNotes, nil},
 		{fillArchive, nil},
-		{`VACUUM (ANALYZE) saga.saga_states_archive, saga.saga_step_logs_archive, saga.saga_states, saga.saga_step_logs, saga.audit_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
+		{`VACUUM (ANALYZE) saga.saga_notes, saga.saga_states_archive, saga.saga_step_logs_archive, saga.saga_states, saga.saga_step_logs, saga.audit_events, saga.workflows, saga.workflow_definitions, saga.engine_nodes, saga.idempotency_keys`, nil},
 	} {
 		if _, err := fill.ExecContext(t.Context(), s.text, s.args...); err != nil {
 			t.Fatalf("%s: %v", s.text, err)

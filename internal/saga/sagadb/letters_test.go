@@ -105,7 +105,7 @@ func TestALetterWhoseStepAnOperatorCompensatedByHand(t *testing.T) {
 		if got, want := k.Attempts(id), map[bool]string{true: "1 WITHDRAWN"}[running]; got != want {
 			t.Errorf("its retries: %s; want %s", got, want)
 		}
-		logs, err := k.Sagas.StepLogs(t.Context(), pgtest.Big, run.ID)
+		logs, err := k.Sagas.StepLogs(t.Context(), pgtest.Big, run.ID, saga.Logs{})
 		last := logs[slices.IndexFunc(logs, func(g saga.StepLog) bool { return g.Status == saga.LogSkipped })]
 		if err != nil || last.Action != saga.Compensate || string(last.Response) != `{"by":"carla","reason":"called the stock"}` {
 			t.Errorf("its log %+v, %s, %v", last, last.Response, err)

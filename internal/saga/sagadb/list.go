@@ -4,13 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/rest/page"
@@ -42,19 +39,32 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (pag
 // listSagas returns the query for one page and one more row, which shows whether there
 // is a next page. Values are parameters; only fixed text is concatenated.
 func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	const newest = " ORDER BY s.created_at DESC, s.id DESC"
-	tail := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
+	order := orderOf(f)
+	tail := fmt.Sprint(order, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
 	switch {
-	case f.UpdatedFrom.IsZero() && f.Offset > 0:
+	case inOnePart(f) && f.Offset > 0:
 		// Where possible, the rows before the page are skipped in the index.
 		parts, args := selectSagas(tenant, f, "s.id, s.tenant_id", tail)
-		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id AND s.tenant_id = page.tenant_id" + newest, args
-	case f.UpdatedFrom.IsZero(): // then it is one part
+		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id AND s.tenant_id = page.tenant_id" + order, args
+	case inOnePart(f):
 		parts, args := selectSagas(tenant, f, sagaColumns, tail)
 		return parts[0], args
 	}
-	parts, args := selectSagas(tenant, f, sagaColumns, fmt.Sprint(newest, " LIMIT ", f.Offset+f.Limit+1))
+	parts, args := selectSagas(tenant, f, sagaColumns, fmt.Sprint(order, " LIMIT ", f.Offset+f.Limit+1))
 	return "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS s" + tail, args
+}
+
+// orderOf returns the order of a list.
+func orderOf(f saga.Filter) string {
+	if f.Oldest {
+		return " ORDER BY s.created_at, s.id"
+	}
+	return " ORDER BY s.created_at DESC, s.id DESC"
+}
+
+// inOnePart reports whether selectSagas returns one query.
+func inOnePart(f saga.Filter) bool {
+	return f.UpdatedFrom.IsZero() && f.EndedFrom.IsZero() && !f.OfError()
 }
 
 // countSagas returns the query for a total. Up to a bound it reads as the list does:
@@ -65,16 +75,11 @@ func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	count, tail := "count(*)", ""
 	if f.TotalCap > 0 {
 		count = fmt.Sprintf("least(count(*), %d)", f.TotalCap+1)
-		tail = fmt.Sprint(" ORDER BY s.created_at DESC, s.id DESC LIMIT ", f.TotalCap+1)
+		tail = fmt.Sprint(orderOf(f), " LIMIT ", f.TotalCap+1)
 	}
 	parts, args := selectSagas(tenant, f, "s.created_at, s.id", tail)
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
-
-// longSettled is the time after its creation by which most sagas have been changed for
-// the last time. The predicate of idx_saga_updated_at contains it too. It is also more
-// than the clocks of two nodes differ.
-const longSettled = time.Minute
 
 // selectSagas returns the queries that together select each saga of the filter once,
 // each with tail at its end.
@@ -90,12 +95,32 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 		parts = append(parts, "(SELECT "+columns+" FROM "+from+" s WHERE "+w.Text()+tail+")")
 		args = w.Args
 	}
+	if f.Assignee != "" {
+		from, w := assigned("saga.saga_states", tenant, f)
+		w.ofError(tenant, f)
+		add(from, w)
+		return parts, args
+	}
 	table := "saga.saga_states"
 	if byMetadata(f) {
 		table = "saga.tenant_metadata"
 	}
-	if f.UpdatedFrom.IsZero() {
+	switch {
+	case f.OfError():
+		for _, w := range ofError(tenant, f) {
+			f.States = w.states
+			add("saga.saga_states", w.after(args))
+		}
+		return parts, args
+	case inOnePart(f):
 		add(table, sagaWhere{})
+		return parts, args
+	case f.EndedFrom.After(f.UpdatedFrom):
+		soon := f.EndedFrom.Add(-longSettled)
+		w := sagaWhere{}
+		w.Add("s.created_at >= ?", soon)
+		add(table, w)
+		add(endedLate(tenant, soon, f.EndedFrom, f.EndedTo, "", args))
 		return parts, args
 	}
 	soon := f.UpdatedFrom.Add(-longSettled)
@@ -103,135 +128,52 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	w.Add("s.created_at >= ?", soon)
 	add(table, w)
 	if holds(f.States, saga.State.Terminal) {
-		late := sagaWhere{postgres.Where{Args: args}}
-		late.Add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?",
-			tenant, soon, f.UpdatedFrom)
-		if !f.UpdatedTo.IsZero() {
-			late.Add("s.completed_at < ?", f.UpdatedTo)
-		}
-		// Collected first (OFFSET 0) and filtered afterwards. The planner does not see
-		// that they are few, and would read all rows that match the other filters.
-		add("(SELECT s.* FROM saga.saga_states s WHERE "+late.Text()+" OFFSET 0)", sagaWhere{postgres.Where{Args: late.Args, Few: true}})
+		add(endedLate(tenant, soon, f.UpdatedFrom, f.UpdatedTo, " AND s.ended_state <> 6", args))
 	}
 	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
-		w := sagaWhere{postgres.Where{Args: args, Few: true}}
+		w := sagaWhere{Where: postgres.Where{Args: args, Few: true}}
 		w.Add("s.created_at < ? AND s.completed_at IS NULL", soon)
 		add("saga.saga_states", w)
 	}
 	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
-		w := sagaWhere{postgres.Where{Args: args, Few: true}}
+		w := sagaWhere{Where: postgres.Where{Args: args, Few: true}}
 		w.Add("s.created_at < ? AND s.ended_state = 6", soon)
 		add("saga.saga_states", w)
 	}
 	return parts, args
 }
 
-// byMetadata reports whether the metadata's index finds the sagas of f. PostgreSQL uses
-// it only where no row-level policy applies: through the views tenant_metadata
-// (migration 0090). Unfinished sagas are few and are found without it.
-func byMetadata(f saga.Filter) bool {
-	return f.Metadata != nil && (f.States == nil || holds(f.States, saga.State.Terminal))
-}
-
-// holds reports whether a filter by states, nil for none, allows a state of that kind.
-func holds(states []saga.State, kind func(saga.State) bool) bool {
-	return states == nil || slices.ContainsFunc(states, kind)
-}
-
-// sagaWhere collects conditions on sagas.
-type sagaWhere struct{ postgres.Where }
-
-func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
-	w.Add("s.tenant_id = ?", tenant)
-	for _, eq := range []struct{ column, value string }{
-		{"s.workflow_name", f.WorkflowName},
-		{"s.correlation_id", f.CorrelationID},
-		{"s.initiated_by", f.InitiatedBy},
-		{"s.trace_id", f.TraceID},
-		{"s.business_key", f.BusinessKey},
-	} {
-		if eq.value != "" {
-			w.Add(eq.column+" = ?", eq.value)
-		}
-	}
-	if f.States != nil {
-		w.states(f.States)
-	}
-	switch {
-	case f.Metadata == nil:
-	case w.Few || !byMetadata(f):
-		// IS TRUE keeps the planner from reading all rows that ever had this metadata.
-		w.Add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
-	default:
-		w.Add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
-	}
-	if f.WorkflowVersion != 0 {
-		w.Add("s.workflow_version = ?", f.WorkflowVersion)
-	}
-	if f.Lifecycles != nil {
-		w.Add("s.lifecycle = ANY (?)", pq.Array(f.Lifecycles))
-	}
-	switch {
-	case f.NeedsAttention == nil:
-	case *f.NeedsAttention:
-		w.Add("s.needs_attention")
-	default:
-		w.Add("NOT s.needs_attention")
-	}
-	for _, r := range []struct {
-		condition string
-		at        time.Time
-	}{
-		{"s.created_at >= ?", f.CreatedFrom},
-		{"s.created_at < ?", f.CreatedTo},
-		{"s.updated_at >= ?", f.UpdatedFrom},
-		{"s.updated_at < ?", f.UpdatedTo},
-	} {
-		if !r.at.IsZero() {
-			w.Add(r.condition, r.at)
-		}
-	}
-	if !f.UpdatedTo.IsZero() {
-		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // no saga is changed before it is created
-	}
+// assigned returns the sagas of a table that f's assignee takes care of, found by their
+// notes: in the order of the list, since a note has its saga's time of creation. Few, so
+// that no other index is taken, as if they were many.
+func assigned(table string, tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
+	n := postgres.Where{}
+	n.Add("n.tenant_id = ? AND n.assignee = ? AND n.assignee <> ''", tenant, f.Assignee)
 	if f.After != nil {
-		w.Add("(s.created_at, s.id) < (?, ?)", f.After.At, f.After.ID)
-	}
-}
-
-// states restricts to states with the predicates of the partial indexes: unfinished
-// ones through completed_at, ended ones through ended_state (migration 0002). They are
-// literals, not parameters, so that the planner always knows which index contains them,
-// and that a single state keeps the order.
-func (w *sagaWhere) states(states []saga.State) {
-	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
-	ended := among("s.ended_state", states, saga.State.Terminal)
-	switch {
-	case live == "" && ended == "":
-		w.Add("false")
-	case ended == "":
-		w.Add("s.completed_at IS NULL AND " + live)
-	case live == "":
-		w.Add(ended)
-	default:
-		w.Add("(s.completed_at IS NULL AND " + live + " OR " + ended + ")")
-	}
-}
-
-// among returns the condition that column is one of the states of that kind; "" when
-// there is none.
-func among(column string, states []saga.State, kind func(saga.State) bool) string {
-	var numbers []string
-	for _, s := range states {
-		if kind(s) {
-			numbers = append(numbers, strconv.Itoa(int(s)))
+		follows := "(n.created_at, n.saga_id) < (?, ?)"
+		if f.Oldest {
+			follows = "(n.created_at, n.saga_id) > (?, ?)"
 		}
+		n.Add(follows, f.After.At, f.After.ID)
 	}
-	switch len(numbers) {
-	case 0:
-		return ""
-	case 1:
-		return column + " = " + numbers[0]
+	return "(SELECT s.* FROM saga.saga_notes n JOIN " + table +
+			" s ON s.id = n.saga_id AND s.tenant_id = n.tenant_id AND s.created_at = n.created_at WHERE " + n.Text() + ")",
+		sagaWhere{Where: postgres.Where{Args: n.Args, Few: true}}
+}
+
+// endedLate returns what selects the sagas that were created before soon and took more
+// than a minute to end between two times; to may be zero. Collected first (OFFSET 0) and
+// filtered afterwards: the planner does not see that they are few, and would read all
+// rows that match the other filters.
+func endedLate(tenant uuid.UUID, soon, from, to time.Time, but string, args []any) (table string, w sagaWhere) {
+	late := sagaWhere{Where: postgres.Where{Args: args}}
+	// The pair is compared in idx_saga_updated_at. With the time alone, the planner would
+	// read all sagas that have ended since then, by the index of retention.
+	late.Add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute'"+but+
+		" AND (s.tenant_id, s.completed_at) >= (?, ?)", tenant, soon, tenant, from)
+	if !to.IsZero() {
+		late.Add("s.completed_at < ?", to)
 	}
-	return column + " IN (" + strings.Join(numbers, ", ") + ")"
+	return "(SELECT s.* FROM saga.saga_states s WHERE " + late.Text() + " OFFSET 0)",
+		sagaWhere{Where: postgres.Where{Args: late.Args, Few: true}}
 }

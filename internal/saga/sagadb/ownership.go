@@ -38,8 +38,8 @@ func (st *Sagas) Register(ctx context.Context, node, process string, ttl time.Du
 			DELETE FROM saga.engine_nodes n WHERE lease_until < now() - interval '7 days'
 			   AND NOT EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.lease_owner = n.id AND s.completed_at IS NULL)
 		)
-		INSERT INTO saga.engine_nodes (node_name, process, lease_until) VALUES ($1, $3, now() + $2 * interval '1 ms') RETURNING id`,
-		node, ttl.Milliseconds(), process)
+		INSERT INTO saga.engine_nodes (node_name, process, version, lease_until) VALUES ($1, $3, $4, now() + $2 * interval '1 ms') RETURNING id`,
+		node, ttl.Milliseconds(), process, st.Version)
 	if err != nil {
 		return 0, fmt.Errorf("register node: %w", err)
 	}

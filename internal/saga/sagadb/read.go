@@ -29,19 +29,38 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 	return s, nil
 }
 
-var stepLogs = postgres.OfTenant(`SELECT `+logColumns+` FROM saga.saga_step_logs l
- WHERE l.saga_id = $2 AND l.tenant_id = tenant.id`,
-	`ORDER BY step_index, started_at, attempt`)
+// The step logs of a saga: all of it, without what a brief view leaves out, and those of given ids.
+var (
+	stepLogs      = stepLogsOf(logColumns, "")
+	stepLogsBrief = stepLogsOf(briefLogColumns, "")
+	stepLogsLast  = stepLogsOf(lastErrorColumns, "")
+	stepLogsByID  = stepLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
+)
+
+func stepLogsOf(columns, which string) string {
+	return postgres.OfTenant(`SELECT `+columns+` FROM saga.saga_step_logs l
+ WHERE l.saga_id = $2 AND l.tenant_id = tenant.id`+which,
+		`ORDER BY step_index, started_at, attempt`)
+}
 
 // StepLogs implements saga.Store.
-func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
+func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) ([]saga.StepLog, error) {
 	logs := []saga.StepLog{}
+	query, args := stepLogs, []any{id}
+	switch {
+	case len(want.IDs) > 0:
+		query, args = stepLogsByID, append(args, pq.Array(want.IDs))
+	case want.Brief && want.LastErrors:
+		query = stepLogsLast
+	case want.Brief:
+		query = stepLogsBrief
+	}
 	sealer := st.db.Keys.SealerFor(tenant, id)
-	err := st.db.ReadTenant(ctx, tenant, stepLogs, func(rows *sql.Rows) error {
+	err := st.db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		l, err := scanLog(rows, oneSealer(&sealer))
 		logs = append(logs, l)
 		return err
-	}, id)
+	}, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read step logs: %w", err)
 	}

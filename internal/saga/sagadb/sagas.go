@@ -8,9 +8,9 @@
 // trail_archive.go where old ones go.
 //
 // Files, each on top of those before it: trail_write, sealing, tables, idempotency_keys,
-// business_key, claim, commit, steer, workflows, jobs, list, read, decide, trail, archive,
-// create, erase, letters, neglected, ownership, retention, sagas, sealed, statistics, storage, trail_chain,
-// trail_archive.
+// business_key, claim, commit, steer, workflows, jobs, conditions, list, read, decide, trail, archive,
+// notes, create, erase, errors, letters, neglected, ownership, retention, sagas, sealed, statistics,
+// series, attempts, storage, trail_chain, trail_archive.
 package sagadb
 
 import (
@@ -27,6 +27,9 @@ type Sagas struct {
 	tell  *dlqdb.LetterUpdater // of dead letters
 	steps stepJobs             // that are job runs
 	turns turns                // of tenants, in claims
+
+	// Version of Skald, told with each node that registers; set before use. May be empty.
+	Version string
 }
 
 // NewSagas returns the saga store of db for a process without job runs, with the default

@@ -158,7 +158,7 @@ func TestMovedSealedContentIsAnErrorOfItsSagaOnly(t *testing.T) {
 			pgtest.Execute(t, db.SQL(), swap, a.ID, b.ID)
 			_, err = st.Get(t.Context(), pgtest.Big, a.ID)
 			if err == nil {
-				_, err = st.StepLogs(t.Context(), pgtest.Big, a.ID)
+				_, err = st.StepLogs(t.Context(), pgtest.Big, a.ID, saga.Logs{})
 			}
 			if !errors.Is(err, envelope.ErrUnreadable) || fault.IsCode(err, saga.CodeNotFound) {
 				t.Errorf("read: %v", err)

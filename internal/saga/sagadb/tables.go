@@ -3,6 +3,7 @@ package sagadb
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/internal/retry"
@@ -229,6 +230,16 @@ func scanSaga(db *postgres.DB, row postgres.Scanner, more ...any) (saga.Saga, er
 
 // logColumns are the columns that scanLog reads, of l.
 var logColumns = logTable.Selected("l")
+
+// briefLogColumns are logColumns of which those that saga.Logs.Brief leaves out are NULL, so that PostgreSQL does not
+// even read them.
+var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS request_payload",
+	"l.response_payload", "CASE WHEN l.status = 'SKIPPED' THEN l.response_payload END AS response_payload").
+	Replace(logColumns)
+
+// lastErrorColumns are briefLogColumns with the newest five errors only.
+var lastErrorColumns = strings.Replace(briefLogColumns, "l.error",
+	"CASE WHEN row_number() OVER (ORDER BY l.error IS NULL, l.updated_at DESC) <= 5 THEN l.error END AS error", 1)
 
 // scanLog reads one row of logColumns. sealerOf returns the sealer of the log's saga. For
 // a log whose encrypted content cannot be decrypted it returns only the ids.

@@ -73,7 +73,7 @@ func BenchmarkRowSecurity(b *testing.B) {
 		})
 		b.Run("logs/"+mode.name, func(b *testing.B) {
 			for b.Loop() {
-				_, err := st.StepLogs(b.Context(), pgtest.Big, one.ID)
+				_, err := st.StepLogs(b.Context(), pgtest.Big, one.ID, saga.Logs{})
 				check(b, err)
 			}
 		})

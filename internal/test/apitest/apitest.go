@@ -59,7 +59,8 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	e.Tail = audit.NewTail(e.Store.Trail, slog.New(slog.DiscardHandler))
 	e.Cfg = httpapi.Config{
 		Sagas: sagaapi.Sagas{
-			Store: e.Store.Sagas, Workflows: e.Store.Workflows, Archive: e.Store.Sagas, Reports: e.Store.Sagas,
+			Store: e.Store.Sagas, Workflows: e.Store.Workflows, Archive: e.Store.Sagas,
+			Notes: e.Store.Sagas, Reports: e.Store.Sagas,
 			Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 				results, err := e.Store.Sagas.Create(ctx, []saga.NewSaga{n})
 				if err != nil {

@@ -113,7 +113,7 @@ func (n *node) Admit(ctx context.Context) (*int64, func(*saga.Instance)) {
 	}
 }
 
-func (n *node) Watch(ref saga.Ref) (<-chan struct{}, func()) {
+func (n *node) Watch(ref saga.Ref) (<-chan *saga.Loaded, func()) {
 	if n.Silent {
 		return nil, func() {}
 	}

@@ -57,6 +57,9 @@ type Operation struct{ Method, Path, Permission string }
 
 // Body is one that the operation takes, "" where it takes none or may go without.
 func (o Operation) Body() string {
+	if o.Method == http.MethodPatch && strings.HasPrefix(o.Path, SagasPath) {
+		return `{"note":"n"}`
+	}
 	for suffix, body := range map[string]string{
 		"/extend-deadline": `{"reason":"r","timeout_ms":1000}`, "/redeliver": `{"since":"2026-01-01T00:00:00Z"}`,
 		"/force-complete": `{"reason":"r"}`, "/force-fail": `{"reason":"r"}`, "/skip": `{"reason":"r"}`,

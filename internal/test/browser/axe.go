@@ -47,7 +47,7 @@ func (b *Tab) Violations() (found []string) {
 			FailureSummary string
 		}
 	}
-	b.await(`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
+	b.Await(`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
 		resultTypes: ["violations"]}).then(r => r.violations.map(v => ({ID: v.id, Help: v.help,
 		Nodes: v.nodes.slice(0, 3).map(n => ({HTML: n.html.slice(0, 200), FailureSummary: n.failureSummary}))})))`, &results)
 	for _, r := range results {

@@ -2,7 +2,6 @@ package browser_test
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -30,7 +29,6 @@ func TestThePages(t *testing.T) {
 		{"without scripts", false, withoutScripts},
 		{"the step was undone by hand", true, resolveTheLetter},
 		{"two people act on one saga", true, twoPeople},
-		{"the server is away and back", true, serverAway},
 		{"every page can be used by everybody", true, checkEveryPage},
 	} {
 		if !j.long || all() {
@@ -164,37 +162,6 @@ func twoPeople(t *testing.T, server string) {
 	tab.Click("dialog button.first", "")
 	tab.See("Accepted")
 	tab.See("suspended")
-}
-
-// serverAway takes the server away from the browser and gives it back.
-func serverAway(t *testing.T, server string) {
-	target, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve := func(l net.Listener) *http.Server {
-		s := &http.Server{Handler: httputil.NewSingleHostReverseProxy(target)} //nolint:gosec // for one browser
-		go s.Serve(l)                                                          //nolint:errcheck // it ends with Close
-		return s
-	}
-	front := serve(l)
-	tab := browser.Open(t)
-	tab.Expect("net::ERR_")
-	tab.Go("http://" + l.Addr().String() + "/ui/sagas?active=true")
-	tab.Until("the list", `document.querySelector("main table")`)
-	front.Close()
-	tab.See("Skald does not answer")
-	again, err := net.Listen("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	front = serve(again)
-	defer front.Close()
-	tab.Until("that it is back", `document.getElementById("offline").hidden`)
 }
 
 // TestBehindAProxyAllLinksStayBelowItsPath opens pages through a proxy that takes a path away.

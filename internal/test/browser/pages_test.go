@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/browser"
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
 func TestMain(m *testing.M) { browser.Main(m) }
@@ -90,7 +91,7 @@ func kind(path string) string {
 		return strings.Join(parts[:3], "/") + "/actions"
 	}
 	switch {
-	case len(parts) > 4 && parts[3] == "topics":
+	case len(parts) > 4 && (parts[3] == "topics" || parts[3] == "settings"):
 		parts[4] = "*"
 	case len(parts) > 3 && slices.Contains([]string{"workflows", "jobs", "runs"}, parts[2]) && parts[3] != "new":
 		parts[3] = "*"
@@ -139,31 +140,70 @@ var sizes = []struct {
 
 var themes = []string{"light", "dark"}
 
+// amiss are pages that show a problem.
+var amiss = []string{
+	"/ui/no-such-page", "/ui/sagas/01981d2e-0000-7000-8000-000000000001", "/ui/sagas?state=nothing",
+	"/ui/dlq/letters/01981d2e-0000-7000-8000-000000000001", "/ui/jobs/no-such-job", "/docs/no-such-chapter",
+}
+
 // checkEveryPage looks for what a person who sees badly, uses a phone or pays for data would complain of.
 func checkEveryPage(t *testing.T, server string) {
 	tab := browser.Open(t)
-	for _, path := range pages(t, server) {
-		tab.Look(1280, 900, "light")
-		tab.Go(server + path)
-		if got := tab.Transferred(); got > 40_000 {
-			t.Errorf("%s: scripts and styles take %d bytes, more than 40,000", path, got)
-		}
-		for _, theme := range themes {
-			tab.Look(1280, 900, theme)
-			for _, v := range tab.Violations() {
-				t.Errorf("%s, %s: %s", path, theme, v)
-			}
-		}
-		tab.Look(390, 844, "light")
-		var wide []string
-		tab.Eval(`document.documentElement.scrollWidth <= innerWidth + 1 ? [] : [...document.querySelectorAll("main *")]
-			.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".table, pre, svg, nav, dialog"))
-			.slice(0, 3).map(e => e.outerHTML.slice(0, 160)).concat("the page")`, &wide)
-		if len(wide) > 0 {
-			t.Errorf("%s is wider than a phone: %s", path, strings.Join(wide, "\n    "))
+	tab.Expect("404")
+	tab.Expect("400")
+	for _, path := range append(pages(t, server), amiss...) {
+		check(t, tab, server, path)
+	}
+}
+
+// TestPagesWithNothingOnThemCanBeUsedByEverybody checks the pages of a server that is new.
+func TestPagesWithNothingOnThemCanBeUsedByEverybody(t *testing.T) {
+	if !all() {
+		return // make test-ui
+	}
+	s := uitest.Start(t)
+	tab := browser.Open(t)
+	for _, path := range pages(t, s.URL) {
+		if !strings.HasPrefix(path, "/docs/") {
+			check(t, tab, s.URL, path)
 		}
 	}
 }
+
+func check(t *testing.T, tab *browser.Tab, server, path string) {
+	t.Helper()
+	tab.Look(1280, 900, "light")
+	tab.Go(server + path)
+	if got := tab.Transferred(); got > 40_000 {
+		t.Errorf("%s: scripts and styles take %d bytes, more than 40,000", path, got)
+	}
+	for _, theme := range themes {
+		tab.Look(1280, 900, theme)
+		for _, v := range tab.Violations() {
+			t.Errorf("%s, %s: %s", path, theme, v)
+		}
+	}
+	tab.LookInForcedColors()
+	var moving, bare []string
+	tab.Eval(`document.getAnimations().map(a => a.effect.target.outerHTML.slice(0, 160))`, &moving)
+	if len(moving) > 0 {
+		t.Errorf("%s moves for people who want no motion: %s", path, moving)
+	}
+	tab.Eval(`[...document.querySelectorAll(".badge")].filter(e => !e.innerText.trim()).map(e => e.outerHTML)`, &bare)
+	if len(bare) > 0 {
+		t.Errorf("%s says states by color alone: %s", path, bare)
+	}
+	tab.Look(320, 640, "light") // a window of 1280 pixels, enlarged to four times its size
+	var wide []string
+	tab.Eval(`document.documentElement.scrollWidth <= innerWidth + 1 ? [] : [...document.querySelectorAll("body *")]
+		.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".table, pre, svg, nav, dialog"))
+		.slice(0, 3).map(e => e.outerHTML.slice(0, 160)).concat("the page")`, &wide)
+	if len(wide) > 0 {
+		t.Errorf("%s is wider than a phone: %s", path, strings.Join(wide, "\n    "))
+	}
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
 func TestScreenshots(t *testing.T) {
 	dir := os.Getenv("SKALD_SCREENSHOTS")
@@ -177,7 +217,8 @@ func TestScreenshots(t *testing.T) {
 			for _, theme := range themes {
 				tab.Look(s.width, s.height, theme)
 				tab.Go(server + path)
-				name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(kind(path)), "-"), "-")
+				name := strings.Trim(notInNames.ReplaceAllString(
+					strings.ToLower(strings.ReplaceAll(kind(path), "*", "one")), "-"), "-")
 				file := filepath.Join(dir, fmt.Sprintf("%s.%s.%s.png", name, s.name, theme))
 				if err := os.WriteFile(file, tab.Screenshot(), 0o644); err != nil {
 					t.Fatal(err)

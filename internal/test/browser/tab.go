@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -33,13 +34,24 @@ type Tab struct {
 	own     string   // the host whose pages it shows
 	allowed []string // parts of complaints that the test expects
 	found   []string
+	sent    int // requests
 }
 
 // Open opens a tab.
 func Open(t testing.TB) *Tab {
 	t.Helper()
-	parent := chromium(t)
-	ctx, closeTab := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
+	return open(chromium(t), t, chromedp.WithNewBrowserContext())
+}
+
+// Another opens another tab of the same person: with the same cookies, cache and connections.
+func (b *Tab) Another(t testing.TB) *Tab {
+	t.Helper()
+	return open(b.ctx, t)
+}
+
+func open(parent context.Context, t testing.TB, options ...chromedp.ContextOption) *Tab {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(parent, options...)
 	b := &Tab{TB: t, ctx: ctx}
 	err := errors.Join(chromedp.Listen(ctx, b.listen), command(ctx, network.Enable, network.EnableParams{}),
 		command(ctx, log.Enable, cdp.Empty{}), command(ctx, runtime.Enable, cdp.Empty{}))
@@ -84,6 +96,7 @@ func (b *Tab) listen(event any) {
 			complain("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:
+		b.sent++
 		u, err := url.Parse(e.Request.URL)
 		if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != b.own {
 			complain("a request to another server: %s", e.Request.URL)
@@ -142,8 +155,8 @@ func (b *Tab) Eval(expression string, out any) {
 	b.evaluate("JSON.stringify("+expression+") ?? 'null'", out)
 }
 
-// await evaluates an expression that is a promise.
-func (b *Tab) await(expression string, out any) {
+// Await evaluates an expression that is a promise.
+func (b *Tab) Await(expression string, out any) {
 	b.Helper()
 	b.evaluate("("+expression+").then(JSON.stringify)", out, chromedp.EvalAwaitPromise)
 }
@@ -202,6 +215,20 @@ func (b *Tab) Fill(selector, text string) {
 	b.do(chromedp.KeyEvent(text))
 }
 
+// Choose chooses an option of a select by its value.
+func (b *Tab) Choose(selector, value string) {
+	b.Helper()
+	b.Until(selector, fmt.Sprintf(`(e => e && (e.value = %s, e.value === %[1]s) && (e.dispatchEvent(new Event("input",
+		{bubbles: true})), e.dispatchEvent(new Event("change", {bubbles: true})), true))(document.querySelector(%s))`,
+		quote(value), quote(selector)))
+}
+
+// Front brings the tab before the others of its window.
+func (b *Tab) Front() {
+	b.Helper()
+	b.run(func(ctx context.Context) error { return command(ctx, page.BringToFront, cdp.Empty{}) })
+}
+
 // TabTo presses Tab until the element with the focus fits a selector and has a text.
 func (b *Tab) TabTo(selector, text string) {
 	b.Helper()
@@ -231,13 +258,33 @@ func (b *Tab) WithoutScripts() {
 	})
 }
 
+// Header is sent with every request of the tab.
+func (b *Tab) Header(name, value string) {
+	b.Helper()
+	b.run(func(ctx context.Context) error {
+		return command(ctx, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{
+			Headers: network.Headers{name: value}})
+	})
+}
+
 // Look changes the size of the window and the theme.
 func (b *Tab) Look(width, height int64, theme string) {
 	b.Helper()
 	b.do(chromedp.EmulateViewport(width, height))
+	b.prefer(&emulation.MediaFeature{Name: "prefers-color-scheme", Value: theme})
+}
+
+// LookInForcedColors shows pages in the colors that a person has chosen for everything, without motion.
+func (b *Tab) LookInForcedColors() {
+	b.Helper()
+	b.prefer(&emulation.MediaFeature{Name: "forced-colors", Value: "active"},
+		&emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
+}
+
+func (b *Tab) prefer(features ...*emulation.MediaFeature) {
+	b.Helper()
 	b.run(func(ctx context.Context) error {
-		return command(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
+		return command(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 	})
 }
 
@@ -263,7 +310,7 @@ func (b *Tab) State() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
 	shown, err := chromedp.Run(ctx, chromedp.Evaluate[string](
-		`location.href + "\n" + (document.body ? document.body.innerText : "")`))
+		`location.href + "\n" + (document.body ? document.body.innerText.slice(0, 4000) : "")`))
 	if err != nil {
 		return err.Error()
 	}

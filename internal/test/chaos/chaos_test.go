@@ -11,8 +11,8 @@ import (
 
 var plans = map[string]plan{
 	"": {
-		lease: 2 * time.Second, nodes: 2, clients: 24, think: 900 * time.Millisecond, sagas: 300, drain: time.Minute,
-		kills: 14, stops: 3, terms: 2, shops: 2, crashes: 1, cuts: 6, gap: 2000 * time.Millisecond,
+		lease: 2 * time.Second, nodes: 2, clients: 24, think: 900 * time.Millisecond, sagas: 200, drain: time.Minute,
+		kills: 9, stops: 2, terms: 1, shops: 1, crashes: 1, cuts: 4, gap: 2000 * time.Millisecond,
 	},
 	"long": {
 		lease: 2 * time.Second, nodes: 2, clients: 32, think: 900 * time.Millisecond, sagas: 2000, drain: 2 * time.Minute,

@@ -66,7 +66,7 @@ var rules = []Mutant{
 		"if ListID(body[1:1+cursorList]) != list {", "if ListID(body[1:1+cursorList]) == (ListID{}) {",
 		"sagaapi.TestACursorIsValidOnlyForItsList"},
 	{[]string{"S4-11"}, "internal/rest/etag.go",
-		"		if tag == etag {\n			return true, nil", "		if tag != \"\" {\n			return true, nil",
+		"func(tag string) bool { return tag == etag }", "func(tag string) bool { return tag != \"\" }",
 		"sagaapi.TestIfMatchGuardsActions"},
 	{[]string{"X42"}, "internal/jobrun/state.go",
 		"	{Pending, Canceled, []Mover{Operator, Leader}},\n", "", "jobrun.TestTheTableHasTheMovesOfTheSeed"},

@@ -27,6 +27,7 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Sagas:        sagas,
 		Ownership:    sagas,
 		Archive:      sagas,
+		Notes:        sagas,
 		Reports:      sagas,
 		Workflows:    sagadb.NewWorkflows(db),
 		Trail:        sagadb.NewTrail(db),

@@ -85,7 +85,7 @@ func (f *fixture) wantArchived(all map[string]saga.Instance, want ...string) {
 	var got []string
 	for name, run := range all {
 		_, live := f.Sagas.Get(f.t.Context(), f.tenant.ID, run.ID)
-		_, archived := f.Archive.GetArchived(f.t.Context(), f.tenant.ID, run.ID)
+		_, archived := f.Archive.GetArchived(f.t.Context(), f.tenant.ID, run.ID, saga.Logs{})
 		if (live == nil) == (archived == nil) {
 			f.t.Errorf("%s: live %v, archived %v; want exactly one", name, live, archived)
 		}
@@ -251,7 +251,7 @@ func archiveTogether(f *fixture) {
 
 func (f *fixture) getArchived(id uuid.UUID) saga.Archived {
 	f.t.Helper()
-	a, err := f.Archive.GetArchived(f.t.Context(), f.tenant.ID, id)
+	a, err := f.Archive.GetArchived(f.t.Context(), f.tenant.ID, id, saga.Logs{})
 	if err != nil {
 		f.t.Fatalf("get archived: %v", err)
 	}
@@ -270,6 +270,10 @@ func archiveReads(f *fixture) {
 		if diff := cmp.Diff(saga.Loaded{Saga: before, Logs: logs}, got.Loaded); diff != "" {
 			f.t.Errorf("%s (-live +archived):\n%s", state, diff)
 		}
+		wantSomeOfLogs(f, func(want saga.Logs) ([]saga.StepLog, error) {
+			a, err := f.Archive.GetArchived(f.t.Context(), f.tenant.ID, run.ID, want)
+			return a.Logs, err
+		})
 		near(f, "time of archiving", &got.ArchivedAt, f.Now())
 		if loaded, err := f.Sagas.Load(f.t.Context(), f.refs(run.ID)); err != nil || len(loaded) > 0 {
 			f.t.Errorf("%s: still live: %v, %v", state, loaded, err)
@@ -360,9 +364,9 @@ func archiveForeign(f *fixture) {
 		f.t.Errorf("a neighbour archived %d sagas", n)
 	}
 	f.archive(f.everythingEnded())
-	_, err := f.Archive.GetArchived(f.t.Context(), neighbour.tenant.ID, run.ID)
+	_, err := f.Archive.GetArchived(f.t.Context(), neighbour.tenant.ID, run.ID, saga.Logs{})
 	f.wantFault(err, fault.NotFound, saga.CodeNotFound)
-	_, err = f.Archive.GetArchived(f.t.Context(), f.tenant.ID, newID())
+	_, err = f.Archive.GetArchived(f.t.Context(), f.tenant.ID, newID(), saga.Logs{})
 	f.wantFault(err, fault.NotFound, saga.CodeNotFound)
 	all := saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}}
 	if found := neighbour.listArchived(all); len(found.Items) > 0 || found.Total > 0 {

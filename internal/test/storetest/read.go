@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -14,6 +15,7 @@ import (
 var reads = []contract{
 	{"a foreign or unknown saga does not exist", readForeign},
 	{"loading leaves unknown ids out, names each saga once and keeps their logs apart", readLoad},
+	{"step logs are read without content, or by their ids", readSomeOfLogs},
 	{"step logs are ordered by step, start and attempt", readLogOrder},
 	{"a caller that modifies what it has read does not change the store", readOwnCopy},
 }
@@ -29,7 +31,7 @@ func readForeign(f *fixture) {
 		if s.ID != uuid.Nil || s.Payload != nil {
 			f.t.Errorf("%s: Get shows %+v", what, s)
 		}
-		if logs, err := f.Sagas.StepLogs(f.t.Context(), tt.tenant, tt.id); err != nil || len(logs) > 0 {
+		if logs, err := f.Sagas.StepLogs(f.t.Context(), tt.tenant, tt.id, saga.Logs{}); err != nil || len(logs) > 0 {
 			f.t.Errorf("%s: StepLogs = %v, %v; want none", what, logs, err)
 		}
 		found, err := f.Sagas.List(f.t.Context(), tt.tenant, saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}})
@@ -42,6 +44,55 @@ func readForeign(f *fixture) {
 	}
 	if s, err := f.Sagas.Get(f.t.Context(), f.tenant.ID, run.ID); err != nil || s.ID != run.ID {
 		f.t.Errorf("its own tenant gets %s, %v", s.ID, err)
+	}
+}
+
+func readSomeOfLogs(f *fixture) {
+	for state := range f.endings() {
+		run := f.ended(state, time.Hour, everything)
+		read := func(want saga.Logs) ([]saga.StepLog, error) {
+			return f.Sagas.StepLogs(f.t.Context(), f.tenant.ID, run.ID, want)
+		}
+		wantSomeOfLogs(f, read)
+		whole, err := read(saga.Logs{})
+		brief, other := read(saga.Logs{Brief: true})
+		if err != nil || other != nil {
+			f.t.Fatal(err, other)
+		}
+		s := f.load(run.ID).Saga
+		of := func(logs []saga.StepLog) saga.Explanation {
+			r := saga.Rebuild(s, run.Def, logs)
+			return saga.Explain(&r, logs, true, f.now())
+		}
+		if diff := cmp.Diff(of(whole).Summary, of(brief).Summary); diff != "" {
+			f.t.Errorf("%s: explained by brief logs (-whole +brief):\n%s", state, diff)
+		}
+	}
+}
+
+// wantSomeOfLogs compares what is read of a saga's logs with all of them.
+func wantSomeOfLogs(f *fixture, read func(saga.Logs) ([]saga.StepLog, error)) {
+	f.t.Helper()
+	all, err := read(saga.Logs{})
+	if err != nil || len(all) < 2 {
+		f.t.Fatal(all, err)
+	}
+	few, err := read(saga.Logs{IDs: []uuid.UUID{all[1].ID, newID()}})
+	if err != nil || cmp.Diff(all[1:2], few, logFields) != "" {
+		f.t.Errorf("by id: %+v, %v; want %+v", few, err, all[1])
+	}
+	brief, err := read(saga.Logs{Brief: true})
+	last, other := read(saga.Logs{Brief: true, LastErrors: true}) // of five or less, all
+	if diff := cmp.Diff(brief, last, logFields); diff != "" || other != nil {
+		f.t.Errorf("with the last errors (-all +last): %v\n%s", other, diff)
+	}
+	for i := range all {
+		if all[i].Request = nil; all[i].Status != saga.LogSkipped {
+			all[i].Response = nil
+		}
+	}
+	if diff := cmp.Diff(all, brief, logFields); diff != "" || err != nil {
+		f.t.Errorf("brief (-want +got): %v\n%s", err, diff)
 	}
 }
 

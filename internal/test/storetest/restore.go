@@ -70,7 +70,7 @@ func restoreAsItWas(f *fixture) {
 		if diff := cmp.Diff(logs, f.logsOf(run)); diff != "" {
 			f.t.Errorf("%s: logs (-before +restored):\n%s", state, diff)
 		}
-		_, err := f.Archive.GetArchived(f.t.Context(), f.tenant.ID, run.ID)
+		_, err := f.Archive.GetArchived(f.t.Context(), f.tenant.ID, run.ID, saga.Logs{})
 		f.wantFault(err, fault.NotFound, saga.CodeNotFound)
 		again := f.unowned()
 		again.ID = run.ID

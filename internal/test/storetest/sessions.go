@@ -66,6 +66,27 @@ func Sessions(t *testing.T, store access.Sessions) {
 	wants("of a tenant", listed(&tenant.ID, ""), nobody.ID, alice.ID)
 	wants("of a subject", listed(&tenant.ID, "jwt:alice"), alice.ID)
 
+	got := func(scope *uuid.UUID, owner string, id uuid.UUID) (ids []uuid.UUID) {
+		t.Helper()
+		s, err := store.Get(t.Context(), scope, owner, id, now)
+		if err == nil {
+			return []uuid.UUID{s.ID}
+		}
+		if fault.KindOf(err) != fault.NotFound {
+			t.Errorf("get: %v", err)
+		}
+		return nil
+	}
+	another := uuid.New()
+	wants("one", got(nil, "", ops.ID), ops.ID)
+	wants("one's own", got(&tenant.ID, "jwt:alice", alice.ID), alice.ID)
+	wants("of another subject", got(&tenant.ID, "jwt:nobody", alice.ID))
+	wants("of another tenant", got(&another, "", alice.ID))
+	wants("of a key for any tenant, in one", got(&tenant.ID, "", ops.ID))
+	wants("one that was idle for too long", got(nil, "", idle.ID))
+	wants("one that has ended", got(nil, "", old.ID))
+	wants("none", got(nil, "", uuid.New()))
+
 	later := now.Add(time.Minute)
 	used := map[uuid.UUID]time.Time{alice.ID: later, ops.ID: now.Add(-time.Hour), uuid.New(): later}
 	if err := store.Used(t.Context(), used, now); err != nil {

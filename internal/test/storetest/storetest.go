@@ -1,5 +1,5 @@
 // Package storetest tests the contracts of saga.Store, saga.Ownership, saga.Reports,
-// saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store. Every store runs the
+// saga.Archive, saga.Notes, saga.Trail, saga.Chain, workflow.Store and access.Store. Every store runs the
 // suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
 // on it for webhooks and publications.
 package storetest
@@ -29,6 +29,7 @@ type Env struct {
 	Sagas        saga.Store
 	Ownership    saga.Ownership
 	Archive      saga.Archive
+	Notes        saga.Notes
 	Reports      saga.Reports
 	Workflows    workflow.Store
 	Trail        saga.Trail
@@ -72,9 +73,11 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 		"written":       written,
 		"read":          reads,
 		"list":          lists,
+		"errors":        errorLists,
 		"tenants":       tenants,
 		"twins":         twins,
 		"statistics":    statistics,
+		"reports":       reports,
 		"interventions": interventions,
 	}, func(*testing.T) Env { return env })
 }
@@ -99,7 +102,8 @@ func Ownership(t *testing.T, open func(t *testing.T) Env) {
 // Archive tests saga.Archive. open returns a new Env that lasts as long as its test.
 func Archive(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
-	run(t, map[string][]contract{"archive": archives, "restore": restores}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"archive": archives, "restore": restores, "notes": notes},
+		func(*testing.T) Env { return env })
 	run(t, map[string][]contract{"archive of all tenants": archivesOfAll}, open)
 }
 

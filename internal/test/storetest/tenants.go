@@ -31,7 +31,7 @@ func foreignCalls(
 	key.TenantID = stranger
 	return map[string]func(ctx context.Context) (any, error){
 		"Store.Get":      func(ctx context.Context) (any, error) { return f.Sagas.Get(ctx, stranger, run.ID) },
-		"Store.StepLogs": func(ctx context.Context) (any, error) { return f.Sagas.StepLogs(ctx, stranger, run.ID) },
+		"Store.StepLogs": func(ctx context.Context) (any, error) { return f.Sagas.StepLogs(ctx, stranger, run.ID, saga.Logs{}) },
 		"Store.List": func(ctx context.Context) (any, error) {
 			found, err := f.Sagas.List(ctx, stranger,
 				saga.Filter{WorkflowName: run.WorkflowName, ByTime: page.ByTime{Limit: 10, Total: true}})

@@ -182,7 +182,7 @@ func twinsArchived(f *fixture) {
 		if a := f.getArchived(mine.ID); cmp.Diff(before.Saga, a.Saga) != "" || cmp.Diff(logs, a.Logs) != "" {
 			f.t.Errorf("archived: %+v", a)
 		}
-		_, err := other.Archive.GetArchived(f.t.Context(), other.tenant.ID, theirs.ID)
+		_, err := other.Archive.GetArchived(f.t.Context(), other.tenant.ID, theirs.ID, saga.Logs{})
 		other.wantFault(err, fault.NotFound, saga.CodeNotFound)
 		other.wantFault(other.restore(theirs.ID), fault.NotFound, saga.CodeNotFound)
 		// The id stays taken for its tenant, archived or live; for others it is free.

@@ -134,7 +134,7 @@ func writtenShapes(f *fixture) {
 // logsOf reads the logs of a saga through the method that the API uses.
 func (f *fixture) logsOf(run saga.Instance) []saga.StepLog {
 	f.t.Helper()
-	logs, err := f.Sagas.StepLogs(f.t.Context(), f.tenant.ID, run.ID)
+	logs, err := f.Sagas.StepLogs(f.t.Context(), f.tenant.ID, run.ID, saga.Logs{})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type Server struct {
 	URL string
 	// Participant answers every call of a step with 200, unless its path names a status ("/503/reserve").
 	Participant string
+	Key         string // the API key that Call sends; empty: none
 	logs        *buffer
 }
 
@@ -119,6 +120,12 @@ func (s *Server) Call(t testing.TB, method, path string, body any) (int, map[str
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if method == http.MethodPatch {
+		req.Header.Set("If-Match", "*")
+	}
+	if s.Key != "" {
+		req.Header.Set("X-API-Key", s.Key)
+	}
 	status, text := s.send(t, req)
 	var doc map[string]any
 	d := json.NewDecoder(strings.NewReader(text))
@@ -127,6 +134,16 @@ func (s *Server) Call(t testing.TB, method, path string, body any) (int, map[str
 		t.Fatalf("%s %s: %d %s: %v", method, path, status, text, err)
 	}
 	return status, doc
+}
+
+// Must is Call for a request that has to succeed.
+func (s *Server) Must(t testing.TB, method, path string, body any) map[string]any {
+	t.Helper()
+	status, doc := s.Call(t, method, path, body)
+	if status/100 != 2 {
+		t.Fatalf("%s %s: %d %v", method, path, status, doc)
+	}
+	return doc
 }
 
 // Get returns a page, without following redirects.

@@ -1,8 +1,13 @@
 package accesspages
 
 import (
+	"bytes"
+	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
@@ -24,8 +29,61 @@ func auditTabs(current string) (all []web.Tab) {
 type actionList struct {
 	*web.List
 	Parts   []web.Tab
-	Actions []client.Action
+	Actions []action
 	Now     time.Time
+}
+
+// action is one with what it changed.
+type action struct {
+	client.Action
+	Changes []change       // from before to after, where it tells both
+	Facts   map[string]any // what else it tells
+}
+
+// change is a member that differs.
+type change struct{ Name, Before, After string }
+
+// told reads the detail of an action: settings tell before and after, policies before and policy.
+func told(a client.Action) action {
+	out := action{Action: a, Facts: map[string]any{}}
+	d := json.NewDecoder(bytes.NewReader(a.Detail))
+	d.UseNumber()
+	if len(a.Detail) == 0 || d.Decode(&out.Facts) != nil {
+		return out
+	}
+	before, tells := out.Facts["before"].(map[string]any)
+	for _, name := range []string{"after", "policy"} {
+		after, both := out.Facts[name].(map[string]any)
+		if !tells || !both {
+			continue
+		}
+		delete(out.Facts, "before")
+		delete(out.Facts, name)
+		members := maps.Clone(before)
+		maps.Copy(members, after)
+		for _, member := range slices.Sorted(maps.Keys(members)) {
+			was, is := shown(before[member]), shown(after[member])
+			if was != is && !slices.Contains(notContent, member) {
+				out.Changes = append(out.Changes, change{member, was, is})
+			}
+		}
+	}
+	return out
+}
+
+// notContent are members of a policy that change with every change.
+var notContent = []string{"updated_at", "updated_by", "version"}
+
+// shown is a value as text.
+func shown(v any) string {
+	if v == nil {
+		return "default"
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "?"
+	}
+	return strings.Trim(string(text), `"`)
 }
 
 var actionFilters = []web.Filter{
@@ -51,7 +109,9 @@ func (p *pages) actions(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Actions = list.Actions
+	for _, a := range list.Actions {
+		d.Actions = append(d.Actions, told(a))
+	}
 	d.Paged(list.Pagination)
 	return &web.Page{Template: "audit-actions", Title: "Audit", Nav: "Audit", Refresh: 10, Data: d}, nil
 }
@@ -60,6 +120,8 @@ type eventList struct {
 	*web.List
 	Parts  []web.Tab
 	Events []client.AuditEvent
+	Live   string // the stream of what follows, when the page is at the end; empty: it is not
+	Recent string // the URL of the end
 	Now    time.Time
 }
 
@@ -82,7 +144,18 @@ func (p *pages) events(v *web.Visit) (*web.Page, error) {
 	}
 	d.Events = list.Events
 	d.Paged(list.Pagination)
-	return &web.Page{Template: "audit-events", Title: "Audit", Nav: "Audit", Data: d}, nil
+	d.Recent = d.With("from", "-15m")
+	if next := list.Pagination.NextCursor; !list.Pagination.HasNext && next != nil {
+		sent := d.Sent(v.Now)
+		for _, name := range []string{"page", "page_size", "include"} {
+			sent.Del(name)
+		}
+		sent.Set("cursor", *next)
+		d.Live = "/saga-events/stream?" + sent.Encode()
+	}
+	return &web.Page{
+		Template: "audit-events", Title: "Audit", Nav: "Audit", Data: d, Scripts: []string{"audit.js"},
+	}, nil
 }
 
 // verification is one step of checking a chain.

@@ -1,6 +1,8 @@
 package accesspages_test
 
 import (
+	"html"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -30,6 +32,13 @@ func TestAuditAndSystemShowWhoChangedWhat(t *testing.T) {
 	if status, doc := s.Call(t, "POST", "/api-keys", key); status != 201 {
 		t.Fatalf("a key: %d %v", status, doc)
 	}
+	change := map[string]any{"max_retries": 7, "reason": hostile}
+	if status, doc := s.Call(t, "PATCH", "/dlq/topics/orders/policy", change); status != 200 {
+		t.Fatalf("a policy: %d %v", status, doc)
+	}
+	pageOf(t, s, "/ui/audit?kind=topic_policy", 200, `max_retries: <code>3</code> → <code>7</code>`)
+	pageOf(t, s, "/ui/audit?scope=deployment", 200, "assign_ahead_seconds: <code>default</code> → <code>120</code>")
+	atTheEnd(t, s)
 	for path, want := range map[string]string{
 		"/ui/system":                     "&lt;script&gt;",
 		"/ui/system/retention":           "sagas would be archived",
@@ -47,6 +56,30 @@ func TestAuditAndSystemShowWhoChangedWhat(t *testing.T) {
 	}
 	pageOf(t, s, "/ui/audit?nothing=1", 400, "nothing")
 	pageOf(t, s, "/ui/system/settings/none", 404, "no such page")
+}
+
+// atTheEnd: the end of the events names a stream that goes on from there, with the filters of the page.
+func atTheEnd(t *testing.T, s *uitest.Server) {
+	t.Helper()
+	page := pageOf(t, s, "/ui/audit/events?from=-15m&workflow_name=order", 200, `id="live"`)
+	_, rest, _ := strings.Cut(page, `data-stream="`)
+	path, _, _ := strings.Cut(rest, `"`)
+	path = html.UnescapeString(path)
+	if !strings.Contains(path, "workflow_name=order") || !strings.Contains(path, "cursor=") {
+		t.Errorf("the stream is %s", path)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/v1"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close() // the stream has no end
+	if res.StatusCode != 200 || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		t.Errorf("%s answers %d, %s", path, res.StatusCode, res.Header.Get("Content-Type"))
+	}
 }
 
 // pageOf returns a page that must say something, without text of a client as markup.

@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -20,7 +18,7 @@ const accessAdmin = "access:admin"
 func tabs(current string) (all []web.Tab) {
 	for _, t := range []web.Tab{
 		{Name: "API keys", URL: "access"}, {Name: "Sessions", URL: "access/sessions"},
-		{Name: "What may I", URL: "access/permissions"},
+		{Name: "What you may do", URL: "access/permissions"},
 	} {
 		t.Current = t.Name == current
 		all = append(all, t)
@@ -107,9 +105,9 @@ func (p *pages) newKey(v *web.Visit) (*web.Action, error) {
 }
 
 func (p *pages) revokeKey(v *web.Visit) (*web.Action, error) {
-	id, err := uuid.Parse(v.PathValue("key"))
+	id, err := v.ID("key")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	res, err := p.kit.Client.GetAPIKeyWithResponse(v.Context(), id)
 	if err != nil {

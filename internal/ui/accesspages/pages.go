@@ -1,7 +1,7 @@
 // Package accesspages has the pages about who may do what and who did what: sign-in, sessions, API keys, the audit
 // trail, settings and storage.
 //
-// Files, each on top of those before it: signin, keys, sessions, audit, system, pages.
+// Files, each on top of those before it: signin, signon, keys, sessions, tenants, audit, system, pages.
 package accesspages
 
 import (
@@ -27,6 +27,10 @@ func Register(k *web.Kit) error {
 	k.SignIn = p.signInAgain
 	k.OpenPage("GET /ui/sign-in", p.signInPage)
 	k.OpenPage("POST /ui/sign-in", p.signIn)
+	if k.SingleSignOn != nil {
+		k.OpenPage("GET /ui/sign-in/oidc", p.beginSignOn)
+		k.OpenPage("GET /ui/sign-in/oidc/callback", p.finishSignOn)
+	}
 	k.Page("POST /ui/sign-out", p.signOut)
 	k.Page("GET /ui/signed-in", p.signedIn)
 	k.Page("GET /ui/access", p.keys)
@@ -35,6 +39,7 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/access/sessions", p.sessions)
 	k.Action("/ui/access/sessions/{session}/end", p.endSession)
 	k.Page("GET /ui/access/permissions", p.permissions)
+	k.Page("GET /ui/tenants", p.tenants)
 	k.Page("GET /ui/audit", p.actions)
 	k.Page("GET /ui/audit/events", p.events)
 	k.Page("GET /ui/audit/verify", p.verify)

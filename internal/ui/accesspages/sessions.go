@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -41,9 +39,9 @@ func (p *pages) sessions(v *web.Visit) (*web.Page, error) {
 }
 
 func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
-	id, err := uuid.Parse(v.PathValue("session"))
+	id, err := v.ID("session")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	return &web.Action{
 		Label: "End the session", Title: "End a session", Nav: "Access",
@@ -76,7 +74,7 @@ func (p *pages) permissions(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := permissions{Parts: tabs("What may I"), Who: v.Who}
+	d := permissions{Parts: tabs("What you may do"), Who: v.Who}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		d.All = append(d.All, permission{
 			Name: strings.TrimPrefix(name, "anybody"), Held: name == "anybody" || v.May(name), Operations: byName[name],

@@ -17,8 +17,9 @@ import (
 type signInForm struct {
 	Next     string // where the visitor goes then, below the base
 	Problem  *client.Problem
-	Insecure bool // the browser will not keep a cookie
-	Ended    bool // the visitor wanted something else, and is not signed in
+	Insecure bool   // the browser will not keep a cookie
+	Provider string // where one can sign in as well; empty: nowhere
+	Ended    bool   // the visitor wanted something else, and is not signed in
 	// Kept are the fields of a form that was sent by somebody who is no longer signed in, and To where it goes.
 	Kept []field
 	To   string
@@ -27,9 +28,15 @@ type signInForm struct {
 type field struct{ Name, Value string }
 
 func (p *pages) form(v *web.Visit, f signInForm) *web.Page {
-	f.Insecure = v.TLS == nil && v.Header.Get("X-Forwarded-Proto") != "https" && !loopback(v.Host)
+	f.Insecure = !secure(v) && !loopback(v.Host)
+	if p.kit.SingleSignOn != nil && !f.Insecure {
+		f.Provider = p.kit.SingleSignOn.Name
+	}
 	return &web.Page{Template: "sign-in", Title: "Sign in", Data: f}
 }
+
+// secure reports whether the browser asks over TLS.
+func secure(v *web.Visit) bool { return v.TLS != nil || v.Header.Get("X-Forwarded-Proto") == "https" }
 
 // loopback reports whether a browser that asks for host is on this machine.
 func loopback(hostport string) bool {
@@ -54,9 +61,9 @@ func nextOf(text string) string {
 
 // signInAgain is the page for a request that found nobody. A form that was sent is kept: it can be sent again.
 func (p *pages) signInAgain(v *web.Visit) *web.Page {
-	f := signInForm{Next: nextOf(v.URL.RequestURI()), Ended: true}
+	f := signInForm{Next: nextOf(v.Here()), Ended: true}
 	if v.Method != http.MethodGet && v.Method != http.MethodHead && v.ParseForm() == nil {
-		f.To = v.URL.RequestURI()
+		f.To = v.Here()
 		f.Next = "/ui/signed-in"
 		for name, values := range v.PostForm {
 			for _, value := range values {

@@ -66,6 +66,9 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) se
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
 	}
 	res, err := b.http.Do(req)
 	if err != nil {

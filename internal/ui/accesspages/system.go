@@ -22,6 +22,8 @@ type systemPage struct {
 	Ready    *client.Readiness
 	NotReady *client.Problem
 	Leader   *client.SchedulerLeader
+	Nodes    *client.NodeList
+	Unused   []unusedIndex
 	Settings []client.Setting
 	Changes  []client.SettingChange
 	Storage  *client.Storage
@@ -30,6 +32,13 @@ type systemPage struct {
 	Buttons  []web.Button
 	Editable bool
 	Now      time.Time
+}
+
+// unusedIndex costs writes and room, and no query has used it since the statistics of the server began. Unique ones
+// are left out: they guard something.
+type unusedIndex struct {
+	Table, Name string
+	Bytes       int64
 }
 
 // Bar is the length of a bar of the page, of 100.
@@ -54,6 +63,11 @@ func (p *pages) system(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d.Leader, d.Refused["leader"] = leader.JSON200, leader.ApplicationProblemJSONDefault
+	nodes, err := api.ListNodesWithResponse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.Nodes, d.Refused["nodes"] = nodes.JSON200, nodes.ApplicationProblemJSONDefault
 	settings, err := api.GetSettingsWithResponse(ctx, &client.GetSettingsParams{})
 	if err != nil {
 		return nil, err
@@ -78,7 +92,13 @@ func (p *pages) system(v *web.Visit) (*web.Page, error) {
 		slices.SortFunc(d.Storage.Tables, func(a, b client.TableUsage) int { return cmp.Compare(b.TotalBytes, a.TotalBytes) })
 		for _, t := range d.Storage.Tables {
 			d.Largest = max(d.Largest, t.TotalBytes)
+			for _, x := range t.Indexes {
+				if x.Scans == 0 && !x.Unique {
+					d.Unused = append(d.Unused, unusedIndex{t.Name, x.Name, x.Bytes})
+				}
+			}
 		}
+		slices.SortStableFunc(d.Unused, func(a, b unusedIndex) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	}
 	if !p.kit.ReadOnly {
 		d.Buttons = []web.Button{v.Button("Archive ended sagas", "/ui/system/retention", "sagas:admin",

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -25,11 +23,12 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 	a.Fields = []web.Field{
 		{Name: "from", Label: "From", Required: true, Value: midnight.Format(time.RFC3339)},
 		{Name: "to", Label: "To (not included)", Required: true, Value: v.Now.UTC().Format(time.RFC3339)},
-		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: options(
+		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: web.Labelled(
 			"NONE", "do not run again", "FAILED", "run again if they did not succeed", "COMPLETED", "run again")},
-		{Name: "order", Label: "Order", Kind: "select", Options: options("oldest", "oldest first", "newest", "newest first")},
+		{Name: "order", Label: "Order", Kind: "select",
+			Options: web.Labelled("oldest", "oldest first", "newest", "newest first")},
 		{Name: "max_active", Label: "At most this many at a time", Kind: "number", Hint: "5"},
-		{Name: "overlap", Label: "Overlap of its runs", Kind: "select", Options: options(
+		{Name: "overlap", Label: "Overlap of its runs", Kind: "select", Options: web.Labelled(
 			"", "they wait for each other, unless the job allows overlap", "allow", "they may overlap",
 			"queue", "they wait for each other")},
 	}
@@ -138,9 +137,9 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 }
 
 func (p *pages) gotBackfill(v *web.Visit) (*client.Backfill, error) {
-	id, err := uuid.Parse(v.PathValue("backfill"))
+	id, err := v.ID("backfill")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	res, err := p.kit.Client.GetBackfillWithResponse(v.Context(), id)
 	if err != nil {

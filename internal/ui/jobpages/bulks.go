@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -23,7 +21,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 		Means: "Applies to the runs that match and exist now. The scheduler works through them in small steps; what is " +
 			"done stays done if it is canceled. A rerun without states is of the runs that failed or timed out.",
 		Fields: []web.Field{
-			{Name: "action", Label: "Action", Kind: "select", Options: options("CANCEL", "cancel", "RERUN", "rerun")},
+			{Name: "action", Label: "Action", Kind: "select", Options: web.Labelled("CANCEL", "cancel", "RERUN", "rerun")},
 			{Name: "filter.definition", Label: "Job"},
 			{Name: "filter.states", Label: "States, one on each line", Kind: "lines"},
 			{Name: "filter.triggers", Label: "Created by, one on each line", Kind: "lines", Hint: "TIME"},
@@ -124,9 +122,9 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 }
 
 func (p *pages) gotBulk(v *web.Visit) (*client.JobBulk, error) {
-	id, err := uuid.Parse(v.PathValue("bulk"))
+	id, err := v.ID("bulk")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	res, err := p.kit.Client.GetJobBulkWithResponse(v.Context(), id)
 	if err != nil {

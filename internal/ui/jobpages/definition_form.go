@@ -12,15 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-func options(pairs ...string) (all []web.Option) {
-	for i := 0; i < len(pairs); i += 2 {
-		all = append(all, web.Option{Value: pairs[i], Label: pairs[i+1]})
-	}
-	return all
-}
-
-var yesNo = options("true", "yes", "false", "no")
-
 // definitionFields are the members of a definition. What is left empty has its default.
 func definitionFields() []web.Field {
 	number := func(name, label, hint string) web.Field {
@@ -35,23 +26,23 @@ func definitionFields() []web.Field {
 		{Name: "command_name", Label: "Command that a worker runs", Required: true, Hint: "report"},
 		document("default_args", "Arguments", `{"depth": 1}`),
 		document("args_schema", "JSON Schema of the arguments", `{"type": "object"}`),
-		{Group: "When", Name: "type", Label: "Runs are created", Kind: "select", Options: options(
+		{Group: "When", Name: "type", Label: "Runs are created", Kind: "select", Options: web.Labelled(
 			"time", "by a schedule", "event", "by events", "manual", "only by hand")},
-		{Name: "schedule.type", Label: "Schedule", Kind: "select", Options: options(
+		{Name: "schedule.type", Label: "Schedule", Kind: "select", Options: web.Labelled(
 			"daily_at", "each day at", "weekdays_at", "Monday to Friday at", "weekly_at", "each week on",
 			"hourly_at_minute", "each hour at minute", "every_n_minutes", "every so many minutes", "interval", "interval",
 			"cron", "cron")},
 		{Name: "schedule.value", Label: "Its value", Hint: "02:30 · MON 09:00 · 0,30 · 90s · 30 2 * * *"},
 		{Name: "schedule.timezone", Label: "Time zone", Hint: "UTC, or such as Europe/Berlin"},
-		{Name: "schedule.dst_gap", Label: "Times that the clock jumps over", Kind: "select", Options: options(
+		{Name: "schedule.dst_gap", Label: "Times that the clock jumps over", Kind: "select", Options: web.Labelled(
 			"", "due at the end of the gap", "skip", "not due")},
-		{Name: "schedule.dst_overlap", Label: "Times that the clock shows twice", Kind: "select", Options: options(
+		{Name: "schedule.dst_overlap", Label: "Times that the clock shows twice", Kind: "select", Options: web.Labelled(
 			"", "due the first time", "both", "due both times")},
 		{Name: "schedule.start_at", Label: "Not before", Hint: "2027-01-01T00:00:00Z"},
 		{Name: "schedule.end_at", Label: "Not at or after", Hint: "2028-01-01T00:00:00Z"},
 		{Name: "event.event_type", Label: "Events", Hint: "order.paid or order.*"},
 		document("event.match", "Only events whose payload has", `{"order.region": "eu"}`),
-		{Name: "event.args_from", Label: "Arguments from an event", Kind: "select", Options: options(
+		{Name: "event.args_from", Label: "Arguments from an event", Kind: "select", Options: web.Labelled(
 			"", "id, type, payload and times", "payload", "the payload alone")},
 		number("jitter_ms", "Start up to this much after the slot, in ms", "0"),
 		{Group: "Where", Name: "queue", Label: "Queue", Hint: "default"},
@@ -59,12 +50,12 @@ func definitionFields() []web.Field {
 		document("required_labels", "Labels that a worker must have", `{"zone": "a"}`),
 		document("labels", "Labels of the job", `{"team": "finance"}`),
 		{Group: "One at a time", Name: "concurrency_policy", Label: "A run that is due while another has not ended",
-			Kind: "select", Options: options("allow", "runs as well", "forbid", "is skipped", "queue", "waits",
+			Kind: "select", Options: web.Labelled("allow", "runs as well", "forbid", "is skipped", "queue", "waits",
 				"replace", "cancels the other")},
 		{Name: "concurrency_key", Label: "Key shared with other jobs", Hint: "its own"},
 		number("queue_limit", "How many may wait; 0: any number", "0"),
 		{Name: "retry_holds_key", Label: "A waiting retry keeps the next slot from starting", Kind: "check"},
-		{Group: "Late slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: options(
+		{Group: "Late slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: web.Labelled(
 			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all run, oldest first")},
 		number("misfire_grace_ms", "Overdue after, in ms; 0: as the settings say", "0"),
 		number("catch_up_limit", "At most this many run", "100"),
@@ -75,10 +66,10 @@ func definitionFields() []web.Field {
 		number("retry.jitter", "Waits vary by this fraction", "0.2"),
 		number("timeout_ms", "Timeout of an attempt, in ms; 0: none", "0"),
 		number("max_losses", "Assignments that may be lost; 0: as the settings say", "0"),
-		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Kind: "select", Options: options(
+		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Kind: "select", Options: web.Labelled(
 			"", "if it is of an event or a saga", "true", "yes", "false", "no")},
 		document("emit", "Kafka topics of events that its runs emit", `[{"event_type": "report.*", "topic": "reports"}]`),
-		{Group: "State", Name: "enabled", Label: "Enabled", Kind: "select", Options: yesNo, Value: "true"},
+		{Group: "State", Name: "enabled", Label: "Enabled", Kind: "select", Options: web.YesNo, Value: "true"},
 	}
 }
 

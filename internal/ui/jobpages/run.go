@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -38,6 +36,8 @@ type runPage struct {
 type decision struct {
 	client.JobEvent
 	From, To *web.Badge
+	Token    string // the fence of its attempt; empty: it has none
+	Who      string // the person or program that asked for it; empty: a worker or the scheduler
 }
 
 // logTail is the end of a run's log, for browsers without scripts.
@@ -49,9 +49,9 @@ type logTail struct {
 }
 
 func (p *pages) gotRun(v *web.Visit) (*client.JobRun, json.RawMessage, error) {
-	id, err := uuid.Parse(v.PathValue("run"))
+	id, err := v.ID("run")
 	if err != nil {
-		return nil, nil, web.ErrNoPage
+		return nil, nil, err
 	}
 	res, err := p.kit.Client.GetJobRunWithResponse(v.Context(), id, &client.GetJobRunParams{})
 	if err != nil {
@@ -119,18 +119,6 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 	if d.Explain, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); err != nil {
 		return err
 	}
-	for _, e := range d.Explain.Decisions {
-		row := decision{JobEvent: e}
-		if e.FromState != nil {
-			b := web.BadgeOf(*e.FromState)
-			row.From = &b
-		}
-		if e.ToState != nil && (e.FromState == nil || *e.FromState != *e.ToState) {
-			b := web.BadgeOf(*e.ToState)
-			row.To = &b
-		}
-		d.Story = append(d.Story, row)
-	}
 	attempts, err := p.kit.Client.ListJobRunAttemptsWithResponse(v.Context(), d.ID)
 	if err != nil {
 		return err
@@ -140,8 +128,33 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 		return err
 	}
 	d.Gantt = newGantt(d.JobRun, list.Attempts, v.Now)
+	tokens := map[int]string{}
 	for _, a := range list.Attempts {
 		d.Log.Attempts = append(d.Log.Attempts, a.Attempt)
+		if a.FencingToken != nil {
+			tokens[a.Attempt] = *a.FencingToken
+		}
+	}
+	for _, e := range d.Explain.Decisions {
+		row := decision{JobEvent: e}
+		if e.Attempt != nil {
+			row.Token = tokens[*e.Attempt]
+		}
+		switch {
+		case e.Actor != nil:
+			row.Who = *e.Actor
+		case e.Kind == client.JobEventKindCreated && d.InitiatedBy != nil:
+			row.Who = *d.InitiatedBy
+		}
+		if e.FromState != nil {
+			b := web.BadgeOf(*e.FromState)
+			row.From = &b
+		}
+		if e.ToState != nil && (e.FromState == nil || *e.FromState != *e.ToState) {
+			b := web.BadgeOf(*e.ToState)
+			row.To = &b
+		}
+		d.Story = append(d.Story, row)
 	}
 	return nil
 }

@@ -6,22 +6,15 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
-
-// sendRun calls the operation of an action on a run.
-type sendRun func(
-	c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-) (*http.Response, error)
 
 // runAction is one of the API's actions on a run.
 type runAction struct {
 	label, means string
 	fields       []web.Field
-	send         sendRun
+	send         web.Operation
 }
 
 // runActions in the order of their buttons.
@@ -34,11 +27,7 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 			"is rejected if it has not stopped in time.",
 		fields: []web.Field{{Name: "force", Kind: "check",
 			Label: "Do not wait for the worker: its process may go on, but its result is rejected"}},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.CancelJobRunWithBody(ctx, id, &client.CancelJobRunParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.CancelJobRunWithBody),
 	},
 	client.JobRunVerbReassign: {
 		label: "Reassign",
@@ -46,11 +35,7 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 			"rejected. It does not count as a loss.",
 		fields: []web.Field{{Name: "force", Kind: "check",
 			Label: "Even though it is running: its process may still run when the next attempt starts"}},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.ReassignJobRunWithBody(ctx, id, &client.ReassignJobRunParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.ReassignJobRunWithBody),
 	},
 	client.JobRunVerbRerun: {
 		label: "Rerun",
@@ -59,11 +44,7 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 			{Name: "args", Label: "Arguments (empty: the same as before)", Kind: "json"},
 			{Name: "overlap", Kind: "check", Label: "Start it even if another one has not ended"},
 		},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.RerunJobRunWithBody(ctx, id, &client.RerunJobRunParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.RerunJobRunWithBody),
 	},
 }
 

@@ -37,8 +37,8 @@ var (
 	runFilters = []web.Filter{
 		{Name: "definition", Label: "Job", Hint: "nightly-report"},
 		{Name: "queue", Label: "Queue"},
-		{Name: "trigger", Label: "Created by", Options: options("TIME", "a schedule", "EVENT", "an event", "MANUAL", "hand",
-			"RETRY", "a retry", "BACKFILL", "a backfill", "SAGA", "a saga", "DLQ", "a dead letter")},
+		{Name: "trigger", Label: "Created by", Options: web.Labelled("TIME", "a schedule", "EVENT", "an event",
+			"MANUAL", "hand", "RETRY", "a retry", "BACKFILL", "a backfill", "SAGA", "a saga", "DLQ", "a dead letter")},
 		{Name: "error_code", Label: "Error code"},
 		{Name: "finished_from", Label: "Finished from", Hint: "-24h", Time: true},
 		{Name: "late_by_min", Label: "Late by, in minutes", Hint: "5"},

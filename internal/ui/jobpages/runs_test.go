@@ -3,6 +3,7 @@ package jobpages_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
@@ -89,7 +90,11 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 		"code": "DISK_FULL", "message": hostile, "stack": hostile, "retryable": false,
 	}))
 	reads(t, s, "/ui/runs/"+id, "DISK_FULL", "another attempt would not help", "stack trace")
-	reads(t, s, "/ui/runs/"+id+"?tab=decisions", "started", "assigned", "failed")
+	_, attempts := s.Call(t, "GET", "/job-runs/"+id+"/attempts", nil)
+	token := attempts["attempts"].([]any)[0].(map[string]any)["fencing_token"].(string)
+	reads(t, s, "/ui/runs/"+id+"?tab=decisions", "started", "assigned", "failed", "<th>Fence</th>",
+		"<td><code>"+token+"</code></td>", "/logs?format=text&amp;attempt=1")
+	blocked(t, s)
 	reads(t, s, "/ui/runs/"+id+"?tab=json", "DISK_FULL")
 	again := posts(t, s, "/ui/runs/"+id+"/actions/rerun", "reason", "there is room now")
 	reads(t, s, again+"?tab=retries", id)
@@ -119,4 +124,31 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	reads(t, s, to, "runs examined", "PENDING")
 	reads(t, s, "/ui/run-bulks", strings.TrimPrefix(to, "/ui/run-bulks/"))
 	reads(t, s, "/ui/runs/"+other)
+}
+
+// blocked: of two runs that must not overlap, the second one says which it waits for.
+func blocked(t *testing.T, s *uitest.Server) {
+	t.Helper()
+	if status, doc := s.Call(t, "POST", "/job-definitions", map[string]any{
+		"name": "serial", "type": "manual", "command_name": "serial", "queue": "serial", "concurrency_policy": "queue",
+	}); status != 201 {
+		t.Fatalf("define: %d %v", status, doc)
+	}
+	var runs []string
+	for range 2 {
+		_, doc := s.Call(t, "POST", "/job-definitions/serial/runs", map[string]any{})
+		runs = append(runs, doc["id"].(string))
+	}
+	if first, _ := claims(t, s, worker(t, s, "serial")); first != runs[0] {
+		t.Fatalf("claimed %s, want %s", first, runs[0])
+	}
+	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		_, page := s.Get(t, "/ui/runs/"+runs[1])
+		if strings.Contains(page, `It waits for <a href="/ui/runs/`+runs[0]) {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the second run does not say what it waits for:\n%s", page)
+		}
+	}
 }

@@ -116,7 +116,7 @@ func (p *pages) foreseeSelected(
 // sendSelected acts on one run. Its Idempotency-Key is that of the form and the run, so that a form that is sent
 // twice acts once.
 func (p *pages) sendSelected(
-	ctx context.Context, s *selectedRun, send sendRun, body []byte, edit client.RequestEditorFn,
+	ctx context.Context, s *selectedRun, send web.Operation, body []byte, edit client.RequestEditorFn,
 ) error {
 	res, err := send(p.kit.Client, ctx, s.ID, bytes.NewReader(body), func(ctx context.Context, r *http.Request) error {
 		if err := edit(ctx, r); err != nil {

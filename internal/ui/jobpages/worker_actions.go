@@ -17,48 +17,32 @@ import (
 type workerAction struct {
 	name, label, means, warning, needs string
 	class                              web.Class
-	send                               sendRun
+	send                               web.Operation
 }
 
 var workerActions = []workerAction{
 	{
 		name: "drain", label: "Drain", class: web.Changes, needs: "jobs:work",
 		means: "The worker finishes its runs and gets no new ones. It learns this from its next heartbeat.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.DrainWorkerWithBody(ctx, id, &client.DrainWorkerParams{}, web.JSON, body, edit)
-		},
+		send:  web.On(client.ClientInterface.DrainWorkerWithBody),
 	},
 	{
 		name: "undrain", label: "Undrain", class: web.Changes, needs: "jobs:write",
 		means: "The worker gets runs again.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.UndrainWorkerWithBody(ctx, id, &client.UndrainWorkerParams{}, web.JSON, body, edit)
-		},
+		send:  web.On(client.ClientInterface.UndrainWorkerWithBody),
 	},
 	{
 		name: "undetach", label: "Undetach", class: web.Changes, needs: "jobs:write",
 		means: "The worker is lost until its next heartbeat or claim, which makes it active again. Runs that other workers " +
 			"have meanwhile stay with them.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.UndetachWorkerWithBody(ctx, id, &client.UndetachWorkerParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.UndetachWorkerWithBody),
 	},
 	{
 		name: "detach", label: "Detach", class: web.Dangerous, needs: "jobs:write",
 		means: "Its runs go to other workers unless it confirms them, and its process must register again.",
 		warning: "The runs below are in doubt immediately: their processes may still be running when other workers start " +
 			"them again.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.DetachWorkerWithBody(ctx, id, &client.DetachWorkerParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.DetachWorkerWithBody),
 	},
 }
 

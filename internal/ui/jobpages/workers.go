@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -171,9 +169,9 @@ type workerPage struct {
 }
 
 func (p *pages) gotWorker(v *web.Visit) (*client.Worker, error) {
-	id, err := uuid.Parse(v.PathValue("worker"))
+	id, err := v.ID("worker")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	res, err := p.kit.Client.GetWorkerWithResponse(v.Context(), id)
 	if err != nil {

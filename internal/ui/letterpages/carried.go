@@ -23,9 +23,9 @@ type carried struct {
 
 // letterOf reads the letter of the URL. An id that is none names nothing.
 func (p *pages) letterOf(v *web.Visit) (*client.DeadLetter, *client.GetDeadLetterResponse, error) {
-	id, err := uuid.Parse(v.PathValue("letter"))
+	id, err := v.ID("letter")
 	if err != nil {
-		return nil, nil, web.ErrNoPage
+		return nil, nil, err
 	}
 	res, err := p.kit.Client.GetDeadLetterWithResponse(v.Context(), id, &client.GetDeadLetterParams{
 		Include: []client.GetDeadLetterParamsInclude{"raw", "attempts", "lineage"},

@@ -76,7 +76,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 			web.Field{Name: "target.partition", Label: "Partition of it", Kind: "number", Hint: "by the key"},
 			web.Field{Name: "target.url", Label: "Another URL, if the topic's policy allows it", Hint: "https://"},
 			web.Field{Name: "target.method", Label: "Method", Kind: "select", Options: append(
-				[]web.Option{{}}, options("POST", "PUT", "PATCH", "DELETE")...)})
+				[]web.Option{{}}, web.Options("POST", "PUT", "PATCH", "DELETE")...)})
 	}
 	a.Extra = &x
 	a.Body = func(form web.Form, members map[string]any) error { return editBody(&d, &x, form, members) }

@@ -175,19 +175,10 @@ func (p *pages) groupAction(v *web.Visit) (*web.Action, error) {
 		if verb.state != "" {
 			members["state"] = verb.state
 		}
-		emptied(form, members, map[string]*string{"assignee": g.Assignee, "note": g.Note})
+		web.Emptied(form, members, map[string]*string{"assignee": g.Assignee, "note": g.Note})
 		return nil
 	}
 	return a, nil
-}
-
-// emptied takes away values whose fields were emptied. A field that the form does not have stays as it is.
-func emptied(form web.Form, members map[string]any, before map[string]*string) {
-	for name, value := range before {
-		if filled, shown := form[name]; shown && members[name] == nil && filled == "" && text(value) != "" {
-			members[name] = ""
-		}
-	}
 }
 
 func text[T ~string](s *T) string {

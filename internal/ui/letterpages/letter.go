@@ -17,6 +17,7 @@ type letterPage struct {
 	Explained []template.HTML
 	Accepted  string // what was done a moment ago
 	Saga      *client.SagaExplanation
+	Rail      []railStep
 	Target    string
 	Actions   []web.Button
 	Tab       string
@@ -28,6 +29,12 @@ type letterPage struct {
 	Attempts  []attempt
 	JSON      json.RawMessage
 	Now       time.Time
+}
+
+// railStep is a step of the saga that the letter is of.
+type railStep struct {
+	client.StepView
+	This bool // the letter is about it
 }
 
 // revision is an edit, with what it changed.
@@ -78,6 +85,12 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 		// What the saga says of itself is worth a box, not the page.
 		if e, err := p.kit.Client.ExplainSagaWithResponse(v.Context(), *l.SagaID); err == nil {
 			d.Saga = e.JSON200
+		}
+		if s, err := p.kit.Client.ListStepsWithResponse(v.Context(), *l.SagaID, &client.ListStepsParams{}); err == nil &&
+			s.JSON200 != nil {
+			for _, step := range s.JSON200.Steps {
+				d.Rail = append(d.Rail, railStep{step, step.Name == text(l.StepName)})
+			}
 		}
 	}
 	switch d.Tab {

@@ -21,9 +21,7 @@ type letterVerb struct {
 	fields                   []web.Field
 	method, path             string // below the letter
 	noKey                    bool
-	send                     func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-	) (*http.Response, error)
+	send                     web.Operation
 }
 
 var force = web.Field{Name: "force", Label: "Even if a saga is waiting for it", Kind: "check"}
@@ -33,11 +31,7 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 		label: "Retry", permission: "dlq:write", class: web.Safe, path: "/retry",
 		means: "It is sent to its target now, and the answer is awaited. If the target does not accept it, that counts as a " +
 			"retry.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.RetryDeadLetterWithBody(ctx, id, &client.RetryDeadLetterParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.RetryDeadLetterWithBody),
 	},
 	client.DeadLetterVerbRequeue: {
 		label: "Requeue", permission: "dlq:admin", class: web.Changes, path: "/requeue",
@@ -46,30 +40,18 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 			{Name: "max_retries", Label: "Retries, at most", Kind: "number"},
 			{Name: "reset_retry_count", Label: "Count its retries from zero", Kind: "check"},
 		},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.RequeueDeadLetterWithBody(ctx, id, &client.RequeueDeadLetterParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.RequeueDeadLetterWithBody),
 	},
 	client.DeadLetterVerbDiscard: {
 		label: "Discard", permission: "dlq:write", class: web.Changes, path: "/discard",
 		means:  "It is given up: dead, and not retried any more. Its content stays until its retention ends.",
 		fields: []web.Field{force},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.DiscardDeadLetterWithBody(ctx, id, &client.DiscardDeadLetterParams{}, web.JSON, body, edit)
-		},
+		send:   web.On(client.ClientInterface.DiscardDeadLetterWithBody),
 	},
 	client.DeadLetterVerbResolve: {
 		label: "Resolve", permission: "dlq:write", class: web.Changes, path: "/resolve",
 		means: "It was handled elsewhere. Nothing is sent.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.ResolveDeadLetterWithBody(ctx, id, &client.ResolveDeadLetterParams{}, web.JSON, body, edit)
-		},
+		send:  web.On(client.ClientInterface.ResolveDeadLetterWithBody),
 	},
 	client.DeadLetterVerbAck: {
 		label: "Report the outcome", permission: "dlq:write", class: web.Safe, path: "/ack",
@@ -77,20 +59,12 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 		fields: []web.Field{{Name: "outcome", Label: "Outcome", Kind: "select", Options: []web.Option{
 			{Value: "PROCESSED", Label: "it was processed"}, {Value: "FAILED", Label: "it failed again"},
 		}}},
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.AcknowledgeDeadLetterWithBody(ctx, id, &client.AcknowledgeDeadLetterParams{}, web.JSON, body, edit)
-		},
+		send: web.On(client.ClientInterface.AcknowledgeDeadLetterWithBody),
 	},
 	client.DeadLetterVerbUpdate: {
 		label: "Edit the notes", permission: "dlq:write", class: web.Safe, method: http.MethodPatch, noKey: true,
 		means: "Its content never changes. An empty field takes the value away.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.UpdateDeadLetterWithBody(ctx, id, &client.UpdateDeadLetterParams{}, web.JSON, body, edit)
-		},
+		send:  web.On(client.ClientInterface.UpdateDeadLetterWithBody),
 	},
 	client.DeadLetterVerbDelete: {
 		label: "Delete", permission: "dlq:admin", class: web.Dangerous, method: http.MethodDelete, noKey: true,
@@ -100,11 +74,7 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	client.DeadLetterVerbRestore: {
 		label: "Restore", permission: "dlq:admin", class: web.Changes, path: "/restore",
 		means: "It becomes pending, and is not retried automatically.",
-		send: func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.RestoreDeadLetterWithBody(ctx, id, &client.RestoreDeadLetterParams{}, web.JSON, body, edit)
-		},
+		send:  web.On(client.ClientInterface.RestoreDeadLetterWithBody),
 	},
 }
 
@@ -239,7 +209,7 @@ func notesOf(a *web.Action, l *client.DeadLetter, now time.Time) {
 			web.Field{Name: "max_retries", Label: "Retries, at most", Kind: "number", Hint: web.Count(l.MaxRetries)})
 	}
 	a.Body = func(form web.Form, members map[string]any) error {
-		emptied(form, members, map[string]*string{"assignee": l.Assignee, "note": l.Note})
+		web.Emptied(form, members, map[string]*string{"assignee": l.Assignee, "note": l.Note})
 		if form["labels"] == "" && len(l.Labels) > 0 {
 			members["labels"] = []string{}
 		}

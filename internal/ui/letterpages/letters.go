@@ -41,12 +41,12 @@ var (
 		{Name: "topic", Label: "Topic", Hint: "orders.*"},
 		{Name: "error_contains", Label: "Words of the error", Hint: "bank timeout"},
 		{Name: "error_type", Label: "Error type", Hint: "http_503"},
-		{Name: "source", Label: "Source", Options: options("KAFKA", "REST", "SAGA", "JOB", "WEBHOOK")},
+		{Name: "source", Label: "Source", Options: web.Options("KAFKA", "REST", "SAGA", "JOB", "WEBHOOK")},
 		{Name: "created_from", Label: "Stored from", Hint: "-24h", Time: true},
 		{Name: "created_to", Label: "Stored to", Hint: "-1h", Time: true},
 		{Name: "fingerprint", Label: "Group (fingerprint)"},
-		{Name: "error_class", Label: "Error class", Options: options("TRANSIENT", "PERMANENT", "UNKNOWN")},
-		{Name: "resolution", Label: "Ended as", Options: options(
+		{Name: "error_class", Label: "Error class", Options: web.Options("TRANSIENT", "PERMANENT", "UNKNOWN")},
+		{Name: "resolution", Label: "Ended as", Options: web.Options(
 			"REDRIVEN", "CONFIRMED", "BOUNCED", "MANUAL", "DISCARDED", "EXHAUSTED", "POISON")},
 		{Name: "consumer_group", Label: "Consumer group"},
 		{Name: "key", Label: "Key"},
@@ -73,14 +73,6 @@ var (
 )
 
 const usualFilters = 6
-
-// options of a select of constants.
-func options(constants ...string) (out []web.Option) {
-	for _, c := range constants {
-		out = append(out, web.Option{Value: c, Label: web.Words(c)})
-	}
-	return out
-}
 
 func (p *pages) letters(v *web.Visit) (*web.Page, error) {
 	d := letterList{

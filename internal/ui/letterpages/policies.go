@@ -122,7 +122,7 @@ func policyField(s setting, inherited bool) web.Field {
 	f := web.Field{Name: s.Name, Label: s.Label, Value: s.Value, Kind: s.Kind}
 	if s.Kind == "bool" {
 		f.Kind = "select"
-		f.Options = []web.Option{{Value: "true", Label: "yes"}, {Value: "false", Label: "no"}}
+		f.Options = web.YesNo
 		if inherited {
 			f.Options = slices.Insert(f.Options, 0, web.Option{Label: "as inherited: " + asWord(s.Value)})
 		}

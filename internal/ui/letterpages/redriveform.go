@@ -107,6 +107,9 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	if ids := v.Form["ids"]; len(ids) > 1 { // the boxes of a list
 		v.Form.Set("ids", strings.Join(ids, "\n"))
 	}
+	if v.Form.Get("action") == "" {
+		v.Form.Set("action", "RETRY")
+	}
 	action := v.Form.Get("action")
 	usual, more := filterFields()
 	x := redriveForm{}
@@ -130,8 +133,8 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 		part("Which letters", "Those that were selected, one id a line.", "",
 			web.Field{Name: "ids", Label: "Letters", Kind: "lines"})
 	} else {
-		part("Which letters", "All that fit each of these filters.", "", usual...)
-		more = append(more, web.Field{Name: "all", Label: "Every letter, whatever the filters", Kind: "check"})
+		part("Which letters", "All that fit each of these filters.", "",
+			append(usual, web.Field{Name: "all", Label: "Every letter, whatever the filters", Kind: "check"})...)
 		part("More filters", "", "more-filters", more...)
 	}
 	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)

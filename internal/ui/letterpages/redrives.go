@@ -28,6 +28,7 @@ type redriveList struct {
 type redriveRow struct {
 	client.Redrive
 	About string // what it is about, in words
+	Size  string // how many letters it has; they are counted when it begins
 	Bar   []slice
 }
 
@@ -52,7 +53,7 @@ func (p *pages) redrives(v *web.Visit) (*web.Page, error) {
 	d.Paged(list.Pagination)
 	page := &web.Page{Template: "redrives", Title: "Redrives", Nav: "Redrives", Refresh: 10}
 	for _, r := range list.Redrives {
-		d.Redrives = append(d.Redrives, redriveRow{r, aboutRedrive(&r), slices.Collect(barOf(&r))})
+		d.Redrives = append(d.Redrives, rowOf(&r))
 		if r.State == client.RedriveStateRUNNING {
 			page.Refresh = 5
 		}
@@ -64,6 +65,17 @@ func (p *pages) redrives(v *web.Visit) (*web.Page, error) {
 	}
 	page.Data = d
 	return page, nil
+}
+
+func rowOf(r *client.Redrive) redriveRow {
+	row := redriveRow{Redrive: *r, About: aboutRedrive(r), Bar: slices.Collect(barOf(r)), Size: "letters, not yet counted"}
+	switch {
+	case r.Matched == 1:
+		row.Size = "1 letter"
+	case r.Matched > 0 || r.Gathered:
+		row.Size = web.Count(r.Matched) + " letters"
+	}
+	return row
 }
 
 // aboutRedrive says which letters a redrive is about.
@@ -133,9 +145,9 @@ type failure struct {
 }
 
 func (p *pages) redriveOf(v *web.Visit) (*client.Redrive, string, error) {
-	id, err := uuid.Parse(v.PathValue("redrive"))
+	id, err := v.ID("redrive")
 	if err != nil {
-		return nil, "", web.ErrNoPage
+		return nil, "", err
 	}
 	res, err := p.kit.Client.GetRedriveWithResponse(v.Context(), id, &client.GetRedriveParams{})
 	if err != nil {
@@ -151,7 +163,7 @@ func (p *pages) redrive(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d := redrivePage{
-		Redrive: r, Row: redriveRow{*r, aboutRedrive(r), slices.Collect(barOf(r))}, Explained: explainedRedrive(r, v.Now),
+		Redrive: r, Row: rowOf(r), Explained: explainedRedrive(r, v.Now),
 		Phases: phasesOf(r, v.Now), Actions: p.redriveButtons(v, r), ETag: etag, Target: targetOf(r.Target), Now: v.Now,
 		Areas: areas("Redrives"), State: v.URL.Query().Get("state"),
 		Rate: !p.kit.ReadOnly && v.May("dlq:admin") && slices.Contains(r.AllowedActions, client.RedriveVerbUpdate),
@@ -226,38 +238,30 @@ func failuresOf(items []client.RedriveItem) (all []failure) {
 type redriveVerb struct {
 	label, means string
 	class        web.Class
-	send         func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-	) (*http.Response, error)
+	send         web.Operation
 }
 
 var redriveVerbs = map[client.RedriveVerb]redriveVerb{
-	client.RedriveVerbApprove: {"Approve", "It begins then.", web.Changes, func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.ApproveRedriveWithBody(ctx, id, &client.ApproveRedriveParams{}, web.JSON, body, edit)
-	}},
-	client.RedriveVerbResume: {"Resume", "It goes on where it stopped.", web.Changes, func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.ResumeRedriveWithBody(ctx, id, &client.ResumeRedriveParams{}, web.JSON, body, edit)
-	}},
-	client.RedriveVerbPause: {"Pause", "Letters in flight are finished; no others are taken.", web.Safe, func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.PauseRedriveWithBody(ctx, id, &client.PauseRedriveParams{}, web.JSON, body, edit)
-	}},
-	client.RedriveVerbUpdate: {"Change the rate", "It takes effect with the next letters, on all nodes.", web.Safe, func(
-		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-	) (*http.Response, error) {
-		return c.UpdateRedriveWithBody(ctx, id, &client.UpdateRedriveParams{}, web.JSON, body, edit)
-	}},
-	client.RedriveVerbCancel: {"Cancel", "Letters that were not reached keep their status. It cannot be resumed.", web.Changes,
-		func(
-			c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
-		) (*http.Response, error) {
-			return c.CancelRedriveWithBody(ctx, id, &client.CancelRedriveParams{}, web.JSON, body, edit)
-		}},
+	client.RedriveVerbApprove: {
+		"Approve", "It begins then.", web.Changes,
+		web.On(client.ClientInterface.ApproveRedriveWithBody),
+	},
+	client.RedriveVerbResume: {
+		"Resume", "It goes on where it stopped.", web.Changes,
+		web.On(client.ClientInterface.ResumeRedriveWithBody),
+	},
+	client.RedriveVerbPause: {
+		"Pause", "Letters in flight are finished; no others are taken.", web.Safe,
+		web.On(client.ClientInterface.PauseRedriveWithBody),
+	},
+	client.RedriveVerbUpdate: {
+		"Change the rate", "It takes effect with the next letters, on all nodes.", web.Safe,
+		web.On(client.ClientInterface.UpdateRedriveWithBody),
+	},
+	client.RedriveVerbCancel: {
+		"Cancel", "Letters that were not reached keep their status. It cannot be resumed.", web.Changes,
+		web.On(client.ClientInterface.CancelRedriveWithBody),
+	},
 }
 
 // redriveButtons returns what the API allows for a redrive.

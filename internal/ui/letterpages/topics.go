@@ -115,9 +115,9 @@ func aboutTopic(t *client.DeadLetterTopic) string {
 	case open == 0 && t.Counts.DEAD == 0:
 		words = append(words, "Nothing is open: all its letters have ended.")
 	case open == 0:
-		words = append(words, web.Count(t.Counts.DEAD)+" dead letters need a person; none is waiting for a retry.")
+		words = append(words, letters(t.Counts.DEAD, "is", "are")+" dead and for a person to decide; none waits for a retry.")
 	default:
-		words = append(words, web.Count(open)+" letters wait for a retry, "+web.Count(t.Counts.DEAD)+" are dead.")
+		words = append(words, letters(open, "waits", "wait")+" for a retry, "+letters(t.Counts.DEAD, "is", "are")+" dead.")
 	}
 	if n := t.Arrivals.Last5M; n > 0 {
 		words = append(words, web.Count(n)+" arrived in the last five minutes.")
@@ -125,4 +125,12 @@ func aboutTopic(t *client.DeadLetterTopic) string {
 		words = append(words, "None arrived in the last five minutes, "+web.Count(n)+" in the last day.")
 	}
 	return strings.Join(words, " ")
+}
+
+// letters counts letters and adds the verb that fits.
+func letters(n int64, one, many string) string {
+	if n == 1 {
+		return "1 letter " + one
+	}
+	return web.Count(n) + " letters " + many
 }

@@ -16,7 +16,7 @@ func TestATopicGetsAPolicyOfItsOwn(t *testing.T) {
 	s.push(t, map[string]any{"original_topic": "orders/eu " + hostile})
 	topic := "/ui/dlq/topics/orders%2Feu%20%3Cscript%3Ealert%281%29%3C%2Fscript%3E"
 	s.page(t, "/ui/dlq/topics", topic, "Default policy")
-	s.page(t, topic, "1 letters wait for a retry", "inherited", "</span> new</span>")
+	s.page(t, topic, "1 letter waits for a retry, 0 letters are dead", "inherited", "</span> new</span>")
 	policy := topic + "/policy"
 	form := uitest.Form(s.page(t, policy, "What is grey is inherited", "as inherited: no", "Nothing changes"))
 	form.Set("max_retries", "7")

@@ -59,6 +59,7 @@ func Register(k *web.Kit) error {
 	}
 	k.Handle("GET /docs/api", api)
 	k.Handle("GET /docs/api/", api)
+	k.Handle("GET /docs/images/{$}", http.NotFoundHandler()) // no list of files
 	k.Handle("GET /docs/images/", http.StripPrefix("/docs/", http.FileServerFS(docs.Files)))
 	k.OpenPage("GET /docs/{$}", m.home)
 	k.OpenPage("GET /docs/{chapter}", m.show)

@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -73,7 +71,7 @@ func (p *pages) buttonsOf(v *web.Visit, e *client.SagaExplanation) (all []web.Bu
 
 // action is the form of an action on a saga.
 func (p *pages) action(v *web.Visit) (*web.Action, error) {
-	id, err := uuid.Parse(v.PathValue("saga"))
+	id, err := v.ID("saga")
 	name := client.SagaAction(v.PathValue("action"))
 	known, ok := verbs[name]
 	if err != nil || !ok {
@@ -83,7 +81,9 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := p.kit.Client.GetSagaWithResponse(v.Context(), id, &client.GetSagaParams{})
+	res, err := p.kit.Client.GetSagaWithResponse(
+		v.Context(), id, &client.GetSagaParams{View: new(client.GetSagaParamsView("basic"))},
+	)
 	if err != nil {
 		return nil, err
 	}

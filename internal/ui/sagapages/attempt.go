@@ -70,10 +70,14 @@ func (s *story) chosen() *client.StepLog {
 }
 
 // panel describes the chosen attempt; nil when there is none.
-func (p *pages) panel(v *web.Visit, s *story) *attemptPanel {
+func (p *pages) panel(v *web.Visit, s *story) (*attemptPanel, error) {
 	l := s.chosen()
 	if l == nil {
-		return nil
+		return nil, nil
+	}
+	related := s.comparedWith(l)
+	if err := p.open(v, s, append(related.all(), l)...); err != nil {
+		return nil, err
 	}
 	a := &attemptPanel{
 		Log: l, Title: l.StepName + " · " + attemptName(l), Tone: toneOf(l),
@@ -85,7 +89,7 @@ func (p *pages) panel(v *web.Visit, s *story) *attemptPanel {
 		a.Took = web.Duration(l.CompletedAt.Sub(l.StartedAt))
 	}
 	a.neighbours(s, l)
-	again := a.compare(s, l)
+	again := a.compare(related, l)
 	job := false
 	if s.definition != nil && l.StepIndex < len(s.definition.Steps) {
 		if call := callOf(&s.definition.Steps[l.StepIndex], l.Action); call != nil {
@@ -98,7 +102,7 @@ func (p *pages) panel(v *web.Visit, s *story) *attemptPanel {
 	} else if run, err := p.runOf(v, s, l); err == nil {
 		a.Run = run
 	}
-	return a
+	return a, nil
 }
 
 // outcome says what an attempt's result means, in the words of docs/participants.md.
@@ -148,29 +152,47 @@ func (a *attemptPanel) neighbours(s *story, l *client.StepLog) {
 	}
 }
 
-// compare shows what differs from the attempt before, and between what the step has answered and what its undo
-// gets. It reports whether an operator has made the call another one than the first of this step and direction.
-func (a *attemptPanel) compare(s *story, l *client.StepLog) (again bool) {
-	var before, first, forward *client.StepLog
+// others are the attempts that one is compared with; each may be nil.
+type others struct {
+	before, first *client.StepLog // of the same step and direction
+	forward       *client.StepLog // what an undo undoes
+	retried       bool            // an attempt before it was thought to be the last
+}
+
+func (o *others) all() []*client.StepLog {
+	all := []*client.StepLog{o.before, o.first, o.forward}
+	return slices.DeleteFunc(all, func(l *client.StepLog) bool { return l == nil })
+}
+
+// comparedWith finds the attempts that l is compared with.
+func (s *story) comparedWith(l *client.StepLog) (with others) {
 	for i := range s.logs {
 		o := &s.logs[i]
 		switch {
 		case o.StepIndex != l.StepIndex || o.ID == l.ID:
 		case o.Action == l.Action && o.Attempt < l.Attempt:
-			if before == nil || o.Attempt > before.Attempt {
-				before = o
+			if with.before == nil || o.Attempt > with.before.Attempt {
+				with.before = o
 			}
-			if first == nil || o.Attempt < first.Attempt {
-				first = o
+			if with.first == nil || o.Attempt < with.first.Attempt {
+				with.first = o
 			}
-			again = again || o.Final
+			with.retried = with.retried || o.Final
 		case o.Action == client.StepActionEXECUTE && l.Action == client.StepActionCOMPENSATE &&
 			o.Status == client.StepLogStatusSUCCESS && o.StartedAt.Before(l.StartedAt):
-			if forward == nil || o.Attempt > forward.Attempt {
-				forward = o
+			if with.forward == nil || o.Attempt > with.forward.Attempt {
+				with.forward = o
 			}
 		}
 	}
+	return with
+}
+
+// compare shows what differs from the attempt before, and between what the step has answered and what its undo
+// gets. It reports whether an operator has made the call another one than the first of this step and direction.
+func (a *attemptPanel) compare(with others, l *client.StepLog) (again bool) {
+	before, first, forward := with.before, with.first, with.forward
+	again = with.retried
 	if before != nil && !a.Request.Hidden {
 		a.add("What was sent, against the attempt before", before.RequestPayload, l.RequestPayload)
 		a.add("The answer, against the attempt before", before.ResponsePayload, l.ResponsePayload)

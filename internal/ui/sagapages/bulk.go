@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -28,7 +26,7 @@ var bulkActions = []web.Option{
 	{Value: "compensate", Label: "Compensate: undo everything, end as compensated"},
 }
 
-var yesNo = []web.Option{{Value: "", Label: "any"}, {Value: "true", Label: "yes"}, {Value: "false", Label: "no"}}
+var anyYesNo = append(web.Labelled("", "any"), web.YesNo...)
 
 // bulkFilters are the members of the filter of a bulk. Those that are not always shown are shown when they are set.
 var bulkFilters = []struct {
@@ -39,18 +37,25 @@ var bulkFilters = []struct {
 	{web.Field{Name: "status", Label: "Status", Kind: "lines", Hint: "One a line."}, false},
 	{web.Field{Name: "state", Label: "State", Kind: "lines", Hint: "One a line, such as failed."}, true},
 	{web.Field{Name: "lifecycle", Label: "Lifecycle", Kind: "lines", Hint: "One a line."}, false},
-	{web.Field{Name: "needs_attention", Label: "Needs attention", Kind: "select", Options: yesNo}, true},
-	{web.Field{Name: "active", Label: "Active", Kind: "select", Options: yesNo}, false},
+	{web.Field{Name: "needs_attention", Label: "Needs attention", Kind: "select", Options: anyYesNo}, true},
+	{web.Field{Name: "active", Label: "Active", Kind: "select", Options: anyYesNo}, false},
 	{web.Field{Name: "definition_id", Label: "Version of the workflow", Hint: "name@version"}, false},
 	{web.Field{Name: "business_key", Label: "Business key"}, false},
 	{web.Field{Name: "correlation_id", Label: "Correlation"}, false},
 	{web.Field{Name: "trace_id", Label: "Trace"}, false},
 	{web.Field{Name: "initiated_by", Label: "Initiated by"}, false},
+	{web.Field{Name: "assignee", Label: "Assignee"}, false},
 	{web.Field{Name: "metadata", Label: "Metadata contains", Hint: "A JSON object."}, false},
 	{web.Field{Name: "created_from", Label: "Created from"}, true},
 	{web.Field{Name: "created_to", Label: "Created before"}, true},
 	{web.Field{Name: "updated_from", Label: "Changed from"}, false},
 	{web.Field{Name: "updated_to", Label: "Changed before"}, false},
+	{web.Field{Name: "ended_from", Label: "Ended from"}, false},
+	{web.Field{Name: "ended_to", Label: "Ended before"}, false},
+	{web.Field{Name: "error_code", Label: "Error code"}, false},
+	{web.Field{Name: "step", Label: "Step", Hint: "Of the workflow."}, false},
+	{web.Field{Name: "attention_since_from", Label: "Needs attention since, from"}, false},
+	{web.Field{Name: "attention_since_to", Label: "Needs attention since, before"}, false},
 }
 
 // bulkFields are the fields of the form; the URL has the filters of the list, or the ids that were selected there.
@@ -81,7 +86,7 @@ func bulkFields(v *web.Visit) []web.Field {
 }
 
 // notFilters are the parameters of the list that select no sagas, and those of the form.
-var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view", "include", "peek"}
+var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view", "include", "peek", "order"}
 
 // checkFilters refuses a list with a filter that a bulk does not have: without it, more sagas would be acted on than
 // the visitor has seen.
@@ -262,9 +267,9 @@ func aboutBulk(b *client.SagaBulk) string {
 }
 
 func (p *pages) readBulk(v *web.Visit) (*client.SagaBulk, error) {
-	id, err := uuid.Parse(v.PathValue("bulk"))
+	id, err := v.ID("bulk")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	res, err := p.kit.Client.GetSagaBulkWithResponse(v.Context(), id)
 	if err != nil {

@@ -89,6 +89,10 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 	if _, page = s.Get(t, to); !strings.Contains(page, "canceled") || !strings.Contains(page, "0.02 a second") {
 		t.Errorf("after it was canceled:\n%s", page)
 	}
+	if _, page := s.Get(t, "/ui/sagas/bulk/new"); strings.Contains(page, "REQ_SCHEMA") ||
+		!strings.Contains(page, "Start") {
+		t.Errorf("a form that nobody has filled in complains:\n%s", page)
+	}
 	for _, more := range []string{"archived=true", "a_filter_of_tomorrow=x"} {
 		status, page := s.Get(t, "/ui/sagas/bulk/new?workflow_name=bulky&"+more)
 		if name, _, _ := strings.Cut(more, "="); status != 400 || !strings.Contains(page, name) {

@@ -2,37 +2,51 @@ package sagapages
 
 import (
 	"net/url"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// mostGrouped is how many sagas are grouped by their errors, the newest ones.
-const mostGrouped = 200
-
-// errorGroup is sagas that need attention for the same reason at the same step.
-type errorGroup struct {
-	Workflow, Step, Code, Message string
-	Count                         int
-	First, Last                   time.Time
-	Sample                        string
-	URL                           string // of these sagas, as far as the list can select them
-}
-
+// errorsPage is the page of the groups of sagas that went wrong.
 type errorsPage struct {
-	Groups []errorGroup
-	Shown  int
-	Partly bool
-	Now    time.Time
+	*web.List
+	Groups   []errorGroup
+	Examined int64
+	Capped   bool
+	Now      time.Time
 }
 
-// errors groups the newest sagas that need attention by what went wrong.
+// errorGroup is sagas with the same error at the same step.
+type errorGroup struct {
+	*client.SagaErrorGroup
+	URL     string // of the list of these sagas
+	BulkURL string // of the form for a bulk operation on them; empty: there is none
+	Undo    bool   // the step was being undone
+}
+
+var (
+	errorViews = []web.View{
+		{Name: "Failed or needs attention"},
+		{Name: "Needs attention", Filter: url.Values{"needs_attention": {"true"}}},
+		{Name: "Failed", Filter: url.Values{"status": {"FAILED"}}},
+		{Name: "Cancelled", Filter: url.Values{"status": {"CANCELLED"}}},
+	}
+	errorFilters = []web.Filter{
+		{Name: "workflow_name", Label: "Workflow", Hint: "order"},
+		{Name: "ended_from", Label: "Ended from", Hint: "-24h", Time: true},
+		{Name: "ended_to", Label: "Ended before", Time: true},
+		{Name: "created_from", Label: "Created from", Hint: "-24h", Time: true},
+		{Name: "created_to", Label: "Created before", Time: true},
+	}
+)
+
+// errors groups sagas by what went wrong.
 func (p *pages) errors(v *web.Visit) (*web.Page, error) {
-	res, err := p.kit.Client.ListSagasWithResponse(v.Context(), &client.ListSagasParams{
-		NeedsAttention: new(true), PageSize: new(int32(mostGrouped)), WorkflowName: v.Query("workflow_name"),
-	})
+	l := v.NewList(errorViews, errorFilters)
+	sent := l.Sent(v.Now, "page_size", "50", "include", "total")
+	res, err := p.kit.Client.ListSagaErrorsWithResponse(v.Context(), &client.ListSagaErrorsParams{}, web.AsQuery(sent))
 	if err != nil {
 		return nil, err
 	}
@@ -40,31 +54,16 @@ func (p *pages) errors(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := errorsPage{Now: v.Now, Shown: len(list.Sagas), Partly: list.Pagination.NextCursor != nil}
-	at := map[[3]string]int{}
-	for i := range list.Sagas {
-		s := &list.Sagas[i]
-		key := [3]string{s.WorkflowName, "", ""}
-		message := ""
-		if s.CurrentStepName != nil {
-			key[1] = *s.CurrentStepName
+	l.Paged(list.Pagination)
+	d := errorsPage{List: l, Now: v.Now, Examined: list.Examined, Capped: list.IsCapped}
+	for i := range list.Groups {
+		g := &list.Groups[i]
+		_, query, _ := strings.Cut(g.Links["sagas"], "?")
+		group := errorGroup{SagaErrorGroup: g, URL: "/ui/sagas?" + query, Undo: g.Action == client.StepActionCOMPENSATE}
+		if p.kit.Serves(bulkPath) && !p.kit.ReadOnly {
+			group.BulkURL = bulkPath + "?" + query
 		}
-		if s.Error != nil {
-			key[2], message = s.Error.Code, s.Error.Message
-		} else if s.AttentionReason != nil {
-			key[2] = *s.AttentionReason
-		}
-		n, known := at[key]
-		if !known {
-			n, at[key] = len(d.Groups), len(d.Groups)
-			only := url.Values{"needs_attention": {"true"}, "workflow_name": {key[0]}}
-			d.Groups = append(d.Groups, errorGroup{Workflow: key[0], Step: key[1], Code: key[2], Message: message,
-				Last: s.CreatedAt, Sample: s.SagaID.String(), URL: "/ui/sagas?" + only.Encode()})
-		}
-		g := &d.Groups[n]
-		g.Count++
-		g.First = s.CreatedAt // the list is newest first
+		d.Groups = append(d.Groups, group)
 	}
-	slices.SortStableFunc(d.Groups, func(a, b errorGroup) int { return b.Count - a.Count })
 	return &web.Page{Template: "errors", Title: "Errors of sagas", Nav: "Sagas", Refresh: 10, Data: d}, nil
 }

@@ -43,7 +43,7 @@ func asCSV(sagas []client.Saga) ([]byte, error) {
 	w := csv.NewWriter(&out)
 	_ = w.Write([]string{ // Error reports it
 		"saga_id", "state", "needs_attention", "workflow", "business_key", "correlation_id", "current_step",
-		"total_steps", "initiated_by", "created_at", "completed_at", "error",
+		"total_steps", "initiated_by", "created_at", "completed_at", "error", "assignee",
 	})
 	for i := range sagas {
 		s := &sagas[i]
@@ -57,7 +57,7 @@ func asCSV(sagas []client.Saga) ([]byte, error) {
 		row := []string{
 			s.SagaID.String(), string(s.State), strconv.FormatBool(s.NeedsAttention), s.DefinitionID, value(s.BusinessKey),
 			value(s.CorrelationID), strconv.Itoa(s.CurrentStep), strconv.Itoa(s.TotalSteps), s.InitiatedBy,
-			s.CreatedAt.UTC().Format(time.RFC3339Nano), completed, failure,
+			s.CreatedAt.UTC().Format(time.RFC3339Nano), completed, failure, value(s.Assignee),
 		}
 		for j := range row {
 			row[j] = harmless(row[j])

@@ -2,7 +2,7 @@
 // happened, and the forms of its actions.
 //
 // Files, each on top of those before it: story, reads, compare, track, gantt, rail, verbs, actions, retry, attempt,
-// tabs, sagas, export, start, saga, bulk, errors, pages.
+// tabs, sagas, export, notes, start, saga, bulk, errors, pages.
 package sagapages
 
 import (
@@ -27,5 +27,6 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/sagas/errors", p.errors)
 	k.Page("GET /ui/sagas/{saga}", p.saga)
 	k.Action("/ui/sagas/{saga}/actions/{action}", p.action)
+	k.Action("/ui/sagas/{saga}/actions/note", p.note)
 	return k.Templates(templates)
 }

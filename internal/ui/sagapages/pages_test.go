@@ -2,10 +2,12 @@ package sagapages_test
 
 import (
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -13,7 +15,9 @@ const hostile = `<script>alert(1)</script>`
 
 // TestAFailedSagaIsRetriedFromItsPage walks from the list to the saga, through the form of an action, and back.
 func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
-	s := uitest.Start(t)
+	s := uitest.Start(t, func(c *config.Config) {
+		c.UI.Links = []string{"Jaeger=https://jaeger.test/{trace_id}", "Logs=https://logs.test/?q={correlation_id}"}
+	})
 	step := func(name, action, undo string) map[string]any {
 		return map[string]any{
 			"name": name, "action": map[string]any{"http": map[string]any{"url": s.Participant + action}},
@@ -37,6 +41,7 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 	}
 	status, doc = s.Call(t, "POST", "/sagas", map[string]any{
 		"workflow_name": "order", "business_key": hostile, "payload": map[string]any{"text": hostile},
+		"correlation_id": "c&1",
 	})
 	if status != 201 {
 		t.Fatalf("saga: %d %v", status, doc)
@@ -74,9 +79,60 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 	if status, page = s.Get(t, to); status != 200 || !strings.Contains(page, "Accepted: resume compensation.") {
 		t.Errorf("the page does not say that the action was accepted: %d\n%s", status, page)
 	}
+	notes(t, s, id)
 	lists(t, s, id)
 	if status, page = s.Get(t, "/ui/sagas?no_such_filter=1"); status != 400 || !strings.Contains(page, "no_such_filter") {
 		t.Errorf("an unknown filter: %d\n%s", status, page)
+	}
+}
+
+// notes writes who takes care of a saga, and a note, and looks at the links to other tools.
+func notes(t *testing.T, s *uitest.Server, id string) {
+	t.Helper()
+	saga := "/ui/sagas/" + id
+	form := saga + "/actions/note"
+	_, page := s.Get(t, saga)
+	for _, want := range []string{
+		form + "?assign=me", `href="https://logs.test/?q=c%261"`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the saga has no %s:\n%s", want, page)
+		}
+	}
+	_, page = s.Get(t, "/ui/timeline?correlation_id=c%261")
+	if !strings.Contains(page, `href="https://logs.test/?q=c%261"`) || strings.Contains(page, "jaeger.test") {
+		t.Errorf("links of a timeline:\n%s", page)
+	}
+	_, page = s.Get(t, form+"?assign=me")
+	fields := uitest.Form(page)
+	_, me, _ := strings.Cut(page, `name="assignee" value="`)
+	me, _, _ = strings.Cut(me, `"`)
+	fields.Set("assignee", me)
+	if me == "" || !strings.Contains(page, "curl -X PATCH") {
+		t.Errorf("the form does not name who asks:\n%s", page)
+	}
+	fields.Set("note", hostile)
+	if status, page, to := s.Post(t, form, fields); status != 303 || to != saga {
+		t.Fatalf("the note: %d %s\n%s", status, to, page)
+	}
+	if status, page, _ := s.Post(t, form, fields); status != 412 || !strings.Contains(page, "has changed") {
+		t.Errorf("once more, on what was there before: %d\n%s", status, page)
+	}
+	for _, path := range []string{saga, "/ui/sagas?assignee=" + url.QueryEscape(fields.Get("assignee")), form} {
+		_, page = s.Get(t, path)
+		if !strings.Contains(page, fields.Get("assignee")) || !strings.Contains(page, "&lt;script&gt;alert(1)") ||
+			strings.Contains(page, hostile) {
+			t.Errorf("%s does not show the note:\n%s", path, page)
+		}
+	}
+	fields = uitest.Form(page)
+	fields.Set("assignee", me)
+	fields.Set("note", "")
+	if status, page, _ := s.Post(t, form, fields); status != 303 {
+		t.Fatalf("an empty note: %d\n%s", status, page)
+	}
+	if _, doc := s.Call(t, "GET", "/sagas/"+id, nil); doc["note"] != nil || doc["assignee"] == nil {
+		t.Errorf("note %v, assignee %v", doc["note"], doc["assignee"])
 	}
 }
 

@@ -18,7 +18,7 @@ func (p *pages) explain(v *web.Visit, id uuid.UUID) (*client.SagaExplanation, er
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 }
 
-// steps reads the steps of the saga, and what they call.
+// steps reads the steps of the saga with their inputs and outputs.
 func (p *pages) steps(v *web.Visit, s *story) error {
 	res, err := p.kit.Client.ListStepsWithResponse(v.Context(), s.saga.SagaID, &client.ListStepsParams{})
 	if err != nil {
@@ -29,11 +29,40 @@ func (p *pages) steps(v *web.Visit, s *story) error {
 		return err
 	}
 	s.steps = steps.Steps
+	return nil
+}
+
+// definition reads what the steps call. That is worth a line, not the page.
+func (p *pages) definition(v *web.Visit, s *story) error {
 	version, err := p.kit.Client.GetWorkflowVersionWithResponse(
 		v.Context(), s.saga.WorkflowName, int32(s.saga.WorkflowVersion), &client.GetWorkflowVersionParams{},
 	)
-	if err == nil && version.JSON200 != nil { // what the steps call is worth a line, not the page
+	if err == nil && version.JSON200 != nil {
 		s.definition = version.JSON200.Definition
+	}
+	return err
+}
+
+// open reads what the attempts that logs points to have sent and were answered.
+func (p *pages) open(v *web.Visit, s *story, logs ...*client.StepLog) error {
+	params := &client.ListStepLogsParams{Include: []string{"running"}}
+	for _, l := range logs {
+		params.ID = append(params.ID, l.ID)
+	}
+	res, err := p.kit.Client.ListStepLogsWithResponse(v.Context(), s.saga.SagaID, params)
+	if err != nil {
+		return err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return err
+	}
+	for i := range list.StepLogs {
+		for _, l := range logs {
+			if l.ID == list.StepLogs[i].ID {
+				*l = list.StepLogs[i]
+			}
+		}
 	}
 	return nil
 }

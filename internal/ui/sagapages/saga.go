@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -17,6 +15,7 @@ type sagaPage struct {
 	Explain  *client.SagaExplanation
 	Accepted string // the action that has just been accepted; empty: none
 	Actions  []web.Button
+	Notes    []web.Button // who takes care of it
 	Tab      string
 	Tabs     []web.Tab
 	Took     string
@@ -41,9 +40,9 @@ var sagaTabs = []struct{ key, name string }{
 }
 
 func (p *pages) saga(v *web.Visit) (*web.Page, error) {
-	id, err := uuid.Parse(v.PathValue("saga"))
+	id, err := v.ID("saga")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	q := v.URL.Query()
 	d := &sagaPage{Tab: q.Get("tab"), Now: v.Now}
@@ -51,7 +50,14 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 		d.Tab = "steps"
 	}
 	ctx := v.Context()
-	saga, err := p.kit.Client.GetSagaWithResponse(ctx, id, &client.GetSagaParams{Include: []string{"running"}})
+	params := &client.GetSagaParams{Include: []client.GetSagaParamsInclude{"running"}}
+	if d.Tab == "steps" {
+		params.Include = append(params.Include, "steps")
+	}
+	if d.Tab != "json" { // what attempts sent is read when one is looked at
+		params.View = new(client.GetSagaParamsView("basic"))
+	}
+	saga, err := p.kit.Client.GetSagaWithResponse(ctx, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +67,7 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	if d.Explain, err = p.explain(v, id); err != nil {
 		return nil, err
 	}
-	s := &story{saga: d.Saga, explain: d.Explain, logs: d.Saga.StepLogs, now: v.Now, query: q}
+	s := &story{saga: d.Saga, steps: d.Saga.Steps, explain: d.Explain, logs: d.Saga.StepLogs, now: v.Now, query: q}
 	d.Answer = documentOf(saga.Body)
 	if known, ok := verbs[client.SagaAction(q.Get("accepted"))]; ok {
 		d.Accepted = known.label
@@ -77,6 +83,7 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 			d.Actions = append(d.Actions, b.Button)
 		}
 	}
+	d.Notes = p.noteButtons(v, d.Saga)
 	d.tabs()
 	if d.Saga.StartedAt != nil {
 		end := v.Now
@@ -98,10 +105,12 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 func (p *pages) fill(v *web.Visit, d *sagaPage, s *story) (err error) {
 	switch d.Tab {
 	case "steps", "attempts":
-		if err := p.steps(v, s); err != nil {
+		if err := p.definition(v, s); err != nil {
 			return err
 		}
-		d.Panel = p.panel(v, s)
+		if d.Panel, err = p.panel(v, s); err != nil {
+			return err
+		}
 		if d.Tab == "attempts" {
 			d.attempts(s)
 			return nil

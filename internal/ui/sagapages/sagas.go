@@ -19,8 +19,10 @@ type sagaList struct {
 	BulkURL  string // of the form for all sagas that fit the filters; empty: there is none
 	CSV, ND  string // URLs of what is loaded as files
 	Group    string // URL of the errors; empty: there is none
+	Oldest   bool   // they come first
+	Turned   string // URL of the list in the other order
 	Example  string // the command that makes a saga
-	ReadOnly bool
+	New      *web.Button
 }
 
 const bulkPath, errorsPath = "/ui/sagas/bulk/new", "/ui/sagas/errors"
@@ -52,11 +54,18 @@ var (
 		{Name: "business_key", Label: "Business key"},
 		{Name: "correlation_id", Label: "Correlation"},
 		{Name: "initiated_by", Label: "Initiated by"},
+		{Name: "assignee", Label: "Assignee"},
 		{Name: "trace_id", Label: "Trace"},
 		{Name: "definition_id", Label: "Version", Hint: "order@3"},
 		{Name: "created_from", Label: "Created from", Hint: "-24h", Time: true},
 		{Name: "created_to", Label: "Created to", Time: true},
 		{Name: "updated_from", Label: "Changed from", Hint: "-1h", Time: true},
+		{Name: "ended_from", Label: "Ended from", Hint: "-24h", Time: true},
+		{Name: "ended_to", Label: "Ended before", Time: true},
+		{Name: "error_code", Label: "Error code", Hint: "http_503"},
+		{Name: "step", Label: "Step (of the workflow)", Hint: "charge"},
+		{Name: "attention_since_from", Label: "Attention since, from", Hint: "-24h", Time: true},
+		{Name: "attention_since_to", Label: "Attention since, before", Hint: "-7d", Time: true},
 		{Name: "metadata", Label: "Metadata", Hint: `{"region":"eu"}`},
 	}
 )
@@ -96,13 +105,26 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := sagaList{List: l, Now: v.Now, Filtered: v.URL.RawQuery != "", ReadOnly: p.kit.ReadOnly}
+	d := sagaList{List: l, Now: v.Now, Filtered: v.URL.RawQuery != ""}
+	if !p.kit.ReadOnly {
+		b := v.Button("New saga", "/ui/sagas/new", "sagas:write", "Start a saga of a workflow.", web.Changes)
+		d.New = &b
+	}
 	q := v.URL.Query()
 	q.Del("peek")
 	d.CSV, d.ND = "/ui/sagas/export.csv?"+q.Encode(), "/ui/sagas/export.ndjson?"+q.Encode()
 	q.Del("cursor")
-	if p.kit.Serves(bulkPath) && !p.kit.ReadOnly {
-		d.BulkURL = bulkPath + "?" + l.Sent(v.Now).Encode()
+	if d.Oldest = q.Get("order") == "asc"; d.Oldest {
+		l.Kept = append(l.Kept, web.Option{Value: "asc", Label: "order"})
+		q.Del("order")
+	} else {
+		q.Set("order", "asc")
+	}
+	d.Turned = "?" + q.Encode()
+	if p.kit.Serves(bulkPath) && !p.kit.ReadOnly && v.May("sagas:write") {
+		all := l.Sent(v.Now)
+		all.Del("order")
+		d.BulkURL = bulkPath + "?" + all.Encode()
 	}
 	if p.kit.Serves(errorsPath) {
 		d.Group = errorsPath

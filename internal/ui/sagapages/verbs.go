@@ -36,42 +36,48 @@ type request struct {
 	edit client.RequestEditorFn
 }
 
+// whole is the operation of an action on the whole saga.
+func whole[P any](call web.Call[P]) send {
+	operation := web.On(call)
+	return func(r request) (*http.Response, error) {
+		return operation(r.ClientWithResponses, r.ctx, r.id, r.body, r.edit)
+	}
+}
+
+// ofStep is the operation of an action on one step.
+func ofStep[P any](call func(
+	c client.ClientInterface, ctx context.Context, saga uuid.UUID, step string, params *P, contentType string,
+	body io.Reader, edit ...client.RequestEditorFn,
+) (*http.Response, error)) send {
+	return func(r request) (*http.Response, error) {
+		return call(r.ClientInterface, r.ctx, r.id, r.step, new(P), web.JSON, r.body, r.edit)
+	}
+}
+
 var verbs = map[client.SagaAction]verb{
 	client.SagaActionCancel: {
 		label: "Cancel", class: web.Changes,
-		send: func(r request) (*http.Response, error) {
-			return r.CancelSagaWithBody(r.ctx, r.id, &client.CancelSagaParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.CancelSagaWithBody),
 	},
 	client.SagaActionCompensate: {
 		label: "Compensate", class: web.Changes,
-		send: func(r request) (*http.Response, error) {
-			return r.CompensateSagaWithBody(r.ctx, r.id, &client.CompensateSagaParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.CompensateSagaWithBody),
 	},
 	client.SagaActionResumeCompensation: {
 		label: "Resume compensation", class: web.Changes,
-		send: func(r request) (*http.Response, error) {
-			return r.ResumeCompensationWithBody(r.ctx, r.id, &client.ResumeCompensationParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.ResumeCompensationWithBody),
 	},
 	client.SagaActionRetry: {
 		label: "Retry", class: web.Changes,
-		send: func(r request) (*http.Response, error) {
-			return r.RetrySagaWithBody(r.ctx, r.id, &client.RetrySagaParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.RetrySagaWithBody),
 	},
 	client.SagaActionSuspend: {
 		label: "Suspend", class: web.Changes,
-		send: func(r request) (*http.Response, error) {
-			return r.SuspendSagaWithBody(r.ctx, r.id, &client.SuspendSagaParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.SuspendSagaWithBody),
 	},
 	client.SagaActionResume: {
 		label: "Resume", class: web.Changes,
-		send: func(r request) (*http.Response, error) {
-			return r.ResumeSagaWithBody(r.ctx, r.id, &client.ResumeSagaParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.ResumeSagaWithBody),
 	},
 	client.SagaActionExtendDeadline: {
 		label: "Extend the deadline", class: web.Changes,
@@ -82,57 +88,41 @@ var verbs = map[client.SagaAction]verb{
 			}},
 			{Name: "until", Label: "Or until (UTC)", Hint: "2026-12-31T18:00:00Z"},
 		},
-		send: func(r request) (*http.Response, error) {
-			return r.ExtendDeadlineWithBody(r.ctx, r.id, &client.ExtendDeadlineParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.ExtendDeadlineWithBody),
 	},
 	client.SagaActionAcknowledge: {
 		label: "Acknowledge", class: web.Changes,
-		send: func(r request) (*http.Response, error) {
-			return r.AcknowledgeSagaWithBody(r.ctx, r.id, &client.AcknowledgeSagaParams{}, web.JSON, r.body, r.edit)
-		},
+		send: whole(client.ClientInterface.AcknowledgeSagaWithBody),
 	},
 	client.SagaActionRestore: {
 		label: "Restore from the archive", class: web.Changes,
 		noDry: true,
-		send: func(r request) (*http.Response, error) {
-			return r.RestoreSagaWithBody(r.ctx, r.id, &client.RestoreSagaParams{}, web.JSON, r.body, r.edit)
-		},
+		send:  whole(client.ClientInterface.RestoreSagaWithBody),
 	},
 	client.SagaActionForceComplete: {
 		label: "Force completion", class: web.Dangerous,
 		warning: "The saga ends as completed whatever its steps did. Nothing is called any more.",
-		send: func(r request) (*http.Response, error) {
-			return r.ForceCompleteWithBody(r.ctx, r.id, &client.ForceCompleteParams{}, web.JSON, r.body, r.edit)
-		},
+		send:    whole(client.ClientInterface.ForceCompleteWithBody),
 	},
 	client.SagaActionForceFail: {
 		label: "Force failure", class: web.Dangerous,
 		warning: "The saga ends as failed without compensation. What its steps did stays.",
-		send: func(r request) (*http.Response, error) {
-			return r.ForceFailWithBody(r.ctx, r.id, &client.ForceFailParams{}, web.JSON, r.body, r.edit)
-		},
+		send:    whole(client.ClientInterface.ForceFailWithBody),
 	},
 	client.SagaActionSkipStep: {
 		label: "Skip %s", class: web.Changes, step: true,
 		undo: "Skip the undo of %s",
-		send: func(r request) (*http.Response, error) {
-			return r.SkipStepWithBody(r.ctx, r.id, r.step, &client.SkipStepParams{}, web.JSON, r.body, r.edit)
-		},
+		send: ofStep(client.ClientInterface.SkipStepWithBody),
 	},
 	client.SagaActionCompleteStep: {
 		label: "Mark %s as done by hand", class: web.Changes, step: true,
 		undo:   "Mark %s as undone by hand",
 		fields: []web.Field{{Name: "output", Label: "Its output", Kind: "json", Hint: "what later steps see as its output"}},
-		send: func(r request) (*http.Response, error) {
-			return r.CompleteStepWithBody(r.ctx, r.id, r.step, &client.CompleteStepParams{}, web.JSON, r.body, r.edit)
-		},
+		send:   ofStep(client.ClientInterface.CompleteStepWithBody),
 	},
 	client.SagaActionFailStep: {
 		label: "Mark %s as failed", class: web.Changes, step: true,
 		undo: "Mark the undo of %s as failed",
-		send: func(r request) (*http.Response, error) {
-			return r.FailStepWithBody(r.ctx, r.id, r.step, &client.FailStepParams{}, web.JSON, r.body, r.edit)
-		},
+		send: ofStep(client.ClientInterface.FailStepWithBody),
 	},
 }

@@ -25,6 +25,7 @@ type cause struct {
 	Badge web.Badge
 	URL   string // of the page of the items
 	Step  string // what its button says
+	Many  string // of how many items, where the button leads to a list of them
 	Needs string // the permission that the visitor lacks
 }
 
@@ -45,6 +46,9 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 	d := overview{Overview: o, Now: p.kit.Now(), Heading: heading(len(o.Causes)), Figures: figures(&o.Counts)}
 	for _, c := range o.Causes {
 		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
+		if c.ID == nil && c.Count > 1 {
+			line.Many = web.Count(c.Count, c.IsCapped)
+		}
 		if !c.Next.Allowed {
 			line.Needs = c.Next.Permission
 		}
@@ -104,18 +108,32 @@ var steps = map[string]string{
 
 // pageOf is the page that shows what an operation returns. Lists have the same parameters on both.
 func pageOf(link string) string {
-	for _, page := range []struct{ api, ui string }{
-		{"/api/v1/sagas", "/ui/sagas"}, {"/api/v1/workflows", "/ui/workflows"}, {"/api/v1/webhooks", "/ui/webhooks"},
-		{"/api/v1/job-runs", "/ui/runs"}, {"/api/v1/job-definitions", "/ui/jobs"}, {"/api/v1/workers", "/ui/workers"},
-		{"/api/v1/dlq/groups", "/ui/dlq/groups"}, {"/api/v1/dlq/redrives", "/ui/redrives"},
-		{"/api/v1/dlq/messages", "/ui/dlq/letters"}, {"/api/v1/dlq/archive", "/ui/dlq/archive"},
-		{"/api/v1/dlq/topics", "/ui/dlq/topics"}, {"/api/v1/scheduler/leader", "/ui/workers"},
-	} {
-		if rest, ok := strings.CutPrefix(link, page.api); ok && (rest == "" || strings.ContainsRune("/?", rune(rest[0]))) {
-			return page.ui + rest
-		}
+	if page, ok := known(link); ok {
+		return page
 	}
 	return "/ui/search?" + url.Values{"q": {link}}.Encode()
+}
+
+// pagesOf are the pages of operations, those of longer paths first. An archived letter has the page of a letter.
+var pagesOf = []struct{ api, ui string }{
+	{"/api/v1/sagas/bulk/", "/ui/sagas/bulk/"}, {"/api/v1/sagas", "/ui/sagas"}, {"/api/v1/workflows", "/ui/workflows"},
+	{"/api/v1/job-runs/bulk", "/ui/run-bulks"}, {"/api/v1/job-runs", "/ui/runs"}, {"/api/v1/workers", "/ui/workers"},
+	{"/api/v1/job-definitions", "/ui/jobs"}, {"/api/v1/webhooks", "/ui/webhooks"},
+	{"/api/v1/dlq/groups", "/ui/dlq/groups"}, {"/api/v1/dlq/redrives", "/ui/redrives"},
+	{"/api/v1/dlq/messages", "/ui/dlq/letters"}, {"/api/v1/dlq/archive/", "/ui/dlq/letters/"},
+	{"/api/v1/dlq/archive", "/ui/dlq/archive"}, {"/api/v1/dlq/topics", "/ui/dlq/topics"},
+	{"/api/v1/scheduler/leader", "/ui/workers"}, {"/api/v1/timeline", "/ui/timeline"},
+}
+
+// known returns the page of path and query of an operation, if it has one.
+func known(link string) (string, bool) {
+	for _, page := range pagesOf {
+		rest, ok := strings.CutPrefix(link, page.api)
+		if ok && (rest == "" || strings.HasSuffix(page.api, "/") || strings.ContainsRune("/?", rune(rest[0]))) {
+			return page.ui + rest, true
+		}
+	}
+	return "", false
 }
 
 // figures are the counts that people glance at; those that the visitor may not read are left out.
@@ -127,9 +145,9 @@ func figures(c *client.OverviewCounts) (out []glanced) {
 		{c.SagasActive, "sagas active", "/ui/sagas?active=true"},
 		{c.SagasNeedAttention, "need attention", "/ui/sagas?needs_attention=true"},
 		{c.LettersOpen, "dead letters open", "/ui/dlq"},
-		{c.RunsFailed, "runs failed, 24 h", "/ui/runs?state=FAILED"},
-		{c.RunsLate, "runs late", "/ui/runs?state=PENDING"},
-		{c.DefinitionsPaused, "jobs paused", "/ui/jobs"},
+		{c.RunsFailed, "runs failed, 24 h", "/ui/runs?state=FAILED&state=TIMED_OUT&finished_from=-24h"},
+		{c.RunsLate, "runs late", "/ui/runs?state=PENDING&late_by_min=1"},
+		{c.DefinitionsPaused, "jobs paused", "/ui/jobs?paused=true"},
 	} {
 		if f.of != nil {
 			out = append(out, glanced{web.Count(f.of.Count, f.of.IsCapped), f.label, f.url})

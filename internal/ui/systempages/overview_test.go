@@ -98,7 +98,11 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 		saga: `href="/ui/sagas/` + saga, s.URL + "/api/v1/sagas/" + saga + "/events?order=asc": `href="/ui/sagas/` + saga,
 		"/ui/dlq/letters/" + id: `href="/ui/dlq/letters/` + id, "register": `href="/ui/register-workflow"`,
 		hostile: `href="/ui/sagas/` + saga, "nothing like it": "Nothing has exactly this", "": `href="/ui/workers"`,
-		strings.Repeat("a", 256): "REQ_INVALID_PARAMETER",
+		strings.Repeat("a", 256): "REQ_INVALID_PARAMETER", "publish": `href="/ui/jobs/events/publish"`,
+		s.URL + "/api/v1/job-runs/" + run + "/logs?format=text": `href="/ui/runs/` + run + `"><`,
+		s.URL + "/skald/api/v1/sagas?status=failed":             `href="/ui/sagas?status=failed"`,
+		s.URL + "/api/v1/dlq/archive/" + id:                     `href="/ui/dlq/letters/` + id + `"`,
+		s.URL + "/ui/runs?queue=gpu":                            `href="/ui/runs?queue=gpu"`,
 	} {
 		_, found := s.Get(t, "/ui/search?q="+url.QueryEscape(q))
 		if !strings.Contains(found, want) {
@@ -108,6 +112,15 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	}
 	if strings.Contains(page, hostile) || strings.Contains(page, " style=") {
 		t.Error("a page contains text of a client as markup, or an inline style")
+	}
+	_, all := s.Get(t, "/ui/search")
+	_, all, _ = strings.Cut(all, `id="hits"`)
+	all, _, _ = strings.Cut(all, "</main>")
+	for _, link := range strings.Split(all, `href="`)[1:] {
+		link, _, _ = strings.Cut(link, `"`)
+		if status, page := s.Get(t, link); status != 200 {
+			t.Errorf("%s is offered by name, and answers %d\n%s", link, status, page)
+		}
 	}
 	follow(t, s, saga, id, run, group)
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -14,7 +12,7 @@ import (
 // webhookList is the page of the list of webhooks.
 type webhookList struct {
 	*web.List
-	Webhooks []client.Webhook
+	Webhooks []webhookRow
 	Create   []web.Button
 	Curl     string
 	Now      time.Time
@@ -31,7 +29,13 @@ func (p *pages) webhooks(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Webhooks = list.Webhooks
+	for _, w := range list.Webhooks {
+		row := webhookRow{Webhook: w}
+		if w.Pending != nil {
+			row.Waiting = web.Count(*w.Pending, *w.Pending >= preparedAtMost)
+		}
+		d.Webhooks = append(d.Webhooks, row)
+	}
 	d.Paged(list.Pagination)
 	if !p.kit.ReadOnly {
 		d.Create = []web.Button{v.Button("Create", "/ui/webhooks/new", webhookAdmin, meansCreate, web.Safe)}
@@ -40,6 +44,15 @@ func (p *pages) webhooks(v *web.Visit) (*web.Page, error) {
 		[]byte(`{"url": "https://example.org/hooks/skald", "event_types": ["saga.completed", "saga.failed"]}`))
 	return &web.Page{Template: "webhooks", Title: "Webhooks", Nav: "Webhooks", Refresh: 10, Data: d}, nil
 }
+
+// webhookRow is a webhook in a list.
+type webhookRow struct {
+	client.Webhook
+	Waiting string // deliveries
+}
+
+// preparedAtMost is how many deliveries are prepared at a time. Further events wait in the audit trail, uncounted.
+const preparedAtMost = 1000
 
 // webhookPage is one webhook, with its deliveries.
 type webhookPage struct {
@@ -109,9 +122,9 @@ func (p *pages) delivery(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := uuid.Parse(v.PathValue("delivery"))
+	id, err := v.ID("delivery")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	res, err := p.kit.Client.GetWebhookDeliveryWithResponse(v.Context(), w.ID, id)
 	if err != nil {

@@ -34,9 +34,9 @@ const (
 
 // webhookOf reads the webhook of the URL, with its ETag.
 func (p *pages) webhookOf(v *web.Visit) (*client.Webhook, string, error) {
-	id, err := uuid.Parse(v.PathValue("webhook"))
+	id, err := v.ID("webhook")
 	if err != nil {
-		return nil, "", web.ErrNoPage
+		return nil, "", err
 	}
 	res, err := p.kit.Client.GetWebhookWithResponse(v.Context(), id)
 	if err != nil {
@@ -240,9 +240,9 @@ func (p *pages) redeliver(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := uuid.Parse(v.PathValue("delivery"))
+	id, err := v.ID("delivery")
 	if err != nil {
-		return nil, web.ErrNoPage
+		return nil, err
 	}
 	at := deliveryPath(w.ID, id)
 	a.NoReason, a.ETag, a.Done = true, "", func([]byte) string { return at }

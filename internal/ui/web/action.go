@@ -107,6 +107,25 @@ type Field struct {
 // Option of a select.
 type Option struct{ Value, Label string }
 
+// Options makes options of constants of the API, shown as words.
+func Options[T ~string](constants ...T) (all []Option) {
+	for _, c := range constants {
+		all = append(all, Option{Value: string(c), Label: Words(c)})
+	}
+	return all
+}
+
+// Labelled makes options of pairs of a value and its label.
+func Labelled(pairs ...string) (all []Option) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		all = append(all, Option{Value: pairs[i], Label: pairs[i+1]})
+	}
+	return all
+}
+
+// YesNo are the options of a parameter that is true or false.
+var YesNo = []Option{{"true", "yes"}, {"false", "no"}}
+
 // Form is what a visitor has filled in, by the names of the fields.
 type Form map[string]string
 
@@ -132,6 +151,17 @@ func Sentence(format string, args ...any) template.HTML {
 
 // JSON is the content type of every body.
 const JSON = "application/json"
+
+// Emptied takes away values whose fields were emptied: an omitted member would stay as it is. A field that the form
+// does not have is left alone. before are the values when the form was opened.
+func Emptied(form Form, members map[string]any, before map[string]*string) {
+	for name, value := range before {
+		filled, shown := form[name]
+		if shown && members[name] == nil && strings.TrimSpace(filled) == "" && deref(value) != "" {
+			members[name] = ""
+		}
+	}
+}
 
 // members makes the body of the form.
 func (a *Action) members(form Form) (map[string]any, error) {

@@ -82,6 +82,12 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 	if err := d.preview(v, form); err != nil {
 		return nil, err
 	}
+	if !posted && v.URL.RawQuery == "" && d.Problem != nil && d.Problem.Code == "REQ_SCHEMA" {
+		d.Problem = nil // what is missing has not been filled in yet
+		for i := range a.Fields {
+			a.Fields[i].Problem = ""
+		}
+	}
 	d.Command = d.asCurl(v, form)
 	p := &Page{Template: "action", Title: a.Title, Nav: a.Nav, Data: d, Scripts: a.Scripts}
 	if a.Template != "" {

@@ -13,6 +13,9 @@ func Document(raw json.RawMessage) template.HTML {
 	if len(raw) == 0 {
 		return ""
 	}
+	if string(raw) == `"***"` { // what the API sends in place of content
+		return `<span class="quiet">hidden: needs payloads:read</span>`
+	}
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, raw, "", "  ") != nil {
 		return template.HTML(template.HTMLEscapeString(string(raw)))

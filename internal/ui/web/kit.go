@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"html/template"
 	"io"
@@ -26,9 +27,24 @@ type Config struct {
 	Title, Colour string
 	// Links are templates of links to other tools, with {trace_id} and {correlation_id}; none: no links.
 	Links []Link
-	Now   func() time.Time
-	NewID func() string // of an Idempotency-Key
-	Log   *slog.Logger
+	// SingleSignOn lets visitors sign in at an identity provider; nil: only with a credential that they have.
+	SingleSignOn *SingleSignOn
+	Now          func() time.Time
+	NewID        func() string // of an Idempotency-Key
+	Log          *slog.Logger
+}
+
+// SingleSignOn is how visitors sign in at an identity provider. Errors that are a *Refusal say for people what is
+// wrong.
+type SingleSignOn struct {
+	Name string // of the provider, as people know it
+	// PublicURL is the URL of this server with its base, empty: what the request says.
+	PublicURL string
+	// Begin returns the provider's URL to go to, which leads back to redirect, and what the browser must keep.
+	Begin func(ctx context.Context, redirect, next string) (to, kept string, err error)
+	// Finish takes what the browser has kept, and the query that the provider sent it back with. It returns a
+	// credential of which a session can be made, once, and what Begin got as next.
+	Finish func(ctx context.Context, kept string, answer url.Values) (credential, next string, err error)
 }
 
 // Kit is the handler of the pages registered with it.
@@ -37,21 +53,28 @@ type Kit struct {
 	Client *client.ClientWithResponses
 	// SignIn returns the page that asks a visitor to sign in, for a request that found nobody.
 	SignIn func(*Visit) *Page
-	// Patterns are those of all pages.
+	// Patterns are those of all pages, and of what is no page.
 	Patterns []string
 	assets   assets
 	pages    map[string]*parsed
+	common   *template.Template // the layout and the parts of all pages
 	mux      *http.ServeMux
 }
 
 // parsed is the template of a page, together with the layout and the parts that pages share.
-type parsed struct{ *template.Template }
+type parsed struct {
+	ready func() (*template.Template, error)
+}
 
 func (p *parsed) execute(w io.Writer, name string, data any) error {
 	if p == nil {
 		return fmt.Errorf("there is no template for this page")
 	}
-	return p.ExecuteTemplate(w, name, data)
+	t, err := p.ready()
+	if err != nil {
+		return err
+	}
+	return t.ExecuteTemplate(w, name, data)
 }
 
 // Serves reports whether there is a page with exactly this path, so that no page links to one that is not there.
@@ -84,6 +107,8 @@ type Visit struct {
 	Kit *Kit
 	Who *client.CallerIdentity // nil while nobody is signed in
 	Now time.Time
+	// Tenant is the one that the visitor looks at, as the URL names it; empty: their own.
+	Tenant string
 	// calls are the requests to the API that were made for this visit.
 	calls *calls
 }

@@ -98,7 +98,7 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 // Sent are the parameters for the API: those of the URL, with distances in time as times. extra are pairs of names
 // and values.
 func (l *List) Sent(now time.Time, extra ...string) url.Values {
-	sent := without(l.asked)
+	sent := without(l.asked, "columns") // the page's own
 	for _, f := range l.Filters {
 		if !f.Time {
 			continue

@@ -133,6 +133,9 @@ func Curl(by *http.Request, base, method, path string, body []byte) string {
 	if by.Header.Get("Authorization") != "" || by.Header.Get("Cookie") != "" {
 		command += ` -H "Authorization: Bearer $SKALD_API_KEY"`
 	}
+	if tenant := by.Header.Get("X-Tenant-Id"); tenant != "" {
+		command += " -H " + quoted("X-Tenant-Id: "+tenant)
+	}
 	if len(body) > 0 {
 		command += " -H 'Content-Type: application/json' -d " + quoted(string(body))
 	}

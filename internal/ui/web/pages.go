@@ -3,22 +3,24 @@ package web
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
 )
 
 // Redirect is the Data of a page that is elsewhere: a path below the base, such as "/ui/sagas".
 type Redirect string
+
+// Provider is the Data of a page that is at the identity provider: a whole URL.
+type Provider string
 
 // File is the Data of a page that is a file to be kept.
 type File struct {
@@ -50,6 +52,15 @@ func (v *Visit) Query(name string) *string {
 	return nil
 }
 
+// ID returns the id that the page's path names; ErrNoPage if it is none.
+func (v *Visit) ID(name string) (uuid.UUID, error) {
+	id, err := uuid.Parse(v.PathValue(name))
+	if err != nil {
+		return id, ErrNoPage
+	}
+	return id, nil
+}
+
 // Page registers the page of a pattern of http.ServeMux below /ui/, for visitors who are signed in.
 func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
 	k.page(pattern, func(v *Visit) (*Page, error) { return k.found(v, f) })
@@ -59,7 +70,10 @@ func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
 func (k *Kit) OpenPage(pattern string, f func(*Visit) (*Page, error)) { k.page(pattern, f) }
 
 // Handle registers a handler for what is no page.
-func (k *Kit) Handle(pattern string, h http.Handler) { k.mux.Handle(pattern, h) }
+func (k *Kit) Handle(pattern string, h http.Handler) {
+	k.Patterns = append(k.Patterns, pattern)
+	k.mux.Handle(pattern, h)
+}
 
 func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 	k.Patterns = append(k.Patterns, pattern)
@@ -73,7 +87,12 @@ func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 			w.Header()[name] = values
 		}
 		if to, ok := p.Data.(Redirect); ok {
-			http.Redirect(w, r, k.Base+string(to), http.StatusSeeOther)
+			http.Redirect(w, r, v.within(k.Base+string(to)), http.StatusSeeOther)
+			return
+		}
+		if to, ok := p.Data.(Provider); ok {
+			w.Header().Set("Cache-Control", "no-store")
+			http.Redirect(w, r, string(to), http.StatusSeeOther)
 			return
 		}
 		if f, ok := p.Data.(File); ok {
@@ -86,6 +105,7 @@ func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 
 func (k *Kit) visit(r *http.Request) *Visit {
 	v := &Visit{Kit: k, Now: k.Now(), calls: &calls{}}
+	r, v.Tenant = chosen(r)
 	v.Request = r.WithContext(onBehalfOf(r, v.calls))
 	return v
 }
@@ -112,7 +132,11 @@ func (k *Kit) problem(v *Visit, err error) *Page {
 	if r.Status == http.StatusUnauthorized && k.SignIn != nil {
 		return k.SignIn(v)
 	}
-	return &Page{Template: "problem", Title: r.Title, Status: r.Status, Data: r.Problem}
+	p := &Page{Template: "problem", Title: r.Title, Status: r.Status, Data: r.Problem}
+	if r.Code == "SYS_UNAVAILABLE" { // it passes: the page tries again by itself
+		p.Refresh = 5
+	}
+	return p
 }
 
 // chrome is what surrounds the content of a page.
@@ -130,6 +154,15 @@ func (c chrome) Asset(name string) string { return c.kit.Asset(name) }
 
 // Base is the path before /ui/.
 func (c chrome) Base() string { return c.kit.Base }
+
+// API is what comes before /api/v1 in the URLs of the API that belong to this page.
+func (c chrome) API() string { return c.visit.api() }
+
+// Switchable reports whether the visitor may look at other tenants.
+func (c chrome) Switchable() bool { w := c.visit.Who; return w != nil && w.AnyTenant }
+
+// Tenant is the one that the visitor has chosen; empty: none.
+func (c chrome) Tenant() string { return c.visit.Tenant }
 
 // Installation is the bar's text.
 func (c chrome) Installation() string { return c.kit.Title }
@@ -184,8 +217,12 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		http.Error(w, "The page cannot be shown; the server's log says why.", http.StatusInternalServerError)
 		return
 	}
-	sum := sha256.Sum256(changing.ReplaceAll(out.Bytes(), nil))
-	h, tag := w.Header(), `"`+hex.EncodeToString(sum[:12])+`"`
+	if v.Tenant != "" {
+		page := v.keepTenant(out.Bytes())
+		out.Reset()
+		out.Write(page)
+	}
+	h, tag := w.Header(), tagOf(out.Bytes())
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("ETag", tag)
@@ -199,7 +236,3 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 	}
 	_, _ = w.Write(out.Bytes()) // the browser is gone, or has it
 }
-
-// changing is what differs between two renderings of the same page: the words of a time, the calls with the
-// times of now in them, and the time at which it was checked.
-var changing = regexp.MustCompile(`(?s)<time [^>]*>[^<]*</time>|<footer.*?</footer>|data-now="[^"]*"`)

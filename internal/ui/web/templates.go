@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,9 +28,21 @@ func (k *Kit) Templates(own fs.FS) error {
 	return nil
 }
 
-// parse reads the folder "templates" of a subject.
+// Prepare makes every page ready, for tests: a page with a mistake fails only when it is asked for.
+func (k *Kit) Prepare() error {
+	for name, p := range k.pages {
+		if _, err := p.ready(); err != nil {
+			return fmt.Errorf("page %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// parse reads the folder "templates" of a subject. A page is made ready when it is shown for the first time:
+// html/template copies and escapes the layout and the parts for each page, which takes more memory than the rest of
+// the pages, and a server of which nobody looks at the pages needs none of it.
 func (k *Kit) parse(own fs.FS) (map[string]*parsed, error) {
-	shared, err := template.New("").Funcs(k.functions()).ParseFS(files, "templates/parts*.html")
+	shared, err := k.shared()
 	if err != nil {
 		return nil, err
 	}
@@ -47,38 +60,56 @@ func (k *Kit) parse(own fs.FS) (map[string]*parsed, error) {
 		if strings.HasPrefix(n, "templates/parts") {
 			continue
 		}
-		t, err := shared.Clone()
+		pages[strings.TrimSuffix(strings.TrimPrefix(n, "templates/"), ".html")] = &parsed{
+			ready: sync.OnceValues(func() (*template.Template, error) { return pageOf(shared, own, n) }),
+		}
+	}
+	return pages, nil
+}
+
+// shared parses the layout and the parts of all pages, once; the subjects get copies.
+func (k *Kit) shared() (*template.Template, error) {
+	if k.common == nil {
+		t, err := template.New("").Funcs(k.functions()).ParseFS(files, "templates/parts*.html")
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(n, "templates/action-") {
-			if t, err = t.ParseFS(files, "templates/action.html"); err != nil {
-				return nil, err
-			}
-		}
-		if t, err = t.ParseFS(own, n); err != nil {
+		if _, err := t.New("layout.html").Parse(layout); err != nil {
 			return nil, err
 		}
-		if t, err = t.New("layout.html").Parse(layout); err != nil {
-			return nil, err
-		}
-		pages[strings.TrimSuffix(strings.TrimPrefix(n, "templates/"), ".html")] = &parsed{t}
+		k.common = t
 	}
-	return pages, nil
+	return k.common.Clone()
+}
+
+// pageOf adds a page to a copy of what it shares with others.
+func pageOf(shared *template.Template, own fs.FS, name string) (*template.Template, error) {
+	t, err := shared.Clone()
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(name, "templates/action-") {
+		if t, err = t.ParseFS(files, "templates/action.html"); err != nil {
+			return nil, err
+		}
+	}
+	return t.ParseFS(own, name)
 }
 
 // functions are what templates may call. docs/ui.md explains them to those who write pages.
 func (k *Kit) functions() template.FuncMap {
 	return template.FuncMap{
 		"ago": Ago, "duration": Duration, "ms": Milliseconds, "count": Count, "bytes": Bytes, "percent": Percent,
-		"document": Document, "badge": BadgeOf, "short": Short, "words": Words,
+		"hourly":   Hourly,
+		"document": Document, "badge": BadgeOf, "short": Short, "words": Words, "prose": Prose, "capital": Capital,
 		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") },
 		"clock":     func(t time.Time) string { return t.UTC().Format("15:04:05") },
 		"day":       func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"minute":    func(t time.Time) string { return t.UTC().Format("01-02 15:04") },
 		"deref":     deref,
 		"base":      func() string { return k.Base },
 		"segment":   url.PathEscape,
-		"elsewhere": k.Elsewhere,
+		"elsewhere": func(trace, correlation any) []Link { return k.Elsewhere(text(trace), text(correlation)) },
 		"replace":   strings.ReplaceAll, "lower": strings.ToLower, "join": strings.Join,
 		"add":  func(a, b int) int { return a + b },
 		"data": dict,

@@ -5,8 +5,8 @@
 // Every page is a GET whose URL holds its whole state. Every action is a form that works without scripts; scripts
 // make pages live and save round trips.
 //
-// Files, each on top of those before it: words, badges, documents, timescale, linediff, problems, local, assets, kit,
-// templates, pages, action, actions, list, web.
+// Files, each on top of those before it: words, badges, charts, documents, timescale, linediff, problems, local,
+// tenant, assets, kit, tag, templates, pages, action, operation, actions, list, web.
 package web
 
 import (
@@ -28,7 +28,8 @@ func New(cfg Config) (*Kit, error) {
 	if k.assets, err = loadAssets(); err != nil {
 		return nil, fmt.Errorf("web UI: read assets: %w", err)
 	}
-	k.mux.HandleFunc("GET /ui/assets/", k.assets.serve)
+	k.Handle("GET /ui/assets/", http.HandlerFunc(k.assets.serve))
+	k.Handle("GET /ui/of/{tenant}/api/v1/", http.HandlerFunc(k.forTenant))
 	k.Page("/ui/", func(*Visit) (*Page, error) { return nil, ErrNoPage })
 	return k, k.Templates(files)
 }

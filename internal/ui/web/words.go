@@ -3,22 +3,55 @@ package web
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Ago is a distance in time, as a person says it: "3 h ago", "in 4 min".
 func Ago(now, t time.Time) string {
 	d := now.Sub(t)
 	if d < 0 {
-		return "in " + Duration(-d)
+		return "in " + Duration(max(-d, time.Second).Truncate(time.Second))
 	}
 	if d < time.Second {
 		return "just now"
 	}
-	return Duration(d) + " ago"
+	return Duration(d.Truncate(time.Second)) + " ago"
 }
+
+// Prose is a text of the API as a sentence of its own: with a capital, a full stop, and times as people write them.
+func Prose(text string) string {
+	s := timeInText.ReplaceAllStringFunc(text, func(stamp string) string {
+		t, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			return stamp
+		}
+		return t.UTC().Format("2006-01-02 15:04:05 UTC")
+	})
+	if s == "" {
+		return ""
+	}
+	s = Capital(s)
+	if !strings.ContainsAny(s[len(s)-1:], ".!?:") {
+		s += "."
+	}
+	return s
+}
+
+// Capital makes the first letter one.
+func Capital(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(first)) + s[size:]
+}
+
+var timeInText = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
 // Duration shows d in at most two units.
 func Duration(d time.Duration) string {

@@ -1,7 +1,7 @@
 // Package workflowpages has the pages of workflows: their versions, how these differ, and their registration.
 //
-// Files, each on top of those before it: yamltext, steps, graph, changes, statistics, workflows, workflow, actions,
-// register, pages.
+// Files, each on top of those before it: yamltext, steps, graph, changes, statistics, window,
+// series, timing, workflows, workflow, actions, register, pages.
 package workflowpages
 
 import (
@@ -18,6 +18,7 @@ type pages struct{ kit *web.Kit }
 // Register adds the pages to k.
 func Register(k *web.Kit) error {
 	p := &pages{k}
+	k.Page("GET /ui/statistics", p.statistics)
 	k.Page("GET /ui/workflows", p.list)
 	k.Page("GET /ui/workflows/{workflow}", p.workflow)
 	k.Action("/ui/workflows/{workflow}/enable", p.enable)

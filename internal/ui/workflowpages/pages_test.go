@@ -116,6 +116,6 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	if _, doc := s.Call(t, "GET", "/workflows/order", nil); doc["enabled"] != true {
 		t.Errorf("%v", doc)
 	}
-	get("/ui/workflows/order/disable", 200, "Sagas that have started go on")
+	get("/ui/workflows/order/disable", 200, "Sagas that have started go on", "/api/v1/workflows/order/disable")
 	get("/ui/workflows/nobody/disable", 404)
 }

@@ -33,6 +33,8 @@ type workflowPage struct {
 	Against  int // the version it is compared with; 0: none
 	Changes  changes
 	Diff     []web.DiffLine
+	Timing   *timing
+	Series   *series
 	Actions  []web.Button
 	Register bool
 	Now      time.Time
@@ -60,12 +62,15 @@ func (d *workflowPage) At(version int, more ...string) string {
 	return "?" + q.Encode()
 }
 
-var workflowTabs = []string{"Steps", "Definition", "Versions", "Changes"}
+var workflowTabs = []string{"Steps", "Performance", "Over time", "Definition", "Versions", "Changes"}
+
+// tabOf is the value of the parameter tab.
+func tabOf(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
 
 func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	name := v.PathValue("workflow")
 	d := &workflowPage{Tab: v.URL.Query().Get("tab"), Now: v.Now, Register: p.mayRegister(v)}
-	if !slices.ContainsFunc(workflowTabs, func(t string) bool { return strings.ToLower(t) == d.Tab }) {
+	if !slices.ContainsFunc(workflowTabs, func(t string) bool { return tabOf(t) == d.Tab }) {
 		d.Tab = "steps"
 		if v.URL.Query().Has("diff") {
 			d.Tab = "changes"
@@ -101,6 +106,10 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 		d.Retry, d.UndoRe = policyWords(d.Definition.Retry), policyWords(d.Definition.CompensationRetry)
 	}
 	switch d.Tab {
+	case "performance":
+		d.Timing, err = p.timingOf(v, name, version)
+	case "over-time":
+		d.Series, err = p.seriesOf(v, name)
 	case "definition":
 		if v.URL.Query().Get("as") == "json" {
 			d.Raw = w.raw
@@ -114,7 +123,10 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	for _, t := range workflowTabs {
-		tab := strings.ToLower(t)
+		tab := tabOf(t)
+		if d.Counts.Refused && (tab == "performance" || tab == "over-time") {
+			continue
+		}
 		d.Tabs = append(d.Tabs, web.Tab{Name: t, URL: d.At(version, "tab", tab), Current: tab == d.Tab})
 	}
 	d.Actions = p.buttonsOf(v, w.Workflow)

@@ -8,16 +8,43 @@ const base = body.dataset.base;
 let seen = Date.now();
 let tag = '';
 
+// waiting shows a line at the top of the page while something takes more than a moment. What is there stays.
+let pending = 0;
+export async function waiting(promise) {
+  pending++;
+  const timer = setTimeout(() => body.classList.add('waiting'), 150);
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(timer);
+    if (--pending === 0) body.classList.remove('waiting');
+  }
+}
+
+function stale(why) {
+  offline.hidden = false;
+  offline.textContent = `${why} What you see is ${Math.round((Date.now() - seen) / 1000)} s old.`;
+}
+
+// On a narrow screen the rows come first: filters are folded unless one is set.
+if (matchMedia('(max-width: 640px)').matches) for (const d of document.querySelectorAll('details[data-fold]')) d.open = false;
+
 async function refresh() {
   if (document.hidden || dialog.open || document.querySelector('form.act')) return;
+  let why = 'Skald does not answer.';
   try {
-    const res = await fetch(location.href, { headers: tag ? { 'If-None-Match': tag } : {}, cache: 'no-store' });
+    const res = await waiting(fetch(location.href, { headers: tag ? { 'If-None-Match': tag } : {}, cache: 'no-store' }));
     if (res.status === 401) { location.reload(); return; }
+    if (document.getElementById('problem') && res.ok) { location.reload(); return; } // what was missing is back
+    if (res.status >= 500) why = res.status === 503 ? 'Skald cannot reach its database; it tries again by itself.' : `Skald answers ${res.status}.`;
     if (!res.ok && res.status !== 304) throw new Error(res.statusText);
     tag = res.headers.get('ETag') ?? '';
     if (res.status !== 304) {
       const next = new DOMParser().parseFromString(await res.text(), 'text/html');
-      for (const region of document.querySelectorAll('[data-live]')) replace(region, next.getElementById(region.id));
+      for (const old of document.querySelectorAll('[data-live]')) {
+        const fresh = next.getElementById(old.id);
+        if (document.dispatchEvent(new CustomEvent('skald:replace', { cancelable: true, detail: { old, fresh, replace } }))) replace(old, fresh);
+      }
       body.dataset.refresh = next.body.dataset.refresh ?? '';
       document.title = next.title;
       document.dispatchEvent(new Event('skald:refreshed'));
@@ -25,8 +52,7 @@ async function refresh() {
     seen = Date.now();
     offline.hidden = true;
   } catch {
-    offline.hidden = false;
-    offline.textContent = `Skald does not answer. What you see is ${Math.round((Date.now() - seen) / 1000)} s old.`;
+    stale(why);
   }
 }
 
@@ -60,6 +86,17 @@ function loop() {
 }
 loop();
 document.addEventListener('skald:refresh', refresh); // another script wants the page's new state now
+addEventListener('offline', () => stale('This computer is offline.'));
+addEventListener('online', () => { if (body.dataset.refresh) refresh(); else offline.hidden = true; });
+// A link that takes its time: the page stays, with the line. Coming back to it takes the line away.
+document.addEventListener('click', (e) => {
+  const link = e.target.closest('a[href]:not([data-action], [data-peek], [download], [target])');
+  if (!link || e.defaultPrevented || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0 || link.origin !== location.origin) return;
+  if (link.pathname === location.pathname && link.search === location.search && link.hash) return;
+  const timer = setTimeout(() => { if (!e.defaultPrevented) body.classList.add('waiting'); }, 150);
+  addEventListener('pagehide', () => { clearTimeout(timer); body.classList.remove('waiting'); }, { once: true });
+  setTimeout(() => body.classList.remove('waiting'), 20_000); // a file, or a page that never came
+});
 document.addEventListener('visibilitychange', () => { if (!document.hidden && body.dataset.refresh) refresh(); });
 
 // Times are words that age.
@@ -67,7 +104,7 @@ const skew = Date.parse(body.dataset.now) - Date.now(); // the server's clock ag
 
 export function ago(ms) {
   const word = (n) => {
-    if (n < 10_000) return `${Math.round(n / 100) / 10} s`;
+    if (n < 10_000) return `${Math.max(1, Math.floor(n / 1000))} s`;
     for (const [size, unit, next, small] of [[86_400_000, 'd', 3_600_000, 'h'], [3_600_000, 'h', 60_000, 'min'], [60_000, 'min', 1000, 's'], [1000, 's']]) {
       if (n < size) continue;
       const rest = next && n / size < 10 ? Math.floor(n % size / next) : 0;
@@ -89,7 +126,7 @@ setInterval(() => {
 
 // Actions: the form of the page that the link leads to, in a dialog.
 async function open(url) {
-  const res = await fetch(url, { headers: { Accept: 'text/html' } });
+  const res = await waiting(fetch(url, { headers: { Accept: 'text/html' } }));
   show(await res.text(), url);
   dialog.showModal();
   dialog.querySelector('input:not([type=hidden]), textarea, select, button')?.focus();
@@ -123,8 +160,41 @@ document.addEventListener('click', (e) => {
 async function send(form, what) {
   const data = new URLSearchParams(new FormData(form));
   data.set('do', what);
-  return fetch(form.getAttribute('action') || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' } });
+  return waiting(fetch(form.getAttribute('action') || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' } }));
 }
+
+// signedOut says in a form that it is kept.
+function signedOut(form) {
+  let again = form.querySelector('.signed-out');
+  if (!again) {
+    again = Object.assign(document.createElement('p'), { className: 'box undo signed-out' });
+    again.setAttribute('role', 'alert');
+    const link = Object.assign(document.createElement('a'), { href: `${base}/ui/sign-in?next=/ui/signed-in`, target: '_blank', textContent: 'Sign in' });
+    again.append('You are signed out. Your form is kept: ', link, ' in another tab, then send it again.');
+    form.append(again);
+  }
+  again.querySelector('a').focus();
+}
+
+// A form that is a page is sent by the browser itself, once it is known that the session still holds: the answer to
+// a request of somebody who is signed out would be a page without the form.
+document.addEventListener('submit', async (e) => {
+  const form = e.target.closest('main form.act');
+  if (!form || form.closest('dialog') || form.method !== 'post' || e.defaultPrevented) return;
+  if (form.querySelector('[name=credential]')) return; // it is sent to become somebody
+  if (form.dataset.asked) { delete form.dataset.asked; return; }
+  e.preventDefault();
+  const by = e.submitter;
+  try {
+    const res = await waiting(fetch(`${base}/api/v1/whoami`, { cache: 'no-store' }));
+    if (res.status === 401) { signedOut(form); return; }
+  } catch {
+    stale('Skald does not answer. Your form is kept; send it again.');
+    return;
+  }
+  form.dataset.asked = 'yes';
+  form.requestSubmit(by);
+});
 
 document.addEventListener('submit', async (e) => {
   const form = e.target.closest('dialog form.act');
@@ -136,15 +206,7 @@ document.addEventListener('submit', async (e) => {
     const res = await send(form, what);
     if (res.status === 401) { // signed out meanwhile: the form stays as it is
       for (const b of form.querySelectorAll('button')) b.disabled = false;
-      let again = form.querySelector('.signed-out');
-      if (!again) {
-        again = Object.assign(document.createElement('p'), { className: 'box undo signed-out' });
-        again.setAttribute('role', 'alert');
-        const link = Object.assign(document.createElement('a'), { href: `${base}/ui/sign-in?next=/ui/signed-in`, target: '_blank', textContent: 'Sign in' });
-        again.append('You are signed out. Your form is kept: ', link, ' in another tab, then send it again.');
-        form.append(again);
-      }
-      again.querySelector('a').focus();
+      signedOut(form);
       return;
     }
     if (res.redirected && what === 'act') { location.href = res.url; return; }

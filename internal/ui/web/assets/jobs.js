@@ -1,9 +1,11 @@
 // The log of a run as it grows, and the selection of runs in a list. Both pages work without this file.
-const base = document.body.dataset.base;
 
-// kept is how many lines are in the page; older ones are in memory and come back on scrolling up.
+// Of a long log only the end is read; what is older comes on scrolling up. step is how many lines are in the page at
+// first, kept at most, and most how many are in memory while the log is followed: a log may have a million.
 const kept = 10000;
 const step = 2000;
+const most = 60000;
+const part = 512 << 10; // bytes that are asked for at once
 
 const section = document.getElementById('log');
 if (section) follow(section);
@@ -28,16 +30,18 @@ function follow(section) {
   const found = section.querySelector('#log-found');
   const download = section.querySelector('#log-download');
   const form = section.querySelector('form');
-  const url = `${base}/api/v1/job-runs/${section.dataset.run}`;
-  const texts = []; // all lines, with their colours
-  const marks = []; // of each line: when it came, and whether it is of stderr
-  let open = {}; // by attempt and stream: the index of the line that is not complete
+  const url = `${document.body.dataset.api}/api/v1/job-runs/${section.dataset.run}`;
+  const older = section.querySelector('#log-older');
+  let held = empty(); // the lines that are in memory
+  let begun = false; // the first of them is the first of the log
   let first = 0, last = 0; // the lines that are in the page
   let seen = 0; // lines, at the time when following was paused
   let following = true;
   let position = ''; // of the last chunk
   let stop = new AbortController();
   let drawing = false;
+  let loading = false;
+  let whole = false; // somebody wants all of it in memory
   let hits = [], hit = -1;
 
   form.addEventListener('submit', (e) => e.preventDefault());
@@ -58,8 +62,8 @@ function follow(section) {
 
   function restart() {
     stop.abort();
-    texts.length = marks.length = 0;
-    open = {};
+    held = empty();
+    begun = loading = whole = false;
     first = last = seen = 0;
     position = '';
     following = true;
@@ -71,85 +75,150 @@ function follow(section) {
   form.attempt.addEventListener('change', restart);
   form.stream.addEventListener('change', restart);
 
-  // read follows the log until the run has ended; it goes on after the last chunk when the connection breaks.
+  // ended reports whether there will be no more lines; the head of the page knows.
+  function ended() {
+    const head = document.querySelector('#head h1')?.dataset;
+    return head && ('ended' in head || form.attempt.value && Number(head.attempt) > Number(form.attempt.value));
+  }
+
+  // read asks for what is new once a second. A stream would hold a connection, of which a browser has six for all
+  // its tabs.
   async function read() {
     const mine = stop = new AbortController();
-    for (;;) {
+    for (let after = false; !mine.signal.aborted; await new Promise((done) => setTimeout(done, 1000))) {
+      if (mine.signal.aborted) return;
       try {
-        const headers = position ? { 'Last-Event-ID': position } : {};
-        const res = await fetch(query({ format: 'ndjson', follow: 'true' }), { headers, signal: mine.signal });
-        if (!res.ok) {
-          const problem = await res.json().catch(() => ({}));
-          state.textContent = problem.detail ?? res.statusText;
-          if (res.status < 500 && res.status !== 429) return;
-          throw new Error(res.statusText);
-        }
-        state.textContent = 'Following the log.';
-        await lines(res.body, (text) => { if (!mine.signal.aborted) take(JSON.parse(text)); });
-        const run = await (await fetch(`${url}?view=basic`, { signal: mine.signal })).json();
-        if (run.finished_at || form.attempt.value && run.attempt > Number(form.attempt.value)) {
-          state.textContent = texts.length ? 'The log is complete.' : 'Nothing has been logged.';
+        const over = ended(); // before the log is read: the last lines may still come
+        const n = await chunks(position ? {} : { tail_bytes: part }, mine, position ? { 'Last-Event-ID': position } : {}, (chunk) => {
+          if (!held.starts.length) begun = chunk.seq === 0 && (chunk.attempt === 1 || form.attempt.value !== '');
+          take(held, chunk, changed);
+          position = `${chunk.attempt}.${chunk.seq}`;
+        });
+        if (n < 0) return;
+        if (n) draws();
+        if (over && after && !n) {
+          state.textContent = held.texts.length ? 'The log is complete.' : 'Nothing has been logged.';
           return;
         }
+        after = over;
+        state.textContent = 'Following the log.';
       } catch {
         if (mine.signal.aborted) return;
         state.textContent = 'The connection is interrupted; the log goes on when Skald answers.';
       }
-      await new Promise((done) => setTimeout(done, 1000));
-      if (mine.signal.aborted) return;
     }
   }
 
-  async function lines(stream, each) {
-    const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = '';
-    for (;;) {
+  // chunks reads a part of the log, and returns how many chunks it has; -1: it cannot be read.
+  async function chunks(what, mine, headers, each) {
+    const res = await fetch(query({ format: 'ndjson', ...what }), { headers, signal: mine.signal });
+    if (!res.ok) {
+      const problem = await res.json().catch(() => ({}));
+      if (res.status >= 500 || res.status === 429) throw new Error(res.statusText);
+      state.textContent = problem.detail ?? res.statusText;
+      return -1;
+    }
+    let n = 0;
+    const reader = res.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = '', from = 0; ; rest = rest.slice(from), from = 0) {
       const { done, value } = await reader.read();
-      if (done) return;
+      if (done) return n;
       rest += value;
-      let from = 0;
-      for (let end; (end = rest.indexOf('\n', from)) >= 0; from = end + 1) each(rest.slice(from, end));
-      rest = rest.slice(from);
+      for (let end; (end = rest.indexOf('\n', from)) >= 0; from = end + 1) {
+        if (mine.signal.aborted) return n;
+        each(JSON.parse(rest.slice(from, end)));
+        n++;
+      }
     }
   }
 
-  // take adds the lines of a chunk. A line may be complete only with the next chunk of its stream.
-  function take(chunk) {
-    position = `${chunk.attempt}.${chunk.seq}`;
-    const text = chunk.chunk ?? new TextDecoder().decode(Uint8Array.from(atob(chunk.chunk_base64 ?? ''), (c) => c.charCodeAt(0)));
-    const key = `${chunk.attempt} ${chunk.stream}`;
-    const parts = text.split('\n');
-    const complete = parts.at(-1) === '';
-    if (complete) parts.pop();
-    const mark = { at: chunk.at, err: chunk.stream === 'stderr' };
-    parts.forEach((part, i) => {
-      if (i === 0 && open[key] !== undefined) {
-        const at = open[key];
-        texts[at] += part;
-        if (at >= first && at < last) pre.children[at - first]?.replaceWith(draw(at));
-      } else {
-        texts.push(part);
-        marks.push(mark);
+  // changed draws a line again that has grown.
+  function changed(at) {
+    if (at >= first && at < last) pre.children[at - first]?.replaceWith(draw(at));
+  }
+
+  // earlier reads the part before what is in memory.
+  async function earlier() {
+    if (begun || loading || !held.starts.length) return false;
+    loading = true;
+    const mine = stop, got = empty();
+    try {
+      const n = await chunks({ tail_bytes: part, before: held.starts[0].at }, mine, {}, (chunk) => take(got, chunk));
+      if (mine.signal.aborted || n < 0) return false;
+      begun = n === 0 || got.starts[0].at === (form.attempt.value ? `${form.attempt.value}.0` : '1.0');
+      // The first line of a stream may have begun in the earlier part.
+      for (const at of Object.values(got.open).sort((a, b) => b - a)) {
+        const i = held.marks.findIndex((m) => m.key === got.marks[at].key);
+        if (i < 0) continue;
+        held.texts[i] = got.texts[at] + held.texts[i];
+        got.texts.splice(at, 1);
+        got.marks.splice(at, 1);
+        for (const s of got.starts) if (s.line > at) s.line--;
+        changed(i);
       }
-    });
-    if (complete) delete open[key];
-    else if (parts.length > 1 || open[key] === undefined) open[key] = texts.length - 1;
+      const more = got.texts.length;
+      for (const s of held.starts) s.line += more;
+      for (const key in held.open) held.open[key] += more;
+      held = { texts: got.texts.concat(held.texts), marks: got.marks.concat(held.marks), starts: got.starts.concat(held.starts), open: held.open };
+      first += more;
+      last += more;
+      seen += more;
+      if (sought()) search();
+      if (!following && pre.scrollTop < 200) above();
+      return true;
+    } finally {
+      loading = false;
+      older.hidden = begun || !held.starts.length;
+    }
+  }
+  older.addEventListener('click', async () => {
+    older.disabled = whole = true;
+    try {
+      while (await earlier());
+    } catch {
+      state.textContent = 'Skald does not answer.';
+    }
+    older.disabled = false;
+  });
+
+  // forget drops the oldest lines while the log is followed; they can be read again.
+  function forget() {
+    if (!following || whole || held.texts.length <= most) return;
+    const start = held.starts.findLast((s) => s.clean && s.line <= held.texts.length - most / 2);
+    const n = start?.line ?? 0;
+    if (!n) return;
+    const i = held.starts.indexOf(start);
+    held.texts.splice(0, n);
+    held.marks.splice(0, n);
+    held.starts.splice(0, i);
+    for (const s of held.starts) s.line -= n;
+    for (const key in held.open) held.open[key] -= n;
+    seen -= n;
+    begun = false;
+    pre.replaceChildren();
+    first = last = 0;
+    if (sought()) search();
+  }
+
+  function draws() {
     if (!drawing) { drawing = true; requestAnimationFrame(show); }
   }
 
   // show brings the page up to date with what has come.
   function show() {
     drawing = false;
+    older.hidden = begun || !held.starts.length;
     if (!following) {
-      const n = texts.length - seen;
+      const n = held.texts.length - seen;
       news.hidden = n === 0;
       news.textContent = `paused: ${n.toLocaleString('en')} new ${n === 1 ? 'line' : 'lines'}`;
       return;
     }
     news.hidden = true;
-    window_(Math.max(0, texts.length - kept), texts.length);
+    forget();
+    window_(Math.max(0, held.texts.length - step), held.texts.length);
     pre.scrollTop = pre.scrollHeight;
-    seen = texts.length;
+    seen = held.texts.length;
   }
 
   // window_ puts the lines from a to b into the page, and keeps those that are there already.
@@ -173,48 +242,54 @@ function follow(section) {
 
   function draw(i) {
     const line = document.createElement('span');
-    line.className = marks[i].err ? 'log-line err' : 'log-line';
+    line.className = held.marks[i].err ? 'log-line err' : 'log-line';
     const time = document.createElement('span');
     time.className = 'log-time';
-    time.textContent = marks[i].at.slice(11, 23);
+    time.textContent = held.marks[i].at.slice(11, 23);
     line.append(time);
-    colour(line, texts[i]);
-    if (hits.length && shown(texts[i]).includes(sought())) line.classList.add('hit');
+    colour(line, held.texts[i]);
+    if (hits.length && shown(held.texts[i]).includes(sought())) line.classList.add('hit');
     if (hits[hit] === i) line.classList.add('at');
     return line;
   }
 
   pre.addEventListener('scroll', () => {
-    const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30 && last === texts.length;
+    const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30 && last === held.texts.length;
     if (atEnd !== following) {
       following = atEnd;
       if (following) show();
-      else seen = texts.length;
+      else seen = held.texts.length;
     }
     if (following) return;
-    if (pre.scrollTop < 200 && first > 0) {
-      const was = pre.scrollHeight;
-      const from = Math.max(0, first - step);
-      window_(from, last);
-      pre.scrollTop += pre.scrollHeight - was;
-      window_(from, Math.min(last, from + kept));
-    } else if (pre.scrollHeight - pre.scrollTop - pre.clientHeight < 200 && last < texts.length) {
-      const to = Math.min(texts.length, last + step);
+    if (pre.scrollTop < 200) above();
+    else if (pre.scrollHeight - pre.scrollTop - pre.clientHeight < 200 && last < held.texts.length) {
+      const to = Math.min(held.texts.length, last + step);
       window_(first, to);
       const was = pre.scrollHeight;
       window_(Math.max(first, to - kept), to);
       pre.scrollTop -= was - pre.scrollHeight;
     }
   });
+  // above brings older lines into the page.
+  function above() {
+    if (first === 0) { earlier().catch(() => { state.textContent = 'Skald does not answer.'; }); return; }
+    const was = pre.scrollHeight;
+    const from = Math.max(0, first - step);
+    window_(from, last);
+    pre.scrollTop += pre.scrollHeight - was;
+    window_(from, Math.min(last, from + kept));
+  }
   news.addEventListener('click', () => { following = true; show(); });
 
+  // of says in what was searched, unless it was all.
+  const of = () => (begun || !held.starts.length ? '' : ` in the last ${held.texts.length.toLocaleString('en')}`);
   const sought = () => form.find.value.toLowerCase();
   function search() {
     const text = sought();
     hits = [];
     hit = -1;
-    if (text) texts.forEach((t, i) => { if (shown(t).includes(text)) hits.push(i); });
-    found.textContent = text ? `${hits.length.toLocaleString('en')} ${hits.length === 1 ? 'line' : 'lines'}` : '';
+    if (text) held.texts.forEach((t, i) => { if (shown(t).includes(text)) hits.push(i); });
+    found.textContent = text ? `${hits.length.toLocaleString('en')} ${hits.length === 1 ? 'line' : 'lines'}${of()}` : '';
     const [a, b] = [first, last];
     pre.replaceChildren();
     first = last = a;
@@ -228,16 +303,16 @@ function follow(section) {
     hit = e.shiftKey ? (hit <= 0 ? hits.length : hit) - 1 : (hit + 1) % hits.length;
     const at = hits[hit];
     following = false;
-    seen = texts.length;
+    seen = held.texts.length;
     if (at < first || at >= last) {
       const from = Math.max(0, at - step);
-      window_(from, Math.min(texts.length, from + kept));
+      window_(from, Math.min(held.texts.length, from + kept));
     }
     pre.querySelector('.at')?.classList.remove('at');
     const line = pre.children[at - first];
     line.classList.add('at');
     line.scrollIntoView({ block: 'center' });
-    found.textContent = `${(hit + 1).toLocaleString('en')} of ${hits.length.toLocaleString('en')} lines`;
+    found.textContent = `${(hit + 1).toLocaleString('en')} of ${hits.length.toLocaleString('en')} lines${of()}`;
   });
 
   // Only a page that is looked at has a stream.
@@ -248,6 +323,32 @@ function follow(section) {
   pre.replaceChildren();
   download.href = query({ format: 'text' });
   read();
+}
+
+// empty is a part of a log: lines with their colours; of each line when it came and from where; where each chunk
+// begins; and by attempt and stream the line that is not complete.
+function empty() { return { texts: [], marks: [], starts: [], open: {} }; }
+
+// take adds the lines of a chunk. A line may be complete only with the next chunk of its stream.
+function take(log, chunk, grown = () => {}) {
+  const text = chunk.chunk ?? new TextDecoder().decode(Uint8Array.from(atob(chunk.chunk_base64 ?? ''), (c) => c.charCodeAt(0)));
+  const key = `${chunk.attempt} ${chunk.stream}`;
+  log.starts.push({ at: `${chunk.attempt}.${chunk.seq}`, line: log.texts.length, clean: !Object.keys(log.open).length });
+  const parts = text.split('\n');
+  const complete = parts.at(-1) === '';
+  if (complete) parts.pop();
+  const mark = { at: chunk.at, err: chunk.stream === 'stderr', key };
+  parts.forEach((part, i) => {
+    if (i === 0 && log.open[key] !== undefined) {
+      log.texts[log.open[key]] += part;
+      grown(log.open[key]);
+    } else {
+      log.texts.push(part);
+      log.marks.push(mark);
+    }
+  });
+  if (complete) delete log.open[key];
+  else if (parts.length > 1 || log.open[key] === undefined) log.open[key] = log.texts.length - 1;
 }
 
 const escape = /\x1b\[([0-9;:?]*)([@-~])|\x1b[@-Z\\^_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]/g;

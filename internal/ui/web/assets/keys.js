@@ -71,6 +71,7 @@ function copy() {
 // Absolute times: what a relative one shows when it is pointed at.
 function stamps() {
   const local = localStorage.getItem('skald.times') === 'local';
+  for (const zone of document.querySelectorAll('[data-zone]')) zone.textContent = local ? 'local' : 'UTC';
   for (const t of document.querySelectorAll('time[datetime]')) {
     const when = new Date(t.dateTime);
     if (local && !Number.isNaN(when.getTime())) {
@@ -80,6 +81,9 @@ function stamps() {
       t.title = new Date(when.getTime() + min * 60_000).toISOString().replace('Z', zone);
     } else {
       t.title = t.dateTime;
+    }
+    if (t.dataset.absolute !== undefined && !Number.isNaN(when.getTime())) {
+      t.textContent = t.title.slice(5, 16).replace('T', ' ');
     }
   }
 }

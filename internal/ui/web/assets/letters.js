@@ -21,6 +21,13 @@ if (rate) {
   const etag = rate.querySelector('[name="etag"]');
   const said = document.getElementById('rate-said');
   let waiting;
+
+  // A redrive gets a new version by its own progress too. Only if somebody has changed what this form changes is the
+  // form out of date.
+  const now = () => document.getElementById('rate-now')?.dataset;
+  const known = () => `${now()?.rate} ${now()?.concurrency}`;
+  let was = known();
+  document.addEventListener('skald:refreshed', () => { if (now() && known() === was) etag.value = now().etag; });
   const follow = () => { if (Number(number.value) > 0) range.value = Math.log10(Number(number.value)); };
   slide.hidden = false;
   follow();
@@ -33,6 +40,8 @@ if (rate) {
       const next = page.querySelector('#rate [name="etag"]');
       if (res.redirected && next) {
         etag.value = next.value;
+        const set = page.getElementById('rate-now')?.dataset;
+        if (set) was = `${set.rate} ${set.concurrency}`;
         said.textContent = `now ${number.value} a second`;
         return;
       }

@@ -38,7 +38,7 @@ async function look() {
   const [input, hits] = box.children;
   const mine = asked = {};
   try {
-    const res = await fetch(`${base}/ui/search?${new URLSearchParams({ q: input.value })}`);
+    const res = await fetch(`${base}/ui/search?${new URLSearchParams({ q: input.value, ...(document.body.dataset.tenant && { tenant: document.body.dataset.tenant }) })}`);
     const page = new DOMParser().parseFromString(await res.text(), 'text/html');
     if (mine !== asked) return; // something else was typed meanwhile
     const found = page.getElementById('hits') ?? page.getElementById('content');

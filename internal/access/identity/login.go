@@ -1,0 +1,253 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// How a sign-in is bounded.
+const (
+	loginLife      = 10 * time.Minute // from Begin to Finish: a person types a password meanwhile
+	exchangeWithin = 10 * time.Second
+	maxNext        = 1500 // bytes: the cookie must stay below 4 KiB
+)
+
+// SignOn configures how people sign in at the issuer.
+type SignOn struct {
+	// JWT says what of the issuer's ID tokens counts, as with other JWTs. Audience is not used: an ID token is for
+	// the client.
+	JWT
+	ClientID, ClientSecret string
+	Scopes                 []string // beside openid
+}
+
+// Login signs people in at the issuer: the authorization code flow of OpenID Connect, with PKCE. What must be known
+// again when the person comes back is kept by the browser and signed, so that any node can finish what another one
+// began. It is safe for concurrent use.
+type Login struct {
+	cfg     SignOn
+	checker *Checker
+	tokens  *tokens
+	client  *http.Client
+	issuer  *issuer
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+// NewLogin returns a Login whose results c accepts.
+func NewLogin(cfg SignOn, c *Checker) *Login {
+	client := &http.Client{
+		Transport: cfg.Transport, Timeout: exchangeWithin,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	forClient := cfg.JWT
+	forClient.Audience = cfg.ClientID
+	return &Login{
+		cfg: cfg, checker: c, tokens: newTokens(forClient, newKeySet(cfg.JWT, c.log), c.now), client: client,
+		issuer: newIssuerOf(cfg.Issuer, client), now: c.now, log: c.log,
+	}
+}
+
+// kept is what the browser keeps of a sign-in that has begun.
+type kept struct {
+	State    string `json:"s"`
+	Nonce    string `json:"n"`
+	Verifier string `json:"v"`
+	Redirect string `json:"r"`
+	Next     string `json:"t"`
+	Until    int64  `json:"u"` // seconds since 1970
+}
+
+// Begin starts a sign-in that returns to redirect, a URL of this server, and leads on to next. It returns the URL of
+// the issuer to go to, and a text that the browser must keep for Finish, and no other browser. Fault: Unavailable.
+func (l *Login) Begin(ctx context.Context, redirect, next string) (to, keep string, err error) {
+	config, err := l.config(ctx, redirect)
+	if err != nil {
+		return "", "", err
+	}
+	if len(next) > maxNext {
+		next = ""
+	}
+	k := kept{
+		State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Redirect: redirect, Next: next,
+		Until: l.now().Add(loginLife).Unix(),
+	}
+	return config.AuthCodeURL(k.State, oidc.Nonce(k.Nonce), oauth2.S256ChallengeOption(k.Verifier)), l.sign(k), nil
+}
+
+// Finish ends the sign-in that the browser has kept, with the issuer's answer: the query with which the person came
+// back. It returns a credential for one request, and where Begin was told to lead. Faults: Unauthenticated,
+// Unavailable; their details are for the person.
+func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (credential, next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeWithin)
+	defer cancel()
+	k, ok := l.read(keep)
+	switch state := answer["state"]; {
+	case !ok:
+		return "", "", refuseLogin("This sign-in was not begun in this browser, or more than ten minutes ago. Begin again.")
+	case len(state) != 1 || subtle.ConstantTimeCompare([]byte(state[0]), []byte(k.State)) != 1:
+		return "", "", refuseLogin("The answer belongs to another sign-in than the one that this browser began. Begin again.")
+	case answer.Has("iss") && answer.Get("iss") != l.cfg.Issuer:
+		return "", "", refuseLogin("The answer names another issuer than %s.", l.cfg.Issuer)
+	case answer.Has("error"):
+		return "", "", refuseLogin("The identity provider did not sign you in: %s", said(answer.Get("error"),
+			answer.Get("error_description")))
+	case len(answer["code"]) != 1 || answer.Get("code") == "":
+		return "", "", refuseLogin("The identity provider sent neither a code nor an error. Begin again.")
+	}
+	config, err := l.config(ctx, k.Redirect)
+	if err != nil {
+		return "", "", err
+	}
+	token, err := config.Exchange(oidc.ClientContext(ctx, l.client), answer.Get("code"), oauth2.VerifierOption(k.Verifier))
+	if err != nil {
+		return "", "", l.notExchanged(ctx, err)
+	}
+	raw, _ := token.Extra("id_token").(string)
+	if raw == "" || len(raw) > 64<<10 {
+		return "", "", refuseLogin("The identity provider answered without an ID token. Is openid among its scopes?")
+	}
+	who, err := l.identified(ctx, raw, k.Nonce)
+	if err != nil {
+		return "", "", err
+	}
+	credential, err = l.checker.ticket(who)
+	return credential, k.Next, err
+}
+
+// identified is who an ID token is about.
+func (l *Login) identified(ctx context.Context, raw, nonce string) (access.Principal, error) {
+	f, claims, err := l.tokens.claimed(ctx, raw)
+	switch {
+	case err != nil:
+		return access.Principal{}, l.unavailable(ctx, err)
+	case f.wrong != nil:
+		return access.Principal{}, refuseLogin("The ID token of the identity provider is not accepted here: %v.", f.wrong).
+			Because(f.wrong)
+	}
+	said, _ := claims["nonce"].(string)
+	party, named := claims["azp"]
+	switch {
+	case subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1:
+		return access.Principal{}, refuseLogin("The ID token belongs to another sign-in. Begin again.")
+	case named && party != l.cfg.ClientID:
+		return access.Principal{}, refuseLogin("The ID token was made for another client than %s.", l.cfg.ClientID)
+	case !f.who.Role.Valid():
+		return access.Principal{}, refuseLogin("The identity provider knows you as %s, and gives you no role here: "+
+			"the claim %s of the ID token has none of %s.", strings.TrimPrefix(f.who.Subject, "jwt:"), l.cfg.RoleClaim,
+			strings.Join(roleNames(), ", "))
+	}
+	return f.who, nil
+}
+
+func roleNames() (all []string) {
+	for _, r := range slices.Backward(access.Roles) {
+		all = append(all, string(r))
+	}
+	return all
+}
+
+// config is that of the issuer for one return address.
+func (l *Login) config(ctx context.Context, redirect string) (*oauth2.Config, error) {
+	endpoint, err := l.issuer.endpoint(ctx)
+	if err != nil {
+		return nil, l.unavailable(ctx, err)
+	}
+	return &oauth2.Config{
+		ClientID: l.cfg.ClientID, ClientSecret: l.cfg.ClientSecret, Endpoint: endpoint, RedirectURL: redirect,
+		Scopes: append([]string{oidc.ScopeOpenID}, slices.DeleteFunc(slices.Clone(l.cfg.Scopes),
+			func(s string) bool { return s == oidc.ScopeOpenID })...),
+	}, nil
+}
+
+// notExchanged is the fault of a code that has brought no token.
+func (l *Login) notExchanged(ctx context.Context, err error) error {
+	var answered *oauth2.RetrieveError
+	if !errors.As(err, &answered) || answered.Response == nil || answered.Response.StatusCode >= 500 {
+		return l.unavailable(ctx, err)
+	}
+	l.log.WarnContext(ctx, "the identity provider gave no token for a code", slog.Int("status", answered.Response.StatusCode),
+		slog.String("error", answered.ErrorCode), slog.String("description", answered.ErrorDescription))
+	if answered.ErrorCode == "invalid_client" || answered.ErrorCode == "unauthorized_client" {
+		return refuseLogin("The identity provider does not accept Skald as its client %s: %s", l.cfg.ClientID,
+			said(answered.ErrorCode, answered.ErrorDescription))
+	}
+	return refuseLogin("The identity provider gave no token for this sign-in, which may have been used before: %s",
+		said(cmp.Or(answered.ErrorCode, answered.Response.Status), answered.ErrorDescription))
+}
+
+func (l *Login) unavailable(ctx context.Context, err error) error {
+	l.log.WarnContext(ctx, "signing in is not possible: the identity provider does not answer as it should",
+		slog.String("issuer", l.cfg.Issuer), slog.Any("error", err))
+	return fault.New(fault.Unavailable, access.CodeProviderDown,
+		"The identity provider %s does not answer as it should; the server's log says more. Try again, or use an API key.",
+		l.cfg.Issuer).Because(err)
+}
+
+func refuseLogin(format string, args ...any) *fault.Error {
+	return fault.New(fault.Unauthenticated, access.CodeInvalid, format, args...)
+}
+
+// said is an error as the issuer puts it, for people: without what is not text, and not endless.
+func said(code, description string) string {
+	text := code
+	if description != "" {
+		text += ": " + description
+	}
+	text = strings.Map(func(r rune) rune {
+		if !printable(string(r)) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, " "))
+	if runes := []rune(text); len(runes) > 300 {
+		text = string(runes[:300]) + "…"
+	}
+	return text
+}
+
+// sign returns k as text that read accepts, and that nobody can make without the client's secret.
+func (l *Login) sign(k kept) string {
+	body, _ := json.Marshal(k) // of strings and a number
+	text := base64.RawURLEncoding.EncodeToString(body)
+	return text + "." + base64.RawURLEncoding.EncodeToString(l.mac(text))
+}
+
+func (l *Login) read(text string) (k kept, ok bool) {
+	body, mac, _ := strings.Cut(text, ".")
+	sum, err := base64.RawURLEncoding.DecodeString(mac)
+	if err != nil || !hmac.Equal(sum, l.mac(body)) {
+		return kept{}, false
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(body)
+	ok = err == nil && json.Unmarshal(raw, &k) == nil && l.now().Unix() < k.Until
+	return k, ok
+}
+
+// mac is of a key that serves nothing else, and that all nodes can make.
+func (l *Login) mac(text string) []byte {
+	key := hmac.New(sha256.New, []byte(l.cfg.ClientSecret))
+	key.Write([]byte("skald: a sign-in that has begun"))
+	sum := hmac.New(sha256.New, key.Sum(nil))
+	sum.Write([]byte(text))
+	return sum.Sum(nil)
+}

@@ -1,0 +1,47 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	"github.com/skald-saga/skald/internal/access"
+)
+
+// How tickets are bounded.
+const (
+	ticketLife = 10 * time.Second
+	maxTickets = 1000
+)
+
+var errNoTicket = errors.New("no such ticket, or it has been used")
+
+// ticket returns a ticket of who.
+func (c *Checker) ticket(who access.Principal) (string, error) {
+	var chance [32]byte
+	if _, err := rand.Read(chance[:]); err != nil {
+		return "", err
+	}
+	text := ticketBegin + base64.RawURLEncoding.EncodeToString(chance[:])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.tickets) >= maxTickets { // so many at once that were never used: their requests have failed
+		clear(c.tickets)
+	}
+	c.tickets[sha256.Sum256([]byte(text))] = found{who: who, until: time.Now().Add(ticketLife)}
+	return text, nil
+}
+
+// takeTicket returns whose ticket it is, once.
+func (c *Checker) takeTicket(id digest) (access.Principal, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok := c.tickets[id]
+	delete(c.tickets, id)
+	if !ok || time.Now().After(f.until) {
+		return access.Principal{}, refuse(errNoTicket)
+	}
+	return f.who, nil
+}

@@ -1,0 +1,4 @@
+package overviewdb
+
+// SearchText is the statement of Search.
+var SearchText = everything.Text

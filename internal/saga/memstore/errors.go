@@ -1,0 +1,45 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Errors implements saga.Reports.
+func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f saga.ErrorFilter) (saga.Errors, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	var bad []*saga.Saga
+	for _, s := range st.m.sagas {
+		if s.Tenant.ID == tenant && f.Matches(s) {
+			bad = append(bad, s)
+		}
+	}
+	out := saga.Errors{Examined: int64(len(bad))}
+	at := map[string]int{}
+	for _, s := range bad {
+		g, t := saga.ErrorGroup{WorkflowName: s.WorkflowName}, st.m.troubles[s.Ref()]
+		since := t.Since
+		if s.State.Terminal() {
+			g.Step, g.Action, since = t.Step, t.Action, *s.CompletedAt
+		} else if g.Step, g.Action = st.m.currentStep(s), saga.Execute; s.State == saga.Compensating {
+			g.Action = saga.Compensate
+		}
+		if s.Error != nil {
+			g.Code = s.Error.Code
+		}
+		i, known := at[g.Key()]
+		if !known {
+			i = len(out.Groups)
+			at[g.Key()], out.Groups = i, append(out.Groups, g)
+		}
+		out.Groups[i].Add(s, since)
+	}
+	slices.SortFunc(out.Groups, func(a, b saga.ErrorGroup) int { return a.Compare(b.Count, b.Key()) })
+	out.Groups = out.Groups[:min(len(out.Groups), saga.MostErrorGroups)]
+	return out, nil
+}

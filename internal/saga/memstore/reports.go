@@ -1,0 +1,72 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// selected returns the tenant's sagas that f selects, the archived ones included, newest
+// first.
+func (m *memory) selected(tenant uuid.UUID, f func(*saga.Saga) bool) (found []*saga.Saga) {
+	for _, s := range m.sagas {
+		if s.Tenant.ID == tenant && f(s) {
+			found = append(found, s)
+		}
+	}
+	for _, a := range m.archive {
+		if a.Saga.Tenant.ID == tenant && f(&a.Saga) {
+			found = append(found, &a.Saga)
+		}
+	}
+	slices.SortFunc(found, func(a, b *saga.Saga) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return found
+}
+
+// Series implements saga.Reports.
+func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f saga.SeriesFilter) (saga.Series, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	out := saga.Series{AsOf: st.m.now(), Buckets: make([]saga.SeriesBucket, f.Buckets())}
+	read, took := make([]int, f.Buckets()), make([][]time.Duration, f.Buckets())
+	for _, s := range st.m.selected(tenant, f.Matches) {
+		n := int(s.CreatedAt.Sub(f.From) / f.Bucket)
+		out.Buckets[n].ByState[s.State]++
+		if read[n]++; read[n] <= f.TimedEach() && s.StartedAt != nil && s.CompletedAt != nil {
+			took[n] = append(took[n], s.CompletedAt.Sub(*s.StartedAt).Truncate(time.Microsecond))
+		}
+	}
+	for n := range took {
+		out.Buckets[n].Durations = saga.DurationsOf(took[n])
+	}
+	return out, nil
+}
+
+// Attempts implements saga.Reports. It reads the newest sagas only: a process without a
+// database has few.
+func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f saga.AttemptFilter) (saga.AttemptSample, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	var out saga.AttemptSample
+	for _, s := range st.m.selected(tenant, f.Matches) {
+		if out.Sagas == saga.MostSampledSagas || len(out.Attempts) >= saga.MostSampledAttempts {
+			out.Sampled = true
+			break
+		}
+		out.Sagas++
+		logs := st.m.logs[s.Ref()]
+		if a := st.m.archive[s.Ref()]; a != nil {
+			logs = a.Logs
+		}
+		logs = slices.Clone(logs)
+		slices.SortStableFunc(logs, func(a, b saga.StepLog) int { return a.Attempt - b.Attempt })
+		for i := range logs {
+			out.Attempts = append(out.Attempts, logs[i].Sampled())
+		}
+	}
+	return out, nil
+}

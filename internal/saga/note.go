@@ -1,0 +1,73 @@
+package saga
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Note is what people have written beside a saga: who takes care of it, and a few words. It
+// is no part of the saga's row (decision 0073): its version is its own, so that writing it
+// never gets in the way of a step, nor a step in the way of it.
+type Note struct {
+	Version  int64 // 0: nobody has written anything
+	Assignee string
+	Text     string
+}
+
+// NoteEdit is the request to change a note. Nil fields keep their value.
+type NoteEdit struct{ Assignee, Text *string }
+
+// Edited returns the note after an edit, and the names of the members that differ, in order.
+func (n Note) Edited(e NoteEdit) (after Note, changed []string) {
+	after = n
+	for _, m := range []struct {
+		name string
+		from *string
+		to   *string
+	}{{"assignee", e.Assignee, &after.Assignee}, {"note", e.Text, &after.Text}} {
+		if m.from != nil && *m.from != *m.to {
+			*m.to = *m.from
+			changed = append(changed, m.name)
+		}
+	}
+	if changed != nil {
+		after.Version++
+	}
+	return after, changed
+}
+
+// Noted is a change of a saga's note, made on the version before Note.Version.
+type Noted struct {
+	Saga  Ref
+	Of    time.Time // the creation of the saga, by which lists are ordered
+	Note  Note
+	At    time.Time
+	Event AuditEvent // stored with it
+}
+
+// Noted returns the change that makes n the note of the saga. reason is as the client stated
+// it; actor is the authenticated caller. The event does not have the text: the trail keeps
+// events for ever, and a note may be erased.
+func (s *Saga) Noted(n Note, changed []string, actor, requestID, reason string, at time.Time) Noted {
+	e := s.event(NoteChanged, at)
+	e.Actor, e.RequestID = actor, requestID
+	w := words{Reason: reason, Changed: changed}
+	if slices.Contains(changed, "assignee") {
+		w.Assignee = &n.Assignee
+	}
+	e.say(w)
+	return Noted{Saga: s.Ref(), Of: s.CreatedAt, Note: n, At: at, Event: e}
+}
+
+// Notes stores what people write beside sagas, live and archived. Implementations are safe
+// for concurrent use; errors other than the faults named are outages.
+type Notes interface {
+	// Notes returns the notes of sagas of a tenant. Sagas without one are left out.
+	Notes(ctx context.Context, tenant uuid.UUID, sagas ...uuid.UUID) (map[uuid.UUID]Note, error)
+	// PutNote stores a note with its event, durably on return. Fault: Conflict with CodeStale
+	// when the note has another version than the one before n.Note.Version.
+	PutNote(ctx context.Context, n Noted) error
+}

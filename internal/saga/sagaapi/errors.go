@@ -1,0 +1,107 @@
+package sagaapi
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// ListSagaErrors returns a page of groups of sagas that went wrong, the largest first.
+func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	p := in.Params
+	asked, err := rest.PageOf(ctx, s.Cursors, bySize, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	f := saga.ErrorFilter{WorkflowName: rest.Text(p.WorkflowName), NeedsAttention: p.NeedsAttention}
+	for _, state := range saga.States {
+		status := api.SagaStatus(state.Status())
+		if p.Status == nil && (status == "FAILED" || !state.Terminal()) || slices.Contains(p.Status, status) {
+			f.States = append(f.States, state)
+		}
+	}
+	for _, bound := range []struct {
+		name string
+		in   *time.Time
+		out  *time.Time
+	}{
+		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
+		{"ended_from", p.EndedFrom, &f.EndedFrom}, {"ended_to", p.EndedTo, &f.EndedTo},
+	} {
+		if *bound.out, err = rest.TimeOf(bound.name, bound.in); err != nil {
+			return nil, err
+		}
+	}
+	found, err := s.Reports.Errors(ctx, rest.RequestOf(ctx).Tenant.ID, f)
+	if err != nil {
+		return nil, err
+	}
+	listed := page.In(asked.Request, found.Groups, func(g *saga.ErrorGroup, after size) bool {
+		return g.Compare(after.count, after.key) > 0
+	})
+	return rest.Answer{Status: http.StatusOK, Body: api.SagaErrorList{
+		Groups:   rest.Each(listed.Items, func(g *saga.ErrorGroup) api.SagaErrorGroup { return toAPIErrorGroup(g, &f) }),
+		Examined: found.Examined, IsCapped: found.Capped,
+		Pagination: rest.Pagination(asked, listed, func(g *saga.ErrorGroup) size { return size{g.Count, g.Key()} }),
+	}}, nil
+}
+
+// size is the place of a group in the list.
+type size struct {
+	count int64
+	key   string
+}
+
+var bySize = rest.Order[size]{
+	Keys: func(p size) []byte {
+		return append(binary.BigEndian.AppendUint64(nil, uint64(p.count)), p.key...) //nolint:gosec // not negative
+	},
+	Place: func(keys []byte) (size, error) {
+		if len(keys) < 8 {
+			return size{}, rest.BadCursor()
+		}
+		return size{int64(binary.BigEndian.Uint64(keys)), string(keys[8:])}, nil //nolint:gosec // as it was made
+	},
+}
+
+func toAPIErrorGroup(g *saga.ErrorGroup, f *saga.ErrorFilter) api.SagaErrorGroup {
+	out := api.SagaErrorGroup{
+		WorkflowName: g.WorkflowName, Step: rest.UnlessEmpty(g.Step), Action: api.StepAction(g.Action),
+		Code: rest.UnlessEmpty(g.Code), Count: g.Count, NeedsAttention: g.Attention, FirstAt: g.First, LastAt: g.Last,
+		SampleSagaID: g.Sample,
+	}
+	sagas := url.Values{"workflow_name": {g.WorkflowName}}
+	for _, state := range g.States {
+		out.States = append(out.States, api.SagaState(state.String()))
+		sagas.Add("state", state.String())
+	}
+	for name, value := range map[string]string{"step": g.Step, "error_code": g.Code} {
+		if value != "" {
+			sagas.Set(name, value)
+		}
+	}
+	switch {
+	case f.NeedsAttention != nil && !*f.NeedsAttention:
+		sagas.Set("needs_attention", "false")
+	case f.NeedsAttention != nil || g.Attention == g.Count:
+		sagas.Set("needs_attention", "true")
+	}
+	for name, at := range map[string]time.Time{"created_from": f.CreatedFrom, "created_to": f.CreatedTo,
+		"ended_from": f.EndedFrom, "ended_to": f.EndedTo} {
+		if !at.IsZero() {
+			sagas.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	out.Links = api.JobLinks{"sagas": "/api/v1/sagas?" + sagas.Encode()}
+	return out
+}

@@ -1,0 +1,48 @@
+package sagaapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// UpdateSaga changes who takes care of a saga and the note beside it. It never touches the
+// saga's row, so it meets no step (decision 0073).
+func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObject) (api.Response, error) {
+	b := in.Body
+	if b.Assignee == nil && b.Note == nil {
+		return nil, rest.SchemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
+	}
+	req := rest.RequestOf(ctx)
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range rest.Reloads(ctx) {
+		f, err := s.heads(ctx, req.Tenant.ID, in.SagaID)
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := rest.IfNoteMatches(in.Params.IfMatch, f.note.Version); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, fault.New(fault.Precondition, saga.CodeStale,
+				"the note of the saga is at version %d, which does not match If-Match: read the saga again", f.note.Version)
+		}
+		after, changed := f.note.Edited(saga.NoteEdit{Assignee: b.Assignee, Text: b.Note})
+		if changed != nil {
+			err = s.Notes.PutNote(ctx, f.saga.Noted(after, changed, req.Principal, req.ID, rest.Text(b.Reason), s.Now()))
+		}
+		switch {
+		case err == nil:
+			f.note = after
+			return s.headAnswer(ctx, f, http.StatusOK)
+		case !fault.IsCode(err, saga.CodeStale):
+			return nil, err
+		}
+	}
+	return nil, rest.KeepsChanging("note")
+}

@@ -1,0 +1,220 @@
+package sagadb
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// longSettled is the time after its creation by which most sagas have been changed for
+// the last time. The predicate of idx_saga_updated_at contains it too. It is also more
+// than the clocks of two nodes differ.
+const longSettled = time.Minute
+
+// sagaWhere collects conditions on sagas.
+type sagaWhere struct{ postgres.Where }
+
+func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
+	w.Add("s.tenant_id = ?", tenant)
+	for _, eq := range []struct{ column, value string }{
+		{"s.workflow_name", f.WorkflowName},
+		{"s.correlation_id", f.CorrelationID},
+		{"s.initiated_by", f.InitiatedBy},
+		{"s.trace_id", f.TraceID},
+		{"s.business_key", f.BusinessKey},
+	} {
+		if eq.value != "" {
+			w.Add(eq.column+" = ?", eq.value)
+		}
+	}
+	if f.States != nil {
+		w.states(f.States)
+	}
+	switch {
+	case f.Metadata == nil:
+	case w.Few || !byMetadata(f):
+		// IS TRUE keeps the planner from reading all rows that ever had this metadata.
+		w.Add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
+	default:
+		w.Add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
+	}
+	if f.WorkflowVersion != 0 {
+		w.Add("s.workflow_version = ?", f.WorkflowVersion)
+	}
+	if f.Lifecycles != nil {
+		w.Add("s.lifecycle = ANY (?)", pq.Array(f.Lifecycles))
+	}
+	switch {
+	case f.NeedsAttention == nil:
+	case *f.NeedsAttention:
+		w.Add("s.needs_attention")
+	default:
+		w.Add("NOT s.needs_attention")
+	}
+	for _, r := range []struct {
+		condition string
+		at        time.Time
+	}{
+		{"s.created_at >= ?", f.CreatedFrom},
+		{"s.created_at < ?", f.CreatedTo},
+		{"s.updated_at >= ?", f.UpdatedFrom},
+		{"s.updated_at < ?", f.UpdatedTo},
+		{"s.completed_at >= ?", f.EndedFrom},
+		{"s.completed_at < ?", f.EndedTo},
+		{"s.needs_attention AND s.attention_since >= ?", f.AttentionFrom},
+		{"s.needs_attention AND s.attention_since < ?", f.AttentionTo},
+	} {
+		if !r.at.IsZero() {
+			w.Add(r.condition, r.at)
+		}
+	}
+	if !f.UpdatedTo.IsZero() {
+		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // no saga is changed before it is created
+	}
+	if !f.EndedTo.IsZero() {
+		w.Add("s.created_at < ?", f.EndedTo.Add(longSettled)) // nor does it end before
+	}
+	if f.After != nil {
+		follows := "(s.created_at, s.id) < (?, ?)"
+		if f.Oldest {
+			follows = "(s.created_at, s.id) > (?, ?)"
+		}
+		w.Add(follows, f.After.At, f.After.ID)
+	}
+}
+
+// states restricts to states with the predicates of the partial indexes: unfinished
+// ones through completed_at, ended ones through ended_state (migration 0002). They are
+// literals, not parameters, so that the planner always knows which index contains them,
+// and that a single state keeps the order.
+func (w *sagaWhere) states(states []saga.State) {
+	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
+	ended := among("s.ended_state", states, saga.State.Terminal)
+	switch {
+	case live == "" && ended == "":
+		w.Add("false")
+	case ended == "":
+		w.Add("s.completed_at IS NULL AND " + live)
+	case live == "":
+		w.Add(ended)
+	default:
+		w.Add("(s.completed_at IS NULL AND " + live + " OR " + ended + ")")
+	}
+}
+
+// among returns the condition that column is one of the states of that kind; "" when
+// there is none.
+func among(column string, states []saga.State, kind func(saga.State) bool) string {
+	var numbers []string
+	for _, s := range states {
+		if kind(s) {
+			numbers = append(numbers, strconv.Itoa(int(s)))
+		}
+	}
+	switch len(numbers) {
+	case 0:
+		return ""
+	case 1:
+		return column + " = " + numbers[0]
+	}
+	return column + " IN (" + strings.Join(numbers, ", ") + ")"
+}
+
+// byMetadata reports whether the metadata's index finds the sagas of f. PostgreSQL uses
+// it only where no row-level policy applies: through the views tenant_metadata
+// (migration 0090). Unfinished sagas are few and are found without it.
+func byMetadata(f saga.Filter) bool {
+	return f.Metadata != nil && !f.OfAttention() && !f.OfError() &&
+		(f.States == nil || holds(f.States, saga.State.Terminal))
+}
+
+// holds reports whether a filter by states, nil for none, allows a state of that kind.
+func holds(states []saga.State, kind func(saga.State) bool) bool {
+	return states == nil || slices.ContainsFunc(states, kind)
+}
+
+// errorPart is the conditions on the errors of a part of the sagas, and the states of it.
+type errorPart struct {
+	conditions []errorCondition
+	states     []saga.State
+}
+
+type errorCondition struct {
+	text string
+	args []any
+}
+
+// after returns the conditions with parameters after args.
+func (p *errorPart) after(args []any) sagaWhere {
+	w := sagaWhere{Where: postgres.Where{Args: args, Few: true}}
+	for _, c := range p.conditions {
+		w.Add(c.text, c.args...)
+	}
+	return w
+}
+
+// ofError returns the parts of a list by errors: the unfinished sagas, which are few and
+// have their error and their step in the head, and those that ended otherwise than
+// completed, whose error is compared in idx_saga_state. The predicates of the indexes
+// are literals, as in states.
+func ofError(tenant uuid.UUID, f saga.Filter) (parts []errorPart) {
+	live := errorPart{conditions: []errorCondition{{"s.completed_at IS NULL", nil}}}
+	ended := errorPart{conditions: []errorCondition{{"s.ended_state <> 3", nil}}}
+	if f.ErrorCode != "" {
+		live.add("s.error->>'code' = ?", f.ErrorCode)
+		ended.add("s.error_code = ?", f.ErrorCode)
+	}
+	if f.Step != "" {
+		live.add(stepsNamed, tenant, f.WorkflowName, f.Step)
+		ended.add("s.error_step = ?", f.Step)
+	}
+	for _, part := range []struct {
+		errorPart
+		of func(saga.State) bool
+	}{
+		{live, func(s saga.State) bool { return !s.Terminal() }},
+		{ended, func(s saga.State) bool { return s.Terminal() && s != saga.Completed }},
+	} {
+		if f.States != nil {
+			part.states = slices.DeleteFunc(slices.Clone(f.States), func(s saga.State) bool { return !part.of(s) })
+			if len(part.states) == 0 {
+				continue
+			}
+		}
+		parts = append(parts, part.errorPart)
+	}
+	if parts == nil {
+		parts = []errorPart{{conditions: []errorCondition{{"false", nil}}}}
+	}
+	return parts
+}
+
+func (p *errorPart) add(text string, args ...any) {
+	p.conditions = append(p.conditions, errorCondition{text, args})
+}
+
+// stepsNamed: at a step of a workflow with that name. The versions of a workflow have
+// the step at different places.
+const stepsNamed = `(s.workflow_version, s.current_step) IN (SELECT d.version, o.place - 1
+	FROM saga.workflow_definitions d, jsonb_array_elements(d.definition->'steps') WITH ORDINALITY AS o(step, place)
+	WHERE d.tenant_id = ? AND d.name = ? AND o.step->>'name' = ?)`
+
+// ofError adds the filters by errors as one condition, for rows that are found otherwise.
+func (w *sagaWhere) ofError(tenant uuid.UUID, f saga.Filter) {
+	if !f.OfError() {
+		return
+	}
+	var either []string
+	for _, part := range ofError(tenant, f) {
+		one := part.after(w.Args)
+		either, w.Args = append(either, one.Text()), one.Args
+	}
+	w.Add("(" + strings.Join(either, " OR ") + ")")
+}

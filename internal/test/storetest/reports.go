@@ -1,0 +1,132 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var reports = []contract{
+	{"a series counts every saga once, in the bucket of its creation", countedOverTime},
+	{"attempts are read of live and archived sagas of a workflow, all those of a saga together", attemptsRead},
+}
+
+func countedOverTime(f *fixture) {
+	all := library(f)
+	first := all[len(all)-1].CreatedAt
+	for _, tt := range []struct {
+		name   string
+		filter saga.SeriesFilter
+	}{
+		{"by the minute", saga.SeriesFilter{Bucket: time.Minute, From: first.Add(-3 * time.Minute), To: first.Add(4 * time.Minute)}},
+		{"of a workflow", saga.SeriesFilter{WorkflowName: "refund", Bucket: time.Minute, From: first.Add(-time.Minute), To: first.Add(3 * time.Minute)}},
+		{"of an unused workflow", saga.SeriesFilter{WorkflowName: "refun_", Bucket: time.Minute, From: first, To: first.Add(3 * time.Minute)}},
+		{"by five minutes", saga.SeriesFilter{Bucket: 5 * time.Minute, From: first.Add(-5 * time.Minute), To: first.Add(20 * time.Minute)}},
+		{"by the hour", saga.SeriesFilter{Bucket: time.Hour, From: first.Add(-2 * time.Hour), To: first.Add(3 * time.Hour)}},
+		{"by the day", saga.SeriesFilter{Bucket: 24 * time.Hour, From: first.Add(-48 * time.Hour), To: first.Add(48 * time.Hour)}},
+		{"before there were any", saga.SeriesFilter{Bucket: time.Hour, From: first.Add(-5 * time.Hour), To: first.Add(-2 * time.Hour)}},
+	} {
+		tt.filter.From, tt.filter.To = tt.filter.From.Truncate(tt.filter.Bucket), tt.filter.To.Truncate(tt.filter.Bucket)
+		f.t.Run(tt.name, func(t *testing.T) {
+			wantSeries(f.in(t), all, tt.filter)
+		})
+	}
+	hour := first.Truncate(time.Hour)
+	f.archive(f.everythingEnded())
+	wantSeries(f, all, saga.SeriesFilter{Bucket: time.Hour, From: hour, To: hour.Add(2 * time.Hour)})
+}
+
+func wantSeries(f *fixture, all []saga.Saga, filter saga.SeriesFilter) {
+	f.t.Helper()
+	want := make([]saga.SeriesBucket, filter.Buckets())
+	took := make([][]time.Duration, filter.Buckets())
+	for _, s := range only(all, filter.Matches) {
+		n := int(s.CreatedAt.Sub(filter.From) / filter.Bucket)
+		want[n].ByState[s.State]++
+		if s.CompletedAt != nil && s.StartedAt != nil {
+			took[n] = append(took[n], s.CompletedAt.Sub(*s.StartedAt))
+		}
+	}
+	for n := range want {
+		d := saga.DurationsOf(took[n])
+		want[n].Durations = saga.Durations{Count: d.Count, P50: d.P50, P95: d.P95}
+	}
+	before := f.now()
+	got, err := f.Reports.Series(f.t.Context(), f.tenant.ID, filter)
+	if err != nil {
+		f.t.Fatalf("series %+v: %v", filter, err)
+	}
+	if diff := cmp.Diff(want, got.Buckets, cmpopts.IgnoreFields(saga.Durations{}, "P99", "Greatest")); diff != "" {
+		f.t.Errorf("series %+v (-want +got):\n%s", filter, diff)
+	}
+	if d := got.AsOf.Sub(before); d < -time.Second || d > time.Minute {
+		f.t.Errorf("they are as of %v, which is before %v", got.AsOf, before)
+	}
+}
+
+func attemptsRead(f *fixture) {
+	all := library(f)
+	want := map[string]saga.AttemptSample{}
+	for _, name := range []string{"order", "refund"} {
+		var sample saga.AttemptSample
+		for _, s := range all {
+			if s.WorkflowName != name {
+				continue
+			}
+			sample.Sagas++
+			logs := f.load(s.ID).Logs
+			slices.SortStableFunc(logs, func(a, b saga.StepLog) int { return a.Attempt - b.Attempt })
+			for i := range logs {
+				sample.Attempts = append(sample.Attempts, logs[i].Sampled())
+			}
+		}
+		if want[name] = sample; len(sample.Attempts) == 0 {
+			f.t.Fatalf("sagas of %s have no attempts", name)
+		}
+	}
+	read := func(filter saga.AttemptFilter) saga.AttemptSample {
+		got, err := f.Reports.Attempts(f.t.Context(), f.tenant.ID, filter)
+		if err != nil {
+			f.t.Fatalf("attempts %+v: %v", filter, err)
+		}
+		return got
+	}
+	wide := saga.AttemptFilter{From: f.now().Add(-2 * time.Hour), To: f.now().Add(time.Hour)}
+	check := func(when string) {
+		f.t.Helper()
+		for name, sample := range want {
+			filter := wide
+			filter.WorkflowName = name
+			got := read(filter)
+			if got.Sagas != sample.Sagas || got.Sampled {
+				f.t.Errorf("%s: %d sagas of %s were read, of %d; sampled: %v", when, got.Sagas, name, sample.Sagas, got.Sampled)
+			}
+			if diff := cmp.Diff(sample.ByStep(), got.ByStep()); diff != "" {
+				f.t.Errorf("%s: steps of %s (-want +got):\n%s", when, name, diff)
+			}
+		}
+	}
+	check("live")
+	f.archive(f.everythingEnded())
+	check("archived")
+	for name, filter := range map[string]saga.AttemptFilter{
+		"of another version":  {WorkflowName: "order", WorkflowVersion: 2, From: wide.From, To: wide.To},
+		"of no workflow":      {WorkflowName: "orde_", From: wide.From, To: wide.To},
+		"of a time without":   {WorkflowName: "order", From: wide.From.Add(-time.Hour), To: wide.From},
+		"of the time to come": {WorkflowName: "order", From: wide.To, To: wide.To.Add(time.Hour)},
+	} {
+		if got := read(filter); got.Sagas != 0 || len(got.Attempts) != 0 || got.Sampled {
+			f.t.Errorf("%s: %+v", name, got)
+		}
+	}
+	filter := wide
+	filter.WorkflowName, filter.WorkflowVersion = "order", 1
+	if got := read(filter); got.Sagas != want["order"].Sagas {
+		f.t.Errorf("of version 1: %d sagas", got.Sagas)
+	}
+}

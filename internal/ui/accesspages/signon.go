@@ -1,0 +1,98 @@
+package accesspages
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// Names of the cookie that binds a sign-in to the browser that began it; see the session's own. Lax, because the
+// person comes back from another site.
+const (
+	begunCookie      = "__Host-skald-sign-in"
+	plainBegunCookie = "skald-sign-in"
+	begunSeconds     = 600
+)
+
+func begun(v *web.Visit, content string, seconds int) string {
+	c := http.Cookie{
+		Name: begunCookie, Value: content, Path: "/", MaxAge: seconds, Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+	}
+	if !secure(v) {
+		c.Name, c.Secure = plainBegunCookie, false
+	}
+	return c.String()
+}
+
+// beginSignOn leads to the identity provider.
+func (p *pages) beginSignOn(v *web.Visit) (*web.Page, error) {
+	next := nextOf(v.URL.Query().Get("next"))
+	if !secure(v) && !loopback(v.Host) {
+		return p.form(v, signInForm{Next: next}), nil
+	}
+	to, kept, err := p.kit.SingleSignOn.Begin(v.Context(), p.callback(v), next)
+	if err != nil {
+		return p.notSignedOn(v, next, err)
+	}
+	return &web.Page{
+		Data: web.Provider(to), Header: http.Header{"Set-Cookie": {begun(v, kept, begunSeconds)}},
+	}, nil
+}
+
+// callback is the URL at which the provider sends people back.
+func (p *pages) callback(v *web.Visit) string {
+	root := p.kit.SingleSignOn.PublicURL
+	if root == "" {
+		here := url.URL{Scheme: "http", Host: v.Host, Path: p.kit.Base}
+		if secure(v) {
+			here.Scheme = "https"
+		}
+		root = here.String()
+	}
+	return root + "/ui/sign-in/oidc/callback"
+}
+
+// finishSignOn makes a session for a person who comes back from the provider. The next page is asked for by the page
+// that answers: a redirect would still count as a step from the provider's site, and the browser would not send the
+// session's cookie with it, which is SameSite=Strict.
+func (p *pages) finishSignOn(v *web.Visit) (*web.Page, error) {
+	name := begunCookie
+	if !secure(v) {
+		name = plainBegunCookie
+	}
+	var kept string
+	if c, err := v.Cookie(name); err == nil {
+		kept = c.Value
+	}
+	credential, next, err := p.kit.SingleSignOn.Finish(v.Context(), kept, v.URL.Query())
+	if err != nil {
+		return p.notSignedOn(v, "/ui/", err)
+	}
+	next = nextOf(next)
+	page, problem, err := p.open(v, credential, next)
+	switch {
+	case err != nil:
+		return nil, err
+	case problem != nil:
+		return p.notSignedOn(v, next, &web.Refusal{Problem: *problem})
+	}
+	page.Header.Add("Set-Cookie", begun(v, "", -1))
+	page.Header.Set("Refresh", "0; url="+p.kit.Base+next)
+	return &web.Page{Template: "signed-on", Title: "Signed in", Header: page.Header, Data: next}, nil
+}
+
+// notSignedOn is the page to sign in with, that says why the provider did not help. What the browser has kept is of
+// no more use.
+func (p *pages) notSignedOn(v *web.Visit, next string, err error) (*web.Page, error) {
+	var refused *web.Refusal
+	if !errors.As(err, &refused) {
+		return nil, err
+	}
+	page := p.form(v, signInForm{Next: next, Problem: &refused.Problem})
+	page.Status = refused.Status
+	page.Header = http.Header{"Set-Cookie": {begun(v, "", -1)}}
+	return page, nil
+}

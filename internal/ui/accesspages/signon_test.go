@@ -1,0 +1,213 @@
+package accesspages_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// begin starts to sign in and returns the URL at which the provider sends the browser back.
+func (b *browser) begin(path string, headers ...string) string {
+	b.t.Helper()
+	begun := b.do("GET", path, nil, headers...)
+	if begun.status != 303 {
+		b.t.Fatalf("beginning to sign in: %d\n%s", begun.status, begun.page)
+	}
+	at := newBrowser(b.t, "").do("GET", begun.to, nil)
+	if at.status != 302 {
+		b.t.Fatalf("at the provider, %s: %d\n%s", begun.to, at.status, at.page)
+	}
+	return at.to
+}
+
+// back follows the provider's answer; headers are those of a step from the provider's site.
+func (b *browser) back(to string) seen {
+	b.t.Helper()
+	return b.do("GET", strings.TrimPrefix(to, b.base), nil, "Sec-Fetch-Site", "cross-site")
+}
+
+func withProvider(p *provider, change ...func(*config.Config)) func(*config.Config) {
+	return func(c *config.Config) {
+		c.Auth.JWTIssuer, c.Auth.JWTRoleClaim = p.URL, "realm_access.roles"
+		c.Auth.OIDCClientID, c.Auth.OIDCClientSecret, c.Auth.OIDCName = "skald-ui", config.Secret(p.secret), "Keycloak"
+		for _, f := range change {
+			f(c)
+		}
+	}
+}
+
+func TestAPersonSignsInAtTheProvider(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	s := uitest.Start(t, withProvider(p))
+	b := newBrowser(t, s.URL)
+
+	b.wants("a page for a stranger", b.get("/ui/sagas?status=FAILED"), 401, "Sign in with Keycloak",
+		`href="/ui/sign-in/oidc?next=%2fui%2fsagas%3fstatus%3dFAILED"`, `name="credential"`)
+	begun := b.get("/ui/sign-in/oidc?next=%2Fui%2Fsagas%3Fstatus%3DFAILED")
+	at, err := url.Parse(begun.to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"client_id": "skald-ui", "response_type": "code", "scope": "openid profile", "prompt": "login",
+		"redirect_uri": s.URL + "/ui/sign-in/oidc/callback", "code_challenge_method": "S256",
+	} {
+		if got := at.Query().Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	cookie := begun.header.Get("Set-Cookie")
+	for _, want := range []string{"skald-sign-in=", "HttpOnly", "SameSite=Lax", "Max-Age=600", "Path=/"} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("the cookie of a sign-in that has begun is %q, without %s", cookie, want)
+		}
+	}
+
+	to := b.begin("/ui/sign-in/oidc?next=%2Fui%2Fsagas%3Fstatus%3DFAILED")
+	in := b.back(to)
+	b.wants("back from the provider", in, 200, "You are signed in", `href="/ui/sagas?status=FAILED"`)
+	if got := in.header.Get("Refresh"); got != "0; url=/ui/sagas?status=FAILED" {
+		t.Errorf("the browser goes on to %q", got)
+	}
+	set := strings.Join(in.header.Values("Set-Cookie"), "\n")
+	for _, want := range []string{"skald=skald_session_", "SameSite=Strict", "skald-sign-in=; Path=/; Max-Age=0"} {
+		if !strings.Contains(set, want) {
+			t.Errorf("signing in sets %q, without %s", set, want)
+		}
+	}
+	b.wants("a page for alice", b.get("/ui/access/permissions"), 200, "jwt:alice · operator", "Sign out")
+	b.wants("her session", b.do("GET", "/api/v1/sessions/current", nil), 200, `"subject":"jwt:alice"`, tenantOfAlice)
+
+	b.wants("the same answer again, in the same browser", b.back(to), 401, "not begun in this browser")
+	b.wants("the session is still hers", b.get("/ui/access/permissions"), 200, "jwt:alice")
+	if out := b.do("POST", "/ui/sign-out", url.Values{}); out.status != 303 {
+		t.Errorf("signing out: %d", out.status)
+	}
+	b.wants("after signing out", b.get("/ui/sagas"), 401, "Sign in with Keycloak")
+	refusedSignIns(t, p, s)
+}
+
+// refusedSignIns: whatever comes back that does not belong to what this browser began makes no session.
+func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
+	t.Helper()
+	const path = "/ui/sign-in/oidc"
+	refuse := func(name string, got seen, status int, texts ...string) {
+		t.Helper()
+		b := newBrowser(t, s.URL)
+		b.wants(name, got, status, append(texts, "Sign in with Keycloak")...)
+		if set := strings.Join(got.header.Values("Set-Cookie"), "\n"); strings.Contains(set, "skald_session_") {
+			t.Errorf("%s: a session was made: %s", name, set)
+		}
+	}
+	attacker, victim := newBrowser(t, s.URL), newBrowser(t, s.URL)
+	to := attacker.begin(path)
+	refuse("an answer that another person sends", victim.back(to), 401, "not begun in this browser")
+	victim.begin(path)
+	refuse("the same to somebody who is signing in", victim.back(to), 401, "another sign-in")
+
+	// A code counts once at the provider, whatever the browser has kept.
+	home, _ := url.Parse(s.URL)
+	to = attacker.begin(path)
+	kept := attacker.http.Jar.Cookies(home)
+	if got := attacker.back(to); got.status != 200 {
+		t.Fatalf("signing in: %d\n%s", got.status, got.page)
+	}
+	again := newBrowser(t, s.URL)
+	again.http.Jar.SetCookies(home, kept)
+	refuse("a code again", again.back(to), 401, "invalid_grant", "Code not &lt;b&gt;valid&lt;/b&gt;")
+
+	// What the browser keeps cannot be made up, or changed.
+	b := newBrowser(t, s.URL)
+	to = b.begin(path)
+	content := b.http.Jar.Cookies(home)[0].Value
+	for _, forged := range []string{"", "x", "e30.", "e30.e30", content[:len(content)-10],
+		"f" + content[1:], "A" + content} {
+		b.http.Jar.SetCookies(home, []*http.Cookie{{Name: "skald-sign-in", Value: forged, Path: "/"}})
+		refuse("a forged sign-in", b.back(to), 401, "not begun in this browser")
+	}
+	for name, query := range map[string]string{
+		"no query": "", "two states": "state=a&state=b&code=x", "no code": "state=STATE",
+		"an empty code": "state=STATE&code=",
+		"two codes":     "state=STATE&code=a&code=b", "another issuer": "state=STATE&code=a&iss=https://evil.example",
+		"an error":     "state=STATE&error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E%00%ff",
+		"a wrong code": "state=STATE&code=" + strings.Repeat("x", 5000), "a broken query": "state=%zz&code=a;b",
+	} {
+		back, _ := url.Parse(b.begin(path))
+		got := b.get("/ui/sign-in/oidc/callback?" + strings.ReplaceAll(query, "STATE", back.Query().Get("state")))
+		refuse(name, got, 401)
+		if strings.Contains(got.page, "<script>alert") {
+			t.Errorf("%s: what the provider said is not escaped", name)
+		}
+	}
+
+	for name, claims := range map[string]map[string]any{
+		"another sign-in": {"nonce": "x"}, "belongs to another sign-in": {"nonce": nil},
+		"not accepted":      {"aud": "skald"},
+		"not accepted here": {"exp": time.Now().Add(-time.Hour).Unix()}, "is not accepted": {"iss": "https://evil.example"},
+		"gives you no role":                        {"realm_access": nil},
+		"none of admin, operator, auditor, worker": {"realm_access": map[string]any{"roles": "boss"}},
+		"no tenant_id":                             {"tenant_id": nil}, "another client": {"azp": "other"}, "1 to 200 bytes": {"sub": ""},
+	} {
+		b := newBrowser(t, s.URL)
+		to := b.begin(path)
+		p.set(func() { p.claims = claims })
+		refuse("an ID token with "+name, b.back(to), 401, name)
+	}
+
+	// No return to another site, whatever next says.
+	for _, next := range []string{"https://evil.example", "//evil.example/ui/", "/ui/../../x",
+		`/ui/\evil`, "/api/v1/sagas"} {
+		b := newBrowser(t, s.URL)
+		if got := b.back(b.begin(path + "?next=" + url.QueryEscape(next))); got.header.Get("Refresh") != "0; url=/ui/" {
+			t.Errorf("signing in leads from %q to %q", next, got.header.Get("Refresh"))
+		}
+	}
+
+	b = newBrowser(t, s.URL)
+	to = b.begin(path)
+	p.set(func() { p.down = true })
+	refuse("a provider that is down", b.back(to), 503, "AUTH_PROVIDER_UNAVAILABLE")
+	p.set(func() { p.down = false })
+}
+
+func TestSigningInBehindAProxy(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	s := uitest.Start(t, withProvider(p, func(c *config.Config) {
+		c.Server.BasePath, c.Server.PublicURL = "/skald", "https://skald.example/skald"
+	}))
+	b := newBrowser(t, s.URL)
+	tls := []string{"X-Forwarded-Proto", "https", "Host", "skald.example"}
+	begun := b.do("GET", "/ui/sign-in/oidc?next=/ui/sagas", nil, tls...)
+	cookie := begun.header.Get("Set-Cookie")
+	if !strings.HasPrefix(cookie, "__Host-skald-sign-in=") || !strings.Contains(cookie, "Secure") {
+		t.Errorf("over TLS the sign-in is kept in %q", cookie)
+	}
+	at := newBrowser(t, "").do("GET", begun.to, nil)
+	rest, found := strings.CutPrefix(at.to, "https://skald.example/skald/ui/sign-in/oidc/callback?")
+	if !found {
+		t.Fatalf("the provider leads back to %q", at.to)
+	}
+	kept, _, _ := strings.Cut(cookie, ";")
+	in := b.do("GET", "/skald/ui/sign-in/oidc/callback?"+rest, nil, append(tls, "Cookie", kept)...)
+	b.wants("back behind a proxy", in, 200, `href="/skald/ui/sagas"`)
+	if got := in.header.Get("Refresh"); got != "0; url=/skald/ui/sagas" {
+		t.Errorf("the browser goes on to %q", got)
+	}
+	if set := strings.Join(in.header.Values("Set-Cookie"), "\n"); !strings.Contains(set, "__Host-skald=skald_session_") {
+		t.Errorf("over TLS the session's cookies are %q", set)
+	}
+
+	// Where the browser would not keep the cookie nothing is begun, and the page says why.
+	plain := b.do("GET", "/ui/sign-in/oidc", nil, "Host", "skald.example")
+	b.wants("over plain HTTP", plain, 200, "not loaded over HTTPS")
+	if plain.to != "" {
+		t.Errorf("over plain HTTP the browser is led to %q", plain.to)
+	}
+}

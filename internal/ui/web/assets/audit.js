@@ -1,0 +1,62 @@
+// The end of the audit trail as it grows: one stream, only while the page is visible. The page works without it.
+const live = document.getElementById('live');
+const most = 1000; // rows in the page
+const { base, api, tenant } = document.body.dataset;
+let reading, last = '', count = 0;
+
+function add(event) {
+  const row = document.getElementById('event-row').content.firstElementChild.cloneNode(true);
+  const time = row.querySelector('time');
+  time.dateTime = event.timestamp;
+  time.textContent = 'just now';
+  const state = [event.old_state, event.new_state].filter(Boolean).join(' → ');
+  for (const cell of row.querySelectorAll('[data-of]')) cell.textContent = { ...event, state }[cell.dataset.of] ?? '';
+  const link = row.querySelector('a');
+  link.href = `${base}/ui/sagas/${encodeURIComponent(event.saga_id)}${tenant ? `?tenant=${encodeURIComponent(tenant)}` : ''}`;
+  link.firstChild.textContent = `${event.saga_id.slice(0, 4)}…${event.saga_id.slice(-6)}`;
+  const body = document.querySelector('#events tbody');
+  body.querySelector('.empty')?.closest('tr').remove();
+  body.append(row);
+  while (body.children.length > most) body.firstElementChild.remove();
+  count += 1;
+  live.textContent = `This is the end; what follows appears here. ${count} new since you opened the page.`;
+}
+
+function take(text) {
+  let data = '';
+  for (const line of text.split('\n')) {
+    if (line.startsWith('id: ')) last = line.slice(4);
+    if (line.startsWith('data: ')) data += line.slice(6);
+  }
+  if (data) add(JSON.parse(data));
+}
+
+async function follow() {
+  const mine = reading = new AbortController();
+  while (reading === mine) {
+    try {
+      const headers = { Accept: 'text/event-stream', ...(last && { 'Last-Event-ID': last }) };
+      const res = await fetch(`${api}/api/v1${live.dataset.stream}`, { headers, signal: mine.signal });
+      if (!res.ok) throw new Error(res.status);
+      if (!count) live.textContent = 'This is the end; what follows appears here.';
+      const text = res.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = '';
+      for (let part = await text.read(); !part.done; part = await text.read()) {
+        const all = (rest + part.value).split('\n\n');
+        rest = all.pop();
+        all.forEach(take);
+      }
+    } catch { if (reading === mine) live.textContent = 'Skald does not answer; trying again.'; }
+    if (reading === mine) await new Promise((wake) => { setTimeout(wake, 3000); });
+  }
+}
+
+function stop() {
+  reading?.abort();
+  reading = undefined;
+}
+
+if (live) {
+  document.addEventListener('visibilitychange', () => { if (document.hidden) stop(); else if (!reading) follow(); });
+  if (!document.hidden) follow();
+}

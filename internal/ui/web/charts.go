@@ -1,0 +1,73 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Spark is a drawing of a few numbers as bars, small enough for a line of text.
+type Spark struct {
+	Width, Height int
+	Bars          []SparkBar
+	Words         string // the same for those who cannot see it
+}
+
+// SparkBar is one number.
+type SparkBar struct {
+	X, Y, H int
+	Title   string
+}
+
+const (
+	sparkStep   = 5
+	sparkHeight = 18
+)
+
+// NewSpark draws values, of which at least one must be above zero; else it returns nil. title says what one of them
+// is, words what all of them are.
+func NewSpark(values []int64, words string, title func(i int) string) *Spark {
+	var most int64
+	for _, n := range values {
+		most = max(most, n)
+	}
+	if most == 0 {
+		return nil
+	}
+	s := &Spark{Width: len(values) * sparkStep, Height: sparkHeight}
+	said := make([]string, len(values))
+	for i, n := range values {
+		h := 1 // zero is a line
+		if n > 0 {
+			h = max(2, int(n*sparkHeight/most))
+		}
+		s.Bars = append(s.Bars, SparkBar{X: i * sparkStep, Y: sparkHeight - h, H: h, Title: Count(n) + " " + title(i)})
+		said[i] = Count(n)
+	}
+	s.Words = words + ": " + strings.Join(said, ", ")
+	return s
+}
+
+// Hourly draws numbers of the last 24 hours, counted back from now; the last hour is the last.
+func Hourly(values []int64) *Spark {
+	return NewSpark(values, "By the hour, the last hour last", func(i int) string {
+		if ago := len(values) - i; ago > 1 {
+			return fmt.Sprintf("%d to %d hours ago", ago-1, ago)
+		}
+		return "in the last hour"
+	})
+}
+
+// NiceAbove is the smallest number of the form 1, 2 or 5 times a power of ten that is not below n: the end of an axis.
+func NiceAbove(n float64) float64 {
+	if n <= 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(n)))
+	for _, f := range []float64{1, 2, 5} {
+		if n <= f*power*(1+1e-9) {
+			return f * power
+		}
+	}
+	return 10 * power
+}

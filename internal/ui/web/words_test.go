@@ -1,0 +1,30 @@
+package web
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTextsOfTheAPIAreSentences(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "make the next attempt now": "Make the next attempt now.", "Done!": "Done!", "état: failed.": "État: failed.",
+		"it waits until 2026-11-23T18:51:32.1Z for attempt 5": "It waits until 2026-11-23 18:51:32 UTC for attempt 5.",
+		"at 2026-13-23T18:51:32Z":                             "At 2026-13-23T18:51:32Z.",
+	} {
+		if got := Prose(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAgesAreWholeSeconds(t *testing.T) {
+	now := time.Now()
+	for d, want := range map[time.Duration]string{
+		300 * time.Millisecond: "just now", 8300 * time.Millisecond: "8 s ago", 72 * time.Second: "1 min 12 s ago",
+		-4700 * time.Millisecond: "in 4 s", -20 * time.Millisecond: "in 1 s", -26 * time.Hour: "in 1 d 2 h",
+	} {
+		if got := Ago(now, now.Add(-d)); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package workflowpages_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+func TestPagesOfStatistics(t *testing.T) {
+	s := uitest.Start(t)
+	get := func(path string, want int, texts ...string) string {
+		t.Helper()
+		status, page := s.Get(t, path)
+		has(t, status, page, want, texts...)
+		return page
+	}
+	get("/ui/statistics", 200, "No saga was created in this time")
+	step := func(name, path string) map[string]any {
+		return map[string]any{
+			"name": name, "action": map[string]any{"http": map[string]any{"url": s.Participant + path}},
+			"compensation": map[string]any{"http": map[string]any{"url": s.Participant + "/ok/undo"}},
+		}
+	}
+	for name, last := range map[string]string{"order": "/409/charge", "refund": "/ok/charge"} {
+		def := map[string]any{"name": name, "steps": []any{step("reserve", "/ok/reserve"), step("charge", last)}}
+		if status, doc := s.Call(t, "POST", "/workflows", def); status != 201 {
+			t.Fatalf("%d %v", status, doc)
+		}
+	}
+	get("/ui/workflows/order?tab=performance", 200, "No saga was created in this time")
+	var failed string
+	for _, name := range []string{"order", "order", "refund"} {
+		status, doc := s.Call(t, "POST", "/sagas?wait=30s", map[string]any{"workflow_name": name})
+		if status != 201 && status != 200 {
+			t.Fatalf("%d %v", status, doc)
+		}
+		if name == "order" {
+			failed = doc["saga_id"].(string)
+		}
+	}
+
+	get("/ui/statistics", 200, "Counted are all 3 sagas", "compensated 2", "completed 1", "/ui/sagas?created_from=",
+		"<svg")
+	get("/ui/statistics?window=1h", 200, "Sagas by minute", "Counted are all 3 sagas")
+	get("/ui/statistics?window=30d", 200, "Sagas by day")
+	over := get("/ui/workflows/order?tab=over-time", 200, "Counted are all 2 sagas", "workflow_name=order", "95 % within")
+	if strings.Contains(over, "completed 1") {
+		t.Error("the series of a workflow counts sagas of another")
+	}
+	// A bar leads to exactly its sagas.
+	_, link, _ := strings.Cut(over, `<a href="/ui/sagas?created_from=`)
+	link, _, _ = strings.Cut(link, `"`)
+	list := get("/ui/sagas?created_from="+strings.ReplaceAll(link, "&amp;", "&"), 200, failed)
+	if strings.Contains(list, ">refund<") {
+		t.Error("the list of a bar has sagas of another workflow")
+	}
+
+	perf := get("/ui/workflows/order?tab=performance", 200, "Counted are the", "undo of", "reserve", "http_409", "100.0 %",
+		"half within", "/ui/sagas/"+failed, "status=FAILED")
+	if !strings.Contains(perf, "one attempt took") {
+		t.Error("what is measured is not said")
+	}
+	get("/ui/workflows/order?tab=performance&measure=step&versions=this&window=1h", 200, "waits between them included", "All versions together")
+	get("/ui/workflows/refund?tab=performance", 200, "No attempt failed")
+	earlier := url.QueryEscape(time.Now().Add(-3 * time.Hour).UTC().Format(time.RFC3339))
+	get("/ui/workflows/order?tab=over-time&until="+earlier, 200, "No saga of order was created in this time", "until now")
+	get("/ui/statistics?window=1h&until="+url.QueryEscape(time.Now().AddDate(0, 0, -9).UTC().Format(time.RFC3339)), 400, "3 days")
+	for _, wrong := range []string{"window=2h", "window=" + url.QueryEscape(hostile), "until=yesterday"} {
+		get("/ui/statistics?"+wrong, 400)
+		get("/ui/workflows/order?tab=performance&"+wrong, 400)
+	}
+	get("/ui/workflows", 200, `href="/ui/statistics"`)
+}

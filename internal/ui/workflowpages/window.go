@@ -1,0 +1,102 @@
+package workflowpages
+
+import (
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// window is the time that a page of statistics is about: sagas created in it are counted.
+type window struct {
+	From, To time.Time
+	Name     string // of its length
+	Bucket   client.SeriesBucketLength
+	Length   time.Duration // of a bucket
+	Chooser  []web.Tab
+	Earlier  string // URL of the window before; empty: there is none
+	Later    string // of the one after
+	Today    string // of the latest one; empty: this is it
+}
+
+var lengths = []struct {
+	name, words  string
+	span, length time.Duration
+	bucket       client.SeriesBucketLength
+}{
+	{"1h", "1 hour", time.Hour, time.Minute, client.SeriesBucketLengthN1M},
+	{"24h", "24 hours", 24 * time.Hour, time.Hour, client.SeriesBucketLengthN1H},
+	{"7d", "7 days", 7 * 24 * time.Hour, time.Hour, client.SeriesBucketLengthN1H},
+	{"30d", "30 days", 30 * 24 * time.Hour, 24 * time.Hour, client.SeriesBucketLengthN1D},
+}
+
+// minutesKept is how far back the API counts by the minute.
+const minutesKept = 3 * 24 * time.Hour
+
+// windowOf reads the parameters window and until; other parameters stay in the URLs of other windows.
+func windowOf(v *web.Visit) (*window, error) {
+	q := v.URL.Query()
+	at := slices.IndexFunc(lengths, func(l struct {
+		name, words  string
+		span, length time.Duration
+		bucket       client.SeriesBucketLength
+	},
+	) bool {
+		return l.name == q.Get("window")
+	})
+	switch {
+	case q.Get("window") == "":
+		at = 1
+	case at < 0:
+		return nil, web.Malformed("A window is 1h, 24h, 7d or 30d.")
+	}
+	l := lengths[at]
+	latest := v.Now.UTC().Truncate(l.length).Add(l.length)
+	w := &window{To: latest, Name: l.words, Bucket: l.bucket, Length: l.length}
+	if until := q.Get("until"); until != "" {
+		t, err := time.Parse(time.RFC3339, until)
+		if err != nil {
+			return nil, web.Malformed("The end of the window is a time such as 2026-03-01T12:00:00Z.")
+		}
+		if t = t.UTC().Truncate(l.length); t.Before(latest) {
+			w.To = t
+		}
+	}
+	w.From = w.To.Add(-l.span)
+	with := func(name string, until time.Time) string {
+		to := url.Values{}
+		for k, values := range q {
+			to[k] = values
+		}
+		to.Set("window", name)
+		to.Del("until")
+		if until.Before(latest) {
+			to.Set("until", until.Format(time.RFC3339))
+		}
+		return "?" + to.Encode()
+	}
+	for _, other := range lengths {
+		w.Chooser = append(w.Chooser, web.Tab{Name: other.words, URL: with(other.name, w.To), Current: other.name == l.name})
+	}
+	if l.length >= time.Hour || w.From.Add(-l.span).After(v.Now.Add(-minutesKept)) {
+		w.Earlier = with(l.name, w.From)
+	}
+	if w.To.Before(latest) {
+		w.Later, w.Today = with(l.name, w.To.Add(l.span)), with(l.name, latest)
+	}
+	return w, nil
+}
+
+// sagasURL is the list of the sagas created in a time, of one workflow or of all.
+func sagasURL(workflow string, from, to time.Time, more ...string) string {
+	q := url.Values{"created_from": {from.Format(time.RFC3339)}, "created_to": {to.Format(time.RFC3339)}}
+	if workflow != "" {
+		q.Set("workflow_name", workflow)
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	return "/ui/sagas?" + q.Encode()
+}
