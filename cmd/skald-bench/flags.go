@@ -23,6 +23,7 @@ func addGenerateFlags(flags *flag.FlagSet, cfg *bench.GenerateConfig) {
 		"step logs of a saga that simply completes: how many steps the workflows have",
 	)
 	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "time over which they were created, up to now")
+	flags.BoolVar(&cfg.WithoutLogs, "without-logs", false, "make no step logs")
 	addTenantFlag(flags, &cfg.Tenant, "four sagas of five")
 }
 

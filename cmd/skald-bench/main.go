@@ -13,11 +13,12 @@
 //	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
+//	skald-bench ui [flags]           measure every page for people on such data, and what open pages cost
 //	skald-bench generate-letters [flags]  fill a database with dead letters
 //	skald-bench read-letters [flags]      measure every list and filter of dead letters on such data
 //
 // Files, each on top of those before it: database, flags, dlq, generate, jobs, letters,
-// migrate, read, soak, xmin, main.
+// migrate, read, ui, soak, xmin, main.
 package main
 
 import (
@@ -70,6 +71,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return fill(ctx, args[1:], os.Stdout)
 		case "read":
 			return read(ctx, args[1:], os.Stdout)
+		case "ui":
+			return pages(ctx, args[1:], os.Stdout)
 		case "generate-letters":
 			return fillLetters(ctx, args[1:], os.Stdout)
 		case "read-letters":

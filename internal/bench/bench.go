@@ -10,7 +10,7 @@
 // Files, each on top of those before it: procfs, workflow, database, latency, report,
 // generate_sql, generate, table, child, level, bench, dlq_kafka, load, servers, dlq,
 // jobs, letters_generate, read_cases, growth, jobs_worker, read, dlq_phases, jobs_phases,
-// letters_read, migrate, participant, soak, xmin.
+// letters_read, ui_fill, ui_open, ui, migrate, participant, soak, xmin.
 package bench
 
 import (

@@ -31,8 +31,8 @@ type GenerateConfig struct {
 	Tenant uuid.UUID
 	// Over is the period in which the sagas were created, up to now. Zero: 90 days.
 	Over time.Duration
-	// sagasOnly leaves out the step logs.
-	sagasOnly bool
+	// WithoutLogs leaves out the step logs.
+	WithoutLogs bool
 	// Out receives the progress. Nil: it is not printed.
 	Out io.Writer
 }
@@ -234,7 +234,7 @@ func generate(ctx context.Context, conn *sql.Conn, cfg GenerateConfig, first, la
 		{"store sagas", generateSagas, []any{cfg.LogsPerSaga}},
 		{"store step logs", generateLogs, []any{cfg.LogsPerSaga, pq.Array(generatedSteps)}},
 	} {
-		if cfg.sagasOnly && s.text == generateLogs {
+		if cfg.WithoutLogs && s.text == generateLogs {
 			continue
 		}
 		if _, err := tx.ExecContext(ctx, s.text, s.args...); err != nil {

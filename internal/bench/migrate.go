@@ -78,7 +78,7 @@ func (m *migration) fill(ctx context.Context) error {
 		return err
 	}
 	sagas := GenerateConfig{DatabaseURL: url, Sagas: m.cfg.Sagas, LogsPerSaga: 3, Tenant: defaultTenant,
-		Over: 90 * 24 * time.Hour, Out: out, sagasOnly: true}
+		Over: 90 * 24 * time.Hour, Out: out, WithoutLogs: true}
 	if err := registerGenerated(ctx, sagas); err != nil {
 		return err
 	}

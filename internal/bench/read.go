@@ -26,6 +26,8 @@ type ReadConfig struct {
 	Samples int
 	// Depth is how many rows precede a deep cursor, if there are as many.
 	Depth int
+	// ServerEnv are settings of the server, KEY=VALUE.
+	ServerEnv []string
 	// Out receives the table row by row.
 	Out io.Writer
 }
@@ -66,7 +68,9 @@ func ask(
 	}
 	defer db.close()
 	// The server is started as in a complete run.
-	server := &run{cfg: Config{Skald: cfg.Skald, DatabaseURL: cfg.Data.DatabaseURL, Dir: cfg.Dir, Out: cfg.Out}}
+	server := &run{cfg: Config{
+		Skald: cfg.Skald, DatabaseURL: cfg.Data.DatabaseURL, Dir: cfg.Dir, Out: cfg.Out, ServerEnv: cfg.ServerEnv,
+	}}
 	var ready Millis
 	if err := server.measureStart(ctx, &ready); err != nil {
 		return err
@@ -78,6 +82,8 @@ func ask(
 		url:        server.serverURL,
 		client:     &http.Client{Timeout: time.Minute},
 		now:        time.Now,
+		server:     server.server.cmd.Process.Pid,
+		postmaster: db.postmaster,
 	}
 	return measure(r, ctx)
 }
@@ -89,6 +95,8 @@ type reader struct {
 	url    string
 	client *http.Client
 	now    func() time.Time
+
+	server, postmaster int // processes
 
 	asked, missed int
 }

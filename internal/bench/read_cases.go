@@ -185,6 +185,7 @@ func lookups(k known) []question {
 	}
 	same := func(path string) func(int) string { return func(int) string { return path } }
 	since := url.QueryEscape(k.latest.Add(-40*24*time.Hour - 90*time.Minute).UTC().Format(time.RFC3339))
+	week := url.QueryEscape(time.Now().Add(-7 * 24 * time.Hour).UTC().Format(time.RFC3339))
 	return []question{
 		listOf("all sagas, page 500", func(int) url.Values { return url.Values{"page": {"500"}} }),
 		listOf(
@@ -199,6 +200,9 @@ func lookups(k known) []question {
 		{"statistics", statisticsLimit, same("/api/v1/statistics/sagas")},
 		{"statistics of a workflow", statisticsLimit, same("/api/v1/statistics/sagas?workflow_name=order")},
 		{"statistics of forty days", statisticsLimit, same("/api/v1/statistics/sagas?created_from=" + since)},
+		{"sagas by the hour, seven days", statisticsLimit, same("/api/v1/statistics/series?bucket=1h&created_from=" + week)},
+		{"sagas of a workflow by five minutes", statisticsLimit, same("/api/v1/statistics/series?bucket=5m&workflow_name=order")},
+		{"steps of a workflow", statisticsLimit, same("/api/v1/statistics/steps?workflow_name=order&created_from=" + since)},
 		{"exact_total of all sagas (no target)", 0, same("/api/v1/sagas?page_size=20&include=exact_total")},
 	}
 }

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// openPage is a page in a browser: it asks for itself again as app.js does.
+type openPage struct {
+	path  string
+	every time.Duration
+}
+
+// openPages are overviews, and saga pages of which half show sagas that go on.
+func openPages(cfg UIConfig, k known) (all []openPage) {
+	for range cfg.Overviews {
+		all = append(all, openPage{"/ui/", 10 * time.Second})
+	}
+	for i := range cfg.SagaPages {
+		every := 5 * time.Second
+		if i%2 == 0 {
+			every = time.Second
+		}
+		all = append(all, openPage{"/ui/sagas/" + k.at(i).id, every})
+	}
+	return all
+}
+
+// watch measures the CPU time of server and database while pages are open and nothing changes, against what they use
+// by themselves. A share of CPU time says the same on a busy machine.
+func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
+	pages := openPages(cfg, k)
+	if len(pages) == 0 || cfg.Watch <= 0 {
+		return nil
+	}
+	idle, err := r.used(ctx, cfg.Watch/2)
+	if err != nil {
+		return err
+	}
+	open, stop := context.WithCancel(ctx)
+	var asked, unchanged, failed atomic.Int64
+	var browsers sync.WaitGroup
+	for i, p := range pages {
+		browsers.Go(func() {
+			pause(open, p.every*time.Duration(i)/time.Duration(len(pages)))
+			for tag := ""; open.Err() == nil; pause(open, p.every) {
+				status, next, err := r.again(open, p.path, tag)
+				switch {
+				case open.Err() != nil:
+					return
+				case err != nil || status != http.StatusOK && status != http.StatusNotModified:
+					failed.Add(1)
+				case status == http.StatusNotModified:
+					unchanged.Add(1)
+				}
+				asked.Add(1)
+				tag = next
+			}
+		})
+	}
+	busy, err := r.used(ctx, cfg.Watch)
+	stop()
+	browsers.Wait()
+	if err != nil {
+		return err
+	}
+	share := max(0, busy-idle)
+	fmt.Fprintf(r.Out, "\n%d overviews and %d saga pages open for %s: %d requests, %d of them 304, %d failed; %.2f %% of a core "+
+		"(%.2f %% without them)\n", cfg.Overviews, cfg.SagaPages, cfg.Watch, asked.Load(), unchanged.Load(), failed.Load(),
+		100*share, 100*idle)
+	if failed.Load() > 0 {
+		return fmt.Errorf("%d requests of open pages failed", failed.Load())
+	}
+	return nil
+}
+
+// used is the CPU time of server and database in a period, as a share of one core.
+func (r *reader) used(ctx context.Context, period time.Duration) (float64, error) {
+	cpu := func() (time.Duration, error) {
+		server, err := hostProc.familyCPU(r.server)
+		if err != nil || r.postmaster == 0 {
+			return server, err
+		}
+		database, err := hostProc.familyCPU(r.postmaster)
+		return server + database, err
+	}
+	before, err := cpu()
+	if err != nil {
+		return 0, err
+	}
+	begun := r.now()
+	pause(ctx, period)
+	after, err := cpu()
+	return (after - before).Seconds() / r.now().Sub(begun).Seconds(), err
+}
+
+// again asks for a page that the browser has.
+func (r *reader) again(ctx context.Context, path, tag string) (status int, next string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if tag != "" {
+		request.Header.Set("If-None-Match", tag)
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, response.Header.Get("ETag"), err
+}
