@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -203,7 +204,7 @@ func Form(page string) url.Values {
 		name, rest, _ := strings.Cut(part, `"`)
 		_, rest, _ = strings.Cut(rest, `value="`)
 		value, _, _ := strings.Cut(rest, `"`)
-		form.Set(name, strings.NewReplacer("&#34;", `"`, "&amp;", "&", "&#39;", "'", "&#43;", "+").Replace(value))
+		form.Set(name, html.UnescapeString(value))
 	}
 	return form
 }

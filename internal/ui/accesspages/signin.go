@@ -20,19 +20,52 @@ type signInForm struct {
 	Insecure bool   // the browser will not keep a cookie
 	Provider string // where one can sign in as well; empty: nowhere
 	Ended    bool   // the visitor wanted something else, and is not signed in
-	// Kept are the fields of a form that was sent by somebody who is no longer signed in, and To where it goes.
-	Kept []field
-	To   string
+	Unsent   unsent
+}
+
+// unsent is a form that was sent by somebody who is no longer signed in. Each page carries it on to the next in
+// hidden fields, so it is kept without scripts and nowhere but in the visitor's own page.
+type unsent struct {
+	To     string // where it goes, below the base; empty: there is none
+	Fields []field
 }
 
 type field struct{ Name, Value string }
+
+// carried comes before the names of an unsent form's fields where they are sent with a credential.
+const carried = "unsent."
+
+// unsentOf returns the fields of values whose names begin with prefix, as a form for to. When it is sent, it shows
+// itself again: it may be hours old, or somebody else may have signed in.
+func unsentOf(to string, values url.Values, prefix string) (u unsent) {
+	if nextOf(to) != to {
+		return u
+	}
+	u.To = to
+	for name, all := range values {
+		name, found := strings.CutPrefix(name, prefix)
+		if !found || name == "do" {
+			continue
+		}
+		for _, value := range all {
+			u.Fields = append(u.Fields, field{name, value})
+		}
+	}
+	slices.SortStableFunc(u.Fields, func(a, b field) int { return strings.Compare(a.Name, b.Name) })
+	u.Fields = append(u.Fields, field{"do", "preview"})
+	return u
+}
 
 func (p *pages) form(v *web.Visit, f signInForm) *web.Page {
 	f.Insecure = !secure(v) && !loopback(v.Host)
 	if p.kit.SingleSignOn != nil && !f.Insecure {
 		f.Provider = p.kit.SingleSignOn.Name
 	}
-	return &web.Page{Template: "sign-in", Title: "Sign in", Data: f}
+	page := &web.Page{Template: "sign-in", Title: "Sign in", Header: http.Header{}, Data: f}
+	if f.Unsent.To != "" { // what was typed may be secret
+		page.Header.Set("Cache-Control", "no-store")
+	}
+	return page
 }
 
 // secure reports whether the browser asks over TLS.
@@ -59,18 +92,11 @@ func nextOf(text string) string {
 	return text
 }
 
-// signInAgain is the page for a request that found nobody. A form that was sent is kept: it can be sent again.
+// signInAgain is the page for a request that found nobody. A form that was sent is kept; a file is not.
 func (p *pages) signInAgain(v *web.Visit) *web.Page {
 	f := signInForm{Next: nextOf(v.Here()), Ended: true}
-	if v.Method != http.MethodGet && v.Method != http.MethodHead && v.ParseForm() == nil {
-		f.To = v.Here()
-		f.Next = "/ui/signed-in"
-		for name, values := range v.PostForm {
-			for _, value := range values {
-				f.Kept = append(f.Kept, field{name, value})
-			}
-		}
-		slices.SortFunc(f.Kept, func(a, b field) int { return strings.Compare(a.Name, b.Name) })
+	if v.Method == http.MethodPost && v.ParseForm() == nil && len(v.PostForm) > 0 {
+		f.Unsent = unsentOf(v.Here(), v.PostForm, "")
 	}
 	page := p.form(v, f)
 	page.Status = http.StatusUnauthorized
@@ -91,15 +117,23 @@ func (p *pages) signInPage(v *web.Visit) (*web.Page, error) {
 
 // signIn makes a session of an API key.
 func (p *pages) signIn(v *web.Visit) (*web.Page, error) {
-	v.Body = http.MaxBytesReader(nil, v.Body, 64<<10)
 	if err := v.ParseForm(); err != nil {
 		return nil, web.Malformed("The form cannot be read.")
 	}
 	f := signInForm{Next: nextOf(v.PostForm.Get("next"))}
+	if to := v.PostForm.Get("unsent"); to != "" {
+		f.Unsent = unsentOf(to, v.PostForm, carried)
+	}
 	credential := strings.TrimSpace(v.PostForm.Get("credential"))
 	page, problem, err := p.open(v, credential, f.Next)
-	if err != nil || page != nil {
-		return page, err
+	switch {
+	case err != nil:
+		return nil, err
+	case problem == nil && f.Unsent.To != "":
+		page.Header.Set("Cache-Control", "no-store")
+		return &web.Page{Template: "signed-in", Title: "Signed in", Header: page.Header, Data: f.Unsent}, nil
+	case problem == nil:
+		return page, nil
 	}
 	f.Problem = problem
 	page = p.form(v, f)
@@ -161,5 +195,5 @@ func (p *pages) signOut(v *web.Visit) (*web.Page, error) {
 
 // signedIn is where a visitor arrives who has signed in to send a form again that waits elsewhere.
 func (p *pages) signedIn(*web.Visit) (*web.Page, error) {
-	return &web.Page{Template: "signed-in", Title: "Signed in"}, nil
+	return &web.Page{Template: "signed-in", Title: "Signed in", Data: unsent{}}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -217,24 +218,74 @@ func revokedInMidForm(t *testing.T, s *uitest.Server, admin string) {
 		t.Fatalf("revoking %q: %d\n%s", id, got.status, got.page)
 	}
 	revoked := time.Now()
-	kept := url.Values{
-		"name": {`a "name"`}, "role": {"operator"}, "reason": {"<script>alert(1)</script>"}, "do": {"preview"},
+	typed := url.Values{
+		"name": {`a "name"`}, "role": {"operator"}, "reason": {"<script>alert(1)</script>"}, "key": {"made-once"},
+		"next": {"a field of the form's own"}, "do": {"act"},
 	}
-	for {
-		got := b.do("POST", "/ui/access/keys/new", kept)
-		if got.status == 401 {
-			b.wants("a form after its session", got, 401, `<input type="hidden" name="name" value="a &#34;name&#34;">`,
-				"&lt;script&gt;", `action="/ui/access/keys/new"`, "sign in in another tab")
-			break
-		}
+	var out seen
+	for out = b.do("POST", "/ui/access/keys/new", typed); out.status != 401; {
 		if time.Since(revoked) > 5*time.Second {
-			t.Fatalf("five seconds after its key was revoked the session still counts: %d", got.status)
+			t.Fatalf("five seconds after its key was revoked the session still counts: %d", out.status)
 		}
 		time.Sleep(50 * time.Millisecond)
+		form := maps.Clone(typed)
+		form.Set("do", "preview")
+		out = b.do("POST", "/ui/access/keys/new", form)
 	}
-	b.signIn(admin, "")
-	again := b.do("POST", "/ui/access/keys/new", kept)
-	if got := again; got.status != 200 || !strings.Contains(got.page, "&lt;script&gt;") {
-		t.Errorf("the form, sent again: %d\n%s", got.status, got.page)
+	formComesBack(b, out, admin, typed)
+}
+
+// formComesBack: who signs in again, first with a mistake, has the form as it was filled in, and nothing was sent.
+func formComesBack(b *browser, out seen, key string, typed url.Values) {
+	b.t.Helper()
+	b.wants("a form after its session", out, 401, "is kept", "&lt;script&gt;")
+	if got := out.header.Get("Cache-Control"); got != "no-store" {
+		b.t.Errorf("what was typed may be cached: %q", got)
 	}
+	form := uitest.Form(out.page)
+	form.Set("credential", newKey(b.t))
+	mistake := b.do("POST", "/ui/sign-in", form)
+	b.wants("a wrong key", mistake, 401, "AUTH_INVALID")
+	form = uitest.Form(mistake.page)
+	form.Set("credential", key)
+	in := b.do("POST", "/ui/sign-in", form)
+	b.wants("signed in again", in, 200, "Back to the form", `action="/ui/access/keys/new"`)
+	if strings.Contains(in.page, key) || strings.Contains(in.to+in.header.Get("Set-Cookie"), "script") {
+		b.t.Error("the key is in the page, or what was typed in a URL or a cookie")
+	}
+	back := uitest.Form(in.page)
+	for name := range typed {
+		want := typed.Get(name)
+		if name == "do" {
+			want = "preview"
+		}
+		if got := back.Get(name); got != want {
+			b.t.Errorf("the field %s comes back as %q", name, got)
+		}
+	}
+	b.wants("the form again", b.do("POST", "/ui/access/keys/new", back), 200,
+		`value="a &#34;name&#34;"`, "&lt;script&gt;", `name="key" value="made-once"`)
+	b.wants("the keys", b.get("/ui/access"), 200, "clerk")
+	if strings.Contains(b.get("/ui/access").page, "a &#34;name&#34;") {
+		b.t.Error("the form was sent before it was seen again")
+	}
+	for _, to := range []string{"//evil.example/ui/", "https://evil.example", "/ui/sign-out", "/api/v1/sagas"} {
+		form.Set("unsent", to)
+		if got := b.do("POST", "/ui/sign-in", form); got.status != 303 {
+			b.t.Errorf("a form for %q comes back: %d\n%s", to, got.status, got.page)
+		}
+	}
+}
+
+func TestAFileIsChosenAgainAfterSigningIn(t *testing.T) {
+	t.Parallel()
+	s := uitest.Start(t, func(c *config.Config) { c.Auth.BootstrapAdminKey = config.Secret(newKey(t)) })
+	b := newBrowser(t, s.URL)
+	out := b.do("POST", "/ui/dlq/import", url.Values{}, "Content-Type", "multipart/form-data; boundary=x")
+	b.wants("a file after its session", out, 401, `name="next" value="/ui/dlq/import"`)
+	if strings.Contains(out.page, "is kept") {
+		t.Error("the page says that the file is kept")
+	}
+	b.wants("signing out without a session", b.do("POST", "/ui/sign-out", url.Values{"x": {"y"}}), 401,
+		`name="next" value="/ui/"`)
 }

@@ -93,6 +93,6 @@ func (p *pages) notSignedOn(v *web.Visit, next string, err error) (*web.Page, er
 	}
 	page := p.form(v, signInForm{Next: next, Problem: &refused.Problem})
 	page.Status = refused.Status
-	page.Header = http.Header{"Set-Cookie": {begun(v, "", -1)}}
+	page.Header.Set("Set-Cookie", begun(v, "", -1))
 	return page, nil
 }

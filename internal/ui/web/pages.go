@@ -224,7 +224,9 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 	}
 	h, tag := w.Header(), tagOf(out.Bytes())
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cache-Control", "private, no-cache")
+	if p.Header.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "private, no-cache")
+	}
 	h.Set("ETag", tag)
 	h.Set("Vary", "Cookie")
 	if p.Status == 0 && v.Method == http.MethodGet && v.Header.Get("If-None-Match") == tag {
