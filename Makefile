@@ -1,7 +1,11 @@
 # Skald. `make run` and `make test` install what they need.
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS  = -X main.version=$(VERSION)
+
+# Without the symbol table and debug information the binary is 23 MB smaller. Panics, /debug/pprof and `go version -m`
+# do not use them; debuggers and perf do: make build STRIP=
+STRIP   ?= -s -w
+LDFLAGS  = $(STRIP) -X main.version=$(VERSION)
 
 # The same flags everywhere: tests build the program too, and with different flags each
 # package would be compiled twice, and again in each working copy.
