@@ -31,6 +31,7 @@ type issuer struct {
 	keys    map[string]crypto.Signer // guarded by mu; by kid
 	down    bool                     // guarded by mu
 	fetches int                      // guarded by mu
+	codes   map[string]string        // guarded by mu; ID tokens that are not yet fetched, by code
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -65,7 +66,20 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case i.down:
 		w.WriteHeader(http.StatusBadGateway)
 	case r.URL.Path == "/.well-known/openid-configuration":
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.name, "jwks_uri": i.name + "/keys"})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": i.name, "jwks_uri": i.name + "/keys", "authorization_endpoint": i.name + "/authorize",
+			"token_endpoint": i.name + "/token",
+		})
+	case r.URL.Path == "/token":
+		w.Header().Set("Content-Type", "application/json")
+		token, known := i.codes[r.PostFormValue("code")]
+		delete(i.codes, r.PostFormValue("code"))
+		answer := map[string]string{"access_token": "opaque", "token_type": "Bearer", "id_token": token}
+		if !known {
+			w.WriteHeader(http.StatusBadRequest)
+			answer = map[string]string{"error": "invalid_grant"}
+		}
+		_ = json.NewEncoder(w).Encode(answer)
 	case r.URL.Path == "/keys":
 		i.fetches++
 		set := map[string][]any{
