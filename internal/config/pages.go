@@ -32,7 +32,13 @@ func linkOf(entry string) (Link, bool) {
 	name, to, _ := strings.Cut(entry, "=")
 	l := Link{strings.TrimSpace(name), strings.TrimSpace(to)}
 	u, err := url.Parse(strings.NewReplacer("{trace_id}", "x", "{correlation_id}", "x").Replace(l.URL))
-	ok := err == nil && l.Name != "" && len(l.Name) <= 60 && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") &&
+	_, host, _ := strings.Cut(l.URL, "://")
+	if end := strings.IndexAny(host, "/?#"); end >= 0 {
+		host = host[:end]
+	}
+	// Clients choose correlation IDs: these must not choose the server that a link leads to.
+	ok := err == nil && !strings.ContainsAny(host, "{}") && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") &&
+		l.Name != "" && len(l.Name) <= 60 &&
 		(strings.Contains(l.URL, "{trace_id}") || strings.Contains(l.URL, "{correlation_id}"))
 	return l, ok
 }
