@@ -84,9 +84,8 @@ func loopback(hostport string) bool {
 // nextOf is the page to go to after signing in: one of this server, whatever the request says.
 func nextOf(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(text, "/ui/") ||
-		strings.HasPrefix(text, "/ui/sign-") || strings.Contains(text, `\`) ||
-		strings.Contains(u.Path, "..") {
+	if err != nil || !strings.HasPrefix(text, "/ui/") || strings.HasPrefix(text, "/ui/sign-") ||
+		strings.Contains(text, `\`) || strings.Contains(u.Path, "..") {
 		return "/ui/"
 	}
 	return text
