@@ -123,7 +123,8 @@ func sessionOf(r *http.Request) (string, error) {
 	if _, ok := access.ParseSessionToken(cookie.Value); !ok {
 		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the cookie %s is not a session", name)
 	}
-	proof := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != "" // every browser sends one of them
+	site := r.Header.Get("Sec-Fetch-Site")
+	proof := site != "none" && (site != "" || r.Header.Get("Origin") != "") // every browser sends one of them
 	reads := r.Method == http.MethodGet
 	if err := otherSites.Check(r); err != nil || !reads && !proof {
 		return "", fault.New(fault.Forbidden, rest.CodeCrossSite,

@@ -69,6 +69,7 @@ func TestNothingIsChangedForAnotherSite(t *testing.T) {
 	}
 	foreign := []map[string]string{
 		{}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"},
+		{"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "none", "Origin": "https://evil.example"},
 		{"Origin": "null"}, {"Sec-Fetch-Site": "cross-site", "Origin": "http://example.com"},
 	}
 	for _, path := range append(posts, "/ui/", "/ui/no-such-page") {

@@ -157,7 +157,6 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 	h.Set("Content-Type", l.media)
 	if l.media == rest.MediaText {
 		h.Set("Content-Type", rest.MediaText+"; charset=utf-8")
-		h.Set("X-Content-Type-Options", "nosniff") // the output of a job must not be shown as a web page
 	}
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
