@@ -21,8 +21,10 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 	./internal/access/accessapi/... ./internal/audit/auditdb/... ./internal/audit/auditapi/... ./internal/groupcommit/... ./internal/saga/memstore/... ./internal/rest/... \
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
+comma := ,
+
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced test-ui screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced test-ui screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers peers-dtm bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +34,9 @@ build: ## build bin/skald
 
 object-store: ## build the S3 server for the tests (versitygw, pinned in tools/s3); needed once per machine
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
+
+peers-dtm: # build DTM (pinned in tools/dtm), beside which a test measures Skald; needed once per machine
+	@GO='$(GO)' sh scripts/peers.sh dtm
 
 # Programs that tests and the sessions of the manual need besides Skald and PostgreSQL.
 programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl, chromium, axe-core
@@ -60,7 +65,7 @@ TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-w 
 
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.
-test: postgres object-store programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
+test: postgres object-store peers-dtm programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 	$(GO) vet ./...
 ifeq ($(RACE),)
 	$(TEST) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./internal/saga/sagadb ./...
@@ -137,6 +142,11 @@ bench-dlq: postgres build ## measure dead letters: ingestion from Kafka, a bulk 
 bench-jobs: postgres build ## measure job runs through the worker protocol, in batches and one by one, due slots, a leader failover (5 minutes)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench jobs
+
+bench-peers: postgres build ## measure Skald beside DTM, Restate and River, in turns (twelve minutes; PEERS=dtm,river LEVELS=wait-16,jobs-1 ROUNDS=1)
+	@GO='$(GO)' sh scripts/peers.sh $(subst $(comma), ,$(or $(PEERS),dtm restate river))
+	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+	./bin/skald-bench peers $(if $(PEERS),-peers $(PEERS)) $(if $(LEVELS),-levels $(LEVELS)) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 bench-migrate: postgres ## migrate 10,000,000 sagas under load, fifty times by eight processes at once (an hour, 15 GB; SAGAS=1000000)
 	$(GO) build -o bin/skald-bench ./cmd/skald-bench

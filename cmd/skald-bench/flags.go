@@ -94,3 +94,5 @@ func prepared(ctx context.Context, dir, url *string, measure func() error) (err 
 	}
 	return measure()
 }
+
+func isComma(r rune) bool { return r == ',' }

@@ -7,6 +7,7 @@
 //	skald-bench load [flags]         one load generator alone; prints JSON
 //	skald-bench dlq [flags]          measure ingestion from Kafka and a redrive to it
 //	skald-bench jobs [flags]         measure job runs through the worker protocol
+//	skald-bench peers [flags]        measure Skald beside DTM, Restate and River
 //	skald-bench soak [flags]         keep a server under load for long, and see whether anything grows
 //	skald-bench migrate [flags]      migrate large tables under load, by eight processes at once
 //	skald-bench xmin [flags]         measure while somebody holds a snapshot for long
@@ -18,7 +19,7 @@
 //	skald-bench read-letters [flags]      measure every list and filter of dead letters on such data
 //
 // Files, each on top of those before it: database, flags, dlq, generate, jobs, letters,
-// migrate, read, ui, soak, xmin, main.
+// migrate, peers, read, ui, soak, xmin, main.
 package main
 
 import (
@@ -57,6 +58,13 @@ func dispatch(ctx context.Context, args []string) error {
 			return letters(ctx, args[1:], os.Stdout)
 		case "jobs":
 			return jobs(ctx, args[1:], os.Stdout)
+		case "peers":
+			return peers(ctx, args[1:], os.Stdout)
+		case "with-loopback":
+			if err := startLoopback(); err != nil {
+				return err
+			}
+			return dispatch(ctx, args[1:])
 		case "soak":
 			return soak(ctx, args[1:], os.Stdout)
 		case "migrate":
@@ -85,10 +93,11 @@ func dispatch(ctx context.Context, args []string) error {
 func serveParticipant(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("skald-bench participant", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; printed once it is known")
+	record := flags.Bool("record", false, "remember which calls were made for which order; GET /recorded returns them")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	return bench.ServeParticipant(ctx, *listen, os.Stdout)
+	return bench.ServeParticipant(ctx, *listen, *record, os.Stdout)
 }
 
 func generateLoad(ctx context.Context, args []string, out io.Writer) error {
@@ -105,6 +114,10 @@ func generateLoad(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&cfg.Clients, "clients", 1, "clients at the same time")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long new sagas are created")
 	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "status of the ended saga in mode wait")
+	flags.StringVar(&cfg.Orders.URL, "url", "", "URL of another server than Skald, to which -body is sent")
+	flags.StringVar(&cfg.Orders.Body, "body", "", "what is sent to -url")
+	flags.IntVar(&cfg.Orders.WantCode, "want-code", 0, "status code of the responses of -url")
+	flags.StringVar(&cfg.Orders.Want, "want", "", "text in the responses of -url")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -178,8 +191,6 @@ func parseOptions(args []string) (options, error) {
 	}
 	return o, o.Validate()
 }
-
-func isComma(r rune) bool { return r == ',' }
 
 func writeJSON(path string, report *bench.Report) error {
 	raw, err := json.MarshalIndent(report, "", "  ")

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		case "serve":
 			serveFake()
 			return
-		case "participant", "load":
+		case "participant", "load", "with-loopback":
 			main()
 			return
 		}

@@ -7,10 +7,11 @@
 // workflow must, or has no log of the steps it should have made. It reads
 // process figures from /proc and therefore needs Linux.
 //
-// Files, each on top of those before it: procfs, workflow, database, latency, report,
-// generate_sql, generate, table, child, level, bench, dlq_kafka, load, servers, dlq,
-// jobs, letters_generate, read_cases, growth, jobs_worker, read, dlq_phases, jobs_phases,
-// letters_read, ui_fill, ui_open, ui, migrate, participant, soak, xmin.
+// Files, each on top of those before it: procfs, workflow, database, latency, report, child,
+// table, level, bench, generate_sql, generate, dlq_kafka, load, servers, dlq, jobs, recorder,
+// peers_level, read_cases, letters_generate, peers_skald, peers_dtm, read, ui_fill, growth,
+// jobs_worker, jobs_phases, letters_read, peers_jobs, peers_restate, peers_table, dlq_phases,
+// migrate, participant, peers, soak, ui, ui_open, xmin.
 package bench
 
 import (

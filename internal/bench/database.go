@@ -96,6 +96,15 @@ SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, n_tup_upd, n
 	return c, nil
 }
 
+// wal is how many bytes the server has ever written to its log.
+func (d *database) wal(ctx context.Context) (bytes int64, err error) {
+	err = d.pool.QueryRowContext(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`).Scan(&bytes)
+	if err != nil {
+		return 0, fmt.Errorf("read the size of the log: %w", err)
+	}
+	return bytes, nil
+}
+
 const (
 	// lookupChunk is how many sagas one query looks up by key.
 	lookupChunk = 2000

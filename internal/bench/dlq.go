@@ -258,6 +258,7 @@ func request(ctx context.Context, client *http.Client, method, url string, body 
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err

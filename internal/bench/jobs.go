@@ -58,11 +58,7 @@ func Jobs(ctx context.Context, cfg JobsConfig) (err error) {
 	defer db.close()
 	r := &jobsRun{cfg: cfg, db: db, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	if r.first, err = r.serve(ctx, "first"); err != nil {
-		return err
-	}
-	r.url = r.first.serverURL
-	if err := r.awaitLeader(ctx, 0); err != nil {
+	if err := r.open(ctx, 0); err != nil {
 		return err
 	}
 	if err := r.define(ctx); err != nil {
@@ -87,6 +83,16 @@ type jobsRun struct {
 	definition string
 	tenant     string
 	missed     []error
+}
+
+// open starts the server that is measured, and waits until it leads under a later epoch than
+// epoch.
+func (r *jobsRun) open(ctx context.Context, epoch int64) (err error) {
+	if r.first, err = r.serve(ctx, "first"); err != nil {
+		return err
+	}
+	r.url = r.first.serverURL
+	return r.awaitLeader(ctx, epoch)
 }
 
 func (r *jobsRun) serve(ctx context.Context, name string) (*run, error) {

@@ -65,11 +65,8 @@ func (r *jobsRun) rate(
 	if n == 0 {
 		return nil
 	}
-	before, _, err := r.outcomes(ctx)
+	before, err := r.filled(ctx, n)
 	if err != nil {
-		return err
-	}
-	if err := r.fill(ctx, n); err != nil {
 		return err
 	}
 	server, postgres := cpuOf(r.first.server, r.db)
@@ -99,25 +96,28 @@ func (r *jobsRun) rate(
 	return nil
 }
 
+// filled stores n claimable runs, and returns how many had succeeded before.
+func (r *jobsRun) filled(ctx context.Context, n int) (succeeded int, err error) {
+	if succeeded, _, err = r.outcomes(ctx); err != nil {
+		return 0, err
+	}
+	return succeeded, r.fill(ctx, n)
+}
+
 func (r *jobsRun) batches(ctx context.Context) error {
 	return r.rate(ctx, "batches of 100", r.cfg.Runs, batchWorkers, batchedTarget, r.takeBatch)
 }
 
 func (r *jobsRun) singles(ctx context.Context) error {
-	return r.rate(
-		ctx,
-		"one by one",
-		r.cfg.Singles,
-		singleWorkers,
-		singleTarget,
-		func(ctx context.Context, worker string) (int, error) {
-			took, err := r.takeOne(ctx, worker)
-			if took {
-				return 1, err
-			}
-			return 0, err
-		},
-	)
+	return r.rate(ctx, "one by one", r.cfg.Singles, singleWorkers, singleTarget, r.takeSingle)
+}
+
+func (r *jobsRun) takeSingle(ctx context.Context, worker string) (int, error) {
+	took, err := r.takeOne(ctx, worker)
+	if took {
+		return 1, err
+	}
+	return 0, err
 }
 
 // latency measures from the request for a run to the response of a claim that waits for it: one

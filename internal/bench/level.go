@@ -143,7 +143,9 @@ func newLevel(spec levelSpec, load LoadResult, out outcome, before, after snapsh
 // process to the run.
 type LoadResult struct {
 	StartedAt time.Time `json:"started_at"`
-	// Accepted contains the id of every saga that the server accepted.
+	EndedAt   time.Time `json:"ended_at"` // when the last response had arrived
+	// Accepted contains the id of every saga that the server accepted; for OrderRequests, that of
+	// every order whose response was as wanted.
 	Accepted []string `json:"accepted"`
 	// Answers times the requests that were answered as expected.
 	Answers Latency `json:"answers"`

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -32,7 +34,22 @@ type LoadConfig struct {
 	Duration time.Duration
 	// WantStatus is the status a waiting client expects of the ended saga.
 	WantStatus string
+	// Orders replaces the request for a saga of Skald by another one, unless its URL is empty.
+	Orders OrderRequest
 }
+
+// OrderRequest describes a request about one order, to Skald or to one of its peers.
+type OrderRequest struct {
+	URL string
+	// Body has orderPlace wherever the id of the order belongs.
+	Body string
+	// A response counts only if it has this status code and contains Want.
+	WantCode int
+	Want     string
+}
+
+// orderPlace is as long as the ids that replace it.
+const orderPlace = "{order_id}--------------------------"
 
 // Load lets cfg.Clients clients create sagas, each as soon as its previous request was
 // answered, until cfg.Duration is over and the last response has arrived.
@@ -60,6 +77,7 @@ func Load(ctx context.Context, cfg LoadConfig) (LoadResult, error) {
 		group.Go(func() { c.run(ctx, end) })
 	}
 	group.Wait()
+	result.EndedAt = time.Now().UTC()
 	if err := ctx.Err(); err != nil {
 		return LoadResult{}, fmt.Errorf("load interrupted: %w", err)
 	}
@@ -86,6 +104,7 @@ type loadClient struct {
 	body      *replayBody
 	answer    bytes.Buffer
 	wantState []byte // nil: the saga need not have ended
+	orders    *orderClient
 
 	samples    []time.Duration
 	accepted   []string
@@ -99,21 +118,29 @@ type replayBody struct{ *bytes.Reader }
 func (replayBody) Close() error { return nil }
 
 func newLoadClient(ctx context.Context, cfg LoadConfig, transport *http.Transport) (*loadClient, error) {
+	if cfg.Orders.URL != "" {
+		return newOrderClient(ctx, cfg.Orders, transport)
+	}
 	target := strings.TrimSuffix(cfg.Target, "/") + "/api/v1/sagas"
 	c := &loadClient{transport: transport}
 	if cfg.Mode == Wait {
 		target += "?wait=" + waitFor.String()
 		c.wantState = []byte(`"status":"` + cfg.WantStatus + `"`)
 	}
-	c.body = &replayBody{bytes.NewReader(sagaRequest(cfg.Workflow))}
+	return c, c.post(ctx, target, sagaRequest(cfg.Workflow))
+}
+
+// post prepares the request that the client repeats.
+func (c *loadClient) post(ctx context.Context, target string, body []byte) error {
+	c.body = &replayBody{bytes.NewReader(body)}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, c.body)
 	if err != nil {
-		return nil, fmt.Errorf("build the saga request: %w", err)
+		return fmt.Errorf("build the request: %w", err)
 	}
 	request.ContentLength = c.body.Size()
 	request.Header.Set("Content-Type", "application/json")
 	c.request = request
-	return c, nil
+	return nil
 }
 
 // sagaRequest is the body that creates one saga, its payload about 100 bytes.
@@ -143,6 +170,9 @@ func (c *loadClient) run(ctx context.Context, end time.Time) {
 // create creates one saga. A saga that was accepted is kept in c.accepted even if the response
 // is otherwise an error.
 func (c *loadClient) create() error {
+	if c.orders != nil {
+		c.orders.next()
+	}
 	if _, err := c.body.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("rewind the request body: %w", err)
 	}
@@ -158,6 +188,13 @@ func (c *loadClient) create() error {
 		return fmt.Errorf("read the answer to a saga: %w", err)
 	}
 	answer := c.answer.Bytes()
+	if c.orders != nil {
+		if err := c.orders.check(response.StatusCode, answer); err != nil {
+			return err
+		}
+		c.accepted = append(c.accepted, c.orders.id)
+		return nil
+	}
 	if response.StatusCode/100 != 2 {
 		return fmt.Errorf("create a saga: status %d: %.300s", response.StatusCode, answer)
 	}
@@ -191,4 +228,45 @@ func ownCPU() time.Duration {
 	// Getrusage of the process itself cannot fail.
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// orderClient is what a loadClient needs for requests about orders.
+type orderClient struct {
+	want   OrderRequest
+	body   []byte
+	places []int
+	id     string
+}
+
+func newOrderClient(ctx context.Context, orders OrderRequest, transport *http.Transport) (*loadClient, error) {
+	o := &orderClient{want: orders, body: []byte(orders.Body)}
+	for at := 0; ; {
+		i := strings.Index(orders.Body[at:], orderPlace)
+		if i < 0 {
+			break
+		}
+		o.places = append(o.places, at+i)
+		at += i + len(orderPlace)
+	}
+	if len(o.places) == 0 {
+		return nil, fmt.Errorf("the body of a request needs %q where the id of the order belongs", orderPlace)
+	}
+	c := &loadClient{transport: transport, orders: o}
+	return c, c.post(ctx, orders.URL, o.body)
+}
+
+// next writes the id of a new order into the body. The ids are in order of time, which every
+// database likes best.
+func (o *orderClient) next() {
+	o.id = uuid.Must(uuid.NewV7()).String()
+	for _, at := range o.places {
+		copy(o.body[at:], o.id)
+	}
+}
+
+func (o *orderClient) check(code int, answer []byte) error {
+	if code != o.want.WantCode || !bytes.Contains(answer, []byte(o.want.Want)) {
+		return fmt.Errorf("place an order: status %d, want %d with %s: %.300s", code, o.want.WantCode, o.want.Want, answer)
+	}
+	return nil
 }

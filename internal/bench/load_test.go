@@ -147,3 +147,45 @@ func TestSagaRequestHoldsAPayloadOfAboutAHundredBytes(t *testing.T) {
 		t.Errorf("workflow %q with %d bytes of payload; want bench-undo with 90 to 110", body.WorkflowName, n)
 	}
 }
+
+func TestOrdersOfAnotherServer(t *testing.T) {
+	const body = `{"gid":"` + orderPlace + `","payloads":["` + orderPlace + `"]}`
+	var lock sync.Mutex
+	seen := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var order struct {
+			Gid      string
+			Payloads []string
+		}
+		err := json.NewDecoder(r.Body).Decode(&order)
+		lock.Lock()
+		defer lock.Unlock()
+		if err != nil || len(order.Payloads) != 1 || order.Payloads[0] != order.Gid || seen[order.Gid] {
+			t.Errorf("got %+v, %v; want a new id in both places", order, err)
+		}
+		if seen[order.Gid] = true; len(seen)%2 == 0 {
+			fmt.Fprint(w, "later")
+			return
+		}
+		fmt.Fprint(w, "SUCCESS")
+	}))
+	defer server.Close()
+	got, err := Load(t.Context(), LoadConfig{Clients: 3, Duration: 50 * time.Millisecond, Orders: OrderRequest{
+		URL: server.URL, Body: body, WantCode: http.StatusOK, Want: "SUCCESS",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Accepted)+got.Errors != len(seen) || got.Errors != len(seen)/2 || len(got.Accepted) != got.Answers.Count {
+		t.Errorf("%d accepted, %d errors, %d timed of %d orders; every other one failed", len(got.Accepted), got.Errors,
+			got.Answers.Count, len(seen))
+	}
+	for _, id := range got.Accepted {
+		if !seen[id] {
+			t.Errorf("%s was accepted, but not sent", id)
+		}
+	}
+	if _, err := Load(t.Context(), LoadConfig{Clients: 1, Orders: OrderRequest{URL: server.URL, Body: "{}"}}); err == nil {
+		t.Error("a body without a place for the id gave no error")
+	}
+}

@@ -40,7 +40,7 @@ func TestServeParticipantAnnouncesItsAddressAndStops(t *testing.T) {
 	defer cancel()
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- ServeParticipant(ctx, "127.0.0.1:0", in) }()
+	go func() { ended <- ServeParticipant(ctx, "127.0.0.1:0", false, in) }()
 
 	line := make([]byte, 64)
 	n, err := out.Read(line)

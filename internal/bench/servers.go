@@ -148,17 +148,22 @@ func freeAddr() (string, error) {
 
 // runLoad runs a load generator in its own process and returns its result.
 func (r *run) runLoad(ctx context.Context, spec levelSpec, duration time.Duration) (LoadResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, duration+2*answerTimeout)
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, r.cfg.Self, "load",
+	return execLoad(ctx, r.cfg.Self, duration, []string{
 		"-target", r.serverURL,
 		"-workflow", spec.flow.name,
 		"-mode", string(spec.mode),
 		"-clients", fmt.Sprint(spec.clients),
 		"-duration", duration.String(),
 		"-want-status", spec.flow.wantStatus,
-	)
+	})
+}
+
+// execLoad runs a load generator with these flags for duration.
+func execLoad(ctx context.Context, self string, duration time.Duration, flags []string) (LoadResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, duration+2*answerTimeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, append([]string{"load"}, flags...)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return LoadResult{}, fmt.Errorf("run the load generator: %w: %s", err, stderr.Bytes())

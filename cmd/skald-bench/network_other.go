@@ -1,0 +1,15 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"syscall"
+)
+
+// ownNetwork does nothing here: the command that it is for fails.
+func ownNetwork() *syscall.SysProcAttr { return nil }
+
+func startLoopback() error {
+	return errors.New("a network of its own needs Linux: use -shared-network")
+}
