@@ -17817,73 +17817,16 @@ func NewEraseContentRequest(server string, params *EraseContentParams, body Eras
 
 // NewEraseContentRequestWithBody constructs an http.Request for the EraseContent method, with any body, and a specified content type
 func NewEraseContentRequestWithBody(server string, params *EraseContentParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/admin/erasures")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/admin/erasures", contentType, body)
 }
 
 // NewRunRetentionRequest calls the generic RunRetention builder with application/json body
@@ -17899,214 +17842,48 @@ func NewRunRetentionRequest(server string, params *RunRetentionParams, body RunR
 
 // NewRunRetentionRequestWithBody constructs an http.Request for the RunRetention method, with any body, and a specified content type
 func NewRunRetentionRequestWithBody(server string, params *RunRetentionParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/admin/retention/run")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/admin/retention/run", contentType, body)
 }
 
 // NewGetStorageRequest constructs an http.Request for the GetStorage method
 func NewGetStorageRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/admin/storage")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/admin/storage", "", nil)
 }
 
 // NewListAPIKeysRequest constructs an http.Request for the ListAPIKeys method
 func NewListAPIKeysRequest(server string, params *ListAPIKeysParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/api-keys")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Active != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "active", *params.Active, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("active", *params.Active, "boolean", "")
 		}
-
 		if params.TenantID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tenant_id", *params.TenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("tenant_id", *params.TenantID, "string", "uuid")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/api-keys", "", nil)
 }
 
 // NewCreateAPIKeyRequest calls the generic CreateAPIKey builder with application/json body
@@ -18122,80 +17899,20 @@ func NewCreateAPIKeyRequest(server string, params *CreateAPIKeyParams, body Crea
 
 // NewCreateAPIKeyRequestWithBody constructs an http.Request for the CreateAPIKey method, with any body, and a specified content type
 func NewCreateAPIKeyRequestWithBody(server string, params *CreateAPIKeyParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/api-keys")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/api-keys", contentType, body)
 }
 
 // NewGetAPIKeyRequest constructs an http.Request for the GetAPIKey method
 func NewGetAPIKeyRequest(server string, keyID KeyID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key_id", keyID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/api-keys/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("key_id", keyID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/api-keys/%s", pathParam0), "", nil)
 }
 
 // NewRevokeAPIKeyRequest calls the generic RevokeAPIKey builder with application/json body
@@ -18211,375 +17928,88 @@ func NewRevokeAPIKeyRequest(server string, keyID KeyID, params *RevokeAPIKeyPara
 
 // NewRevokeAPIKeyRequestWithBody constructs an http.Request for the RevokeAPIKey method, with any body, and a specified content type
 func NewRevokeAPIKeyRequestWithBody(server string, keyID KeyID, params *RevokeAPIKeyParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key_id", keyID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/api-keys/%s/revoke", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("key_id", keyID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/api-keys/%s/revoke", pathParam0), contentType, body)
 }
 
 // NewListActionsRequest constructs an http.Request for the ListActions method
 func NewListActionsRequest(server string, params *ListActionsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/audit")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Kind != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("kind", *params.Kind, "string", "")
 		}
-
 		if params.Subject != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "subject", *params.Subject, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("subject", *params.Subject, "string", "")
 		}
-
 		if params.Actor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "actor", *params.Actor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("actor", *params.Actor, "string", "")
 		}
-
 		if params.Verb != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "verb", *params.Verb, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("verb", *params.Verb, "string", "")
 		}
-
 		if params.Operation != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "operation", *params.Operation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("operation", *params.Operation, "string", "")
 		}
-
 		if params.RequestID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "request_id", *params.RequestID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("request_id", *params.RequestID, "string", "")
 		}
-
 		if params.Scope != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scope", *params.Scope, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("scope", *params.Scope, "string", "")
 		}
-
 		if params.From != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("from", *params.From, "string", "date-time")
 		}
-
 		if params.To != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("to", *params.To, "string", "date-time")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/audit", "", nil)
 }
 
 // NewVerifyAuditRequest constructs an http.Request for the VerifyAudit method
 func NewVerifyAuditRequest(server string, params *VerifyAuditParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/audit/verify")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.FromSeq != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from_seq", *params.FromSeq, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("from_seq", *params.FromSeq, "integer", "int64")
 		}
-
 		if params.Trail != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trail", *params.Trail, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trail", *params.Trail, "string", "")
 		}
-
 		if params.Scope != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scope", *params.Scope, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("scope", *params.Scope, "string", "")
 		}
-
 		if params.Limit != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("limit", *params.Limit, "integer", "int32")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/audit/verify", "", nil)
 }
 
 // NewGetBackfillRequest constructs an http.Request for the GetBackfill method
 func NewGetBackfillRequest(server string, backfillID BackfillID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "backfill_id", backfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/backfills/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("backfill_id", backfillID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/backfills/%s", pathParam0), "", nil)
 }
 
 // NewCancelBackfillRequest calls the generic CancelBackfill builder with application/json body
@@ -18595,540 +18025,133 @@ func NewCancelBackfillRequest(server string, backfillID BackfillID, params *Canc
 
 // NewCancelBackfillRequestWithBody constructs an http.Request for the CancelBackfill method, with any body, and a specified content type
 func NewCancelBackfillRequestWithBody(server string, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "backfill_id", backfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/backfills/%s/cancel", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("backfill_id", backfillID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/backfills/%s/cancel", pathParam0), contentType, body)
 }
 
 // NewListArchivedDeadLettersRequest constructs an http.Request for the ListArchivedDeadLetters method
 func NewListArchivedDeadLettersRequest(server string, params *ListArchivedDeadLettersParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/archive")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Status != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("status", params.Status, "array", "")
 		}
-
 		if params.Topic != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("topic", *params.Topic, "string", "")
 		}
-
 		if params.Fingerprint != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fingerprint", *params.Fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("fingerprint", *params.Fingerprint, "string", "")
 		}
-
 		if params.ErrorType != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_type", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_type", *params.ErrorType, "string", "")
 		}
-
 		if params.ErrorClass != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_class", params.ErrorClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_class", params.ErrorClass, "array", "")
 		}
-
 		if params.ErrorContains != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_contains", *params.ErrorContains, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_contains", *params.ErrorContains, "string", "")
 		}
-
 		if params.ConsumerGroup != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "consumer_group", *params.ConsumerGroup, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("consumer_group", *params.ConsumerGroup, "string", "")
 		}
-
 		if params.Key != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("key", *params.Key, "string", "")
 		}
-
 		if params.KeyBase64 != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_base64", *params.KeyBase64, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("key_base64", *params.KeyBase64, "string", "")
 		}
-
 		if params.Header != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "header", params.Header, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("header", params.Header, "array", "")
 		}
-
 		if params.Payload != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "payload", params.Payload, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("payload", params.Payload, "array", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.LastRetryFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_from", *params.LastRetryFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("last_retry_from", *params.LastRetryFrom, "string", "date-time")
 		}
-
 		if params.LastRetryTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_to", *params.LastRetryTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("last_retry_to", *params.LastRetryTo, "string", "date-time")
 		}
-
 		if params.RetryCountMin != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_min", *params.RetryCountMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("retry_count_min", *params.RetryCountMin, "integer", "int32")
 		}
-
 		if params.RetryCountMax != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_max", *params.RetryCountMax, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("retry_count_max", *params.RetryCountMax, "integer", "int32")
 		}
-
 		if params.Resolution != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resolution", params.Resolution, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("resolution", params.Resolution, "array", "")
 		}
-
 		if params.GenerationMin != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation_min", *params.GenerationMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("generation_min", *params.GenerationMin, "integer", "int32")
 		}
-
 		if params.Source != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "source", params.Source, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("source", params.Source, "array", "")
 		}
-
 		if params.SagaID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("saga_id", *params.SagaID, "string", "uuid")
 		}
-
 		if params.JobRunID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "job_run_id", *params.JobRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("job_run_id", *params.JobRunID, "string", "uuid")
 		}
-
 		if params.CorrelationID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("correlation_id", *params.CorrelationID, "string", "")
 		}
-
 		if params.TraceID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trace_id", *params.TraceID, "string", "")
 		}
-
 		if params.Label != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("label", params.Label, "array", "")
 		}
-
 		if params.Assignee != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("assignee", *params.Assignee, "string", "")
 		}
-
 		if params.RedriveID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive_id", *params.RedriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("redrive_id", *params.RedriveID, "string", "uuid")
 		}
-
 		if params.RootID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_id", *params.RootID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("root_id", *params.RootID, "string", "uuid")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/dlq/archive", "", nil)
 }
 
 // NewGetArchivedDeadLetterRequest constructs an http.Request for the GetArchivedDeadLetter method
 func NewGetArchivedDeadLetterRequest(server string, messageID DeadLetterID, params *GetArchivedDeadLetterParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/archive/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/archive/%s", pathParam0), "", nil)
 }
 
 // NewRestoreDeadLetterRequest calls the generic RestoreDeadLetter builder with application/json body
@@ -19144,603 +18167,145 @@ func NewRestoreDeadLetterRequest(server string, messageID DeadLetterID, params *
 
 // NewRestoreDeadLetterRequestWithBody constructs an http.Request for the RestoreDeadLetter method, with any body, and a specified content type
 func NewRestoreDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/archive/%s/restore", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/archive/%s/restore", pathParam0), contentType, body)
 }
 
 // NewExportDeadLettersRequest constructs an http.Request for the ExportDeadLetters method
 func NewExportDeadLettersRequest(server string, params *ExportDeadLettersParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/export")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Status != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("status", params.Status, "array", "")
 		}
-
 		if params.Topic != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("topic", *params.Topic, "string", "")
 		}
-
 		if params.Fingerprint != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fingerprint", *params.Fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("fingerprint", *params.Fingerprint, "string", "")
 		}
-
 		if params.ErrorType != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_type", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_type", *params.ErrorType, "string", "")
 		}
-
 		if params.ErrorClass != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_class", params.ErrorClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_class", params.ErrorClass, "array", "")
 		}
-
 		if params.ErrorContains != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_contains", *params.ErrorContains, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_contains", *params.ErrorContains, "string", "")
 		}
-
 		if params.ConsumerGroup != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "consumer_group", *params.ConsumerGroup, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("consumer_group", *params.ConsumerGroup, "string", "")
 		}
-
 		if params.Key != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("key", *params.Key, "string", "")
 		}
-
 		if params.KeyBase64 != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_base64", *params.KeyBase64, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("key_base64", *params.KeyBase64, "string", "")
 		}
-
 		if params.Header != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "header", params.Header, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("header", params.Header, "array", "")
 		}
-
 		if params.Payload != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "payload", params.Payload, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("payload", params.Payload, "array", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.LastRetryFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_from", *params.LastRetryFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("last_retry_from", *params.LastRetryFrom, "string", "date-time")
 		}
-
 		if params.LastRetryTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_to", *params.LastRetryTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("last_retry_to", *params.LastRetryTo, "string", "date-time")
 		}
-
 		if params.RetryCountMin != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_min", *params.RetryCountMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("retry_count_min", *params.RetryCountMin, "integer", "int32")
 		}
-
 		if params.RetryCountMax != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_max", *params.RetryCountMax, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("retry_count_max", *params.RetryCountMax, "integer", "int32")
 		}
-
 		if params.Resolution != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resolution", params.Resolution, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("resolution", params.Resolution, "array", "")
 		}
-
 		if params.GenerationMin != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation_min", *params.GenerationMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("generation_min", *params.GenerationMin, "integer", "int32")
 		}
-
 		if params.Source != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "source", params.Source, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("source", params.Source, "array", "")
 		}
-
 		if params.SagaID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("saga_id", *params.SagaID, "string", "uuid")
 		}
-
 		if params.JobRunID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "job_run_id", *params.JobRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("job_run_id", *params.JobRunID, "string", "uuid")
 		}
-
 		if params.CorrelationID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("correlation_id", *params.CorrelationID, "string", "")
 		}
-
 		if params.TraceID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trace_id", *params.TraceID, "string", "")
 		}
-
 		if params.Label != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("label", params.Label, "array", "")
 		}
-
 		if params.Assignee != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("assignee", *params.Assignee, "string", "")
 		}
-
 		if params.RedriveID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive_id", *params.RedriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("redrive_id", *params.RedriveID, "string", "uuid")
 		}
-
 		if params.RootID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_id", *params.RootID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("root_id", *params.RootID, "string", "uuid")
 		}
-
 		if params.Limit != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("limit", *params.Limit, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/dlq/export", "", nil)
 }
 
 // NewListDeadLetterGroupsRequest constructs an http.Request for the ListDeadLetterGroups method
 func NewListDeadLetterGroupsRequest(server string, params *ListDeadLetterGroupsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/groups")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", params.State, "array", "")
 		}
-
 		if params.Topic != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("topic", *params.Topic, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/dlq/groups", "", nil)
 }
 
 // NewGetDeadLetterGroupRequest constructs an http.Request for the GetDeadLetterGroup method
 func NewGetDeadLetterGroupRequest(server string, fingerprint Fingerprint) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("fingerprint", fingerprint, "string", "")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/groups/%s", pathParam0), "", nil)
 }
 
 // NewUpdateDeadLetterGroupRequest calls the generic UpdateDeadLetterGroup builder with application/json body
@@ -19756,53 +18321,14 @@ func NewUpdateDeadLetterGroupRequest(server string, fingerprint Fingerprint, par
 
 // NewUpdateDeadLetterGroupRequestWithBody constructs an http.Request for the UpdateDeadLetterGroup method, with any body, and a specified content type
 func NewUpdateDeadLetterGroupRequestWithBody(server string, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("fingerprint", fingerprint, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/groups/%s", pathParam0), contentType, body)
 }
 
 // NewDiscardDeadLetterGroupRequest calls the generic DiscardDeadLetterGroup builder with application/json body
@@ -19818,53 +18344,14 @@ func NewDiscardDeadLetterGroupRequest(server string, fingerprint Fingerprint, pa
 
 // NewDiscardDeadLetterGroupRequestWithBody constructs an http.Request for the DiscardDeadLetterGroup method, with any body, and a specified content type
 func NewDiscardDeadLetterGroupRequestWithBody(server string, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s/discard", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("fingerprint", fingerprint, "string", "")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/groups/%s/discard", pathParam0), contentType, body)
 }
 
 // NewRetryDeadLetterGroupRequest calls the generic RetryDeadLetterGroup builder with application/json body
@@ -19880,532 +18367,130 @@ func NewRetryDeadLetterGroupRequest(server string, fingerprint Fingerprint, para
 
 // NewRetryDeadLetterGroupRequestWithBody constructs an http.Request for the RetryDeadLetterGroup method, with any body, and a specified content type
 func NewRetryDeadLetterGroupRequestWithBody(server string, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fingerprint", fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/groups/%s/retry", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("fingerprint", fingerprint, "string", "")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/groups/%s/retry", pathParam0), contentType, body)
 }
 
 // NewImportDeadLettersRequestWithBody constructs an http.Request for the ImportDeadLetters method, with any body, and a specified content type
 func NewImportDeadLettersRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/import")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodPost, server, "/api/v1/dlq/import", contentType, body)
 }
 
 // NewListDeadLettersRequest constructs an http.Request for the ListDeadLetters method
 func NewListDeadLettersRequest(server string, params *ListDeadLettersParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Status != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("status", params.Status, "array", "")
 		}
-
 		if params.Topic != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("topic", *params.Topic, "string", "")
 		}
-
 		if params.Fingerprint != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fingerprint", *params.Fingerprint, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("fingerprint", *params.Fingerprint, "string", "")
 		}
-
 		if params.ErrorType != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_type", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_type", *params.ErrorType, "string", "")
 		}
-
 		if params.ErrorClass != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_class", params.ErrorClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_class", params.ErrorClass, "array", "")
 		}
-
 		if params.ErrorContains != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_contains", *params.ErrorContains, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_contains", *params.ErrorContains, "string", "")
 		}
-
 		if params.ConsumerGroup != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "consumer_group", *params.ConsumerGroup, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("consumer_group", *params.ConsumerGroup, "string", "")
 		}
-
 		if params.Key != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("key", *params.Key, "string", "")
 		}
-
 		if params.KeyBase64 != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_base64", *params.KeyBase64, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("key_base64", *params.KeyBase64, "string", "")
 		}
-
 		if params.Header != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "header", params.Header, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("header", params.Header, "array", "")
 		}
-
 		if params.Payload != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "payload", params.Payload, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("payload", params.Payload, "array", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.LastRetryFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_from", *params.LastRetryFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("last_retry_from", *params.LastRetryFrom, "string", "date-time")
 		}
-
 		if params.LastRetryTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "last_retry_to", *params.LastRetryTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("last_retry_to", *params.LastRetryTo, "string", "date-time")
 		}
-
 		if params.RetryCountMin != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_min", *params.RetryCountMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("retry_count_min", *params.RetryCountMin, "integer", "int32")
 		}
-
 		if params.RetryCountMax != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "retry_count_max", *params.RetryCountMax, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("retry_count_max", *params.RetryCountMax, "integer", "int32")
 		}
-
 		if params.Resolution != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resolution", params.Resolution, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("resolution", params.Resolution, "array", "")
 		}
-
 		if params.GenerationMin != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation_min", *params.GenerationMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("generation_min", *params.GenerationMin, "integer", "int32")
 		}
-
 		if params.Source != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "source", params.Source, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("source", params.Source, "array", "")
 		}
-
 		if params.SagaID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("saga_id", *params.SagaID, "string", "uuid")
 		}
-
 		if params.JobRunID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "job_run_id", *params.JobRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("job_run_id", *params.JobRunID, "string", "uuid")
 		}
-
 		if params.CorrelationID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("correlation_id", *params.CorrelationID, "string", "")
 		}
-
 		if params.TraceID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trace_id", *params.TraceID, "string", "")
 		}
-
 		if params.Label != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("label", params.Label, "array", "")
 		}
-
 		if params.Assignee != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("assignee", *params.Assignee, "string", "")
 		}
-
 		if params.RedriveID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive_id", *params.RedriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("redrive_id", *params.RedriveID, "string", "uuid")
 		}
-
 		if params.RootID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_id", *params.RootID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("root_id", *params.RootID, "string", "uuid")
 		}
-
 		if params.Order != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("order", *params.Order, "string", "")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/dlq/messages", "", nil)
 }
 
 // NewPushDeadLetterRequest calls the generic PushDeadLetter builder with application/json body
@@ -20421,46 +18506,13 @@ func NewPushDeadLetterRequest(server string, params *PushDeadLetterParams, body 
 
 // NewPushDeadLetterRequestWithBody constructs an http.Request for the PushDeadLetter method, with any body, and a specified content type
 func NewPushDeadLetterRequestWithBody(server string, params *PushDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/dlq/messages", contentType, body)
 }
 
 // NewPushDeadLettersRequest calls the generic PushDeadLetters builder with application/json body
@@ -20476,206 +18528,45 @@ func NewPushDeadLettersRequest(server string, params *PushDeadLettersParams, bod
 
 // NewPushDeadLettersRequestWithBody constructs an http.Request for the PushDeadLetters method, with any body, and a specified content type
 func NewPushDeadLettersRequestWithBody(server string, params *PushDeadLettersParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/batch")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/dlq/messages/batch", contentType, body)
 }
 
 // NewDeleteDeadLetterRequest constructs an http.Request for the DeleteDeadLetter method
 func NewDeleteDeadLetterRequest(server string, messageID DeadLetterID, params *DeleteDeadLetterParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Force != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "force", *params.Force, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("force", *params.Force, "boolean", "")
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
+		r.query("reason", params.Reason, "string", "")
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0), "", nil)
 }
 
 // NewGetDeadLetterRequest constructs an http.Request for the GetDeadLetter method
 func NewGetDeadLetterRequest(server string, messageID DeadLetterID, params *GetDeadLetterParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0), "", nil)
 }
 
 // NewUpdateDeadLetterRequest calls the generic UpdateDeadLetter builder with application/json body
@@ -20691,53 +18582,14 @@ func NewUpdateDeadLetterRequest(server string, messageID DeadLetterID, params *U
 
 // NewUpdateDeadLetterRequestWithBody constructs an http.Request for the UpdateDeadLetter method, with any body, and a specified content type
 func NewUpdateDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0), contentType, body)
 }
 
 // NewAcknowledgeDeadLetterRequest calls the generic AcknowledgeDeadLetter builder with application/json body
@@ -20753,98 +18605,24 @@ func NewAcknowledgeDeadLetterRequest(server string, messageID DeadLetterID, para
 
 // NewAcknowledgeDeadLetterRequestWithBody constructs an http.Request for the AcknowledgeDeadLetter method, with any body, and a specified content type
 func NewAcknowledgeDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/ack", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/messages/%s/ack", pathParam0), contentType, body)
 }
 
 // NewListDeadLetterAttemptsRequest constructs an http.Request for the ListDeadLetterAttempts method
 func NewListDeadLetterAttemptsRequest(server string, messageID DeadLetterID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/attempts", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/messages/%s/attempts", pathParam0), "", nil)
 }
 
 // NewDiscardDeadLetterRequest calls the generic DiscardDeadLetter builder with application/json body
@@ -20860,98 +18638,24 @@ func NewDiscardDeadLetterRequest(server string, messageID DeadLetterID, params *
 
 // NewDiscardDeadLetterRequestWithBody constructs an http.Request for the DiscardDeadLetter method, with any body, and a specified content type
 func NewDiscardDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/discard", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/messages/%s/discard", pathParam0), contentType, body)
 }
 
 // NewGetDeadLetterLineageRequest constructs an http.Request for the GetDeadLetterLineage method
 func NewGetDeadLetterLineageRequest(server string, messageID DeadLetterID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/lineage", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/messages/%s/lineage", pathParam0), "", nil)
 }
 
 // NewRequeueDeadLetterRequest calls the generic RequeueDeadLetter builder with application/json body
@@ -20967,64 +18671,17 @@ func NewRequeueDeadLetterRequest(server string, messageID DeadLetterID, params *
 
 // NewRequeueDeadLetterRequestWithBody constructs an http.Request for the RequeueDeadLetter method, with any body, and a specified content type
 func NewRequeueDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/requeue", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/messages/%s/requeue", pathParam0), contentType, body)
 }
 
 // NewResolveDeadLetterRequest calls the generic ResolveDeadLetter builder with application/json body
@@ -21040,64 +18697,17 @@ func NewResolveDeadLetterRequest(server string, messageID DeadLetterID, params *
 
 // NewResolveDeadLetterRequestWithBody constructs an http.Request for the ResolveDeadLetter method, with any body, and a specified content type
 func NewResolveDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/resolve", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/messages/%s/resolve", pathParam0), contentType, body)
 }
 
 // NewRetryDeadLetterRequest calls the generic RetryDeadLetter builder with application/json body
@@ -21113,140 +18723,35 @@ func NewRetryDeadLetterRequest(server string, messageID DeadLetterID, params *Re
 
 // NewRetryDeadLetterRequestWithBody constructs an http.Request for the RetryDeadLetter method, with any body, and a specified content type
 func NewRetryDeadLetterRequestWithBody(server string, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/retry", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/messages/%s/retry", pathParam0), contentType, body)
 }
 
 // NewListDeadLetterRevisionsRequest constructs an http.Request for the ListDeadLetterRevisions method
 func NewListDeadLetterRevisionsRequest(server string, messageID DeadLetterID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "message_id", messageID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/revisions", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("message_id", messageID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/messages/%s/revisions", pathParam0), "", nil)
 }
 
 // NewGetDefaultPolicyRequest constructs an http.Request for the GetDefaultPolicy method
 func NewGetDefaultPolicyRequest(server string, params *GetDefaultPolicyParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/policy")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/dlq/policy", "", nil)
 }
 
 // NewUpdateDefaultPolicyRequest calls the generic UpdateDefaultPolicy builder with application/json body
@@ -21262,46 +18767,13 @@ func NewUpdateDefaultPolicyRequest(server string, params *UpdateDefaultPolicyPar
 
 // NewUpdateDefaultPolicyRequestWithBody constructs an http.Request for the UpdateDefaultPolicy method, with any body, and a specified content type
 func NewUpdateDefaultPolicyRequestWithBody(server string, params *UpdateDefaultPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/policy")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, "/api/v1/dlq/policy", contentType, body)
 }
 
 // NewPutDefaultPolicyRequest calls the generic PutDefaultPolicy builder with application/json body
@@ -21317,148 +18789,36 @@ func NewPutDefaultPolicyRequest(server string, params *PutDefaultPolicyParams, b
 
 // NewPutDefaultPolicyRequestWithBody constructs an http.Request for the PutDefaultPolicy method, with any body, and a specified content type
 func NewPutDefaultPolicyRequestWithBody(server string, params *PutDefaultPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/policy")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPut, server, "/api/v1/dlq/policy", contentType, body)
 }
 
 // NewListRedrivesRequest constructs an http.Request for the ListRedrives method
 func NewListRedrivesRequest(server string, params *ListRedrivesParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", params.State, "array", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/dlq/redrives", "", nil)
 }
 
 // NewCreateRedriveRequest calls the generic CreateRedrive builder with application/json body
@@ -21474,133 +18834,31 @@ func NewCreateRedriveRequest(server string, params *CreateRedriveParams, body Cr
 
 // NewCreateRedriveRequestWithBody constructs an http.Request for the CreateRedrive method, with any body, and a specified content type
 func NewCreateRedriveRequestWithBody(server string, params *CreateRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/dlq/redrives", contentType, body)
 }
 
 // NewGetRedriveRequest constructs an http.Request for the GetRedrive method
 func NewGetRedriveRequest(server string, redriveID RedriveID, params *GetRedriveParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Wait != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("wait", *params.Wait, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.Prefer != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Prefer", headerParam0)
+			r.head("Prefer", *params.Prefer, "string", "")
 		}
-
 		if params.IfNoneMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam1)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/redrives/%s", pathParam0), "", nil)
 }
 
 // NewUpdateRedriveRequest calls the generic UpdateRedrive builder with application/json body
@@ -21616,53 +18874,14 @@ func NewUpdateRedriveRequest(server string, redriveID RedriveID, params *UpdateR
 
 // NewUpdateRedriveRequestWithBody constructs an http.Request for the UpdateRedrive method, with any body, and a specified content type
 func NewUpdateRedriveRequestWithBody(server string, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/redrives/%s", pathParam0), contentType, body)
 }
 
 // NewApproveRedriveRequest calls the generic ApproveRedrive builder with application/json body
@@ -21678,64 +18897,17 @@ func NewApproveRedriveRequest(server string, redriveID RedriveID, params *Approv
 
 // NewApproveRedriveRequestWithBody constructs an http.Request for the ApproveRedrive method, with any body, and a specified content type
 func NewApproveRedriveRequestWithBody(server string, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/approve", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/redrives/%s/approve", pathParam0), contentType, body)
 }
 
 // NewCancelRedriveRequest calls the generic CancelRedrive builder with application/json body
@@ -21751,149 +18923,35 @@ func NewCancelRedriveRequest(server string, redriveID RedriveID, params *CancelR
 
 // NewCancelRedriveRequestWithBody constructs an http.Request for the CancelRedrive method, with any body, and a specified content type
 func NewCancelRedriveRequestWithBody(server string, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/cancel", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/redrives/%s/cancel", pathParam0), contentType, body)
 }
 
 // NewListRedriveItemsRequest constructs an http.Request for the ListRedriveItems method
 func NewListRedriveItemsRequest(server string, redriveID RedriveID, params *ListRedriveItemsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/items", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", params.State, "array", "")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/redrives/%s/items", pathParam0), "", nil)
 }
 
 // NewPauseRedriveRequest calls the generic PauseRedrive builder with application/json body
@@ -21909,64 +18967,17 @@ func NewPauseRedriveRequest(server string, redriveID RedriveID, params *PauseRed
 
 // NewPauseRedriveRequestWithBody constructs an http.Request for the PauseRedrive method, with any body, and a specified content type
 func NewPauseRedriveRequestWithBody(server string, redriveID RedriveID, params *PauseRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/pause", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/redrives/%s/pause", pathParam0), contentType, body)
 }
 
 // NewResumeRedriveRequest calls the generic ResumeRedrive builder with application/json body
@@ -21982,240 +18993,56 @@ func NewResumeRedriveRequest(server string, redriveID RedriveID, params *ResumeR
 
 // NewResumeRedriveRequestWithBody constructs an http.Request for the ResumeRedrive method, with any body, and a specified content type
 func NewResumeRedriveRequestWithBody(server string, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "redrive_id", redriveID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/redrives/%s/resume", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/redrives/%s/resume", pathParam0), contentType, body)
 }
 
 // NewGetDeadLetterStatsRequest constructs an http.Request for the GetDeadLetterStats method
 func NewGetDeadLetterStatsRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/stats")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/dlq/stats", "", nil)
 }
 
 // NewListDeadLetterTopicsRequest constructs an http.Request for the ListDeadLetterTopics method
 func NewListDeadLetterTopicsRequest(server string, params *ListDeadLetterTopicsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/topics")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/dlq/topics", "", nil)
 }
 
 // NewGetDeadLetterTopicRequest constructs an http.Request for the GetDeadLetterTopic method
 func NewGetDeadLetterTopicRequest(server string, topic DLQTopic) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("topic", topic, "string", "")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/topics/%s", pathParam0), "", nil)
 }
 
 // NewGetTopicPolicyRequest constructs an http.Request for the GetTopicPolicy method
 func NewGetTopicPolicyRequest(server string, topic DLQTopic, params *GetTopicPolicyParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("topic", topic, "string", "")
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0), "", nil)
 }
 
 // NewUpdateTopicPolicyRequest calls the generic UpdateTopicPolicy builder with application/json body
@@ -22231,53 +19058,14 @@ func NewUpdateTopicPolicyRequest(server string, topic DLQTopic, params *UpdateTo
 
 // NewUpdateTopicPolicyRequestWithBody constructs an http.Request for the UpdateTopicPolicy method, with any body, and a specified content type
 func NewUpdateTopicPolicyRequestWithBody(server string, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("topic", topic, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0), contentType, body)
 }
 
 // NewPutTopicPolicyRequest calls the generic PutTopicPolicy builder with application/json body
@@ -22293,198 +19081,47 @@ func NewPutTopicPolicyRequest(server string, topic DLQTopic, params *PutTopicPol
 
 // NewPutTopicPolicyRequestWithBody constructs an http.Request for the PutTopicPolicy method, with any body, and a specified content type
 func NewPutTopicPolicyRequestWithBody(server string, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("topic", topic, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPut, server, fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0), contentType, body)
 }
 
 // NewListDeadLettersOfTopicRequest constructs an http.Request for the ListDeadLettersOfTopic method
 func NewListDeadLettersOfTopicRequest(server string, topic string, params *ListDeadLettersOfTopicParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("topic", topic, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Status != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("status", params.Status, "array", "")
 		}
-
 		if params.Label != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("label", params.Label, "array", "")
 		}
-
 		if params.Order != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("order", *params.Order, "string", "")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/dlq/%s", pathParam0), "", nil)
 }
 
 // NewRetryAllDeadLettersRequest calls the generic RetryAllDeadLetters builder with application/json body
@@ -22500,241 +19137,55 @@ func NewRetryAllDeadLettersRequest(server string, topic DLQTopic, params *RetryA
 
 // NewRetryAllDeadLettersRequestWithBody constructs an http.Request for the RetryAllDeadLetters method, with any body, and a specified content type
 func NewRetryAllDeadLettersRequestWithBody(server string, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/dlq/%s/retry-all", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("topic", topic, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Wait != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("wait", *params.Wait, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.Prefer != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Prefer", headerParam0)
+			r.head("Prefer", *params.Prefer, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/%s/retry-all", pathParam0), contentType, body)
 }
 
 // NewListJobEventsRequest constructs an http.Request for the ListJobEvents method
 func NewListJobEventsRequest(server string, params *ListJobEventsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/events")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.EventType != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", *params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("event_type", *params.EventType, "string", "")
 		}
-
 		if params.Processed != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "processed", *params.Processed, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("processed", *params.Processed, "boolean", "")
 		}
-
 		if params.CorrelationID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("correlation_id", *params.CorrelationID, "string", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/events", "", nil)
 }
 
 // NewPublishJobEventRequest calls the generic PublishJobEvent builder with application/json body
@@ -22750,237 +19201,52 @@ func NewPublishJobEventRequest(server string, params *PublishJobEventParams, bod
 
 // NewPublishJobEventRequestWithBody constructs an http.Request for the PublishJobEvent method, with any body, and a specified content type
 func NewPublishJobEventRequestWithBody(server string, params *PublishJobEventParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/events")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/events", contentType, body)
 }
 
 // NewGetJobEventRequest constructs an http.Request for the GetJobEvent method
 func NewGetJobEventRequest(server string, eventID UUID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/events/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("event_id", eventID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/events/%s", pathParam0), "", nil)
 }
 
 // NewListFencesRequest constructs an http.Request for the ListFences method
 func NewListFencesRequest(server string, params *ListFencesParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/fences")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/fences", "", nil)
 }
 
 // NewResetFenceRequest constructs an http.Request for the ResetFence method
 func NewResetFenceRequest(server string, fenceKey FenceKey, params *ResetFenceParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fence_key", fenceKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/fences/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("fence_key", fenceKey, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+		r.query("reason", params.Reason, "string", "")
 	}
-
-	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/fences/%s", pathParam0), "", nil)
 }
 
 // NewGetFenceRequest constructs an http.Request for the GetFence method
 func NewGetFenceRequest(server string, fenceKey FenceKey) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fence_key", fenceKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/fences/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("fence_key", fenceKey, "string", "")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/fences/%s", pathParam0), "", nil)
 }
 
 // NewCheckFenceRequest calls the generic CheckFence builder with application/json body
@@ -22996,270 +19262,62 @@ func NewCheckFenceRequest(server string, fenceKey FenceKey, body CheckFenceJSONR
 
 // NewCheckFenceRequestWithBody constructs an http.Request for the CheckFence method, with any body, and a specified content type
 func NewCheckFenceRequestWithBody(server string, fenceKey FenceKey, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fence_key", fenceKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/fences/%s/check", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("fence_key", fenceKey, "string", "")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/fences/%s/check", pathParam0), contentType, body)
 }
 
 // NewGetJobCalendarRequest constructs an http.Request for the GetJobCalendar method
 func NewGetJobCalendarRequest(server string, params *GetJobCalendarParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-calendar")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
+		r.query("from", params.From, "string", "date-time")
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+		r.query("to", params.To, "string", "date-time")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/job-calendar", "", nil)
 }
 
 // NewListJobDefinitionsRequest constructs an http.Request for the ListJobDefinitions method
 func NewListJobDefinitionsRequest(server string, params *ListJobDefinitionsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Name != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("name", *params.Name, "string", "")
 		}
-
 		if params.Type != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("type", *params.Type, "string", "")
 		}
-
 		if params.Enabled != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "enabled", *params.Enabled, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("enabled", *params.Enabled, "boolean", "")
 		}
-
 		if params.Paused != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "paused", *params.Paused, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("paused", *params.Paused, "boolean", "")
 		}
-
 		if params.BuiltIn != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "built_in", *params.BuiltIn, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("built_in", *params.BuiltIn, "boolean", "")
 		}
-
 		if params.CommandName != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "command_name", *params.CommandName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("command_name", *params.CommandName, "string", "")
 		}
-
 		if params.Label != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", *params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("label", *params.Label, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/job-definitions", "", nil)
 }
 
 // NewCreateJobDefinitionRequest calls the generic CreateJobDefinition builder with application/json body
@@ -23275,183 +19333,43 @@ func NewCreateJobDefinitionRequest(server string, params *CreateJobDefinitionPar
 
 // NewCreateJobDefinitionRequestWithBody constructs an http.Request for the CreateJobDefinition method, with any body, and a specified content type
 func NewCreateJobDefinitionRequestWithBody(server string, params *CreateJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/job-definitions", contentType, body)
 }
 
 // NewDeleteJobDefinitionRequest constructs an http.Request for the DeleteJobDefinition method
 func NewDeleteJobDefinitionRequest(server string, definition JobDefinitionRef, params *DeleteJobDefinitionParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Force != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "force", *params.Force, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("force", *params.Force, "boolean", "")
 		}
-
 		if params.Reason != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("reason", *params.Reason, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0), "", nil)
 }
 
 // NewGetJobDefinitionRequest constructs an http.Request for the GetJobDefinition method
 func NewGetJobDefinitionRequest(server string, definition JobDefinitionRef, params *GetJobDefinitionParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0), "", nil)
 }
 
 // NewUpdateJobDefinitionRequest calls the generic UpdateJobDefinition builder with application/json body
@@ -23467,53 +19385,14 @@ func NewUpdateJobDefinitionRequest(server string, definition JobDefinitionRef, p
 
 // NewUpdateJobDefinitionRequestWithBody constructs an http.Request for the UpdateJobDefinition method, with any body, and a specified content type
 func NewUpdateJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0), contentType, body)
 }
 
 // NewReplaceJobDefinitionRequest calls the generic ReplaceJobDefinition builder with application/json body
@@ -23529,150 +19408,35 @@ func NewReplaceJobDefinitionRequest(server string, definition JobDefinitionRef, 
 
 // NewReplaceJobDefinitionRequestWithBody constructs an http.Request for the ReplaceJobDefinition method, with any body, and a specified content type
 func NewReplaceJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPut, server, fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0), contentType, body)
 }
 
 // NewListBackfillsRequest constructs an http.Request for the ListBackfills method
 func NewListBackfillsRequest(server string, definition JobDefinitionRef, params *ListBackfillsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/backfills", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-definitions/%s/backfills", pathParam0), "", nil)
 }
 
 // NewCreateBackfillRequest calls the generic CreateBackfill builder with application/json body
@@ -23688,126 +19452,29 @@ func NewCreateBackfillRequest(server string, definition JobDefinitionRef, params
 
 // NewCreateBackfillRequestWithBody constructs an http.Request for the CreateBackfill method, with any body, and a specified content type
 func NewCreateBackfillRequestWithBody(server string, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/backfills", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-definitions/%s/backfills", pathParam0), contentType, body)
 }
 
 // NewListNextJobRunsRequest constructs an http.Request for the ListNextJobRuns method
 func NewListNextJobRunsRequest(server string, definition JobDefinitionRef, params *ListNextJobRunsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/next-runs", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Count != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "count", *params.Count, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("count", *params.Count, "integer", "")
 		}
-
 		if params.From != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("from", *params.From, "string", "date-time")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-definitions/%s/next-runs", pathParam0), "", nil)
 }
 
 // NewPauseJobDefinitionRequest calls the generic PauseJobDefinition builder with application/json body
@@ -23823,64 +19490,17 @@ func NewPauseJobDefinitionRequest(server string, definition JobDefinitionRef, pa
 
 // NewPauseJobDefinitionRequestWithBody constructs an http.Request for the PauseJobDefinition method, with any body, and a specified content type
 func NewPauseJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *PauseJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/pause", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-definitions/%s/pause", pathParam0), contentType, body)
 }
 
 // NewResumeJobDefinitionRequest calls the generic ResumeJobDefinition builder with application/json body
@@ -23896,64 +19516,17 @@ func NewResumeJobDefinitionRequest(server string, definition JobDefinitionRef, p
 
 // NewResumeJobDefinitionRequestWithBody constructs an http.Request for the ResumeJobDefinition method, with any body, and a specified content type
 func NewResumeJobDefinitionRequestWithBody(server string, definition JobDefinitionRef, params *ResumeJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/resume", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-definitions/%s/resume", pathParam0), contentType, body)
 }
 
 // NewCreateJobRunRequest calls the generic CreateJobRun builder with application/json body
@@ -23969,518 +19542,124 @@ func NewCreateJobRunRequest(server string, definition JobDefinitionRef, params *
 
 // NewCreateJobRunRequestWithBody constructs an http.Request for the CreateJobRun method, with any body, and a specified content type
 func NewCreateJobRunRequestWithBody(server string, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/runs", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.Traceparent != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "traceparent", *params.Traceparent, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("traceparent", headerParam1)
+			r.head("traceparent", *params.Traceparent, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-definitions/%s/runs", pathParam0), contentType, body)
 }
 
 // NewListJobDefinitionVersionsRequest constructs an http.Request for the ListJobDefinitionVersions method
 func NewListJobDefinitionVersionsRequest(server string, definition JobDefinitionRef) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "definition", definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-definitions/%s/versions", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("definition", definition, "string", "")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-definitions/%s/versions", pathParam0), "", nil)
 }
 
 // NewListJobRunsRequest constructs an http.Request for the ListJobRuns method
 func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", params.State, "array", "")
 		}
-
 		if params.Trigger != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trigger", params.Trigger, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trigger", params.Trigger, "array", "")
 		}
-
 		if params.Definition != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "definition", *params.Definition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("definition", *params.Definition, "string", "")
 		}
-
 		if params.Worker != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "worker", *params.Worker, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("worker", *params.Worker, "string", "uuid")
 		}
-
 		if params.Queue != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "queue", *params.Queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("queue", *params.Queue, "string", "")
 		}
-
 		if params.Label != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", *params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("label", *params.Label, "string", "")
 		}
-
 		if params.CorrelationID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("correlation_id", *params.CorrelationID, "string", "")
 		}
-
 		if params.SagaID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("saga_id", *params.SagaID, "string", "uuid")
 		}
-
 		if params.RootRunID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "root_run_id", *params.RootRunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("root_run_id", *params.RootRunID, "string", "uuid")
 		}
-
 		if params.BackfillID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "backfill_id", *params.BackfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("backfill_id", *params.BackfillID, "string", "uuid")
 		}
-
 		if params.ErrorCode != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_code", *params.ErrorCode, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_code", *params.ErrorCode, "string", "")
 		}
-
 		if params.ScheduledFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scheduled_from", *params.ScheduledFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("scheduled_from", *params.ScheduledFrom, "string", "date-time")
 		}
-
 		if params.ScheduledTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scheduled_to", *params.ScheduledTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("scheduled_to", *params.ScheduledTo, "string", "date-time")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.FinishedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "finished_from", *params.FinishedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("finished_from", *params.FinishedFrom, "string", "date-time")
 		}
-
 		if params.FinishedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "finished_to", *params.FinishedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("finished_to", *params.FinishedTo, "string", "date-time")
 		}
-
 		if params.LateByMin != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "late_by_min", *params.LateByMin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("late_by_min", *params.LateByMin, "integer", "")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/job-runs", "", nil)
 }
 
 // NewListJobBulksRequest constructs an http.Request for the ListJobBulks method
 func NewListJobBulksRequest(server string, params *ListJobBulksParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", *params.State, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/job-runs/bulk", "", nil)
 }
 
 // NewCreateJobBulkRequest calls the generic CreateJobBulk builder with application/json body
@@ -24496,80 +19675,20 @@ func NewCreateJobBulkRequest(server string, params *CreateJobBulkParams, body Cr
 
 // NewCreateJobBulkRequestWithBody constructs an http.Request for the CreateJobBulk method, with any body, and a specified content type
 func NewCreateJobBulkRequestWithBody(server string, params *CreateJobBulkParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/job-runs/bulk", contentType, body)
 }
 
 // NewGetJobBulkRequest constructs an http.Request for the GetJobBulk method
 func NewGetJobBulkRequest(server string, bulkID BulkID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "bulk_id", bulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("bulk_id", bulkID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-runs/bulk/%s", pathParam0), "", nil)
 }
 
 // NewCancelJobBulkRequest calls the generic CancelJobBulk builder with application/json body
@@ -24585,186 +19704,42 @@ func NewCancelJobBulkRequest(server string, bulkID BulkID, params *CancelJobBulk
 
 // NewCancelJobBulkRequestWithBody constructs an http.Request for the CancelJobBulk method, with any body, and a specified content type
 func NewCancelJobBulkRequestWithBody(server string, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "bulk_id", bulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/bulk/%s/cancel", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("bulk_id", bulkID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/bulk/%s/cancel", pathParam0), contentType, body)
 }
 
 // NewGetJobRunRequest constructs an http.Request for the GetJobRun method
 func NewGetJobRunRequest(server string, runID JobRunID, params *GetJobRunParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Wait != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("wait", *params.Wait, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.Prefer != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Prefer", headerParam0)
+			r.head("Prefer", *params.Prefer, "string", "")
 		}
-
 		if params.IfNoneMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam1)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-runs/%s", pathParam0), "", nil)
 }
 
 // NewListJobRunAttemptsRequest constructs an http.Request for the ListJobRunAttempts method
 func NewListJobRunAttemptsRequest(server string, runID JobRunID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/attempts", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-runs/%s/attempts", pathParam0), "", nil)
 }
 
 // NewCancelJobRunRequest calls the generic CancelJobRun builder with application/json body
@@ -24780,53 +19755,14 @@ func NewCancelJobRunRequest(server string, runID JobRunID, params *CancelJobRunP
 
 // NewCancelJobRunRequestWithBody constructs an http.Request for the CancelJobRun method, with any body, and a specified content type
 func NewCancelJobRunRequestWithBody(server string, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/cancel", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/cancel", pathParam0), contentType, body)
 }
 
 // NewAcknowledgeCancelRequest calls the generic AcknowledgeCancel builder with application/json body
@@ -24842,38 +19778,9 @@ func NewAcknowledgeCancelRequest(server string, runID RunID, body AcknowledgeCan
 
 // NewAcknowledgeCancelRequestWithBody constructs an http.Request for the AcknowledgeCancel method, with any body, and a specified content type
 func NewAcknowledgeCancelRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/cancel-ack", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/cancel-ack", pathParam0), contentType, body)
 }
 
 // NewCompleteRunRequest calls the generic CompleteRun builder with application/json body
@@ -24889,38 +19796,9 @@ func NewCompleteRunRequest(server string, runID RunID, body CompleteRunJSONReque
 
 // NewCompleteRunRequestWithBody constructs an http.Request for the CompleteRun method, with any body, and a specified content type
 func NewCompleteRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/complete", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/complete", pathParam0), contentType, body)
 }
 
 // NewConfirmContinuationRequest calls the generic ConfirmContinuation builder with application/json body
@@ -24936,106 +19814,23 @@ func NewConfirmContinuationRequest(server string, runID RunID, body ConfirmConti
 
 // NewConfirmContinuationRequestWithBody constructs an http.Request for the ConfirmContinuation method, with any body, and a specified content type
 func NewConfirmContinuationRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/confirm-continuation", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/confirm-continuation", pathParam0), contentType, body)
 }
 
 // NewListJobRunEventsRequest constructs an http.Request for the ListJobRunEvents method
 func NewListJobRunEventsRequest(server string, runID JobRunID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/events", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-runs/%s/events", pathParam0), "", nil)
 }
 
 // NewExplainJobRunRequest constructs an http.Request for the ExplainJobRun method
 func NewExplainJobRunRequest(server string, runID JobRunID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/explain", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-runs/%s/explain", pathParam0), "", nil)
 }
 
 // NewFailRunRequest calls the generic FailRun builder with application/json body
@@ -25051,197 +19846,45 @@ func NewFailRunRequest(server string, runID RunID, body FailRunJSONRequestBody) 
 
 // NewFailRunRequestWithBody constructs an http.Request for the FailRun method, with any body, and a specified content type
 func NewFailRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/fail", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/fail", pathParam0), contentType, body)
 }
 
 // NewGetRunLogRequest constructs an http.Request for the GetRunLog method
 func NewGetRunLogRequest(server string, runID RunID, params *GetRunLogParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/logs", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Attempt != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attempt", *params.Attempt, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("attempt", *params.Attempt, "integer", "int32")
 		}
-
 		if params.AfterSeq != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after_seq", *params.AfterSeq, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("after_seq", *params.AfterSeq, "integer", "int32")
 		}
-
 		if params.TailBytes != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tail_bytes", *params.TailBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("tail_bytes", *params.TailBytes, "integer", "int32")
 		}
-
 		if params.Before != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("before", *params.Before, "string", "")
 		}
-
 		if params.Stream != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "stream", *params.Stream, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("stream", *params.Stream, "string", "")
 		}
-
 		if params.Follow != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "follow", *params.Follow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("follow", *params.Follow, "boolean", "")
 		}
-
 		if params.Format != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("format", *params.Format, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.Accept != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Accept", *params.Accept, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Accept", headerParam0)
+			r.head("Accept", *params.Accept, "string", "")
 		}
-
 		if params.LastEventID != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Last-Event-ID", headerParam1)
+			r.head("Last-Event-ID", *params.LastEventID, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-runs/%s/logs", pathParam0), "", nil)
 }
 
 // NewAppendRunLogRequest calls the generic AppendRunLog builder with application/json body
@@ -25257,38 +19900,9 @@ func NewAppendRunLogRequest(server string, runID RunID, body AppendRunLogJSONReq
 
 // NewAppendRunLogRequestWithBody constructs an http.Request for the AppendRunLog method, with any body, and a specified content type
 func NewAppendRunLogRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/logs", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/logs", pathParam0), contentType, body)
 }
 
 // NewReportProgressRequest calls the generic ReportProgress builder with application/json body
@@ -25304,38 +19918,9 @@ func NewReportProgressRequest(server string, runID RunID, body ReportProgressJSO
 
 // NewReportProgressRequestWithBody constructs an http.Request for the ReportProgress method, with any body, and a specified content type
 func NewReportProgressRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/progress", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/progress", pathParam0), contentType, body)
 }
 
 // NewReassignJobRunRequest calls the generic ReassignJobRun builder with application/json body
@@ -25351,53 +19936,14 @@ func NewReassignJobRunRequest(server string, runID JobRunID, params *ReassignJob
 
 // NewReassignJobRunRequestWithBody constructs an http.Request for the ReassignJobRun method, with any body, and a specified content type
 func NewReassignJobRunRequestWithBody(server string, runID JobRunID, params *ReassignJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/reassign", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/reassign", pathParam0), contentType, body)
 }
 
 // NewReleaseRunRequest calls the generic ReleaseRun builder with application/json body
@@ -25413,38 +19959,9 @@ func NewReleaseRunRequest(server string, runID RunID, body ReleaseRunJSONRequest
 
 // NewReleaseRunRequestWithBody constructs an http.Request for the ReleaseRun method, with any body, and a specified content type
 func NewReleaseRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/release", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/release", pathParam0), contentType, body)
 }
 
 // NewRerunJobRunRequest calls the generic RerunJobRun builder with application/json body
@@ -25460,53 +19977,14 @@ func NewRerunJobRunRequest(server string, runID JobRunID, params *RerunJobRunPar
 
 // NewRerunJobRunRequestWithBody constructs an http.Request for the RerunJobRun method, with any body, and a specified content type
 func NewRerunJobRunRequestWithBody(server string, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/rerun", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/rerun", pathParam0), contentType, body)
 }
 
 // NewStartRunRequest calls the generic StartRun builder with application/json body
@@ -25522,995 +20000,236 @@ func NewStartRunRequest(server string, runID RunID, body StartRunJSONRequestBody
 
 // NewStartRunRequestWithBody constructs an http.Request for the StartRun method, with any body, and a specified content type
 func NewStartRunRequestWithBody(server string, runID RunID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/job-runs/%s/start", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("run_id", runID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/start", pathParam0), contentType, body)
 }
 
 // NewListNodesRequest constructs an http.Request for the ListNodes method
 func NewListNodesRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/nodes")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/nodes", "", nil)
 }
 
 // NewGetOverviewRequest constructs an http.Request for the GetOverview method
 func NewGetOverviewRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/overview")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/overview", "", nil)
 }
 
 // NewListSagaErrorsRequest constructs an http.Request for the ListSagaErrors method
 func NewListSagaErrorsRequest(server string, params *ListSagaErrorsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/saga-errors")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.WorkflowName != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("workflow_name", *params.WorkflowName, "string", "")
 		}
-
 		if params.Status != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("status", params.Status, "array", "")
 		}
-
 		if params.NeedsAttention != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "needs_attention", *params.NeedsAttention, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("needs_attention", *params.NeedsAttention, "boolean", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.EndedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_from", *params.EndedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("ended_from", *params.EndedFrom, "string", "date-time")
 		}
-
 		if params.EndedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_to", *params.EndedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("ended_to", *params.EndedTo, "string", "date-time")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/saga-errors", "", nil)
 }
 
 // NewListEventsRequest constructs an http.Request for the ListEvents method
 func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/saga-events")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.EventType != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("event_type", params.EventType, "array", "")
 		}
-
 		if params.SagaID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("saga_id", *params.SagaID, "string", "uuid")
 		}
-
 		if params.WorkflowName != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("workflow_name", *params.WorkflowName, "string", "")
 		}
-
 		if params.TraceID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trace_id", *params.TraceID, "string", "")
 		}
-
 		if params.Actor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "actor", *params.Actor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("actor", *params.Actor, "string", "")
 		}
-
 		if params.From != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("from", *params.From, "string", "date-time")
 		}
-
 		if params.To != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("to", *params.To, "string", "date-time")
 		}
-
 		if params.Wait != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("wait", *params.Wait, "string", "")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/saga-events", "", nil)
 }
 
 // NewStreamEventsRequest constructs an http.Request for the StreamEvents method
 func NewStreamEventsRequest(server string, params *StreamEventsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/saga-events/stream")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.EventType != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("event_type", params.EventType, "array", "")
 		}
-
 		if params.SagaID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga_id", *params.SagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("saga_id", *params.SagaID, "string", "uuid")
 		}
-
 		if params.WorkflowName != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("workflow_name", *params.WorkflowName, "string", "")
 		}
-
 		if params.TraceID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trace_id", *params.TraceID, "string", "")
 		}
-
 		if params.Actor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "actor", *params.Actor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("actor", *params.Actor, "string", "")
 		}
-
 		if params.From != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("from", *params.From, "string", "date-time")
 		}
-
 		if params.To != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("to", *params.To, "string", "date-time")
 		}
-
 		if params.FromStart != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from_start", *params.FromStart, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("from_start", *params.FromStart, "boolean", "")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.LastEventID != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Last-Event-ID", headerParam0)
+			r.head("Last-Event-ID", *params.LastEventID, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/saga-events/stream", "", nil)
 }
 
 // NewListSagasRequest constructs an http.Request for the ListSagas method
 func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Archived != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("archived", *params.Archived, "boolean", "")
 		}
-
 		if params.WorkflowName != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("workflow_name", *params.WorkflowName, "string", "")
 		}
-
 		if params.Status != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("status", params.Status, "array", "")
 		}
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", params.State, "array", "")
 		}
-
 		if params.Lifecycle != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lifecycle", params.Lifecycle, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("lifecycle", params.Lifecycle, "array", "")
 		}
-
 		if params.Active != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "active", *params.Active, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("active", *params.Active, "boolean", "")
 		}
-
 		if params.DefinitionID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "definition_id", *params.DefinitionID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("definition_id", *params.DefinitionID, "string", "")
 		}
-
 		if params.CorrelationID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", *params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("correlation_id", *params.CorrelationID, "string", "")
 		}
-
 		if params.InitiatedBy != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "initiated_by", *params.InitiatedBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("initiated_by", *params.InitiatedBy, "string", "")
 		}
-
 		if params.TraceID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace_id", *params.TraceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("trace_id", *params.TraceID, "string", "")
 		}
-
 		if params.BusinessKey != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "business_key", *params.BusinessKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("business_key", *params.BusinessKey, "string", "")
 		}
-
 		if params.Metadata != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "metadata", *params.Metadata, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("metadata", *params.Metadata, "string", "")
 		}
-
 		if params.NeedsAttention != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "needs_attention", *params.NeedsAttention, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("needs_attention", *params.NeedsAttention, "boolean", "")
 		}
-
 		if params.Assignee != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "assignee", *params.Assignee, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("assignee", *params.Assignee, "string", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.UpdatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "updated_from", *params.UpdatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("updated_from", *params.UpdatedFrom, "string", "date-time")
 		}
-
 		if params.UpdatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "updated_to", *params.UpdatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("updated_to", *params.UpdatedTo, "string", "date-time")
 		}
-
 		if params.EndedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_from", *params.EndedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("ended_from", *params.EndedFrom, "string", "date-time")
 		}
-
 		if params.EndedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_to", *params.EndedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("ended_to", *params.EndedTo, "string", "date-time")
 		}
-
 		if params.AttentionSinceFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attention_since_from", *params.AttentionSinceFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("attention_since_from", *params.AttentionSinceFrom, "string", "date-time")
 		}
-
 		if params.AttentionSinceTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attention_since_to", *params.AttentionSinceTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("attention_since_to", *params.AttentionSinceTo, "string", "date-time")
 		}
-
 		if params.ErrorCode != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error_code", *params.ErrorCode, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("error_code", *params.ErrorCode, "string", "")
 		}
-
 		if params.Step != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "step", *params.Step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("step", *params.Step, "string", "")
 		}
-
 		if params.Order != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("order", *params.Order, "string", "")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/sagas", "", nil)
 }
 
 // NewCreateSagaRequest calls the generic CreateSaga builder with application/json body
@@ -26526,197 +20245,45 @@ func NewCreateSagaRequest(server string, params *CreateSagaParams, body CreateSa
 
 // NewCreateSagaRequestWithBody constructs an http.Request for the CreateSaga method, with any body, and a specified content type
 func NewCreateSagaRequestWithBody(server string, params *CreateSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Wait != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("wait", *params.Wait, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.Prefer != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Prefer", headerParam0)
+			r.head("Prefer", *params.Prefer, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.Traceparent != nil {
-			var headerParam2 string
-
-			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "traceparent", *params.Traceparent, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("traceparent", headerParam2)
+			r.head("traceparent", *params.Traceparent, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/sagas", contentType, body)
 }
 
 // NewListSagaBulksRequest constructs an http.Request for the ListSagaBulks method
 func NewListSagaBulksRequest(server string, params *ListSagaBulksParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/bulk")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", *params.State, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/sagas/bulk", "", nil)
 }
 
 // NewCreateSagaBulkRequest calls the generic CreateSagaBulk builder with application/json body
@@ -26732,80 +20299,20 @@ func NewCreateSagaBulkRequest(server string, params *CreateSagaBulkParams, body 
 
 // NewCreateSagaBulkRequestWithBody constructs an http.Request for the CreateSagaBulk method, with any body, and a specified content type
 func NewCreateSagaBulkRequestWithBody(server string, params *CreateSagaBulkParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/bulk")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/sagas/bulk", contentType, body)
 }
 
 // NewGetSagaBulkRequest constructs an http.Request for the GetSagaBulk method
 func NewGetSagaBulkRequest(server string, sagaBulkID SagaBulkID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/bulk/%s", pathParam0), "", nil)
 }
 
 // NewUpdateSagaBulkRequest calls the generic UpdateSagaBulk builder with application/json body
@@ -26821,53 +20328,14 @@ func NewUpdateSagaBulkRequest(server string, sagaBulkID SagaBulkID, params *Upda
 
 // NewUpdateSagaBulkRequestWithBody constructs an http.Request for the UpdateSagaBulk method, with any body, and a specified content type
 func NewUpdateSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, params *UpdateSagaBulkParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/sagas/bulk/%s", pathParam0), contentType, body)
 }
 
 // NewCancelSagaBulkRequest calls the generic CancelSagaBulk builder with application/json body
@@ -26883,249 +20351,56 @@ func NewCancelSagaBulkRequest(server string, sagaBulkID SagaBulkID, params *Canc
 
 // NewCancelSagaBulkRequestWithBody constructs an http.Request for the CancelSagaBulk method, with any body, and a specified content type
 func NewCancelSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s/cancel", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/bulk/%s/cancel", pathParam0), contentType, body)
 }
 
 // NewListSagaBulkItemsRequest constructs an http.Request for the ListSagaBulkItems method
 func NewListSagaBulkItemsRequest(server string, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_bulk_id", sagaBulkID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/bulk/%s/items", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Outcome != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "outcome", *params.Outcome, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("outcome", *params.Outcome, "string", "")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/bulk/%s/items", pathParam0), "", nil)
 }
 
 // NewGetSagaRequest constructs an http.Request for the GetSaga method
 func NewGetSagaRequest(server string, sagaID SagaID, params *GetSagaParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Wait != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("wait", *params.Wait, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.Prefer != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Prefer", headerParam0)
+			r.head("Prefer", *params.Prefer, "string", "")
 		}
-
 		if params.IfNoneMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam1)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/%s", pathParam0), "", nil)
 }
 
 // NewUpdateSagaRequest calls the generic UpdateSaga builder with application/json body
@@ -27141,53 +20416,14 @@ func NewUpdateSagaRequest(server string, sagaID SagaID, params *UpdateSagaParams
 
 // NewUpdateSagaRequestWithBody constructs an http.Request for the UpdateSaga method, with any body, and a specified content type
 func NewUpdateSagaRequestWithBody(server string, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/sagas/%s", pathParam0), contentType, body)
 }
 
 // NewAcknowledgeSagaRequest calls the generic AcknowledgeSaga builder with application/json body
@@ -27203,91 +20439,20 @@ func NewAcknowledgeSagaRequest(server string, sagaID SagaID, params *Acknowledge
 
 // NewAcknowledgeSagaRequestWithBody constructs an http.Request for the AcknowledgeSaga method, with any body, and a specified content type
 func NewAcknowledgeSagaRequestWithBody(server string, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/acknowledge", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/acknowledge", pathParam0), contentType, body)
 }
 
 // NewCancelSagaRequest calls the generic CancelSaga builder with application/json body
@@ -27303,91 +20468,20 @@ func NewCancelSagaRequest(server string, sagaID SagaID, params *CancelSagaParams
 
 // NewCancelSagaRequestWithBody constructs an http.Request for the CancelSaga method, with any body, and a specified content type
 func NewCancelSagaRequestWithBody(server string, sagaID SagaID, params *CancelSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/cancel", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/cancel", pathParam0), contentType, body)
 }
 
 // NewCompensateSagaRequest calls the generic CompensateSaga builder with application/json body
@@ -27403,222 +20497,48 @@ func NewCompensateSagaRequest(server string, sagaID SagaID, params *CompensateSa
 
 // NewCompensateSagaRequestWithBody constructs an http.Request for the CompensateSaga method, with any body, and a specified content type
 func NewCompensateSagaRequestWithBody(server string, sagaID SagaID, params *CompensateSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/compensate", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/compensate", pathParam0), contentType, body)
 }
 
 // NewListSagaEventsRequest constructs an http.Request for the ListSagaEvents method
 func NewListSagaEventsRequest(server string, sagaID SagaID, params *ListSagaEventsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/events", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Order != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("order", *params.Order, "string", "")
 		}
-
 		if params.EventType != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "event_type", params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("event_type", params.EventType, "array", "")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/%s/events", pathParam0), "", nil)
 }
 
 // NewExplainSagaRequest constructs an http.Request for the ExplainSaga method
 func NewExplainSagaRequest(server string, sagaID SagaID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/explain", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/%s/explain", pathParam0), "", nil)
 }
 
 // NewExtendDeadlineRequest calls the generic ExtendDeadline builder with application/json body
@@ -27634,91 +20554,20 @@ func NewExtendDeadlineRequest(server string, sagaID SagaID, params *ExtendDeadli
 
 // NewExtendDeadlineRequestWithBody constructs an http.Request for the ExtendDeadline method, with any body, and a specified content type
 func NewExtendDeadlineRequestWithBody(server string, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/extend-deadline", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/extend-deadline", pathParam0), contentType, body)
 }
 
 // NewForceCompleteRequest calls the generic ForceComplete builder with application/json body
@@ -27734,91 +20583,20 @@ func NewForceCompleteRequest(server string, sagaID SagaID, params *ForceComplete
 
 // NewForceCompleteRequestWithBody constructs an http.Request for the ForceComplete method, with any body, and a specified content type
 func NewForceCompleteRequestWithBody(server string, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/force-complete", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/force-complete", pathParam0), contentType, body)
 }
 
 // NewForceFailRequest calls the generic ForceFail builder with application/json body
@@ -27834,91 +20612,20 @@ func NewForceFailRequest(server string, sagaID SagaID, params *ForceFailParams, 
 
 // NewForceFailRequestWithBody constructs an http.Request for the ForceFail method, with any body, and a specified content type
 func NewForceFailRequestWithBody(server string, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/force-fail", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/force-fail", pathParam0), contentType, body)
 }
 
 // NewRestoreSagaRequest calls the generic RestoreSaga builder with application/json body
@@ -27934,113 +20641,29 @@ func NewRestoreSagaRequest(server string, sagaID SagaID, params *RestoreSagaPara
 
 // NewRestoreSagaRequestWithBody constructs an http.Request for the RestoreSaga method, with any body, and a specified content type
 func NewRestoreSagaRequestWithBody(server string, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/restore", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/restore", pathParam0), contentType, body)
 }
 
 // NewGetSagaResultRequest constructs an http.Request for the GetSagaResult method
 func NewGetSagaResultRequest(server string, sagaID SagaID, params *GetSagaResultParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/result", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/%s/result", pathParam0), "", nil)
 }
 
 // NewResumeSagaRequest calls the generic ResumeSaga builder with application/json body
@@ -28056,91 +20679,20 @@ func NewResumeSagaRequest(server string, sagaID SagaID, params *ResumeSagaParams
 
 // NewResumeSagaRequestWithBody constructs an http.Request for the ResumeSaga method, with any body, and a specified content type
 func NewResumeSagaRequestWithBody(server string, sagaID SagaID, params *ResumeSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/resume", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/resume", pathParam0), contentType, body)
 }
 
 // NewResumeCompensationRequest calls the generic ResumeCompensation builder with application/json body
@@ -28156,91 +20708,20 @@ func NewResumeCompensationRequest(server string, sagaID SagaID, params *ResumeCo
 
 // NewResumeCompensationRequestWithBody constructs an http.Request for the ResumeCompensation method, with any body, and a specified content type
 func NewResumeCompensationRequestWithBody(server string, sagaID SagaID, params *ResumeCompensationParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/resume-compensation", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/resume-compensation", pathParam0), contentType, body)
 }
 
 // NewRetrySagaRequest calls the generic RetrySaga builder with application/json body
@@ -28256,267 +20737,56 @@ func NewRetrySagaRequest(server string, sagaID SagaID, params *RetrySagaParams, 
 
 // NewRetrySagaRequestWithBody constructs an http.Request for the RetrySaga method, with any body, and a specified content type
 func NewRetrySagaRequestWithBody(server string, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/retry", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/retry", pathParam0), contentType, body)
 }
 
 // NewListStepLogsRequest constructs an http.Request for the ListStepLogs method
 func NewListStepLogsRequest(server string, sagaID SagaID, params *ListStepLogsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/step-logs", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.ID != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", params.ID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("id", params.ID, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/%s/step-logs", pathParam0), "", nil)
 }
 
 // NewListStepsRequest constructs an http.Request for the ListSteps method
 func NewListStepsRequest(server string, sagaID SagaID, params *ListStepsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/steps", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/%s/steps", pathParam0), "", nil)
 }
 
 // NewCompleteStepRequest calls the generic CompleteStep builder with application/json body
@@ -28532,98 +20802,21 @@ func NewCompleteStepRequest(server string, sagaID SagaID, step StepParameter, pa
 
 // NewCompleteStepRequestWithBody constructs an http.Request for the CompleteStep method, with any body, and a specified content type
 func NewCompleteStepRequestWithBody(server string, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	var pathParam1 string
-
-	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "step", step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/steps/%s/complete", pathParam0, pathParam1)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
+	pathParam1 := r.path("step", step, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/steps/%s/complete", pathParam0, pathParam1), contentType, body)
 }
 
 // NewFailStepRequest calls the generic FailStep builder with application/json body
@@ -28639,98 +20832,21 @@ func NewFailStepRequest(server string, sagaID SagaID, step StepParameter, params
 
 // NewFailStepRequestWithBody constructs an http.Request for the FailStep method, with any body, and a specified content type
 func NewFailStepRequestWithBody(server string, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	var pathParam1 string
-
-	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "step", step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/steps/%s/fail", pathParam0, pathParam1)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
+	pathParam1 := r.path("step", step, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/steps/%s/fail", pathParam0, pathParam1), contentType, body)
 }
 
 // NewSkipStepRequest calls the generic SkipStep builder with application/json body
@@ -28746,98 +20862,21 @@ func NewSkipStepRequest(server string, sagaID SagaID, step StepParameter, params
 
 // NewSkipStepRequestWithBody constructs an http.Request for the SkipStep method, with any body, and a specified content type
 func NewSkipStepRequestWithBody(server string, sagaID SagaID, step StepParameter, params *SkipStepParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	var pathParam1 string
-
-	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "step", step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/steps/%s/skip", pathParam0, pathParam1)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
+	pathParam1 := r.path("step", step, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/steps/%s/skip", pathParam0, pathParam1), contentType, body)
 }
 
 // NewSuspendSagaRequest calls the generic SuspendSaga builder with application/json body
@@ -28853,118 +20892,26 @@ func NewSuspendSagaRequest(server string, sagaID SagaID, params *SuspendSagaPara
 
 // NewSuspendSagaRequestWithBody constructs an http.Request for the SuspendSaga method, with any body, and a specified content type
 func NewSuspendSagaRequestWithBody(server string, sagaID SagaID, params *SuspendSagaParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "saga_id", sagaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sagas/%s/suspend", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.DryRun != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("dry_run", *params.DryRun, "boolean", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 		if params.IfMatch != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam1)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/%s/suspend", pathParam0), contentType, body)
 }
 
 // NewGetLeaderRequest constructs an http.Request for the GetLeader method
 func NewGetLeaderRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/scheduler/leader")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/scheduler/leader", "", nil)
 }
 
 // NewStepDownLeaderRequest calls the generic StepDownLeader builder with application/json body
@@ -28980,46 +20927,13 @@ func NewStepDownLeaderRequest(server string, params *StepDownLeaderParams, body 
 
 // NewStepDownLeaderRequestWithBody constructs an http.Request for the StepDownLeader method, with any body, and a specified content type
 func NewStepDownLeaderRequestWithBody(server string, params *StepDownLeaderParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/scheduler/leader/step-down")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/scheduler/leader/step-down", contentType, body)
 }
 
 // NewPreviewScheduleRequest calls the generic PreviewSchedule builder with application/json body
@@ -29035,328 +20949,73 @@ func NewPreviewScheduleRequest(server string, body PreviewScheduleJSONRequestBod
 
 // NewPreviewScheduleRequestWithBody constructs an http.Request for the PreviewSchedule method, with any body, and a specified content type
 func NewPreviewScheduleRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/schedules/preview")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodPost, server, "/api/v1/schedules/preview", contentType, body)
 }
 
 // NewSearchRequest constructs an http.Request for the Search method
 func NewSearchRequest(server string, params *SearchParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/search")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+		r.query("q", params.Q, "string", "")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/search", "", nil)
 }
 
 // NewListSessionsRequest constructs an http.Request for the ListSessions method
 func NewListSessionsRequest(server string, params *ListSessionsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sessions")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/sessions", "", nil)
 }
 
 // NewCreateSessionRequest constructs an http.Request for the CreateSession method
 func NewCreateSessionRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sessions")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodPost, server, "/api/v1/sessions", "", nil)
 }
 
 // NewGetCurrentSessionRequest constructs an http.Request for the GetCurrentSession method
 func NewGetCurrentSessionRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sessions/current")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/sessions/current", "", nil)
 }
 
 // NewDeleteSessionRequest constructs an http.Request for the DeleteSession method
 func NewDeleteSessionRequest(server string, sessionID UUID, params *DeleteSessionParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "session_id", sessionID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/sessions/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("session_id", sessionID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Reason != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("reason", *params.Reason, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/sessions/%s", pathParam0), "", nil)
 }
 
 // NewGetSettingsRequest constructs an http.Request for the GetSettings method
 func NewGetSettingsRequest(server string, params *GetSettingsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/settings")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/settings", "", nil)
 }
 
 // NewChangeSettingsRequest calls the generic ChangeSettings builder with application/json body
@@ -29372,734 +21031,165 @@ func NewChangeSettingsRequest(server string, params *ChangeSettingsParams, body 
 
 // NewChangeSettingsRequestWithBody constructs an http.Request for the ChangeSettings method, with any body, and a specified content type
 func NewChangeSettingsRequestWithBody(server string, params *ChangeSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/settings")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, "/api/v1/settings", contentType, body)
 }
 
 // NewListSettingChangesRequest constructs an http.Request for the ListSettingChanges method
 func NewListSettingChangesRequest(server string, params *ListSettingChangesParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/settings/history")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Limit != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("limit", *params.Limit, "integer", "int32")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/settings/history", "", nil)
 }
 
 // NewListSagaStatisticsRequest constructs an http.Request for the ListSagaStatistics method
 func NewListSagaStatisticsRequest(server string, params *ListSagaStatisticsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/statistics/sagas")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.WorkflowName != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("workflow_name", *params.WorkflowName, "string", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/statistics/sagas", "", nil)
 }
 
 // NewGetSagaSeriesRequest constructs an http.Request for the GetSagaSeries method
 func NewGetSagaSeriesRequest(server string, params *GetSagaSeriesParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/statistics/series")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.WorkflowName != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", *params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("workflow_name", *params.WorkflowName, "string", "")
 		}
-
 		if params.Bucket != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "bucket", *params.Bucket, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("bucket", *params.Bucket, "string", "")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/statistics/series", "", nil)
 }
 
 // NewGetStepStatisticsRequest constructs an http.Request for the GetStepStatistics method
 func NewGetStepStatisticsRequest(server string, params *GetStepStatisticsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/statistics/steps")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_name", params.WorkflowName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
-
+		r.query("workflow_name", params.WorkflowName, "string", "")
 		if params.WorkflowVersion != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "workflow_version", *params.WorkflowVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("workflow_version", *params.WorkflowVersion, "integer", "int32")
 		}
-
 		if params.CreatedFrom != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_from", *params.CreatedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_from", *params.CreatedFrom, "string", "date-time")
 		}
-
 		if params.CreatedTo != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "created_to", *params.CreatedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("created_to", *params.CreatedTo, "string", "date-time")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/statistics/steps", "", nil)
 }
 
 // NewListTenantsRequest constructs an http.Request for the ListTenants method
 func NewListTenantsRequest(server string, params *ListTenantsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/tenants")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/tenants", "", nil)
 }
 
 // NewGetTimelineRequest constructs an http.Request for the GetTimeline method
 func NewGetTimelineRequest(server string, params *GetTimelineParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/timeline")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "correlation_id", params.CorrelationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
-			}
-		}
-
+		r.query("correlation_id", params.CorrelationID, "string", "")
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/timeline", "", nil)
 }
 
 // NewWatchRequest constructs an http.Request for the Watch method
 func NewWatchRequest(server string, params *WatchParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/watch")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Saga != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "saga", params.Saga, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("saga", params.Saga, "array", "")
 		}
-
 		if params.Run != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "run", params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("run", params.Run, "array", "")
 		}
-
 		if params.Letter != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "letter", params.Letter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("letter", params.Letter, "array", "")
 		}
-
 		if params.Redrive != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redrive", params.Redrive, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("redrive", params.Redrive, "array", "")
 		}
-
 		if params.Group != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("group", params.Group, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/watch", "", nil)
 }
 
 // NewListWebhooksRequest constructs an http.Request for the ListWebhooks method
 func NewListWebhooksRequest(server string, params *ListWebhooksParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/webhooks", "", nil)
 }
 
 // NewCreateWebhookRequest calls the generic CreateWebhook builder with application/json body
@@ -30115,156 +21205,35 @@ func NewCreateWebhookRequest(server string, params *CreateWebhookParams, body Cr
 
 // NewCreateWebhookRequestWithBody constructs an http.Request for the CreateWebhook method, with any body, and a specified content type
 func NewCreateWebhookRequestWithBody(server string, params *CreateWebhookParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/webhooks", contentType, body)
 }
 
 // NewDeleteWebhookRequest constructs an http.Request for the DeleteWebhook method
 func NewDeleteWebhookRequest(server string, webhookID WebhookID, params *DeleteWebhookParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Reason != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("reason", *params.Reason, "string", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/webhooks/%s", pathParam0), "", nil)
 }
 
 // NewGetWebhookRequest constructs an http.Request for the GetWebhook method
 func NewGetWebhookRequest(server string, webhookID WebhookID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/webhooks/%s", pathParam0), "", nil)
 }
 
 // NewUpdateWebhookRequest calls the generic UpdateWebhook builder with application/json body
@@ -30280,259 +21249,59 @@ func NewUpdateWebhookRequest(server string, webhookID WebhookID, params *UpdateW
 
 // NewUpdateWebhookRequestWithBody constructs an http.Request for the UpdateWebhook method, with any body, and a specified content type
 func NewUpdateWebhookRequestWithBody(server string, webhookID WebhookID, params *UpdateWebhookParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/webhooks/%s", pathParam0), contentType, body)
 }
 
 // NewListWebhookDeliveriesRequest constructs an http.Request for the ListWebhookDeliveries method
 func NewListWebhookDeliveriesRequest(server string, webhookID WebhookID, params *ListWebhookDeliveriesParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/deliveries", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Status != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("status", *params.Status, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/webhooks/%s/deliveries", pathParam0), "", nil)
 }
 
 // NewGetWebhookDeliveryRequest constructs an http.Request for the GetWebhookDelivery method
 func NewGetWebhookDeliveryRequest(server string, webhookID WebhookID, deliveryID DeliveryID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	var pathParam1 string
-
-	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "delivery_id", deliveryID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/deliveries/%s", pathParam0, pathParam1)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
+	pathParam1 := r.path("delivery_id", deliveryID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/webhooks/%s/deliveries/%s", pathParam0, pathParam1), "", nil)
 }
 
 // NewRedeliverWebhookDeliveryRequest constructs an http.Request for the RedeliverWebhookDelivery method
 func NewRedeliverWebhookDeliveryRequest(server string, webhookID WebhookID, deliveryID DeliveryID, params *RedeliverWebhookDeliveryParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	var pathParam1 string
-
-	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "delivery_id", deliveryID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/deliveries/%s/redeliver", pathParam0, pathParam1)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
+	pathParam1 := r.path("delivery_id", deliveryID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/deliveries/%s/redeliver", pathParam0, pathParam1), "", nil)
 }
 
 // NewDisableWebhookRequest calls the generic DisableWebhook builder with application/json body
@@ -30548,64 +21317,17 @@ func NewDisableWebhookRequest(server string, webhookID WebhookID, params *Disabl
 
 // NewDisableWebhookRequestWithBody constructs an http.Request for the DisableWebhook method, with any body, and a specified content type
 func NewDisableWebhookRequestWithBody(server string, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/disable", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/disable", pathParam0), contentType, body)
 }
 
 // NewEnableWebhookRequest calls the generic EnableWebhook builder with application/json body
@@ -30621,64 +21343,17 @@ func NewEnableWebhookRequest(server string, webhookID WebhookID, params *EnableW
 
 // NewEnableWebhookRequestWithBody constructs an http.Request for the EnableWebhook method, with any body, and a specified content type
 func NewEnableWebhookRequestWithBody(server string, webhookID WebhookID, params *EnableWebhookParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/enable", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/enable", pathParam0), contentType, body)
 }
 
 // NewRedeliverFailedRequest calls the generic RedeliverFailed builder with application/json body
@@ -30694,53 +21369,14 @@ func NewRedeliverFailedRequest(server string, webhookID WebhookID, params *Redel
 
 // NewRedeliverFailedRequestWithBody constructs an http.Request for the RedeliverFailed method, with any body, and a specified content type
 func NewRedeliverFailedRequestWithBody(server string, webhookID WebhookID, params *RedeliverFailedParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/redeliver", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/redeliver", pathParam0), contentType, body)
 }
 
 // NewRotateWebhookSecretRequest calls the generic RotateWebhookSecret builder with application/json body
@@ -30756,242 +21392,58 @@ func NewRotateWebhookSecretRequest(server string, webhookID WebhookID, params *R
 
 // NewRotateWebhookSecretRequestWithBody constructs an http.Request for the RotateWebhookSecret method, with any body, and a specified content type
 func NewRotateWebhookSecretRequestWithBody(server string, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/rotate-secret", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/rotate-secret", pathParam0), contentType, body)
 }
 
 // NewTestWebhookRequest constructs an http.Request for the TestWebhook method
 func NewTestWebhookRequest(server string, webhookID WebhookID, params *TestWebhookParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "webhook_id", webhookID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/webhooks/%s/test", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/test", pathParam0), "", nil)
 }
 
 // NewWhoAmIRequest constructs an http.Request for the WhoAmI method
 func NewWhoAmIRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/whoami")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/whoami", "", nil)
 }
 
 // NewListWorkersRequest constructs an http.Request for the ListWorkers method
 func NewListWorkersRequest(server string, params *ListWorkersParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.State != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("state", params.State, "array", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/workers", "", nil)
 }
 
 // NewRegisterWorkerRequest calls the generic RegisterWorker builder with application/json body
@@ -31007,65 +21459,15 @@ func NewRegisterWorkerRequest(server string, body RegisterWorkerJSONRequestBody)
 
 // NewRegisterWorkerRequestWithBody constructs an http.Request for the RegisterWorker method, with any body, and a specified content type
 func NewRegisterWorkerRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodPost, server, "/api/v1/workers", contentType, body)
 }
 
 // NewGetWorkerRequest constructs an http.Request for the GetWorker method
 func NewGetWorkerRequest(server string, workerID WorkerID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/workers/%s", pathParam0), "", nil)
 }
 
 // NewClaimRunsRequest calls the generic ClaimRuns builder with application/json body
@@ -31081,38 +21483,9 @@ func NewClaimRunsRequest(server string, workerID WorkerID, body ClaimRunsJSONReq
 
 // NewClaimRunsRequestWithBody constructs an http.Request for the ClaimRuns method, with any body, and a specified content type
 func NewClaimRunsRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/claim", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/claim", pathParam0), contentType, body)
 }
 
 // NewCompleteRunsRequest calls the generic CompleteRuns builder with application/json body
@@ -31128,38 +21501,9 @@ func NewCompleteRunsRequest(server string, workerID WorkerID, body CompleteRunsJ
 
 // NewCompleteRunsRequestWithBody constructs an http.Request for the CompleteRuns method, with any body, and a specified content type
 func NewCompleteRunsRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/complete", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/complete", pathParam0), contentType, body)
 }
 
 // NewDetachWorkerRequest calls the generic DetachWorker builder with application/json body
@@ -31175,53 +21519,14 @@ func NewDetachWorkerRequest(server string, workerID WorkerID, params *DetachWork
 
 // NewDetachWorkerRequestWithBody constructs an http.Request for the DetachWorker method, with any body, and a specified content type
 func NewDetachWorkerRequestWithBody(server string, workerID WorkerID, params *DetachWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/detach", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/detach", pathParam0), contentType, body)
 }
 
 // NewDrainWorkerRequest calls the generic DrainWorker builder with application/json body
@@ -31237,53 +21542,14 @@ func NewDrainWorkerRequest(server string, workerID WorkerID, params *DrainWorker
 
 // NewDrainWorkerRequestWithBody constructs an http.Request for the DrainWorker method, with any body, and a specified content type
 func NewDrainWorkerRequestWithBody(server string, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/drain", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/drain", pathParam0), contentType, body)
 }
 
 // NewWorkerHeartbeatRequest calls the generic WorkerHeartbeat builder with application/json body
@@ -31299,38 +21565,9 @@ func NewWorkerHeartbeatRequest(server string, workerID WorkerID, body WorkerHear
 
 // NewWorkerHeartbeatRequestWithBody constructs an http.Request for the WorkerHeartbeat method, with any body, and a specified content type
 func NewWorkerHeartbeatRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/heartbeat", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/heartbeat", pathParam0), contentType, body)
 }
 
 // NewStartRunsRequest calls the generic StartRuns builder with application/json body
@@ -31346,38 +21583,9 @@ func NewStartRunsRequest(server string, workerID WorkerID, body StartRunsJSONReq
 
 // NewStartRunsRequestWithBody constructs an http.Request for the StartRuns method, with any body, and a specified content type
 func NewStartRunsRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/start", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/start", pathParam0), contentType, body)
 }
 
 // NewUndetachWorkerRequest calls the generic UndetachWorker builder with application/json body
@@ -31393,53 +21601,14 @@ func NewUndetachWorkerRequest(server string, workerID WorkerID, params *Undetach
 
 // NewUndetachWorkerRequestWithBody constructs an http.Request for the UndetachWorker method, with any body, and a specified content type
 func NewUndetachWorkerRequestWithBody(server string, workerID WorkerID, params *UndetachWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/undetach", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/undetach", pathParam0), contentType, body)
 }
 
 // NewUndrainWorkerRequest calls the generic UndrainWorker builder with application/json body
@@ -31455,167 +21624,40 @@ func NewUndrainWorkerRequest(server string, workerID WorkerID, params *UndrainWo
 
 // NewUndrainWorkerRequestWithBody constructs an http.Request for the UndrainWorker method, with any body, and a specified content type
 func NewUndrainWorkerRequestWithBody(server string, workerID WorkerID, params *UndrainWorkerParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "worker_id", workerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workers/%s/undrain", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
-
 		if params.IdempotencyKey != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam0)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/undrain", pathParam0), contentType, body)
 }
 
 // NewListWorkflowsRequest constructs an http.Request for the ListWorkflows method
 func NewListWorkflowsRequest(server string, params *ListWorkflowsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.Enabled != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "enabled", *params.Enabled, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("enabled", *params.Enabled, "boolean", "")
 		}
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/api/v1/workflows", "", nil)
 }
 
 // NewRegisterWorkflowRequest calls the generic RegisterWorkflow builder with application/json body
@@ -31631,57 +21673,16 @@ func NewRegisterWorkflowRequest(server string, params *RegisterWorkflowParams, b
 
 // NewRegisterWorkflowRequestWithBody constructs an http.Request for the RegisterWorkflow method, with any body, and a specified content type
 func NewRegisterWorkflowRequestWithBody(server string, params *RegisterWorkflowParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, "/api/v1/workflows", contentType, body)
 }
 
 // NewValidateWorkflowRequest calls the generic ValidateWorkflow builder with application/json body
@@ -31697,80 +21698,20 @@ func NewValidateWorkflowRequest(server string, body ValidateWorkflowJSONRequestB
 
 // NewValidateWorkflowRequestWithBody constructs an http.Request for the ValidateWorkflow method, with any body, and a specified content type
 func NewValidateWorkflowRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows/validate")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodPost, server, "/api/v1/workflows/validate", contentType, body)
 }
 
 // NewGetWorkflowRequest constructs an http.Request for the GetWorkflow method
 func NewGetWorkflowRequest(server string, name WorkflowName, params *GetWorkflowParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/workflows/%s", pathParam0), "", nil)
 }
 
 // NewDisableWorkflowRequest calls the generic DisableWorkflow builder with application/json body
@@ -31786,64 +21727,17 @@ func NewDisableWorkflowRequest(server string, name WorkflowName, params *Disable
 
 // NewDisableWorkflowRequestWithBody constructs an http.Request for the DisableWorkflow method, with any body, and a specified content type
 func NewDisableWorkflowRequestWithBody(server string, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows/%s/disable", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workflows/%s/disable", pathParam0), contentType, body)
 }
 
 // NewEnableWorkflowRequest calls the generic EnableWorkflow builder with application/json body
@@ -31859,352 +21753,83 @@ func NewEnableWorkflowRequest(server string, name WorkflowName, params *EnableWo
 
 // NewEnableWorkflowRequestWithBody constructs an http.Request for the EnableWorkflow method, with any body, and a specified content type
 func NewEnableWorkflowRequestWithBody(server string, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows/%s/enable", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
 	if params != nil {
-
 		if params.IfMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-Match", headerParam0)
+			r.head("If-Match", *params.IfMatch, "string", "")
 		}
-
 		if params.IdempotencyKey != nil {
-			var headerParam1 string
-
-			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("Idempotency-Key", headerParam1)
+			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workflows/%s/enable", pathParam0), contentType, body)
 }
 
 // NewListWorkflowVersionsRequest constructs an http.Request for the ListWorkflowVersions method
 func NewListWorkflowVersionsRequest(server string, name WorkflowName, params *ListWorkflowVersionsParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows/%s/versions", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
 	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
 		if params.View != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("view", *params.View, "string", "")
 		}
-
 		if params.Page != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page", *params.Page, "integer", "int32")
 		}
-
 		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("page_size", *params.PageSize, "integer", "int32")
 		}
-
 		if params.Cursor != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("cursor", *params.Cursor, "string", "")
 		}
-
 		if params.Include != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include", params.Include, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
+			r.query("include", params.Include, "array", "")
 		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/workflows/%s/versions", pathParam0), "", nil)
 }
 
 // NewGetWorkflowVersionRequest constructs an http.Request for the GetWorkflowVersion method
 func NewGetWorkflowVersionRequest(server string, name WorkflowName, version int32, params *GetWorkflowVersionParams) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
-	if err != nil {
-		return nil, err
-	}
-
-	var pathParam1 string
-
-	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "version", version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/workflows/%s/versions/%s", pathParam0, pathParam1)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
+	pathParam1 := r.path("version", version, "integer", "int32")
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/workflows/%s/versions/%s", pathParam0, pathParam1), "", nil)
 }
 
 // NewGetHealthRequest constructs an http.Request for the GetHealth method
 func NewGetHealthRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/healthz")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/healthz", "", nil)
 }
 
 // NewGetContractRequest constructs an http.Request for the GetContract method
 func NewGetContractRequest(server string, params *GetContractParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/openapi.json")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
+	var r requested
 	if params != nil {
-
 		if params.IfNoneMatch != nil {
-			var headerParam0 string
-
-			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-			if err != nil {
-				return nil, err
-			}
-
-			req.Header.Set("If-None-Match", headerParam0)
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}
-
 	}
-
-	return req, nil
+	return r.request(http.MethodGet, server, "/openapi.json", "", nil)
 }
 
 // NewGetReadinessRequest constructs an http.Request for the GetReadiness method
 func NewGetReadinessRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/readyz")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/readyz", "", nil)
 }
 
 // NewGetVersionRequest constructs an http.Request for the GetVersion method
 func NewGetVersionRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/version")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
+	var r requested
+	return r.request(http.MethodGet, server, "/version", "", nil)
 }
 
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
@@ -34193,21 +23818,6 @@ type EraseContentResponse struct {
 	ApplicationProblemJSONDefault *Failure
 }
 
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r EraseContentResponse) GetJSON200() *ErasureResult {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r EraseContentResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r EraseContentResponse) GetBody() []byte {
-	return r.Body
-}
-
 // Status returns HTTPResponse.Status
 func (r EraseContentResponse) Status() string {
 	if r.HTTPResponse != nil {
@@ -34224,14 +23834,6 @@ func (r EraseContentResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r EraseContentResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RunRetentionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34239,21 +23841,6 @@ type RunRetentionResponse struct {
 	JSON200 *RetentionResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RunRetentionResponse) GetJSON200() *RetentionResult {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RunRetentionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RunRetentionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34272,14 +23859,6 @@ func (r RunRetentionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RunRetentionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetStorageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34287,21 +23866,6 @@ type GetStorageResponse struct {
 	JSON200 *Storage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetStorageResponse) GetJSON200() *Storage {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetStorageResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetStorageResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34320,14 +23884,6 @@ func (r GetStorageResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetStorageResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListAPIKeysResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34335,21 +23891,6 @@ type ListAPIKeysResponse struct {
 	JSON200 *APIKeyList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListAPIKeysResponse) GetJSON200() *APIKeyList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListAPIKeysResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListAPIKeysResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34368,14 +23909,6 @@ func (r ListAPIKeysResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListAPIKeysResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateAPIKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34383,21 +23916,6 @@ type CreateAPIKeyResponse struct {
 	JSON201 *CreatedAPIKey
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateAPIKeyResponse) GetJSON201() *CreatedAPIKey {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateAPIKeyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateAPIKeyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34416,14 +23934,6 @@ func (r CreateAPIKeyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateAPIKeyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetAPIKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34431,21 +23941,6 @@ type GetAPIKeyResponse struct {
 	JSON200 *APIKey
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetAPIKeyResponse) GetJSON200() *APIKey {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetAPIKeyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetAPIKeyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34464,14 +23959,6 @@ func (r GetAPIKeyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetAPIKeyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RevokeAPIKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34479,21 +23966,6 @@ type RevokeAPIKeyResponse struct {
 	JSON200 *APIKey
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RevokeAPIKeyResponse) GetJSON200() *APIKey {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RevokeAPIKeyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RevokeAPIKeyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34512,14 +23984,6 @@ func (r RevokeAPIKeyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RevokeAPIKeyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListActionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34527,21 +23991,6 @@ type ListActionsResponse struct {
 	JSON200 *ActionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListActionsResponse) GetJSON200() *ActionList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListActionsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListActionsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34560,14 +24009,6 @@ func (r ListActionsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListActionsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type VerifyAuditResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34575,21 +24016,6 @@ type VerifyAuditResponse struct {
 	JSON200 *AuditVerification
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r VerifyAuditResponse) GetJSON200() *AuditVerification {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r VerifyAuditResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r VerifyAuditResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34608,14 +24034,6 @@ func (r VerifyAuditResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r VerifyAuditResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetBackfillResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34623,21 +24041,6 @@ type GetBackfillResponse struct {
 	JSON200 *BackfillFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetBackfillResponse) GetJSON200() *BackfillFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetBackfillResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetBackfillResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34656,14 +24059,6 @@ func (r GetBackfillResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetBackfillResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CancelBackfillResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34671,21 +24066,6 @@ type CancelBackfillResponse struct {
 	JSON200 *BackfillFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CancelBackfillResponse) GetJSON200() *BackfillFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CancelBackfillResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CancelBackfillResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34704,14 +24084,6 @@ func (r CancelBackfillResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CancelBackfillResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListArchivedDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34719,21 +24091,6 @@ type ListArchivedDeadLettersResponse struct {
 	JSON200 *DeadLetterPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListArchivedDeadLettersResponse) GetJSON200() *DeadLetterPage {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListArchivedDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListArchivedDeadLettersResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34752,14 +24109,6 @@ func (r ListArchivedDeadLettersResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListArchivedDeadLettersResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetArchivedDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34767,21 +24116,6 @@ type GetArchivedDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetArchivedDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetArchivedDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetArchivedDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34800,14 +24134,6 @@ func (r GetArchivedDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetArchivedDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RestoreDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34815,21 +24141,6 @@ type RestoreDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RestoreDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RestoreDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RestoreDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34848,29 +24159,11 @@ func (r RestoreDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RestoreDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ExportDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ExportDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ExportDeadLettersResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34889,14 +24182,6 @@ func (r ExportDeadLettersResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ExportDeadLettersResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListDeadLetterGroupsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34904,21 +24189,6 @@ type ListDeadLetterGroupsResponse struct {
 	JSON200 *DeadLetterGroupList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListDeadLetterGroupsResponse) GetJSON200() *DeadLetterGroupList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListDeadLetterGroupsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListDeadLetterGroupsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34937,14 +24207,6 @@ func (r ListDeadLetterGroupsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListDeadLetterGroupsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34952,21 +24214,6 @@ type GetDeadLetterGroupResponse struct {
 	JSON200 *DeadLetterGroupFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetDeadLetterGroupResponse) GetJSON200() *DeadLetterGroupFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetDeadLetterGroupResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -34985,14 +24232,6 @@ func (r GetDeadLetterGroupResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetDeadLetterGroupResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35002,26 +24241,6 @@ type UpdateDeadLetterGroupResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateDeadLetterGroupResponse) GetJSON200() *DeadLetterGroupFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateDeadLetterGroupResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateDeadLetterGroupResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35040,14 +24259,6 @@ func (r UpdateDeadLetterGroupResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateDeadLetterGroupResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DiscardDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35057,26 +24268,6 @@ type DiscardDeadLetterGroupResponse struct {
 	JSON202 *RedriveAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DiscardDeadLetterGroupResponse) GetJSON200() *RedrivePreview {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r DiscardDeadLetterGroupResponse) GetJSON202() *RedriveAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DiscardDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DiscardDeadLetterGroupResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35095,14 +24286,6 @@ func (r DiscardDeadLetterGroupResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DiscardDeadLetterGroupResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RetryDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35112,26 +24295,6 @@ type RetryDeadLetterGroupResponse struct {
 	JSON202 *RedriveAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RetryDeadLetterGroupResponse) GetJSON200() *RedrivePreview {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RetryDeadLetterGroupResponse) GetJSON202() *RedriveAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RetryDeadLetterGroupResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RetryDeadLetterGroupResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35150,14 +24313,6 @@ func (r RetryDeadLetterGroupResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RetryDeadLetterGroupResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ImportDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35165,21 +24320,6 @@ type ImportDeadLettersResponse struct {
 	JSON200 *DeadLetterImportResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ImportDeadLettersResponse) GetJSON200() *DeadLetterImportResult {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ImportDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ImportDeadLettersResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35198,14 +24338,6 @@ func (r ImportDeadLettersResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ImportDeadLettersResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35213,21 +24345,6 @@ type ListDeadLettersResponse struct {
 	JSON200 *DeadLetterPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListDeadLettersResponse) GetJSON200() *DeadLetterPage {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListDeadLettersResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35246,14 +24363,6 @@ func (r ListDeadLettersResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListDeadLettersResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PushDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35263,26 +24372,6 @@ type PushDeadLetterResponse struct {
 	JSON201 *DeadLetter
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PushDeadLetterResponse) GetJSON200() *DeadLetter {
-	return r.JSON200
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r PushDeadLetterResponse) GetJSON201() *DeadLetter {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PushDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PushDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35301,14 +24390,6 @@ func (r PushDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PushDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PushDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35316,21 +24397,6 @@ type PushDeadLettersResponse struct {
 	JSON200 *DeadLetterResults
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PushDeadLettersResponse) GetJSON200() *DeadLetterResults {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PushDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PushDeadLettersResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35349,14 +24415,6 @@ func (r PushDeadLettersResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PushDeadLettersResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DeleteDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35366,26 +24424,6 @@ type DeleteDeadLetterResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DeleteDeadLetterResponse) GetJSON200() *DeletedDeadLetter {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r DeleteDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DeleteDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DeleteDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35404,14 +24442,6 @@ func (r DeleteDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DeleteDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35419,21 +24449,6 @@ type GetDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35452,14 +24467,6 @@ func (r GetDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35469,26 +24476,6 @@ type UpdateDeadLetterResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35507,14 +24494,6 @@ func (r UpdateDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type AcknowledgeDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35524,26 +24503,6 @@ type AcknowledgeDeadLetterResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AcknowledgeDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r AcknowledgeDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r AcknowledgeDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r AcknowledgeDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35562,14 +24521,6 @@ func (r AcknowledgeDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r AcknowledgeDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListDeadLetterAttemptsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35577,21 +24528,6 @@ type ListDeadLetterAttemptsResponse struct {
 	JSON200 *DeadLetterAttemptList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListDeadLetterAttemptsResponse) GetJSON200() *DeadLetterAttemptList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListDeadLetterAttemptsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListDeadLetterAttemptsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35610,14 +24546,6 @@ func (r ListDeadLetterAttemptsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListDeadLetterAttemptsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DiscardDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35627,26 +24555,6 @@ type DiscardDeadLetterResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DiscardDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r DiscardDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DiscardDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DiscardDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35665,14 +24573,6 @@ func (r DiscardDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DiscardDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetDeadLetterLineageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35680,21 +24580,6 @@ type GetDeadLetterLineageResponse struct {
 	JSON200 *DeadLetterLineage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetDeadLetterLineageResponse) GetJSON200() *DeadLetterLineage {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetDeadLetterLineageResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetDeadLetterLineageResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35713,14 +24598,6 @@ func (r GetDeadLetterLineageResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetDeadLetterLineageResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RequeueDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35730,26 +24607,6 @@ type RequeueDeadLetterResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RequeueDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r RequeueDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RequeueDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RequeueDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35768,14 +24625,6 @@ func (r RequeueDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RequeueDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ResolveDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35785,26 +24634,6 @@ type ResolveDeadLetterResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResolveDeadLetterResponse) GetJSON200() *DeadLetterState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ResolveDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ResolveDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ResolveDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35823,14 +24652,6 @@ func (r ResolveDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ResolveDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RetryDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35842,31 +24663,6 @@ type RetryDeadLetterResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RetryDeadLetterResponse) GetJSON200() *DeadLetterRetryResult {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RetryDeadLetterResponse) GetJSON202() *DeadLetterRetryResult {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r RetryDeadLetterResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RetryDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RetryDeadLetterResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35885,14 +24681,6 @@ func (r RetryDeadLetterResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RetryDeadLetterResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListDeadLetterRevisionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35900,21 +24688,6 @@ type ListDeadLetterRevisionsResponse struct {
 	JSON200 *DeadLetterRevisionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListDeadLetterRevisionsResponse) GetJSON200() *DeadLetterRevisionList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListDeadLetterRevisionsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListDeadLetterRevisionsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35933,14 +24706,6 @@ func (r ListDeadLetterRevisionsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListDeadLetterRevisionsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetDefaultPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35948,21 +24713,6 @@ type GetDefaultPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetDefaultPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetDefaultPolicyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -35981,14 +24731,6 @@ func (r GetDefaultPolicyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetDefaultPolicyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateDefaultPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35998,26 +24740,6 @@ type UpdateDefaultPolicyResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateDefaultPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateDefaultPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateDefaultPolicyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36036,14 +24758,6 @@ func (r UpdateDefaultPolicyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateDefaultPolicyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PutDefaultPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36053,26 +24767,6 @@ type PutDefaultPolicyResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PutDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r PutDefaultPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PutDefaultPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PutDefaultPolicyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36091,14 +24785,6 @@ func (r PutDefaultPolicyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PutDefaultPolicyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListRedrivesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36106,21 +24792,6 @@ type ListRedrivesResponse struct {
 	JSON200 *RedriveList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListRedrivesResponse) GetJSON200() *RedriveList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListRedrivesResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListRedrivesResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36139,14 +24810,6 @@ func (r ListRedrivesResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListRedrivesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36156,26 +24819,6 @@ type CreateRedriveResponse struct {
 	JSON202 *RedriveAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateRedriveResponse) GetJSON200() *RedrivePreview {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CreateRedriveResponse) GetJSON202() *RedriveAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateRedriveResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36194,14 +24837,6 @@ func (r CreateRedriveResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateRedriveResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36209,21 +24844,6 @@ type GetRedriveResponse struct {
 	JSON200 *RedriveFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetRedriveResponse) GetJSON200() *RedriveFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetRedriveResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36242,14 +24862,6 @@ func (r GetRedriveResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetRedriveResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36259,26 +24871,6 @@ type UpdateRedriveResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateRedriveResponse) GetJSON200() *RedriveFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateRedriveResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36297,14 +24889,6 @@ func (r UpdateRedriveResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateRedriveResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ApproveRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36314,26 +24898,6 @@ type ApproveRedriveResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ApproveRedriveResponse) GetJSON200() *RedriveFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ApproveRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ApproveRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ApproveRedriveResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36352,14 +24916,6 @@ func (r ApproveRedriveResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ApproveRedriveResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CancelRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36369,26 +24925,6 @@ type CancelRedriveResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CancelRedriveResponse) GetJSON200() *RedriveFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r CancelRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CancelRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CancelRedriveResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36407,14 +24943,6 @@ func (r CancelRedriveResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CancelRedriveResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListRedriveItemsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36422,21 +24950,6 @@ type ListRedriveItemsResponse struct {
 	JSON200 *RedriveItemList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListRedriveItemsResponse) GetJSON200() *RedriveItemList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListRedriveItemsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListRedriveItemsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36455,14 +24968,6 @@ func (r ListRedriveItemsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListRedriveItemsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PauseRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36472,26 +24977,6 @@ type PauseRedriveResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PauseRedriveResponse) GetJSON200() *RedriveFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r PauseRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PauseRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PauseRedriveResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36510,14 +24995,6 @@ func (r PauseRedriveResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PauseRedriveResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ResumeRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36527,26 +25004,6 @@ type ResumeRedriveResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResumeRedriveResponse) GetJSON200() *RedriveFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ResumeRedriveResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ResumeRedriveResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ResumeRedriveResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36565,14 +25022,6 @@ func (r ResumeRedriveResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ResumeRedriveResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetDeadLetterStatsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36580,21 +25029,6 @@ type GetDeadLetterStatsResponse struct {
 	JSON200 *DeadLetterStats
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetDeadLetterStatsResponse) GetJSON200() *DeadLetterStats {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetDeadLetterStatsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetDeadLetterStatsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36613,14 +25047,6 @@ func (r GetDeadLetterStatsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetDeadLetterStatsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListDeadLetterTopicsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36628,21 +25054,6 @@ type ListDeadLetterTopicsResponse struct {
 	JSON200 *DeadLetterTopicList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListDeadLetterTopicsResponse) GetJSON200() *DeadLetterTopicList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListDeadLetterTopicsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListDeadLetterTopicsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36661,14 +25072,6 @@ func (r ListDeadLetterTopicsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListDeadLetterTopicsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetDeadLetterTopicResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36676,21 +25079,6 @@ type GetDeadLetterTopicResponse struct {
 	JSON200 *DeadLetterTopic
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetDeadLetterTopicResponse) GetJSON200() *DeadLetterTopic {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetDeadLetterTopicResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetDeadLetterTopicResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36709,14 +25097,6 @@ func (r GetDeadLetterTopicResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetDeadLetterTopicResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetTopicPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36724,21 +25104,6 @@ type GetTopicPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetTopicPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetTopicPolicyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36757,14 +25122,6 @@ func (r GetTopicPolicyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetTopicPolicyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateTopicPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36774,26 +25131,6 @@ type UpdateTopicPolicyResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateTopicPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateTopicPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateTopicPolicyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36812,14 +25149,6 @@ func (r UpdateTopicPolicyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateTopicPolicyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PutTopicPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36829,26 +25158,6 @@ type PutTopicPolicyResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PutTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r PutTopicPolicyResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PutTopicPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PutTopicPolicyResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36867,14 +25176,6 @@ func (r PutTopicPolicyResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PutTopicPolicyResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListDeadLettersOfTopicResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36882,21 +25183,6 @@ type ListDeadLettersOfTopicResponse struct {
 	JSON200 *DeadLetterPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListDeadLettersOfTopicResponse) GetJSON200() *DeadLetterPage {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListDeadLettersOfTopicResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListDeadLettersOfTopicResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36915,14 +25201,6 @@ func (r ListDeadLettersOfTopicResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListDeadLettersOfTopicResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RetryAllDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36932,26 +25210,6 @@ type RetryAllDeadLettersResponse struct {
 	JSON202 *RetryAllResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RetryAllDeadLettersResponse) GetJSON200() *RetryAllResult {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RetryAllDeadLettersResponse) GetJSON202() *RetryAllResult {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RetryAllDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RetryAllDeadLettersResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -36970,14 +25228,6 @@ func (r RetryAllDeadLettersResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RetryAllDeadLettersResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListJobEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36985,21 +25235,6 @@ type ListJobEventsResponse struct {
 	JSON200 *JobEventRecordList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListJobEventsResponse) GetJSON200() *JobEventRecordList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListJobEventsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListJobEventsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37018,14 +25253,6 @@ func (r ListJobEventsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListJobEventsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PublishJobEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37035,26 +25262,6 @@ type PublishJobEventResponse struct {
 	JSON202 *JobEventRecord
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PublishJobEventResponse) GetJSON200() *JobEventRecord {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r PublishJobEventResponse) GetJSON202() *JobEventRecord {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PublishJobEventResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PublishJobEventResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37073,14 +25280,6 @@ func (r PublishJobEventResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PublishJobEventResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetJobEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37088,21 +25287,6 @@ type GetJobEventResponse struct {
 	JSON200 *JobEventRecord
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetJobEventResponse) GetJSON200() *JobEventRecord {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetJobEventResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetJobEventResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37121,14 +25305,6 @@ func (r GetJobEventResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetJobEventResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListFencesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37136,21 +25312,6 @@ type ListFencesResponse struct {
 	JSON200 *FenceList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListFencesResponse) GetJSON200() *FenceList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListFencesResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListFencesResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37169,14 +25330,6 @@ func (r ListFencesResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListFencesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ResetFenceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37184,21 +25337,6 @@ type ResetFenceResponse struct {
 	JSON200 *FenceFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResetFenceResponse) GetJSON200() *FenceFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ResetFenceResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ResetFenceResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37217,14 +25355,6 @@ func (r ResetFenceResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ResetFenceResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetFenceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37232,21 +25362,6 @@ type GetFenceResponse struct {
 	JSON200 *FenceFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetFenceResponse) GetJSON200() *FenceFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetFenceResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetFenceResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37265,14 +25380,6 @@ func (r GetFenceResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetFenceResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CheckFenceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37280,21 +25387,6 @@ type CheckFenceResponse struct {
 	JSON200 *FenceCheck
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CheckFenceResponse) GetJSON200() *FenceCheck {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CheckFenceResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CheckFenceResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37313,14 +25405,6 @@ func (r CheckFenceResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CheckFenceResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetJobCalendarResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37328,21 +25412,6 @@ type GetJobCalendarResponse struct {
 	JSON200 *JobCalendar
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetJobCalendarResponse) GetJSON200() *JobCalendar {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetJobCalendarResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetJobCalendarResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37361,14 +25430,6 @@ func (r GetJobCalendarResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetJobCalendarResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListJobDefinitionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37376,21 +25437,6 @@ type ListJobDefinitionsResponse struct {
 	JSON200 *JobDefinitionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListJobDefinitionsResponse) GetJSON200() *JobDefinitionList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListJobDefinitionsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListJobDefinitionsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37409,14 +25455,6 @@ func (r ListJobDefinitionsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListJobDefinitionsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37424,21 +25462,6 @@ type CreateJobDefinitionResponse struct {
 	JSON201 *JobDefinition
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateJobDefinitionResponse) GetJSON201() *JobDefinition {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateJobDefinitionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37457,14 +25480,6 @@ func (r CreateJobDefinitionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateJobDefinitionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DeleteJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37474,26 +25489,6 @@ type DeleteJobDefinitionResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DeleteJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r DeleteJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DeleteJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DeleteJobDefinitionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37512,14 +25507,6 @@ func (r DeleteJobDefinitionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DeleteJobDefinitionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37527,21 +25514,6 @@ type GetJobDefinitionResponse struct {
 	JSON200 *JobDefinitionFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetJobDefinitionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37560,14 +25532,6 @@ func (r GetJobDefinitionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetJobDefinitionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37577,26 +25541,6 @@ type UpdateJobDefinitionResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateJobDefinitionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37615,14 +25559,6 @@ func (r UpdateJobDefinitionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateJobDefinitionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ReplaceJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37632,26 +25568,6 @@ type ReplaceJobDefinitionResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ReplaceJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ReplaceJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ReplaceJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ReplaceJobDefinitionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37670,14 +25586,6 @@ func (r ReplaceJobDefinitionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ReplaceJobDefinitionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListBackfillsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37685,21 +25593,6 @@ type ListBackfillsResponse struct {
 	JSON200 *BackfillList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListBackfillsResponse) GetJSON200() *BackfillList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListBackfillsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListBackfillsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37718,14 +25611,6 @@ func (r ListBackfillsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListBackfillsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateBackfillResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37735,26 +25620,6 @@ type CreateBackfillResponse struct {
 	JSON202 *Backfill
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateBackfillResponse) GetJSON200() *BackfillPreview {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CreateBackfillResponse) GetJSON202() *Backfill {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateBackfillResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateBackfillResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37773,14 +25638,6 @@ func (r CreateBackfillResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateBackfillResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListNextJobRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37788,21 +25645,6 @@ type ListNextJobRunsResponse struct {
 	JSON200 *TicksFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListNextJobRunsResponse) GetJSON200() *TicksFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListNextJobRunsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListNextJobRunsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37821,14 +25663,6 @@ func (r ListNextJobRunsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListNextJobRunsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PauseJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37838,26 +25672,6 @@ type PauseJobDefinitionResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PauseJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r PauseJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PauseJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PauseJobDefinitionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37876,14 +25690,6 @@ func (r PauseJobDefinitionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PauseJobDefinitionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ResumeJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37893,26 +25699,6 @@ type ResumeJobDefinitionResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResumeJobDefinitionResponse) GetJSON200() *JobDefinitionFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ResumeJobDefinitionResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ResumeJobDefinitionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ResumeJobDefinitionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37931,14 +25717,6 @@ func (r ResumeJobDefinitionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ResumeJobDefinitionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37948,26 +25726,6 @@ type CreateJobRunResponse struct {
 	JSON201 *JobRunCreated
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateJobRunResponse) GetJSON200() *JobRunReplayed {
-	return r.JSON200
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateJobRunResponse) GetJSON201() *JobRunCreated {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateJobRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -37986,14 +25744,6 @@ func (r CreateJobRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateJobRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListJobDefinitionVersionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38001,21 +25751,6 @@ type ListJobDefinitionVersionsResponse struct {
 	JSON200 *JobDefinitionVersionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListJobDefinitionVersionsResponse) GetJSON200() *JobDefinitionVersionList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListJobDefinitionVersionsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListJobDefinitionVersionsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38034,14 +25769,6 @@ func (r ListJobDefinitionVersionsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListJobDefinitionVersionsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListJobRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38049,21 +25776,6 @@ type ListJobRunsResponse struct {
 	JSON200 *JobRunList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListJobRunsResponse) GetJSON200() *JobRunList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListJobRunsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListJobRunsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38082,14 +25794,6 @@ func (r ListJobRunsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListJobRunsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListJobBulksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38097,21 +25801,6 @@ type ListJobBulksResponse struct {
 	JSON200 *JobBulkList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListJobBulksResponse) GetJSON200() *JobBulkList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListJobBulksResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListJobBulksResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38130,14 +25819,6 @@ func (r ListJobBulksResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListJobBulksResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateJobBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38147,26 +25828,6 @@ type CreateJobBulkResponse struct {
 	JSON202 *JobBulk
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateJobBulkResponse) GetJSON200() *JobBulkPreview {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CreateJobBulkResponse) GetJSON202() *JobBulk {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateJobBulkResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateJobBulkResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38185,14 +25846,6 @@ func (r CreateJobBulkResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateJobBulkResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetJobBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38200,21 +25853,6 @@ type GetJobBulkResponse struct {
 	JSON200 *JobBulkFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetJobBulkResponse) GetJSON200() *JobBulkFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetJobBulkResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetJobBulkResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38233,14 +25871,6 @@ func (r GetJobBulkResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetJobBulkResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CancelJobBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38248,21 +25878,6 @@ type CancelJobBulkResponse struct {
 	JSON200 *JobBulkFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CancelJobBulkResponse) GetJSON200() *JobBulkFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CancelJobBulkResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CancelJobBulkResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38281,14 +25896,6 @@ func (r CancelJobBulkResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CancelJobBulkResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38296,21 +25903,6 @@ type GetJobRunResponse struct {
 	JSON200 *JobRunFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetJobRunResponse) GetJSON200() *JobRunFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetJobRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38329,14 +25921,6 @@ func (r GetJobRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetJobRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListJobRunAttemptsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38344,21 +25928,6 @@ type ListJobRunAttemptsResponse struct {
 	JSON200 *JobAttemptList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListJobRunAttemptsResponse) GetJSON200() *JobAttemptList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListJobRunAttemptsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListJobRunAttemptsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38377,14 +25946,6 @@ func (r ListJobRunAttemptsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListJobRunAttemptsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CancelJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38394,26 +25955,6 @@ type CancelJobRunResponse struct {
 	JSON202 *JobRunChanged
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CancelJobRunResponse) GetJSON200() *JobRunChanged {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CancelJobRunResponse) GetJSON202() *JobRunChanged {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CancelJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CancelJobRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38432,14 +25973,6 @@ func (r CancelJobRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CancelJobRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type AcknowledgeCancelResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38447,21 +25980,6 @@ type AcknowledgeCancelResponse struct {
 	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AcknowledgeCancelResponse) GetJSON200() *EndedRun {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r AcknowledgeCancelResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r AcknowledgeCancelResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38480,14 +25998,6 @@ func (r AcknowledgeCancelResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r AcknowledgeCancelResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CompleteRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38495,21 +26005,6 @@ type CompleteRunResponse struct {
 	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CompleteRunResponse) GetJSON200() *EndedRun {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CompleteRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CompleteRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38528,14 +26023,6 @@ func (r CompleteRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CompleteRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ConfirmContinuationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38543,21 +26030,6 @@ type ConfirmContinuationResponse struct {
 	JSON200 *RunConfirmation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ConfirmContinuationResponse) GetJSON200() *RunConfirmation {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ConfirmContinuationResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ConfirmContinuationResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38576,14 +26048,6 @@ func (r ConfirmContinuationResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ConfirmContinuationResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListJobRunEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38591,21 +26055,6 @@ type ListJobRunEventsResponse struct {
 	JSON200 *JobEventList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListJobRunEventsResponse) GetJSON200() *JobEventList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListJobRunEventsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListJobRunEventsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38624,14 +26073,6 @@ func (r ListJobRunEventsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListJobRunEventsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ExplainJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38639,21 +26080,6 @@ type ExplainJobRunResponse struct {
 	JSON200 *JobRunExplanation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ExplainJobRunResponse) GetJSON200() *JobRunExplanation {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ExplainJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ExplainJobRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38672,14 +26098,6 @@ func (r ExplainJobRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ExplainJobRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type FailRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38687,21 +26105,6 @@ type FailRunResponse struct {
 	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r FailRunResponse) GetJSON200() *EndedRun {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r FailRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r FailRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38720,29 +26123,11 @@ func (r FailRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r FailRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetRunLogResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetRunLogResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetRunLogResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38761,14 +26146,6 @@ func (r GetRunLogResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetRunLogResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type AppendRunLogResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38776,21 +26153,6 @@ type AppendRunLogResponse struct {
 	JSON200 *LogAppendResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AppendRunLogResponse) GetJSON200() *LogAppendResult {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r AppendRunLogResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r AppendRunLogResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38809,14 +26171,6 @@ func (r AppendRunLogResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r AppendRunLogResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ReportProgressResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38824,21 +26178,6 @@ type ReportProgressResponse struct {
 	JSON200 *RunLease
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ReportProgressResponse) GetJSON200() *RunLease {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ReportProgressResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ReportProgressResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38857,14 +26196,6 @@ func (r ReportProgressResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ReportProgressResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ReassignJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38872,21 +26203,6 @@ type ReassignJobRunResponse struct {
 	JSON200 *JobRunChanged
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ReassignJobRunResponse) GetJSON200() *JobRunChanged {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ReassignJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ReassignJobRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38905,14 +26221,6 @@ func (r ReassignJobRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ReassignJobRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ReleaseRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38920,21 +26228,6 @@ type ReleaseRunResponse struct {
 	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ReleaseRunResponse) GetJSON200() *EndedRun {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ReleaseRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ReleaseRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -38953,14 +26246,6 @@ func (r ReleaseRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ReleaseRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RerunJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38970,26 +26255,6 @@ type RerunJobRunResponse struct {
 	JSON201 *JobRunCreated
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RerunJobRunResponse) GetJSON200() *JobRunReplayed {
-	return r.JSON200
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r RerunJobRunResponse) GetJSON201() *JobRunCreated {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RerunJobRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RerunJobRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39008,14 +26273,6 @@ func (r RerunJobRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RerunJobRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type StartRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39023,21 +26280,6 @@ type StartRunResponse struct {
 	JSON200 *StartedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r StartRunResponse) GetJSON200() *StartedRun {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r StartRunResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r StartRunResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39056,14 +26298,6 @@ func (r StartRunResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r StartRunResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListNodesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39071,21 +26305,6 @@ type ListNodesResponse struct {
 	JSON200 *NodeList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListNodesResponse) GetJSON200() *NodeList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListNodesResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListNodesResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39104,14 +26323,6 @@ func (r ListNodesResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListNodesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetOverviewResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39119,21 +26330,6 @@ type GetOverviewResponse struct {
 	JSON200 *Overview
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetOverviewResponse) GetJSON200() *Overview {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetOverviewResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetOverviewResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39152,14 +26348,6 @@ func (r GetOverviewResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetOverviewResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSagaErrorsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39167,21 +26355,6 @@ type ListSagaErrorsResponse struct {
 	JSON200 *SagaErrorList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSagaErrorsResponse) GetJSON200() *SagaErrorList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSagaErrorsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSagaErrorsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39200,14 +26373,6 @@ func (r ListSagaErrorsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSagaErrorsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39215,21 +26380,6 @@ type ListEventsResponse struct {
 	JSON200 *AuditEventList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListEventsResponse) GetJSON200() *AuditEventList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListEventsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListEventsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39248,29 +26398,11 @@ func (r ListEventsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListEventsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type StreamEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r StreamEventsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r StreamEventsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39289,14 +26421,6 @@ func (r StreamEventsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r StreamEventsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSagasResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39304,21 +26428,6 @@ type ListSagasResponse struct {
 	JSON200 *SagaList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSagasResponse) GetJSON200() *SagaList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSagasResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSagasResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39337,14 +26446,6 @@ func (r ListSagasResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSagasResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39354,26 +26455,6 @@ type CreateSagaResponse struct {
 	JSON201 *Saga
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateSagaResponse) GetJSON200() *Saga {
-	return r.JSON200
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateSagaResponse) GetJSON201() *Saga {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39392,14 +26473,6 @@ func (r CreateSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSagaBulksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39407,21 +26480,6 @@ type ListSagaBulksResponse struct {
 	JSON200 *SagaBulkList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSagaBulksResponse) GetJSON200() *SagaBulkList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSagaBulksResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSagaBulksResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39440,14 +26498,6 @@ func (r ListSagaBulksResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSagaBulksResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateSagaBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39457,26 +26507,6 @@ type CreateSagaBulkResponse struct {
 	JSON202 *SagaBulk
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateSagaBulkResponse) GetJSON200() *SagaBulkPreview {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CreateSagaBulkResponse) GetJSON202() *SagaBulk {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateSagaBulkResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39495,14 +26525,6 @@ func (r CreateSagaBulkResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateSagaBulkResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetSagaBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39510,21 +26532,6 @@ type GetSagaBulkResponse struct {
 	JSON200 *SagaBulkFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetSagaBulkResponse) GetJSON200() *SagaBulkFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetSagaBulkResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39543,14 +26550,6 @@ func (r GetSagaBulkResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetSagaBulkResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateSagaBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39560,26 +26559,6 @@ type UpdateSagaBulkResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateSagaBulkResponse) GetJSON200() *SagaBulkFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateSagaBulkResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateSagaBulkResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39598,14 +26577,6 @@ func (r UpdateSagaBulkResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateSagaBulkResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CancelSagaBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39613,21 +26584,6 @@ type CancelSagaBulkResponse struct {
 	JSON200 *SagaBulkFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CancelSagaBulkResponse) GetJSON200() *SagaBulkFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CancelSagaBulkResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CancelSagaBulkResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39646,14 +26602,6 @@ func (r CancelSagaBulkResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CancelSagaBulkResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSagaBulkItemsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39661,21 +26609,6 @@ type ListSagaBulkItemsResponse struct {
 	JSON200 *SagaBulkItemList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSagaBulkItemsResponse) GetJSON200() *SagaBulkItemList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSagaBulkItemsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSagaBulkItemsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39694,14 +26627,6 @@ func (r ListSagaBulkItemsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSagaBulkItemsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39709,21 +26634,6 @@ type GetSagaResponse struct {
 	JSON200 *Saga
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetSagaResponse) GetJSON200() *Saga {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39742,14 +26652,6 @@ func (r GetSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39759,26 +26661,6 @@ type UpdateSagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateSagaResponse) GetJSON200() *Saga {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39797,14 +26679,6 @@ func (r UpdateSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type AcknowledgeSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39816,31 +26690,6 @@ type AcknowledgeSagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AcknowledgeSagaResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r AcknowledgeSagaResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r AcknowledgeSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r AcknowledgeSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r AcknowledgeSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39859,14 +26708,6 @@ func (r AcknowledgeSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r AcknowledgeSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CancelSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39878,31 +26719,6 @@ type CancelSagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CancelSagaResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CancelSagaResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r CancelSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CancelSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CancelSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39921,14 +26737,6 @@ func (r CancelSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CancelSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CompensateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39940,31 +26748,6 @@ type CompensateSagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CompensateSagaResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CompensateSagaResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r CompensateSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CompensateSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CompensateSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -39983,14 +26766,6 @@ func (r CompensateSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CompensateSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSagaEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39998,21 +26773,6 @@ type ListSagaEventsResponse struct {
 	JSON200 *AuditEventList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSagaEventsResponse) GetJSON200() *AuditEventList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSagaEventsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSagaEventsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40031,14 +26791,6 @@ func (r ListSagaEventsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSagaEventsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ExplainSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40046,21 +26798,6 @@ type ExplainSagaResponse struct {
 	JSON200 *SagaExplanation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ExplainSagaResponse) GetJSON200() *SagaExplanation {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ExplainSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ExplainSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40079,14 +26816,6 @@ func (r ExplainSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ExplainSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ExtendDeadlineResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40098,31 +26827,6 @@ type ExtendDeadlineResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ExtendDeadlineResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r ExtendDeadlineResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ExtendDeadlineResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ExtendDeadlineResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ExtendDeadlineResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40141,14 +26845,6 @@ func (r ExtendDeadlineResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ExtendDeadlineResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ForceCompleteResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40160,31 +26856,6 @@ type ForceCompleteResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForceCompleteResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r ForceCompleteResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ForceCompleteResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ForceCompleteResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ForceCompleteResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40203,14 +26874,6 @@ func (r ForceCompleteResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ForceCompleteResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ForceFailResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40222,31 +26885,6 @@ type ForceFailResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForceFailResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r ForceFailResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ForceFailResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ForceFailResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ForceFailResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40265,14 +26903,6 @@ func (r ForceFailResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ForceFailResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RestoreSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40282,26 +26912,6 @@ type RestoreSagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RestoreSagaResponse) GetJSON200() *Saga {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r RestoreSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RestoreSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RestoreSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40320,14 +26930,6 @@ func (r RestoreSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RestoreSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetSagaResultResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40335,21 +26937,6 @@ type GetSagaResultResponse struct {
 	JSON200 *AnyJSON
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetSagaResultResponse) GetJSON200() *AnyJSON {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetSagaResultResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetSagaResultResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40368,14 +26955,6 @@ func (r GetSagaResultResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetSagaResultResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ResumeSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40387,31 +26966,6 @@ type ResumeSagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResumeSagaResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r ResumeSagaResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ResumeSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ResumeSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ResumeSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40430,14 +26984,6 @@ func (r ResumeSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ResumeSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ResumeCompensationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40449,31 +26995,6 @@ type ResumeCompensationResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResumeCompensationResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r ResumeCompensationResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ResumeCompensationResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ResumeCompensationResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ResumeCompensationResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40492,14 +27013,6 @@ func (r ResumeCompensationResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ResumeCompensationResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RetrySagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40511,31 +27024,6 @@ type RetrySagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RetrySagaResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RetrySagaResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r RetrySagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RetrySagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RetrySagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40554,14 +27042,6 @@ func (r RetrySagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RetrySagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListStepLogsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40569,21 +27049,6 @@ type ListStepLogsResponse struct {
 	JSON200 *StepLogList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListStepLogsResponse) GetJSON200() *StepLogList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListStepLogsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListStepLogsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40602,14 +27067,6 @@ func (r ListStepLogsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListStepLogsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListStepsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40617,21 +27074,6 @@ type ListStepsResponse struct {
 	JSON200 *StepList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListStepsResponse) GetJSON200() *StepList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListStepsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListStepsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40650,14 +27092,6 @@ func (r ListStepsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListStepsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CompleteStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40669,31 +27103,6 @@ type CompleteStepResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CompleteStepResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r CompleteStepResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r CompleteStepResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CompleteStepResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CompleteStepResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40712,14 +27121,6 @@ func (r CompleteStepResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CompleteStepResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type FailStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40731,31 +27132,6 @@ type FailStepResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r FailStepResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r FailStepResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r FailStepResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r FailStepResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r FailStepResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40774,14 +27150,6 @@ func (r FailStepResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r FailStepResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type SkipStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40793,31 +27161,6 @@ type SkipStepResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r SkipStepResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r SkipStepResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r SkipStepResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r SkipStepResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r SkipStepResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40836,14 +27179,6 @@ func (r SkipStepResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r SkipStepResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type SuspendSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40855,31 +27190,6 @@ type SuspendSagaResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r SuspendSagaResponse) GetJSON200() *DryRunAnswer {
-	return r.JSON200
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r SuspendSagaResponse) GetJSON202() *ActionAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r SuspendSagaResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r SuspendSagaResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r SuspendSagaResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40898,14 +27208,6 @@ func (r SuspendSagaResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r SuspendSagaResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetLeaderResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40913,21 +27215,6 @@ type GetLeaderResponse struct {
 	JSON200 *SchedulerLeader
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetLeaderResponse) GetJSON200() *SchedulerLeader {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetLeaderResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetLeaderResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40946,14 +27233,6 @@ func (r GetLeaderResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetLeaderResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type StepDownLeaderResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40961,21 +27240,6 @@ type StepDownLeaderResponse struct {
 	JSON200 *SchedulerLeader
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r StepDownLeaderResponse) GetJSON200() *SchedulerLeader {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r StepDownLeaderResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r StepDownLeaderResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -40994,14 +27258,6 @@ func (r StepDownLeaderResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r StepDownLeaderResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type PreviewScheduleResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41009,21 +27265,6 @@ type PreviewScheduleResponse struct {
 	JSON200 *TicksFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PreviewScheduleResponse) GetJSON200() *TicksFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PreviewScheduleResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PreviewScheduleResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41042,14 +27283,6 @@ func (r PreviewScheduleResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PreviewScheduleResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type SearchResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41057,21 +27290,6 @@ type SearchResponse struct {
 	JSON200 *SearchResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r SearchResponse) GetJSON200() *SearchResult {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r SearchResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r SearchResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41090,14 +27308,6 @@ func (r SearchResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r SearchResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSessionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41105,21 +27315,6 @@ type ListSessionsResponse struct {
 	JSON200 *SessionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSessionsResponse) GetJSON200() *SessionList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSessionsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSessionsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41138,14 +27333,6 @@ func (r ListSessionsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSessionsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41153,21 +27340,6 @@ type CreateSessionResponse struct {
 	JSON201 *Session
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateSessionResponse) GetJSON201() *Session {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateSessionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateSessionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41186,14 +27358,6 @@ func (r CreateSessionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateSessionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetCurrentSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41201,21 +27365,6 @@ type GetCurrentSessionResponse struct {
 	JSON200 *Session
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetCurrentSessionResponse) GetJSON200() *Session {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetCurrentSessionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetCurrentSessionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41234,29 +27383,11 @@ func (r GetCurrentSessionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetCurrentSessionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DeleteSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DeleteSessionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DeleteSessionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41275,14 +27406,6 @@ func (r DeleteSessionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DeleteSessionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetSettingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41290,21 +27413,6 @@ type GetSettingsResponse struct {
 	JSON200 *SettingsFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetSettingsResponse) GetJSON200() *SettingsFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetSettingsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetSettingsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41323,14 +27431,6 @@ func (r GetSettingsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetSettingsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ChangeSettingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41340,26 +27440,6 @@ type ChangeSettingsResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ChangeSettingsResponse) GetJSON200() *SettingsFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r ChangeSettingsResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ChangeSettingsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ChangeSettingsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41378,14 +27458,6 @@ func (r ChangeSettingsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ChangeSettingsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSettingChangesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41393,21 +27465,6 @@ type ListSettingChangesResponse struct {
 	JSON200 *SettingChangeList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSettingChangesResponse) GetJSON200() *SettingChangeList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSettingChangesResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSettingChangesResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41426,14 +27483,6 @@ func (r ListSettingChangesResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSettingChangesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListSagaStatisticsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41441,21 +27490,6 @@ type ListSagaStatisticsResponse struct {
 	JSON200 *SagaStatisticsList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListSagaStatisticsResponse) GetJSON200() *SagaStatisticsList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListSagaStatisticsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListSagaStatisticsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41474,14 +27508,6 @@ func (r ListSagaStatisticsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListSagaStatisticsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetSagaSeriesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41489,21 +27515,6 @@ type GetSagaSeriesResponse struct {
 	JSON200 *SagaSeries
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetSagaSeriesResponse) GetJSON200() *SagaSeries {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetSagaSeriesResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetSagaSeriesResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41522,14 +27533,6 @@ func (r GetSagaSeriesResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetSagaSeriesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetStepStatisticsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41537,21 +27540,6 @@ type GetStepStatisticsResponse struct {
 	JSON200 *StepStatisticsList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetStepStatisticsResponse) GetJSON200() *StepStatisticsList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetStepStatisticsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetStepStatisticsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41570,14 +27558,6 @@ func (r GetStepStatisticsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetStepStatisticsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListTenantsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41585,21 +27565,6 @@ type ListTenantsResponse struct {
 	JSON200 *TenantList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListTenantsResponse) GetJSON200() *TenantList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListTenantsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListTenantsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41618,14 +27583,6 @@ func (r ListTenantsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListTenantsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetTimelineResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41633,21 +27590,6 @@ type GetTimelineResponse struct {
 	JSON200 *Timeline
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetTimelineResponse) GetJSON200() *Timeline {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetTimelineResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetTimelineResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41666,29 +27608,11 @@ func (r GetTimelineResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetTimelineResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type WatchResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r WatchResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r WatchResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41707,14 +27631,6 @@ func (r WatchResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r WatchResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListWebhooksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41722,21 +27638,6 @@ type ListWebhooksResponse struct {
 	JSON200 *WebhookList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListWebhooksResponse) GetJSON200() *WebhookList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListWebhooksResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListWebhooksResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41755,14 +27656,6 @@ func (r ListWebhooksResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListWebhooksResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CreateWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41770,21 +27663,6 @@ type CreateWebhookResponse struct {
 	JSON201 *Webhook
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateWebhookResponse) GetJSON201() *Webhook {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateWebhookResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateWebhookResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41803,14 +27681,6 @@ func (r CreateWebhookResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateWebhookResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DeleteWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41818,21 +27688,6 @@ type DeleteWebhookResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r DeleteWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DeleteWebhookResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DeleteWebhookResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41851,14 +27706,6 @@ func (r DeleteWebhookResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DeleteWebhookResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41866,21 +27713,6 @@ type GetWebhookResponse struct {
 	JSON200 *WebhookState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetWebhookResponse) GetJSON200() *WebhookState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetWebhookResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetWebhookResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41899,14 +27731,6 @@ func (r GetWebhookResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetWebhookResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UpdateWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41916,26 +27740,6 @@ type UpdateWebhookResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateWebhookResponse) GetJSON200() *WebhookState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r UpdateWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateWebhookResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateWebhookResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -41954,14 +27758,6 @@ func (r UpdateWebhookResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateWebhookResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListWebhookDeliveriesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41969,21 +27765,6 @@ type ListWebhookDeliveriesResponse struct {
 	JSON200 *DeliveryList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListWebhookDeliveriesResponse) GetJSON200() *DeliveryList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListWebhookDeliveriesResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListWebhookDeliveriesResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42002,14 +27783,6 @@ func (r ListWebhookDeliveriesResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListWebhookDeliveriesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetWebhookDeliveryResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42017,21 +27790,6 @@ type GetWebhookDeliveryResponse struct {
 	JSON200 *Delivery
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetWebhookDeliveryResponse) GetJSON200() *Delivery {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetWebhookDeliveryResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetWebhookDeliveryResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42050,14 +27808,6 @@ func (r GetWebhookDeliveryResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetWebhookDeliveryResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RedeliverWebhookDeliveryResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42065,21 +27815,6 @@ type RedeliverWebhookDeliveryResponse struct {
 	JSON202 *DeliveryAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RedeliverWebhookDeliveryResponse) GetJSON202() *DeliveryAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RedeliverWebhookDeliveryResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RedeliverWebhookDeliveryResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42098,14 +27833,6 @@ func (r RedeliverWebhookDeliveryResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RedeliverWebhookDeliveryResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DisableWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42115,26 +27842,6 @@ type DisableWebhookResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DisableWebhookResponse) GetJSON200() *WebhookState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r DisableWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DisableWebhookResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DisableWebhookResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42153,14 +27860,6 @@ func (r DisableWebhookResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DisableWebhookResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type EnableWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42170,26 +27869,6 @@ type EnableWebhookResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r EnableWebhookResponse) GetJSON200() *WebhookState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r EnableWebhookResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r EnableWebhookResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r EnableWebhookResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42208,14 +27887,6 @@ func (r EnableWebhookResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r EnableWebhookResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RedeliverFailedResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42223,21 +27894,6 @@ type RedeliverFailedResponse struct {
 	JSON202 *RedeliverResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RedeliverFailedResponse) GetJSON202() *RedeliverResult {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RedeliverFailedResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RedeliverFailedResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42256,14 +27912,6 @@ func (r RedeliverFailedResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RedeliverFailedResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RotateWebhookSecretResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42273,26 +27921,6 @@ type RotateWebhookSecretResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RotateWebhookSecretResponse) GetJSON200() *WebhookState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r RotateWebhookSecretResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RotateWebhookSecretResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RotateWebhookSecretResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42311,14 +27939,6 @@ func (r RotateWebhookSecretResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RotateWebhookSecretResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type TestWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42326,21 +27946,6 @@ type TestWebhookResponse struct {
 	JSON202 *DeliveryAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r TestWebhookResponse) GetJSON202() *DeliveryAccepted {
-	return r.JSON202
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r TestWebhookResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r TestWebhookResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42359,14 +27964,6 @@ func (r TestWebhookResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r TestWebhookResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type WhoAmIResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42374,21 +27971,6 @@ type WhoAmIResponse struct {
 	JSON200 *CallerIdentity
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r WhoAmIResponse) GetJSON200() *CallerIdentity {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r WhoAmIResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r WhoAmIResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42407,14 +27989,6 @@ func (r WhoAmIResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r WhoAmIResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListWorkersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42422,21 +27996,6 @@ type ListWorkersResponse struct {
 	JSON200 *WorkerList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListWorkersResponse) GetJSON200() *WorkerList {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListWorkersResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListWorkersResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42455,14 +28014,6 @@ func (r ListWorkersResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListWorkersResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RegisterWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42470,21 +28021,6 @@ type RegisterWorkerResponse struct {
 	JSON201 *WorkerRegistration
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r RegisterWorkerResponse) GetJSON201() *WorkerRegistration {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RegisterWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RegisterWorkerResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42503,14 +28039,6 @@ func (r RegisterWorkerResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RegisterWorkerResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42518,21 +28046,6 @@ type GetWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetWorkerResponse) GetJSON200() *WorkerFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetWorkerResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42551,14 +28064,6 @@ func (r GetWorkerResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetWorkerResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ClaimRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42566,21 +28071,6 @@ type ClaimRunsResponse struct {
 	JSON200 *ClaimedRuns
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ClaimRunsResponse) GetJSON200() *ClaimedRuns {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ClaimRunsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ClaimRunsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42599,14 +28089,6 @@ func (r ClaimRunsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ClaimRunsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type CompleteRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42614,21 +28096,6 @@ type CompleteRunsResponse struct {
 	JSON200 *RunResults
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CompleteRunsResponse) GetJSON200() *RunResults {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CompleteRunsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CompleteRunsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42647,14 +28114,6 @@ func (r CompleteRunsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CompleteRunsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DetachWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42662,21 +28121,6 @@ type DetachWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DetachWorkerResponse) GetJSON200() *WorkerFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DetachWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DetachWorkerResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42695,14 +28139,6 @@ func (r DetachWorkerResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DetachWorkerResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DrainWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42710,21 +28146,6 @@ type DrainWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DrainWorkerResponse) GetJSON200() *WorkerFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DrainWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DrainWorkerResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42743,14 +28164,6 @@ func (r DrainWorkerResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DrainWorkerResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type WorkerHeartbeatResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42758,21 +28171,6 @@ type WorkerHeartbeatResponse struct {
 	JSON200 *Heartbeat
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r WorkerHeartbeatResponse) GetJSON200() *Heartbeat {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r WorkerHeartbeatResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r WorkerHeartbeatResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42791,14 +28189,6 @@ func (r WorkerHeartbeatResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r WorkerHeartbeatResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type StartRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42806,21 +28196,6 @@ type StartRunsResponse struct {
 	JSON200 *RunResults
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r StartRunsResponse) GetJSON200() *RunResults {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r StartRunsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r StartRunsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42839,14 +28214,6 @@ func (r StartRunsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r StartRunsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UndetachWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42854,21 +28221,6 @@ type UndetachWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UndetachWorkerResponse) GetJSON200() *WorkerFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UndetachWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UndetachWorkerResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42887,14 +28239,6 @@ func (r UndetachWorkerResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UndetachWorkerResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type UndrainWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42902,21 +28246,6 @@ type UndrainWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UndrainWorkerResponse) GetJSON200() *WorkerFound {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UndrainWorkerResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UndrainWorkerResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42935,14 +28264,6 @@ func (r UndrainWorkerResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UndrainWorkerResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListWorkflowsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -42950,21 +28271,6 @@ type ListWorkflowsResponse struct {
 	JSON200 *WorkflowPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListWorkflowsResponse) GetJSON200() *WorkflowPage {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListWorkflowsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListWorkflowsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -42983,14 +28289,6 @@ func (r ListWorkflowsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListWorkflowsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type RegisterWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43000,26 +28298,6 @@ type RegisterWorkflowResponse struct {
 	JSON201 *WorkflowCreated
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RegisterWorkflowResponse) GetJSON200() *WorkflowState {
-	return r.JSON200
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r RegisterWorkflowResponse) GetJSON201() *WorkflowCreated {
-	return r.JSON201
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r RegisterWorkflowResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r RegisterWorkflowResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43038,14 +28316,6 @@ func (r RegisterWorkflowResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r RegisterWorkflowResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ValidateWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43053,21 +28323,6 @@ type ValidateWorkflowResponse struct {
 	JSON200 *WorkflowValidation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ValidateWorkflowResponse) GetJSON200() *WorkflowValidation {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ValidateWorkflowResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ValidateWorkflowResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43086,14 +28341,6 @@ func (r ValidateWorkflowResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ValidateWorkflowResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43101,21 +28348,6 @@ type GetWorkflowResponse struct {
 	JSON200 *WorkflowState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetWorkflowResponse) GetJSON200() *WorkflowState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetWorkflowResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetWorkflowResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43134,14 +28366,6 @@ func (r GetWorkflowResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetWorkflowResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type DisableWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43151,26 +28375,6 @@ type DisableWorkflowResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DisableWorkflowResponse) GetJSON200() *WorkflowState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r DisableWorkflowResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DisableWorkflowResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DisableWorkflowResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43189,14 +28393,6 @@ func (r DisableWorkflowResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DisableWorkflowResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type EnableWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43206,26 +28402,6 @@ type EnableWorkflowResponse struct {
 	ApplicationProblemJSON428 *PreconditionRequired
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r EnableWorkflowResponse) GetJSON200() *WorkflowState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
-func (r EnableWorkflowResponse) GetApplicationProblemJSON428() *PreconditionRequired {
-	return r.ApplicationProblemJSON428
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r EnableWorkflowResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r EnableWorkflowResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43244,14 +28420,6 @@ func (r EnableWorkflowResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r EnableWorkflowResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListWorkflowVersionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43259,21 +28427,6 @@ type ListWorkflowVersionsResponse struct {
 	JSON200 *WorkflowPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListWorkflowVersionsResponse) GetJSON200() *WorkflowPage {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListWorkflowVersionsResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListWorkflowVersionsResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43292,14 +28445,6 @@ func (r ListWorkflowVersionsResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListWorkflowVersionsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetWorkflowVersionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43307,21 +28452,6 @@ type GetWorkflowVersionResponse struct {
 	JSON200 *WorkflowState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetWorkflowVersionResponse) GetJSON200() *WorkflowState {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetWorkflowVersionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetWorkflowVersionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43340,14 +28470,6 @@ func (r GetWorkflowVersionResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetWorkflowVersionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetHealthResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43355,21 +28477,6 @@ type GetHealthResponse struct {
 	JSON200 *Health
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetHealthResponse) GetJSON200() *Health {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetHealthResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetHealthResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43388,14 +28495,6 @@ func (r GetHealthResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetHealthResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetContractResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43403,21 +28502,6 @@ type GetContractResponse struct {
 	JSON200 *JSONObject
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetContractResponse) GetJSON200() *JSONObject {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetContractResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetContractResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43436,14 +28520,6 @@ func (r GetContractResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetContractResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetReadinessResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43451,21 +28527,6 @@ type GetReadinessResponse struct {
 	JSON200 *Readiness
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetReadinessResponse) GetJSON200() *Readiness {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetReadinessResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetReadinessResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43484,14 +28545,6 @@ func (r GetReadinessResponse) StatusCode() int {
 	return 0
 }
 
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetReadinessResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetVersionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -43499,21 +28552,6 @@ type GetVersionResponse struct {
 	JSON200 *Version
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetVersionResponse) GetJSON200() *Version {
-	return r.JSON200
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetVersionResponse) GetApplicationProblemJSONDefault() *Failure {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetVersionResponse) GetBody() []byte {
-	return r.Body
 }
 
 // Status returns HTTPResponse.Status
@@ -43530,14 +28568,6 @@ func (r GetVersionResponse) StatusCode() int {
 		return r.HTTPResponse.StatusCode
 	}
 	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetVersionResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
 }
 
 // EraseContentWithBodyWithResponse Delete the content of sagas, keeping their history
@@ -47130,6632 +32160,1850 @@ func (c *ClientWithResponses) GetVersionWithResponse(ctx context.Context, reqEdi
 
 // ParseEraseContentResponse parses an HTTP response from a EraseContentWithResponse call
 func ParseEraseContentResponse(rsp *http.Response) (*EraseContentResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := EraseContentResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &EraseContentResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ErasureResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRunRetentionResponse parses an HTTP response from a RunRetentionWithResponse call
 func ParseRunRetentionResponse(rsp *http.Response) (*RunRetentionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RunRetentionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RunRetentionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RetentionResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetStorageResponse parses an HTTP response from a GetStorageWithResponse call
 func ParseGetStorageResponse(rsp *http.Response) (*GetStorageResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetStorageResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetStorageResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Storage
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListAPIKeysResponse parses an HTTP response from a ListAPIKeysWithResponse call
 func ParseListAPIKeysResponse(rsp *http.Response) (*ListAPIKeysResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListAPIKeysResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListAPIKeysResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest APIKeyList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateAPIKeyResponse parses an HTTP response from a CreateAPIKeyWithResponse call
 func ParseCreateAPIKeyResponse(rsp *http.Response) (*CreateAPIKeyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateAPIKeyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateAPIKeyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest CreatedAPIKey
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetAPIKeyResponse parses an HTTP response from a GetAPIKeyWithResponse call
 func ParseGetAPIKeyResponse(rsp *http.Response) (*GetAPIKeyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetAPIKeyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetAPIKeyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest APIKey
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRevokeAPIKeyResponse parses an HTTP response from a RevokeAPIKeyWithResponse call
 func ParseRevokeAPIKeyResponse(rsp *http.Response) (*RevokeAPIKeyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RevokeAPIKeyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RevokeAPIKeyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest APIKey
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListActionsResponse parses an HTTP response from a ListActionsWithResponse call
 func ParseListActionsResponse(rsp *http.Response) (*ListActionsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListActionsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListActionsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ActionList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseVerifyAuditResponse parses an HTTP response from a VerifyAuditWithResponse call
 func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := VerifyAuditResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &VerifyAuditResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest AuditVerification
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetBackfillResponse parses an HTTP response from a GetBackfillWithResponse call
 func ParseGetBackfillResponse(rsp *http.Response) (*GetBackfillResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetBackfillResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetBackfillResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest BackfillFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCancelBackfillResponse parses an HTTP response from a CancelBackfillWithResponse call
 func ParseCancelBackfillResponse(rsp *http.Response) (*CancelBackfillResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CancelBackfillResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CancelBackfillResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest BackfillFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListArchivedDeadLettersResponse parses an HTTP response from a ListArchivedDeadLettersWithResponse call
 func ParseListArchivedDeadLettersResponse(rsp *http.Response) (*ListArchivedDeadLettersResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListArchivedDeadLettersResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListArchivedDeadLettersResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPage
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetArchivedDeadLetterResponse parses an HTTP response from a GetArchivedDeadLetterWithResponse call
 func ParseGetArchivedDeadLetterResponse(rsp *http.Response) (*GetArchivedDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetArchivedDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetArchivedDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRestoreDeadLetterResponse parses an HTTP response from a RestoreDeadLetterWithResponse call
 func ParseRestoreDeadLetterResponse(rsp *http.Response) (*RestoreDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RestoreDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RestoreDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseExportDeadLettersResponse parses an HTTP response from a ExportDeadLettersWithResponse call
 func ParseExportDeadLettersResponse(rsp *http.Response) (*ExportDeadLettersResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ExportDeadLettersResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ExportDeadLettersResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListDeadLetterGroupsResponse parses an HTTP response from a ListDeadLetterGroupsWithResponse call
 func ParseListDeadLetterGroupsResponse(rsp *http.Response) (*ListDeadLetterGroupsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListDeadLetterGroupsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListDeadLetterGroupsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterGroupList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetDeadLetterGroupResponse parses an HTTP response from a GetDeadLetterGroupWithResponse call
 func ParseGetDeadLetterGroupResponse(rsp *http.Response) (*GetDeadLetterGroupResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetDeadLetterGroupResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetDeadLetterGroupResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterGroupFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateDeadLetterGroupResponse parses an HTTP response from a UpdateDeadLetterGroupWithResponse call
 func ParseUpdateDeadLetterGroupResponse(rsp *http.Response) (*UpdateDeadLetterGroupResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateDeadLetterGroupResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateDeadLetterGroupResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterGroupFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDiscardDeadLetterGroupResponse parses an HTTP response from a DiscardDeadLetterGroupWithResponse call
 func ParseDiscardDeadLetterGroupResponse(rsp *http.Response) (*DiscardDeadLetterGroupResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DiscardDeadLetterGroupResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DiscardDeadLetterGroupResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedrivePreview
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest RedriveAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRetryDeadLetterGroupResponse parses an HTTP response from a RetryDeadLetterGroupWithResponse call
 func ParseRetryDeadLetterGroupResponse(rsp *http.Response) (*RetryDeadLetterGroupResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RetryDeadLetterGroupResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RetryDeadLetterGroupResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedrivePreview
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest RedriveAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseImportDeadLettersResponse parses an HTTP response from a ImportDeadLettersWithResponse call
 func ParseImportDeadLettersResponse(rsp *http.Response) (*ImportDeadLettersResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ImportDeadLettersResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ImportDeadLettersResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterImportResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListDeadLettersResponse parses an HTTP response from a ListDeadLettersWithResponse call
 func ParseListDeadLettersResponse(rsp *http.Response) (*ListDeadLettersResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListDeadLettersResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListDeadLettersResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPage
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePushDeadLetterResponse parses an HTTP response from a PushDeadLetterWithResponse call
 func ParsePushDeadLetterResponse(rsp *http.Response) (*PushDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PushDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PushDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetter
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest DeadLetter
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePushDeadLettersResponse parses an HTTP response from a PushDeadLettersWithResponse call
 func ParsePushDeadLettersResponse(rsp *http.Response) (*PushDeadLettersResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PushDeadLettersResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PushDeadLettersResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterResults
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDeleteDeadLetterResponse parses an HTTP response from a DeleteDeadLetterWithResponse call
 func ParseDeleteDeadLetterResponse(rsp *http.Response) (*DeleteDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DeleteDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DeleteDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeletedDeadLetter
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetDeadLetterResponse parses an HTTP response from a GetDeadLetterWithResponse call
 func ParseGetDeadLetterResponse(rsp *http.Response) (*GetDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateDeadLetterResponse parses an HTTP response from a UpdateDeadLetterWithResponse call
 func ParseUpdateDeadLetterResponse(rsp *http.Response) (*UpdateDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseAcknowledgeDeadLetterResponse parses an HTTP response from a AcknowledgeDeadLetterWithResponse call
 func ParseAcknowledgeDeadLetterResponse(rsp *http.Response) (*AcknowledgeDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := AcknowledgeDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &AcknowledgeDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListDeadLetterAttemptsResponse parses an HTTP response from a ListDeadLetterAttemptsWithResponse call
 func ParseListDeadLetterAttemptsResponse(rsp *http.Response) (*ListDeadLetterAttemptsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListDeadLetterAttemptsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListDeadLetterAttemptsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterAttemptList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDiscardDeadLetterResponse parses an HTTP response from a DiscardDeadLetterWithResponse call
 func ParseDiscardDeadLetterResponse(rsp *http.Response) (*DiscardDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DiscardDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DiscardDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetDeadLetterLineageResponse parses an HTTP response from a GetDeadLetterLineageWithResponse call
 func ParseGetDeadLetterLineageResponse(rsp *http.Response) (*GetDeadLetterLineageResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetDeadLetterLineageResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetDeadLetterLineageResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterLineage
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRequeueDeadLetterResponse parses an HTTP response from a RequeueDeadLetterWithResponse call
 func ParseRequeueDeadLetterResponse(rsp *http.Response) (*RequeueDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RequeueDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RequeueDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseResolveDeadLetterResponse parses an HTTP response from a ResolveDeadLetterWithResponse call
 func ParseResolveDeadLetterResponse(rsp *http.Response) (*ResolveDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ResolveDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ResolveDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRetryDeadLetterResponse parses an HTTP response from a RetryDeadLetterWithResponse call
 func ParseRetryDeadLetterResponse(rsp *http.Response) (*RetryDeadLetterResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RetryDeadLetterResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RetryDeadLetterResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterRetryResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest DeadLetterRetryResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListDeadLetterRevisionsResponse parses an HTTP response from a ListDeadLetterRevisionsWithResponse call
 func ParseListDeadLetterRevisionsResponse(rsp *http.Response) (*ListDeadLetterRevisionsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListDeadLetterRevisionsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListDeadLetterRevisionsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterRevisionList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetDefaultPolicyResponse parses an HTTP response from a GetDefaultPolicyWithResponse call
 func ParseGetDefaultPolicyResponse(rsp *http.Response) (*GetDefaultPolicyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetDefaultPolicyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetDefaultPolicyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPolicyFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateDefaultPolicyResponse parses an HTTP response from a UpdateDefaultPolicyWithResponse call
 func ParseUpdateDefaultPolicyResponse(rsp *http.Response) (*UpdateDefaultPolicyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateDefaultPolicyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateDefaultPolicyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPolicyFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePutDefaultPolicyResponse parses an HTTP response from a PutDefaultPolicyWithResponse call
 func ParsePutDefaultPolicyResponse(rsp *http.Response) (*PutDefaultPolicyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PutDefaultPolicyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PutDefaultPolicyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPolicyFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListRedrivesResponse parses an HTTP response from a ListRedrivesWithResponse call
 func ParseListRedrivesResponse(rsp *http.Response) (*ListRedrivesResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListRedrivesResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListRedrivesResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateRedriveResponse parses an HTTP response from a CreateRedriveWithResponse call
 func ParseCreateRedriveResponse(rsp *http.Response) (*CreateRedriveResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateRedriveResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateRedriveResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedrivePreview
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest RedriveAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetRedriveResponse parses an HTTP response from a GetRedriveWithResponse call
 func ParseGetRedriveResponse(rsp *http.Response) (*GetRedriveResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetRedriveResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetRedriveResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateRedriveResponse parses an HTTP response from a UpdateRedriveWithResponse call
 func ParseUpdateRedriveResponse(rsp *http.Response) (*UpdateRedriveResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateRedriveResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateRedriveResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseApproveRedriveResponse parses an HTTP response from a ApproveRedriveWithResponse call
 func ParseApproveRedriveResponse(rsp *http.Response) (*ApproveRedriveResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ApproveRedriveResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ApproveRedriveResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCancelRedriveResponse parses an HTTP response from a CancelRedriveWithResponse call
 func ParseCancelRedriveResponse(rsp *http.Response) (*CancelRedriveResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CancelRedriveResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CancelRedriveResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListRedriveItemsResponse parses an HTTP response from a ListRedriveItemsWithResponse call
 func ParseListRedriveItemsResponse(rsp *http.Response) (*ListRedriveItemsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListRedriveItemsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListRedriveItemsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveItemList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePauseRedriveResponse parses an HTTP response from a PauseRedriveWithResponse call
 func ParsePauseRedriveResponse(rsp *http.Response) (*PauseRedriveResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PauseRedriveResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PauseRedriveResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseResumeRedriveResponse parses an HTTP response from a ResumeRedriveWithResponse call
 func ParseResumeRedriveResponse(rsp *http.Response) (*ResumeRedriveResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ResumeRedriveResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ResumeRedriveResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RedriveFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetDeadLetterStatsResponse parses an HTTP response from a GetDeadLetterStatsWithResponse call
 func ParseGetDeadLetterStatsResponse(rsp *http.Response) (*GetDeadLetterStatsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetDeadLetterStatsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetDeadLetterStatsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterStats
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListDeadLetterTopicsResponse parses an HTTP response from a ListDeadLetterTopicsWithResponse call
 func ParseListDeadLetterTopicsResponse(rsp *http.Response) (*ListDeadLetterTopicsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListDeadLetterTopicsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListDeadLetterTopicsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterTopicList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetDeadLetterTopicResponse parses an HTTP response from a GetDeadLetterTopicWithResponse call
 func ParseGetDeadLetterTopicResponse(rsp *http.Response) (*GetDeadLetterTopicResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetDeadLetterTopicResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetDeadLetterTopicResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterTopic
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetTopicPolicyResponse parses an HTTP response from a GetTopicPolicyWithResponse call
 func ParseGetTopicPolicyResponse(rsp *http.Response) (*GetTopicPolicyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetTopicPolicyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetTopicPolicyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPolicyFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateTopicPolicyResponse parses an HTTP response from a UpdateTopicPolicyWithResponse call
 func ParseUpdateTopicPolicyResponse(rsp *http.Response) (*UpdateTopicPolicyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateTopicPolicyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateTopicPolicyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPolicyFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePutTopicPolicyResponse parses an HTTP response from a PutTopicPolicyWithResponse call
 func ParsePutTopicPolicyResponse(rsp *http.Response) (*PutTopicPolicyResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PutTopicPolicyResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PutTopicPolicyResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPolicyFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListDeadLettersOfTopicResponse parses an HTTP response from a ListDeadLettersOfTopicWithResponse call
 func ParseListDeadLettersOfTopicResponse(rsp *http.Response) (*ListDeadLettersOfTopicResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListDeadLettersOfTopicResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListDeadLettersOfTopicResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterPage
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRetryAllDeadLettersResponse parses an HTTP response from a RetryAllDeadLettersWithResponse call
 func ParseRetryAllDeadLettersResponse(rsp *http.Response) (*RetryAllDeadLettersResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RetryAllDeadLettersResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RetryAllDeadLettersResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RetryAllResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest RetryAllResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListJobEventsResponse parses an HTTP response from a ListJobEventsWithResponse call
 func ParseListJobEventsResponse(rsp *http.Response) (*ListJobEventsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListJobEventsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListJobEventsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobEventRecordList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePublishJobEventResponse parses an HTTP response from a PublishJobEventWithResponse call
 func ParsePublishJobEventResponse(rsp *http.Response) (*PublishJobEventResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PublishJobEventResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PublishJobEventResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobEventRecord
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest JobEventRecord
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetJobEventResponse parses an HTTP response from a GetJobEventWithResponse call
 func ParseGetJobEventResponse(rsp *http.Response) (*GetJobEventResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetJobEventResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetJobEventResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobEventRecord
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListFencesResponse parses an HTTP response from a ListFencesWithResponse call
 func ParseListFencesResponse(rsp *http.Response) (*ListFencesResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListFencesResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListFencesResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest FenceList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseResetFenceResponse parses an HTTP response from a ResetFenceWithResponse call
 func ParseResetFenceResponse(rsp *http.Response) (*ResetFenceResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ResetFenceResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ResetFenceResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest FenceFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetFenceResponse parses an HTTP response from a GetFenceWithResponse call
 func ParseGetFenceResponse(rsp *http.Response) (*GetFenceResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetFenceResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetFenceResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest FenceFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCheckFenceResponse parses an HTTP response from a CheckFenceWithResponse call
 func ParseCheckFenceResponse(rsp *http.Response) (*CheckFenceResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CheckFenceResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CheckFenceResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest FenceCheck
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetJobCalendarResponse parses an HTTP response from a GetJobCalendarWithResponse call
 func ParseGetJobCalendarResponse(rsp *http.Response) (*GetJobCalendarResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetJobCalendarResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetJobCalendarResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobCalendar
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListJobDefinitionsResponse parses an HTTP response from a ListJobDefinitionsWithResponse call
 func ParseListJobDefinitionsResponse(rsp *http.Response) (*ListJobDefinitionsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListJobDefinitionsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListJobDefinitionsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateJobDefinitionResponse parses an HTTP response from a CreateJobDefinitionWithResponse call
 func ParseCreateJobDefinitionResponse(rsp *http.Response) (*CreateJobDefinitionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateJobDefinitionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateJobDefinitionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest JobDefinition
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDeleteJobDefinitionResponse parses an HTTP response from a DeleteJobDefinitionWithResponse call
 func ParseDeleteJobDefinitionResponse(rsp *http.Response) (*DeleteJobDefinitionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DeleteJobDefinitionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DeleteJobDefinitionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetJobDefinitionResponse parses an HTTP response from a GetJobDefinitionWithResponse call
 func ParseGetJobDefinitionResponse(rsp *http.Response) (*GetJobDefinitionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetJobDefinitionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetJobDefinitionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateJobDefinitionResponse parses an HTTP response from a UpdateJobDefinitionWithResponse call
 func ParseUpdateJobDefinitionResponse(rsp *http.Response) (*UpdateJobDefinitionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateJobDefinitionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateJobDefinitionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseReplaceJobDefinitionResponse parses an HTTP response from a ReplaceJobDefinitionWithResponse call
 func ParseReplaceJobDefinitionResponse(rsp *http.Response) (*ReplaceJobDefinitionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ReplaceJobDefinitionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ReplaceJobDefinitionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListBackfillsResponse parses an HTTP response from a ListBackfillsWithResponse call
 func ParseListBackfillsResponse(rsp *http.Response) (*ListBackfillsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListBackfillsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListBackfillsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest BackfillList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateBackfillResponse parses an HTTP response from a CreateBackfillWithResponse call
 func ParseCreateBackfillResponse(rsp *http.Response) (*CreateBackfillResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateBackfillResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateBackfillResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest BackfillPreview
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest Backfill
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListNextJobRunsResponse parses an HTTP response from a ListNextJobRunsWithResponse call
 func ParseListNextJobRunsResponse(rsp *http.Response) (*ListNextJobRunsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListNextJobRunsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListNextJobRunsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest TicksFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePauseJobDefinitionResponse parses an HTTP response from a PauseJobDefinitionWithResponse call
 func ParsePauseJobDefinitionResponse(rsp *http.Response) (*PauseJobDefinitionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PauseJobDefinitionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PauseJobDefinitionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseResumeJobDefinitionResponse parses an HTTP response from a ResumeJobDefinitionWithResponse call
 func ParseResumeJobDefinitionResponse(rsp *http.Response) (*ResumeJobDefinitionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ResumeJobDefinitionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ResumeJobDefinitionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateJobRunResponse parses an HTTP response from a CreateJobRunWithResponse call
 func ParseCreateJobRunResponse(rsp *http.Response) (*CreateJobRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateJobRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateJobRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobRunReplayed
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest JobRunCreated
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListJobDefinitionVersionsResponse parses an HTTP response from a ListJobDefinitionVersionsWithResponse call
 func ParseListJobDefinitionVersionsResponse(rsp *http.Response) (*ListJobDefinitionVersionsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListJobDefinitionVersionsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListJobDefinitionVersionsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobDefinitionVersionList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListJobRunsResponse parses an HTTP response from a ListJobRunsWithResponse call
 func ParseListJobRunsResponse(rsp *http.Response) (*ListJobRunsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListJobRunsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListJobRunsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobRunList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListJobBulksResponse parses an HTTP response from a ListJobBulksWithResponse call
 func ParseListJobBulksResponse(rsp *http.Response) (*ListJobBulksResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListJobBulksResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListJobBulksResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobBulkList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateJobBulkResponse parses an HTTP response from a CreateJobBulkWithResponse call
 func ParseCreateJobBulkResponse(rsp *http.Response) (*CreateJobBulkResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateJobBulkResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateJobBulkResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobBulkPreview
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest JobBulk
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetJobBulkResponse parses an HTTP response from a GetJobBulkWithResponse call
 func ParseGetJobBulkResponse(rsp *http.Response) (*GetJobBulkResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetJobBulkResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetJobBulkResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobBulkFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCancelJobBulkResponse parses an HTTP response from a CancelJobBulkWithResponse call
 func ParseCancelJobBulkResponse(rsp *http.Response) (*CancelJobBulkResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CancelJobBulkResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CancelJobBulkResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobBulkFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetJobRunResponse parses an HTTP response from a GetJobRunWithResponse call
 func ParseGetJobRunResponse(rsp *http.Response) (*GetJobRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetJobRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetJobRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobRunFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListJobRunAttemptsResponse parses an HTTP response from a ListJobRunAttemptsWithResponse call
 func ParseListJobRunAttemptsResponse(rsp *http.Response) (*ListJobRunAttemptsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListJobRunAttemptsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListJobRunAttemptsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobAttemptList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCancelJobRunResponse parses an HTTP response from a CancelJobRunWithResponse call
 func ParseCancelJobRunResponse(rsp *http.Response) (*CancelJobRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CancelJobRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CancelJobRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobRunChanged
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest JobRunChanged
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseAcknowledgeCancelResponse parses an HTTP response from a AcknowledgeCancelWithResponse call
 func ParseAcknowledgeCancelResponse(rsp *http.Response) (*AcknowledgeCancelResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := AcknowledgeCancelResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &AcknowledgeCancelResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest EndedRun
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCompleteRunResponse parses an HTTP response from a CompleteRunWithResponse call
 func ParseCompleteRunResponse(rsp *http.Response) (*CompleteRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CompleteRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CompleteRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest EndedRun
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseConfirmContinuationResponse parses an HTTP response from a ConfirmContinuationWithResponse call
 func ParseConfirmContinuationResponse(rsp *http.Response) (*ConfirmContinuationResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ConfirmContinuationResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ConfirmContinuationResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunConfirmation
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListJobRunEventsResponse parses an HTTP response from a ListJobRunEventsWithResponse call
 func ParseListJobRunEventsResponse(rsp *http.Response) (*ListJobRunEventsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListJobRunEventsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListJobRunEventsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobEventList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseExplainJobRunResponse parses an HTTP response from a ExplainJobRunWithResponse call
 func ParseExplainJobRunResponse(rsp *http.Response) (*ExplainJobRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ExplainJobRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ExplainJobRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobRunExplanation
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseFailRunResponse parses an HTTP response from a FailRunWithResponse call
 func ParseFailRunResponse(rsp *http.Response) (*FailRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := FailRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &FailRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest EndedRun
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetRunLogResponse parses an HTTP response from a GetRunLogWithResponse call
 func ParseGetRunLogResponse(rsp *http.Response) (*GetRunLogResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetRunLogResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetRunLogResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseAppendRunLogResponse parses an HTTP response from a AppendRunLogWithResponse call
 func ParseAppendRunLogResponse(rsp *http.Response) (*AppendRunLogResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := AppendRunLogResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &AppendRunLogResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest LogAppendResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseReportProgressResponse parses an HTTP response from a ReportProgressWithResponse call
 func ParseReportProgressResponse(rsp *http.Response) (*ReportProgressResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ReportProgressResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ReportProgressResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunLease
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseReassignJobRunResponse parses an HTTP response from a ReassignJobRunWithResponse call
 func ParseReassignJobRunResponse(rsp *http.Response) (*ReassignJobRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ReassignJobRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ReassignJobRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobRunChanged
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseReleaseRunResponse parses an HTTP response from a ReleaseRunWithResponse call
 func ParseReleaseRunResponse(rsp *http.Response) (*ReleaseRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ReleaseRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ReleaseRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest EndedRun
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRerunJobRunResponse parses an HTTP response from a RerunJobRunWithResponse call
 func ParseRerunJobRunResponse(rsp *http.Response) (*RerunJobRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RerunJobRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RerunJobRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobRunReplayed
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest JobRunCreated
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseStartRunResponse parses an HTTP response from a StartRunWithResponse call
 func ParseStartRunResponse(rsp *http.Response) (*StartRunResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := StartRunResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &StartRunResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest StartedRun
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListNodesResponse parses an HTTP response from a ListNodesWithResponse call
 func ParseListNodesResponse(rsp *http.Response) (*ListNodesResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListNodesResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListNodesResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest NodeList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetOverviewResponse parses an HTTP response from a GetOverviewWithResponse call
 func ParseGetOverviewResponse(rsp *http.Response) (*GetOverviewResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetOverviewResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetOverviewResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Overview
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSagaErrorsResponse parses an HTTP response from a ListSagaErrorsWithResponse call
 func ParseListSagaErrorsResponse(rsp *http.Response) (*ListSagaErrorsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSagaErrorsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSagaErrorsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaErrorList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
 func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListEventsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListEventsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest AuditEventList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseStreamEventsResponse parses an HTTP response from a StreamEventsWithResponse call
 func ParseStreamEventsResponse(rsp *http.Response) (*StreamEventsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := StreamEventsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &StreamEventsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSagasResponse parses an HTTP response from a ListSagasWithResponse call
 func ParseListSagasResponse(rsp *http.Response) (*ListSagasResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSagasResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSagasResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateSagaResponse parses an HTTP response from a CreateSagaWithResponse call
 func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Saga
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest Saga
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSagaBulksResponse parses an HTTP response from a ListSagaBulksWithResponse call
 func ParseListSagaBulksResponse(rsp *http.Response) (*ListSagaBulksResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSagaBulksResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSagaBulksResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaBulkList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateSagaBulkResponse parses an HTTP response from a CreateSagaBulkWithResponse call
 func ParseCreateSagaBulkResponse(rsp *http.Response) (*CreateSagaBulkResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateSagaBulkResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateSagaBulkResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaBulkPreview
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest SagaBulk
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetSagaBulkResponse parses an HTTP response from a GetSagaBulkWithResponse call
 func ParseGetSagaBulkResponse(rsp *http.Response) (*GetSagaBulkResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetSagaBulkResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetSagaBulkResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaBulkFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateSagaBulkResponse parses an HTTP response from a UpdateSagaBulkWithResponse call
 func ParseUpdateSagaBulkResponse(rsp *http.Response) (*UpdateSagaBulkResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateSagaBulkResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateSagaBulkResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaBulkFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCancelSagaBulkResponse parses an HTTP response from a CancelSagaBulkWithResponse call
 func ParseCancelSagaBulkResponse(rsp *http.Response) (*CancelSagaBulkResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CancelSagaBulkResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CancelSagaBulkResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaBulkFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSagaBulkItemsResponse parses an HTTP response from a ListSagaBulkItemsWithResponse call
 func ParseListSagaBulkItemsResponse(rsp *http.Response) (*ListSagaBulkItemsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSagaBulkItemsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSagaBulkItemsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaBulkItemList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetSagaResponse parses an HTTP response from a GetSagaWithResponse call
 func ParseGetSagaResponse(rsp *http.Response) (*GetSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Saga
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateSagaResponse parses an HTTP response from a UpdateSagaWithResponse call
 func ParseUpdateSagaResponse(rsp *http.Response) (*UpdateSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Saga
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseAcknowledgeSagaResponse parses an HTTP response from a AcknowledgeSagaWithResponse call
 func ParseAcknowledgeSagaResponse(rsp *http.Response) (*AcknowledgeSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := AcknowledgeSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &AcknowledgeSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCancelSagaResponse parses an HTTP response from a CancelSagaWithResponse call
 func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CancelSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CancelSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCompensateSagaResponse parses an HTTP response from a CompensateSagaWithResponse call
 func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CompensateSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CompensateSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSagaEventsResponse parses an HTTP response from a ListSagaEventsWithResponse call
 func ParseListSagaEventsResponse(rsp *http.Response) (*ListSagaEventsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSagaEventsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSagaEventsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest AuditEventList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseExplainSagaResponse parses an HTTP response from a ExplainSagaWithResponse call
 func ParseExplainSagaResponse(rsp *http.Response) (*ExplainSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ExplainSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ExplainSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaExplanation
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseExtendDeadlineResponse parses an HTTP response from a ExtendDeadlineWithResponse call
 func ParseExtendDeadlineResponse(rsp *http.Response) (*ExtendDeadlineResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ExtendDeadlineResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ExtendDeadlineResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseForceCompleteResponse parses an HTTP response from a ForceCompleteWithResponse call
 func ParseForceCompleteResponse(rsp *http.Response) (*ForceCompleteResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ForceCompleteResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ForceCompleteResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseForceFailResponse parses an HTTP response from a ForceFailWithResponse call
 func ParseForceFailResponse(rsp *http.Response) (*ForceFailResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ForceFailResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ForceFailResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRestoreSagaResponse parses an HTTP response from a RestoreSagaWithResponse call
 func ParseRestoreSagaResponse(rsp *http.Response) (*RestoreSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RestoreSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RestoreSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Saga
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetSagaResultResponse parses an HTTP response from a GetSagaResultWithResponse call
 func ParseGetSagaResultResponse(rsp *http.Response) (*GetSagaResultResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetSagaResultResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetSagaResultResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest AnyJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseResumeSagaResponse parses an HTTP response from a ResumeSagaWithResponse call
 func ParseResumeSagaResponse(rsp *http.Response) (*ResumeSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ResumeSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ResumeSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseResumeCompensationResponse parses an HTTP response from a ResumeCompensationWithResponse call
 func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ResumeCompensationResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ResumeCompensationResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRetrySagaResponse parses an HTTP response from a RetrySagaWithResponse call
 func ParseRetrySagaResponse(rsp *http.Response) (*RetrySagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RetrySagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RetrySagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListStepLogsResponse parses an HTTP response from a ListStepLogsWithResponse call
 func ParseListStepLogsResponse(rsp *http.Response) (*ListStepLogsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListStepLogsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListStepLogsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest StepLogList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListStepsResponse parses an HTTP response from a ListStepsWithResponse call
 func ParseListStepsResponse(rsp *http.Response) (*ListStepsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListStepsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListStepsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest StepList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCompleteStepResponse parses an HTTP response from a CompleteStepWithResponse call
 func ParseCompleteStepResponse(rsp *http.Response) (*CompleteStepResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CompleteStepResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CompleteStepResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseFailStepResponse parses an HTTP response from a FailStepWithResponse call
 func ParseFailStepResponse(rsp *http.Response) (*FailStepResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := FailStepResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &FailStepResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseSkipStepResponse parses an HTTP response from a SkipStepWithResponse call
 func ParseSkipStepResponse(rsp *http.Response) (*SkipStepResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := SkipStepResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &SkipStepResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseSuspendSagaResponse parses an HTTP response from a SuspendSagaWithResponse call
 func ParseSuspendSagaResponse(rsp *http.Response) (*SuspendSagaResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := SuspendSagaResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{202, &response.JSON202}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &SuspendSagaResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DryRunAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest ActionAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetLeaderResponse parses an HTTP response from a GetLeaderWithResponse call
 func ParseGetLeaderResponse(rsp *http.Response) (*GetLeaderResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetLeaderResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetLeaderResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SchedulerLeader
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseStepDownLeaderResponse parses an HTTP response from a StepDownLeaderWithResponse call
 func ParseStepDownLeaderResponse(rsp *http.Response) (*StepDownLeaderResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := StepDownLeaderResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &StepDownLeaderResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SchedulerLeader
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParsePreviewScheduleResponse parses an HTTP response from a PreviewScheduleWithResponse call
 func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := PreviewScheduleResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &PreviewScheduleResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest TicksFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseSearchResponse parses an HTTP response from a SearchWithResponse call
 func ParseSearchResponse(rsp *http.Response) (*SearchResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := SearchResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &SearchResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SearchResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSessionsResponse parses an HTTP response from a ListSessionsWithResponse call
 func ParseListSessionsResponse(rsp *http.Response) (*ListSessionsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSessionsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSessionsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SessionList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateSessionResponse parses an HTTP response from a CreateSessionWithResponse call
 func ParseCreateSessionResponse(rsp *http.Response) (*CreateSessionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateSessionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateSessionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest Session
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetCurrentSessionResponse parses an HTTP response from a GetCurrentSessionWithResponse call
 func ParseGetCurrentSessionResponse(rsp *http.Response) (*GetCurrentSessionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetCurrentSessionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetCurrentSessionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Session
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDeleteSessionResponse parses an HTTP response from a DeleteSessionWithResponse call
 func ParseDeleteSessionResponse(rsp *http.Response) (*DeleteSessionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DeleteSessionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DeleteSessionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case rsp.StatusCode == 204:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
 func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetSettingsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetSettingsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SettingsFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseChangeSettingsResponse parses an HTTP response from a ChangeSettingsWithResponse call
 func ParseChangeSettingsResponse(rsp *http.Response) (*ChangeSettingsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ChangeSettingsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ChangeSettingsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SettingsFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSettingChangesResponse parses an HTTP response from a ListSettingChangesWithResponse call
 func ParseListSettingChangesResponse(rsp *http.Response) (*ListSettingChangesResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSettingChangesResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSettingChangesResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SettingChangeList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListSagaStatisticsResponse parses an HTTP response from a ListSagaStatisticsWithResponse call
 func ParseListSagaStatisticsResponse(rsp *http.Response) (*ListSagaStatisticsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListSagaStatisticsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListSagaStatisticsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaStatisticsList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetSagaSeriesResponse parses an HTTP response from a GetSagaSeriesWithResponse call
 func ParseGetSagaSeriesResponse(rsp *http.Response) (*GetSagaSeriesResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetSagaSeriesResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetSagaSeriesResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SagaSeries
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetStepStatisticsResponse parses an HTTP response from a GetStepStatisticsWithResponse call
 func ParseGetStepStatisticsResponse(rsp *http.Response) (*GetStepStatisticsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetStepStatisticsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetStepStatisticsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest StepStatisticsList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListTenantsResponse parses an HTTP response from a ListTenantsWithResponse call
 func ParseListTenantsResponse(rsp *http.Response) (*ListTenantsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListTenantsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListTenantsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest TenantList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetTimelineResponse parses an HTTP response from a GetTimelineWithResponse call
 func ParseGetTimelineResponse(rsp *http.Response) (*GetTimelineResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetTimelineResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetTimelineResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Timeline
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseWatchResponse parses an HTTP response from a WatchWithResponse call
 func ParseWatchResponse(rsp *http.Response) (*WatchResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := WatchResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &WatchResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListWebhooksResponse parses an HTTP response from a ListWebhooksWithResponse call
 func ParseListWebhooksResponse(rsp *http.Response) (*ListWebhooksResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListWebhooksResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListWebhooksResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WebhookList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCreateWebhookResponse parses an HTTP response from a CreateWebhookWithResponse call
 func ParseCreateWebhookResponse(rsp *http.Response) (*CreateWebhookResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CreateWebhookResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CreateWebhookResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest Webhook
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDeleteWebhookResponse parses an HTTP response from a DeleteWebhookWithResponse call
 func ParseDeleteWebhookResponse(rsp *http.Response) (*DeleteWebhookResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DeleteWebhookResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DeleteWebhookResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case rsp.StatusCode == 204:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetWebhookResponse parses an HTTP response from a GetWebhookWithResponse call
 func ParseGetWebhookResponse(rsp *http.Response) (*GetWebhookResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetWebhookResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetWebhookResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WebhookState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUpdateWebhookResponse parses an HTTP response from a UpdateWebhookWithResponse call
 func ParseUpdateWebhookResponse(rsp *http.Response) (*UpdateWebhookResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UpdateWebhookResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UpdateWebhookResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WebhookState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListWebhookDeliveriesResponse parses an HTTP response from a ListWebhookDeliveriesWithResponse call
 func ParseListWebhookDeliveriesResponse(rsp *http.Response) (*ListWebhookDeliveriesResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListWebhookDeliveriesResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListWebhookDeliveriesResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeliveryList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetWebhookDeliveryResponse parses an HTTP response from a GetWebhookDeliveryWithResponse call
 func ParseGetWebhookDeliveryResponse(rsp *http.Response) (*GetWebhookDeliveryResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetWebhookDeliveryResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetWebhookDeliveryResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Delivery
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRedeliverWebhookDeliveryResponse parses an HTTP response from a RedeliverWebhookDeliveryWithResponse call
 func ParseRedeliverWebhookDeliveryResponse(rsp *http.Response) (*RedeliverWebhookDeliveryResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RedeliverWebhookDeliveryResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RedeliverWebhookDeliveryResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest DeliveryAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDisableWebhookResponse parses an HTTP response from a DisableWebhookWithResponse call
 func ParseDisableWebhookResponse(rsp *http.Response) (*DisableWebhookResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DisableWebhookResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DisableWebhookResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WebhookState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseEnableWebhookResponse parses an HTTP response from a EnableWebhookWithResponse call
 func ParseEnableWebhookResponse(rsp *http.Response) (*EnableWebhookResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := EnableWebhookResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &EnableWebhookResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WebhookState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRedeliverFailedResponse parses an HTTP response from a RedeliverFailedWithResponse call
 func ParseRedeliverFailedResponse(rsp *http.Response) (*RedeliverFailedResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RedeliverFailedResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RedeliverFailedResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest RedeliverResult
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRotateWebhookSecretResponse parses an HTTP response from a RotateWebhookSecretWithResponse call
 func ParseRotateWebhookSecretResponse(rsp *http.Response) (*RotateWebhookSecretResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RotateWebhookSecretResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RotateWebhookSecretResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WebhookState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseTestWebhookResponse parses an HTTP response from a TestWebhookWithResponse call
 func ParseTestWebhookResponse(rsp *http.Response) (*TestWebhookResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := TestWebhookResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{202, &response.JSON202}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &TestWebhookResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest DeliveryAccepted
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseWhoAmIResponse parses an HTTP response from a WhoAmIWithResponse call
 func ParseWhoAmIResponse(rsp *http.Response) (*WhoAmIResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := WhoAmIResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &WhoAmIResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest CallerIdentity
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListWorkersResponse parses an HTTP response from a ListWorkersWithResponse call
 func ParseListWorkersResponse(rsp *http.Response) (*ListWorkersResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListWorkersResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListWorkersResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkerList
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRegisterWorkerResponse parses an HTTP response from a RegisterWorkerWithResponse call
 func ParseRegisterWorkerResponse(rsp *http.Response) (*RegisterWorkerResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RegisterWorkerResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RegisterWorkerResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest WorkerRegistration
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetWorkerResponse parses an HTTP response from a GetWorkerWithResponse call
 func ParseGetWorkerResponse(rsp *http.Response) (*GetWorkerResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetWorkerResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetWorkerResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkerFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseClaimRunsResponse parses an HTTP response from a ClaimRunsWithResponse call
 func ParseClaimRunsResponse(rsp *http.Response) (*ClaimRunsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ClaimRunsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ClaimRunsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ClaimedRuns
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseCompleteRunsResponse parses an HTTP response from a CompleteRunsWithResponse call
 func ParseCompleteRunsResponse(rsp *http.Response) (*CompleteRunsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := CompleteRunsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &CompleteRunsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunResults
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDetachWorkerResponse parses an HTTP response from a DetachWorkerWithResponse call
 func ParseDetachWorkerResponse(rsp *http.Response) (*DetachWorkerResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DetachWorkerResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DetachWorkerResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkerFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDrainWorkerResponse parses an HTTP response from a DrainWorkerWithResponse call
 func ParseDrainWorkerResponse(rsp *http.Response) (*DrainWorkerResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DrainWorkerResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DrainWorkerResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkerFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseWorkerHeartbeatResponse parses an HTTP response from a WorkerHeartbeatWithResponse call
 func ParseWorkerHeartbeatResponse(rsp *http.Response) (*WorkerHeartbeatResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := WorkerHeartbeatResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &WorkerHeartbeatResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Heartbeat
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseStartRunsResponse parses an HTTP response from a StartRunsWithResponse call
 func ParseStartRunsResponse(rsp *http.Response) (*StartRunsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := StartRunsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &StartRunsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunResults
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUndetachWorkerResponse parses an HTTP response from a UndetachWorkerWithResponse call
 func ParseUndetachWorkerResponse(rsp *http.Response) (*UndetachWorkerResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UndetachWorkerResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UndetachWorkerResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkerFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseUndrainWorkerResponse parses an HTTP response from a UndrainWorkerWithResponse call
 func ParseUndrainWorkerResponse(rsp *http.Response) (*UndrainWorkerResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := UndrainWorkerResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &UndrainWorkerResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkerFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListWorkflowsResponse parses an HTTP response from a ListWorkflowsWithResponse call
 func ParseListWorkflowsResponse(rsp *http.Response) (*ListWorkflowsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListWorkflowsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListWorkflowsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowPage
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseRegisterWorkflowResponse parses an HTTP response from a RegisterWorkflowWithResponse call
 func ParseRegisterWorkflowResponse(rsp *http.Response) (*RegisterWorkflowResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := RegisterWorkflowResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{201, &response.JSON201}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &RegisterWorkflowResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest WorkflowCreated
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseValidateWorkflowResponse parses an HTTP response from a ValidateWorkflowWithResponse call
 func ParseValidateWorkflowResponse(rsp *http.Response) (*ValidateWorkflowResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ValidateWorkflowResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ValidateWorkflowResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowValidation
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetWorkflowResponse parses an HTTP response from a GetWorkflowWithResponse call
 func ParseGetWorkflowResponse(rsp *http.Response) (*GetWorkflowResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetWorkflowResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetWorkflowResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseDisableWorkflowResponse parses an HTTP response from a DisableWorkflowWithResponse call
 func ParseDisableWorkflowResponse(rsp *http.Response) (*DisableWorkflowResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := DisableWorkflowResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &DisableWorkflowResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseEnableWorkflowResponse parses an HTTP response from a EnableWorkflowWithResponse call
 func ParseEnableWorkflowResponse(rsp *http.Response) (*EnableWorkflowResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := EnableWorkflowResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{428, &response.ApplicationProblemJSON428}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &EnableWorkflowResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
-		var dest PreconditionRequired
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON428 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseListWorkflowVersionsResponse parses an HTTP response from a ListWorkflowVersionsWithResponse call
 func ParseListWorkflowVersionsResponse(rsp *http.Response) (*ListWorkflowVersionsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := ListWorkflowVersionsResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &ListWorkflowVersionsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowPage
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetWorkflowVersionResponse parses an HTTP response from a GetWorkflowVersionWithResponse call
 func ParseGetWorkflowVersionResponse(rsp *http.Response) (*GetWorkflowVersionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetWorkflowVersionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetWorkflowVersionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowState
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetHealthResponse parses an HTTP response from a GetHealthWithResponse call
 func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetHealthResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetHealthResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Health
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetContractResponse parses an HTTP response from a GetContractWithResponse call
 func ParseGetContractResponse(rsp *http.Response) (*GetContractResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetContractResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetContractResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JSONObject
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 304:
-		break // No content-type
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetReadinessResponse parses an HTTP response from a GetReadinessWithResponse call
 func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetReadinessResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetReadinessResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Readiness
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
 
 // ParseGetVersionResponse parses an HTTP response from a GetVersionWithResponse call
 func ParseGetVersionResponse(rsp *http.Response) (*GetVersionResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
+	response := GetVersionResponse{HTTPResponse: rsp}
+	err := answered(rsp, &response.Body, answer{200, &response.JSON200}, answer{0, &response.ApplicationProblemJSONDefault})
 	if err != nil {
 		return nil, err
 	}
-
-	response := &GetVersionResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Version
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
+	return &response, nil
 }
