@@ -3,7 +3,7 @@ package docs
 
 import "embed"
 
-// Files are the pages and their pictures.
+// Files are the pages and their pictures. requirements.md is for those who work on Skald.
 //
-//go:embed *.md images
+//go:embed [^r]*.md redrives.md images
 var Files embed.FS

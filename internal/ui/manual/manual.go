@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/skald-saga/skald/docs"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -18,6 +19,10 @@ type manual struct {
 	chapters map[string]*chapter
 	groups   []group
 }
+
+// manuals returns the manual, which is rendered when the first page of it is asked for: a node of which nobody does
+// keeps its memory.
+type manuals func() (*manual, error)
 
 // group of chapters in the navigation.
 type group struct {
@@ -45,11 +50,10 @@ type view struct {
 
 // Register adds the manual to the kit. Its pages ask nobody to sign in.
 func Register(k *web.Kit) error {
-	all, err := read(docs.Files, k.Base)
-	if err != nil {
-		return err
-	}
-	m := &manual{chapters: all, groups: grouped(all)}
+	m := manuals(sync.OnceValues(func() (*manual, error) {
+		all, err := read(docs.Files, k.Base)
+		return &manual{chapters: all, groups: grouped(all)}, err
+	}))
 	if err := k.Templates(templates); err != nil {
 		return err
 	}
@@ -92,7 +96,11 @@ func grouped(all map[string]*chapter) (groups []group) {
 	return groups
 }
 
-func (m *manual) home(v *web.Visit) (*web.Page, error) {
+func (render manuals) home(v *web.Visit) (*web.Page, error) {
+	m, err := render()
+	if err != nil {
+		return nil, err
+	}
 	query := v.URL.Query().Get("q")
 	title := "Manual"
 	if query != "" {
@@ -102,7 +110,11 @@ func (m *manual) home(v *web.Visit) (*web.Page, error) {
 		Data: view{Groups: m.groups, Query: query, Hits: m.search(query)}}, nil
 }
 
-func (m *manual) show(v *web.Visit) (*web.Page, error) {
+func (render manuals) show(v *web.Visit) (*web.Page, error) {
+	m, err := render()
+	if err != nil {
+		return nil, err
+	}
 	// Links in the repository end in .md; so may those that people type.
 	c := m.chapters[strings.TrimSuffix(v.PathValue("chapter"), ".md")]
 	if c == nil {

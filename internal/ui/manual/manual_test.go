@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -43,6 +44,10 @@ func TestAllPagesAreThereAndTheirLinksLeadSomewhere(t *testing.T) {
 	all, err := read(docs.Files, "/skald")
 	if err != nil || len(all) < 20 {
 		t.Fatalf("%d pages, %v", len(all), err)
+	}
+	files, err := filepath.Glob("../../../docs/*.md")
+	if err != nil || len(files) != len(all)+1 { // requirements.md is no page
+		t.Errorf("%d files in docs/ are %d pages: %v", len(files), len(all), err)
 	}
 	link := regexp.MustCompile(`href="/skald/docs/([^"#]*)(#[^"]*)?"`)
 	for name := range all {
@@ -115,6 +120,11 @@ func TestOnlyTheReferenceMayHaveInlineStyles(t *testing.T) {
 		if status, _, h := get(m, "/docs/api/"+name); status != want || status == 200 && h.Get("Content-Encoding") != "gzip" {
 			t.Errorf("%q: %d %v", name, status, h)
 		}
+	}
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/docs/api/swagger-ui.css", nil))
+	if w.Code != 200 || w.Header().Get("Content-Encoding") != "" || !strings.Contains(w.Body.String(), ".swagger-ui") {
+		t.Errorf("without gzip: %d %v", w.Code, w.Header())
 	}
 	_, _, h = get(m, "/docs/dlq")
 	if strings.Contains(h.Get("Content-Security-Policy"), "unsafe") {

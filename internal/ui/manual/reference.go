@@ -2,8 +2,10 @@ package manual
 
 import (
 	"bytes"
+	"compress/gzip"
 	"embed"
 	"html/template"
+	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -50,16 +52,18 @@ func (f *reference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		http.Error(w, "The server has this file compressed with gzip only.", http.StatusNotAcceptable)
+	body := io.Reader(bytes.NewReader(content))
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+	} else if body, err = gzip.NewReader(body); err != nil {
+		http.NotFound(w, r)
 		return
 	}
-	h.Set("Content-Encoding", "gzip")
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("Cache-Control", "public, max-age=86400")
 	h.Set("Content-Type", "text/javascript; charset=utf-8")
 	if path.Ext(name) == ".css" {
 		h.Set("Content-Type", "text/css; charset=utf-8")
 	}
-	_, _ = w.Write(content)
+	_, _ = io.Copy(w, body) // the browser is gone, or has it
 }

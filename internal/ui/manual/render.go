@@ -47,9 +47,6 @@ func read(files fs.FS, base string) (map[string]*chapter, error) {
 	}
 	all := map[string]*chapter{}
 	for _, n := range names {
-		if n == "requirements.md" { // for those who work on Skald
-			continue
-		}
 		source, err := fs.ReadFile(files, n)
 		if err != nil {
 			return nil, err
