@@ -6144,6 +6144,9 @@ type Overview struct {
 
 	// Topics Topics that exceed the `alert` of their policy.
 	Topics []OverviewTopic `json:"topics"`
+
+	// Traffic What happens now; without what the caller may not read or the store does not have.
+	Traffic *OverviewTraffic `json:"traffic,omitempty"`
 }
 
 // OverviewCause defines model for OverviewCause.
@@ -6242,6 +6245,22 @@ type OverviewCounts struct {
 	WorkersLost      *OverviewCount `json:"workers_lost,omitempty"`
 }
 
+// OverviewFlow What came in the last 300 seconds; of more than 1,000, the newest 1,000 and the time
+// that they took.
+type OverviewFlow struct {
+	Count int `json:"count"`
+
+	// Ended Of sagas, how many have ended.
+	Ended *int `json:"ended,omitempty"`
+
+	// Failed How many ended otherwise than well.
+	Failed    *int    `json:"failed,omitempty"`
+	PerMinute float64 `json:"per_minute"`
+
+	// Seconds The time up to `checked_at` in which they came.
+	Seconds float64 `json:"seconds"`
+}
+
 // OverviewLeader The node that leads the job runs.
 type OverviewLeader struct {
 	Epoch     int64     `json:"epoch"`
@@ -6310,6 +6329,18 @@ type OverviewTopic struct {
 
 // OverviewTopicAlerts defines model for OverviewTopic.Alerts.
 type OverviewTopicAlerts string
+
+// OverviewTraffic What happens now; without what the caller may not read or the store does not have.
+type OverviewTraffic struct {
+	// Letters Dead letters that arrived.
+	Letters *OverviewFlow `json:"letters,omitempty"`
+
+	// Runs Job runs that ended, and how many of them failed or ran out of time.
+	Runs *OverviewFlow `json:"runs,omitempty"`
+
+	// Sagas Sagas that were created; `ended` and `failed` are of these.
+	Sagas *OverviewFlow `json:"sagas,omitempty"`
+}
 
 // Pagination defines model for Pagination.
 type Pagination struct {
@@ -9980,6 +10011,12 @@ type RerunJobRunParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetOverviewParams defines parameters for GetOverview.
+type GetOverviewParams struct {
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
 // ListSagaErrorsParams defines parameters for ListSagaErrors.
 type ListSagaErrorsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
@@ -12496,7 +12533,7 @@ type ClientInterface interface {
 	// GetOverview Show what needs a person
 	//
 	// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
-	GetOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetOverview(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSagaErrors List groups of sagas with the same error
 	//
@@ -15723,8 +15760,8 @@ func (c *Client) ListNodes(ctx context.Context, reqEditors ...RequestEditorFn) (
 // GetOverview Show what needs a person
 //
 // Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
-func (c *Client) GetOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetOverviewRequest(c.Server)
+func (c *Client) GetOverview(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOverviewRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -20012,8 +20049,13 @@ func NewListNodesRequest(server string) (*http.Request, error) {
 }
 
 // NewGetOverviewRequest constructs an http.Request for the GetOverview method
-func NewGetOverviewRequest(server string) (*http.Request, error) {
+func NewGetOverviewRequest(server string, params *GetOverviewParams) (*http.Request, error) {
 	var r requested
+	if params != nil {
+		if params.IfNoneMatch != nil {
+			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
+		}
+	}
 	return r.request(http.MethodGet, server, "/api/v1/overview", "", nil)
 }
 
@@ -22917,7 +22959,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
-	GetOverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error)
+	GetOverviewWithResponse(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error)
 
 	// ListSagaErrorsWithResponse List groups of sagas with the same error
 	//
@@ -30499,8 +30541,8 @@ func (c *ClientWithResponses) ListNodesWithResponse(ctx context.Context, reqEdit
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/overview (the `GetOverview` operationId).
-func (c *ClientWithResponses) GetOverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error) {
-	rsp, err := c.GetOverview(ctx, reqEditors...)
+func (c *ClientWithResponses) GetOverviewWithResponse(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error) {
+	rsp, err := c.GetOverview(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

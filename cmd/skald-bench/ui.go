@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"io"
+	"regexp"
 	"time"
 
 	"github.com/skald-saga/skald/internal/bench"
@@ -19,6 +20,11 @@ func pages(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&cfg.Overviews, "overviews", 50, "overviews that are open in browsers while their cost is measured")
 	flags.IntVar(&cfg.SagaPages, "saga-pages", 20, "saga pages that are open then; half of them show sagas that go on")
 	flags.DurationVar(&cfg.Watch, "watch", time.Minute, "how long they are open; 0: never")
+	flags.Func("only", "pages to ask for, as a regular expression of their names in the table (default: all)",
+		func(text string) (err error) {
+			cfg.Only, err = regexp.Compile(text)
+			return err
+		})
 	addGenerateFlags(flags, &cfg.Data)
 	if err := parse(flags, args); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,8 @@ type UIConfig struct {
 	Dir string
 	// Samples is how often each page is asked for, at least 20.
 	Samples int
+	// Only selects pages by their names in the table; nil: all.
+	Only *regexp.Regexp
 	// Overviews and SagaPages are how many of them are open in browsers for Watch; 0 and 0: none.
 	Overviews, SagaPages int
 	Watch                time.Duration

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -31,8 +32,9 @@ func openPages(cfg UIConfig, k known) (all []openPage) {
 	return all
 }
 
-// watch measures the CPU time of server and database while pages are open and nothing changes, against what they use
-// by themselves. A share of CPU time says the same on a busy machine.
+// watch measures the CPU time of server and database while pages are open and nothing changes, against the less that
+// they use by themselves before and after it: a server that has just started still has things to do. A share of CPU
+// time says the same on a busy machine.
 func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 	pages := openPages(cfg, k)
 	if len(pages) == 0 || cfg.Watch <= 0 {
@@ -43,22 +45,17 @@ func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 		return err
 	}
 	open, stop := context.WithCancel(ctx)
-	var asked, unchanged, failed atomic.Int64
+	var got answers
 	var browsers sync.WaitGroup
 	for i, p := range pages {
 		browsers.Go(func() {
 			pause(open, p.every*time.Duration(i)/time.Duration(len(pages)))
 			for tag := ""; open.Err() == nil; pause(open, p.every) {
 				status, next, err := r.again(open, p.path, tag)
-				switch {
-				case open.Err() != nil:
+				if open.Err() != nil {
 					return
-				case err != nil || status != http.StatusOK && status != http.StatusNotModified:
-					failed.Add(1)
-				case status == http.StatusNotModified:
-					unchanged.Add(1)
 				}
-				asked.Add(1)
+				got.add(p.path, status, err)
 				tag = next
 			}
 		})
@@ -69,14 +66,50 @@ func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 	if err != nil {
 		return err
 	}
-	share := max(0, busy-idle)
-	fmt.Fprintf(r.Out, "\n%d overviews and %d saga pages open for %s: %d requests, %d of them 304, %d failed; %.2f %% of a core "+
-		"(%.2f %% without them)\n", cfg.Overviews, cfg.SagaPages, cfg.Watch, asked.Load(), unchanged.Load(), failed.Load(),
-		100*share, 100*idle)
-	if failed.Load() > 0 {
-		return fmt.Errorf("%d requests of open pages failed", failed.Load())
+	after, err := r.used(ctx, cfg.Watch/2)
+	if err != nil {
+		return err
 	}
-	return nil
+	idle = min(idle, after)
+	share := max(0, busy-idle)
+	fmt.Fprintf(r.Out, "\n%d overviews and %d saga pages open for %s: %s; %.2f %% of a core (%.2f %% without them)\n",
+		cfg.Overviews, cfg.SagaPages, cfg.Watch, &got, 100*share, 100*idle)
+	return got.failure
+}
+
+// answers counts how the requests of open pages were answered.
+type answers struct {
+	mu       sync.Mutex
+	asked    int         // guarded by mu
+	byStatus map[int]int // guarded by mu; 0: no answer
+	failure  error       // guarded by mu; the first one
+}
+
+func (a *answers) add(path string, status int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byStatus == nil {
+		a.byStatus = map[int]int{}
+	}
+	a.asked++
+	a.byStatus[status]++
+	if err == nil && status != http.StatusOK && status != http.StatusNotModified {
+		err = fmt.Errorf("status %d", status)
+	}
+	if err != nil && a.failure == nil {
+		a.failure = fmt.Errorf("an open page, %s: %w", path, err)
+	}
+}
+
+// String says how many requests got which status.
+func (a *answers) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text := fmt.Sprintf("%d requests", a.asked)
+	for _, status := range slices.Sorted(maps.Keys(a.byStatus)) {
+		text += fmt.Sprintf(", %d × %d", a.byStatus[status], status)
+	}
+	return text
 }
 
 // used is the CPU time of server and database in a period, as a share of one core.

@@ -96,7 +96,7 @@ func ifNoneMatch(header *string, etag string) (has bool, err error) {
 		return anything, err
 	}
 	for _, tag := range list {
-		if strings.TrimPrefix(tag, "W/") == etag {
+		if strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
 			return true, nil
 		}
 	}

@@ -93,20 +93,23 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 	return out, postgres.Wrap("read the statistics of a topic", err)
 }
 
-// oldestOpen reads when the oldest open letter of each status of a topic arrived, which is
-// the first one in the index.
-var oldestOpen = func() string {
+// OldestOpen reads when the oldest open letter m of each status arrived, which is the first one in an index of the
+// columns that of fixes, the status and the time.
+func OldestOpen(of string) string {
 	var each []string
 	for _, s := range dlq.OpenStatuses {
-		of := IsOneOf("m.status", []dlq.Status{s})
+		status := IsOneOf("m.status", []dlq.Status{s})
 		if s == dlq.Discarded.Status() {
-			of += " AND " + notDiscarded
+			status += " AND " + notDiscarded
 		}
 		each = append(each, `(SELECT m.created_at FROM dlq.dlq_messages m
-			  WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND `+of+` ORDER BY m.created_at LIMIT 1)`)
+			  WHERE `+of+` AND `+status+` ORDER BY m.created_at LIMIT 1)`)
 	}
 	return strings.Join(each, " UNION ALL ")
-}()
+}
+
+// oldestOpen is OldestOpen of the topic of a row t.
+var oldestOpen = OldestOpen("m.tenant_id = $1 AND m.original_topic = t.topic")
 
 // topicStats counts the letters of topics, in their order.
 func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []string) ([]dlq.TopicStats, error) {

@@ -61,6 +61,15 @@ func (c *Cause) aggregates() bool {
 	return false
 }
 
+// Counted sets how many items were found; one more than are counted means that there are more.
+func (c *Cause) Counted(n int) {
+	most := Most
+	if c.Kind == GroupNew || c.Kind == GroupRegressed {
+		most = MostLetters
+	}
+	c.Count = upTo(most, n)
+}
+
 // Only returns the item when there is only one.
 func (c *Cause) Only() string {
 	if c.aggregates() && (c.Count.N != 1 || c.Count.Capped) {

@@ -45,6 +45,27 @@ type Topic struct {
 	Oldest *time.Time
 }
 
+// FlowOver is the time in which the traffic of now is counted.
+const FlowOver = 5 * time.Minute
+
+// Flow is what came in the last FlowOver, or the newest Most of it and the time that these took.
+type Flow struct {
+	N             int
+	Over          time.Duration
+	Ended, Failed int // of N
+}
+
+// PerMinute is how many come in a minute.
+func (f Flow) PerMinute() float64 {
+	if f.N == 0 {
+		return 0
+	}
+	return float64(f.N) / max(f.Over, time.Millisecond).Minutes()
+}
+
+// Traffic is what happens now.
+type Traffic struct{ Sagas, Letters, Runs Flow }
+
 // Overview is what needs a person. Figures of a missing part are zero.
 type Overview struct {
 	At time.Time
@@ -58,6 +79,7 @@ type Overview struct {
 	WorkersLost                      Count
 	WebhooksDisabled, WebhooksFailed Count
 
+	Traffic  Traffic
 	Causes   []Cause
 	Topics   []Topic
 	Nodes    []Node

@@ -20,6 +20,9 @@ var Parts = []Part{Sagas, DeadLetters, JobRuns, Webhooks, Nodes}
 // Most is how far items are counted, and how many items of a part are looked at.
 const Most = 1000
 
+// MostLetters is how far the letters of a group are counted: enough to put groups in order.
+const MostLetters = 100
+
 // MostCauses is how many causes of one kind are shown.
 const MostCauses = 20
 
@@ -30,7 +33,9 @@ type Count struct {
 }
 
 // CountOf returns a count of up to Most+1 items that were found.
-func CountOf(n int) Count { return Count{min(n, Most), n > Most} }
+func CountOf(n int) Count { return upTo(Most, n) }
+
+func upTo(most, n int) Count { return Count{min(n, most), n > most} }
 
 // Add returns the count of both.
 func (c Count) Add(o Count) Count {

@@ -20,6 +20,7 @@ type Handlers struct {
 
 // New returns the handlers over what h names.
 func New(h *Handlers) *Handlers {
-	h.known.of = map[tenantID]*reading{}
+	h.known.of, h.known.read, h.known.now = map[tenantID]*kept{}, h.Store.Overview, h.Now
+	h.known.within, h.known.stopping = h.Limits.RequestTimeout, h.Stopping
 	return h
 }

@@ -12,44 +12,72 @@ import (
 
 type tenantID = uuid.UUID
 
-// fresh is how long a node relies on an overview that it has read, and maxKnown how many it remembers.
+// How often a node reads an overview that people look at, and for how long after somebody has asked for it: pages ask
+// every ten seconds. Where reading takes long it is read more seldom, so that it never takes more than a two-hundredth
+// of a connection's time.
 const (
-	fresh    = 3 * time.Second
-	maxKnown = 1000
+	every    = 5 * time.Second
+	lookedAt = 15 * time.Second
+	share    = 200
+	maxKnown = 1000 // tenants
 )
 
 // known are the overviews that this node has read lately. However many people look, each tenant's is read once at a
-// time and once every few seconds.
+// time. While somebody looks it is read again in the background, so that nobody waits; the first to look after a pause
+// waits for a reading.
 type known struct {
+	read     func(context.Context, tenantID) (overview.Overview, error)
+	now      func() time.Time
+	within   time.Duration   // for a reading
+	stopping <-chan struct{} // nil: never
+
 	mu sync.Mutex
-	of map[tenantID]*reading
+	of map[tenantID]*kept // guarded by mu
 }
 
-// reading is one tenant's overview; done is closed when it has been read.
+// kept is one tenant's overview.
+type kept struct {
+	is      overview.Overview
+	at      time.Time     // when it was read; zero: not yet
+	took    time.Duration // to read it
+	asked   time.Time     // when somebody last asked for it
+	reading *reading      // nil: it is not being read
+}
+
+// reading is one that is under way; done is closed at its end.
 type reading struct {
 	done chan struct{}
-	at   time.Time
 	is   overview.Overview
 	err  error
 }
 
-// get returns a tenant's overview as it is, or was a moment ago. An error is not kept.
-func (k *known) get(ctx context.Context, tenant tenantID, now func() time.Time,
-	read func() (overview.Overview, error)) (overview.Overview, error) {
+// again is how long after a reading the next one begins.
+func (o *kept) again() time.Duration { return max(every, share*o.took) }
+
+// tooOld reports whether the overview is no longer shown.
+func (o *kept) tooOld(now time.Time) bool { return o.at.IsZero() || now.Sub(o.at) >= 2*o.again() }
+
+// get returns a tenant's overview as it was lately.
+func (k *known) get(ctx context.Context, tenant tenantID) (overview.Overview, error) {
 	k.mu.Lock()
-	r := k.of[tenant]
-	if r == nil || r.over() && (r.err != nil || now().Sub(r.at) >= fresh) {
+	now := k.now()
+	o := k.of[tenant]
+	if o == nil {
 		if len(k.of) >= maxKnown {
-			k.forget(now())
+			k.forget(now)
 		}
-		r = &reading{done: make(chan struct{})}
-		k.of[tenant] = r
-		go func() {
-			defer close(r.done)
-			r.is, r.err = read()
-			r.at = now()
-		}()
+		o = &kept{}
+		k.of[tenant] = o
 	}
+	o.asked = now
+	if o.reading == nil && (o.at.IsZero() || now.Sub(o.at) >= o.again()) {
+		k.begin(tenant, o)
+	}
+	if !o.tooOld(now) {
+		defer k.mu.Unlock()
+		return o.is, nil
+	}
+	r := o.reading
 	k.mu.Unlock()
 	select {
 	case <-r.done:
@@ -59,19 +87,46 @@ func (k *known) get(ctx context.Context, tenant tenantID, now func() time.Time,
 	}
 }
 
-func (r *reading) over() bool {
+// begin reads the overview in the background. The caller holds mu.
+func (k *known) begin(tenant tenantID, o *kept) {
+	r := &reading{done: make(chan struct{})}
+	o.reading = r
+	begun := k.now()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), k.within)
+		defer cancel()
+		r.is, r.err = k.read(ctx, tenant)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		defer close(r.done)
+		o.reading = nil
+		if r.err != nil { // not kept: whoever asks next reads it
+			return
+		}
+		o.is, o.at = r.is, k.now()
+		o.took = o.at.Sub(begun)
+		time.AfterFunc(o.again(), func() { k.goOn(tenant, o) })
+	}()
+}
+
+// goOn reads the overview again if somebody looks.
+func (k *known) goOn(tenant tenantID, o *kept) {
 	select {
-	case <-r.done:
-		return true
+	case <-k.stopping:
+		return
 	default:
-		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o.reading == nil && k.now().Sub(o.asked) < lookedAt {
+		k.begin(tenant, o)
 	}
 }
 
-// forget drops what is no longer fresh. The caller holds mu.
+// forget drops what is too old. The caller holds mu.
 func (k *known) forget(now time.Time) {
-	for tenant, r := range k.of {
-		if r.over() && now.Sub(r.at) >= fresh {
+	for tenant, o := range k.of {
+		if o.reading == nil && o.tooOld(now) {
 			delete(k.of, tenant)
 		}
 	}

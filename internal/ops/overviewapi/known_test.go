@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,55 +13,88 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// TestAnOverviewIsReadOnceForAll: fifty people who look at once cost one reading, and so do those who look within the
-// next seconds.
+// TestAnOverviewIsReadOnceForAll: fifty people who look at once cost one reading. While somebody looks, it is read
+// again in the background and nobody waits; then it is not.
 func TestAnOverviewIsReadOnceForAll(t *testing.T) {
-	k := known{of: map[uuid.UUID]*reading{}}
-	at := time.Now()
-	now := func() time.Time { return at }
-	var mu sync.Mutex
-	reads, failing := 0, false
-	proceed := make(chan struct{})
-	read := func() (overview.Overview, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		<-proceed
-		reads++
-		if failing {
-			return overview.Overview{}, errors.New("down")
+	synctest.Test(t, func(t *testing.T) {
+		stopping := make(chan struct{})
+		reads, takes, failing := 0, 20*time.Millisecond, false
+		k := known{of: map[uuid.UUID]*kept{}, now: time.Now, within: time.Minute, stopping: stopping}
+		k.read = func(context.Context, tenantID) (overview.Overview, error) {
+			time.Sleep(takes)
+			reads++
+			if failing {
+				return overview.Overview{}, errors.New("down")
+			}
+			return overview.Overview{At: time.Now()}, nil
 		}
-		return overview.Overview{At: at}, nil
-	}
-	var all sync.WaitGroup
-	for range 50 {
-		all.Go(func() {
-			if _, err := k.get(context.Background(), uuid.UUID{1}, now, read); err != nil {
+		// look returns how long a visitor waits, and how old the overview is.
+		look := func() (waited, age time.Duration) {
+			begun := time.Now()
+			o, err := k.get(t.Context(), uuid.UUID{1})
+			if err != nil {
 				t.Error(err)
 			}
-		})
-	}
-	impatient, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := k.get(impatient, uuid.UUID{2}, now, read); !errors.Is(err, context.Canceled) {
-		t.Errorf("who leaves waits: %v", err)
-	}
-	close(proceed)
-	all.Wait()
-	get := func(want int, why string) {
-		t.Helper()
-		_, _ = k.get(context.Background(), uuid.UUID{1}, now, read)
-		_, _ = k.get(context.Background(), uuid.UUID{2}, now, read)
-		mu.Lock()
-		defer mu.Unlock()
-		if reads != want {
-			t.Errorf("%s: %d readings, want %d", why, reads, want)
+			return time.Since(begun), time.Since(o.At)
 		}
-	}
-	get(2, "one for each tenant")
-	at = at.Add(fresh)
-	get(4, "no longer fresh")
-	failing = true
-	at = at.Add(fresh)
-	get(6, "both fail")
-	get(8, "an error is not kept")
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if waited, _ := look(); waited != takes {
+					t.Errorf("waited for %s", waited)
+				}
+			})
+		}
+		impatient, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := k.get(impatient, uuid.UUID{2}); !errors.Is(err, context.Canceled) {
+			t.Errorf("who leaves waits: %v", err)
+		}
+		all.Wait()
+		if reads != 2 {
+			t.Errorf("%d readings, want one for each tenant", reads)
+		}
+		for range 12 { // two minutes of an open page
+			time.Sleep(10 * time.Second)
+			if waited, age := look(); waited != 0 || age > every+takes {
+				t.Errorf("waited %s for an overview %s old", waited, age)
+			}
+		}
+		time.Sleep(time.Minute)
+		before := reads
+		time.Sleep(time.Minute)
+		if reads != before {
+			t.Errorf("%d readings while nobody looks", reads-before)
+		}
+		if waited, age := look(); waited != takes || age != 0 {
+			t.Errorf("after a pause: waited %s for an overview %s old", waited, age)
+		}
+
+		takes = time.Second
+		time.Sleep(time.Minute)
+		look()
+		before = reads
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			look()
+		}
+		if n := reads - before; n > 3 {
+			t.Errorf("%d readings of %s in ten minutes", n, takes)
+		}
+
+		failing = true
+		time.Sleep(time.Hour)
+		before = reads
+		for range 2 {
+			if _, err := k.get(t.Context(), uuid.UUID{1}); err == nil {
+				t.Error("it cannot be read, and is shown")
+			}
+		}
+		if reads-before != 2 {
+			t.Error("an error is kept")
+		}
+		failing = false
+		look()
+		close(stopping)
+	})
 }

@@ -2,7 +2,12 @@ package overviewapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/ops/overview"
@@ -10,15 +15,10 @@ import (
 )
 
 // GetOverview returns what needs a person.
-func (s *Handlers) GetOverview(ctx context.Context, _ api.GetOverviewRequestObject) (api.Response, error) {
-	tenant := rest.RequestOf(ctx).Tenant.ID
+func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	o, err := s.known.get(ctx, tenant, s.Now, func() (overview.Overview, error) {
-		ctx, cancel := s.Promised(ctx) // others wait for it too
-		defer cancel()
-		return s.Store.Overview(ctx, tenant)
-	})
+	o, err := s.known.get(ctx, rest.RequestOf(ctx).Tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +32,7 @@ func (s *Handlers) GetOverview(ctx context.Context, _ api.GetOverviewRequestObje
 		}
 	}
 	out.Counts = toAPICounts(&o, shown)
+	out.Traffic = toAPITraffic(&o.Traffic, shown)
 	if shown(overview.DeadLetters) {
 		out.Topics = rest.Each(o.Topics, toAPITopic)
 	}
@@ -49,7 +50,48 @@ func (s *Handlers) GetOverview(ctx context.Context, _ api.GetOverviewRequestObje
 			return api.OverviewNode{Name: n.Name, Alive: n.Alive, LeaseUntil: n.LeaseUntil}
 		})
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	tag, err := tagOf(out)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: tag}.Unchanged(in.Params.IfNoneMatch)
+}
+
+// tagOf is the entity tag of an overview: that of everything but when something was looked at or renewed.
+func tagOf(o api.Overview) (string, error) {
+	o.CheckedAt, o.SealedAt = time.Time{}, nil
+	if o.Leader != nil {
+		o.Leader = new(*o.Leader)
+		o.Leader.ExpiresAt, o.Leader.SweptAt = time.Time{}, nil
+	}
+	o.Nodes = slices.Clone(o.Nodes)
+	for i := range o.Nodes {
+		if o.Nodes[i].Alive {
+			o.Nodes[i].LeaseUntil = time.Time{}
+		}
+	}
+	text, err := json.Marshal(o)
+	sum := sha256.Sum256(text)
+	return `W/"` + hex.EncodeToString(sum[:12]) + `"`, err
+}
+
+// toAPITraffic returns the traffic of the parts that are shown.
+func toAPITraffic(t *overview.Traffic, shown func(overview.Part) bool) *api.OverviewTraffic {
+	of := func(p overview.Part, f overview.Flow) *api.OverviewFlow {
+		if !shown(p) || f.Over == 0 {
+			return nil
+		}
+		return &api.OverviewFlow{Count: f.N, Seconds: f.Over.Seconds(), PerMinute: f.PerMinute()}
+	}
+	out := &api.OverviewTraffic{Sagas: of(overview.Sagas, t.Sagas), Letters: of(overview.DeadLetters, t.Letters),
+		Runs: of(overview.JobRuns, t.Runs)}
+	if f := out.Sagas; f != nil {
+		f.Ended, f.Failed = &t.Sagas.Ended, &t.Sagas.Failed
+	}
+	if f := out.Runs; f != nil {
+		f.Failed = &t.Runs.Failed
+	}
+	return out
 }
 
 func toAPICause(ctx context.Context, c *overview.Cause) api.OverviewCause {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // figure is a count, and where it goes.
@@ -86,6 +88,52 @@ func readFigures(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 		o.SealedAt = new(sealed.Time.UTC())
 	}
 	return definitions, nil
+}
+
+// flowOf counts the newest overview.Most rows of a table since overview.FlowOver ago, by an index that begins with the
+// tenant and the time: how many there are, how many of them have ended and failed, and, if there may be more, the time
+// of the oldest.
+func flowOf(table, at, ended, failed string) string {
+	return `
+	SELECT count(*) AS n, count(*) FILTER (WHERE f.ended) AS ended, count(*) FILTER (WHERE f.failed) AS failed,
+	       CASE WHEN count(*) = ` + strconv.Itoa(overview.Most) + ` THEN min(f.at) END AS since
+	  FROM (SELECT x.` + at + ` AS at, ` + ended + ` AS ended, ` + failed + ` AS failed FROM ` + table + ` x
+	         WHERE x.tenant_id = $1 AND x.` + at + ` > statement_timestamp() - interval '` +
+		strconv.Itoa(int(overview.FlowOver.Seconds())) + ` seconds' ORDER BY x.` + at + ` DESC LIMIT ` +
+		strconv.Itoa(overview.Most) + `) AS f`
+}
+
+// trafficNow: $1 is the tenant. One row each for sagas, letters and runs, in this order.
+var trafficNow = `
+SELECT f.n, f.ended, f.failed, extract(epoch FROM statement_timestamp() - f.since) FROM (
+	SELECT 1 AS place, s.* FROM (` + flowOf("saga.saga_states", "created_at", "x.completed_at IS NOT NULL",
+	"coalesce(x.ended_state <> "+strconv.Itoa(int(saga.Completed))+", false)") + `) AS s
+	UNION ALL
+	SELECT 2, m.* FROM (` + flowOf("dlq.dlq_messages", "created_at", "false", "false") + `) AS m
+	UNION ALL
+	SELECT 3, r.* FROM (` + flowOf("jobs.job_runs", "finished_at", "true", "x.phase IN ('FAILED', 'TIMED_OUT')") + `) AS r
+) AS f ORDER BY f.place`
+
+func readTraffic(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID) (t overview.Traffic, err error) {
+	flows := []*overview.Flow{&t.Sagas, &t.Letters, &t.Runs}
+	rows, err := tx.QueryContext(ctx, trafficNow, tenant)
+	if err != nil {
+		return t, err
+	}
+	err = postgres.EachRow(rows, func() error {
+		f := flows[0]
+		flows = flows[1:]
+		var seconds sql.NullFloat64
+		if err := rows.Scan(&f.N, &f.Ended, &f.Failed, &seconds); err != nil {
+			return err
+		}
+		f.Over = overview.FlowOver
+		if seconds.Valid {
+			f.Over = time.Duration(seconds.Float64 * float64(time.Second))
+		}
+		return nil
+	})
+	return t, err
 }
 
 var slotTable = postgres.NewTable(

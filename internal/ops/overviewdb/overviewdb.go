@@ -52,6 +52,9 @@ func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Ove
 		if definitions, err = readFigures(ctx, tx, tenant, &o); err != nil {
 			return err
 		}
+		if o.Traffic, err = readTraffic(ctx, tx, tenant); err != nil {
+			return err
+		}
 		o.Next, err = slotTable.All(tx.QueryContext(ctx, nextSlots, tenant))
 		return err
 	})
@@ -74,7 +77,7 @@ func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Ove
 		if c.Kind == overview.SagasAttention {
 			c.Attend()
 		}
-		c.Count = overview.CountOf(c.Count.N)
+		c.Counted(c.Count.N)
 	}
 	o.CountSagas(0)
 	o.Attention.Capped = o.Attention.Capped || o.Attention.N == overview.Most

@@ -31,6 +31,16 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	}
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
+	if in.Params.IfNoneMatch != nil { // pages ask again and again: what has not changed is not read with its logs
+		f, err := s.heads(ctx, tenant, in.SagaID)
+		if err != nil {
+			return nil, err
+		}
+		a, err := rest.Answer{ETag: f.notedETag(), Waited: waited}.Unchanged(in.Params.IfNoneMatch)
+		if err != nil || a.Status == http.StatusNotModified {
+			return a, err
+		}
+	}
 	a, err := s.withLogs(ctx, tenant, in.SagaID, shown{
 		running: slices.Contains(in.Params.Include, "running"), steps: slices.Contains(in.Params.Include, "steps"),
 		brief: brief(in.Params.View),

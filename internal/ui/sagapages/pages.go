@@ -1,8 +1,8 @@
 // Package sagapages has the pages of sagas: the list, one saga with what it waits for, what may be done and what has
 // happened, and the forms of its actions.
 //
-// Files, each on top of those before it: story, reads, compare, track, gantt, rail, verbs, actions, retry, attempt,
-// tabs, sagas, export, notes, start, saga, bulk, errors, pages.
+// Files, each on top of those before it: story, state, reads, compare, track, gantt, rail, verbs, actions, retry,
+// attempt, tabs, sagas, export, notes, start, saga, bulk, errors, pages.
 package sagapages
 
 import (

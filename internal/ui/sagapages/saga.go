@@ -2,6 +2,7 @@ package sagapages
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
 	"time"
 
@@ -49,8 +50,11 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	if !slices.ContainsFunc(sagaTabs, func(t struct{ key, name string }) bool { return t.key == d.Tab }) {
 		d.Tab = "steps"
 	}
-	ctx := v.Context()
+	ctx, had := v.Context(), hadBefore(v)
 	params := &client.GetSagaParams{Include: []client.GetSagaParamsInclude{"running"}}
+	if had.tag != "" {
+		params.IfNoneMatch = &had.tag
+	}
 	if d.Tab == "steps" {
 		params.Include = append(params.Include, "steps")
 	}
@@ -60,6 +64,9 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	saga, err := p.kit.Client.GetSagaWithResponse(ctx, id, params)
 	if err != nil {
 		return nil, err
+	}
+	if saga.StatusCode() == http.StatusNotModified {
+		return &web.Page{Data: web.Unchanged{}, Refresh: had.refresh(v.Now)}, nil
 	}
 	if d.Saga, err = web.Got(saga.JSON200, saga.ApplicationProblemJSONDefault); err != nil {
 		return nil, err
@@ -92,11 +99,10 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 		}
 		d.Took = web.Duration(end.Sub(*d.Saga.StartedAt))
 	}
-	page := &web.Page{
-		Template: "saga", Title: titleOf(d.Saga), Nav: "Sagas", Refresh: 5, Data: d,
-	}
-	if d.Saga.CompletedAt == nil {
-		page.Refresh = 1
+	state := stateOf(d.Saga, saga.HTTPResponse.Header.Get("ETag"), v.Now)
+	page := &web.Page{Template: "saga", Title: titleOf(d.Saga), Nav: "Sagas", Refresh: state.refresh(v.Now), Data: d}
+	if versioned(v) {
+		page.State = state.String()
 	}
 	return page, nil
 }

@@ -2,6 +2,7 @@ package systempages
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ type overview struct {
 	Heading string
 	Causes  []cause
 	Figures []glanced
+	Traffic []flow
 	Omitted []string
 	Now     time.Time
 }
@@ -35,13 +37,20 @@ type glanced struct {
 }
 
 func (p *pages) overview(v *web.Visit) (*web.Page, error) {
-	res, err := p.kit.Client.GetOverviewWithResponse(v.Context())
+	res, err := p.kit.Client.GetOverviewWithResponse(v.Context(), &client.GetOverviewParams{})
 	if err != nil {
 		return nil, err
 	}
 	o, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 	if err != nil {
 		return nil, err
+	}
+	page := &web.Page{Template: "overview", Title: "Overview", Nav: "Overview", Refresh: 10,
+		Attention: int64(len(o.Causes)), Scripts: []string{"overview.js"},
+		State: strings.Trim(res.HTTPResponse.Header.Get("ETag"), `W/"`), Times: renewed(o)}
+	if page.State == v.Had() {
+		page.Data = web.Unchanged{}
+		return page, nil
 	}
 	d := overview{Overview: o, Now: p.kit.Now(), Heading: heading(len(o.Causes)), Figures: figures(&o.Counts)}
 	for _, c := range o.Causes {
@@ -61,8 +70,61 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		}
 		d.Omitted = append(d.Omitted, web.Words(part.Part)+" ("+why+")")
 	}
-	return &web.Page{Template: "overview", Title: "Overview", Nav: "Overview", Refresh: 10,
-		Attention: int64(len(o.Causes)), Scripts: []string{"overview.js"}, Data: d}, nil
+	d.Traffic = traffic(o.Traffic)
+	page.Data = d
+	return page, nil
+}
+
+// renewed are the times that go on while nothing needs a person.
+func renewed(o *client.Overview) map[string]time.Time {
+	all := map[string]time.Time{"checked-at": o.CheckedAt, "found-nothing-at": o.CheckedAt}
+	if o.SealedAt != nil {
+		all["sealed-at"] = *o.SealedAt
+	}
+	if o.Leader != nil && o.Leader.SweptAt != nil {
+		all["swept-at"] = *o.Leader.SweptAt
+	}
+	return all
+}
+
+// flow is a line of the traffic of now.
+type flow struct{ Label, Rate, Failed, URL string }
+
+// traffic are the lines of what the visitor may read.
+func traffic(t *client.OverviewTraffic) (lines []flow) {
+	if t == nil {
+		return nil
+	}
+	for _, f := range []struct {
+		of         *client.OverviewFlow
+		label, url string
+	}{
+		{t.Sagas, "sagas started", "/ui/sagas?created_from=-5m"},
+		{t.Letters, "dead letters", "/ui/dlq/letters?created_from=-5m"},
+		{t.Runs, "job runs ended", "/ui/runs?finished_from=-5m"},
+	} {
+		if f.of == nil {
+			continue
+		}
+		line := flow{Label: f.label, Rate: perMinute(f.of), URL: f.url}
+		if n := f.of.Failed; n != nil && *n > 0 {
+			line.Failed = web.Count(*n) + " of " + web.Count(f.of.Count) + " failed"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// perMinute is a rate in words.
+func perMinute(f *client.OverviewFlow) string {
+	switch n := f.PerMinute; {
+	case f.Count == 0:
+		return "none in 5 min"
+	case n < 10:
+		return strconv.FormatFloat(n, 'f', 1, 64) + " a minute"
+	default:
+		return web.Count(int(n+0.5)) + " a minute"
+	}
 }
 
 // heading says how much there is to do.

@@ -59,6 +59,7 @@ type Kit struct {
 	pages    map[string]*parsed
 	common   *template.Template // the layout and the parts of all pages
 	mux      *http.ServeMux
+	started  string // is another in each process
 }
 
 // parsed is the template of a page, together with the layout and the parts that pages share.
@@ -92,6 +93,12 @@ type Page struct {
 	// Refresh is after how many seconds the page asks for itself again; 0: never. 1 while what it shows is
 	// moving, 5 when that rests, 10 for a list.
 	Refresh int
+	// State is what Visit.Had returns when the browser asks for the page again; empty: the page's ETag is that of
+	// what was rendered.
+	State string
+	// Times are those that go on while nothing else changes, by the id of their element: browsers get them with each
+	// answer, with a 304 too.
+	Times map[string]time.Time
 	// Header is added to the response: cookies.
 	Header http.Header
 	// Attention is shown before the title, as in "(3) Skald"; 0: nothing.

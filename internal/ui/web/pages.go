@@ -99,6 +99,12 @@ func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 			f.send(w)
 			return
 		}
+		if _, ok := p.Data.(Unchanged); ok {
+			p.follow(w.Header())
+			keep(w.Header(), v.Header.Get("If-None-Match"))
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
 		k.render(w, v, p)
 	})
 }
@@ -207,11 +213,29 @@ var navigation = []Entry{
 	{"Manual", "/docs/", "m"},
 }
 
-// render sends a page. Its ETag changes when the page does, apart from the words for times, which the browser
-// keeps current by itself.
+// Tag is the page's ETag, if it is known before the page is rendered.
+func (c chrome) Tag() string {
+	if c.State == "" {
+		return ""
+	}
+	return c.visit.tag(c.State)
+}
+
+// keep says who may keep an answer, and what it is called.
+func keep(h http.Header, tag string) {
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "private, no-cache")
+	}
+	h.Set("ETag", tag)
+	h.Set("Vary", "Cookie")
+}
+
+// render sends a page. Its ETag, where the page has no State, changes when the page does, apart from the words for
+// times, which the browser keeps current by itself.
 func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 	var out bytes.Buffer
-	if err := k.pages[p.Template].execute(&out, "layout.html", chrome{Page: p, kit: k, visit: v}); err != nil {
+	chrome := chrome{Page: p, kit: k, visit: v}
+	if err := k.pages[p.Template].execute(&out, "layout.html", chrome); err != nil {
 		k.Log.ErrorContext(v.Context(), "rendering a page failed",
 			slog.String("page", p.Template), slog.Any("error", err))
 		http.Error(w, "The page cannot be shown; the server's log says why.", http.StatusInternalServerError)
@@ -222,13 +246,13 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		out.Reset()
 		out.Write(page)
 	}
-	h, tag := w.Header(), tagOf(out.Bytes())
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	if p.Header.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "private, no-cache")
+	h, tag := w.Header(), chrome.Tag()
+	if tag == "" {
+		tag = tagOf(out.Bytes())
 	}
-	h.Set("ETag", tag)
-	h.Set("Vary", "Cookie")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	p.follow(h)
+	keep(h, tag)
 	if p.Status == 0 && v.Method == http.MethodGet && v.Header.Get("If-None-Match") == tag {
 		w.WriteHeader(http.StatusNotModified)
 		return

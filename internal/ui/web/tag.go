@@ -4,7 +4,53 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
+
+// Unchanged is the Data of a page of which the browser has the present state: nothing is rendered.
+type Unchanged struct{}
+
+// stateMark separates, in an ETag, the state of a page from what the page depends on besides.
+const stateMark = "~"
+
+// tag is the ETag of a page in a state: the visitor, the URL and this process are part of it, because the page shows
+// what the visitor may do, and another version of the program shows it otherwise.
+func (v *Visit) tag(state string) string {
+	who, _ := json.Marshal(v.Who) // it was JSON
+	sum := sha256.Sum256([]byte(v.Kit.started + v.Tenant + "\n" + v.URL.RequestURI() + "\n" + string(who)))
+	return `"` + state + stateMark + hex.EncodeToString(sum[:9]) + `"`
+}
+
+// Had returns the state of the page that the browser has, as the handler has named it; empty: it has none, or that of
+// another visitor.
+func (v *Visit) Had() string {
+	tag := v.Header.Get("If-None-Match")
+	state, _, ok := strings.Cut(strings.Trim(tag, `"`), stateMark)
+	if !ok || v.Method != http.MethodGet || tag != v.tag(state) {
+		return ""
+	}
+	return state
+}
+
+// follow tells the browser when to ask again, and the times that go on. Pages have both too; an answer that nothing
+// has changed has no page.
+func (p *Page) follow(h http.Header) {
+	if p.Refresh > 0 {
+		h.Set("Skald-Refresh", strconv.Itoa(p.Refresh))
+	}
+	var all []string
+	for id, at := range p.Times {
+		all = append(all, id+"="+at.UTC().Format(time.RFC3339Nano))
+	}
+	if slices.Sort(all); len(all) > 0 {
+		h.Set("Skald-Times", strings.Join(all, ","))
+	}
+}
 
 // changing is what differs between two renderings of the same page: the words of a time, the calls with the times of
 // now in them, and the time at which it was checked.

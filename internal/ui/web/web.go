@@ -10,6 +10,7 @@
 package web
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"strings"
@@ -24,7 +25,8 @@ func New(cfg Config) (*Kit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("web UI: %w", err)
 	}
-	k := &Kit{Config: cfg, Client: api, pages: map[string]*parsed{}, mux: http.NewServeMux()}
+	k := &Kit{Config: cfg, Client: api, pages: map[string]*parsed{}, mux: http.NewServeMux(),
+		started: rand.Text()}
 	if k.assets, err = loadAssets(); err != nil {
 		return nil, fmt.Errorf("web UI: read assets: %w", err)
 	}

@@ -6,7 +6,7 @@ const offline = document.getElementById('offline');
 const dialog = document.getElementById('dialog');
 const base = body.dataset.base;
 let seen = Date.now();
-let tag = '';
+let tag = body.dataset.tag ?? '';
 
 // waiting shows a line at the top of the page while something takes more than a moment. What is there stays.
 let pending = 0;
@@ -39,6 +39,7 @@ async function refresh() {
     if (res.status >= 500) why = res.status === 503 ? 'Skald cannot reach its database; it tries again by itself.' : `Skald answers ${res.status}.`;
     if (!res.ok && res.status !== 304) throw new Error(res.statusText);
     tag = res.headers.get('ETag') ?? '';
+    if (res.status === 304) body.dataset.refresh = res.headers.get('Skald-Refresh') ?? '';
     if (res.status !== 304) {
       const next = new DOMParser().parseFromString(await res.text(), 'text/html');
       for (const old of document.querySelectorAll('[data-live]')) {
@@ -48,6 +49,10 @@ async function refresh() {
       body.dataset.refresh = next.body.dataset.refresh ?? '';
       document.title = next.title;
       document.dispatchEvent(new Event('skald:refreshed'));
+    }
+    for (const [, id, at] of (res.headers.get('Skald-Times') ?? '').matchAll(/([^=,]+)=([^,]+)/g)) {
+      const time = document.getElementById(id);
+      if (time) time.dateTime = time.title = at;
     }
     seen = Date.now();
     offline.hidden = true;

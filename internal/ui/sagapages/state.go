@@ -1,0 +1,80 @@
+package sagapages
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// state is what the page of a saga shows, as far as it can be known without reading the saga's logs.
+type state struct {
+	tag     string    // of the saga, with its note
+	until   time.Time // until then the page shows a saga of this tag well enough
+	changed time.Time // when the saga last changed
+	ended   bool
+}
+
+// How long a page is shown while the saga keeps its tag. Its drawing of a saga that goes on moves by a hundredth of its
+// width then. Besides, a few things change without the saga: the lease of its node, the state of its dead letter.
+const (
+	leastHold = time.Second
+	mostHold  = 15 * time.Second // of a saga that goes on
+	endedHold = time.Minute
+)
+
+func stateOf(s *client.Saga, tag string, now time.Time) state {
+	hold := endedHold
+	if s.CompletedAt == nil {
+		hold = min(max(leastHold, now.Sub(s.CreatedAt)/100), mostHold)
+	}
+	return state{tag: tag, until: now.Add(hold), changed: s.UpdatedAt, ended: s.CompletedAt != nil}
+}
+
+// refresh is after how many seconds the browser asks again: a tenth of the time in which nothing has changed, at most
+// five seconds while the saga goes on and fifteen after its end.
+func (s state) refresh(now time.Time) int {
+	most := 5
+	if s.ended {
+		most = 15
+	}
+	return min(max(1, int(now.Sub(s.changed).Seconds()/10)), most)
+}
+
+// stateSep separates the parts of a state.
+const stateSep = "@"
+
+// String is the state as the page's ETag has it.
+func (s state) String() string {
+	ended := ""
+	if s.ended {
+		ended = "ended"
+	}
+	return strings.Join([]string{strings.Trim(s.tag, `"`), strconv.FormatInt(s.until.UnixMilli(), 10),
+		strconv.FormatInt(s.changed.UnixMilli(), 10), ended}, stateSep)
+}
+
+// versioned reports whether the page shows nothing that changes without the saga, or not for long.
+func versioned(v *web.Visit) bool {
+	q := v.URL.Query()
+	return slices.Contains([]string{"", "steps", "attempts", "events", "data", "json"}, q.Get("tab")) && !q.Has("step") &&
+		!q.Has("attempt")
+}
+
+// hadBefore is the state of the page in the browser, if that still shows the saga well enough unless it has changed.
+func hadBefore(v *web.Visit) (s state) {
+	part := strings.Split(v.Had(), stateSep)
+	if len(part) != 4 || !versioned(v) {
+		return state{}
+	}
+	var until, changed int64
+	if _, err := fmt.Sscan(part[1]+" "+part[2], &until, &changed); err != nil || v.Now.UnixMilli() >= until {
+		return state{}
+	}
+	return state{tag: `"` + part[0] + `"`, until: time.UnixMilli(until), changed: time.UnixMilli(changed),
+		ended: part[3] != ""}
+}
