@@ -86,8 +86,9 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 		if e, err := p.kit.Client.ExplainSagaWithResponse(v.Context(), *l.SagaID); err == nil {
 			d.Saga = e.JSON200
 		}
-		if s, err := p.kit.Client.ListStepsWithResponse(v.Context(), *l.SagaID, &client.ListStepsParams{}); err == nil &&
-			s.JSON200 != nil {
+		if s, err := p.kit.Client.ListStepsWithResponse(v.Context(), *l.SagaID, &client.ListStepsParams{
+			View: new(client.ListStepsParamsViewBasic), // names and states; what was sent can be large
+		}); err == nil && s.JSON200 != nil {
 			for _, step := range s.JSON200.Steps {
 				d.Rail = append(d.Rail, railStep{step, step.Name == text(l.StepName)})
 			}

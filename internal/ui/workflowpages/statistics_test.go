@@ -60,6 +60,17 @@ func TestPagesOfStatistics(t *testing.T) {
 
 	perf := get("/ui/workflows/order?tab=performance", 200, "Counted are the", "undo of", "reserve", "http_409", "100.0 %",
 		"half within", "/ui/sagas/"+failed, "status=FAILED")
+	// What failed with a code leads to the sagas that failed with it.
+	_, link, _ = strings.Cut(perf, `<a href="/ui/sagas?created_from=`)
+	link, _, _ = strings.Cut(link, `">sagas that failed`)
+	if !strings.Contains(link, "error_code=http_409") {
+		t.Errorf("the list of what failed is %q", link)
+	}
+	get("/ui/sagas?created_from="+strings.ReplaceAll(link, "&amp;", "&"), 200, failed)
+	other := strings.ReplaceAll(strings.ReplaceAll(link, "&amp;", "&"), "http_409", "http_503")
+	if strings.Contains(get("/ui/sagas?created_from="+other, 200), failed) {
+		t.Error("the list has sagas that failed otherwise")
+	}
 	if !strings.Contains(perf, "one attempt took") {
 		t.Error("what is measured is not said")
 	}

@@ -2,7 +2,6 @@ package workflowpages
 
 import (
 	"net/url"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -98,7 +97,7 @@ func (p *pages) timingOf(v *web.Visit, name string, version int) (*timing, error
 		for _, f := range s.Failures {
 			t.Failures = append(t.Failures, failureRow{
 				StepFailureStatistics: f, StepName: s.StepName, Undo: row.Undo,
-				Share: web.Percent(f.Attempts, s.Failed+s.Completed), List: failedSagas(name, w.From, w.To),
+				Share: web.Percent(f.Attempts, s.Failed+s.Completed), List: failedSagas(name, w, s.StepName, f.Code),
 			})
 		}
 	}
@@ -118,7 +117,8 @@ func changed(q url.Values, name, value string) string {
 	return "?" + to.Encode()
 }
 
-// failedSagas is the list of the sagas of a workflow that did not complete, created in a time.
-func failedSagas(name string, from, to time.Time) string {
-	return sagasURL(name, from, to, "status", "FAILED")
+// failedSagas is the list of the sagas of a workflow, created in a time, that did not complete because a step failed
+// with a code.
+func failedSagas(name string, w *window, step, code string) string {
+	return sagasURL(name, w.From, w.To, "status", "FAILED", "step", step, "error_code", code)
 }
