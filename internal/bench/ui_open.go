@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -50,16 +51,19 @@ func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 	for i, p := range pages {
 		browsers.Go(func() {
 			pause(open, p.every*time.Duration(i)/time.Duration(len(pages)))
-			for tag := ""; open.Err() == nil; pause(open, p.every) {
-				status, next, err := r.again(open, p.path, tag)
+			for tag, every := "", p.every; open.Err() == nil; pause(open, every) {
+				status, next, again, err := r.again(open, p.path, tag)
 				if open.Err() != nil {
 					return
 				}
 				got.add(p.path, status, err)
-				tag = next
+				if tag = next; again > 0 {
+					every = again
+				}
 			}
 		})
 	}
+	pause(ctx, min(opening, cfg.Watch))
 	busy, err := r.used(ctx, cfg.Watch)
 	stop()
 	browsers.Wait()
@@ -132,20 +136,27 @@ func (r *reader) used(ctx context.Context, period time.Duration) (float64, error
 	return (after - before).Seconds() / r.now().Sub(begun).Seconds(), err
 }
 
-// again asks for a page that the browser has.
-func (r *reader) again(ctx context.Context, path, tag string) (status int, next string, err error) {
+// opening is how long it takes until every page has been opened. What that costs is not measured.
+const opening = 11 * time.Second
+
+// again asks for a page that the browser has. every is after how long the server wants to be asked again; 0: the page
+// itself says it.
+func (r *reader) again(ctx context.Context, path, tag string) (
+	status int, next string, every time.Duration, err error,
+) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	if err != nil {
-		return 0, "", err
+		return 0, "", 0, err
 	}
 	if tag != "" {
 		request.Header.Set("If-None-Match", tag)
 	}
 	response, err := r.client.Do(request)
 	if err != nil {
-		return 0, "", err
+		return 0, "", 0, err
 	}
 	defer response.Body.Close()
 	_, err = io.Copy(io.Discard, response.Body)
-	return response.StatusCode, response.Header.Get("ETag"), err
+	seconds, _ := strconv.Atoi(response.Header.Get("Skald-Refresh")) // absent: 0
+	return response.StatusCode, response.Header.Get("ETag"), time.Duration(seconds) * time.Second, err
 }

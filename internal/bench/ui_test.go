@@ -13,6 +13,7 @@ import (
 func TestOpenPagesAskAgainForWhatTheyHave(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"a"`)
+		w.Header().Set("Skald-Refresh", "7")
 		if r.Header.Get("If-None-Match") == `"a"` {
 			w.WriteHeader(http.StatusNotModified)
 		}
@@ -23,8 +24,8 @@ func TestOpenPagesAskAgainForWhatTheyHave(t *testing.T) {
 		ReadConfig: ReadConfig{Out: &out}, url: server.URL, client: server.Client(), now: time.Now, server: os.Getpid(),
 	}
 	for _, tag := range []string{"", `"a"`} {
-		status, next, err := r.again(t.Context(), "/ui/", tag)
-		if err != nil || next != `"a"` || (status == http.StatusNotModified) != (tag != "") {
+		status, next, every, err := r.again(t.Context(), "/ui/", tag)
+		if err != nil || next != `"a"` || every != 7*time.Second || (status == http.StatusNotModified) != (tag != "") {
 			t.Errorf("with tag %s: %d, %s, %v", tag, status, next, err)
 		}
 	}
