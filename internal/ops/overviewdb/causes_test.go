@@ -1,6 +1,7 @@
 package overviewdb_test
 
 import (
+	"fmt"
 	"html"
 	"io"
 	"net/http"
@@ -109,6 +110,7 @@ func TestEachCauseIsFound(t *testing.T) {
 		}
 	})
 	s.glances()
+	s.flows()
 	s.finds(t, wanted{"no_leader", "No node leads the job runs", "getLeader", "There is no leader now"})
 	term := pgtest.Lead(t, jobdb.NewElections(pgtest.Connect(t, dsn)), time.Hour)
 	pgtest.Execute(t, db, `UPDATE jobs.leader SET swept_at = now() - interval '10 minutes' WHERE epoch = $1`, term.Epoch)
@@ -127,6 +129,30 @@ func (t trouble) glances() {
 		_, link, _ := strings.Cut(before[strings.LastIndex(before, "<a "):], `href="`)
 		if status, behind := t.Get(t, link); !ok || status != 200 || !strings.Contains(behind, says) {
 			t.Errorf("%s: %s answers %d, without %q\n%s", label, link, status, says, behind)
+		}
+	}
+}
+
+// flows finds what came in the last minutes.
+func (t trouble) flows() {
+	traffic := t.made("GET", "/overview", nil)["traffic"].(object)
+	for name, want := range map[string]object{
+		"sagas": {"count": "2", "ended": "1", "failed": "1"}, "runs": {"count": "3", "failed": "2"}, "letters": {"seconds": "300"},
+	} {
+		got := traffic[name].(object)
+		for member, value := range want {
+			if fmt.Sprint(got[member]) != value {
+				t.Errorf("traffic of %s: %v, want %v", name, got, want)
+			}
+		}
+		if fmt.Sprint(got["count"]) == "0" || fmt.Sprint(got["per_minute"]) == "0" {
+			t.Errorf("no traffic of %s: %v", name, got)
+		}
+	}
+	_, page := t.Get(t, "/ui/")
+	for _, want := range []string{"Traffic now", "2 of 3 failed", "a minute"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
 		}
 	}
 }
