@@ -24,7 +24,7 @@ RACED = ./internal/dlq/dlqapi/... ./internal/dlq/dlqdb/... ./internal/saga/sagad
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced test-ui screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers peers-dtm bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help object-store programs build run demo demo-ui test test-fast race unraced test-ui screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,9 +34,6 @@ build: ## build bin/skald
 
 object-store: ## build the S3 server for the tests (versitygw, pinned in tools/s3); needed once per machine
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
-
-peers-dtm: # build DTM (pinned in tools/dtm), beside which a test measures Skald; needed once per machine
-	@GO='$(GO)' sh scripts/peers.sh dtm
 
 # Programs that tests and the sessions of the manual need besides Skald and PostgreSQL.
 programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl, chromium, axe-core
@@ -65,7 +62,7 @@ TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-w 
 
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.
-test: postgres object-store peers-dtm programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
+test: postgres object-store programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 	$(GO) vet ./...
 ifeq ($(RACE),)
 	$(TEST) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./internal/saga/sagadb ./...
@@ -96,6 +93,9 @@ kafka-stop: ## stop the broker of `make kafka`; the next start creates an empty 
 
 test-kafka: postgres ## run the integration tests of internal/kafka on a real broker, and a short chaos-kafka
 	@GO='$(GO)' sh scripts/kafka.sh test
+
+test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)
+	$(TEST) -tags peers -run BesideDTM ./cmd/skald-bench
 
 race: postgres programs ## test the packages that share memory, under the race detector
 	$(TEST) -race $(RACED)

@@ -3,47 +3,9 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
-
-// program runs a command at the root of the project.
-func program(t *testing.T, name string, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = filepath.Join("..", "..")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-}
-
-// TestSkaldBesideDTM makes a short comparison of the real programs.
-func TestSkaldBesideDTM(t *testing.T) {
-	skald := filepath.Join(t.TempDir(), "skald")
-	program(t, "sh", "scripts/peers.sh", "dtm")
-	program(t, "go", "build", "-o", skald, "./cmd/skald")
-	var out bytes.Buffer
-	err := peers(t.Context(), []string{
-		"-skald", skald, "-programs", filepath.Join("..", "..", "bin", "peers"), "-peers", "dtm", "-rounds", "1",
-		"-levels", "wait-16,submit-64,undo-16", "-duration", "300ms", "-warmup", "100ms",
-	}, &out)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	for _, row := range []string{"16 clients that wait", "64 clients that submit", "16 clients that wait, compensated"} {
-		for _, name := range []string{"Skald", "DTM"} {
-			if !regexp.MustCompile(`\| ` + row + ` \| ` + name + ` [1-9][0-9]*/s \|`).Match(out.Bytes()) {
-				t.Errorf("no rate of %s for %s in\n%s", name, row, &out)
-			}
-		}
-	}
-	if strings.Contains(out.String(), "requests failed") {
-		t.Errorf("requests failed:\n%s", &out)
-	}
-}
 
 // TestPeersTrustNoAnswer compares nothing with servers that say that sagas have ended.
 func TestPeersTrustNoAnswer(t *testing.T) {
