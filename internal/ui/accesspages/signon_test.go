@@ -86,11 +86,39 @@ func TestAPersonSignsInAtTheProvider(t *testing.T) {
 
 	b.wants("the same answer again, in the same browser", b.back(to), 401, "not begun in this browser")
 	b.wants("the session is still hers", b.get("/ui/access/permissions"), 200, "jwt:alice")
-	if out := b.do("POST", "/ui/sign-out", url.Values{}); out.status != 303 {
-		t.Errorf("signing out: %d", out.status)
+	home, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stolen := b.http.Jar.Cookies(home)
+	if out := b.do("POST", "/ui/sign-out", url.Values{}); out.status != 303 || len(stolen) != 1 {
+		t.Errorf("signing out: %d, with %v", out.status, stolen)
 	}
 	b.wants("after signing out", b.get("/ui/sagas"), 401, "Sign in with Keycloak")
+	b.http.Jar.SetCookies(home, stolen)
+	b.wants("a stolen cookie after signing out", b.get("/ui/sagas"), 401, "Sign in with Keycloak")
 	refusedSignIns(t, p, s)
+	hostileNames(t, p, s)
+}
+
+// hostileNames: what the provider calls a person is text on every page that names the person.
+func hostileNames(t *testing.T, p *provider, s *uitest.Server) {
+	t.Helper()
+	b := newBrowser(t, s.URL)
+	to := b.begin("/ui/sign-in/oidc")
+	p.set(func() {
+		p.claims = map[string]any{
+			"sub": `"'><img src=x onerror=alert(1)></title></script>{{.}}`, "realm_access": map[string]any{"roles": "admin"},
+		}
+	})
+	b.wants("a person with a hostile name", b.back(to), 200, "You are signed in")
+	for _, path := range []string{"/ui/", "/ui/access", "/ui/access/sessions", "/ui/access/permissions", "/ui/audit"} {
+		got := b.get(path)
+		b.wants(path, got, 200, "&lt;img src=x onerror=alert(1)&gt;")
+		if strings.Contains(got.page, "<img src=x") {
+			t.Errorf("%s has an element that a name has made", path)
+		}
+	}
 }
 
 // refusedSignIns: whatever comes back that does not belong to what this browser began makes no session.
@@ -132,14 +160,15 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 		refuse("a forged sign-in", b.back(to), 401, "not begun in this browser")
 	}
 	for name, query := range map[string]string{
-		"no query": "", "two states": "state=a&state=b&code=x", "no code": "state=STATE",
+		"no query": "", "two states": "state=STATE&state=STATE&code=CODE", "no code": "state=STATE",
 		"an empty code": "state=STATE&code=",
-		"two codes":     "state=STATE&code=a&code=b", "another issuer": "state=STATE&code=a&iss=https://evil.example",
+		"two codes":     "state=STATE&code=CODE&code=b", "another issuer": "state=STATE&code=CODE&iss=https://evil.example",
 		"an error":     "state=STATE&error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E%00%ff",
 		"a wrong code": "state=STATE&code=" + strings.Repeat("x", 5000), "a broken query": "state=%zz&code=a;b",
 	} {
 		back, _ := url.Parse(b.begin(path))
-		got := b.get("/ui/sign-in/oidc/callback?" + strings.ReplaceAll(query, "STATE", back.Query().Get("state")))
+		got := b.get("/ui/sign-in/oidc/callback?" + strings.NewReplacer("STATE", back.Query().Get("state"),
+			"CODE", back.Query().Get("code")).Replace(query))
 		refuse(name, got, 401)
 		if strings.Contains(got.page, "<script>alert") {
 			t.Errorf("%s: what the provider said is not escaped", name)
