@@ -25,6 +25,7 @@ func TestThePages(t *testing.T) {
 		take func(*testing.T, string)
 	}{
 		{"a saga whose undo gave up is compensated", false, resumeCompensation},
+		{"the main pages can be used by everybody", false, checkMainPages},
 		{"with the keyboard", false, withTheKeyboard},
 		{"without scripts", false, withoutScripts},
 		{"the step was undone by hand", true, resolveTheLetter},
@@ -47,6 +48,7 @@ func resumeCompensation(t *testing.T, server string) {
 	tab.See("gave up")
 	tab.Click("a[data-action]", "Resume compensation")
 	tab.See("What it would do")
+	violations(t, tab, "the dialog of an action")
 	tab.Fill("dialog input[name=reason]", "stock answers again")
 	tab.Click("dialog button.first", "")
 	tab.See("Accepted")

@@ -63,6 +63,7 @@ func auditor(t *testing.T, s *uitest.Server, saga string) {
 	} {
 		tab.Go(s.URL + path)
 		tab.Until("the page", `document.querySelector("main h1")`)
+		violations(t, tab, path+", as an auditor")
 		var enabled []string
 		tab.Eval(`[...document.querySelectorAll("main a, main form[method=post] button:enabled")]
 			.filter(e => e.checkVisibility() && (e.textContent.trim().endsWith("…") || e.matches("[data-action], button")))
@@ -82,6 +83,10 @@ func auditor(t *testing.T, s *uitest.Server, saga string) {
 
 	// What the page does not offer cannot be sent from it either.
 	tab.Expect("403")
+	for _, path := range []string{"/ui/access", "/ui/sagas/" + saga + "/actions/cancel"} {
+		tab.Go(s.URL + path)
+		violations(t, tab, path+", forbidden")
+	}
 	for _, path := range []string{
 		"/ui/sagas/" + saga + "/actions/cancel", "/ui/dlq/letters/" + letter + "/actions/discard",
 	} {

@@ -127,8 +127,8 @@ func (p *pages) changeSetting(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Change", Title: "Change " + s.Name, Nav: "System", Back: web.Link{Name: "System", URL: "/ui/system"},
 		Class: web.Changes, Needs: "jobs:admin", NoKey: true, ETag: res.HTTPResponse.Header.Get("ETag"),
-		Means: fmt.Sprintf("%s It is %s %s now; the default is %s. %s", s.Description, figure(s.Value), s.Unit,
-			figure(s.Default), s.Effect),
+		Means: fmt.Sprintf("%s. Unit: %s. Value now: %s; default: %s. A change takes effect: %s.", s.Description, s.Unit,
+			figure(s.Value), figure(s.Default), s.Effect),
 		Fields: []web.Field{{
 			Name: "value", Kind: "number", Value: figure(s.Value), Hint: "empty: the default",
 			Label: fmt.Sprintf("New value, from %s to %s %s (empty: the default)",

@@ -104,7 +104,7 @@ func (p *pages) runsOf(ctx context.Context, worker uuid.UUID) (*web.Preview, err
 		return &web.Preview{Ends: "It has no runs."}, nil
 	}
 	shown := &web.Preview{Heads: []string{"Run", "Job", "State", "Attempt"}}
-	shown.Ends = web.Sentence("It has %s runs:", web.Count(list.Pagination.TotalCount))
+	shown.Ends = web.Sentence("Runs that it has: %s", web.Count(list.Pagination.TotalCount))
 	for i := range list.JobRuns {
 		r := &list.JobRuns[i]
 		shown.Rows = append(shown.Rows, []string{

@@ -135,7 +135,9 @@ func deepest(page string) int {
 func places(text string) (out []place) {
 	all := slices.Clone(actions)
 	for _, e := range web.Navigation() {
-		all = append(all, place{e.Name, e.Path, ""})
+		if !slices.ContainsFunc(actions, func(a place) bool { return a.Path == e.Path }) {
+			all = append(all, place{e.Name, e.Path, ""})
+		}
 	}
 	words := strings.Fields(strings.ToLower(text))
 	for _, one := range all {
