@@ -2571,6 +2571,8 @@ func (e ListJobEventsParamsInclude) Valid() bool {
 // Defines values for ListJobDefinitionsParamsInclude.
 const (
 	ListJobDefinitionsParamsIncludeExactTotal ListJobDefinitionsParamsInclude = "exact_total"
+	ListJobDefinitionsParamsIncludeNextRunAt  ListJobDefinitionsParamsInclude = "next_run_at"
+	ListJobDefinitionsParamsIncludeRecentRuns ListJobDefinitionsParamsInclude = "recent_runs"
 	ListJobDefinitionsParamsIncludeTotal      ListJobDefinitionsParamsInclude = "total"
 )
 
@@ -2579,7 +2581,29 @@ func (e ListJobDefinitionsParamsInclude) Valid() bool {
 	switch e {
 	case ListJobDefinitionsParamsIncludeExactTotal:
 		return true
+	case ListJobDefinitionsParamsIncludeNextRunAt:
+		return true
+	case ListJobDefinitionsParamsIncludeRecentRuns:
+		return true
 	case ListJobDefinitionsParamsIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetJobDefinitionParamsInclude.
+const (
+	GetJobDefinitionParamsIncludeNextRunAt  GetJobDefinitionParamsInclude = "next_run_at"
+	GetJobDefinitionParamsIncludeRecentRuns GetJobDefinitionParamsInclude = "recent_runs"
+)
+
+// Valid indicates whether the value is a known member of the GetJobDefinitionParamsInclude enum.
+func (e GetJobDefinitionParamsInclude) Valid() bool {
+	switch e {
+	case GetJobDefinitionParamsIncludeNextRunAt:
+		return true
+	case GetJobDefinitionParamsIncludeRecentRuns:
 		return true
 	default:
 		return false
@@ -5185,7 +5209,12 @@ type JobDefinition struct {
 	Name          string            `json:"name"`
 
 	// NextDueAt The first slot that has no run yet. Absent if there is none.
-	NextDueAt   *time.Time `json:"next_due_at,omitempty"`
+	NextDueAt *time.Time `json:"next_due_at,omitempty"`
+
+	// NextRunAt With `include=next_run_at`: the next slot of its schedule, whether or not its run
+	// has been created. Absent if it has no schedule or no slots left, and while it is
+	// disabled or paused.
+	NextRunAt   *time.Time `json:"next_run_at,omitempty"`
 	PauseReason *string    `json:"pause_reason,omitempty"`
 
 	// Paused No runs are currently created automatically.
@@ -5203,6 +5232,10 @@ type JobDefinition struct {
 
 	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
 	QueueLimit *int `json:"queue_limit,omitempty"`
+
+	// RecentRuns With `include=recent_runs`: the last 20 runs that have ended, in order of
+	// creation, newest first.
+	RecentRuns []JobRunOutcome `json:"recent_runs,omitempty"`
 
 	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
@@ -5962,6 +5995,15 @@ type JobRunInput struct {
 type JobRunList struct {
 	JobRuns    []JobRun   `json:"job_runs"`
 	Pagination Pagination `json:"pagination"`
+}
+
+// JobRunOutcome How a run ended.
+type JobRunOutcome struct {
+	FinishedAt time.Time          `json:"finished_at"`
+	RunID      openapi_types.UUID `json:"run_id"`
+
+	// State The state of a run. docs/jobs.md describes the life cycle.
+	State JobRunState `json:"state"`
 }
 
 // JobRunState The state of a run. docs/jobs.md describes the life cycle.
@@ -9710,10 +9752,10 @@ type ListJobDefinitionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
-	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+	// Include What to add to the response. `total`: `total_count`, always present with `page`.
+	// `recent_runs`: how the last runs of each definition ended. `next_run_at`: when
+	// each is due next.
+	Include []ListJobDefinitionsParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 }
 
 // ListJobDefinitionsParamsInclude defines parameters for ListJobDefinitions.
@@ -9742,9 +9784,16 @@ type DeleteJobDefinitionParams struct {
 
 // GetJobDefinitionParams defines parameters for GetJobDefinition.
 type GetJobDefinitionParams struct {
+	// Include `recent_runs`: how its last runs ended. `next_run_at`: when it is due next. Both
+	// change without a new version, so with them the answer is never 304.
+	Include []GetJobDefinitionParamsInclude `form:"include,omitempty" json:"include,omitempty"`
+
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
+
+// GetJobDefinitionParamsInclude defines parameters for GetJobDefinition.
+type GetJobDefinitionParamsInclude string
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
@@ -19402,6 +19451,9 @@ func NewGetJobDefinitionRequest(server string, definition JobDefinitionRef, para
 	var r requested
 	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
+		if params.Include != nil {
+			r.query("include", params.Include, "array", "")
+		}
 		if params.IfNoneMatch != nil {
 			r.head("If-None-Match", *params.IfNoneMatch, "string", "")
 		}

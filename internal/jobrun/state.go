@@ -33,6 +33,9 @@ var States = []State{Pending, Assigned, Running, Orphaned, Succeeded, Failed, Ti
 // ActiveStates are the states of runs that have not ended.
 var ActiveStates = []State{Pending, Assigned, Running, Orphaned}
 
+// TerminalStates are the states of runs that never change again.
+var TerminalStates = slices.DeleteFunc(slices.Clone(States), func(s State) bool { return !s.Terminal() })
+
 // HoldingStates are the states of runs that hold their concurrency key whether or not they
 // were admitted: a worker has them, or they may be assigned again.
 var HoldingStates = []State{Assigned, Running, Orphaned}

@@ -81,6 +81,9 @@ type Runs interface {
 	ListRuns(ctx context.Context, tenant uuid.UUID, f Filter, p page.ByTime) (page.Of[Run], error)
 	// Slots returns what happened to slots of schedules, in order of time.
 	Slots(ctx context.Context, tenant uuid.UUID, q SlotQuery) ([]SlotRun, error)
+	// RecentEnds returns how the last runs of definitions ended, at most each of every definition: those created
+	// last, newest first.
+	RecentEnds(ctx context.Context, tenant uuid.UUID, definitions []uuid.UUID, each int) ([]RunEnd, error)
 	// Attempts returns the attempts of a run, oldest first, the present one too.
 	Attempts(ctx context.Context, tenant, id uuid.UUID) ([]Attempt, error)
 	// Events returns the decisions about a run, oldest first, with those that its
@@ -119,6 +122,14 @@ type SlotRun struct {
 	At           time.Time
 	State        State
 	Reason       string // why it was skipped
+}
+
+// RunEnd is how a run of a definition ended.
+type RunEnd struct {
+	DefinitionID uuid.UUID
+	RunID        uuid.UUID
+	State        State
+	At           time.Time
 }
 
 // LogPosition is the position of a chunk in a run's log.

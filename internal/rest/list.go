@@ -99,8 +99,8 @@ type Asked[C any] struct {
 
 // PageOf reads the parameters of a list that has numbered pages as well as cursors. Their
 // ranges are checked against the contract before.
-func PageOf[C any](ctx context.Context, c Cursors, order Order[C],
-	number, size *int32, cursor *string, include []string) (Asked[C], error) {
+func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
+	number, size *int32, cursor *string, include []I) (Asked[C], error) {
 	if cursor != nil && number != nil {
 		return Asked[C]{}, ParameterFault(CodeInvalidParameter,
 			fault.Field{Pointer: "cursor", Code: "excluded", Message: "cannot be combined with page"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
@@ -88,11 +89,15 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	now := s.Now()
-	show := func(d *jobrun.Definition) shownDefinition { return showDefinition(d, now) }
+	shown, err := s.showWith(ctx, found.Items, definitionExtras{
+		recentRuns: slices.Contains(p.Include, api.ListJobDefinitionsParamsIncludeRecentRuns),
+		nextRunAt:  slices.Contains(p.Include, api.ListJobDefinitionsParamsIncludeNextRunAt),
+	})
+	if err != nil {
+		return nil, err
+	}
 	return rest.Answer{Status: http.StatusOK, Body: shownDefinitions{
-		JobDefinitions: rest.Each(found.Items, show),
-		Pagination:     rest.Pagination(asked, found, (*jobrun.Definition).Place),
+		JobDefinitions: shown, Pagination: rest.Pagination(asked, found, (*jobrun.Definition).Place),
 	}}, nil
 }
 
@@ -104,7 +109,19 @@ func (s *Handlers) GetJobDefinition(ctx context.Context, in api.GetJobDefinition
 	if err != nil {
 		return nil, err
 	}
-	return s.definitionAnswer(&d).Unchanged(in.Params.IfNoneMatch)
+	a, with := s.definitionAnswer(&d), in.Params.Include
+	if len(with) == 0 {
+		return a.Unchanged(in.Params.IfNoneMatch)
+	}
+	shown, err := s.showWith(ctx, []jobrun.Definition{d}, definitionExtras{
+		recentRuns: slices.Contains(with, api.GetJobDefinitionParamsIncludeRecentRuns),
+		nextRunAt:  slices.Contains(with, api.GetJobDefinitionParamsIncludeNextRunAt),
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.Body = shown[0]
+	return a, nil
 }
 
 // ListJobDefinitionVersions returns the versions of a definition.

@@ -1,6 +1,7 @@
 package jobapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"time"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
+	"github.com/skald-saga/skald/internal/rest"
 )
 
 // shownDefinition is a job definition in responses: the members of its spec have the
@@ -19,20 +22,25 @@ type shownDefinition struct {
 	Version     int64     `json:"version"`
 	SpecVersion int       `json:"spec_version"`
 	jobrun.Spec
-	Event       *shownTrigger     `json:"event,omitempty"`
-	Enabled     bool              `json:"enabled"`
-	Paused      bool              `json:"paused"`
-	PausedAt    *time.Time        `json:"paused_at,omitempty"`
-	PausedUntil *time.Time        `json:"paused_until,omitempty"`
-	PauseReason string            `json:"pause_reason,omitempty"`
-	BuiltIn     bool              `json:"built_in"`
-	NextDueAt   *time.Time        `json:"next_due_at,omitempty"`
-	CreatedAt   time.Time         `json:"created_at"`
-	CreatedBy   string            `json:"created_by,omitempty"`
-	UpdatedAt   time.Time         `json:"updated_at"`
-	UpdatedBy   string            `json:"updated_by,omitempty"`
-	DeletedAt   *time.Time        `json:"deleted_at,omitempty"`
-	Links       map[string]string `json:"links"`
+	Event       *shownTrigger `json:"event,omitempty"`
+	Enabled     bool          `json:"enabled"`
+	Paused      bool          `json:"paused"`
+	PausedAt    *time.Time    `json:"paused_at,omitempty"`
+	PausedUntil *time.Time    `json:"paused_until,omitempty"`
+	PauseReason string        `json:"pause_reason,omitempty"`
+	BuiltIn     bool          `json:"built_in"`
+	NextDueAt   *time.Time    `json:"next_due_at,omitempty"`
+	NextRunAt   *time.Time    `json:"next_run_at,omitempty"`
+
+	// RecentRuns is nil unless it was asked for.
+	RecentRuns []api.JobRunOutcome `json:"recent_runs,omitzero"`
+
+	CreatedAt time.Time         `json:"created_at"`
+	CreatedBy string            `json:"created_by,omitempty"`
+	UpdatedAt time.Time         `json:"updated_at"`
+	UpdatedBy string            `json:"updated_by,omitempty"`
+	DeletedAt *time.Time        `json:"deleted_at,omitempty"`
+	Links     map[string]string `json:"links"`
 }
 
 type shownDefinitions struct {
@@ -92,6 +100,61 @@ func showDefinition(d *jobrun.Definition, now time.Time) shownDefinition {
 	}
 	out.Spec, out.Event = showSpec(&d.Spec)
 	return out
+}
+
+// recentRuns is how many ends of runs are shown of a definition.
+const recentRuns = 20
+
+// definitionExtras are what a request adds to definitions.
+type definitionExtras struct{ recentRuns, nextRunAt bool }
+
+// showWith shows definitions with what was asked for.
+func (s *Handlers) showWith(
+	ctx context.Context, definitions []jobrun.Definition, with definitionExtras,
+) ([]shownDefinition, error) {
+	now, ids := s.Now(), make([]uuid.UUID, len(definitions))
+	ends := map[uuid.UUID][]api.JobRunOutcome{}
+	for i := range definitions {
+		ids[i] = definitions[i].ID
+	}
+	if with.recentRuns && len(ids) > 0 {
+		found, err := s.Runs.RecentEnds(ctx, rest.RequestOf(ctx).Tenant.ID, ids, recentRuns)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			ends[e.DefinitionID] = append(ends[e.DefinitionID], api.JobRunOutcome{
+				RunID: e.RunID, State: api.JobRunState(e.State), FinishedAt: e.At,
+			})
+		}
+	}
+	return rest.Each(definitions, func(d *jobrun.Definition) shownDefinition {
+		out := showDefinition(d, now)
+		if with.recentRuns {
+			out.RecentRuns = append([]api.JobRunOutcome{}, ends[d.ID]...)
+		}
+		if with.nextRunAt {
+			out.NextRunAt = nextRun(d, now)
+		}
+		return out
+	}), nil
+}
+
+// nextRun is the next slot of a definition's schedule; nil if it creates no runs by one.
+func nextRun(d *jobrun.Definition, now time.Time) *time.Time {
+	if d.Spec.Schedule == nil || !d.Enabled || d.Paused(now) {
+		return nil
+	}
+	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
+	if err != nil {
+		return nil // it was valid when it was stored; its zone is gone
+	}
+	for _, t := range compiled.Preview(now.Add(-1), 1) { // it starts after the given time
+		if t.Note != schedule.SkippedGap {
+			return &t.At
+		}
+	}
+	return nil
 }
 
 func definitionPath(d *jobrun.Definition) string {

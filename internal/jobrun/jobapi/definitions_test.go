@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -233,4 +234,61 @@ func TestATopicIsRefusedWithoutKafka(t *testing.T) {
 			t.Errorf("it is refused at %+v", p.Errors)
 		}
 	}
+}
+
+func TestDefinitionsAreListedWithTheirLastRunsAndTheirNext(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	e.define("by-hand", "")
+	e.hourly("hourly", "")
+	e.hourly("off", `"enabled":false`)
+	e.hourly("paused", "")
+	e.Send("POST", definitions+"/paused/pause", `{"reason":"a freeze"}`).Definition(200)
+	e.hourly("over", "")
+	if _, err := e.db.SQL().ExecContext(t.Context(),
+		`UPDATE jobs.job_definitions SET spec = jsonb_set(spec, '{schedule,end_at}', '"2026-01-01T00:00:00Z"') WHERE name = 'over'`); err != nil {
+		t.Fatal(err)
+	}
+	var want []client.JobRunOutcome
+	for i := range 23 {
+		r := e.run("by-hand", "")
+		_, offers := e.claim(1, true)
+		var failure *jobrun.Error
+		if i%2 == 0 {
+			failure = &jobrun.Error{Code: "exit_1", Message: "no"}
+		}
+		e.finish(&offers[0], failure)
+		r = e.Send("GET", jobRuns+"/"+r.ID.String(), "").Run(200)
+		want = append([]client.JobRunOutcome{{RunID: r.ID, State: r.State, FinishedAt: *r.FinishedAt}}, want...)
+	}
+	e.run("by-hand", "") // it has not ended
+
+	var list client.JobDefinitionList
+	e.Send("GET", definitions+"?include=recent_runs&include=next_run_at&include=total", "").Into(&list)
+	if len(list.JobDefinitions) != 5 || *list.Pagination.TotalCount != 5 {
+		t.Fatalf("%+v", list)
+	}
+	for _, d := range list.JobDefinitions {
+		ends, due := d.RecentRuns, d.NextRunAt
+		if ends == nil || d.Name != "by-hand" && len(ends) > 0 || (due != nil) != (d.Name == "hourly") {
+			t.Errorf("%s: runs %v, due at %v", d.Name, ends, due)
+		}
+		if d.Name == "by-hand" {
+			if diff := cmp.Diff(want[:20], ends); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		if due != nil && (due.Before(time.Now()) || time.Until(*due) > time.Hour || due.Minute() != 0) {
+			t.Errorf("%s is due at %s", d.Name, due)
+		}
+		path, both := definitions+"/"+d.ID.String(), "?include=next_run_at&include=recent_runs"
+		r := e.Send("GET", path+both, "", "If-None-Match", `"1", "2"`)
+		if diff := cmp.Diff(d, r.Definition(200)); diff != "" {
+			t.Errorf("%s alone (-list +alone):\n%s", d.Name, diff)
+		}
+		if d := e.Send("GET", path, "").Definition(200); d.RecentRuns != nil || d.NextRunAt != nil {
+			t.Errorf("%s, not asked for: %v, %v", d.Name, d.RecentRuns, d.NextRunAt)
+		}
+	}
+	e.Send("GET", definitions+"?include=everything", "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
 }

@@ -52,6 +52,8 @@ func Is[W ~string](words ...W) string { return stateIn(words) }
 var (
 	// Unfinished is the condition that a run has not ended.
 	Unfinished = stateIn(jobrun.Phases(jobrun.ActiveStates))
+	// Finished is the condition that a run has ended.
+	Finished = stateIn(jobrun.Phases(jobrun.TerminalStates))
 	// HoldsKey is the condition that a run holds its concurrency key even if it was not
 	// admitted.
 	HoldsKey = stateIn(jobrun.Phases(jobrun.HoldingStates))

@@ -26,8 +26,8 @@ func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) 
 	return countOfRuns(tenant, f, most)
 }
 
-// SlotsOf is the query of the calendar.
-const SlotsOf = slotsOf
+// SlotsOf is the query of the calendar, RecentEnds that of how the last runs of definitions ended.
+var SlotsOf, RecentEnds = slotsOf, recentEnds
 
 // HotRunStatements are the statements of the hot path of job runs, by the names of
 // their files in testdata.

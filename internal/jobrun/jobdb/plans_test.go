@@ -102,3 +102,16 @@ func TestSeed5sQueriesAreServedByTheExtraIndexes(t *testing.T) {
 		pgtest.WantIndexes(t, pgtest.Explain(t, people, query), index)
 	}
 }
+
+// TestRecentEndsOfManyRunsUseAnIndex checks that the last runs of each definition are read by the index of definitions.
+func TestRecentEndsOfManyRunsUseAnIndex(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	pgtest.ManyMixedRuns(t, j)
+	lists := pgtest.InTenant(t, j.DB, j.Tenant)
+	for _, some := range []string{"LIMIT 1", "LIMIT 20", ""} {
+		ids := pgtest.Ask[string](t, j.DB.SQL(), `SELECT array_agg(id)::text FROM (SELECT DISTINCT definition_id AS id FROM jobs.job_runs
+			WHERE definition_id IS NOT NULL `+some+`) AS d`)
+		pgtest.WantIndexes(t, pgtest.Explain(t, lists, jobdb.RecentEnds, j.Tenant, ids, 20), "idx_job_runs_definition")
+	}
+}

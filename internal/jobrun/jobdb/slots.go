@@ -24,6 +24,29 @@ const slotsOf = `
 	        ORDER BY v.id DESC LIMIT 1) AS e ON r.state = 'SKIPPED'
 	 ORDER BY r.scheduled_for, r.definition_id`
 
+// recentEnds reads the last runs of each definition that have ended, in the order of the index of definitions.
+var recentEnds = `
+	SELECT d.id, r.id, r.state, r.finished_at
+	  FROM unnest($2::uuid[]) WITH ORDINALITY AS d (id, n) CROSS JOIN LATERAL (
+	       SELECT j.id, j.state, j.finished_at, j.created_at FROM jobs.job_runs j
+	        WHERE j.tenant_id = $1 AND j.definition_id = d.id AND j.phase` + Finished + `
+	        ORDER BY j.created_at DESC, j.id DESC LIMIT $3) AS r
+	 ORDER BY d.n, r.created_at DESC, r.id DESC`
+
+// RecentEnds implements jobrun.Runs.
+func (st *Jobs) RecentEnds(
+	ctx context.Context, tenant uuid.UUID, definitions []uuid.UUID, each int,
+) (ends []jobrun.RunEnd, err error) {
+	err = st.db.ListTenant(ctx, tenant, recentEnds, func(rows *sql.Rows) error {
+		var e jobrun.RunEnd
+		err := rows.Scan(&e.DefinitionID, &e.RunID, &e.State, &e.At)
+		postgres.UTC(&e.At)
+		ends = append(ends, e)
+		return err
+	}, tenant, pq.Array(definitions), each)
+	return ends, postgres.Wrap("read how the last runs of jobs ended", err)
+}
+
 // Slots implements jobrun.Runs.
 func (st *Jobs) Slots(ctx context.Context, tenant uuid.UUID, q jobrun.SlotQuery) (slots []jobrun.SlotRun, err error) {
 	err = st.db.ListTenant(ctx, tenant, slotsOf, func(rows *sql.Rows) error {

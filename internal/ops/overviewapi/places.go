@@ -47,7 +47,7 @@ func (s *Handlers) ListTenants(ctx context.Context, in api.ListTenantsRequestObj
 	if err := rest.ForDeployment(ctx, "the list of tenants"); err != nil {
 		return nil, err
 	}
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, nil, in.Params.PageSize, in.Params.Cursor, nil)
+	asked, err := rest.PageOf[uuid.UUID, string](ctx, s.Cursors, rest.ByID, nil, in.Params.PageSize, in.Params.Cursor, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -30,16 +29,16 @@ const (
 )
 
 // newOutcomes draws runs, given newest first.
-func newOutcomes(runs []client.JobRun, base string) (o outcomes) {
+func newOutcomes(runs []client.JobRunOutcome, base string) (o outcomes) {
 	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b client.JobRun) int { return endOf(&a).Compare(endOf(&b)) })
+	slices.SortStableFunc(runs, func(a, b client.JobRunOutcome) int { return a.FinishedAt.Compare(b.FinishedAt) })
 	counts := map[client.JobRunState]int{}
 	var order []client.JobRunState
 	for i := range runs {
 		r := &runs[i]
 		b := web.BadgeOf(r.State)
-		bar := outcome{X: i * outcomeStep, H: outcomeHeight, Tone: b.Tone, URL: base + "/ui/runs/" + r.ID.String()}
-		bar.Title = b.Word + " " + endOf(r).UTC().Format("2006-01-02 15:04:05") + " UTC"
+		bar := outcome{X: i * outcomeStep, H: outcomeHeight, Tone: b.Tone, URL: base + "/ui/runs/" + r.RunID.String()}
+		bar.Title = b.Word + " " + r.FinishedAt.UTC().Format("2006-01-02 15:04:05") + " UTC"
 		switch r.State {
 		case client.JobRunStateSKIPPED, client.JobRunStateCANCELED:
 			bar.H = outcomeHeight / 3
@@ -58,12 +57,4 @@ func newOutcomes(runs []client.JobRun, base string) (o outcomes) {
 	}
 	o.Width, o.Words = len(runs)*outcomeStep, strings.Join(said, ", ")
 	return o
-}
-
-// endOf is when a run ended, or what is known of it.
-func endOf(r *client.JobRun) time.Time {
-	if r.FinishedAt != nil {
-		return *r.FinishedAt
-	}
-	return r.UpdatedAt
 }

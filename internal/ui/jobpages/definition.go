@@ -23,7 +23,6 @@ type definitionPage struct {
 	Outcomes outcomes
 	Runs     []runRow
 	Next     *client.TickList
-	NextDue  *time.Time // when it is due next
 	Ticks    []tickRow
 	Versions []versionRow
 	Fills    []client.Backfill
@@ -68,9 +67,11 @@ func localTime(t client.Tick) string {
 }
 
 // got returns the definition that the URL names, and its ETag.
-func (p *pages) got(v *web.Visit) (*client.JobDefinition, string, json.RawMessage, error) {
+func (p *pages) got(
+	v *web.Visit, include ...client.GetJobDefinitionParamsInclude,
+) (*client.JobDefinition, string, json.RawMessage, error) {
 	res, err := p.kit.Client.GetJobDefinitionWithResponse(
-		v.Context(), v.PathValue("definition"), &client.GetJobDefinitionParams{},
+		v.Context(), v.PathValue("definition"), &client.GetJobDefinitionParams{Include: include},
 	)
 	if err != nil {
 		return nil, "", nil, err
@@ -85,13 +86,14 @@ func (p *pages) got(v *web.Visit) (*client.JobDefinition, string, json.RawMessag
 var definitionTabs = []string{"Runs", "Next", "Versions", "Definition", "Backfills"}
 
 func (p *pages) definition(v *web.Visit) (*web.Page, error) {
-	job, _, raw, err := p.got(v)
+	job, _, _, err := p.got(v, client.GetJobDefinitionParamsIncludeRecentRuns,
+		client.GetJobDefinitionParamsIncludeNextRunAt)
 	if err != nil {
 		return nil, err
 	}
 	d := definitionPage{
-		Job: job, JSON: raw, Due: dueWords(job), Policies: policyWords(job), Now: v.Now, Tab: v.URL.Query().Get("tab"),
-		URL: definitionPath(job),
+		Job: job, Outcomes: newOutcomes(job.RecentRuns, p.kit.Base), Due: dueWords(job), Policies: policyWords(job),
+		Now: v.Now, Tab: v.URL.Query().Get("tab"), URL: definitionPath(job),
 	}
 	if d.Tab == "" {
 		d.Tab = "runs"
@@ -104,12 +106,6 @@ func (p *pages) definition(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d.Takers, d.Unsure = who.of(job.Queue, job.CommandName, job.RequiredLabels), who.More
-	if d.Outcomes, err = p.outcomesOf(v, job.ID); err != nil {
-		return nil, err
-	}
-	if d.NextDue, err = p.nextOf(v, job); err != nil {
-		return nil, err
-	}
 	d.Actions = p.definitionButtons(v, job)
 	if err := p.fillTab(v, &d); err != nil {
 		return nil, err
@@ -174,6 +170,10 @@ func (p *pages) fillTab(v *web.Visit, d *definitionPage) error {
 		}
 		d.Fills = list.Backfills
 	case "definition":
+		var err error
+		if _, _, d.JSON, err = p.got(v); err != nil { // without the runs, as a client would store it
+			return err
+		}
 	default:
 		return &web.Refusal{Problem: client.Problem{
 			Status: http.StatusNotFound, Code: "REQ_NOT_FOUND", Title: "Not found", Detail: "There is no such tab.",

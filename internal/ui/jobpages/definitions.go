@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -29,7 +27,6 @@ type definitionRow struct {
 	Outcomes outcomes
 	Takers   int
 	Unsure   bool // there are more workers than were looked at
-	Next     *time.Time
 }
 
 var (
@@ -50,14 +47,13 @@ var (
 	}
 )
 
-// definitionsAtOnce on a page: the outcomes of each are a request of their own.
-const definitionsAtOnce = "20"
-
 func (p *pages) definitions(v *web.Visit) (*web.Page, error) {
 	d := definitionList{List: v.NewList(definitionViews, definitionFilters), Now: v.Now}
 	d.Create = v.Button("New job", "/ui/jobs/new", "jobs:admin", "Define a job", web.Changes)
+	sent := d.Sent(v.Now, "page_size", "50")
+	sent["include"] = []string{"total", "recent_runs", "next_run_at"}
 	res, err := p.kit.Client.ListJobDefinitionsWithResponse(v.Context(), &client.ListJobDefinitionsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", definitionsAtOnce, "include", "total")))
+		web.AsQuery(sent))
 	if err != nil {
 		return nil, err
 	}
@@ -75,57 +71,10 @@ func (p *pages) definitions(v *web.Visit) (*web.Page, error) {
 		row.URL = p.kit.Base + definitionPath(&row.JobDefinition)
 		row.Due, row.Overlap = dueWords(&row.JobDefinition), overlapShort[row.ConcurrencyPolicy]
 		row.Takers = who.of(row.Queue, row.CommandName, row.RequiredLabels)
-		if row.Outcomes, err = p.outcomesOf(v, row.ID); err != nil {
-			return nil, err
-		}
-		if row.Next, err = p.nextOf(v, &row.JobDefinition); err != nil {
-			return nil, err
-		}
+		row.Outcomes = newOutcomes(row.RecentRuns, p.kit.Base)
 		d.Rows = append(d.Rows, row)
 	}
 	return &web.Page{Template: "jobs", Title: "Jobs", Nav: "Jobs", Refresh: 10, Data: d}, nil
-}
-
-// nextOf is when a definition is due next; nil: at no time, or it creates no runs. Its next_due_at is later: runs are
-// created some time before their slot.
-func (p *pages) nextOf(v *web.Visit, d *client.JobDefinition) (*time.Time, error) {
-	if d.Schedule == nil || !d.Enabled || d.Paused {
-		return nil, nil
-	}
-	count := 1
-	res, err := p.kit.Client.ListNextJobRunsWithResponse(
-		v.Context(), d.ID.String(), &client.ListNextJobRunsParams{Count: &count},
-	)
-	if err != nil {
-		return nil, err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil || len(list.Ticks) == 0 {
-		return nil, err
-	}
-	return &list.Ticks[0].At, nil
-}
-
-// ended are the states of runs that are over.
-var ended = []client.JobRunState{
-	client.JobRunStateSUCCEEDED, client.JobRunStateFAILED, client.JobRunStateTIMEDOUT, client.JobRunStateCANCELED,
-	client.JobRunStateSKIPPED,
-}
-
-// outcomesOf are those of the last 20 runs that have ended.
-func (p *pages) outcomesOf(v *web.Visit, definition uuid.UUID) (outcomes, error) {
-	of, size := definition.String(), client.PageSize(20)
-	res, err := p.kit.Client.ListJobRunsWithResponse(
-		v.Context(), &client.ListJobRunsParams{Definition: &of, State: ended, PageSize: &size},
-	)
-	if err != nil {
-		return outcomes{}, err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return outcomes{}, err
-	}
-	return newOutcomes(list.JobRuns, p.kit.Base), nil
 }
 
 var (

@@ -76,6 +76,11 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		t.Errorf("after creating: %s", to)
 	}
 	reads(t, s, "/ui/jobs", "nightly-report", "no active worker takes it", "each day at 02:30")
+	posts(t, s, "/ui/jobs/new", "name", "by-hand", "command_name", "report", "type", "manual")
+	if page := reads(t, s, "/ui/jobs", "by-hand"); strings.Count(page, "/api/v1/job-definitions?") != 1 ||
+		strings.Contains(page, "/next-runs") || strings.Contains(page, "/api/v1/job-runs?") {
+		t.Errorf("the page asks for each job\n%s", page)
+	}
 	page := reads(t, s, "/ui/jobs/nightly-report", "It has no runs yet", "actions/pause", "A run that fails is not retried")
 	if strings.Contains(page, "actions/resume") {
 		t.Error("a job that is not paused can be resumed")

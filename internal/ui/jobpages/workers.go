@@ -183,6 +183,12 @@ func (p *pages) gotWorker(v *web.Visit) (*client.Worker, error) {
 // held are the states of runs that a worker has.
 var held = []client.JobRunState{client.JobRunStateASSIGNED, client.JobRunStateRUNNING}
 
+// ended are the states of runs that are over.
+var ended = []client.JobRunState{
+	client.JobRunStateSUCCEEDED, client.JobRunStateFAILED, client.JobRunStateTIMEDOUT, client.JobRunStateCANCELED,
+	client.JobRunStateSKIPPED,
+}
+
 func (p *pages) worker(v *web.Visit) (*web.Page, error) {
 	w, err := p.gotWorker(v)
 	if err != nil {
