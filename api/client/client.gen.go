@@ -4531,6 +4531,10 @@ type DeadLetterTopic struct {
 	// Counts Live letters by status.
 	Counts DeadLetterCounts `json:"counts"`
 
+	// CountsCapped With `count_up_to`: the statuses of which there are more letters than were
+	// counted. Absent if there are none.
+	CountsCapped []DeadLetterStatus `json:"counts_capped,omitempty"`
+
 	// OldestOpenAgeMS The age of the oldest open letter.
 	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
 
@@ -9579,6 +9583,10 @@ type ResumeRedriveParams struct {
 
 // ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
 type ListDeadLetterTopicsParams struct {
+	// CountUpTo Where to stop counting the letters of a topic in one status; `counts_capped` says
+	// of which there are more. By default, `counts` are exact.
+	CountUpTo *int32 `form:"count_up_to,omitempty" json:"count_up_to,omitempty"`
+
 	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
@@ -19102,6 +19110,9 @@ func NewGetDeadLetterStatsRequest(server string) (*http.Request, error) {
 func NewListDeadLetterTopicsRequest(server string, params *ListDeadLetterTopicsParams) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		if params.CountUpTo != nil {
+			r.query("count_up_to", *params.CountUpTo, "integer", "int32")
+		}
 		if params.PageSize != nil {
 			r.query("page_size", *params.PageSize, "integer", "int32")
 		}

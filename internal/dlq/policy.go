@@ -176,6 +176,7 @@ type Alerting struct {
 type TopicStats struct {
 	Topic     string
 	Counts    map[Status]int64
+	Capped    []Status   // there are more than Counts says
 	Oldest    *time.Time // arrival of the oldest open letter
 	Last5m    int64      // arrivals
 	Last1h    int64

@@ -24,7 +24,11 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Overview.Topics(ctx, req.Tenant.ID, asked.Request)
+	var most int64
+	if p.CountUpTo != nil {
+		most = int64(*p.CountUpTo)
+	}
+	found, err := s.Overview.Topics(ctx, req.Tenant.ID, asked.Request, most)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +94,7 @@ func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {
 		Counts: api.DeadLetterCounts{PENDING: t.Counts[dlq.Pending], RETRYING: t.Counts[dlq.Retrying],
 			RESOLVED: t.Counts[dlq.Resolved], DEAD: t.Counts[dlq.Dead]},
 		Arrivals:       api.DeadLetterArrivals{Last5M: t.Last5m, Last1H: t.Last1h, Last24H: t.Last24h},
-		ArrivalsByHour: t.Hourly[:],
+		ArrivalsByHour: t.Hourly[:], CountsCapped: rest.Enums[api.DeadLetterStatus](t.Capped),
 	}
 	if t.Oldest != nil {
 		out.OldestOpenAgeMS = new(max(0, now.Sub(*t.Oldest).Milliseconds()))

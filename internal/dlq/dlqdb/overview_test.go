@@ -2,6 +2,8 @@ package dlqdb_test
 
 import (
 	"bytes"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,7 +115,7 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	want := map[dlq.Status]int64{dlq.Pending: 1, dlq.Resolved: 1, dlq.Dead: 1}
 	seen := map[string]map[dlq.Status]int64{}
 	for next, more := (page.Request[string]{Limit: 2}), true; more; {
-		found, err := b.Topics(t.Context(), b.Tenant, next)
+		found, err := b.Topics(t.Context(), b.Tenant, next, 0)
 		if err != nil || len(found.Items) == 0 {
 			t.Fatalf("topics after %q: %+v, %v", next.Start(), found, err)
 		}
@@ -276,4 +278,89 @@ func TestActionsAreStoredAndFound(t *testing.T) {
 	}
 	b.Tenant = pgtest.NewID()
 	b.Actions(t, operator.Filter{ByTime: page.ByTime{Limit: 10}})
+}
+
+func TestTopicsAreCountedUpToANumber(t *testing.T) {
+	t.Parallel()
+	b := pgtest.NewLetterStore(t)
+	b.PushAll(t, b.NewLetter(), b.NewLetter(), b.NewLetter(), terminalLetter(b.NewLetter(), dlq.Resolved, dlq.Manual),
+		terminalLetter(b.NewLetter(), dlq.Resolved, dlq.Manual), b.NewLetter(failing("refunds", "x")))
+	for most, want := range map[int64][]dlq.TopicStats{
+		1: {
+			{Counts: map[dlq.Status]int64{dlq.Pending: 1, dlq.Resolved: 1}, Capped: []dlq.Status{dlq.Pending, dlq.Resolved}},
+			{Counts: map[dlq.Status]int64{dlq.Pending: 1}},
+		},
+		2: {
+			{Counts: map[dlq.Status]int64{dlq.Pending: 2, dlq.Resolved: 2}, Capped: []dlq.Status{dlq.Pending}},
+			{Counts: map[dlq.Status]int64{dlq.Pending: 1}},
+		},
+		3: {{Counts: map[dlq.Status]int64{dlq.Pending: 3, dlq.Resolved: 2}}, {Counts: map[dlq.Status]int64{dlq.Pending: 1}}},
+		0: {{Counts: map[dlq.Status]int64{dlq.Pending: 3, dlq.Resolved: 2}}, {Counts: map[dlq.Status]int64{dlq.Pending: 1}}},
+	} {
+		found, err := b.Topics(t.Context(), b.Tenant, page.Request[string]{Limit: 10}, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []dlq.TopicStats
+		for _, f := range found.Items {
+			slices.Sort(f.Capped)
+			got = append(got, dlq.TopicStats{Counts: f.Counts, Capped: f.Capped})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("up to %d (-want +got):\n%s", most, diff)
+		}
+	}
+}
+
+// TestTopicsAreCountedWhileTheirLettersAreRetried checks that no count misses letters that are changing their status.
+func TestTopicsAreCountedWhileTheirLettersAreRetried(t *testing.T) {
+	t.Parallel()
+	b := pgtest.NewLetterStore(t)
+	const letters, retriers = 400, 4
+	var batch []dlq.Letter
+	for range letters {
+		batch = append(batch, b.NewLetter())
+	}
+	batch = b.PushAll(t, batch...)
+	queue := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)
+	var wg sync.WaitGroup
+	for r := range retriers {
+		wg.Go(func() {
+			for i := r; i < letters; i += retriers {
+				d := b.Driven(t, batch[i])
+				f := d.Finished(
+					dlq.Result{Outcome: dlq.Acknowledged, StartedAt: pgtest.Now(), EndedAt: pgtest.Now()},
+					&dlq.DefaultPolicy, pgtest.Moment())
+				if held, err := queue.Finish(t.Context(), []dlq.Finish{f}); err != nil || !held[0] {
+					t.Errorf("letter %d: %v, %v", i, held, err)
+				}
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { wg.Wait(); close(over) }()
+	for done := false; !done; {
+		select {
+		case <-over:
+			done = true
+		default:
+		}
+		one, err := b.Topic(t.Context(), b.Tenant, "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := b.Topics(t.Context(), b.Tenant, page.Request[string]{Limit: 1}, letters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []dlq.TopicStats{one, list.Items[0]} {
+			sum := s.Counts[dlq.Pending] + s.Counts[dlq.Retrying] + s.Counts[dlq.Resolved]
+			if sum != letters || s.Last5m != letters {
+				t.Fatalf("%d letters of %d that arrived, want %d: %v", sum, s.Last5m, letters, s.Counts)
+			}
+		}
+		if done && one.Counts[dlq.Resolved] != letters {
+			t.Errorf("in the end: %v", one.Counts)
+		}
+	}
 }

@@ -44,7 +44,7 @@ type topicCount struct {
 
 // Topics implements dlq.Overview.
 func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID,
-	p page.Request[string]) (found page.Of[dlq.TopicStats], err error) {
+	p page.Request[string], most int64) (found page.Of[dlq.TopicStats], err error) {
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) (err error) {
 		var topics []string
 		if err := tx.SelectContext(ctx, &topics, letterTopics, tenant, p.Start(), p.Limit+1); err != nil {
@@ -52,7 +52,7 @@ func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID,
 		}
 		names := page.Cut(p, topics)
 		found.More = names.More
-		found.Items, err = topicStats(ctx, tx, tenant, names.Items)
+		found.Items, err = topicStats(ctx, tx, tenant, names.Items, most)
 		return err
 	})
 	return found, postgres.Wrap("list the topics of dead letters", err)
@@ -66,7 +66,7 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 		if err != nil {
 			return err
 		}
-		found, err := topicStats(ctx, tx, tenant, []string{topic})
+		found, err := topicStats(ctx, tx, tenant, []string{topic}, 0)
 		if err != nil {
 			return err
 		}
@@ -111,8 +111,22 @@ func OldestOpen(of string) string {
 // oldestOpen is OldestOpen of the topic of a row t.
 var oldestOpen = OldestOpen("m.tenant_id = $1 AND m.original_topic = t.topic")
 
-// topicStats counts the letters of topics, in their order.
-func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []string) ([]dlq.TopicStats, error) {
+// countLetters counts the letters of topics by status. countFewLetters does so up to $3 of each, by an index scan for
+// each topic and status that ends there.
+const countLetters = `
+	SELECT m.original_topic AS topic, m.status, count(*) AS n FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = $1 AND m.original_topic = ANY($2) GROUP BY m.original_topic, m.status`
+
+var countFewLetters = `
+	SELECT t.topic, s.status, few.n
+	  FROM unnest($2::text[]) AS t (topic) CROSS JOIN unnest(ARRAY[` + postgres.QuotedList(dlq.Statuses) + `]) AS s (status)
+	 CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM dlq.dlq_messages m
+	       WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = s.status LIMIT $3) AS m) AS few
+	 WHERE few.n > 0`
+
+// topicStats counts the letters of topics, in their order: of each status up to most; 0: all.
+func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []string, most int64) ([]dlq.TopicStats,
+	error) {
 	out := make([]dlq.TopicStats, len(topics))
 	at := make(map[string]*dlq.TopicStats, len(topics))
 	for i, topic := range topics {
@@ -120,14 +134,19 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		at[topic] = &out[i]
 	}
 	var counts []topicCount
-	err := tx.SelectContext(ctx, &counts, `
-		SELECT m.original_topic AS topic, m.status, count(*) AS n FROM dlq.dlq_messages m
-		 WHERE m.tenant_id = $1 AND m.original_topic = ANY($2) GROUP BY m.original_topic, m.status`, tenant, postgres.ArrayOf(topics))
-	if err != nil {
+	query, args := countLetters, []any{tenant, postgres.ArrayOf(topics)}
+	if most > 0 {
+		query, args = countFewLetters, append(args, most+1)
+	}
+	if err := tx.SelectContext(ctx, &counts, query, args...); err != nil {
 		return nil, fmt.Errorf("count: %w", err)
 	}
 	for _, c := range counts {
-		at[c.Topic].Counts[c.Status] = c.N
+		t := at[c.Topic]
+		if most > 0 && c.N > most {
+			c.N, t.Capped = most, append(t.Capped, c.Status)
+		}
+		t.Counts[c.Status] = c.N
 	}
 	var arrived []struct {
 		Topic   string     `db:"topic"`
@@ -136,7 +155,7 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		Last1h  int64      `db:"last_1h"`
 		Last24h int64      `db:"last_24h"`
 	}
-	err = tx.SelectContext(ctx, &arrived, `
+	err := tx.SelectContext(ctx, &arrived, `
 		SELECT t.topic, (SELECT min(o.created_at) FROM (`+oldestOpen+`) AS o) AS oldest,
 		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '5 minutes'), 0) AS last_5m,
 		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '1 hour'), 0) AS last_1h,

@@ -63,7 +63,7 @@ func groupErrors(tenant uuid.UUID, f saga.ErrorFilter) (query string, args []any
 	}
 	return fmt.Sprintf(`
 WITH ended AS MATERIALIZED (
-	SELECT workflow_name, error_step AS step, error_action AS action, error_code AS code, bit_or(1 << ended_state) AS states, count(*) AS n,
+	SELECT workflow_name, error_step AS step, coalesce(error_action, CASE ended_state WHEN 6 THEN 'COMPENSATE' ELSE 'EXECUTE' END) AS action, error_code AS code, bit_or(1 << ended_state) AS states, count(*) AS n,
 	       count(*) FILTER (WHERE needs_attention) AS attention, min(completed_at) AS first, max(completed_at) AS last, max(id::text) AS sample
 	  FROM (SELECT s.workflow_name, s.error_step, s.error_action, s.error_code, s.ended_state, s.needs_attention, s.completed_at, s.id
 	          FROM saga.saga_states s WHERE %[1]s ORDER BY s.created_at DESC, s.id DESC LIMIT %[3]d) AS s

@@ -2,6 +2,8 @@ package letterpages
 
 import (
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,16 +15,32 @@ import (
 type topicList struct {
 	*web.List
 	Areas   []web.Tab
-	Topics  []client.DeadLetterTopic
+	Topics  []topicRow
+	Most    string      // where counting stops
 	Default *web.Button // the default policy
 	Import  bool
 	Now     time.Time
 }
 
+// topicRow is a topic, of which letters were counted up to a number.
+type topicRow struct{ client.DeadLetterTopic }
+
+// More reports whether there are more letters in a status than were counted.
+func (r topicRow) More(status string) bool {
+	return slices.Contains(r.CountsCapped, client.DeadLetterStatus(status))
+}
+
+// countedAtMost is where counting stops for each status of a topic: counting a million
+// letters takes too long for a page that asks again every ten seconds.
+const countedAtMost = 1000
+
 func (p *pages) topics(v *web.Visit) (*web.Page, error) {
-	d := topicList{List: v.NewList(nil, nil), Areas: areas("Topics"), Now: v.Now, Import: !p.kit.ReadOnly}
+	d := topicList{
+		List: v.NewList(nil, nil), Areas: areas("Topics"), Now: v.Now, Import: !p.kit.ReadOnly,
+		Most: web.Count(countedAtMost),
+	}
 	res, err := p.kit.Client.ListDeadLetterTopicsWithResponse(v.Context(), &client.ListDeadLetterTopicsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "100")))
+		web.AsQuery(d.Sent(v.Now, "page_size", "100", "count_up_to", strconv.Itoa(countedAtMost))))
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +48,9 @@ func (p *pages) topics(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Topics = list.Topics
+	for _, t := range list.Topics {
+		d.Topics = append(d.Topics, topicRow{t})
+	}
 	d.Paged(list.Pagination)
 	if !p.kit.ReadOnly {
 		b := v.Button("Default policy", "/ui/dlq/policy", "dlq:admin", "What applies to topics without a policy.", web.Changes)
