@@ -9492,6 +9492,13 @@ type ListRedrivesParamsInclude string
 
 // CreateRedriveParams defines parameters for CreateRedrive.
 type CreateRedriveParams struct {
+	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// server may shorten it.
+	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -9881,6 +9888,13 @@ type ResumeJobDefinitionParams struct {
 
 // CreateJobRunParams defines parameters for CreateJobRun.
 type CreateJobRunParams struct {
+	// Wait How long to wait for the run to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
+	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
@@ -10064,6 +10078,13 @@ type ReassignJobRunParams struct {
 
 // RerunJobRunParams defines parameters for RerunJobRun.
 type RerunJobRunParams struct {
+	// Wait How long to wait for the run to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
+	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -18930,6 +18951,12 @@ func NewCreateRedriveRequest(server string, params *CreateRedriveParams, body Cr
 func NewCreateRedriveRequestWithBody(server string, params *CreateRedriveParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		if params.Wait != nil {
+			r.query("wait", *params.Wait, "string", "")
+		}
+		if params.Prefer != nil {
+			r.head("Prefer", *params.Prefer, "string", "")
+		}
 		if params.IdempotencyKey != nil {
 			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
@@ -19645,6 +19672,12 @@ func NewCreateJobRunRequestWithBody(server string, definition JobDefinitionRef, 
 	var r requested
 	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
+		if params.Wait != nil {
+			r.query("wait", *params.Wait, "string", "")
+		}
+		if params.Prefer != nil {
+			r.head("Prefer", *params.Prefer, "string", "")
+		}
 		if params.IdempotencyKey != nil {
 			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}
@@ -20080,6 +20113,12 @@ func NewRerunJobRunRequestWithBody(server string, runID JobRunID, params *RerunJ
 	var r requested
 	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
+		if params.Wait != nil {
+			r.query("wait", *params.Wait, "string", "")
+		}
+		if params.Prefer != nil {
+			r.head("Prefer", *params.Prefer, "string", "")
+		}
 		if params.IdempotencyKey != nil {
 			r.head("Idempotency-Key", *params.IdempotencyKey, "string", "")
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,9 +17,11 @@ import (
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/rest/ratelimit"
@@ -65,6 +68,8 @@ type node struct {
 	writes      *writes
 	calls       *participant.Client
 	definitions *pinned
+	ends        *ends.Board
+	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, together
 	engine      *engine.Engine
 	notices     *notices
 	letters     *letters             // nil: there is no dead-letter queue
@@ -94,6 +99,7 @@ func build(
 		n.addWrites,
 		n.addCalls,
 		n.addNotices,
+		n.addEnds,
 		n.addEngine,
 		n.addLetters,
 		n.addJobs,
@@ -160,12 +166,65 @@ func (n *node) addNotices(context.Context) (err error) {
 	return err
 }
 
+// addEnds adds the board of those that wait for ends, here and on other nodes.
+func (n *node) addEnds(context.Context) error {
+	cfg := ends.Config{Max: n.cfg.Server.MaxWaiting, Count: n.metrics.Waiting}
+	if n.jobStores != nil {
+		line := n.jobStores.line
+		cfg.Tell, cfg.Linked = func(message string) { line.Tell(endsChannel, message) }, line.Open
+		n.ends = ends.New(cfg)
+		line.On(endsChannel, n.ends.Hear)
+		n.jobStores.onOver(func(tenant, run uuid.UUID) {
+			n.ends.Ended(ends.Key{Kind: ends.JobRun, Tenant: tenant, ID: run}, nil)
+		})
+	} else {
+		n.ends = ends.New(cfg)
+	}
+	n.loads = groupcommit.New(groupcommit.Config[*saga.Ref, *saga.Loaded]{
+		Flush: func(ctx context.Context, batch []*saga.Ref) ([]*saga.Loaded, error) {
+			return loadEach(ctx, n.sagas, batch)
+		},
+		Key: func(r *saga.Ref) any { return r }, // requests for one saga share a batch
+	})
+	return nil
+}
+
+// endsChannel is the channel of ends.Board's messages.
+const endsChannel = "skald_ends"
+
+// loadEach reads each of the sagas; nil: it is not there, or cannot be read.
+func loadEach(ctx context.Context, store saga.Store, batch []*saga.Ref) ([]*saga.Loaded, error) {
+	refs := make([]saga.Ref, len(batch))
+	for i, r := range batch {
+		refs[i] = *r
+	}
+	slices.SortFunc(refs, saga.Ref.Compare)
+	found, err := store.Load(ctx, slices.Compact(refs))
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[saga.Ref]*saga.Loaded, len(found))
+	for i := range found {
+		by[found[i].Saga.Ref()] = &found[i]
+	}
+	out := make([]*saga.Loaded, len(batch))
+	for i, r := range batch {
+		out[i] = by[*r]
+	}
+	return out, nil
+}
+
+// sagaEnded tells those that wait for a saga of its end.
+func (n *node) sagaEnded(ref saga.Ref, committed *saga.Loaded) {
+	n.ends.Ended(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID}, ends.Committed(committed))
+}
+
 func (n *node) addEngine(context.Context) error {
 	e := n.cfg.Engine
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
 		Definition: n.definitions.definition, Call: n.calls.Call, CheckJobRun: n.checkJobRuns(),
-		Node: n.name, Process: thisProcess(), Gone: isGone, Now: n.now, NewID: newID, Log: n.opt.Log,
+		Node: n.name, Process: thisProcess(), Gone: isGone, Now: n.now, Ended: n.sagaEnded, NewID: newID, Log: n.opt.Log,
 		LeaseTTL: e.LeaseTTL, ReaperInterval: e.ReaperInterval, SlowAfter: e.SlowStepAfter,
 		DrainTimeout: max(e.DrainTimeout, 1), StepTimeout: e.DefaultStepTimeout,
 		CompensationTimeout: e.DefaultCompensationTimeout, Budget: budget(n.cfg.Limits), MaxRunning: e.MaxRunning,
@@ -233,7 +292,8 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Notes: n.sagas, Reports: n.sagas,
 			Eraser: n.eraser,
 			Bulks:  n.sagaBulks(),
-			Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
+			Create: n.writes.Create, Commit: n.act, Engine: n.engine, Node: n.sagas.Node,
+			Load:    func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error) { return n.loads.Do(ctx, &ref) },
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
 			Budget:    budget(n.cfg.Limits),
 			Retention: n.retention(), RetentionBatch: n.cfg.Retention.BatchSize,
@@ -264,7 +324,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			MaxSteps:         n.cfg.Limits.MaxSteps, MaxJSONDepth: n.cfg.Limits.MaxJSONDepth,
 		},
 		RequireIfMatch: server.RequireIfMatch, ProbesOnly: !n.cfg.Has(config.RoleAPI),
-		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping,
+		Now: n.now, NewID: newID, Ready: n.ready, Stopping: n.stopping, Ends: n.ends,
 		Limiter: ratelimit.New(ratelimit.Limits{
 			Key: n.cfg.Limits.KeyRequests, Tenant: n.cfg.Limits.TenantRequests, Creates: n.cfg.Limits.TenantCreates,
 		}, time.Now),
@@ -275,6 +335,15 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		edge.Access.Identify, edge.Access.Forget = n.checker.Identify, n.checker.Forget
 	}
 	return edge, nil
+}
+
+// act commits a change that a request has made, which may end the saga.
+func (n *node) act(ctx context.Context, c saga.Change) error {
+	err := n.writes.Act(ctx, c)
+	if err == nil && c.After.State.Terminal() {
+		n.sagaEnded(c.After.Ref(), nil)
+	}
+	return err
 }
 
 // nodeName names this node uniquely among those of a database.

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
@@ -36,8 +37,11 @@ type jobStores struct {
 	offloading  jobrun.Offloading
 	// current returns the settings, at most seconds old.
 	current func(context.Context) (jobrun.Settings, error)
-	// admitted calls woke whenever runs of a queue have become claimable, until ctx ends.
-	admitted  func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
+	line    *notify.Line // between the nodes
+	// admitted registers what is called whenever runs of a queue have become claimable, and
+	// onOver what is called when one has ended.
+	admitted  func(woke func(tenant uuid.UUID, queue string))
+	onOver    func(func(tenant, run uuid.UUID))
 	events    jobrun.Events
 	records   jobrun.RecordEvents
 	outbox    jobrun.Outbox
@@ -58,7 +62,8 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 		sagaBulks: sweepdb.NewSagaBulks(db, sagas),
 		workers:   jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
-		current: settings.Current, admitted: db.Hub.Run, events: events, records: events, outbox: events,
+		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,
+		events: events, records: events, outbox: events,
 		ensure: jobdb.NewDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
 		resealing: resealing{db.DB, letters, runs},
 	}
@@ -227,11 +232,12 @@ func (j *jobs) run(ctx context.Context) {
 			}
 		})
 	})
-	j.admitted(ctx, func(tenant uuid.UUID, queue string) {
+	j.admitted(func(tenant uuid.UUID, queue string) {
 		for _, woke := range j.woken {
 			woke(tenant, queue)
 		}
 	})
+	j.line.Run(ctx)
 }
 
 // close writes what is still queued.

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -111,6 +112,9 @@ func (n *node) newLetters() (*letters, error) {
 		},
 		Round: func(ctx context.Context, do func(context.Context)) {
 			n.retained(ctx, operator.By{}, "dead_letters", do)
+		},
+		Ended: func(r dlq.Redrive) {
+			n.ends.Ended(ends.Key{Kind: ends.Redrive, Tenant: r.TenantID, ID: r.ID}, nil)
 		},
 		Observer: redrive.Observer{
 			Drove: m.LetterRetried, Loop: func(name string) { m.Loop("dlq_" + name) },

@@ -129,6 +129,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	stopWork()
 	parts.Wait()
 	n.writes.Close()
+	n.loads.Close()
 	n.tail.Close()
 	n.calls.Close()
 	if n.letters != nil {

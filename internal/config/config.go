@@ -131,6 +131,7 @@ type Server struct {
 	RequestTimeout  time.Duration `koanf:"request_timeout" validate:"min=100ms,max=10m" doc:"Maximum time to process a request, not counting the wait it asked for."`
 	MaxWait         time.Duration `koanf:"max_wait" validate:"min=0s,max=10m" doc:"Maximum of ?wait=; longer waits are shortened to it."`
 	RequireIfMatch  bool          `koanf:"require_if_match" doc:"Whether every operation that accepts If-Match requires it: without it, the answer is 428. Operations marked x-if-match: required in openapi.yaml always do."`
+	MaxWaiting      int           `koanf:"max_waiting" validate:"min=1,max=1000000" doc:"Maximum number of requests with ?wait= or Prefer: wait that wait on this node at once; others are answered without waiting."`
 	MaxStreams      int           `koanf:"max_streams" validate:"min=1,max=10000" doc:"Maximum number of live streams of audit events that this node serves at once."`
 	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Maximum time from the end of drain_delay to the end of the process; must exceed engine.drain_timeout."`
 	DrainDelay      time.Duration `koanf:"drain_delay" validate:"min=0s,max=5m" doc:"How long the node still accepts requests after the stop signal, while /readyz already answers 503: as long as a load balancer needs to notice."`

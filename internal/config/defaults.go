@@ -45,6 +45,7 @@ func Default(env Environment) Config {
 			IdleTimeout:     2 * time.Minute,
 			RequestTimeout:  30 * time.Second,
 			MaxWait:         60 * time.Second,
+			MaxWaiting:      10_000,
 			MaxStreams:      100,
 			ShutdownTimeout: 25 * time.Second,
 		},

@@ -74,6 +74,7 @@ var samples = map[string]struct {
 	"server.request_timeout":              {"20s", 20 * time.Second},
 	"server.require_if_match":             {"true", true},
 	"server.max_wait":                     {"10s", 10 * time.Second},
+	"server.max_waiting":                  {"7", 7},
 	"server.max_streams":                  {"7", 7},
 	"server.drain_delay":                  {"7s", 7 * time.Second},
 	"server.shutdown_timeout":             {"40s", 40 * time.Second},

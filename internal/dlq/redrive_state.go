@@ -12,6 +12,10 @@ import (
 var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted,
 	RedriveCompleted, RedriveCanceled}
 
+// Over reports whether waiting for the end of a redrive is pointless: it has ended, or
+// somebody must decide.
+func (s RedriveState) Over() bool { return s.Terminal() || s == RedriveHalted }
+
 // Terminal tells whether this state is final.
 func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }
 

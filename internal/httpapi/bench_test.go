@@ -29,8 +29,8 @@ type idle struct{ owner int64 }
 func (i *idle) Admit(context.Context) (*int64, func(*saga.Instance)) {
 	return &i.owner, func(*saga.Instance) {}
 }
-func (i *idle) Wake(saga.Ref)                                {}
-func (i *idle) Watch(saga.Ref) (<-chan *saga.Loaded, func()) { return nil, func() {} }
+func (i *idle) Wake(saga.Ref)        {}
+func (i *idle) Drives(saga.Ref) bool { return false }
 
 // discard accepts a response and drops it.
 type discard struct {

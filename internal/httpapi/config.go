@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/rest/keyed"
@@ -72,6 +73,9 @@ type Config struct {
 	// Stopping is closed when the server begins to stop: requests that wait for a saga's
 	// end are then answered with its current state. Nil: never closed.
 	Stopping <-chan struct{}
+	// Ends is who waits for the end of what. Nil: nobody is told of ends, and requests that
+	// wait look every few seconds.
+	Ends *ends.Board
 	// Limiter limits requests; nil: there are no limits. Limited is called with the limit
 	// that refused a request; nil: not called.
 	Limiter *ratelimit.Limiter
@@ -144,6 +148,9 @@ func (c *Config) complete() error {
 	}
 	if c.Overview == nil {
 		c.Overview = overview.OfSagas{Sagas: c.Sagas.Store, Now: c.Now}
+	}
+	if c.Ends == nil {
+		c.Ends = ends.New(ends.Config{})
 	}
 	if c.Loops == nil {
 		c.Loops = func() []overview.Loop { return nil }

@@ -71,7 +71,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, fmt.Errorf("HTTP edge: read the contract: %w", err)
 	}
 	kit := &rest.Kit{
-		Clock: cfg.Now, NewID: cfg.NewID, Limits: cfg.Limits, Stopping: cfg.Stopping, Log: cfg.Log,
+		Clock: cfg.Now, NewID: cfg.NewID, Limits: cfg.Limits, Stopping: cfg.Stopping, Ends: cfg.Ends, Log: cfg.Log,
 		Cursors: rest.Cursors{Key: cfg.CursorKey},
 		Streams: &rest.Streams{
 			Max: cfg.Limits.MaxStreams, MaxOfTenant: cfg.Limits.TenantStreams, Changed: cfg.Trail.Streams,

@@ -52,6 +52,7 @@ type Metrics struct {
 	actions  prometheus.Counter
 	feedLag  prometheus.Gauge
 	streams  prometheus.Gauge
+	waiting  prometheus.Gauge
 }
 
 // NewMetrics registers all metrics. load returns how many sagas of this node have a
@@ -160,6 +161,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 		"skald_audit_feed_lag_seconds",
 		"Age of the oldest audit event that the feed holds back, because a transaction that began earlier is open, anywhere in the PostgreSQL cluster.",
 	).WithLabelValues()
+	m.waiting = gauge("skald_waiting_requests", "Requests that wait on this node for the end of a saga, a job run or a redrive.").WithLabelValues()
 	m.streams = gauge("skald_event_streams", "Live streams of audit events that are open on this node.").WithLabelValues()
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(
@@ -256,6 +258,9 @@ func (m *Metrics) RateLimited(limit string) { m.limited.WithLabelValues(limit).I
 
 // ConnRefused counts a connection that was closed because its client has too many.
 func (m *Metrics) ConnRefused() { m.refused.Inc() }
+
+// Waiting records how many requests wait for an end.
+func (m *Metrics) Waiting(requests int) { m.waiting.Set(float64(requests)) }
 
 // Streams records how many live streams are open.
 func (m *Metrics) Streams(open int) { m.streams.Set(float64(open)) }

@@ -81,6 +81,7 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_commit_batch_size_sum{kind="create"}`: 7, `skald_commit_batch_size_count{kind="create"}`: 1,
 		}},
 		{"events", func(m *ops.Metrics) { m.EventsWritten(5) }, map[string]float64{"skald_audit_events_written_total": 5}},
+		{"waiting", func(m *ops.Metrics) { m.Waiting(2) }, map[string]float64{"skald_waiting_requests": 2}},
 		{"streams", func(m *ops.Metrics) { m.Streams(2) }, map[string]float64{"skald_event_streams": 2}},
 		{"archived sagas", func(m *ops.Metrics) { m.Archived(4) }, map[string]float64{"skald_sagas_archived_total": 4}},
 		{"a saga without progress", func(m *ops.Metrics) { m.Stalled("no_owner") }, map[string]float64{`skald_sagas_stalled_total{reason="no_owner"}`: 1}},

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/loop/ends"
 )
 
 // Limits are the limits on requests. Zero fields mean the defaults in the comments, except
@@ -83,6 +84,7 @@ type Kit struct {
 	NewID    func() uuid.UUID
 	Limits   Limits
 	Stopping <-chan struct{} // closed when the server begins to stop; nil: never
+	Ends     *ends.Board     // who waits for the end of what
 	Log      *slog.Logger
 	Cursors  Cursors
 	Streams  *Streams

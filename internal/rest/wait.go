@@ -2,13 +2,16 @@ package rest
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop/ends"
 )
 
-// A saga that ends on another node is visible only in the store. A waiting request polls
-// there, at growing intervals.
+// How often a request that waits looks by itself, at growing intervals, while this node is
+// not told what happens on others. Otherwise it does so every ends.Every.
 const (
 	FirstPoll = 100 * time.Millisecond
 	LastPoll  = time.Second
@@ -43,32 +46,80 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 	return 0, "", nil
 }
 
-// AwaitBy reads v again, at growing intervals, until over returns true, the wait ends, or
-// the server begins to stop; it returns the last v.
-func AwaitBy[T any](ctx context.Context, stopping <-chan struct{}, v T, wait time.Duration, over func(*T) bool,
-	read func(context.Context) (T, error)) (T, error) {
+// Await returns when what w waits for is over, the wait has passed, or the server begins to
+// stop: with what was committed, if this node has ended it and saw all of it. over reads
+// whether it is over. fresh: it was not over when w began to wait, and need not be read at
+// first. here reports whether this node would be the one to end it; then it is not read,
+// and no other node is asked, except every few seconds: that is the safety net for ends
+// that nobody told. An error means that the client left or that over failed.
+func (k *Kit) Await(ctx context.Context, w *ends.Waiter, wait time.Duration, fresh bool, here func() bool,
+	over func(context.Context) (bool, error)) (committed any, err error) {
 	end := time.NewTimer(wait)
 	defer end.Stop()
-	interval := FirstPoll
-	for wait > 0 && !over(&v) {
-		poll := time.NewTimer(interval)
+	look, interval := !fresh && !here(), FirstPoll
+	for ; ; look = true {
+		if look {
+			if is, err := over(ctx); is || err != nil {
+				return nil, err
+			}
+		}
+		pause := interval
+		if mine := here(); mine || w.Linked() {
+			pause = ends.Every - rand.N(ends.Every/4) //nolint:gosec // spreads load, guards nothing
+			if !mine {
+				w.Ask()
+			}
+		}
+		safety := time.NewTimer(pause)
 		select {
-		case <-ctx.Done():
-			poll.Stop()
-			return v, ctx.Err()
-		case <-end.C:
-			wait = 0
-		case <-stopping:
-			wait = 0
-		case <-poll.C:
+		case committed := <-w.Told:
+			if safety.Stop(); committed != nil {
+				return committed, nil
+			}
+		case <-safety.C:
 			interval = min(2*interval, LastPoll)
+		case <-end.C:
+			safety.Stop()
+			return nil, nil
+		case <-k.Stopping:
+			safety.Stop()
+			return nil, nil
+		case <-ctx.Done():
+			safety.Stop()
+			return nil, ctx.Err()
 		}
-		poll.Stop()
-		next, err := read(ctx)
-		if err != nil {
-			return v, err
-		}
-		v = next
 	}
-	return v, nil
+}
+
+// elsewhere is Await's here where any node may be the one.
+func elsewhere() bool { return false }
+
+// AwaitBy returns v as it is when it is over, the wait has passed, or the server begins to
+// stop. first is v as it was just made; nil: it must be read. waited: the wait was honoured,
+// which it is not when too many requests wait already.
+func AwaitBy[T any](ctx context.Context, k *Kit, of ends.Key, wait time.Duration, first *T, over func(*T) bool,
+	read func(context.Context) (T, error)) (v T, waited bool, err error) {
+	var w *ends.Waiter
+	if wait > 0 {
+		w = k.Ends.Watch(of) // before it is read, so that its end is not missed in between
+	}
+	defer w.Stop()
+	if first != nil {
+		v = *first
+	} else if v, err = read(ctx); err != nil {
+		return v, false, err
+	}
+	if w == nil || over(&v) {
+		return v, wait > 0 && over(&v), nil
+	}
+	_, err = k.Await(ctx, w, wait, true, elsewhere, func(ctx context.Context) (bool, error) {
+		if v, err = read(ctx); err != nil {
+			return false, err
+		}
+		return over(&v), nil
+	})
+	if err == nil && !over(&v) {
+		v, err = read(ctx) // its present state
+	}
+	return v, true, err
 }

@@ -22,11 +22,15 @@ const retryAllWait = 10 * time.Second
 
 // CreateRedrive stores a bulk redrive, or previews it.
 func (s *Handlers) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.Response, error) {
+	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
 	b, err := redriveAsked(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
-	b.key = in.Params.IdempotencyKey
+	b.key, b.wait, b.honoured = in.Params.IdempotencyKey, wait, honoured
 	return s.redrive(ctx, b)
 }
 
@@ -114,15 +118,19 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 			Body: api.RetryAllResult{Message: fmt.Sprintf("%d letters would be retried", p.Matched), Preview: p}}, nil
 	}
 	r, replayed, err := s.storeRedrive(ctx, r, rest.RequestOf(ctx).Who)
+	waited := false
 	if err == nil {
-		r, err = s.awaitRedrive(ctx, r, wait)
+		r, waited, err = s.awaitRedrive(ctx, endOf(&r), wait, &r)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := rest.Answer{Status: http.StatusAccepted, Location: redrivePath(r.ID), Replayed: replayed, Waited: honoured}
+	out := rest.Answer{Status: http.StatusAccepted, Location: redrivePath(r.ID), Replayed: replayed}
+	if waited {
+		out.Waited = honoured
+	}
 	message := fmt.Sprintf("%d of %d letters retried so far; the redrive continues", r.Done, r.Matched)
-	if over(r.State) {
+	if r.State.Over() {
 		out.Status, out.Location = http.StatusOK, ""
 		message = fmt.Sprintf("%d of %d letters retried, %d failed, %d skipped; the redrive is %s", r.Done, r.Matched, r.Failed, r.Skipped, r.State)
 	}
@@ -151,14 +159,21 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error)
 		return rest.Answer{}, err
 	}
 	r, replayed, err := s.storeRedrive(ctx, r, who)
+	waited := false
+	if err == nil && asked.wait > 0 {
+		r, waited, err = s.awaitRedrive(ctx, endOf(&r), asked.wait, &r)
+	}
 	if err != nil {
 		return rest.Answer{}, err
+	}
+	if !waited {
+		asked.honoured = ""
 	}
 	shown := toAPIRedrive(&r, s.Now())
 	shown.UnknownIds = unknown
 	return rest.Answer{
 		Status: http.StatusAccepted, Body: shown, ETag: rest.ETagOf(r.Version), Location: redrivePath(r.ID),
-		Replayed: replayed,
+		Replayed: replayed, Waited: asked.honoured,
 	}, nil
 }
 

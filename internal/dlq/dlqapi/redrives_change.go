@@ -106,6 +106,9 @@ func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *strin
 		switch err := s.Redrives.Change(ctx, after, by); {
 		case err == nil:
 			s.WakeRedrives()
+			if after.State.Over() {
+				s.Ends.Ended(endOf(&after), nil)
+			}
 			return s.redriveAnswer(&after), nil
 		case !fault.IsCode(err, dlq.CodeStale):
 			return rest.Answer{}, err

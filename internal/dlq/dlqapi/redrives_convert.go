@@ -161,4 +161,7 @@ type bulk struct {
 	asked   dlq.RedriveRequest
 	dryRun  bool
 	key     *string // Idempotency-Key
+
+	wait     time.Duration // for the end of the redrive
+	honoured string        // the preference that the wait fulfils
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/rest"
 )
 
@@ -18,15 +19,15 @@ func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.readRedrive(ctx, in.RedriveID)
-	if err == nil {
-		r, err = s.awaitRedrive(ctx, r, wait)
-	}
+	of := ends.Key{Kind: ends.Redrive, Tenant: rest.RequestOf(ctx).Tenant.ID, ID: in.RedriveID}
+	r, waited, err := s.awaitRedrive(ctx, of, wait, nil)
 	if err != nil {
 		return nil, err
 	}
 	a := s.redriveAnswer(&r)
-	a.Waited = honoured
+	if waited {
+		a.Waited = honoured
+	}
 	if !r.State.Terminal() {
 		return a, nil // its progress changes without a new version
 	}
@@ -39,14 +40,15 @@ func (s *Handlers) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, 
 	return s.Redrives.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 }
 
-// over tells whether waiting for a redrive is pointless by now.
-func over(state dlq.RedriveState) bool { return state.Terminal() || state == dlq.RedriveHalted }
+func endOf(r *dlq.Redrive) ends.Key {
+	return ends.Key{Kind: ends.Redrive, Tenant: r.TenantID, ID: r.ID}
+}
 
-// awaitRedrive returns the redrive when it is over, the wait has passed, or the server
-// starts to stop.
-func (s *Handlers) awaitRedrive(ctx context.Context, r dlq.Redrive, wait time.Duration) (dlq.Redrive, error) {
-	return rest.AwaitBy(ctx, s.Stopping, r, wait, func(r *dlq.Redrive) bool { return over(r.State) },
-		func(ctx context.Context) (dlq.Redrive, error) { return s.readRedrive(ctx, r.ID) })
+// awaitRedrive is rest.AwaitBy for a redrive.
+func (s *Handlers) awaitRedrive(ctx context.Context, of ends.Key, wait time.Duration,
+	first *dlq.Redrive) (r dlq.Redrive, waited bool, err error) {
+	return rest.AwaitBy(ctx, s.Kit, of, wait, first, func(r *dlq.Redrive) bool { return r.State.Over() },
+		func(ctx context.Context) (dlq.Redrive, error) { return s.readRedrive(ctx, of.ID) })
 }
 
 // ListRedrives returns a page of redrives, newest first.

@@ -140,6 +140,9 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 				a, more = before, false
 				continue
 			}
+			if a.State != before.State && a.State.Over() {
+				r.cfg.Ended(a)
+			}
 			if a.State == dlq.RedriveHalted && before.State != a.State {
 				r.cfg.Log.WarnContext(ctx, "redrive halted", slog.String("redrive_id", a.ID.String()),
 					slog.String("reason", a.HaltReason))

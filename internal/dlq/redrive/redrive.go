@@ -64,6 +64,10 @@ type Config struct {
 	// called directly.
 	Round func(ctx context.Context, do func(context.Context))
 
+	// Ended is told of every redrive that has completed or halted on this node, after the
+	// commit; nil: nobody is told.
+	Ended func(dlq.Redrive)
+
 	Observer Observer
 }
 
@@ -134,6 +138,9 @@ func (c Config) complete() Config {
 	}
 	if c.NewID == nil {
 		c.NewID = func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+	}
+	if c.Ended == nil {
+		c.Ended = func(dlq.Redrive) {}
 	}
 	if c.Forbidden == nil {
 		c.Forbidden = func(string) bool { return false }

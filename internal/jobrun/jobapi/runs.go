@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/rest"
 )
 
@@ -49,8 +50,12 @@ func (s *Handlers) didRun(ctx context.Context, id uuid.UUID, verb, reason string
 }
 
 // CreateJobRun starts a run of a definition.
-func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.Response, error) {
-	ctx, cancel := s.Promised(ctx)
+func (s *Handlers) CreateJobRun(client context.Context, in api.CreateJobRunRequestObject) (api.Response, error) {
+	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.Promised(client)
 	defer cancel()
 	d, err := s.definitionAt(ctx, in.Definition, nil)
 	if err != nil {
@@ -85,30 +90,34 @@ func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestO
 	if err := jobrun.CheckLabels("/labels", labels); err != nil {
 		return nil, err
 	}
-	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, rest.Text(b.Reason))
+	r, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, rest.Text(b.Reason))
+	if err != nil {
+		return nil, err
+	}
+	return s.started(client, &r, replayed, wait, honoured)
 }
 
 // startRun stores a requested run of d, or finds the one that the same request created
 // before. Faults: Invalid; Conflict (CodeForbidden).
 func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb,
-	reason string) (rest.Answer, error) {
+	reason string) (stored jobrun.Run, replayed bool, err error) {
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {
-		return rest.Answer{}, err
+		return stored, false, err
 	}
 	if err := schema.Check("/args", d.Spec.Data(a.Args)); err != nil {
-		return rest.Answer{}, err
+		return stored, false, err
 	}
 	if err := s.mayRun(ctx, d, a.Args); err != nil {
-		return rest.Answer{}, err
+		return stored, false, err
 	}
 	settings, err := s.Settings.Settings(ctx)
 	if err != nil {
-		return rest.Answer{}, err
+		return stored, false, err
 	}
 	m, err := s.jobMoment(ctx)
 	if err != nil {
-		return rest.Answer{}, err
+		return stored, false, err
 	}
 	req := rest.RequestOf(ctx)
 	a.ID, a.By, a.As = m.NewID(), req.Principal, string(req.Who.Role)
@@ -122,15 +131,28 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 		detail["rerun_of"] = a.RetryOfRunID
 	}
 	stored, created, err := s.Runs.Create(ctx, r, s.didRun(ctx, r.ID, verb, reason, detail))
-	if err != nil {
-		return rest.Answer{}, err
+	if err == nil && !created && !askedTheSame(&stored, &r, a.ScheduledFor) {
+		err = rest.KeyReused()
 	}
-	if !created && !askedTheSame(&stored, &r, a.ScheduledFor) {
-		return rest.Answer{}, rest.KeyReused()
+	return stored, !created, err
+}
+
+// started is the answer to the request that has started r, or did so before; it waits for
+// the end of r, as long as the client is there.
+func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool, wait time.Duration,
+	honoured string) (rest.Answer, error) {
+	if wait > 0 {
+		ended, waited, err := s.awaitRun(client, r.ID, wait, r)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		if r = &ended; !waited {
+			honoured = ""
+		}
 	}
-	out := s.runAnswer(&stored)
-	out.Location = runPath(stored.ID)
-	if out.Replayed = !created; created {
+	out := s.runAnswer(r)
+	out.Location, out.Replayed, out.Waited = runPath(r.ID), replayed, honoured
+	if !replayed {
 		out.Status = http.StatusCreated
 	}
 	return out, nil
@@ -191,10 +213,7 @@ func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.readRun(ctx, in.RunID)
-	if err == nil && wait > 0 {
-		r, err = s.awaitRun(ctx, r, wait)
-	}
+	r, waited, err := s.awaitRun(ctx, in.RunID, wait, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +221,9 @@ func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject)
 	if in.Params.View != nil && *in.Params.View == "basic" {
 		a.Body = toAPIRun(&r, false)
 	}
-	a.Waited = honoured
+	if waited {
+		a.Waited = honoured
+	}
 	if !r.State.Terminal() {
 		return a, nil // its progress changes without a new version
 	}
@@ -215,11 +236,12 @@ func (s *Handlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error
 	return s.Runs.Run(ctx, rest.RequestOf(ctx).Tenant.ID, id)
 }
 
-// awaitRun returns the run when it has ended, the wait has passed, or the server starts
-// to stop.
-func (s *Handlers) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duration) (jobrun.Run, error) {
-	return rest.AwaitBy(ctx, s.Stopping, r, wait, func(r *jobrun.Run) bool { return r.State.Terminal() },
-		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, r.ID) })
+// awaitRun is rest.AwaitBy for a run.
+func (s *Handlers) awaitRun(ctx context.Context, id uuid.UUID, wait time.Duration,
+	first *jobrun.Run) (r jobrun.Run, waited bool, err error) {
+	of := ends.Key{Kind: ends.JobRun, Tenant: rest.RequestOf(ctx).Tenant.ID, ID: id}
+	return rest.AwaitBy(ctx, s.Kit, of, wait, first, func(r *jobrun.Run) bool { return r.State.Terminal() },
+		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, id) })
 }
 
 func (s *Handlers) runAnswer(r *jobrun.Run) rest.Answer {
@@ -276,8 +298,12 @@ func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 }
 
 // RerunJobRun starts a run that repeats an ended one.
-func (s *Handlers) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.Response, error) {
-	ctx, cancel := s.Promised(ctx)
+func (s *Handlers) RerunJobRun(client context.Context, in api.RerunJobRunRequestObject) (api.Response, error) {
+	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.Promised(client)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	r, err := s.Runs.Run(ctx, tenant, in.RunID)
@@ -303,5 +329,9 @@ func (s *Handlers) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObj
 		a.Args = args
 	}
 	a.Immediate = b.RespectConcurrency != nil && !*b.RespectConcurrency
-	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, rest.Text(b.Reason))
+	again, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, rest.Text(b.Reason))
+	if err != nil {
+		return nil, err
+	}
+	return s.started(client, &again, replayed, wait, honoured)
 }

@@ -215,6 +215,27 @@ func TestAClientCanWaitForARun(t *testing.T) {
 	}
 }
 
+func TestTheRequestForARunCanWaitForItsEnd(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	e.define("job", "")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if _, offers := e.claim(1, true); len(offers) > 0 {
+				e.finish(&offers[0], nil)
+				return
+			}
+		}
+	}()
+	got := e.Send("POST", definitions+"/job/runs", "", "Prefer", "wait=30")
+	<-ended
+	if got.Run(201).State != "SUCCEEDED" || got.Header.Get("Preference-Applied") != "wait=30" {
+		t.Errorf("awaited: %s", got.Body)
+	}
+}
+
 func TestADefinitionIsDeletedWithoutActiveRuns(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)

@@ -149,10 +149,18 @@ func (st *Jobs) succeed(
 		postgres.UTC(r.StartedAt, r.FinishedAt)
 		return nil
 	})
-	if err == nil && freed {
+	if err != nil {
+		return err
+	}
+	for _, i := range plain {
+		if settled[i] {
+			st.db.over(results[i].TenantID, results[i].RunID)
+		}
+	}
+	if freed {
 		st.db.Hub.WantLeader()
 	}
-	return err
+	return nil
 }
 
 // heldRun is a run with only the fields known from the call.

@@ -98,9 +98,14 @@ func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
 	}
 }
 
-// RunEnded notifies the leader, after the commit, that the key of a run is free.
+// RunEnded tells, after the commit, those that wait for a run of its end, if it has ended,
+// and the leader that its key is free.
 func (db *DB) RunEnded(r *jobrun.Run) {
-	if r.ConcurrencyKey != "" && r.State.Terminal() {
+	if !r.State.Terminal() {
+		return
+	}
+	db.over(r.TenantID, r.ID)
+	if r.ConcurrencyKey != "" {
 		db.Hub.WantLeader()
 	}
 }

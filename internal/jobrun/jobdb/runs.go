@@ -16,12 +16,14 @@ package jobdb
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobnotify"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
@@ -43,24 +45,34 @@ type Jobs struct {
 // DB is the database with what the stores of job runs share.
 type DB struct {
 	*postgres.DB
+	Line          *notify.Line         // between the nodes
 	Hub           *jobnotify.Hub       // wakes requests that wait for runs
 	Tell          *dlqdb.LetterUpdater // of dead letters
 	jobrun.Chance                      // the source of ids and jitter for decisions about runs
 	specs         specCache
 	ended         func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
+	over          func(tenant, run uuid.UUID)
 }
 
 // NewDB returns db for stores of job runs, whose decisions take ids and jitter from
 // chance, and which update dead letters by tell; nil: an updater with the default
 // policy.
 func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB {
-	return &DB{DB: db, Hub: jobnotify.NewHub(db), Tell: tell.Or(db), Chance: chance}
+	line := notify.NewLine(db)
+	return &DB{
+		DB: db, Line: line, Hub: jobnotify.NewHub(line), Tell: tell.Or(db), Chance: chance,
+		over: func(tenant, run uuid.UUID) {},
+	}
 }
 
 // OnEnded registers f, which is called in the transaction in which the last run of a
 // chain of retries that a saga step waits for ends. r and its chain are locked. Call it
 // before the stores of db are used.
 func (db *DB) OnEnded(f func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error) { db.ended = f }
+
+// OnOver registers f, which is called after the commit in which a run has ended; it must
+// not block. Call it before the stores of db are used.
+func (db *DB) OnOver(f func(tenant, run uuid.UUID)) { db.over = f }
 
 // NewJobs returns the job runs of db. settings returns the current settings; it is
 // called for every call of a worker.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -25,13 +26,15 @@ func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hub := NewHub(db)
+		line := notify.NewLine(db)
+		hub := NewHub(line)
 		nodes[name] = hub
+		hub.OnAdmitted(func(tenant uuid.UUID, queue string) { c <- hint{tenant, queue} })
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			hub.Run(ctx, func(tenant uuid.UUID, queue string) { c <- hint{tenant, queue} })
+			line.Run(ctx)
 		}()
 		t.Cleanup(func() { stop(); <-ended; db.Close() })
 	}
@@ -64,8 +67,10 @@ func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hub := NewHub(db)
+		line := notify.NewLine(db)
+		hub := NewHub(line)
 		nodes[name] = hub
+		hub.OnAdmitted(func(uuid.UUID, string) { t.Error("heard of a queue") })
 		hub.OnLeaderWanted(func() {
 			select {
 			case c <- struct{}{}:
@@ -76,7 +81,7 @@ func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			hub.Run(ctx, func(uuid.UUID, string) { t.Error("heard of a queue") })
+			line.Run(ctx)
 		}()
 		t.Cleanup(func() { stop(); <-ended; db.Close() })
 	}

@@ -79,13 +79,14 @@ const maxRefused = 10
 
 func endTogether(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input,
-) (n int, err error) {
+) (int, error) {
 	var list postgres.BinaryColumn
 	for _, id := range ids {
 		list.UUID(id)
 	}
-	err = db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
-		n = 0
+	var ended []jobrun.Run
+	err := db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
+		ended = ended[:0]
 		runs, now, err := lockRuns(ctx, db, tx, list.Parameter())
 		if err != nil {
 			return err
@@ -101,12 +102,18 @@ func endTogether(
 				return err
 			}
 			if c.Changes() {
-				n++
+				ended = append(ended, c.Run)
 			}
 		}
 		return nil
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	for i := range ended {
+		db.RunEnded(&ended[i])
+	}
+	return len(ended), nil
 }
 
 // lockRuns returns the runs $1, locked, in the order of their ids, and the time. Runs

@@ -73,7 +73,8 @@ func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 		Admitted: func(woke func(uuid.UUID, string)) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
-			go func() { defer close(ended); jobs.Hub.Run(ctx, woke) }()
+			jobs.Hub.OnAdmitted(woke)
+			go func() { defer close(ended); jobs.Line.Run(ctx) }()
 			t.Cleanup(func() { stop(); <-ended })
 		},
 	}

@@ -171,11 +171,11 @@ func TestWatchersAreNotifiedOfTheEnd(t *testing.T) {
 		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, time.Second)))
 		n, other := w.start("a"), w.start("b")
 		spec := saga.Spec{ID: w.newID(), Tenant: tenant}
-		first, stop := n.engine.Watch(refOf(spec.ID))
+		first, stop := n.watcher(refOf(spec.ID))
 		defer stop()
-		second, stop2 := n.engine.Watch(refOf(spec.ID))
-		left, leave := n.engine.Watch(refOf(spec.ID))
-		elsewhere, stop3 := other.engine.Watch(refOf(spec.ID))
+		second, stop2 := n.watcher(refOf(spec.ID))
+		left, leave := n.watcher(refOf(spec.ID))
+		elsewhere, stop3 := other.watcher(refOf(spec.ID))
 		defer stop3()
 		leave()
 		d := steps("n")
@@ -199,7 +199,7 @@ func TestWatchersAreNotifiedOfTheEnd(t *testing.T) {
 	})
 }
 
-func closed(ch <-chan *saga.Loaded) bool {
+func closed(ch <-chan any) bool {
 	select {
 	case <-ch:
 		return true
@@ -219,7 +219,7 @@ func TestWatcherIsNotifiedWhenTheDeadlineEndsASagaThatNeverRan(t *testing.T) {
 		d = named("late", "n")
 		d.TimeoutMS = 2000
 		late := n.create(d)
-		ended, stop := n.engine.Watch(refOf(late))
+		ended, stop := n.watcher(refOf(late))
 		defer stop()
 		time.Sleep(4 * time.Second)
 		if !closed(ended) {

@@ -48,6 +48,11 @@ type Config struct {
 	Process string
 	Gone    func(process string) bool
 	Now     func() time.Time
+	// Ended is told of every saga that has ended on this node, after the commit: of the
+	// saga and its step logs as they were committed, in the order of saga.Store.StepLogs,
+	// or nil if the node has not seen all of them, so that they must be read. Nil: nobody
+	// is told.
+	Ended func(ref saga.Ref, committed *saga.Loaded)
 	// NewID returns the ids of step logs: UUIDv7, so that they sort by time.
 	NewID func() uuid.UUID
 	Log   *slog.Logger
@@ -78,8 +83,7 @@ type Observer struct {
 type Engine struct {
 	cfg     Config
 	current atomic.Pointer[session] // nil while the node has no lease
-	ends    watchers
-	backlog chan struct{} // capacity 1: signals that unowned work exists
+	backlog chan struct{}           // capacity 1: signals that unowned work exists
 }
 
 // New returns an engine that does nothing until Run.
@@ -101,6 +105,9 @@ func New(cfg Config) *Engine {
 	}
 	if cfg.Jitter == nil {
 		cfg.Jitter = rand.Float64
+	}
+	if cfg.Ended == nil {
+		cfg.Ended = func(saga.Ref, *saga.Loaded) {}
 	}
 	if cfg.Gone == nil {
 		cfg.Gone = func(string) bool { return false }
@@ -236,6 +243,13 @@ func (e *Engine) Moved(s saga.Saga) {
 		return
 	}
 	e.noteBacklog()
+}
+
+// Drives reports whether this node drives a saga or waits to continue it, so that its end
+// is reported to Config.Ended here unless the node loses it.
+func (e *Engine) Drives(ref saga.Ref) bool {
+	s := e.current.Load()
+	return s != nil && s.lease.Valid() && s.drivesOne(ref)
 }
 
 // Load returns how many sagas the node drives and how many wait on it, for metrics.

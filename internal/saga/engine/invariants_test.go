@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -29,9 +30,15 @@ func (w *world) checkInvariants(ids ...uuid.UUID) {
 	}
 }
 
+// watcher returns a channel that receives what this node tells of the end of a saga.
+func (n *node) watcher(ref saga.Ref) (ended <-chan any, stop func()) {
+	w := n.ends.Watch(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID})
+	return w.Told, w.Stop
+}
+
 // watch lets checkInvariants compare what this node tells of the end of a saga.
 func (n *node) watch(id uuid.UUID) {
-	ended, _ := n.engine.Watch(saga.Ref{Tenant: tenant.ID, ID: id})
+	ended, _ := n.watcher(saga.Ref{Tenant: tenant.ID, ID: id})
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	n.w.watched[id] = append(n.w.watched[id], ended)
@@ -44,8 +51,9 @@ func (w *world) checkTold(stored saga.Loaded) {
 	defer w.mu.Unlock()
 	for _, ended := range w.watched[stored.Saga.ID] {
 		select {
-		case told := <-ended:
-			if told == nil {
+		case committed := <-ended:
+			told, ok := committed.(*saga.Loaded)
+			if !ok {
 				continue
 			}
 			w.told++

@@ -17,11 +17,11 @@ func (e *Engine) moment() saga.Moment {
 	}
 }
 
-// finished notifies watchers and the observer that a saga has ended, durably. committed is
-// the saga with its logs for the watchers; nil: they must read it.
+// finished reports that a saga has ended, durably. committed is the saga with its logs,
+// nil if they must be read.
 func (e *Engine) finished(s *saga.Saga, committed *saga.Loaded) {
 	e.cfg.Observer.Ended(s)
-	e.ends.ended(s.Ref(), committed)
+	e.cfg.Ended(s.Ref(), committed)
 }
 
 // stale reports whether a commit failed only because the row had changed.

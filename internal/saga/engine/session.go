@@ -253,6 +253,12 @@ func (s *session) wake(ref saga.Ref) {
 	}
 }
 
+func (s *session) drivesOne(ref saga.Ref) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[ref] || s.waiting[ref] != nil
+}
+
 func (s *session) counts() (running, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

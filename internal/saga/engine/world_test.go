@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/groupcommit"
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
@@ -43,7 +45,7 @@ type world struct {
 	takeovers map[uuid.UUID]int
 	resumes   map[uuid.UUID]int
 	ends      map[uuid.UUID]saga.State // the first end, or the first after a resume
-	watched   map[uuid.UUID][]<-chan *saga.Loaded
+	watched   map[uuid.UUID][]<-chan any
 	told      int // watchers that were told an end with all its logs
 }
 
@@ -62,7 +64,7 @@ func inBubble(t *testing.T, f func(*testing.T, *world)) {
 func newWorld(t testing.TB) *world {
 	w := &world{
 		t: t, store: memstore.New(now), owned: map[uuid.UUID]bool{}, takeovers: map[uuid.UUID]int{},
-		resumes: map[uuid.UUID]int{}, ends: map[uuid.UUID]saga.State{}, watched: map[uuid.UUID][]<-chan *saga.Loaded{},
+		resumes: map[uuid.UUID]int{}, ends: map[uuid.UUID]saga.State{}, watched: map[uuid.UUID][]<-chan any{},
 	}
 	w.log = slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.participants = &participants{
@@ -104,6 +106,7 @@ type node struct {
 	name       string
 	connection *connection
 	engine     *engine.Engine
+	ends       *ends.Board
 	creates    *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes    *groupcommit.Committer[saga.Change, error]
 	cancel     context.CancelFunc
@@ -132,7 +135,8 @@ func (n *node) run() {
 
 // prepare returns a node that does not run yet.
 func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
-	n := &node{w: w, name: name, connection: &connection{Sagas: w.store.Sagas, w: w}, cancel: func() {}}
+	n := &node{w: w, name: name, connection: &connection{Sagas: w.store.Sagas, w: w}, cancel: func() {},
+		ends: ends.New(ends.Config{Max: math.MaxInt})}
 	n.creates = groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
 		Flush: n.connection.Create, Key: func(s saga.NewSaga) any { return s.ID },
 	})
@@ -151,8 +155,11 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 		Process: w.newID().String(),
 		Gone:    func(string) bool { return true },
 		Now:     now,
-		NewID:   w.newID,
-		Log:     w.log.With(slog.String("on", name)),
+		Ended: func(ref saga.Ref, committed *saga.Loaded) {
+			n.ends.Ended(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID}, ends.Committed(committed))
+		},
+		NewID: w.newID,
+		Log:   w.log.With(slog.String("on", name)),
 	}
 	for _, f := range tweak {
 		f(&cfg)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -20,8 +21,7 @@ type created struct {
 	joined   bool // id is the unfinished saga of the business key; the rest is not set
 	saga     saga.Saga
 	def      *workflow.Definition
-	ended    <-chan *saga.Loaded // from Engine.Watch; nil unless watched
-	stop     func()              // must be called
+	waiter   *ends.Waiter // for its end; must be stopped; nil unless watched
 }
 
 // create stores a saga and starts it. Whatever can be refused before the group commit of
@@ -37,7 +37,7 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 	defer cancel()
 	if key != nil {
 		if id, known, err := s.prior(ctx, key); err != nil || known {
-			return created{id: id, replayed: known, stop: func() {}}, err
+			return created{id: id, replayed: known}, err
 		}
 	}
 	if limit := s.Budget.Saga; limit > 0 && int64(len(spec.Payload)) > limit {
@@ -60,13 +60,13 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 	if key != nil {
 		key.SagaID = spec.ID
 	}
-	out := created{id: spec.ID, stop: func() {}}
+	out := created{id: spec.ID}
 	if watch {
 		// before it starts, so that its end is not missed
-		out.ended, out.stop = s.Engine.Watch(saga.Ref{Tenant: spec.Tenant.ID, ID: spec.ID})
+		out.waiter = s.watch(saga.Ref{Tenant: spec.Tenant.ID, ID: spec.ID})
 	}
 	if err := s.admit(ctx, b, spec, c, key, &out); err != nil {
-		out.stop()
+		out.waiter.Stop()
 		return created{}, err
 	}
 	return out, nil

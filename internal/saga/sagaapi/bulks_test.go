@@ -31,8 +31,8 @@ type resting struct{}
 func (resting) Admit(context.Context) (*int64, func(*saga.Instance)) {
 	return nil, func(*saga.Instance) {}
 }
-func (resting) Wake(saga.Ref)                                           {}
-func (resting) Watch(saga.Ref) (ended <-chan *saga.Loaded, stop func()) { return nil, func() {} }
+func (resting) Wake(saga.Ref)        {}
+func (resting) Drives(saga.Ref) bool { return false }
 
 // bulkEdge is an edge on PostgreSQL on which nothing runs but what the test sweeps.
 type bulkEdge struct {

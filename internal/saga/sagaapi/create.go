@@ -32,21 +32,29 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	defer created.stop()
 	earlier := created.replayed || created.joined
-	var committed *saga.Loaded
+	w, ref := created.waiter, saga.Ref{Tenant: req.Tenant.ID, ID: created.id}
 	if earlier && wait > 0 {
-		err = s.awaitEnd(ctx, req.Tenant.ID, created.id, wait)
-	} else if wait > 0 {
-		committed, err = s.await(ctx, req.Tenant.ID, created.id, created.ended, wait)
+		w.Stop()
+		w = s.watch(ref)
+	}
+	defer w.Stop()
+	var ended *saga.Loaded
+	if w != nil {
+		ended, err = s.await(ctx, w, ref, wait, !earlier)
+	} else {
+		waited = ""
 	}
 	if err != nil {
 		return nil, err
 	}
 	a := rest.Answer{Status: http.StatusCreated}
 	switch {
-	case committed != nil:
-		a, err = full(sagaWithLogs{saga: committed.Saga, logs: committed.Logs}, created.def, shown{})
+	case ended != nil && !earlier:
+		a, err = full(sagaWithLogs{saga: ended.Saga, logs: ended.Logs}, created.def, shown{})
+		a.Status = http.StatusCreated
+	case ended != nil:
+		a, err = s.endedAnswer(ctx, ended, shown{})
 		a.Status = http.StatusCreated
 	case wait > 0 || earlier:
 		a, err = s.createdEarlier(ctx, req.Tenant.ID, created.id, wait > 0)

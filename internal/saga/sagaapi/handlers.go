@@ -33,10 +33,9 @@ type Engine interface {
 	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
 	// Wake makes the engine read a saga now, because a flag was set.
 	Wake(ref saga.Ref)
-	// Watch returns a channel that receives once, when the saga ends on this node: the saga
-	// and its step logs as they were committed, or nil if they must be read. Its end on
-	// another node is visible only in the store. stop must be called.
-	Watch(ref saga.Ref) (ended <-chan *saga.Loaded, stop func())
+	// Drives reports whether the saga will end on this node, unless the node loses it: then
+	// Kit.Ends is told of the saga and its step logs as they were committed.
+	Drives(ref saga.Ref) bool
 }
 
 // Sagas is what the edge needs of sagas and workflows. Fields are required unless their
@@ -57,6 +56,9 @@ type Sagas struct {
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
 	Commit func(context.Context, saga.Change) error
 	Engine Engine
+	// Load reads a saga with its logs, usually together with those of other requests. Nil:
+	// it is not there, or cannot be read. Optional: it reads each alone.
+	Load func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error)
 	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// CheckParticipant returns why a step could never call a URL, in words that the tenant
@@ -77,6 +79,15 @@ type Sagas struct {
 func (s *Sagas) Complete() bool {
 	if s.RetentionBatch == 0 {
 		s.RetentionBatch = 500
+	}
+	if s.Load == nil && s.Store != nil {
+		s.Load = func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error) {
+			found, err := s.Store.Load(ctx, []saga.Ref{ref})
+			if err != nil || len(found) == 0 {
+				return nil, err
+			}
+			return &found[0], nil
+		}
 	}
 	return s.Store != nil && s.Workflows != nil && s.Archive != nil && s.Notes != nil && s.Reports != nil &&
 		s.Create != nil && s.Commit != nil && s.Engine != nil

@@ -24,14 +24,20 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 		return nil, err
 	}
 	tenant := rest.RequestOf(ctx).Tenant.ID
-	if wait > 0 {
-		if err := s.awaitEnd(ctx, tenant, in.SagaID, wait); err != nil {
+	var ended *saga.Loaded
+	if ref := (saga.Ref{Tenant: tenant, ID: in.SagaID}); wait > 0 {
+		w := s.watch(ref)
+		defer w.Stop()
+		if w == nil {
+			waited = ""
+		} else if ended, err = s.await(ctx, w, ref, wait, false); err != nil {
 			return nil, err
 		}
 	}
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	if in.Params.IfNoneMatch != nil { // pages ask again and again: what has not changed is not read with its logs
+	if ended == nil && in.Params.IfNoneMatch != nil {
+		// Pages ask again and again: what has not changed is not read with its logs.
 		f, err := s.heads(ctx, tenant, in.SagaID)
 		if err != nil {
 			return nil, err
@@ -41,10 +47,16 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 			return a, err
 		}
 	}
-	a, err := s.withLogs(ctx, tenant, in.SagaID, shown{
+	show := shown{
 		running: slices.Contains(in.Params.Include, "running"), steps: slices.Contains(in.Params.Include, "steps"),
 		brief: brief(in.Params.View),
-	})
+	}
+	var a rest.Answer
+	if ended != nil {
+		a, err = s.endedAnswer(ctx, ended, show)
+	} else {
+		a, err = s.withLogs(ctx, tenant, in.SagaID, show)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -52,17 +64,17 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
-// awaitEnd waits for the end of a saga that may already have ended. It watches before it
-// reads, so that no end is missed in between.
-func (s *Handlers) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.Duration) error {
-	ended, stop := s.Engine.Watch(saga.Ref{Tenant: tenant, ID: id})
-	defer stop()
-	terminal, err := s.terminal(ctx, tenant, id)
-	if err != nil || terminal {
-		return err
+// endedAnswer is withLogs for a live saga whose logs are known.
+func (s *Handlers) endedAnswer(ctx context.Context, l *saga.Loaded, show shown) (rest.Answer, error) {
+	def, err := s.definitions.Version(ctx, l.Saga.Tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
+	if err != nil {
+		return rest.Answer{}, pinnedIsGone(err)
 	}
-	_, err = s.await(ctx, tenant, id, ended, wait)
-	return err
+	f := sagaWithLogs{saga: l.Saga, logs: saga.InOrder(l.Logs)}
+	if err := s.withNote(ctx, &f); err != nil {
+		return rest.Answer{}, err
+	}
+	return full(f, def, show)
 }
 
 // shown says what is shown of a saga's logs and steps.

@@ -78,6 +78,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 		},
 		Webhooks: httpapi.Webhooks{Store: e.Store.Webhooks, Deliveries: e.Store.Webhooks, CheckEndpoint: CheckEndpoint},
 		Access:   httpapi.Access{Keys: e.Store.Keys, Sessions: e.Store.Sessions, Development: true, Tenant: Tenant},
+		Ends:     e.Node.Ends,
 		Answers:  e.Store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits: rest.Limits{MaxWait: 10 * time.Second},
 		Now:    clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
@@ -29,9 +30,10 @@ type node struct {
 	// Full: Admit finds no room, and the engine is not told of the saga. Set it before the
 	// first one.
 	Full bool
-	// Silent: Watch never reports the end of a saga. Set it before the first waiting
-	// request.
+	// Silent: nobody is told of the end of a saga. Set it before the first waiting request.
 	Silent bool
+	// Ends is who waits for the end of what.
+	Ends *ends.Board
 
 	mu      sync.Mutex
 	rooms   int           // guarded by mu: given and not yet used or given back
@@ -43,7 +45,7 @@ type node struct {
 func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 	commit func(context.Context, saga.Change) error) *node {
 	t.Helper()
-	n := &node{t: t, store: store, changed: make(chan struct{}, 1)}
+	n := &node{t: t, store: store, Ends: ends.New(ends.Config{}), changed: make(chan struct{}, 1)}
 	looked, log := make(chan struct{}, 1), &syncBuffer{}
 	n.Engine = engine.New(engine.Config{
 		Store: store.Sagas, Ownership: store.Sagas, Commit: commit,
@@ -52,6 +54,11 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 			return r.Definition, err
 		},
 		Call: func(_ context.Context, c saga.Call) saga.Outcome { return n.call(c, now) },
+		Ended: func(ref saga.Ref, committed *saga.Loaded) {
+			if !n.Silent {
+				n.Ends.Ended(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID}, ends.Committed(committed))
+			}
+		},
 		Node: "edge", Now: now, NewID: uuid.New,
 		Log:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
 		LeaseTTL: time.Hour, Poll: time.Hour, SlowAfter: time.Hour,
@@ -111,13 +118,6 @@ func (n *node) Admit(ctx context.Context) (*int64, func(*saga.Instance)) {
 		n.mu.Unlock()
 		use(run)
 	}
-}
-
-func (n *node) Watch(ref saga.Ref) (<-chan *saga.Loaded, func()) {
-	if n.Silent {
-		return nil, func() {}
-	}
-	return n.Engine.Watch(ref)
 }
 
 // Rest returns when no saga is driven any more.

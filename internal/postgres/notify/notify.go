@@ -1,0 +1,127 @@
+// Package notify sends short messages between nodes by LISTEN and NOTIFY, all through
+// one connection of the node that listens. Messages are hints: some come twice, and
+// some, while the connection is lost or through a pooler, not at all.
+package notify
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Line is a node's way to the others. Messages are collected and sent together, because a
+// NOTIFY in each transaction would serialise their commits: PostgreSQL holds a lock of
+// the whole cluster from there to the commit.
+type Line struct {
+	db   *postgres.DB
+	self string // what this node sends itself, to see that messages arrive
+
+	mu      sync.Mutex
+	heard   map[string]func(message string) // guarded by mu: by channel
+	pending map[[2]string]struct{}          // guarded by mu: channel and message; nil until Run
+	signal  chan struct{}                   // capacity 1
+	open    atomic.Bool                     // what this node sent itself has arrived on the present connection
+}
+
+// NewLine returns the line between the nodes that use db.
+func NewLine(db *postgres.DB) *Line {
+	return &Line{
+		db: db, self: uuid.NewString(), heard: map[string]func(string){}, signal: make(chan struct{}, 1),
+	}
+}
+
+// On registers what is called with every message of a channel, those of this node
+// included, one at a time; it must not block. Register before Run.
+func (l *Line) On(channel string, heard func(message string)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard[channel] = heard
+}
+
+// Tell sends a message to every node soon. It is dropped when Run is not running, or the
+// database does not take it.
+func (l *Line) Tell(channel, message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending == nil {
+		return
+	}
+	l.pending[[2]string{channel, message}] = struct{}{}
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Open reports whether messages reach this node: one has come back to it on the present
+// connection.
+func (l *Line) Open() bool { return l.open.Load() }
+
+// Run sends and receives until ctx ends. At most one call at a time.
+func (l *Line) Run(ctx context.Context) {
+	l.mu.Lock()
+	l.pending = map[[2]string]struct{}{}
+	l.mu.Unlock()
+	var parts sync.WaitGroup
+	defer func() {
+		parts.Wait()
+		l.mu.Lock()
+		l.pending = nil
+		l.mu.Unlock()
+	}()
+	parts.Go(func() { l.send(ctx) })
+	l.listen(ctx)
+}
+
+const (
+	// shortest and share pace the statements that notify: a pause of at least shortest, and of
+	// share times what the last one took, so that they use a fifth of one connection at most.
+	shortest = 2 * time.Millisecond
+	share    = 4
+)
+
+// notify is one transaction. Its commit does not wait for the disk: a message that is
+// lost in a crash is a hint less.
+const notify = `
+SELECT set_config('synchronous_commit', 'off', true), (SELECT count(pg_notify(m.channel, m.message))
+  FROM unnest(string_to_array($1, E'\n'), string_to_array($2, E'\n')) AS m (channel, message))`
+
+// send sends the collected messages. Those that cannot be sent are dropped.
+func (l *Line) send(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.signal:
+		}
+		channels, messages := l.take()
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		_, _ = l.db.SQL().ExecContext(bounded, notify, strings.Join(channels, "\n"), strings.Join(messages, "\n"))
+		cancel()
+		pause.Reset(max(shortest, share*time.Since(began)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+func (l *Line) take() (channels, messages []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for m := range l.pending {
+		channels, messages = append(channels, m[0]), append(messages, m[1])
+	}
+	clear(l.pending)
+	return channels, messages
+}

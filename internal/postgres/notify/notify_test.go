@@ -1,0 +1,90 @@
+package notify_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/loop/ends"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/postgres/notify"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// startNode returns a board whose messages go over a line, and the line.
+func startNode(t *testing.T, dsn string) (*ends.Board, *notify.Line) {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := notify.NewLine(db)
+	board := ends.New(ends.Config{Tell: func(m string) { line.Tell("ends", m) }, Linked: line.Open})
+	line.On("ends", board.Hear)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); line.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended; db.Close() })
+	return board, line
+}
+
+// eventually polls a condition that other processes bring about.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+func told(w *ends.Waiter) bool {
+	select {
+	case <-w.Told:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAnotherNodeIsToldOfAnEnd(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	here, a := startNode(t, dsn)
+	there, b := startNode(t, dsn)
+	eventually(t, "both lines are open", func() bool { return a.Open() && b.Open() })
+	k := ends.Key{Kind: ends.Saga, Tenant: uuid.New(), ID: uuid.New()}
+	w := there.Watch(k)
+	defer w.Stop()
+	here.Ended(k, nil) // before anybody asked: it is remembered for the question
+	w.Ask()
+	eventually(t, "told", func() bool { return told(w) })
+}
+
+func TestALineOpensAgainAfterItsConnectionWasCut(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	here, a := startNode(t, dsn)
+	there, b := startNode(t, dsn)
+	eventually(t, "both lines are open", func() bool { return a.Open() && b.Open() })
+	raw, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	if _, err := raw.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE datname = current_database() AND query LIKE 'LISTEN%'`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the lines notice", func() bool { return !a.Open() || !b.Open() })
+	eventually(t, "both lines are open again", func() bool { return a.Open() && b.Open() })
+	k := ends.Key{Kind: ends.JobRun, Tenant: uuid.New(), ID: uuid.New()}
+	w := there.Watch(k)
+	defer w.Stop()
+	here.Ended(k, nil)
+	w.Ask()
+	eventually(t, "told", func() bool { return told(w) })
+}
