@@ -82,13 +82,14 @@ func (c *cluster) name(topic string) string { return c.mark + "-" + topic }
 // create makes a topic that takes records of up to 20 MB.
 func (c *cluster) create(topic string, partitions int32) string {
 	c.t.Helper()
-	if err := c.tryCreate(topic, partitions); err != nil {
+	if _, err := c.tryCreate(topic, partitions); err != nil {
 		c.t.Fatalf("create %s: %v", topic, err)
 	}
 	return c.name(topic)
 }
 
-func (c *cluster) tryCreate(topic string, partitions int32) error {
+// tryCreate returns the id of the topic.
+func (c *cluster) tryCreate(topic string, partitions int32) ([16]byte, error) {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = c.name(topic), partitions, 1
@@ -97,9 +98,20 @@ func (c *cluster) tryCreate(topic string, partitions int32) error {
 	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
 	res, err := req.RequestWith(c.t.Context(), c.client)
 	if err != nil {
-		return err
+		return [16]byte{}, err
 	}
-	return kerr.ErrorForCode(res.Topics[0].ErrorCode)
+	return res.Topics[0].TopicID, kerr.ErrorForCode(res.Topics[0].ErrorCode)
+}
+
+// knows tells whether the brokers answer with this id for a topic: shortly after a topic was
+// recreated they may still tell that of the deleted one.
+func (c *cluster) knows(topic string, id [16]byte) bool {
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = kmsg.StringPtr(c.name(topic))
+	req.Topics = append(req.Topics, rt)
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	return err == nil && len(res.Topics) == 1 && res.Topics[0].ErrorCode == 0 && res.Topics[0].TopicID == id
 }
 
 // assigned tells whether all members of a group have their partitions.

@@ -33,14 +33,18 @@ func (c *cluster) remove(name string) {
 	c.client.PurgeTopicsFromClient(name)
 }
 
-// anew creates a topic again, which is not possible at once after it was deleted.
+// anew creates a topic again, which is not possible at once after it was deleted, and
+// returns when the brokers know it: a producer that learned the deleted topic's id from them
+// would fail all it holds with UNKNOWN_TOPIC_ID.
 func (c *cluster) anew(topic string, partitions int32) string {
 	c.t.Helper()
 	c.remove(c.name(topic))
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		err := c.tryCreate(topic, partitions)
+		id, err := c.tryCreate(topic, partitions)
 		if err == nil {
+			wait(c.t, "the brokers know the new "+topic, func() bool { return c.knows(topic, id) })
+			c.client.PurgeTopicsFromClient(c.name(topic))
 			return c.name(topic)
 		}
 		if time.Now().After(deadline) {
