@@ -55,10 +55,10 @@ demo-ui: postgres build ## start a server with something in every state to look 
 # The slowest of the other packages, which wait more than the rest do: they begin first.
 LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual
 
-# Test programs are not debugged: leaving out debug information saves a third of the
+# Test programs are not debugged: leaving out symbols and debug information saves nearly 40 % of the
 # linker's time. Their files are in memory if there is room (scripts/tmpdir.sh). Their
 # heaps are small, and collecting them less often takes 3 to 20 % less CPU time.
-TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-w -timeout 15m
+TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 15m
 
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.
