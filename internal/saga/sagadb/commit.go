@@ -26,8 +26,8 @@ import (
 var commitSagas = commitStatement(operatedColumns{})
 
 // commitOperated is commitSagas for a batch with a change made by an operator, or one
-// that stores a declared output: four more columns, NULL for all other changes. There
-// are two statements because hardly any change has any of them (decision 0023).
+// that stores a declared output: four more columns, NULL for all other changes. They
+// are in a statement of their own because hardly any change has any of them (decision 0023).
 var commitOperated = commitStatement(operatedColumns{
 	rows: []postgres.Params{operatedTable.As("o")},
 	set: `
@@ -228,6 +228,10 @@ func (st *Sagas) whyNotMoved(ctx context.Context, c *saga.Change) (conflict, out
 
 // changeColumns returns the statement and its arguments.
 func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []any, err error) {
+	if !slices.ContainsFunc(batch, func(c saga.Change) bool { return !isOnward(&c) }) {
+		args, err = onwardColumns(db, batch)
+		return commitOnward.Text, args, err
+	}
 	b := changeBatch{
 		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)),
 		events: newEventBatch(len(batch)),
@@ -244,6 +248,20 @@ func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []a
 		return commitOperated.Text, commitOperated.Args(b.heads, b.keys, b.logs, b.events, b.operated), nil
 	}
 	return commitSagas.Text, commitSagas.Args(b.heads, b.keys, b.logs, b.events), nil
+}
+
+// onwardColumns returns commitOnward's arguments.
+func onwardColumns(db *postgres.DB, batch []saga.Change) ([]any, error) {
+	b := changeBatch{
+		heads: onwardChange.Batch(len(batch)), logs: onwardLog.Batch(len(batch)),
+		events: &eventBatch{Batch: onwardEvent.Batch(2 * len(batch))},
+	}
+	for i := range batch {
+		if err := b.add(db, &batch[i]); err != nil {
+			return nil, err
+		}
+	}
+	return commitOnward.Args(b.heads, b.logs, b.events), nil
 }
 
 func movedSagas(rows *sql.Rows, most int) (map[saga.Ref]bool, error) {

@@ -47,6 +47,7 @@ var (
 	GetSaga          = getSaga
 	StepLogs         = stepLogs
 	CommitOperated   = commitOperated.Text
+	CommitOnward     = commitOnward.Text
 )
 
 // CommitParameters returns the parameters that Commit sends for batch.
@@ -57,6 +58,16 @@ func CommitParameters(tb testing.TB, batch []saga.Change) []any {
 		tb.Fatal(err)
 	}
 	return args
+}
+
+// CommitText returns the statement that Commit sends for batch.
+func CommitText(tb testing.TB, batch []saga.Change) string {
+	tb.Helper()
+	text, _, err := changeColumns(new(postgres.DB), batch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text
 }
 
 // CreateParameters returns the parameters that Create sends for batch.
@@ -73,7 +84,8 @@ func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
 // files in testdata.
 var HotSagaStatements = map[string]string{
 	"saga_create": createSagas.Text, "saga_commit": commitSagas.Text, "saga_commit_operated": commitOperated.Text,
-	"saga_claim": claimSagas,
-	"saga_load":  loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs,
+	"saga_commit_onward": commitOnward.Text,
+	"saga_claim":         claimSagas,
+	"saga_load":          loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs,
 	"saga_restored": insertRestored.Text,
 }

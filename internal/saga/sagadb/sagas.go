@@ -8,7 +8,7 @@
 // trail_archive.go where old ones go.
 //
 // Files, each on top of those before it: trail_write, sealing, tables, idempotency_keys,
-// business_key, claim, commit, steer, workflows, jobs, conditions, list, read, decide, trail, archive,
+// business_key, claim, onward, commit, steer, workflows, jobs, conditions, list, read, decide, trail, archive,
 // notes, create, erase, errors, letters, neglected, ownership, retention, sagas, sealed, statistics,
 // series, attempts, storage, trail_chain, trail_archive.
 package sagadb

@@ -65,6 +65,15 @@ func SomeChanges(n int) []saga.Change {
 	return changes
 }
 
+// OnwardChanges returns the first outcomes of sagas that are done at once.
+func OnwardChanges(n int) []saga.Change {
+	changes := make([]saga.Change, n)
+	for i, s := range SomeSagas(n) {
+		changes[i] = Applied(saga.NewInstance(s.Saga, Order), Done())
+	}
+	return changes
+}
+
 // Operated makes the first change an operator's.
 func Operated(changes []saga.Change) []saga.Change {
 	changes[0].Operated = &saga.Operated{DeadlineInMS: new(int64(1000))}
