@@ -3,6 +3,10 @@ package browser_test
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -126,4 +130,43 @@ func endOfASession(t *testing.T, s *uitest.Server, saga string) {
 	tab.Click("dialog button.first", "")
 	tab.See("Accepted")
 	tab.See("suspended")
+}
+
+// TestReferenceShowsOnlyThisServersContract: no link to the reference of the API makes it show, or ask for, a contract
+// of somebody else, whose "Try it out" would ask people for their credentials.
+func TestReferenceShowsOnlyThisServersContract(t *testing.T) {
+	s := uitest.Start(t)
+	const contract = `{"openapi":"3.0.3","info":{"title":"Foreign","version":"1"},"paths":{}}`
+	asked := make(chan string, 100)
+	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.String()
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, contract)
+	}))
+	t.Cleanup(foreign.Close)
+	at, config := url.QueryEscape(foreign.URL+"/contract.json"), url.QueryEscape(foreign.URL+"/config.json")
+	inline := url.QueryEscape("data:application/json," + url.PathEscape(contract))
+	list := url.QueryEscape(`[{"url":"` + foreign.URL + `/listed.json","name":"Foreign"}]`)
+	tab := browser.Open(t)
+	for _, link := range []string{
+		"?url=" + at, "?configUrl=" + config, "?url=" + inline, "?configUrl=" + inline, "?urls.primaryName=Foreign",
+		"?urls=" + list + "&urls.primaryName=Foreign", "?spec=" + url.QueryEscape(contract), "?URL=" + at,
+		"?url=/openapi.json&url=" + at, "?validatorUrl=" + at, "?oauth2RedirectUrl=" + at, "?queryConfigEnabled=true&url=" + at,
+		"#url=" + at, "#/?url=" + at, "#?configUrl=" + config, "#/" + at, "?#&url=" + at,
+	} {
+		tab.Go("about:blank") // else a fragment alone loads nothing
+		tab.Go(s.URL + "/docs/api" + link)
+		tab.Until("the operations", `document.querySelector("#reference .opblock-tag")`)
+		var title string
+		tab.Eval(`document.querySelector("#reference .info .title").innerText`, &title)
+		if !strings.HasPrefix(title, "Skald") {
+			t.Errorf("%s shows the contract %q", link, title)
+		}
+	}
+	select {
+	case request := <-asked:
+		t.Errorf("the other server was asked for %s", request)
+	default:
+	}
 }
