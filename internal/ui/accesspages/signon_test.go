@@ -1,6 +1,7 @@
 package accesspages_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
 	"strings"
@@ -99,6 +100,57 @@ func TestAPersonSignsInAtTheProvider(t *testing.T) {
 	b.wants("a stolen cookie after signing out", b.get("/ui/sagas"), 401, "Sign in with Keycloak")
 	refusedSignIns(t, p, s)
 	hostileNames(t, p, s)
+	formAcrossSigningOn(t, s)
+}
+
+// formAcrossSigningOn: a form whose session has ended waits in its tab while the person signs in at the provider in
+// another, and then is as it was filled in. Nothing is sent before it is seen again.
+func formAcrossSigningOn(t *testing.T, s *uitest.Server) {
+	t.Helper()
+	const path = "/ui/jobs/events/publish"
+	b := newBrowser(t, s.URL)
+	b.wants("signing in", b.back(b.begin("/ui/sign-in/oidc")), 200, "You are signed in")
+	typed := uitest.Form(b.get(path).page)
+	typed.Set("event_type", `order "4711" <paid>`)
+	typed.Set("payload", `{"amount": 9007199254740993}`)
+	typed.Set("do", "act")
+	if out := b.do("POST", "/ui/sign-out", url.Values{}); out.status != 303 {
+		t.Fatalf("signing out: %d", out.status)
+	}
+
+	kept := b.do("POST", path, typed)
+	b.wants("a form after its session", kept, 401, "is kept", `target="_blank">Sign in with Keycloak`)
+	_, link, _ := strings.Cut(kept.page, `<p><a href="`)
+	link, _, _ = strings.Cut(link, `"`)
+	in := b.back(b.begin(html.UnescapeString(link)))
+	b.wants("signed in", in, 200, "You are signed in")
+	next, _ := strings.CutPrefix(in.header.Get("Refresh"), "0; url=")
+	b.wants("the other tab", b.get(next), 200, "Go back to the tab with your form")
+
+	_, form, _ := strings.Cut(kept.page, `<form method="post" action="`+path+`">`)
+	form, _, found := strings.Cut(form, "</form>")
+	if !found || !strings.Contains(form, "Back to the form") {
+		t.Fatalf("the first tab leads not back to the form:\n%s", kept.page)
+	}
+	back := uitest.Form(form)
+	for name := range typed {
+		if got := back.Get(name); name != "do" && got != typed.Get(name) {
+			t.Errorf("the field %s comes back as %q, want %q", name, got, typed.Get(name))
+		}
+	}
+	again := b.do("POST", path, back)
+	b.wants("the form again", again, 200, `value="order &#34;4711&#34; &lt;paid&gt;"`, "9007199254740993", "jwt:alice")
+	if events := b.get("/ui/jobs/events").page; strings.Contains(events, "4711") {
+		t.Errorf("the form was sent before it was seen again:\n%s", events)
+	}
+	sent := uitest.Form(again.page)
+	sent.Set("event_type", "order-paid")
+	sent.Set("payload", typed.Get("payload"))
+	sent.Set("do", "act")
+	if got := b.do("POST", path, sent); got.status != 303 {
+		t.Errorf("the form is then answered with %d\n%s", got.status, got.page)
+	}
+	b.wants("the events", b.get("/ui/jobs/events"), 200, "order-paid")
 }
 
 // hostileNames: what the provider calls a person is text on every page that names the person.
