@@ -161,7 +161,6 @@ func (p *pages) cancelBackfill(v *web.Visit) (*web.Action, error) {
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelBackfillWithBody(ctx, b.ID, &client.CancelBackfillParams{}, web.JSON, body, edit)
 		},
-		Request: "POST /api/v1/backfills/" + b.ID.String() + "/cancel",
-		Done:    func([]byte) string { return path },
+		Done: func([]byte) string { return path },
 	}, nil
 }

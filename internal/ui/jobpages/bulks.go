@@ -146,6 +146,6 @@ func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelJobBulkWithBody(ctx, b.ID, &client.CancelJobBulkParams{}, web.JSON, body, edit)
 		},
-		Request: "POST /api/v1/job-runs/bulk/" + b.ID.String() + "/cancel", Done: func([]byte) string { return path },
+		Done: func([]byte) string { return path },
 	}, nil
 }

@@ -30,7 +30,6 @@ func (p *pages) pause(v *web.Visit) (*web.Action, error) {
 	a.Means = "No runs are created automatically; slots are recorded as skipped. Runs that exist continue, and it can " +
 		"still be run by hand."
 	a.Fields = []web.Field{{Name: "until", Label: "Until (empty: until it is resumed)", Hint: "2027-01-04T08:00:00Z"}}
-	a.Request = "POST /api/v1/job-definitions/" + d.ID.String() + "/pause"
 	a.Foresee = func(ctx context.Context, body []byte) (*web.Preview, error) {
 		var in client.JobPauseInput
 		if err := json.Unmarshal(body, &in); err != nil {
@@ -80,7 +79,6 @@ func (p *pages) resume(v *web.Visit) (*web.Action, error) {
 	}
 	a := p.actionOn(d, tag, "Resume", "Resume "+d.Name, "jobs:write", web.Changes)
 	a.Means = "Slots count from now on; those that were skipped stay skipped."
-	a.Request = "POST /api/v1/job-definitions/" + d.ID.String() + "/resume"
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.ResumeJobDefinitionWithBody(
 			ctx, d.ID.String(), &client.ResumeJobDefinitionParams{}, web.JSON, body, edit,
@@ -161,7 +159,6 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 		{Name: "overlap", Kind: "check", Label: "Start it even if another one has not ended"},
 	}
 	a.Body = overlapping
-	a.Request = "POST /api/v1/job-definitions/" + d.ID.String() + "/runs"
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.CreateJobRunWithBody(ctx, d.ID.String(), &client.CreateJobRunParams{}, web.JSON, body, edit)
 	}

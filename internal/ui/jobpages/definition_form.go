@@ -128,8 +128,7 @@ func (p *pages) create(*web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Create", Title: "New job", Nav: "Jobs", Back: web.Link{Name: "Jobs", URL: "/ui/jobs"},
 		Needs: "jobs:admin", Fields: definitionFields(), Body: definitionBody, Foresee: p.foreseen,
-		Means:   "A job says what to run, when, and how. It takes effect immediately; slots of the past are not run.",
-		Request: "POST /api/v1/job-definitions",
+		Means: "A job says what to run, when, and how. It takes effect immediately; slots of the past are not run.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateJobDefinitionWithBody(ctx, &client.CreateJobDefinitionParams{}, web.JSON, body, edit)
 		},
@@ -153,12 +152,11 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Save", "Edit "+d.Name, "jobs:admin", web.Changes)
-	if !v.May("payloads:read") {
+	if v.May(a.Needs) && !v.May("payloads:read") {
 		a.Needs = "payloads:read" // what is hidden would be replaced by what stands for it
 	}
 	a.Means = "Runs that exist keep the definition as it was. If the schedule has changed, slots count from now on."
 	a.Fields, a.Body, a.Foresee, a.NoKey = filled(definitionFields(), raw), definitionBody, p.foreseen, true
-	a.Request = "PUT /api/v1/job-definitions/" + d.ID.String()
 	a.Done = definitionAnswered
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.ReplaceJobDefinitionWithBody(

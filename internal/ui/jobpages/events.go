@@ -53,7 +53,7 @@ func (p *pages) events(v *web.Visit) (*web.Page, error) {
 func (p *pages) publish(*web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Publish", Title: "Publish an event", Nav: "Jobs", Back: web.Link{Name: "Events", URL: "/ui/jobs/events"},
-		Needs: "jobs:write", NoReason: true, Request: "POST /api/v1/job-events",
+		Needs: "jobs:write", NoReason: true,
 		Means: "Every enabled job that waits for events of this type gets a run. An event with a dedupe key that is known " +
 			"is not stored again.",
 		Fields: []web.Field{

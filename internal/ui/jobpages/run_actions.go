@@ -77,7 +77,7 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: known.label, Title: known.label + " " + title, Nav: "Jobs", Back: web.Link{Name: title, URL: path},
 		Class: web.Changes, Needs: "jobs:write", Means: known.means, Fields: slices.Clone(known.fields),
-		Request: "POST /api/v1/job-runs/" + r.ID.String() + "/" + string(verb), Body: overlapping,
+		Body: overlapping,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, r.ID, body, edit)
 		},

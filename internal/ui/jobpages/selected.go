@@ -140,6 +140,9 @@ func (p *pages) sendSelected(
 		var problem client.Problem
 		_ = json.Unmarshal(raw, &problem) // the status says enough
 		s.Detail = problem.Detail
+		if res.StatusCode == http.StatusForbidden { // so are all others
+			return &web.Refusal{Problem: problem}
+		}
 		return nil
 	}
 	var r client.JobRun

@@ -74,7 +74,6 @@ func (p *pages) workerAction(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: known.label, Title: known.label + " " + w.Name, Nav: "Workers", Back: web.Link{Name: w.Name, URL: path},
 		Class: known.class, Needs: known.needs, Means: known.means, Warning: known.warning,
-		Request: "POST /api/v1/workers/" + w.WorkerID.String() + "/" + known.name,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, w.WorkerID, body, edit)
 		},
@@ -126,11 +125,10 @@ func (p *pages) stepDown(v *web.Visit) (*web.Action, error) {
 	}
 	a := &web.Action{
 		Label: "Step down", Title: "Make the scheduler's leader step down", Nav: "Workers",
-		Back: web.Link{Name: "Workers", URL: "/ui/workers"}, Class: web.Dangerous, Needs: "jobs:admin",
+		Back: web.Link{Name: "Workers", URL: "/ui/workers"}, Class: web.Dangerous, Needs: "jobs:admin", Deployment: true,
 		Means:   "Another node becomes leader within a second or two, or the same one in a new epoch.",
 		Warning: "Until then nothing new is assigned, for all tenants. Workers keep the runs that they have.",
 		Confirm: strconv.FormatInt(leader.Epoch, 10), About: "the epoch of the leader",
-		Request: "POST /api/v1/scheduler/leader/step-down",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.StepDownLeaderWithBody(ctx, &client.StepDownLeaderParams{}, web.JSON, body, edit)
 		},

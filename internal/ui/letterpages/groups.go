@@ -160,7 +160,7 @@ func (p *pages) groupAction(v *web.Visit) (*web.Action, error) {
 	}
 	a := &web.Action{
 		Label: verb.label, Title: verb.label + ": " + g.Message, Nav: "Dead letters", Back: back, Means: verb.means,
-		Needs: "dlq:write", ETag: etag, NoKey: true, Request: "PATCH /api/v1/dlq/groups/" + g.Fingerprint,
+		Needs: "dlq:write", ETag: etag, NoKey: true,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.UpdateDeadLetterGroupWithBody(
 				ctx, g.Fingerprint, &client.UpdateDeadLetterGroupParams{}, web.JSON, body, edit)

@@ -19,7 +19,6 @@ type letterVerb struct {
 	label, permission, means string
 	class                    web.Class
 	fields                   []web.Field
-	method, path             string // below the letter
 	noKey                    bool
 	send                     web.Operation
 }
@@ -28,13 +27,13 @@ var force = web.Field{Name: "force", Label: "Even if a saga is waiting for it", 
 
 var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	client.DeadLetterVerbRetry: {
-		label: "Retry", permission: "dlq:write", class: web.Safe, path: "/retry",
+		label: "Retry", permission: "dlq:write", class: web.Safe,
 		means: "It is sent to its target now, and the answer is awaited. If the target does not accept it, that counts as a " +
 			"retry.",
 		send: web.On(client.ClientInterface.RetryDeadLetterWithBody),
 	},
 	client.DeadLetterVerbRequeue: {
-		label: "Requeue", permission: "dlq:admin", class: web.Changes, path: "/requeue",
+		label: "Requeue", permission: "dlq:admin", class: web.Changes,
 		means: "It becomes pending again, with at least one retry left.",
 		fields: []web.Field{
 			{Name: "max_retries", Label: "Retries, at most", Kind: "number"},
@@ -43,18 +42,18 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 		send: web.On(client.ClientInterface.RequeueDeadLetterWithBody),
 	},
 	client.DeadLetterVerbDiscard: {
-		label: "Discard", permission: "dlq:write", class: web.Changes, path: "/discard",
+		label: "Discard", permission: "dlq:write", class: web.Changes,
 		means:  "It is given up: dead, and not retried any more. Its content stays until its retention ends.",
 		fields: []web.Field{force},
 		send:   web.On(client.ClientInterface.DiscardDeadLetterWithBody),
 	},
 	client.DeadLetterVerbResolve: {
-		label: "Resolve", permission: "dlq:write", class: web.Changes, path: "/resolve",
+		label: "Resolve", permission: "dlq:write", class: web.Changes,
 		means: "It was handled elsewhere. Nothing is sent.",
 		send:  web.On(client.ClientInterface.ResolveDeadLetterWithBody),
 	},
 	client.DeadLetterVerbAck: {
-		label: "Report the outcome", permission: "dlq:write", class: web.Safe, path: "/ack",
+		label: "Report the outcome", permission: "dlq:write", class: web.Safe,
 		means: "What its consumer did with it. Failed counts as a failed retry, and the letter is pending or dead again.",
 		fields: []web.Field{{Name: "outcome", Label: "Outcome", Kind: "select", Options: []web.Option{
 			{Value: "PROCESSED", Label: "it was processed"}, {Value: "FAILED", Label: "it failed again"},
@@ -62,17 +61,17 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 		send: web.On(client.ClientInterface.AcknowledgeDeadLetterWithBody),
 	},
 	client.DeadLetterVerbUpdate: {
-		label: "Edit the notes", permission: "dlq:write", class: web.Safe, method: http.MethodPatch, noKey: true,
+		label: "Edit the notes", permission: "dlq:write", class: web.Safe, noKey: true,
 		means: "Its content never changes. An empty field takes the value away.",
 		send:  web.On(client.ClientInterface.UpdateDeadLetterWithBody),
 	},
 	client.DeadLetterVerbDelete: {
-		label: "Delete", permission: "dlq:admin", class: web.Dangerous, method: http.MethodDelete, noKey: true,
+		label: "Delete", permission: "dlq:admin", class: web.Dangerous, noKey: true,
 		means:  "It is deleted with its attempts and revisions. That it existed stays in the audit trail.",
 		fields: []web.Field{force}, send: deleteLetter,
 	},
 	client.DeadLetterVerbRestore: {
-		label: "Restore", permission: "dlq:admin", class: web.Changes, path: "/restore",
+		label: "Restore", permission: "dlq:admin", class: web.Changes,
 		means: "It becomes pending, and is not retried automatically.",
 		send:  web.On(client.ClientInterface.RestoreDeadLetterWithBody),
 	},
@@ -160,7 +159,6 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 		a.Done = func([]byte) string { return "/ui/dlq/letters" }
 	case client.DeadLetterVerbRestore:
 		a.ETag = "" // the operation takes none
-		a.Request = "POST /api/v1/dlq/archive/" + l.ID.String() + "/restore"
 	}
 	if of := ofSaga(l); of != nil && name == client.DeadLetterVerbResolve {
 		a.Means = "Its saga counts the step as compensated by hand and goes on. Do this once it really was compensated."
@@ -173,15 +171,10 @@ func (p *pages) actionOn(
 	l *client.DeadLetter, res *client.GetDeadLetterResponse, known letterVerb, name string,
 ) *web.Action {
 	page := "/ui/dlq/letters/" + l.ID.String()
-	method := known.method
-	if method == "" {
-		method = http.MethodPost
-	}
 	return &web.Action{
 		Label: known.label, Title: known.label + ": " + titleOf(l), Nav: "Dead letters", Class: known.class,
 		Back: web.Link{Name: titleOf(l), URL: page}, Needs: known.permission, Means: known.means, NoKey: known.noKey,
 		Fields: append([]web.Field(nil), known.fields...), ETag: res.HTTPResponse.Header.Get("ETag"),
-		Request: method + " /api/v1/dlq/messages/" + l.ID.String() + known.path,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, l.ID, body, edit)
 		},

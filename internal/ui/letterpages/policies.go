@@ -74,7 +74,6 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Save the policy", Title: "Policy of " + topic, Nav: "Dead letters", Class: web.Changes, Needs: "dlq:admin",
 		Back: web.Link{Name: topic, URL: "/ui/dlq/topics/" + url.PathEscape(topic)}, NoKey: true, Template: "action-policy",
-		Request: "PATCH /api/v1/dlq/topics/" + url.PathEscape(topic) + "/policy",
 		Means: "It takes effect within a second, for letters that arrive, fail or end from then on. Automatic retries and " +
 			"retention apply to all letters.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -86,7 +85,6 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	var err error
 	if topic == "" {
 		a.Title, a.Back = "Default policy", web.Link{Name: "Topics", URL: "/ui/dlq/topics"}
-		a.Request = "PATCH /api/v1/dlq/policy"
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.UpdateDefaultPolicyWithBody(ctx, &client.UpdateDefaultPolicyParams{}, web.JSON, body, edit)
 		}

@@ -301,14 +301,13 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: known.label, Title: known.label + " the redrive", Nav: "Redrives", Class: known.class, Needs: "dlq:admin",
 		Back: web.Link{Name: "The redrive", URL: path}, Means: known.means, ETag: etag,
-		Request: "POST /api/v1/dlq/redrives/" + r.ID.String() + "/" + string(name),
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, r.ID, body, edit)
 		},
 		Done: func([]byte) string { return path },
 	}
 	if name == client.RedriveVerbUpdate {
-		a.Title, a.NoKey, a.Request = "Change the redrive", true, "PATCH /api/v1/dlq/redrives/"+r.ID.String()
+		a.Title, a.NoKey = "Change the redrive", true
 		a.Fields = []web.Field{
 			{Name: "rate_per_second", Label: "Letters per second", Kind: "number", Value: number(r.RatePerSecond)},
 			{Name: "concurrency", Label: "Requests at a time, per node", Kind: "number", Value: web.Count(r.Concurrency)},

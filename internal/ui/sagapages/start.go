@@ -33,7 +33,7 @@ func (p *pages) start(v *web.Visit) (*web.Action, error) {
 	}
 	return &web.Action{
 		Label: "Start", Title: "Start a saga", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
-		Class: web.Safe, Needs: "sagas:write", NoReason: true, Request: "POST /api/v1/sagas",
+		Class: web.Safe, Needs: "sagas:write", NoReason: true,
 		Means: "The saga is durable once it is accepted: it then runs to its end. The form carries an Idempotency-Key, " +
 			"so sending it twice starts one saga.",
 		Fields: []web.Field{

@@ -91,7 +91,7 @@ func (p *pages) createWebhook(*web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Create", Title: "Create a webhook", Nav: "Webhooks",
 		Back:  web.Link{Name: "Webhooks", URL: "/ui/webhooks"},
-		Needs: webhookAdmin, Means: meansCreate, Request: "POST /api/v1/webhooks",
+		Needs: webhookAdmin, Means: meansCreate,
 		Fields: append(webhookFields(&client.Webhook{}), web.Field{
 			Name: "from", Label: "Begin", Kind: "select", Value: "now",
 			Options: []web.Option{
@@ -132,7 +132,7 @@ func (p *pages) editWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.NoKey, a.Fields, a.Request = true, webhookFields(w), "PATCH /api/v1/webhooks/"+w.ID.String()
+	a.NoKey, a.Fields = true, webhookFields(w)
 	a.Body = func(_ web.Form, members map[string]any) error {
 		for name, none := range map[string]any{"description": "", "event_types": []string{}, "workflow_names": []string{}} {
 			if members[name] == nil { // what was emptied is changed as well
@@ -153,7 +153,7 @@ func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	id := w.ID.String()
-	a.Class, a.NoKey, a.Request = web.Dangerous, true, "DELETE /api/v1/webhooks/"+id
+	a.Class, a.NoKey = web.Dangerous, true
 	a.Warning = "Events that have not been sent yet are never sent. Disable the webhook if it is to go on later."
 	a.Confirm, a.About = id[len(id)-6:], "the end of the webhook's id"
 	a.Done = func([]byte) string { return "/ui/webhooks" }
@@ -174,7 +174,6 @@ func (p *pages) enableWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/enable"
 	a.Fields = []web.Field{{
 		Name: "from", Label: "Continue", Kind: "select", Value: "stop", Options: []web.Option{
 			{Value: "stop", Label: "where it stopped: what happened meanwhile is sent"},
@@ -192,7 +191,6 @@ func (p *pages) disableWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/disable"
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.DisableWebhookWithBody(ctx, w.ID, &client.DisableWebhookParams{}, web.JSON, body, edit)
 	}
@@ -204,7 +202,7 @@ func (p *pages) rotateSecret(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Request, a.Result = "POST /api/v1/webhooks/"+w.ID.String()+"/rotate-secret", showSecret
+	a.Result = showSecret
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.RotateWebhookSecretWithBody(ctx, w.ID, &client.RotateWebhookSecretParams{}, web.JSON, body, edit)
 	}
@@ -217,7 +215,6 @@ func (p *pages) testWebhook(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a.NoReason, a.ETag, a.Done = true, "", showDelivery(w.ID)
-	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/test"
 	a.Send = func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.TestWebhook(ctx, w.ID, &client.TestWebhookParams{}, edit)
 	}
@@ -246,7 +243,7 @@ func (p *pages) redeliver(v *web.Visit) (*web.Action, error) {
 	}
 	at := deliveryPath(w.ID, id)
 	a.NoReason, a.ETag, a.Done = true, "", func([]byte) string { return at }
-	a.Back, a.Request = web.Link{Name: "delivery", URL: at}, "POST /api/v1"+strings.TrimPrefix(at, "/ui")+"/redeliver"
+	a.Back = web.Link{Name: "delivery", URL: at}
 	a.Send = func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.RedeliverWebhookDelivery(ctx, w.ID, id, &client.RedeliverWebhookDeliveryParams{}, edit)
 	}
@@ -262,7 +259,6 @@ func (p *pages) redeliverSince(v *web.Visit) (*web.Action, error) {
 	a.Fields = []web.Field{{
 		Name: "since", Label: "Created since: a time, or a distance from now", Value: "-24h", Required: true,
 	}}
-	a.Request = "POST /api/v1/webhooks/" + w.ID.String() + "/redeliver"
 	a.Body = func(form web.Form, members map[string]any) error {
 		if at, ok := web.Relative(v.Now, strings.TrimSpace(form["since"])); ok {
 			members["since"] = at.UTC().Format(time.RFC3339)

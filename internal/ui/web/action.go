@@ -40,17 +40,19 @@ const (
 // Action is an operation as a form on a page of its own: its fields, what it would do, the reason, and for
 // dangerous ones what has to be typed. Fields are optional unless a comment says otherwise.
 type Action struct {
-	Label   string // on the button, required: "Retry"
-	Title   string // of the page, required: "Retry order 4711"
-	Nav     string // the entry of the navigation, required
-	Back    Link   // where the visitor came from, required
-	Class   Class
-	Needs   string // the permission that the operation requires, required
-	Means   string // a sentence on what it does
-	Warning string // for dangerous ones
-	Confirm string // for dangerous ones, required there: what has to be typed
-	About   string // what that is: "the last six characters of the saga's id"
-	Fields  []Field
+	Label string // on the button, required: "Retry"
+	Title string // of the page, required: "Retry order 4711"
+	Nav   string // the entry of the navigation, required
+	Back  Link   // where the visitor came from, required
+	Class Class
+	Needs string // the permission that the operation requires, required
+	// Deployment: it concerns all tenants, so it needs a credential for any of them as well.
+	Deployment bool
+	Means      string // a sentence on what it does
+	Warning    string // for dangerous ones
+	Confirm    string // for dangerous ones, required there: what has to be typed
+	About      string // what that is: "the last six characters of the saga's id"
+	Fields     []Field
 	// NoReason leaves out the reason, where the operation takes none.
 	NoReason bool
 	// ETag is the version that the form was opened for. The operation is refused if that has changed. Empty: the
@@ -68,9 +70,6 @@ type Action struct {
 	// Foresee says what the body would do, by reading, where the operation has no dry run. A *Refusal is shown in
 	// the form.
 	Foresee func(ctx context.Context, body []byte) (*Preview, error)
-	// Request is the method and path, such as "POST /api/v1/job-definitions", for the command that does what the
-	// form does. It is needed only where there is no dry run.
-	Request string
 	// Show says what the answer to a dry run means.
 	Show func(answer []byte) (*Preview, error)
 	// Done is the path below the base where the visitor goes once the API has accepted it, required unless

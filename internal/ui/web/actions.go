@@ -1,8 +1,11 @@
 package web
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -32,15 +35,15 @@ func (k *Kit) Action(pattern string, open func(*Visit) (*Action, error)) {
 // dialog is the form of an action as its template shows it.
 type dialog struct {
 	*Action
-	Reason    string
-	Key       string // Idempotency-Key: the same however often the form is sent
-	Version   string // the ETag that the form was opened for
-	Typed     string
-	Preview   *Preview
-	Problem   *client.Problem // of the preview, or of the attempt to act
-	Changed   bool            // the resource has changed since the form was opened
-	Forbidden bool
-	Command   string // as curl
+	Reason  string
+	Key     string // Idempotency-Key: the same however often the form is sent
+	Version string // the ETag that the form was opened for
+	Typed   string
+	Preview *Preview
+	Problem *client.Problem // of the preview, or of the attempt to act
+	Changed bool            // the resource has changed since the form was opened
+	Lacks   string          // what the visitor needs besides; empty: nothing
+	Command string          // as curl
 }
 
 // WantsReason reports whether the form asks for a reason at all, and whether it insists.
@@ -55,7 +58,7 @@ func (d *dialog) IsDangerous() bool { return d.Class == Dangerous }
 func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 	d := &dialog{
 		Action: a, Reason: v.Form.Get("reason"), Key: v.Form.Get("key"), Version: v.Form.Get("etag"),
-		Typed: strings.TrimSpace(v.Form.Get("confirm")), Forbidden: a.Needs != "" && !v.May(a.Needs),
+		Typed: strings.TrimSpace(v.Form.Get("confirm")), Lacks: v.Lacks(a.Needs, a.Deployment),
 	}
 	posted := v.Method == http.MethodPost
 	for i, f := range a.Fields {
@@ -79,8 +82,10 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 			return p, err
 		}
 	}
-	if err := d.preview(v, form); err != nil {
-		return nil, err
+	if d.Lacks == "" || d.Foresee != nil { // the API would refuse a dry run
+		if err := d.preview(v, form); err != nil {
+			return nil, err
+		}
 	}
 	if !posted && v.URL.RawQuery == "" && d.Problem != nil && d.Problem.Code == "REQ_SCHEMA" {
 		d.Problem = nil // what is missing has not been filled in yet
@@ -206,48 +211,76 @@ func (d *dialog) marks() {
 	}
 }
 
+// errShown keeps a request from being sent that is only shown.
+var errShown = errors.New("the request is only shown")
+
 // asCurl is the command that does what the form does.
 func (d *dialog) asCurl(v *Visit, form Form) string {
-	method, path, given := strings.Cut(d.Request, " ")
-	if !given {
-		if len(v.calls.made) == 0 {
-			return ""
-		}
-		last := v.calls.made[len(v.calls.made)-1] // the dry run, if there is one
-		if last.Method == http.MethodGet {
-			return ""
-		}
-		q := last.URL.Query()
-		q.Del("dry_run")
-		method, path = last.Method, last.URL.Path
-		if len(q) > 0 {
-			path += "?" + q.Encode()
-		}
-	}
 	body, err := d.members(form)
 	if err != nil {
 		return ""
 	}
-	raw, _ := json.Marshal(body) // it was sent
-	return Curl(v.Request, d.base(v), method, path, raw)
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return ""
+	}
+	var made *http.Request
+	res, _ := d.Send(v.Context(), bytes.NewReader(raw), func(_ context.Context, r *http.Request) error {
+		made = r
+		return errShown
+	})
+	if res != nil {
+		defer res.Body.Close()
+	}
+	if made == nil { // nothing is selected
+		return ""
+	}
+	if made.Body != nil {
+		raw, err = io.ReadAll(made.Body)
+	} else {
+		raw = nil
+	}
+	if err != nil {
+		return ""
+	}
+	command := Curl(v.Request, v.Kit.Base, made.Method, made.URL.RequestURI(), raw)
+	if d.ETag != "" {
+		command += " -H " + quoted("If-Match: "+d.ETag)
+	}
+	return command
 }
-
-func (d *dialog) base(v *Visit) string { return v.Kit.Base }
 
 // Button is an action as a page offers it.
 type Button struct {
 	Label, URL, Means string
-	Needs             string // the permission that the visitor lacks; empty: none
+	Needs             string // what the visitor lacks; empty: nothing
 	Danger            bool
 	Page              bool // it opens as a page, not in a dialog
+	// Chosen is the action that the form around the button does to what is selected in it; empty: it is a link.
+	Chosen string
 }
 
 // Button returns the button of an action at a path below the base; disabled when the visitor lacks the
 // permission.
 func (v *Visit) Button(label, path, permission, means string, class Class) Button {
-	b := Button{Label: label, URL: v.Kit.Base + path, Means: means, Danger: class == Dangerous}
-	if !v.May(permission) {
-		b.Needs = permission
+	return Button{
+		Label: label, URL: v.Kit.Base + path, Means: means, Danger: class == Dangerous, Needs: v.Lacks(permission, false),
 	}
-	return b
+}
+
+// ForSelected is the button of an action on what is selected in the form around it.
+func (v *Visit) ForSelected(label, action, permission string) Button {
+	return Button{Label: label, Chosen: action, Needs: v.Lacks(permission, false)}
+}
+
+// Lacks is what the visitor needs besides for what requires a permission and, if it concerns all tenants, a
+// credential for any of them; empty: nothing.
+func (v *Visit) Lacks(permission string, deployment bool) string {
+	switch {
+	case permission != "" && !v.May(permission):
+		return permission
+	case deployment && !v.Who.AnyTenant:
+		return "a credential for any tenant"
+	}
+	return ""
 }

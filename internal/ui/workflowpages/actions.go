@@ -36,7 +36,6 @@ func (p *pages) enable(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Request = "POST /api/v1/workflows/" + url.PathEscape(name) + "/enable"
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.EnableWorkflowWithBody(ctx, name, &client.EnableWorkflowParams{}, web.JSON, body, edit)
 	}
@@ -48,7 +47,6 @@ func (p *pages) disable(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Request = "POST /api/v1/workflows/" + url.PathEscape(name) + "/disable"
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.DisableWorkflowWithBody(ctx, name, &client.DisableWorkflowParams{}, web.JSON, body, edit)
 	}
