@@ -30,6 +30,7 @@ type canaryNode struct {
 	t                     *testing.T
 	root, owner, stranger string // credentials of administrators; root's is for any tenant
 	tenant                string // the owner's
+	dsn                   string
 	db                    *sql.DB
 	heard                 *syncBuffer
 	participants          *httptest.Server
@@ -43,7 +44,7 @@ type canaryNode struct {
 func newCanaryNode(t *testing.T, h *hostile) *canaryNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
-	a := &canaryNode{t: t, root: newToken(t), heard: &syncBuffer{}, ops: map[string]apiOperation{},
+	a := &canaryNode{t: t, dsn: dsn, root: newToken(t), heard: &syncBuffer{}, ops: map[string]apiOperation{},
 		said: map[string]*written{}, ids: map[string]string{}, more: map[string][]string{}, hostile: h}
 	a.node = start(t, dsn, "a", bootstrapped(a.root), quickRetries, func(c *config.Config) {
 		c.Webhooks.MaxAttempts, c.DLQ.AutoRetry, c.DLQ.MaxRetries = 2, false, 5

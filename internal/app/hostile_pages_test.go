@@ -3,22 +3,16 @@ package app_test
 import (
 	"encoding/csv"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/html"
 
 	"github.com/skald-saga/skald/internal/test/browser"
-	"github.com/skald-saga/skald/internal/ui"
-	"github.com/skald-saga/skald/internal/ui/web"
 )
 
 // TestHostileTextStaysText fills every field that a client can fill with what would run in a browser, and then reads
@@ -31,9 +25,10 @@ func TestHostileTextStaysText(t *testing.T) {
 	if n := len(a.hostile.planted); n < 40 {
 		t.Errorf("only %d fields took hostile text", n)
 	}
-	p := &hostilePages{
-		a: a, seen: map[string]bool{}, shown: map[string]bool{}, kinds: map[string]int{}, left: map[string]bool{},
-		long: os.Getenv("SKALD_UI") == "all",
+	p := &hostilePages{crawl: newCrawl(a, a.url, 8), shown: map[string]bool{}, left: map[string]bool{}}
+	all := os.Getenv("SKALD_UI") == "all"
+	if all {
+		p.each = 0
 	}
 	p.otherWays()
 	for _, pattern := range patterns(t) {
@@ -61,80 +56,18 @@ func TestHostileTextStaysText(t *testing.T) {
 	if len(p.found) < 150 || len(p.shown) < 30 {
 		t.Errorf("only %d pages, which show %d fields", len(p.found), len(p.shown))
 	}
-	if p.long {
+	if all {
 		p.inChromium()
 	}
 }
 
-// patterns are those of all pages, from the kit itself.
-func patterns(t *testing.T) []string {
-	t.Helper()
-	h, err := ui.New(ui.Config{API: http.NotFoundHandler(), Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		NewID: func() string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h.(*web.Kit).Patterns
-}
-
 // hostilePages reads the pages of an installation whose every text is hostile.
 type hostilePages struct {
-	a     *canaryNode
-	next  []string
+	*crawl
 	found []string        // paths that answered with a page
-	seen  map[string]bool // paths and forms, without what makes no difference
 	shown map[string]bool // fields whose text is on a page
 	left  map[string]bool // hosts of other tools that pages link to with hostile text
 	rich  []string        // paths of the owner's pages with much hostile text
-	kinds map[string]int  // pages by their path and tab, whatever the ids
-	long  bool            // all of them are read; else a few of each kind
-}
-
-// wildcards of patterns, and which parameters of the API's paths they are.
-var wildcards = map[string]string{
-	"saga": "saga_id", "workflow": "name", "letter": "message_id", "fingerprint": "fingerprint", "topic": "topic",
-	"redrive": "redrive_id", "definition": "definition", "backfill": "backfill_id", "run": "run_id", "bulk": "bulk_id",
-	"worker": "worker_id", "webhook": "webhook_id", "delivery": "delivery_id", "key": "key_id", "session": "session_id",
-}
-
-var wildcard = regexp.MustCompile(`\{(\w+)\}`)
-
-// pathsOf a pattern are those with the ids of what the owner has. A path with a verb is found by its links.
-func (p *hostilePages) pathsOf(pattern string) (all []string) {
-	method, path, both := strings.Cut(pattern, " ")
-	if !both {
-		path = method
-	} else if method != http.MethodGet {
-		return nil
-	}
-	path = strings.TrimSuffix(path, "{$}")
-	if strings.HasPrefix(path, "/docs/") || strings.HasPrefix(path, "/ui/of/") { // no client's; the API, for a tenant
-		return nil
-	}
-	names := wildcard.FindAllStringSubmatch(path, -1)
-	if len(names) == 0 {
-		return []string{path}
-	}
-	if last := names[len(names)-1][1]; last == "verb" || last == "action" || last == "setting" {
-		return nil
-	}
-	for _, n := range names {
-		param, known := wildcards[n[1]]
-		if strings.HasPrefix(path, "/ui/sagas/bulk/") {
-			param = "saga_bulk_id"
-		}
-		if !known || p.a.ids[param] == "" {
-			p.a.t.Errorf("%s: nothing is known for {%s}: add it to wildcards, and write one in writeAll", pattern, n[1])
-			return nil
-		}
-		if len(names) == 1 {
-			for _, other := range p.a.more[param] {
-				all = append(all, strings.ReplaceAll(path, n[0], url.PathEscape(other)))
-			}
-		}
-		path = strings.ReplaceAll(path, n[0], url.PathEscape(p.a.ids[param]))
-	}
-	return append(all, path)
 }
 
 // name reads the pages of a pattern for ids and names that are hostile themselves.
@@ -153,54 +86,6 @@ func (p *hostilePages) name(pattern string) {
 			}
 		}
 	}
-}
-
-// look queues a path unless one like it has been read: the values of parameters make a difference in few of them.
-func (p *hostilePages) look(path string) {
-	u, err := url.Parse(path)
-	if err != nil || u.Path == "" {
-		return
-	}
-	key := ""
-	for _, name := range []string{"tab", "step", "state", "kind", "view", "group"} {
-		key += "&" + u.Query().Get(name)
-	}
-	for name := range u.Query() {
-		key += "?" + name
-	}
-	kind := someUUID.ReplaceAllString(u.Path, "*") + u.Query().Get("tab")
-	key = u.Path + key
-	if !p.seen[key] && len(p.seen) < 3000 && !strings.HasPrefix(u.Path, "/docs/") && (p.long || p.kinds[kind] < 8) {
-		p.seen[key] = true
-		p.kinds[kind]++
-		p.next = append(p.next, path)
-	}
-}
-
-// request sends a request as the owner, or as the administrator of all tenants.
-func (p *hostilePages) request(method, path, as string, form url.Values) (int, http.Header, string) {
-	p.a.t.Helper()
-	req, err := http.NewRequestWithContext(p.a.t.Context(), method, p.a.url+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		p.a.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+as)
-	req.Header.Set("Sec-Fetch-Site", "same-origin")
-	if form != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	res, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}).Do(req)
-	if err != nil {
-		p.a.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.a.t.Fatal(err)
-	}
-	return res.StatusCode, res.Header, string(text)
 }
 
 // read gets a page, checks it, follows its links, and fills its forms.
@@ -227,15 +112,8 @@ func (p *hostilePages) read(path string) {
 		p.rich = append(p.rich, path)
 	}
 	doc := p.check(path, text)
+	p.follow(path, doc)
 	for n := range doc.Descendants() {
-		if n.Type == html.ElementNode && n.Data == "a" {
-			if to := attribute(n, "href"); strings.HasPrefix(to, "/ui/") {
-				p.look(to)
-			} else if strings.HasPrefix(to, "?") {
-				own, _, _ := strings.Cut(path, "?")
-				p.look(own + to)
-			}
-		}
 		if n.Type == html.ElementNode && n.Data == "form" {
 			p.fill(path, as, n)
 		}
@@ -251,7 +129,7 @@ func (p *hostilePages) fill(path, as string, form *html.Node) {
 		to = own
 	}
 	method := strings.ToUpper(attribute(form, "method"))
-	key := "form " + method + someUUID.ReplaceAllString(to, "*")
+	key := "form " + method + kindOf(to)
 	if p.seen[key] || strings.HasPrefix(to, "/ui/sign-") {
 		return
 	}
@@ -280,8 +158,6 @@ func (p *hostilePages) fill(path, as string, form *html.Node) {
 		p.check("the filters of "+to, text)
 	}
 }
-
-var someUUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{64}`)
 
 // check reports everything on a page that is not text and should be.
 func (p *hostilePages) check(path, text string) *html.Node {
@@ -328,15 +204,6 @@ func amiss(n *html.Node) string {
 	return ""
 }
 
-func attribute(n *html.Node, name string) string {
-	for _, at := range n.Attr {
-		if at.Key == name {
-			return at.Val
-		}
-	}
-	return ""
-}
-
 // download checks a file that a page offers.
 func (p *hostilePages) download(path string, header http.Header, text string) {
 	p.a.t.Helper()
@@ -373,7 +240,7 @@ func (p *hostilePages) inChromium() {
 	tab.Header("Authorization", "Bearer "+p.a.owner)
 	kinds := map[string]bool{}
 	for _, path := range p.rich {
-		if k := someUUID.ReplaceAllString(path, "*"); !kinds[k] {
+		if k := kindOf(path); !kinds[k] {
 			kinds[k] = true
 			tab.Go(p.a.url + path)
 			tab.Until("the page", `document.querySelector("main h1")`)

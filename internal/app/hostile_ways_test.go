@@ -87,7 +87,7 @@ func (p *hostilePages) asAnyTenant() {
 	kinds, files, hostile := map[string]bool{}, map[string]bool{}, 0
 	for _, path := range p.found {
 		own, query, _ := strings.Cut(path, "?")
-		kind := someUUID.ReplaceAllString(own, "*")
+		kind := kindOf(own)
 		if q, err := url.ParseQuery(query); err != nil || kinds[kind+q.Get("tab")] || q.Has("tenant") {
 			continue
 		} else {

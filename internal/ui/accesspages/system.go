@@ -30,7 +30,7 @@ type systemPage struct {
 	Largest  int64 // bytes of the largest table, the length of its bar
 	Refused  map[string]*client.Problem
 	Buttons  []web.Button
-	Editable bool
+	Change   *web.Button // of each setting; nil: the pages only show
 	Now      time.Time
 }
 
@@ -47,7 +47,9 @@ func (d systemPage) Bar(bytes int64) int64 { return bytes * 100 / max(d.Largest,
 func (p *pages) system(v *web.Visit) (*web.Page, error) {
 	ctx, api := v.Context(), p.kit.Client
 	d := systemPage{Refused: map[string]*client.Problem{}, Now: v.Now}
-	d.Editable = !p.kit.ReadOnly && v.May("jobs:admin") && v.Who.AnyTenant
+	if !p.kit.ReadOnly {
+		d.Change = &web.Button{Label: "Change", Needs: v.Lacks("jobs:admin", true)}
+	}
 	version, err := api.GetVersionWithResponse(ctx)
 	if err != nil {
 		return nil, err
@@ -126,7 +128,7 @@ func (p *pages) changeSetting(v *web.Visit) (*web.Action, error) {
 	s := all.Settings[i]
 	return &web.Action{
 		Label: "Change", Title: "Change " + s.Name, Nav: "System", Back: web.Link{Name: "System", URL: "/ui/system"},
-		Class: web.Changes, Needs: "jobs:admin", NoKey: true, ETag: res.HTTPResponse.Header.Get("ETag"),
+		Class: web.Changes, Needs: "jobs:admin", Deployment: true, NoKey: true, ETag: res.HTTPResponse.Header.Get("ETag"),
 		Means: fmt.Sprintf("%s. Unit: %s. Value now: %s; default: %s. A change takes effect: %s.", s.Description, s.Unit,
 			figure(s.Value), figure(s.Default), s.Effect),
 		Fields: []web.Field{{

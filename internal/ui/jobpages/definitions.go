@@ -14,7 +14,7 @@ import (
 type definitionList struct {
 	*web.List
 	Rows   []definitionRow
-	Create web.Button
+	Create *web.Button // nil: the pages only show
 	Now    time.Time
 }
 
@@ -49,7 +49,10 @@ var (
 
 func (p *pages) definitions(v *web.Visit) (*web.Page, error) {
 	d := definitionList{List: v.NewList(definitionViews, definitionFilters), Now: v.Now}
-	d.Create = v.Button("New job", "/ui/jobs/new", "jobs:admin", "Define a job", web.Changes)
+	if !p.kit.ReadOnly {
+		b := v.Button("New job", "/ui/jobs/new", "jobs:admin", "Define a job", web.Changes)
+		b.Page, d.Create = true, &b
+	}
 	sent := d.Sent(v.Now, "page_size", "50")
 	sent["include"] = []string{"total", "recent_runs", "next_run_at"}
 	res, err := p.kit.Client.ListJobDefinitionsWithResponse(v.Context(), &client.ListJobDefinitionsParams{},

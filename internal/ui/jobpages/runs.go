@@ -13,15 +13,15 @@ import (
 // runList is the page of the list of runs.
 type runList struct {
 	*web.List
-	Rows    []runRow
-	States  []string     // of the tab, which the form of filters keeps
-	Few     []web.Filter // filters that are always shown
-	More    []web.Filter // the others
-	Opened  bool         // one of the others is set
-	Bulks   []web.Button // on all runs that match
-	Pick    bool         // runs can be selected
-	Now     time.Time
-	Actions map[string]web.Button // on those selected
+	Rows   []runRow
+	States []string     // of the tab, which the form of filters keeps
+	Few    []web.Filter // filters that are always shown
+	More   []web.Filter // the others
+	Opened bool         // one of the others is set
+	Bulks  []web.Button // on all runs that match
+	Pick   bool         // runs can be selected
+	Picked []web.Button // on those selected
+	Now    time.Time
 }
 
 var (
@@ -79,6 +79,14 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 	d.Paged(list.Pagination)
 	if !p.kit.ReadOnly && len(d.Rows) > 0 {
 		d.Bulks = bulkButtons(v)
+		for i := range d.Bulks {
+			if d.Total != "" {
+				d.Bulks[i].Label += " (" + d.Total + ")"
+			}
+		}
+		d.Picked = []web.Button{
+			v.ForSelected("Cancel selected", "cancel", "jobs:write"), v.ForSelected("Rerun selected", "rerun", "jobs:write"),
+		}
 	}
 	return &web.Page{
 		Template: "runs", Title: "Runs", Nav: "Jobs", Refresh: 10, Data: d, Scripts: []string{"jobs.js"},

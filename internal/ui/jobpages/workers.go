@@ -72,8 +72,10 @@ func (p *pages) workers(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	if d.Leader.Alive && !p.kit.ReadOnly {
-		d.StepDown = []web.Button{v.Button("Step down", "/ui/scheduler/step-down", "jobs:admin",
-			"Another node becomes leader, or the same one in a new epoch.", web.Dangerous)}
+		b := v.Button("Step down", "/ui/scheduler/step-down", "jobs:admin",
+			"Another node becomes leader, or the same one in a new epoch.", web.Dangerous)
+		b.Needs = v.Lacks("jobs:admin", true)
+		d.StepDown = []web.Button{b}
 	}
 	return &web.Page{Template: "workers", Title: "Workers", Nav: "Workers", Refresh: 5, Data: d}, nil
 }

@@ -21,10 +21,7 @@ func (p *pages) importForm(v *web.Visit) (*web.Page, error) {
 	if p.kit.ReadOnly {
 		return nil, web.ErrNoPage
 	}
-	d := importPage{Areas: areas("Letters")}
-	if !v.May("dlq:admin") {
-		d.Needs = "dlq:admin"
-	}
+	d := importPage{Areas: areas("Letters"), Needs: v.Lacks("dlq:admin", false)}
 	return &web.Page{Template: "import", Title: "Import dead letters", Nav: "Dead letters", Data: d}, nil
 }
 

@@ -20,9 +20,10 @@ type letterList struct {
 	Chips    []chip
 	Letters  []client.DeadLetter
 	Archived bool
-	Redrive  string // the URL of a redrive of all that fit
+	Picked   []web.Button // on those selected
+	Fits     *web.Button  // on all that fit; nil: the pages only show
+	Import   *web.Button
 	Export   string
-	ReadOnly bool
 	Now      time.Time
 }
 
@@ -105,7 +106,7 @@ func (p *pages) archive(v *web.Visit) (*web.Page, error) {
 }
 
 func (p *pages) listed(v *web.Visit, d *letterList, list *client.DeadLetterList, title string) (*web.Page, error) {
-	d.Now, d.ReadOnly, d.Letters = v.Now, p.kit.ReadOnly, list.Messages
+	d.Now, d.Letters = v.Now, list.Messages
 	d.Paged(list.Pagination)
 	d.Usual, d.More = d.Filters[:usualFilters], d.Filters[usualFilters:]
 	for _, f := range d.More {
@@ -117,10 +118,28 @@ func (p *pages) listed(v *web.Visit, d *letterList, list *client.DeadLetterList,
 		sent.Del(name)
 	}
 	d.Export = "/api/v1/dlq/export?" + sent.Encode()
-	d.Redrive = "/ui/redrives/new?" + filterOf(sent).Encode()
+	if !p.kit.ReadOnly && !d.Archived {
+		for _, action := range []string{"Retry", "Resolve", "Discard", "Requeue"} {
+			d.Picked = append(d.Picked, v.ForSelected(action+" selected", strings.ToUpper(action), "dlq:write"))
+		}
+		fits := v.Button("All that fit", "/ui/redrives/new?"+filterOf(sent).Encode(), "dlq:write",
+			"Retry, discard or resolve all letters that fit the filters.", web.Changes)
+		if d.Total != "" {
+			fits.Label += " (" + d.Total + ")"
+		}
+		fits.Page = true
+		d.Fits, d.Import = &fits, importButton(v)
+	}
 	return &web.Page{
 		Template: "letters", Title: title, Nav: "Dead letters", Refresh: 10, Data: d, Scripts: []string{"letters.js"},
 	}, nil
+}
+
+// importButton leads to the form of an import.
+func importButton(v *web.Visit) *web.Button {
+	b := v.Button("Import", "/ui/dlq/import", "dlq:admin", "Store letters that were exported elsewhere.", web.Changes)
+	b.Page = true
+	return &b
 }
 
 // chipsOf are the filters of a URL.

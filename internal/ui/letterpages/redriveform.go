@@ -102,6 +102,9 @@ var targetFields = []web.Field{
 		Hint: `[{"op": "replace", "path": "/customer", "value": "c-18"}]`},
 }
 
+// operatorsMost is how many letters a redrive may touch whose requester lacks dlq:admin.
+const operatorsMost = 1000
+
 // newRedrive is the form that starts a redrive, filled in from the URL.
 func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	if ids := v.Form["ids"]; len(ids) > 1 { // the boxes of a list
@@ -158,9 +161,12 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 			a.Confirm = confirmed(v.Form.Get("matched"))
 		}
 	}
+	if !v.May("dlq:admin") && v.Form.Get("max_messages") == "" {
+		v.Form.Set("max_messages", strconv.Itoa(operatorsMost))
+	}
 	a.Done = func(answer []byte) string { return redrivePath(answer) }
 	if v.Method == http.MethodGet && len(v.URL.Query()) == 0 {
-		a.DryRun, a.Request = web.NoDryRun, "POST /api/v1/dlq/redrives" // nothing is chosen yet
+		a.DryRun = web.NoDryRun // nothing is chosen yet
 	}
 	return a, nil
 }

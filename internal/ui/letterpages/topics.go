@@ -18,7 +18,7 @@ type topicList struct {
 	Topics  []topicRow
 	Most    string      // where counting stops
 	Default *web.Button // the default policy
-	Import  bool
+	Import  *web.Button
 	Now     time.Time
 }
 
@@ -36,7 +36,7 @@ const countedAtMost = 1000
 
 func (p *pages) topics(v *web.Visit) (*web.Page, error) {
 	d := topicList{
-		List: v.NewList(nil, nil), Areas: areas("Topics"), Now: v.Now, Import: !p.kit.ReadOnly,
+		List: v.NewList(nil, nil), Areas: areas("Topics"), Now: v.Now,
 		Most: web.Count(countedAtMost),
 	}
 	res, err := p.kit.Client.ListDeadLetterTopicsWithResponse(v.Context(), &client.ListDeadLetterTopicsParams{},
@@ -55,7 +55,7 @@ func (p *pages) topics(v *web.Visit) (*web.Page, error) {
 	if !p.kit.ReadOnly {
 		b := v.Button("Default policy", "/ui/dlq/policy", "dlq:admin", "What applies to topics without a policy.", web.Changes)
 		b.Page = true
-		d.Default = &b
+		d.Default, d.Import = &b, importButton(v)
 	}
 	return &web.Page{Template: "topics", Title: "Topics", Nav: "Dead letters", Refresh: 10, Data: d}, nil
 }

@@ -291,7 +291,6 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 	case "cancel":
 		a.Label, a.Title, a.Class, a.Needs = "Cancel it", "Cancel the bulk operation", web.Changes, "sagas:write"
 		a.Means = "No further saga is acted on. What is done stays done."
-		a.Request = "POST /api/v1/sagas/bulk/" + b.ID.String() + "/cancel"
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.CancelSagaBulkWithBody(ctx, b.ID, &client.CancelSagaBulkParams{}, web.JSON, body, edit)
 		}
@@ -306,7 +305,7 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 			rate.Value = string(raw)
 		}
 		a.Label, a.Title, a.Needs, a.NoKey = "Change the rate", "Change the rate of the bulk operation", "sagas:admin", true
-		a.Means, a.Request = "It takes effect with the next sagas.", "PATCH /api/v1/sagas/bulk/"+b.ID.String()
+		a.Means = "It takes effect with the next sagas."
 		a.Fields, a.ETag = []web.Field{rate}, strconv.Quote(strconv.FormatInt(b.Version, 10))
 		a.Body = func(_ web.Form, members map[string]any) error {
 			if members["rate_per_second"] == nil {

@@ -21,9 +21,9 @@ type errorsPage struct {
 // errorGroup is sagas with the same error at the same step.
 type errorGroup struct {
 	*client.SagaErrorGroup
-	URL     string // of the list of these sagas
-	BulkURL string // of the form for a bulk operation on them; empty: there is none
-	Undo    bool   // the step was being undone
+	URL  string      // of the list of these sagas
+	Bulk *web.Button // a bulk operation on them; nil: the pages only show
+	Undo bool        // the step was being undone
 }
 
 var (
@@ -60,8 +60,9 @@ func (p *pages) errors(v *web.Visit) (*web.Page, error) {
 		g := &list.Groups[i]
 		_, query, _ := strings.Cut(g.Links["sagas"], "?")
 		group := errorGroup{SagaErrorGroup: g, URL: "/ui/sagas?" + query, Undo: g.Action == client.StepActionCOMPENSATE}
-		if p.kit.Serves(bulkPath) && !p.kit.ReadOnly {
-			group.BulkURL = bulkPath + "?" + query
+		if !p.kit.ReadOnly {
+			all := bulkButton(v, "Act on all", query)
+			group.Bulk = &all
 		}
 		d.Groups = append(d.Groups, group)
 	}

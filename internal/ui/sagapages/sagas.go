@@ -15,17 +15,23 @@ type sagaList struct {
 	*web.List
 	Rows     []sagaRow
 	Now      time.Time
-	Filtered bool   // by more than nothing
-	BulkURL  string // of the form for all sagas that fit the filters; empty: there is none
-	CSV, ND  string // URLs of what is loaded as files
-	Group    string // URL of the errors; empty: there is none
-	Oldest   bool   // they come first
-	Turned   string // URL of the list in the other order
-	Example  string // the command that makes a saga
+	Filtered bool        // by more than nothing
+	Selected *web.Button // acts on the selected; nil: the pages only show
+	Fits     *web.Button // acts on all that fit the filters
+	CSV, ND  string      // URLs of what is loaded as files
+	Group    string      // URL of the errors; empty: there is none
+	Oldest   bool        // they come first
+	Turned   string      // URL of the list in the other order
+	Example  string      // the command that makes a saga
 	New      *web.Button
 }
 
 const bulkPath, errorsPath = "/ui/sagas/bulk/new", "/ui/sagas/errors"
+
+// bulkButton leads to the form for the sagas of a filter.
+func bulkButton(v *web.Visit, label, query string) web.Button {
+	return v.Button(label, bulkPath+"?"+query, "sagas:write", "Cancel, retry, suspend or resume many sagas.", web.Changes)
+}
 
 // sagaRow is a saga in the list.
 type sagaRow struct {
@@ -121,16 +127,19 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 		q.Set("order", "asc")
 	}
 	d.Turned = "?" + q.Encode()
-	if p.kit.Serves(bulkPath) && !p.kit.ReadOnly && v.May("sagas:write") {
+	if !p.kit.ReadOnly {
 		all := l.Sent(v.Now)
 		all.Del("order")
-		d.BulkURL = bulkPath + "?" + all.Encode()
-	}
-	if p.kit.Serves(errorsPath) {
-		d.Group = errorsPath
-		if w := v.Query("workflow_name"); w != nil {
-			d.Group += "?" + url.Values{"workflow_name": {*w}}.Encode()
+		selected := v.ForSelected("Act on the selected", "", "sagas:write")
+		fits := bulkButton(v, "Act on all that match", all.Encode())
+		if l.Total != "" {
+			fits.Label += " (" + l.Total + ")"
 		}
+		d.Selected, d.Fits = &selected, &fits
+	}
+	d.Group = errorsPath
+	if w := v.Query("workflow_name"); w != nil {
+		d.Group += "?" + url.Values{"workflow_name": {*w}}.Encode()
 	}
 	d.Example = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/sagas",
 		[]byte(`{"workflow_name": "order", "business_key": "order-4711", "payload": {"sku": "lamp"}}`))

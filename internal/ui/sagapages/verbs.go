@@ -23,6 +23,14 @@ type verb struct {
 	send    send
 }
 
+// needs is the permission that the operation requires.
+func (k verb) needs() string {
+	if k.step || k.noDry || k.class == web.Dangerous {
+		return "sagas:admin"
+	}
+	return "sagas:write"
+}
+
 // send calls the operation of an action. step is empty for those that are about the whole saga.
 type send func(r request) (*http.Response, error)
 

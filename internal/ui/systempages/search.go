@@ -26,34 +26,40 @@ type hit struct {
 }
 
 // place is a page, or the form of an action, that people go to by name.
-type place struct{ Name, Path, words string }
+type place struct {
+	Name, Path, words string
+	needs             string // the permission that an action requires; empty: it is a page
+	deployment        bool   // it concerns all tenants
+	Lacks             string // what the visitor needs besides
+}
 
 // actions are forms that people ask for by name, with other words that they may use.
 var actions = []place{
-	{"Register a workflow", "/ui/register-workflow", "new definition upload"},
-	{"Start a saga", "/ui/sagas/new", "new create run"},
-	{"Act on many sagas", "/ui/sagas/bulk/new", "bulk cancel retry resume acknowledge"},
-	{"Sagas by error", "/ui/sagas/errors", "group cluster failed"},
-	{"Define a job", "/ui/jobs/new", "new job definition schedule cron"},
-	{"Runs", "/ui/runs", "jobs executions"},
-	{"Cancel or rerun many runs", "/ui/run-bulks/new", "bulk"},
-	{"Calendar of jobs", "/ui/jobs/calendar", "schedule due slots"},
-	{"Publish an event", "/ui/jobs/events/publish", "start runs"},
-	{"Start a redrive", "/ui/redrives/new", "new retry dead letters"},
-	{"Letters", "/ui/dlq/letters", "dead messages"},
-	{"Import dead letters", "/ui/dlq/import", "upload ndjson"},
-	{"Default policy of dead letters", "/ui/dlq/policy", "hold all auto retry"},
-	{"Create a webhook", "/ui/webhooks/new", "new endpoint"},
-	{"Create an API key", "/ui/access/keys/new", "new token"},
-	{"Verify the audit trail", "/ui/audit/verify", "check chain seal"},
-	{"Make the scheduler step down", "/ui/scheduler/step-down", "leader"},
-	{"Sagas that need attention", "/ui/sagas?needs_attention=true", "failed stuck"},
-	{"Manual", "/docs/", "help documentation docs"},
+	{Name: "Register a workflow", Path: "/ui/register-workflow", words: "new definition upload", needs: "workflows:write"},
+	{Name: "Start a saga", Path: "/ui/sagas/new", words: "new create run", needs: "sagas:write"},
+	{Name: "Act on many sagas", Path: "/ui/sagas/bulk/new", words: "bulk cancel retry resume acknowledge", needs: "sagas:write"},
+	{Name: "Sagas by error", Path: "/ui/sagas/errors", words: "group cluster failed"},
+	{Name: "Define a job", Path: "/ui/jobs/new", words: "new job definition schedule cron", needs: "jobs:admin"},
+	{Name: "Runs", Path: "/ui/runs", words: "jobs executions"},
+	{Name: "Cancel or rerun many runs", Path: "/ui/run-bulks/new", words: "bulk", needs: "jobs:admin"},
+	{Name: "Calendar of jobs", Path: "/ui/jobs/calendar", words: "schedule due slots"},
+	{Name: "Publish an event", Path: "/ui/jobs/events/publish", words: "start runs", needs: "jobs:write"},
+	{Name: "Start a redrive", Path: "/ui/redrives/new", words: "new retry dead letters", needs: "dlq:write"},
+	{Name: "Letters", Path: "/ui/dlq/letters", words: "dead messages"},
+	{Name: "Import dead letters", Path: "/ui/dlq/import", words: "upload ndjson", needs: "dlq:admin"},
+	{Name: "Default policy of dead letters", Path: "/ui/dlq/policy", words: "hold all auto retry", needs: "dlq:admin"},
+	{Name: "Create a webhook", Path: "/ui/webhooks/new", words: "new endpoint", needs: webhookAdmin},
+	{Name: "Create an API key", Path: "/ui/access/keys/new", words: "new token", needs: "access:admin"},
+	{Name: "Verify the audit trail", Path: "/ui/audit/verify", words: "check chain seal"},
+	{Name: "Make the scheduler step down", Path: "/ui/scheduler/step-down", words: "leader", needs: "jobs:admin",
+		deployment: true},
+	{Name: "Sagas that need attention", Path: "/ui/sagas?needs_attention=true", words: "failed stuck"},
+	{Name: "Manual", Path: "/docs/", words: "help documentation docs"},
 }
 
 func (p *pages) search(v *web.Visit) (*web.Page, error) {
 	d := found{Query: strings.TrimSpace(v.URL.Query().Get("q")), Now: v.Now}
-	d.Places = append(pasted(d.Query), places(d.Query)...)
+	d.Places = append(pasted(d.Query), p.places(v, d.Query)...)
 	page := &web.Page{Template: "search", Title: "Go to anything"}
 	if d.Query != "" {
 		res, err := p.kit.Client.SearchWithResponse(v.Context(), &client.SearchParams{Q: resource(d.Query)})
@@ -132,11 +138,11 @@ func deepest(page string) int {
 }
 
 // places are the pages and actions whose name or words contain every word of what was typed.
-func places(text string) (out []place) {
+func (p *pages) places(v *web.Visit, text string) (out []place) {
 	all := slices.Clone(actions)
 	for _, e := range web.Navigation() {
 		if !slices.ContainsFunc(actions, func(a place) bool { return a.Path == e.Path }) {
-			all = append(all, place{e.Name, e.Path, ""})
+			all = append(all, place{Name: e.Name, Path: e.Path})
 		}
 	}
 	words := strings.Fields(strings.ToLower(text))
@@ -145,7 +151,8 @@ func places(text string) (out []place) {
 		for _, w := range words {
 			fits = fits && strings.Contains(has, w)
 		}
-		if fits {
+		if fits && (one.needs == "" || !p.kit.ReadOnly) {
+			one.Lacks = v.Lacks(one.needs, one.deployment)
 			out = append(out, one)
 		}
 	}

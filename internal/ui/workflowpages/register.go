@@ -113,8 +113,15 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 	if err := p.check(v, d); err != nil {
 		return nil, err
 	}
-	if v.Form.Get("do") != "act" || d.Valid == nil {
+	if v.Form.Get("do") != "act" {
 		return p.registerPage(v, d, 0), nil
+	}
+	if d.Valid == nil {
+		status := 0
+		if d.Problem != nil {
+			status = d.Problem.Status
+		}
+		return p.registerPage(v, d, status), nil
 	}
 	// What was compared is the version that the form names: if there is a newer one, its difference was not seen.
 	seen := ""

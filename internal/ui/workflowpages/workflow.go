@@ -36,7 +36,7 @@ type workflowPage struct {
 	Timing   *timing
 	Series   *series
 	Actions  []web.Button
-	Register bool
+	Register *web.Button // a new version; nil: the pages only show
 	Now      time.Time
 }
 
@@ -69,7 +69,8 @@ func tabOf(name string) string { return strings.ReplaceAll(strings.ToLower(name)
 
 func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	name := v.PathValue("workflow")
-	d := &workflowPage{Tab: v.URL.Query().Get("tab"), Now: v.Now, Register: p.mayRegister(v)}
+	d := &workflowPage{Tab: v.URL.Query().Get("tab"), Now: v.Now}
+	d.Register = p.registerButton(v, "New version", registerPath+"?"+url.Values{"name": {name}}.Encode())
 	if !slices.ContainsFunc(workflowTabs, func(t string) bool { return tabOf(t) == d.Tab }) {
 		d.Tab = "steps"
 		if v.URL.Query().Has("diff") {

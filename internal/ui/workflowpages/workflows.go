@@ -13,7 +13,7 @@ type workflowList struct {
 	*web.List
 	Workflows []workflowRow
 	Counts    *counts
-	Register  bool // the visitor may register workflows
+	Register  *web.Button // nil: the pages only show
 	Curl      string
 	Now       time.Time
 }
@@ -33,7 +33,7 @@ var (
 )
 
 func (p *pages) list(v *web.Visit) (*web.Page, error) {
-	d := workflowList{List: v.NewList(views, since), Now: v.Now, Register: p.mayRegister(v)}
+	d := workflowList{List: v.NewList(views, since), Now: v.Now, Register: p.registerButton(v, "Register", registerPath)}
 	sent := d.Sent(v.Now, "page_size", "50", "include", "total")
 	from := sent.Get("created_from")
 	sent.Del("created_from")
@@ -58,4 +58,13 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "workflows", Title: "Workflows", Nav: "Workflows", Refresh: 10, Data: d}, nil
 }
 
-func (p *pages) mayRegister(v *web.Visit) bool { return !p.kit.ReadOnly && v.May("workflows:write") }
+const registerPath = "/ui/register-workflow"
+
+func (p *pages) registerButton(v *web.Visit, label, path string) *web.Button {
+	if p.kit.ReadOnly {
+		return nil
+	}
+	b := v.Button(label, path, "workflows:write", "Write a definition, and see what is wrong with it.", web.Changes)
+	b.Page = true
+	return &b
+}
