@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/skald-saga/skald/api/client"
 )
 
 // TestWhatIsUnchangedIsNotRendered: a page whose state the browser has is answered without its template, with the times
@@ -22,6 +24,9 @@ func TestWhatIsUnchangedIsNotRendered(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.OpenPage("GET /ui/thing", func(v *Visit) (*Page, error) {
+			if name := v.Header.Get("Authorization"); name != "" {
+				v.Who = &client.CallerIdentity{Subject: name}
+			}
 			p := &Page{Template: "thing", Refresh: 7, State: "3", Times: map[string]time.Time{"seen": at}}
 			if p.Data = func() string { rendered++; return "it" }; v.Had() == p.State {
 				p.Data = Unchanged{}
@@ -31,9 +36,12 @@ func TestWhatIsUnchangedIsNotRendered(t *testing.T) {
 		return k
 	}
 	k := kit()
-	ask := func(k *Kit, url, tag string) *http.Response {
+	ask := func(k *Kit, url, tag string, who ...string) *http.Response {
 		r := httptest.NewRequest(http.MethodGet, url, http.NoBody)
 		r.Header.Set("If-None-Match", tag)
+		for _, name := range who {
+			r.Header.Set("Authorization", name)
+		}
 		w := httptest.NewRecorder()
 		k.ServeHTTP(w, r)
 		return w.Result()
@@ -54,6 +62,7 @@ func TestWhatIsUnchangedIsNotRendered(t *testing.T) {
 	for why, other := range map[string]*http.Response{
 		"another URL": ask(k, "/ui/thing?tab=x", tag), "another process": ask(kit(), "/ui/thing", tag),
 		"another state": ask(k, "/ui/thing", strings.Replace(tag, "3", "4", 1)), "no tag": ask(k, "/ui/thing", "*"),
+		"another visitor": ask(k, "/ui/thing", tag, "alice"), "another tenant": ask(k, "/ui/thing?tenant=x", tag),
 	} {
 		if other.StatusCode != http.StatusOK {
 			t.Errorf("%s: %d", why, other.StatusCode)
