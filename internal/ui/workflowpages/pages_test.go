@@ -67,7 +67,7 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	wrong := strings.Replace(definition(""), "    compensation: none\n", "    compensation: nobody\r\n", 1)
 	post(fill(page, wrong, "preview"), 200, `href="#line-12"`, "/steps/1/compensation", "▲")
 	post(fill(page, "name: [\n", "preview"), 200, "WORKFLOW_SYNTAX")
-	post(fill(page, `{"name": "`+hostile+`", "steps": []}`, "act"), 200, "/name")
+	post(fill(page, `{"name": "`+hostile+`", "steps": []}`, "act"), 422, "/name")
 	page, _ = post(fill(page, definition(""), "preview"), 200, "The name is new", "What it did stays")
 	if _, to := post(fill(page, definition(""), "act"), 303); to != "/ui/workflows/order?v=1" {
 		t.Errorf("leads to %s", to)
