@@ -101,9 +101,9 @@ func (st *Bulks) bulk(
 		ids[i] = found.Items[i].ID
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
-	var made []jobrun.Run
+	var made, canceled []jobrun.Run
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
-		made = nil
+		made, canceled = nil, nil
 		after, done := b, 0
 		var version int64
 		var now time.Time
@@ -119,15 +119,16 @@ func (st *Bulks) bulk(
 			return nil // another node has processed these
 		}
 		for _, id := range ids {
-			run, did, err := st.dealWith(ctx, tx, &b, id, s)
-			if err != nil {
+			change, again, err := st.dealWith(ctx, tx, &b, id, s)
+			switch {
+			case err != nil:
 				return err
-			}
-			if did {
+			case change != nil:
+				canceled = append(canceled, change.Run)
 				done++
-			}
-			if run != nil {
-				made = append(made, *run)
+			case again != nil:
+				made = append(made, *again)
+				done++
 			}
 		}
 		after.Advance(found, done, now.UTC())
@@ -137,6 +138,9 @@ func (st *Bulks) bulk(
 		return jobrun.Swept{}, err
 	}
 	st.db.RunsCreated(made, slices.Repeat([]bool{true}, len(made)))
+	for i := range canceled {
+		st.db.RunEnded(&canceled[i])
+	}
 	return jobrun.Swept{Moved: len(ids), More: found.More}, nil
 }
 
@@ -154,37 +158,38 @@ func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
 	return err
 }
 
-// dealWith cancels one run or repeats it. done is false when it was too late, its
-// definition is gone, or its policy forbids it.
+// dealWith cancels one run or repeats it: it returns the change of the run, or the run that
+// repeats it. Both are nil when it was too late, its definition is gone, or its policy
+// forbids it.
 func (st *Bulks) dealWith(
 	ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings,
-) (made *jobrun.Run, done bool, err error) {
+) (canceled *jobrun.Change, made *jobrun.Run, err error) {
 	r, now, err := st.db.LockRun(ctx, tx, b.TenantID, id)
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
-			return nil, false, nil // retention has deleted it
+			return nil, nil, nil // retention has deleted it
 		}
-		return nil, false, err
+		return nil, nil, err
 	}
 	in, ask := b.Does(&r)
 	switch {
 	case in != nil:
-		_, err := st.jobs.Apply(ctx, tx, &r, in, now)
-		return nil, err == nil, err
+		c, err := st.jobs.Apply(ctx, tx, &r, in, now)
+		return &c, nil, err
 	case ask == nil:
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	d, err := jobdb.DefinitionTable.One(tx.QueryRowContext(ctx, readDefinition, b.TenantID, r.DefinitionID))
 	if errors.Is(err, sql.ErrNoRows) || err == nil && d.DeletedAt != nil {
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	again := jobrun.New(&d, *ask, s, st.db.At(now))
 	created, err := st.db.InsertRuns(ctx, tx, []jobrun.Run{again})
 	if err != nil || !created[0] {
-		return nil, false, err
+		return nil, nil, err
 	}
-	return &again, true, nil
+	return nil, &again, nil
 }

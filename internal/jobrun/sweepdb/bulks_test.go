@@ -1,9 +1,12 @@
 package sweepdb_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
@@ -59,6 +62,39 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	}
 	if _, _, err := m.GetBackfill(t.Context(), pgtest.NewID(), b.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another tenant reads a backfill: %v", err)
+	}
+}
+
+func TestWhoWaitsForARunIsToldThatABulkHasCanceledIt(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	var told []uuid.UUID
+	j.Base.OnOver(func(_, run uuid.UUID) { told = append(told, run) })
+	m := sweepdb.NewBulks(j.Base, j.Jobs)
+	runs := j.CreateAll(t, j.NewRun(j.Job), j.NewRun(j.Job))
+	j.StartRuns(t, j.ClaimRuns(t, j.NewWorker(t), func(c *jobrun.ClaimRequest) { c.Slots = 1 })[0].Run)
+	bulk := jobrun.Bulk{
+		BulkHead: jobrun.BulkHead{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning,
+			CreatedAt: pgtest.Now()},
+		Action: jobrun.BulkCancel,
+		Before: pgtest.Now().Add(time.Minute),
+		Filter: jobrun.Filter{States: jobrun.ActiveStates},
+	}
+	if _, _, err := m.CreateBulk(t.Context(), bulk, operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(),
+		operator.JobBulk, bulk.ID.String(), "create", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Bulk(t.Context(), j.Term(t), jobrun.Settings{}, 100); err != nil {
+		t.Fatal(err)
+	}
+	var ended []uuid.UUID
+	for i := range runs {
+		if j.GetRun(t, runs[i].ID).State == jobrun.Canceled {
+			ended = append(ended, runs[i].ID)
+		}
+	}
+	if len(ended) != 1 || !slices.Equal(told, ended) {
+		t.Errorf("told of %v, want %v: the other one is with a worker, which is asked to stop", told, ended)
 	}
 }
 
