@@ -17,6 +17,23 @@ import (
 // path of its log. It ends with the test, and must do so in order.
 func serve(t *testing.T, dsn string, env []string, flags ...string) (url, logged string) {
 	t.Helper()
+	cmd, url, logged := launch(t, dsn, env, flags...)
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		hurry := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			text, _ := os.ReadFile(logged)
+			t.Errorf("%v %v ended with %v, and logged at last:\n%s", env, flags, err, text[max(0, len(text)-20_000):])
+		}
+		hurry.Stop()
+	})
+	ready(t, url)
+	return url, logged
+}
+
+// launch starts the program on a database. Whoever launches it ends it.
+func launch(t *testing.T, dsn string, env []string, flags ...string) (cmd *exec.Cmd, url, logged string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -27,32 +44,28 @@ func serve(t *testing.T, dsn string, env []string, flags ...string) (url, logged
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, append([]string{"serve"}, flags...)...)
+	cmd = exec.Command(program, append([]string{"serve"}, flags...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), log, log
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "SKALD_ENV=test",
 		"SKALD_NODE_ID=" + addr, "SKALD_LISTEN_ADDR=" + addr, "SKALD_DATABASE_URL=" + dsn}, env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		hurry := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-		if err := cmd.Wait(); err != nil || t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Errorf("%v %v ended with %v, and logged at last:\n%s", env, flags, err, text[max(0, len(text)-20_000):])
-		}
-		hurry.Stop()
-	})
+	return cmd, "http://" + addr, log.Name()
+}
+
+// ready waits until a node is ready.
+func ready(t *testing.T, url string) {
+	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if res, err := http.Get("http://" + addr + "/readyz"); err == nil {
+		if res, err := http.Get(url + "/readyz"); err == nil {
 			res.Body.Close()
 			if res.StatusCode == http.StatusOK {
-				return "http://" + addr, log.Name()
+				return
 			}
 		}
 	}
-	t.Fatalf("the process with %v %v is not ready after two minutes", env, flags)
-	return "", ""
+	t.Fatalf("the node at %s is not ready after two minutes", url)
 }
 
 // ask makes a request and decodes its JSON answer.

@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -79,4 +82,79 @@ func waitingAt(t *testing.T, n *node) string {
 		t.Fatal("no metric of requests that wait")
 	}
 	return found[1]
+}
+
+// TestRerunsAndRedrivesAnswerWhenTheyHaveEnded waits by Prefer at a node that neither leads
+// nor drives what it waits for, and is told by the other one.
+func TestRerunsAndRedrivesAnswerWhenTheyHaveEnded(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	a := start(t, dsn, "a", func(c *config.Config) { c.Egress.AllowLoopback = true })
+	b := start(t, dsn, "b", func(c *config.Config) { c.Jobs.Scheduler = false })
+	release := make(chan struct{})
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer target.Close()
+	var worker string
+	claimed := func() (id, fence string) {
+		var runs []any
+		within(t, "a run is claimed", func() bool {
+			_, doc := call(t, "POST", a.url+"/api/v1/workers/"+worker+"/claim", `{"slots":1,"wait_ms":1000,"start":true}`)
+			runs, _ = doc["runs"].([]any)
+			return len(runs) == 1
+		})
+		r := runs[0].(map[string]any)
+		return r["run_id"].(string), fmt.Sprintf(`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v}`,
+			worker, r["attempt"], r["lease_token"], r["leader_epoch"])
+	}
+	complete := func(id, fence string) {
+		if status, doc := call(t, "POST", a.url+"/api/v1/job-runs/"+id+"/complete", fence); status != http.StatusOK {
+			t.Errorf("complete: %d %v", status, doc)
+		}
+	}
+	made := func(url, body string) map[string]any {
+		status, doc := call(t, "POST", url, body)
+		if status >= 300 {
+			t.Fatalf("%s: %d %v", url, status, doc)
+		}
+		return doc
+	}
+	made(a.url+"/api/v1/job-definitions", `{"name":"report","type":"manual","command_name":"report"}`)
+	worker = made(a.url+"/api/v1/workers", `{"name":"w","queues":["default"],"max_runs":10}`)["worker_id"].(string)
+	first := made(a.url+"/api/v1/job-definitions/report/runs", `{}`)["id"].(string)
+	complete(claimed())
+	made(a.url+"/api/v1/dlq/messages", fmt.Sprintf(`{"original_topic":"t","error_message":"no","payload":{},
+		"target":{"kind":"http","url":%q}}`, target.URL))
+	for _, tt := range []struct {
+		name, path, body, want string
+		end                    func()
+	}{
+		{"a rerun", "/api/v1/job-runs/" + first + "/rerun", `{}`, "SUCCEEDED", func() { complete(claimed()) }},
+		{"a redrive", "/api/v1/dlq/redrives", `{"action":"RETRY","filter":{"topic":"t"},"reason":"again","max_messages":1}`,
+			"COMPLETED", func() { release <- struct{}{} }},
+	} {
+		impatient, cancel := context.WithTimeout(t.Context(), 40*time.Second) // less than it waits
+		defer cancel()
+		req, err := http.NewRequestWithContext(impatient, "POST", b.url+tt.path, strings.NewReader(tt.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Prefer", "wait=60")
+		type answered struct {
+			res *http.Response
+			doc map[string]any
+			err error
+		}
+		answer := make(chan answered, 1)
+		go func() {
+			res, doc, err := answerOf(req)
+			answer <- answered{res, doc, err}
+		}()
+		within(t, "the request waits", func() bool { return waitingAt(t, b) == "1" })
+		tt.end()
+		got := <-answer
+		if got.err != nil || got.doc["state"] != tt.want || got.res.Header.Get("Preference-Applied") != "wait=60" {
+			t.Errorf("%s: %v %v %v", tt.name, got.res, got.doc, got.err)
+		}
+	}
 }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// A client waits at one node for a saga of another one, which is killed: nobody tells that
+// client of the end but its own node, which takes the saga over.
+func TestAClientWaitsForASagaWhoseNodeIsKilled(t *testing.T) {
+	t.Parallel()
+	called, release := make(chan struct{}, 10), make(chan struct{})
+	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		called <- struct{}{}
+		select {
+		case <-release:
+		case <-r.Context().Done(): // its caller was killed
+		}
+		io.WriteString(w, `{}`)
+	}))
+	t.Cleanup(participant.Close)
+	dsn := testdb.DSN(t)
+	env := []string{"SKALD_LEASE_TTL=2s"}
+	driving, url, _ := launch(t, dsn, env)
+	t.Cleanup(func() {
+		_ = driving.Process.Kill() // unless the test got so far
+		_ = driving.Wait()
+	})
+	ready(t, url)
+	other, _ := serve(t, dsn, env)
+	must(t, "POST", url+"/api/v1/workflows", `{"name":"w","steps":[{"name":"one","action":{"http":{"url":"`+
+		participant.URL+`"}},"compensation":"none"}]}`)
+	id := must(t, "POST", url+"/api/v1/sagas", `{"workflow_name":"w"}`)["saga_id"].(string)
+	<-called
+	answer := make(chan string, 1)
+	go func() {
+		impatient := http.Client{Timeout: 40 * time.Second} // at the end of its wait it would be answered anyhow
+		res, err := impatient.Get(other + "/api/v1/sagas/" + id + "?wait=60s")
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		doc, _ := io.ReadAll(res.Body)
+		answer <- string(doc)
+	}()
+	for !strings.Contains(metricsOf(t, other), "\nskald_waiting_requests 1\n") {
+		time.Sleep(10 * time.Millisecond) // only the metric shows it from outside
+	}
+	if err := driving.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-called // by the other node
+	close(release)
+	if got := <-answer; !strings.Contains(got, `"status":"COMPLETED"`) || !strings.Contains(got, `"step_name":"one"`) {
+		t.Errorf("the client that waits got %s", got)
+	}
+}
+
+func metricsOf(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
