@@ -14,6 +14,7 @@ import (
 
 // openPage is a page in a browser: it asks for itself again as app.js does.
 type openPage struct {
+	kind  string // overview or saga
 	path  string
 	every time.Duration
 }
@@ -21,14 +22,14 @@ type openPage struct {
 // openPages are overviews, and saga pages of which half show sagas that go on.
 func openPages(cfg UIConfig, k known) (all []openPage) {
 	for range cfg.Overviews {
-		all = append(all, openPage{"/ui/", 10 * time.Second})
+		all = append(all, openPage{"overview", "/ui/", 10 * time.Second})
 	}
 	for i := range cfg.SagaPages {
 		every := 5 * time.Second
 		if i%2 == 0 {
 			every = time.Second
 		}
-		all = append(all, openPage{"/ui/sagas/" + k.at(i).id, every})
+		all = append(all, openPage{"saga", "/ui/sagas/" + k.at(i).id, every})
 	}
 	return all
 }
@@ -56,7 +57,7 @@ func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 				if open.Err() != nil {
 					return
 				}
-				got.add(p.path, status, err)
+				got.add(p, status, err)
 				if tag = next; again > 0 {
 					every = again
 				}
@@ -84,34 +85,34 @@ func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 // answers counts how the requests of open pages were answered.
 type answers struct {
 	mu       sync.Mutex
-	asked    int         // guarded by mu
-	byStatus map[int]int // guarded by mu; 0: no answer
-	failure  error       // guarded by mu; the first one
+	asked    int            // guarded by mu
+	byStatus map[string]int // guarded by mu, by kind of page and status; 0: no answer
+	failure  error          // guarded by mu; the first one
 }
 
-func (a *answers) add(path string, status int, err error) {
+func (a *answers) add(p openPage, status int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byStatus == nil {
-		a.byStatus = map[int]int{}
+		a.byStatus = map[string]int{}
 	}
 	a.asked++
-	a.byStatus[status]++
+	a.byStatus[fmt.Sprintf("%s %d", p.kind, status)]++
 	if err == nil && status != http.StatusOK && status != http.StatusNotModified {
 		err = fmt.Errorf("status %d", status)
 	}
 	if err != nil && a.failure == nil {
-		a.failure = fmt.Errorf("an open page, %s: %w", path, err)
+		a.failure = fmt.Errorf("an open page, %s: %w", p.path, err)
 	}
 }
 
-// String says how many requests got which status.
+// String says how many requests got which status, by kind of page.
 func (a *answers) String() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	text := fmt.Sprintf("%d requests", a.asked)
 	for _, status := range slices.Sorted(maps.Keys(a.byStatus)) {
-		text += fmt.Sprintf(", %d × %d", a.byStatus[status], status)
+		text += fmt.Sprintf(", %s × %d", status, a.byStatus[status])
 	}
 	return text
 }
