@@ -143,6 +143,7 @@ var arrows = map[string][]string{
 	// test support
 	"docs":                         {},
 	"internal/test/archtest":       {},
+	"internal/test/patience":       {},
 	"internal/test/mutants":        {},
 	"internal/test/mutants/mutate": {"internal/test/mutants"},
 	"internal/test/chaos":          {},
@@ -245,7 +246,7 @@ var testArrows = map[string][]string{
 var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/eventtest",
 	"internal/test/pgtest", "internal/test/testdb", "internal/test/uitest", "internal/test/testnet",
 	"internal/test/testprogram",
-	"internal/test/archtest",
+	"internal/test/archtest", "internal/test/patience",
 	"internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
 
 // drivers may be imported only by these packages.
@@ -283,7 +284,7 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 			continue
 		}
 		if f.test {
-			allowed = slices.Concat(allowed, testArrows[f.pkg], []string{f.pkg})
+			allowed = slices.Concat(allowed, testArrows[f.pkg], []string{f.pkg, "internal/test/patience"})
 		}
 		for _, imp := range f.imports {
 			if to, own := strings.CutPrefix(imp, module); own && !slices.Contains(allowed, to) {
