@@ -299,7 +299,7 @@ type DLQ struct {
 	MaxRetries      int           `koanf:"max_retries" validate:"min=0,max=1000" doc:"Retries before a letter is DEAD, if the letter does not set its own number."`
 	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=24h" doc:"Wait before the first automatic retry; each wait is random, between 0 and twice this long."`
 	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=720h" doc:"Maximum wait between automatic retries; at least initial_interval."`
-	Multiplier      int           `koanf:"multiplier" validate:"min=1,max=10" doc:"Factor by which the wait grows with each failure."`
+	Multiplier      int           `koanf:"multiplier" validate:"min=1,max=10" doc:"Factor by which the wait grows with each failed retry, and each time that the letter comes back."`
 	MaxGenerations  int           `koanf:"max_generations" validate:"min=0,max=100" doc:"How often a letter may come back after a retry before it is DEAD as POISON."`
 	RetentionDays   int           `koanf:"retention_days" validate:"min=1,max=36500" doc:"Days until resolved and discarded letters are archived. Other DEAD letters stay three times as long."`
 	ArchiveDays     int           `koanf:"archive_days" validate:"min=1,max=36500" doc:"Days until archived letters are deleted."`

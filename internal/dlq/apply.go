@@ -199,7 +199,7 @@ func (l *Letter) opened(on Trigger, p *Policy, m Moment) {
 // waits gives l, which is PENDING, the time of its next retry.
 func (l *Letter) waits(p *Policy, m Moment) {
 	l.Resolution, l.TerminalAt = "", nil
-	l.NextRetryAt = p.NextRetry(l.Source, l.RetryCount, m.Now, m.Jitter)
+	l.NextRetryAt = p.NextRetry(l.Source, l.Failures(), m.Now, m.Jitter)
 	l.HeldRetryAt, l.RetryAsked = nil, false
 }
 

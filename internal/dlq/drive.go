@@ -114,7 +114,7 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 		f.Status = moved(Retrying, Pending, RetryWithdraw)
 		again := *p
 		again.AutoRetry = p.AutoRetry || d.Due // what was to be retried still is: a policy holds it, and may let it go
-		f.NextRetryAt = again.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
+		f.NextRetryAt = again.NextRetry(d.Source, d.Failures(), m.Now, m.Jitter)
 	default:
 		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
 		switch {
@@ -126,7 +126,7 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 			return f
 		}
 		f.Status = moved(Retrying, Pending, RetryFailed)
-		f.NextRetryAt = p.NextRetry(d.Source, f.RetryCount, m.Now, m.Jitter)
+		f.NextRetryAt = p.NextRetry(d.Source, d.Failures()+1, m.Now, m.Jitter)
 	}
 	return f
 }

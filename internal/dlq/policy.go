@@ -71,6 +71,13 @@ func (l *Letter) Scheduled() bool {
 	return l.Status == Pending && l.NextRetry() != nil && l.Source.automatic() && !l.RetryAsked
 }
 
+// Failures returns how often the lineage of a letter has failed: how often it came back
+// after a retry, and how many retries of the letter itself have failed since. The wait
+// before the next automatic retry grows with it, so a consumer that fails again after
+// every retry is left alone for longer and longer. The limits stay apart:
+// Policy.MaxGenerations is for a lineage, MaxRetries for one letter.
+func (l *Letter) Failures() int { return l.Generation + l.RetryCount }
+
 // Released returns when a released letter is retried after this many failures: at a
 // random time within one backoff, because all held letters are released together.
 // jitter is in [0,1).

@@ -73,7 +73,7 @@ func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, e
 type freedRow struct {
 	tenant, id uuid.UUID
 	topic      string
-	failures   int
+	letter     dlq.Letter // its failures
 	now, at    time.Time
 }
 
@@ -81,7 +81,8 @@ var freedTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(f *freedRow) *uuid.UUID { return &f.tenant }),
 	postgres.UUID("id", func(f *freedRow) *uuid.UUID { return &f.id }),
 	postgres.Text("original_topic", func(f *freedRow) *string { return &f.topic }).ReadOnly(),
-	postgres.Int("retry_count", func(f *freedRow) *int { return &f.failures }).ReadOnly(),
+	postgres.Int("retry_count", func(f *freedRow) *int { return &f.letter.RetryCount }).ReadOnly(),
+	postgres.Int("generation", func(f *freedRow) *int { return &f.letter.Generation }).ReadOnly(),
 	postgres.Time("now", func(f *freedRow) *time.Time { return &f.now }).ReadFrom("clock_timestamp()").ReadOnly(),
 	postgres.Time("at", func(f *freedRow) *time.Time { return &f.at }).InputOnly(),
 )
@@ -99,7 +100,7 @@ WITH RECURSIVE topics AS (
 )
 SELECT ` + freedTable.Selected("m") + `
   FROM topics t CROSS JOIN LATERAL (
-	SELECT m.id, m.tenant_id, m.original_topic, m.retry_count FROM dlq.dlq_messages m
+	SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, m.generation FROM dlq.dlq_messages m
 	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL LIMIT $1) AS m
  WHERE NOT (` + heldTopic("t", 2) + `)
  LIMIT $1`
@@ -118,7 +119,7 @@ func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int
 		if err != nil {
 			return 0, err
 		}
-		f.at = p.Released(f.failures, f.now, chance.Jitter())
+		f.at = p.Released(f.letter.Failures(), f.now, chance.Jitter())
 		batch.Add(f)
 	}
 	_, err = st.db.Write.ExecContext(ctx, releaseLetters.Text, releaseLetters.Args(batch)...)

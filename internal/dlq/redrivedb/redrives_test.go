@@ -252,14 +252,16 @@ func TestARedriveAppliesItsActionToEachLetter(t *testing.T) {
 	}{
 		{dlq.BulkDiscard, dlq.VerbDiscard, func(m redriving, l dlq.Letter) string { return fmt.Sprint(l.Status, l.Resolution) }},
 		{dlq.BulkResolve, dlq.VerbResolve, func(m redriving, l dlq.Letter) string { return fmt.Sprint(l.Status, l.Resolution) }},
-		{dlq.BulkRequeue, dlq.VerbRequeue, func(m redriving, l dlq.Letter) string { return fmt.Sprint(l.Status, l.MaxRetries) }},
+		{dlq.BulkRequeue, dlq.VerbRequeue, func(m redriving, l dlq.Letter) string {
+			return fmt.Sprint(l.Status, l.MaxRetries, " after ", l.NextRetryAt.Sub(l.UpdatedAt)) // its lineage came back twice
+		}},
 		{dlq.BulkDelete, dlq.VerbDelete, nil},
 	} {
 		t.Run(string(tt.action), func(t *testing.T) {
 			t.Parallel()
 			m := newRedriving(t)
 			pending := m.pushed(t, 3)
-			dead := m.pushed(t, 2, func(l *dlq.Letter) { l.MaxRetries = 0 })
+			dead := m.pushed(t, 2, func(l *dlq.Letter) { l.MaxRetries, l.Generation = 0, 2 })
 			ofSaga := m.NewLetter()
 			ofSaga.Source, ofSaga.Link.SagaID = dlq.FromSaga, pgtest.NewID()
 			m.PushAll(t, ofSaga)
@@ -299,7 +301,7 @@ func TestARedriveAppliesItsActionToEachLetter(t *testing.T) {
 				l = dead[0]
 			}
 			if is, want := tt.check(m, m.Read(t, l.ID)), map[dlq.RedriveAction]string{
-				dlq.BulkDiscard: "DEADDISCARDED", dlq.BulkResolve: "RESOLVEDMANUAL", dlq.BulkRequeue: "PENDING1",
+				dlq.BulkDiscard: "DEADDISCARDED", dlq.BulkResolve: "RESOLVEDMANUAL", dlq.BulkRequeue: "PENDING1 after 4m0s",
 			}[tt.action]; is != want {
 				t.Errorf("a letter is %s, want %s", is, want)
 			}

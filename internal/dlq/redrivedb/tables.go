@@ -99,6 +99,7 @@ var waitingTable = postgres.NewTable(
 	postgres.TextOrEmpty("resolution", func(i *item) *dlq.Resolution { return &i.letter.Resolution }),
 	postgres.IntOr(0, "retry_count", func(i *item) *int { return &i.letter.RetryCount }),
 	postgres.IntOr(0, "max_retries", func(i *item) *int { return &i.letter.MaxRetries }),
+	postgres.IntOr(0, "generation", func(i *item) *int { return &i.letter.Generation }),
 	postgres.TimeOrNil("next_retry_at", func(i *item) **time.Time { return &i.letter.NextRetryAt }),
 	postgres.TimeOrNil("terminal_at", func(i *item) **time.Time { return &i.letter.TerminalAt }),
 	postgres.TimeOrNil("created_at", func(i *item) **time.Time { return &i.createdAt }),
