@@ -11,7 +11,8 @@
 #                             the session of docs/kafka.md and a short campaign
 #   scripts/kafka.sh chaos    run the long campaign: 10,000 records in topics that are deleted and recreated
 #
-# SKALD_KAFKA_PORT (19092) is its port; the controller uses the next one.
+# KAFKA_PORT is its port, and the controller uses the next one; without it, two that are free. The address is in
+# .skald-kafka/address while the broker runs.
 # MAVEN_CENTRAL is the URL of a mirror of Maven Central, if Maven's own
 # settings (~/.m2/settings.xml) do not name one.
 #
@@ -20,8 +21,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 dir=$(pwd)/.skald-kafka
-port=${SKALD_KAFKA_PORT:-19092}
-controller=$((port + 1))
+address=$dir/address
 version=4.1.0
 campaign='TestDeadLettersSurviveRecreatedTopics/Apache'
 
@@ -68,17 +68,19 @@ programs() {
 	jars
 }
 
-start() {
-	if running; then return 0; fi
-	programs
+kafka() { java -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn "$@"; }
+
+# start_on PORT starts the broker, and reports failure if it ends or does not come up.
+start_on() {
+	controller=$(($1 + 1))
 	rm -rf "$dir/data" # every start creates a new, empty cluster
 	mkdir -p "$dir/data"
 	cat >"$dir/server.properties" <<-PROPERTIES
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$controller
-		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
-		advertised.listeners=PLAINTEXT://127.0.0.1:$port
+		listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$controller
+		advertised.listeners=PLAINTEXT://127.0.0.1:$1
 		controller.listener.names=CONTROLLER
 		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 		log.dirs=$dir/data
@@ -93,20 +95,34 @@ start() {
 		socket.request.max.bytes=209715200
 		replica.fetch.max.bytes=20971520
 	PROPERTIES
-	java -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn kafka.tools.StorageTool format --standalone -t "$(java -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn kafka.tools.StorageTool random-uuid)" -c "$dir/server.properties" >"$dir/format.log" 2>&1 || {
+	kafka kafka.tools.StorageTool format --standalone -t "$(kafka kafka.tools.StorageTool random-uuid)" -c "$dir/server.properties" >"$dir/format.log" 2>&1 || {
 		cat "$dir/format.log" >&2
 		exit 1
 	}
 	nohup java -Xms256m -Xmx1g -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.showDateTime=true kafka.Kafka "$dir/server.properties" >"$dir/broker.log" 2>&1 </dev/null &
 	echo $! >"$dir/pid"
-	for _ in $(seq 240); do
-		if grep -q 'Kafka Server started' "$dir/broker.log"; then return 0; fi
-		running || break
+	for _ in $(seq 1200); do # five minutes: what has to happen, on a machine that is busy
+		if grep -q 'Kafka Server started' "$dir/broker.log"; then
+			echo "127.0.0.1:$1" >"$address"
+			return 0
+		fi
+		running || return 1
 		sleep 0.25
+	done
+	return 1
+}
+
+start() {
+	if running; then return 0; fi
+	programs
+	for try in 1 2 3 4 5; do
+		# Below the ports that the system hands out, and another one at each try.
+		if start_on "${KAFKA_PORT:-$((20000 + ($$ + try * 2741) % 6000 * 2))}"; then return 0; fi
+		stop
+		if [ -n "${KAFKA_PORT:-}" ] || ! grep -qE 'BindException|Address already in use' "$dir/broker.log"; then break; fi
 	done
 	tail -n 20 "$dir/broker.log" >&2
 	echo "the broker did not start; its log is $dir/broker.log" >&2
-	stop
 	exit 1
 }
 
@@ -119,13 +135,13 @@ stop() {
 		sleep 0.25
 	done
 	kill -9 "$pid" 2>/dev/null || true
-	rm -f "$dir/pid"
+	rm -f "$dir/pid" "$address"
 }
 
 case ${1:-} in
 start)
 	start
-	echo "Apache Kafka $version on 127.0.0.1:$port, process $(cat "$dir/pid"); stop it with make kafka-stop"
+	echo "Apache Kafka $version on $(cat "$address"), process $(cat "$dir/pid"); stop it with make kafka-stop"
 	;;
 stop) stop ;;
 with | test)
@@ -134,8 +150,9 @@ with | test)
 		trap 'exit 1' HUP INT TERM
 		start
 	fi
-	echo "the Kafka tests run on Apache Kafka $version, 127.0.0.1:$port"
-	export SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port SKALD_TEST_KAFKA_LIBS="$dir/libs"
+	SKALD_TEST_KAFKA_BROKERS=$(cat "$address")
+	echo "the Kafka tests run on Apache Kafka $version, $SKALD_TEST_KAFKA_BROKERS"
+	export SKALD_TEST_KAFKA_BROKERS SKALD_TEST_KAFKA_LIBS="$dir/libs"
 	if [ "$1" = with ]; then
 		shift
 		"$@"
@@ -150,7 +167,7 @@ chaos)
 	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run "$campaign" ./internal/test/chaos
 	;;
 *)
-	sed -n '2,21p' "$0" >&2
+	sed -n '2,22p' "$0" >&2
 	exit 2
 	;;
 esac

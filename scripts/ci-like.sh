@@ -1,0 +1,41 @@
+#!/bin/sh
+# Runs .ci/run in a clean clone of the last commit while something else uses every core, as on a machine that is
+# shared: a change that passes here does not depend on luck.
+#
+#   scripts/ci-like.sh [RUNS]     three runs, unless told; the first that fails ends it
+#
+# LOAD is the number of busy processes (2); LOAD=0 times a machine that is idle otherwise.
+set -eu
+cd "$(dirname "$0")/.."
+runs=${1:-3}
+load=${LOAD:-2}
+[ "$load" -eq 0 ] || sh scripts/programs.sh stress-ng
+
+dir=$(mktemp -d)
+stress=
+clean() {
+	[ -z "$stress" ] || kill "$stress" 2>/dev/null || true
+	rm -rf "$dir"
+}
+trap clean EXIT
+trap 'exit 1' HUP INT TERM
+
+git diff --quiet HEAD || echo "what is not committed is not tested" >&2
+git clone -q . "$dir/skald"
+if [ "$load" -gt 0 ]; then
+	stress-ng --quiet --cpu "$load" &
+	stress=$!
+fi
+for run in $(seq "$runs"); do
+	begun=$(date +%s)
+	status=0
+	(cd "$dir/skald" && CI=true bash .ci/run </dev/null) >"$dir/log" 2>&1 || status=$?
+	echo "run $run of $runs: exit status $status after $(($(date +%s) - begun)) s"
+	if [ "$status" -ne 0 ]; then
+		log=$(mktemp)
+		cp "$dir/log" "$log"
+		grep -nE '^(---|FAIL|panic:|make.*Error)|\.go:[0-9]+:' "$log" | tail -n 40 >&2
+		echo "all of it is in $log" >&2
+		exit 1
+	fi
+done

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Prints the packages that `make race` tests under the race detector, one a line: those whose own files, not their
+# tests, start goroutines or import sync, and so share memory. It is derived, so that a package which begins to do
+# so is raced from that day on.
+#
+# Left out are the packages that only tests and measurements use, and these two, whose tests run the whole program:
+# its parts are raced one by one, and a run of both under the detector takes longer than all of them together.
+set -eu
+cd "$(dirname "$0")/.."
+whole='/internal/app$|/internal/app/demo$'
+for_tests='/internal/test/|/internal/bench$|/vaulttest$'
+
+${GO:-go} list -f '{{$p := .ImportPath}}{{$d := .Dir}}{{range .GoFiles}}{{$p}} {{$d}}/{{.}}{{"\n"}}{{end}}' ./... |
+	grep . |
+	while read -r package file; do
+		if grep -qE '"sync"|"sync/atomic"|"golang\.org/x/sync/|^[[:space:]]*go (func\(|[A-Za-z_.]+\()' "$file"; then
+			echo "$package"
+		fi
+	done |
+	sort -u | grep -vE "$whole|$for_tests"
