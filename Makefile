@@ -80,8 +80,8 @@ test-fast: ## run the tests that need only Go: no database, object store or brok
 	$(TEST) $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
 		awk '{ all[$$1] } /\/internal\/(test\/testdb|test\/browser|postgres\/devpg|jobrun\/logstore|test\/manual)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
 
-kafka: ## start a real Apache Kafka broker on a free port of 127.0.0.1 (KAFKA_PORT=19092); downloads its jars from Maven Central
-	@sh scripts/kafka.sh start
+kafka: ## start a real Apache Kafka broker on 127.0.0.1:19092 (KAFKA_PORT=29092); downloads its jars from Maven Central
+	@KAFKA_PORT=$(or $(KAFKA_PORT),19092) sh scripts/kafka.sh start
 
 kafka-stop: ## stop the broker of `make kafka`; the next start creates an empty cluster
 	@sh scripts/kafka.sh stop
