@@ -6824,11 +6824,14 @@ type RedriveVerb string
 
 // ReleaseInput Why a run is released.
 type ReleaseInput struct {
-	Attempt     int32   `json:"attempt"`
-	LeaderEpoch int64   `json:"leader_epoch"`
-	LeaseToken  UUID    `json:"lease_token"`
-	Reason      *string `json:"reason,omitempty"`
-	WorkerID    UUID    `json:"worker_id"`
+	Attempt     int32 `json:"attempt"`
+	LeaderEpoch int64 `json:"leader_epoch"`
+
+	// LeaseLost The worker could not renew the lease in time. Counts as a loss.
+	LeaseLost  *bool   `json:"lease_lost,omitempty"`
+	LeaseToken UUID    `json:"lease_token"`
+	Reason     *string `json:"reason,omitempty"`
+	WorkerID   UUID    `json:"worker_id"`
 }
 
 // ResumeInput defines model for ResumeInput.

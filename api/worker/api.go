@@ -79,6 +79,23 @@ func unknown(err error) bool {
 	return r.Status >= 500 || r.Status == http.StatusTooManyRequests || r.Status == http.StatusRequestTimeout
 }
 
+// refusesContent reports whether a call was refused for what it says, and not for who makes it
+// or which run it concerns.
+func refusesContent(err error) bool {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return false
+	}
+	switch r.Status {
+	case notSent, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// notSent is the status of a call whose body could not be encoded.
+const notSent = 0
+
 // gone reports whether the server no longer knows the worker.
 func gone(err error) bool {
 	var r *Refusal
@@ -146,9 +163,10 @@ type beatAnswer struct {
 	HeartbeatIntervalMS int64  `json:"heartbeat_interval_ms"`
 	LeaseMS             int64  `json:"lease_ms"`
 	Leases              []struct {
-		RunID           string `json:"run_id"`
-		OK              bool   `json:"ok"`
-		CancelRequested bool   `json:"cancel_requested"`
-		Reason          string `json:"reason"`
+		RunID           string   `json:"run_id"`
+		OK              bool     `json:"ok"`
+		CancelRequested bool     `json:"cancel_requested"`
+		Reason          string   `json:"reason"`
+		Problem         *problem `json:"problem"`
 	} `json:"leases"`
 }

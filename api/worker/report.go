@@ -8,14 +8,17 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // report is the result of a run that is being sent to the server.
 type report struct {
-	s    *session
-	h    *held
-	body json.RawMessage // an item of a batch
-	done chan struct{}   // closed when the server knows it, or it was given up
+	s       *session
+	h       *held
+	body    json.RawMessage // an item of a batch
+	instead map[string]any  // what is reported if the server refuses it
+	done    chan struct{}   // closed when the server knows it, or it was given up
 }
 
 const (
@@ -26,15 +29,21 @@ const (
 // tellEnd reports to the server how a run ended, and returns when the server knows or
 // the report was given up.
 func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause error) {
-	call := func(what string, more map[string]any) {
-		w.insist(s, h, "/api/v1/job-runs/"+h.RunID+"/"+what, h.of(s.id, more))
+	call := func(what string, more map[string]any) error {
+		return w.insist(s, h, "/api/v1/job-runs/"+h.RunID+"/"+what, h.of(s.id, more))
 	}
 	switch {
 	case err != nil && errors.Is(cause, ErrCanceled):
-		call("cancel-ack", nil)
+		_ = call("cancel-ack", nil)
 		return
 	case err != nil && (errors.Is(cause, ErrStopping) || errors.Is(cause, ErrLeaseOver)):
-		call("release", map[string]any{"reason": clip(cause.Error(), 500)})
+		more := map[string]any{"reason": textOf(cause.Error(), plaintext.Characters(maxReason))}
+		if errors.Is(cause, ErrLeaseOver) {
+			more["lease_lost"] = true
+		}
+		if refusesContent(call("release", more)) { // by a server that does not know lease_lost
+			_ = call("release", nil)
+		}
 		return
 	}
 	body := map[string]any{
@@ -43,55 +52,69 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 		"lease_token":  h.LeaseToken,
 		"leader_epoch": h.LeaderEpoch,
 	}
+	var doc json.RawMessage
+	if err == nil {
+		if doc, err = r.outcome(result); err != nil {
+			err = &Failure{Code: "RESULT_NOT_JSON", Message: err.Error(), Permanent: true}
+		}
+	}
+	instead := map[string]any{}
 	if err == nil {
 		r.mu.Lock()
 		if len(r.emit) > 0 {
 			body["emit"] = r.emit
 		}
 		r.mu.Unlock()
-		if result != nil {
-			body["result"] = result
+		if doc != nil {
+			body["result"] = doc
 		}
-		if _, e := json.Marshal(body); e != nil {
-			err = &Failure{Code: "RESULT_NOT_JSON", Message: e.Error(), Permanent: true}
-			delete(body, "result")
-			delete(body, "emit")
-		}
-	}
-	if err != nil {
+		instead["error"] = map[string]any{"code": "RESULT_REFUSED", "message": refusedResult, "retryable": false}
+	} else {
 		failure, exit := failureOf(err)
 		body["error"] = failure
+		instead["error"] = map[string]any{"code": failure["code"], "message": refusedError, "retryable": failure["retryable"]}
 		if exit != nil {
-			body["exit_code"] = *exit
+			body["exit_code"], instead["exit_code"] = *exit, *exit
 		}
 		if errors.Is(cause, ErrTimedOut) {
-			body["timed_out"] = true
+			body["timed_out"], instead["timed_out"] = true, true
 		}
 	}
-	doc, e := json.Marshal(body)
+	item, e := json.Marshal(body)
 	if e != nil {
 		s.log.Error("a result cannot be reported", slog.String("run_id", h.RunID), slog.Any("error", e))
 		return
 	}
-	rep := &report{s, h, doc, make(chan struct{})}
+	rep := &report{s, h, item, instead, make(chan struct{})}
 	w.reports <- rep
 	<-rep.done
 }
 
+// outcome returns the result of a handler that succeeded, nil if it has none. The error says
+// why it, or what the run emits, cannot be stored.
+func (r *Run) outcome(result any) (json.RawMessage, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unsaid != nil || result == nil {
+		return nil, r.unsaid
+	}
+	return documentOf(result, maxResult)
+}
+
 // insist repeats a call until its outcome is known, the run is lost, or its lease has
 // been over for Config.ReportFor.
-func (w *Worker) insist(s *session, h *held, path string, body any) {
+func (w *Worker) insist(s *session, h *held, path string, body any) error {
 	for pause := newPause(); ; {
 		err := w.api.post(context.Background(), 15*time.Second, path, body, nil)
 		if err == nil || !unknown(err) {
 			if err != nil {
 				s.log.Debug("refused", slog.String("path", path), slog.Any("error", err))
 			}
-			return
+			return err
 		}
 		s.log.Warn("reporting failed", slog.String("run_id", h.RunID), slog.Any("error", err))
 		if h.isLost() || time.Since(h.leaseEnd()) > w.cfg.ReportFor {
-			return
+			return err
 		}
 		_ = pause.wait(context.Background())
 	}
@@ -151,10 +174,7 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 		switch {
 		case err == nil:
 			for i, r := range batch {
-				if got := answer.Results[i]; got.Status != http.StatusOK {
-					s.log.Warn("the result of a run was refused", slog.String("run_id", r.h.RunID), slog.Any("problem", got.Problem))
-				}
-				close(r.done)
+				w.settle(s, r, answer.Results[i].Status, answer.Results[i].Problem)
 			}
 			return
 		case !unknown(err) && len(batch) > 1: // one of them is the cause
@@ -163,7 +183,9 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 			}
 			return
 		case !unknown(err):
-			w.failInstead(s, batch[0], err)
+			var refusal *Refusal
+			errors.As(err, &refusal)
+			w.settle(s, batch[0], refusal.Status, &problem{refusal.Code, refusal.Detail})
 			return
 		}
 		s.log.Warn("reporting failed", slog.Any("error", err))
@@ -172,14 +194,37 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 	}
 }
 
-// failInstead reports a run as failed whose result the server refuses.
-func (w *Worker) failInstead(s *session, r *report, refusal error) {
+// settle ends a report that was answered. What was refused for what it says is reported as
+// less: the run must end, and its failure must not lose its retries because of its text. A run
+// that is lost, or has ended otherwise, is left alone.
+func (w *Worker) settle(s *session, r *report, status int, p *problem) {
 	defer close(r.done)
-	s.log.Error("the server refused the result of a run; reporting a failure instead", slog.String("run_id", r.h.RunID), slog.Any("error", refusal))
-	w.insist(s, r.h, "/api/v1/job-runs/"+r.h.RunID+"/fail", r.h.of(s.id, map[string]any{
-		"error": map[string]any{"code": "RESULT_REFUSED", "message": clip(refusal.Error(), 8192), "retryable": false},
-	}))
+	switch {
+	case status == http.StatusOK:
+		return
+	case p != nil && notOurs[p.Code]:
+		s.log.Warn("the result of a run was refused", slog.String("run_id", r.h.RunID), slog.Any("problem", p))
+		return
+	}
+	s.log.Error("the server refused the result of a run; reporting a failure instead",
+		slog.String("run_id", r.h.RunID), slog.Int("status", status), slog.Any("problem", p))
+	if why := r.instead["error"].(map[string]any); p != nil {
+		said := fmt.Sprintf("%s: %d %s: %s", why["message"], status, p.Code, p.Detail)
+		why["message"] = textOf(said, plaintext.Bytes(maxMessage))
+	}
+	_ = w.insist(s, r.h, "/api/v1/job-runs/"+r.h.RunID+"/fail", r.h.of(s.id, r.instead))
 }
+
+// notOurs are the codes with which a run is refused that no longer belongs to this worker.
+var notOurs = map[string]bool{
+	"JOB_FENCE_LOST": true, "JOB_STALE_EPOCH": true, "JOB_CANCEL_WINS": true, "JOB_WORKER_GONE": true,
+	"JOB_RUN_NOT_FOUND": true,
+}
+
+const (
+	refusedResult = "the server refused the result"
+	refusedError  = "the server refused the text of the error"
+)
 
 // keep returns the reports that still matter, and gives the others up.
 func keep(batch []*report, matters func(*report) bool) (out []*report) {

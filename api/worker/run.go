@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // Run is a run that a handler executes.
@@ -26,8 +29,10 @@ type Run struct {
 	out  *logWriter
 	errs *logWriter
 
-	mu   sync.Mutex
-	emit []any
+	mu      sync.Mutex
+	emit    []any
+	emitted int   // bytes of its documents
+	unsaid  error // why something is not emitted
 }
 
 // Decode decodes the arguments into into, which stays unchanged when there are none.
@@ -48,17 +53,21 @@ func (r *Run) DecodeCheckpoint(into any) error {
 }
 
 // Progress reports how far the run has come, percent from 0 to 100. It is sent with the
-// next heartbeat.
+// next heartbeat. A percent that is no number is left out, one beyond the bounds is at
+// the bound, and the message is cut to 1,000 characters.
 func (r *Run) Progress(percent float64, message string) {
-	r.held.tell(func(h *held) {
-		h.progress = map[string]any{"percent": min(max(percent, 0), 100), "message": clip(message, 1000)}
-	})
+	told := map[string]any{"message": textOf(message, plaintext.Characters(maxProgressText))}
+	if p, ok := percentOf(percent); ok {
+		told["percent"] = p
+	}
+	r.held.tell(func(h *held) { h.progress = told })
 }
 
 // Checkpoint stores v, as JSON, for the next attempt in case this one is lost. It is
-// sent with the next heartbeat.
+// sent with the next heartbeat. The error says why v cannot be stored; the earlier
+// checkpoint then stays. It may have 4 MiB.
 func (r *Run) Checkpoint(v any) error {
-	doc, err := json.Marshal(v)
+	doc, err := documentOf(v, maxCheckpoint)
 	if err == nil {
 		r.held.tell(func(h *held) { h.checkpoint = doc })
 	}
@@ -74,35 +83,53 @@ func (r *Run) Stdout() io.Writer { return r.out }
 func (r *Run) Stderr() io.Writer { return r.errs }
 
 // EmitEvent publishes an event in the transaction that completes the run, if the run
-// succeeds.
-func (r *Run) EmitEvent(eventType string, payload any) {
-	r.emits(map[string]any{"event": map[string]any{"event_type": eventType, "payload": payload}})
+// succeeds. The error says why the event cannot be stored; the run then fails, even if the
+// handler ignores it, because it must not succeed without the event.
+func (r *Run) EmitEvent(eventType string, payload any) error {
+	return r.emits("event", "event_type", eventType, "payload", payload)
 }
 
 // EmitRun creates a run of another definition (id or name) in the transaction that
-// completes this one, if this one succeeds.
-func (r *Run) EmitRun(definition string, args any) {
-	r.emits(map[string]any{"run": map[string]any{"definition": definition, "args": args}})
+// completes this one, if this one succeeds. The error is as that of EmitEvent.
+func (r *Run) EmitRun(definition string, args any) error {
+	return r.emits("run", "definition", definition, "args", args)
 }
 
-func (r *Run) emits(v any) {
+// emits adds an emission: of a kind, with a name and what it holds under these members.
+func (r *Run) emits(kind, naming, name, holding string, held any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.emit = append(r.emit, v)
+	doc, err := documentOf(held, maxEmission-r.emitted)
+	switch {
+	case err != nil:
+	case name == "" || name != textOf(name, plaintext.Characters(maxName)):
+		err = fmt.Errorf("worker: the %s must have 1 to %d characters, in UTF-8 without NUL", naming, maxName)
+	case len(r.emit) == maxEmitted:
+		err = fmt.Errorf("worker: a run emits at most %d events and runs", maxEmitted)
+	}
+	if err != nil {
+		r.unsaid = errors.Join(r.unsaid, err)
+		return err
+	}
+	r.emitted += len(doc)
+	r.emit = append(r.emit, map[string]any{kind: map[string]any{naming: name, holding: doc}})
+	return nil
 }
 
-// Failure is a handler's error with more than a text.
+const maxEmitted = 100
+
+// Failure is a handler's error with more than a text. Texts that are too long are cut.
 type Failure struct {
-	Code      string // at most 100 characters; "": ERROR
-	Message   string
-	Permanent bool // do not retry
+	Code      string // at most 100 bytes; "": ERROR
+	Message   string // at most 8 KiB
+	Permanent bool   // do not retry
 	ExitCode  *int
 }
 
 func (f *Failure) Error() string { return f.Message }
 
 // failureOf returns the report of an error.
-func failureOf(err error) (body map[string]any, exit *int) {
+func failureOf(err error) (body map[string]any, exit *int32) {
 	f := &Failure{}
 	if !errors.As(err, &f) {
 		f = &Failure{Message: err.Error()}
@@ -111,7 +138,11 @@ func failureOf(err error) (body map[string]any, exit *int) {
 	if code == "" {
 		code = "ERROR"
 	}
-	return map[string]any{"code": clip(code, 100), "message": clip(f.Message, 8192), "retryable": !f.Permanent}, f.ExitCode
+	return map[string]any{
+		"code":      textOf(code, plaintext.Bytes(maxCode)),
+		"message":   textOf(f.Message, plaintext.Bytes(maxMessage)),
+		"retryable": !f.Permanent,
+	}, exitOf(f.ExitCode)
 }
 
 // held is a run that this worker holds a lease on.
@@ -169,24 +200,40 @@ func (h *held) tell(f func(*held)) {
 	h.news++
 }
 
-// beat returns what a heartbeat reports of the run, and the value of news that this
-// includes; what the server knows is not repeated.
-func (h *held) beat() (b map[string]any, news int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	b = map[string]any{"run_id": h.RunID, "attempt": h.Attempt, "lease_token": h.LeaseToken, "leader_epoch": h.LeaderEpoch}
-	if h.news > h.told && h.progress != nil {
-		b["progress"] = h.progress
-	}
-	if h.news > h.told && h.checkpoint != nil {
-		b["checkpoint"] = h.checkpoint
-	}
-	return b, h.news
+// news is what a run has to tell in a heartbeat, and that the server does not know.
+type news struct {
+	progress   any
+	checkpoint json.RawMessage
+	upTo       int // the value of held.news that this includes
 }
 
-// knows records the value of news that the server knows.
-func (h *held) knows(news int) {
+// untold returns the news of the run; what the server knows is not repeated.
+func (h *held) untold() (n news) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told = max(h.told, news)
+	if n.upTo = h.news; h.news > h.told {
+		n.progress, n.checkpoint = h.progress, h.checkpoint
+	}
+	return n
+}
+
+// beat returns what a heartbeat says of the run.
+func (h *held) beat(n news) map[string]any {
+	b := map[string]any{
+		"run_id": h.RunID, "attempt": h.Attempt, "lease_token": h.LeaseToken, "leader_epoch": h.LeaderEpoch,
+	}
+	if n.progress != nil {
+		b["progress"] = n.progress
+	}
+	if n.checkpoint != nil {
+		b["checkpoint"] = n.checkpoint
+	}
+	return b
+}
+
+// knows records that the server knows the news, or has refused them for good.
+func (h *held) knows(n news) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = max(h.told, n.upTo)
 }

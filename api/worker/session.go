@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // session is what the process does under one worker id.
@@ -143,7 +145,7 @@ func (s *session) release(c claimed, reason string) {
 		context.Background(),
 		5*time.Second,
 		"/api/v1/job-runs/"+c.RunID+"/release",
-		c.of(s.id, map[string]any{"reason": reason}),
+		c.of(s.id, map[string]any{"reason": textOf(reason, plaintext.Characters(maxReason))}),
 		nil,
 	)
 }
@@ -346,44 +348,4 @@ func (s *session) confirm(ctx context.Context) {
 			h.drop(errors.Join(ErrLost, err))
 		}
 	}
-}
-
-func (s *session) beatOnce(ctx context.Context, seq int64) error {
-	beats, news := []map[string]any{}, map[*held]int{}
-	s.each(func(h *held) {
-		b, n := h.beat()
-		beats, news[h] = append(beats, b), n
-	})
-	sent := time.Now()
-	var answer beatAnswer
-	err := s.w.api.post(
-		ctx,
-		max(s.interval, time.Second),
-		s.path("heartbeat"),
-		map[string]any{"seq": seq, "running": beats},
-		&answer,
-	)
-	if err != nil {
-		return err
-	}
-	if answer.HeartbeatIntervalMS > 0 {
-		s.interval = time.Duration(answer.HeartbeatIntervalMS) * time.Millisecond // only this goroutine uses it
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range answer.Leases {
-		h := s.held[l.RunID]
-		switch {
-		case h == nil:
-		case !l.OK:
-			h.drop(errors.Join(ErrLost, &Refusal{Status: http.StatusConflict, Code: l.Reason}))
-		default:
-			h.renew(sent, time.Duration(answer.LeaseMS)*time.Millisecond)
-			h.knows(news[h])
-			if l.CancelRequested {
-				h.cancel(ErrCanceled)
-			}
-		}
-	}
-	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // Config of a Worker. URL is required.
@@ -147,8 +149,8 @@ func (w *Worker) register(ctx context.Context) (*session, error) {
 	slices.Sort(commands)
 	host, _ := os.Hostname()
 	body := map[string]any{
-		"name":     clip(w.cfg.Name, 255),
-		"node":     clip(host, 255),
+		"name":     textOf(w.cfg.Name, plaintext.Characters(maxName)),
+		"node":     textOf(host, plaintext.Characters(maxName)),
 		"pid":      os.Getpid(),
 		"sdk":      "skald-go",
 		"version":  "1",
@@ -175,11 +177,6 @@ func (w *Worker) register(ctx context.Context) (*session, error) {
 			return nil, err
 		}
 	}
-}
-
-func clip(s string, most int) string {
-	r := []rune(s)
-	return string(r[:min(len(r), most)])
 }
 
 // pause is the time between attempts: it doubles up to five seconds, with jitter.

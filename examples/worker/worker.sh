@@ -28,8 +28,10 @@ for ((n = 0; n < ${MAX_RUNS:-1000000000}; )); do
   if call "job-runs/$id/start" "$fence" > /dev/null; then  # a 409 is no right to start
     jq -r .args.line <<< "$run" | tr a-z A-Z > "$held.out" & echo $! > "$held.pid"
     if wait $!; then
-      call "job-runs/$id/logs" "$(jq -c --rawfile out "$held.out" '. + {seq: 0, chunk: $out}' <<< "$fence")" > /dev/null
-      call "job-runs/$id/complete" "$(jq -c --rawfile out "$held.out" '. + {result: {shouted: ($out | rtrimstr("\n"))}, exit_code: 0}' <<< "$fence")" > /dev/null && n=$((n + 1))
+      base64 -w0 "$held.out" > "$held.b64"               # the output may be anything
+      call "job-runs/$id/logs" "$(jq -c --rawfile out "$held.b64" '. + {seq: 0, chunk_base64: $out}' <<< "$fence")" > /dev/null
+      call "job-runs/$id/complete" "$(jq -c --rawfile out "$held.out" '. + {result: {shouted: ($out | rtrimstr("\n"))}, exit_code: 0}' <<< "$fence")" > /dev/null && n=$((n + 1)) ||
+        call "job-runs/$id/fail" "$(jq -c '. + {error: {code: "RESULT_REFUSED", message: "no result that can be stored", retryable: false}}' <<< "$fence")" > /dev/null
     else
       call "job-runs/$id/fail" "$(jq -c '. + {error: {code: "FAILED", message: "tr failed", retryable: true}}' <<< "$fence")" > /dev/null
     fi

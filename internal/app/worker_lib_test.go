@@ -42,11 +42,6 @@ func workerNodeOf(t *testing.T, lease string, change ...func(*worker.Config)) *w
 	t.Helper()
 	dsn := testdb.DSN(t)
 	y := &workerNode{node: start(t, dsn, "node", stopAtOnce), t: t, dsn: dsn}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(y.logs)
-		}
-	})
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -56,12 +51,33 @@ func workerNodeOf(t *testing.T, lease string, change ...func(*worker.Config)) *w
 	if _, _, err := jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
 		t.Fatal(err)
 	}
+	return y.prepared(lease, change...)
+}
+
+// leadingNode is workerNodeOf with a node that is the leader itself.
+func leadingNode(t *testing.T, lease string, change ...func(*worker.Config)) *workerNode {
+	t.Helper()
+	dsn := testdb.DSN(t)
+	y := &workerNode{node: start(t, dsn, "node", stopAtOnce), t: t, dsn: dsn}
+	return y.prepared(lease, change...)
+}
+
+// prepared is y with its settings, its definition and a worker.
+func (y *workerNode) prepared(lease string, change ...func(*worker.Config)) *workerNode {
+	t := y.t
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(y.logs)
+		}
+	})
 	y.must("PATCH", "/api/v1/settings", `{"values":{"heartbeat_interval_seconds":0.5,"run_lease_seconds":`+lease+`}}`, 200)
 	y.must("POST", "/api/v1/job-definitions", `{"name":"report","type":"manual","command_name":"print"}`, 201)
 	y.cfg = worker.Config{URL: y.url, Poll: 2 * time.Second}
 	for _, f := range change {
 		f(&y.cfg)
 	}
+	var err error
 	if y.w, err = worker.New(y.cfg); err != nil {
 		t.Fatal(err)
 	}

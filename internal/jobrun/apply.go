@@ -145,12 +145,25 @@ func (d *decision) askToStop(by Mover, actor, reason string) {
 }
 
 // release gives a run back on behalf of its worker. A run with a requested cancel ends
-// instead, because no other worker may execute it.
+// instead, because no other worker may execute it. A run whose worker could not keep its
+// lease was lost, although somebody is left to say so: otherwise a run that makes its workers
+// lose it would be claimed and given back for ever.
 func (d *decision) release(in Released) bool {
-	if d.Run.CancelRequestedAt != nil {
-		return d.end(verdict{state: Canceled, by: Worker, reason: d.Run.CancelReason})
+	r := &d.Run
+	switch {
+	case r.CancelRequestedAt != nil:
+		return d.end(verdict{state: Canceled, by: Worker, reason: r.CancelReason})
+	case in.LeaseLost || r.ranOut(d.m.Now):
+		return d.lose(Worker, Event{Kind: WasReleased, Reason: in.Reason}, AttemptReleased, in.Settings)
 	}
 	return d.giveBack(Worker, Event{Kind: WasReleased, Reason: in.Reason}, AttemptReleased)
+}
+
+// ranOut tells whether its worker has let the lease run out. The lease of a detached worker was
+// ended for it, at the moment when the doubt began.
+func (r *Run) ranOut(now time.Time) bool {
+	return over(r.LeaseExpiresAt, 0, now) &&
+		(r.ConfirmStartedAt == nil || r.LeaseExpiresAt.Before(*r.ConfirmStartedAt))
 }
 
 // reassign takes a run from its worker, of one that is with none it ends the wait.

@@ -20,6 +20,7 @@ var happenings = map[string]jobrun.Input{
 	"fail!":     failed(false),
 	"timeout":   timedOut(true),
 	"release":   jobrun.Released{Reason: "stopping"},
+	"drop":      jobrun.Released{Reason: "no heartbeat gets through", LeaseLost: true, Settings: settings},
 	"ack":       jobrun.CancelAcknowledged{},
 	"cancel":    jobrun.CancelRequested{Actor: "ann", Reason: "enough"},
 	"cancel!":   jobrun.CancelRequested{Actor: "ann", Reason: "enough", Force: true},
@@ -169,6 +170,11 @@ func TestStories(t *testing.T) {
 		{"what is lost too often fails", lossOfAll, jobrun.Failed, "#1 ORPHANED, #2 ORPHANED, #3 ORPHANED, #4 ORPHANED, #5 ORPHANED", "orphaned orphaned orphaned orphaned orphaned failed"},
 		{"what is given back is no loss", "claim release claim release claim release claim release claim release claim release count claim start done", jobrun.Succeeded,
 			"#1 RELEASED, #2 RELEASED, #3 RELEASED, #4 RELEASED, #5 RELEASED, #6 RELEASED", "released released released released released released succeeded"},
+		{"unless its lease was lost", "claim start drop +2s admit claim start drop +2s admit claim start drop +2s admit claim start drop +2s admit claim start drop count", jobrun.Failed,
+			"#1 RELEASED, #2 RELEASED, #3 RELEASED, #4 RELEASED, #5 RELEASED", "released released released released released failed"},
+		{"whoever says so", "claim start +40s release +2s admit claim +40s release +2s admit claim start +40s look release +2s admit claim start drop +2s admit claim +40s release count", jobrun.Failed,
+			"#1 RELEASED, #2 RELEASED, #3 RELEASED, #4 RELEASED, #5 RELEASED", "released released confirming released released released failed"},
+		{"what a detached worker gives back is no loss", "claim start detach release claim start done", jobrun.Succeeded, "#1 RELEASED", "confirming released succeeded"},
 		{"a worker that is detached is doubted at once", "claim start detach +31s look", jobrun.Orphaned, "#1 ORPHANED", "confirming orphaned"},
 		{"what it has not started it loses with the next sweep", "claim detach look", jobrun.Orphaned, "#1 ORPHANED", "orphaned"},
 		{"its doubt does not begin anew", "claim start +40s look +25s detach +5s look", jobrun.Orphaned, "#1 ORPHANED", "confirming confirming orphaned"},
@@ -241,6 +247,14 @@ func TestARunThatIsLostWaitsBeforeItIsAssignedAgain(t *testing.T) {
 	if r.LeaseToken == uuid.Nil || r.WorkerID == uuid.Nil {
 		t.Error("the token of the one who had it is not on record")
 	}
+	for _, lost := range []string{"claim start drop", "claim drop", "claim start +31s release", "claim +21s release"} {
+		s = begun(t, 1)
+		s.tell(lost)
+		if wait := s.run.AvailableAt.Sub(s.now); wait != settings.Seconds(jobrun.OrphanBackoff) || s.run.AdmittedAt != nil ||
+			s.run.LossesUsed != 1 {
+			t.Errorf("%s: it waits %s, admitted %v, lost %d times", lost, wait, s.run.AdmittedAt, s.run.LossesUsed)
+		}
+	}
 	s = begun(t, 1)
 	s.tell("claim release")
 	if r := s.run; r.AvailableAt.After(s.now) || r.AdmittedAt == nil || r.LossesUsed != 0 {
@@ -261,6 +275,7 @@ func TestWhatIsToldOfADecision(t *testing.T) {
 		{"claim start cancel reassign!", "ann", 0, "enough"},
 		{"claim reassign", "ann", 0, ""},
 		{"claim release", "", 0, "stopping"},
+		{"claim start drop", "", 0, "no heartbeat gets through"},
 		{"claim +30s look", "", 4, jobrun.NeverStarted},
 		{"claim start +40s look", "", 4, jobrun.LeaseRanOut},
 		{"claim start +40s look +31s look", "", 4, jobrun.Unconfirmed},

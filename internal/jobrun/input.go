@@ -14,9 +14,6 @@ type Input interface{ input() }
 // Reported is its worker telling how the execution ended: well, when Error is nil.
 type Reported struct{ Result }
 
-// Released is its worker giving the run back.
-type Released struct{ Reason string }
-
 // CancelAcknowledged is its worker having stopped the run, as it was asked to.
 type CancelAcknowledged struct{}
 

@@ -3,10 +3,10 @@
 // late (seed 5, 004_*; requirements/jobrun.md). The package is pure: it stores nothing,
 // and time, ids and randomness are arguments.
 //
-// Files, each on top of those before it: state, definition, run, problems, settings,
+// Files, each on top of those before it: definition, state, run, problems, settings,
 // admit, leader, events, worker, store, input, new, args, bulk_head, ends, backfill,
-// check, apply, audited, builtin, bulk, claim, deliver, emit, explain, hints, logline,
-// plan, outbox, records, story, sweep.
+// check, sweep, apply, audited, builtin, bulk, claim, deliver, emit, explain, hints,
+// logline, outbox, plan, records, story.
 package jobrun
 
 import "slices"

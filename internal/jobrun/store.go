@@ -255,9 +255,10 @@ type Work interface {
 	// Finish ends runs as their workers report (W7, W8), with all that follows from
 	// it in the same transaction: one Done for each, in order.
 	Finish(ctx context.Context, results []Result) ([]Done, error)
-	// Release gives a run back: ORPHANED, claimable immediately, no budget used (W9).
-	// It is also Replayed when the run was already taken from the worker.
-	Release(ctx context.Context, tenant, run uuid.UUID, f Fence, reason string) (Done, error)
+	// Release gives a run back: ORPHANED, claimable immediately, no budget used (W9),
+	// unless its lease was lost. It is also Replayed when the run was already taken from
+	// the worker. The settings of how are those of the store.
+	Release(ctx context.Context, tenant, run uuid.UUID, f Fence, how Released) (Done, error)
 	// AckCancel ends a run that was asked to cancel (W10).
 	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Done, error)
 	// Confirm takes a run out of doubt before the deadline (W11).

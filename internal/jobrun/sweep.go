@@ -65,16 +65,22 @@ func over(at *time.Time, more time.Duration, now time.Time) bool {
 // claim and has used up one of its assignments. The token stays on record, so that a
 // late worker is told that its run was taken away (J3).
 func (d *decision) orphan(reason string, s Settings) {
+	d.lose(Leader, Event{Kind: WasOrphaned, Reason: reason}, AttemptOrphaned, s)
+}
+
+// lose ends an assignment as a loss. False: the table has no such transition.
+func (d *decision) lose(by Mover, what Event, outcome string, s Settings) bool {
 	r := &d.Run
-	if !CanMove(r.State, Orphaned, Leader) {
-		return
+	if !CanMove(r.State, Orphaned, by) {
+		return false
 	}
-	d.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: AttemptOrphaned, Reason: reason}
-	from := r.State
+	d.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: outcome, Reason: what.Reason}
+	what.From, what.To, what.Epoch, what.WorkerID = r.State, Orphaned, d.epoch(by), r.WorkerID
 	r.State, r.Version, r.LossesUsed, r.AdmittedAt = Orphaned, r.Version+1, r.LossesUsed+1, nil
 	r.AvailableAt, r.UpdatedAt = d.m.Now.Add(s.Seconds(OrphanBackoff)), d.m.Now
 	d.trust()
-	d.tell(Event{Kind: WasOrphaned, From: from, To: Orphaned, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Reason: reason})
+	d.tell(what)
+	return true
 }
 
 // doubt puts a RUNNING run in doubt: its worker may confirm it for a while.

@@ -103,6 +103,14 @@ type Beat struct {
 	Checkpoint []byte
 }
 
+// Released is its worker giving the run back. LeaseLost: not because it stops, but because it
+// could not renew the lease.
+type Released struct {
+	Reason    string
+	LeaseLost bool
+	Settings  Settings
+}
+
 // Lease is the answer to a heartbeat for one run.
 type Lease struct {
 	RunID           uuid.UUID

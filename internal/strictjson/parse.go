@@ -17,6 +17,9 @@ type parser struct {
 	maxDepth  int
 	maxDigits int
 	grown     int // digits that exponents have added so far
+
+	mend func(path []string) bool // nil: nothing is mended
+	path []string                 // only with mend: of the value that is read
 }
 
 // member is one "key":value of an object.
@@ -48,7 +51,7 @@ func (p *parser) value(depth int) *Error {
 	case '[':
 		return p.array(depth)
 	case '"':
-		_, err := p.text()
+		_, err := p.text(p.mend)
 		return err
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return p.number()
@@ -82,9 +85,13 @@ func (p *parser) array(depth int) *Error {
 		return nil
 	}
 	for i := 0; ; i++ {
+		if p.mend != nil {
+			p.path = append(p.path, strconv.Itoa(i))
+		}
 		if err := p.value(depth + 1); err != nil {
 			return err.under(strconv.Itoa(i))
 		}
+		p.leave()
 		switch p.next() {
 		case ',':
 			p.take(',')
@@ -116,9 +123,13 @@ func (p *parser) object(depth int) *Error {
 		if n := len(members); n > 0 && compareKeys(members[n-1].key, m.key) >= 0 {
 			sorted = false // or a duplicate, which sort finds
 		}
+		if p.mend != nil {
+			p.path = append(p.path, string(m.key))
+		}
 		if err := p.value(depth + 1); err != nil {
 			return err.under(string(m.key))
 		}
+		p.leave()
 		m.end = len(p.out)
 		members = append(members, m)
 
@@ -139,13 +150,20 @@ func (p *parser) object(depth int) *Error {
 	}
 }
 
+// leave goes back to the path of the value around the one that was read.
+func (p *parser) leave() {
+	if p.mend != nil {
+		p.path = p.path[:len(p.path)-1]
+	}
+}
+
 // key reads a key and the colon after it.
 func (p *parser) key() (member, *Error) {
 	if p.next() != '"' {
 		return member{}, p.unexpected("expected a key in double quotes")
 	}
 	m := member{at: p.pos, start: len(p.out)}
-	escaped, err := p.text()
+	escaped, err := p.text(nil)
 	if err != nil {
 		return member{}, err
 	}

@@ -54,7 +54,12 @@ const (
 // changed) and an *Error about the first fault; a duplicate key counts as a
 // fault at the end of its object.
 func Canonical(dst, src []byte, l Limits) ([]byte, error) {
+	return canonical(dst, src, l, nil)
+}
+
+func canonical(dst, src []byte, l Limits, mend func(path []string) bool) ([]byte, error) {
 	p := parser{
+		mend:      mend,
 		src:       src,
 		out:       slices.Grow(dst, len(src)),
 		maxDepth:  l.MaxDepth,

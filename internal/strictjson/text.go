@@ -1,13 +1,15 @@
 package strictjson
 
 import (
+	"bytes"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// text reads a string and reports whether src writes it with escapes.
-func (p *parser) text() (escaped bool, err *Error) {
+// text reads a string and reports whether src writes it with escapes. What cannot be stored
+// is replaced if mend agrees.
+func (p *parser) text(mend func(path []string) bool) (escaped bool, err *Error) {
 	src, i := p.src, p.pos+1
 	p.out = append(p.out, '"')
 	for {
@@ -18,9 +20,13 @@ func (p *parser) text() (escaped bool, err *Error) {
 		}
 		// A run ends at an ASCII byte, so it never ends within a character.
 		if bits >= utf8.RuneSelf && !utf8.Valid(src[run:i]) {
-			return false, p.fault(CodeInvalidUTF8, run+firstInvalid(src[run:i]), "invalid UTF-8")
+			if mend == nil || !mend(p.path) {
+				return false, p.fault(CodeInvalidUTF8, run+firstInvalid(src[run:i]), "invalid UTF-8")
+			}
+			p.out = append(p.out, bytes.ToValidUTF8(src[run:i], replacement)...)
+		} else {
+			p.out = append(p.out, src[run:i]...)
 		}
-		p.out = append(p.out, src[run:i]...)
 
 		if i == len(src) {
 			return false, p.unexpectedEnd()
@@ -31,11 +37,20 @@ func (p *parser) text() (escaped bool, err *Error) {
 			p.pos = i + 1
 			return escaped, nil
 		case '\\':
-			if i, err = p.escape(i); err != nil {
-				return false, err
+			end, err := p.escape(i)
+			if err != nil {
+				if !mendable[err.Code] || mend == nil || !mend(p.path) {
+					return false, err
+				}
+				p.out, end = append(p.out, replacement...), i+len(`\u0000`)
 			}
-			escaped = true
+			i, escaped = end, true
 		case 0:
+			if mend != nil && mend(p.path) {
+				p.out = append(p.out, replacement...)
+				i++
+				continue
+			}
 			return false, p.fault(CodeNULCharacter, i, "NUL character in a string")
 		default:
 			return false, p.fault(CodeSyntax, i, "control character in a string must be escaped")

@@ -167,7 +167,7 @@ func TestTheCheckpointGoesToTheNextAttempt(t *testing.T) {
 		kept.Version != r.Version {
 		t.Fatalf("progress: %+v, %v", kept, err)
 	}
-	if _, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), "deploy"); err != nil {
+	if _, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.Released{Reason: "deploy"}); err != nil {
 		t.Fatal(err)
 	}
 	o := j.ClaimRuns(t, w)[0]

@@ -65,7 +65,7 @@ func TestACallThatFailsHalfwayLeavesNoTrace(t *testing.T) {
 	}
 	back := j.Running(t, w, d)
 	over = crash("jobs.job_run_attempts", `INSERT ON jobs.job_run_attempts FOR EACH ROW`)
-	if _, err := j.Release(t.Context(), j.Tenant, back.ID, back.Fence(), ""); err == nil {
+	if _, err := j.Release(t.Context(), j.Tenant, back.ID, back.Fence(), jobrun.Released{}); err == nil {
 		t.Error("a release whose attempt crashed is told as done")
 	}
 	over()

@@ -25,7 +25,7 @@ func TestAStaleWorkersCallsAreRefusedAndOnlyRecorded(t *testing.T) {
 		"its token is made up":                               {w, func(r *jobrun.Run) { r.Attempt = 2 }, jobrun.CodeFenceLost},
 	} {
 		zombie := j.Running(t, w, j.Job)
-		if _, err := j.Release(t.Context(), j.Tenant, zombie.ID, zombie.Fence(), ""); err != nil {
+		if _, err := j.Release(t.Context(), j.Tenant, zombie.ID, zombie.Fence(), jobrun.Released{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := j.ClaimRuns(t, next.worker, func(a *jobrun.ClaimRequest) { a.Start = true }); len(got) != 1 {
@@ -159,7 +159,7 @@ func TestAResultBeforeTheStartIsAnErrorOfTheWorker(t *testing.T) {
 		}
 	}
 	// A run that is released before its start can be claimed again as well.
-	if back, err := j.Release(t.Context(), j.Tenant, o.ID, o.Fence(), "drain"); err != nil ||
+	if back, err := j.Release(t.Context(), j.Tenant, o.ID, o.Fence(), jobrun.Released{Reason: "drain"}); err != nil ||
 		back.Run.State != jobrun.Orphaned {
 		t.Errorf("released: %v, %v", back.Run.State, err)
 	}

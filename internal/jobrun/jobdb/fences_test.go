@@ -89,7 +89,7 @@ func TestAFenceTakesOnlyTokensOfItsTenantsRuns(t *testing.T) {
 	}
 	// A run that has ended, and an attempt that another one has followed, must be named.
 	released := j.Running(t, j.NewWorker(t), j.Job)
-	if _, err := j.Release(t.Context(), j.Tenant, released.ID, released.Fence(), ""); err != nil {
+	if _, err := j.Release(t.Context(), j.Tenant, released.ID, released.Fence(), jobrun.Released{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := j.ClaimRuns(t, j.NewWorker(t)); len(got) != 1 || got[0].ID != released.ID {

@@ -181,11 +181,11 @@ func TestAReleasedRunCostsNothingAndIsClaimableAtOnce(t *testing.T) {
 	j := pgtest.NewJobs(t)
 	w := j.NewWorker(t)
 	r := j.Running(t, w, j.Job)
-	back, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), "deploy")
+	back, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.Released{Reason: "deploy"})
 	if err != nil || back.Run.State != jobrun.Orphaned || back.Replayed {
 		t.Fatalf("released: %+v, %v", back, err)
 	}
-	if again, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), "deploy"); err != nil ||
+	if again, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.Released{Reason: "deploy"}); err != nil ||
 		again.Run.Version != back.Run.Version || !again.Replayed {
 		t.Errorf("released again: %+v, %v", again, err)
 	}
@@ -201,7 +201,8 @@ func TestAReleasedRunCostsNothingAndIsClaimableAtOnce(t *testing.T) {
 	if n := j.Count(t, `SELECT count(*) FROM jobs.job_run_attempts WHERE run_id = $1 AND attempt = 1 AND outcome = 'RELEASED' AND worker_id = $2 AND started_at IS NOT NULL`, r.ID, w); n != 1 {
 		t.Error("the first attempt is not on record")
 	}
-	if _, err := j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), ""); !fault.IsCode(err, jobrun.CodeFenceLost) {
+	_, err = j.Release(t.Context(), j.Tenant, r.ID, r.Fence(), jobrun.Released{})
+	if !fault.IsCode(err, jobrun.CodeFenceLost) {
 		t.Errorf("released after the next assignment: %v", err)
 	}
 }

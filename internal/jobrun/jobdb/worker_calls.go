@@ -115,7 +115,7 @@ func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Input) (jo
 	if err == nil {
 		st.db.RunEnded(&r)
 	}
-	if err == nil && r.State == jobrun.Orphaned {
+	if err == nil && r.State == jobrun.Orphaned && r.AdmittedAt != nil {
 		st.db.Hub.Admitted(r.TenantID, r.Queue)
 	}
 	return jobrun.Done{Run: r, Replayed: replayed}, err
@@ -129,8 +129,10 @@ func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.F
 
 // Release implements jobrun.Work (W9).
 func (st *Jobs) Release(
-	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string,
-) (jobrun.Done, error) {
-	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallRelease}, jobrun.Released{Reason: reason})
+	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, how jobrun.Released,
+) (d jobrun.Done, err error) {
+	if how.Settings, err = st.settings(ctx); err == nil {
+		d, err = st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallRelease}, how)
+	}
 	return d, postgres.Wrap("release a job run", err)
 }

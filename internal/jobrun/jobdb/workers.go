@@ -122,15 +122,16 @@ func (st *Workers) Move(
 	return w, postgres.Wrap("change the state of a worker", err)
 }
 
+// doubtRuns ends the leases at the moment at which the doubt begins (jobrun.Released).
 var doubtRuns = postgres.Named(`WITH doubted AS (
-	UPDATE jobs.job_runs r SET lease_expires_at = least(r.lease_expires_at, clock_timestamp()), version = r.version + 1, updated_at = clock_timestamp(),
+	UPDATE jobs.job_runs r SET lease_expires_at = least(r.lease_expires_at, statement_timestamp()), version = r.version + 1, updated_at = statement_timestamp(),
 	       continuation_state = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN '`+string(jobrun.Confirming)+`' ELSE '`+string(jobrun.NoDoubt)+`' END,
-	       continuation_check_started_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_started_at, clock_timestamp()) END,
-	       continuation_check_deadline_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_deadline_at, clock_timestamp() + make_interval(secs => @confirm)) END
+	       continuation_check_started_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_started_at, statement_timestamp()) END,
+	       continuation_check_deadline_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_deadline_at, statement_timestamp() + make_interval(secs => @confirm)) END
 	 WHERE r.tenant_id = @tenant AND r.assigned_worker_id = @worker AND r.phase`+WithWorker+`
 	RETURNING r.id, r.tenant_id, r.state, r.version, r.attempt)
 	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, from_state, to_state, version, attempt, worker_id, actor, reason)
-	SELECT d.id, d.tenant_id, clock_timestamp(), '`+string(jobrun.WasDoubted)+`', d.state, d.state, d.version, d.attempt, @worker, @actor, '`+jobrun.WasDetached+`'
+	SELECT d.id, d.tenant_id, statement_timestamp(), '`+string(jobrun.WasDoubted)+`', d.state, d.state, d.version, d.attempt, @worker, @actor, '`+jobrun.WasDetached+`'
 	  FROM doubted d WHERE d.state`+Is(jobrun.Running), postgres.Single("tenant", "worker", "confirm", "actor"))
 
 // doubtRunsOf puts the runs of a worker in doubt: a started one is CONFIRMING, and one

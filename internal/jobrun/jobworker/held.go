@@ -92,7 +92,7 @@ func (s *session) do(ctx context.Context, h *held) {
 		}
 	case err != nil && errors.Is(cause, ErrStopping):
 		report = func(ctx context.Context) error {
-			_, err := s.w.cfg.Work.Release(ctx, tenant, h.run.ID, fence, cause.Error())
+			_, err := s.w.cfg.Work.Release(ctx, tenant, h.run.ID, fence, jobrun.Released{Reason: cause.Error()})
 			return err
 		}
 	default:

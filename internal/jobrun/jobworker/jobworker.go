@@ -207,7 +207,8 @@ func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current [
 			"After a restore from a backup, restart the nodes", slog.String("run_id", r.ID.String()),
 			slog.Int64("epoch", f.LeaderEpoch), slog.Int64("seen", s.w.epoch))
 		reason := fmt.Sprintf("epoch %d is older than %d, which the worker has seen", f.LeaderEpoch, s.w.epoch)
-		_, _ = s.w.cfg.Work.Release(context.WithoutCancel(ctx), s.w.cfg.Tenant, r.ID, f, reason) // else its lease expires
+		_, _ = s.w.cfg.Work.Release(context.WithoutCancel(ctx), s.w.cfg.Tenant, r.ID, f,
+			jobrun.Released{Reason: reason}) // else its lease expires
 	}
 	return current
 }

@@ -96,8 +96,8 @@ func (n *noting) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.
 }
 
 func (n *noting) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence,
-	reason string) (jobrun.Done, error) {
-	done, err := n.Work.Release(ctx, tenant, run, f, reason)
+	how jobrun.Released) (jobrun.Done, error) {
+	done, err := n.Work.Release(ctx, tenant, run, f, how)
 	if err == nil {
 		n.hints.Release(jobrun.RunFence{RunID: run, Fence: f})
 	}

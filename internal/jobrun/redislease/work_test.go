@@ -138,7 +138,7 @@ func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
 			return err
 		},
 		"released": func(r jobrun.RunFence) error {
-			_, err := s.Work.Release(t.Context(), s.tenant, r.RunID, r.Fence, "deploy")
+			_, err := s.Work.Release(t.Context(), s.tenant, r.RunID, r.Fence, jobrun.Released{Reason: "deploy"})
 			s.sql(`UPDATE jobs.job_runs SET admitted_at = NULL WHERE id = $1`, r.RunID) // nobody is to claim it again here
 			return err
 		},

@@ -194,7 +194,8 @@ func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObjec
 		return nil, err
 	}
 	return endedAnswer(s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
-		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), rest.Text(b.Reason)))
+		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
+		jobrun.Released{Reason: rest.Text(b.Reason), LeaseLost: b.LeaseLost != nil && *b.LeaseLost}))
 }
 
 // AcknowledgeCancel ends a run that was asked to cancel (W10).

@@ -11,7 +11,8 @@ import (
 
 // rules are the packages that decide without side effects: values in, values out.
 var rules = []string{
-	"internal/fault", "internal/retry", "internal/strictjson", "internal/saga/workflow", "internal/saga", "internal/dlq",
+	"internal/fault", "internal/retry", "internal/strictjson/plaintext", "internal/strictjson",
+	"internal/saga/workflow", "internal/saga", "internal/dlq",
 	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent",
 	"internal/jobrun/schedule", "internal/rest/page", "internal/saga/sagabulk",
 }

@@ -119,9 +119,12 @@ func (j Jobs) CallsOf(t *testing.T, r jobrun.Run) map[jobrun.Call]func() error {
 		},
 		jobrun.CallComplete: func() error { return one(j.Finish(t.Context(), []jobrun.Result{Success(r)})) },
 		jobrun.CallFail:     func() error { return one(j.Finish(t.Context(), []jobrun.Result{Failure(r, true)})) },
-		jobrun.CallRelease:  func() error { _, err := j.Release(t.Context(), r.TenantID, r.ID, f, ""); return err },
-		jobrun.CallCancel:   func() error { _, err := j.AckCancel(t.Context(), r.TenantID, r.ID, f); return err },
-		jobrun.CallConfirm:  func() error { _, err := j.Confirm(t.Context(), r.TenantID, r.ID, f); return err },
+		jobrun.CallRelease: func() error {
+			_, err := j.Release(t.Context(), r.TenantID, r.ID, f, jobrun.Released{})
+			return err
+		},
+		jobrun.CallCancel:  func() error { _, err := j.AckCancel(t.Context(), r.TenantID, r.ID, f); return err },
+		jobrun.CallConfirm: func() error { _, err := j.Confirm(t.Context(), r.TenantID, r.ID, f); return err },
 	}
 }
 

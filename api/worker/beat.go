@@ -1,0 +1,90 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// maxNews bounds the checkpoints of one heartbeat, in bytes; those of the other runs wait for
+// the next one. The server takes bodies of 16 MiB.
+const maxNews = 8 << 20
+
+// beatOnce sends one heartbeat. Renewing the leases comes first: when the server refuses what
+// the runs have to tell, the heartbeat is sent again without it.
+func (s *session) beatOnce(ctx context.Context, seq int64) error {
+	told, size := map[*held]news{}, 0
+	s.each(func(h *held) {
+		n := h.untold()
+		if size += len(n.checkpoint); size > maxNews && size > len(n.checkpoint) {
+			size -= len(n.checkpoint)
+			n = news{}
+		}
+		told[h] = n
+	})
+	err := s.beatWith(ctx, seq, told)
+	if !refusesContent(err) || !anyNews(told) {
+		return err
+	}
+	s.log.Error("the server refused a heartbeat; sending it again without progress and checkpoints", slog.Any("error", err))
+	for h, n := range told {
+		h.knows(n) // the same again would be refused again
+		told[h] = news{}
+	}
+	return s.beatWith(ctx, seq, told)
+}
+
+func anyNews(told map[*held]news) bool {
+	for _, n := range told {
+		if n.progress != nil || n.checkpoint != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// beatWith sends a heartbeat that says so much of each run.
+func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) error {
+	beats := make([]map[string]any, 0, len(told))
+	for h, n := range told {
+		beats = append(beats, h.beat(n))
+	}
+	sent := time.Now()
+	var answer beatAnswer
+	err := s.w.api.post(
+		ctx,
+		max(s.interval, time.Second),
+		s.path("heartbeat"),
+		map[string]any{"seq": seq, "running": beats},
+		&answer,
+	)
+	if err != nil {
+		return err
+	}
+	if answer.HeartbeatIntervalMS > 0 {
+		s.interval = time.Duration(answer.HeartbeatIntervalMS) * time.Millisecond // only this goroutine uses it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range answer.Leases {
+		h := s.held[l.RunID]
+		switch {
+		case h == nil:
+		case !l.OK:
+			h.drop(errors.Join(ErrLost, &Refusal{Status: http.StatusConflict, Code: l.Reason}))
+		default:
+			h.renew(sent, time.Duration(answer.LeaseMS)*time.Millisecond)
+			h.knows(told[h])
+			if l.Problem != nil {
+				s.log.Error("the server refused the progress or checkpoint of a run", slog.String("run_id", l.RunID),
+					slog.Any("problem", l.Problem))
+			}
+			if l.CancelRequested {
+				h.cancel(ErrCanceled)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// Package plaintext says how text from outside becomes text that can be stored: the reason why
+// a message failed, what a worker tells of its progress, what a participant answered. Whoever
+// reports a failure must not lose it over a character, so such text is never refused.
+package plaintext
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Replacement stands for what cannot be stored: a NUL character, half of a surrogate pair, a run
+// of bytes that are not UTF-8.
+const Replacement = "\uFFFD"
+
+// Limit is the greatest length of a text. The zero value is none.
+type Limit struct{ bytes, characters int }
+
+// Bytes limits a text to n bytes of UTF-8.
+func Bytes(n int) Limit { return Limit{bytes: n} }
+
+// Characters limits a text to n characters.
+func Characters(n int) Limit { return Limit{characters: n} }
+
+// Storable returns s as it is stored, and whether that differs: UTF-8 without NUL, cut between
+// two characters to the limit. It is idempotent.
+func Storable(s string, most Limit) (text string, changed bool) {
+	text = s
+	if strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
+		text = strings.ReplaceAll(strings.ToValidUTF8(text, Replacement), "\x00", Replacement)
+	}
+	text = text[:most.end(text)]
+	return text, len(text) != len(s) || text != s
+}
+
+// end returns where a text of valid UTF-8 is cut.
+func (l Limit) end(s string) int {
+	switch {
+	case l.bytes > 0 && len(s) > l.bytes:
+		end := l.bytes
+		for !utf8.RuneStart(s[end]) {
+			end--
+		}
+		return end
+	case l.characters > 0 && len(s) > l.characters:
+		n := 0
+		for i := range s {
+			if n == l.characters {
+				return i
+			}
+			n++
+		}
+	}
+	return len(s)
+}
+
+// Members makes several texts of one document storable, and remembers which it changed.
+type Members struct {
+	Changed []string // JSON Pointers (RFC 6901), in the order of the calls
+}
+
+// Storable is the function of this name, for the text at a pointer.
+func (m *Members) Storable(pointer, s string, most Limit) string {
+	text, changed := Storable(s, most)
+	if changed {
+		m.Changed = append(m.Changed, pointer)
+	}
+	return text
+}
